@@ -1,0 +1,61 @@
+// Imports point down only: a room may import rooms of lower rows, through their index.ts alone. Also: files stay small.
+import { readdirSync, readFileSync, statSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const rows = {
+  core: 0,
+  config: 1,
+  engine: 1,
+  tensor: 2,
+  nn: 3,
+  text: 3,
+  image: 3,
+  mask: 3,
+  checkpoint: 4,
+  distributed: 4,
+  data: 5,
+  models: 5,
+  rewards: 5,
+  tracking: 5,
+  rl: 6,
+  dashboard: 6,
+  recipes: 7,
+  cli: 8,
+}
+const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const src = join(root, 'src')
+const problems = []
+
+function* files(folder) {
+  for (const entry of readdirSync(folder)) {
+    const path = join(folder, entry)
+    if (statSync(path).isDirectory()) yield* files(path)
+    else if (path.endsWith('.ts')) yield path
+  }
+}
+
+const roomOf = (path) => relative(src, path).split('/')[0]
+
+function check(path) {
+  const here = roomOf(path)
+  const text = readFileSync(path, 'utf8')
+  if (!(here in rows)) problems.push(`${relative(root, path)}: room ${here} has no row in check-rooms`)
+  const lines = text.split('\n').length
+  if (lines > 600 && !path.endsWith('.gen.ts')) problems.push(`${relative(root, path)}: ${lines} lines, at most 600`)
+  for (const [, target] of text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)) {
+    const to = resolve(dirname(path), target)
+    if (relative(src, to).startsWith('..')) continue
+    const there = roomOf(to)
+    if (there === here) continue
+    const where = `${relative(root, path)} imports ${target}`
+    if (rows[there] === undefined || rows[there] >= rows[here]) problems.push(`${where}: ${here} may not use ${there}`)
+    const door = relative(src, to).split('/').length === 2 && to.endsWith('/index.ts')
+    if (!door && !path.endsWith('.test.ts')) problems.push(`${where}: use the room's door, index.ts`)
+  }
+}
+
+for (const path of files(src)) check(path)
+for (const problem of problems) console.error(problem)
+if (problems.length > 0) process.exit(1)
+console.log('rooms: imports point down')

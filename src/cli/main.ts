@@ -1,0 +1,47 @@
+import type { Command } from 'commander'
+import { Mismatch, messageOf } from '../core/index.ts'
+
+interface Entry {
+  summary: string
+  load: () => Promise<{ command: () => Command }>
+}
+
+/** Every command, loaded only when called: `--help` must not pay for the engine. */
+const commands: Record<string, Entry> = {}
+
+function help(): string {
+  const width = Math.max(...Object.keys(commands).map((name) => name.length))
+  const rows = Object.entries(commands).map(([name, entry]) => `  ${name.padEnd(width)}  ${entry.summary}`)
+  return [
+    'roundtrip: GRPO fine-tuning of vision-language models that point at pixels',
+    '',
+    'usage: roundtrip COMMAND [options]      roundtrip COMMAND --help',
+    '',
+    ...rows,
+    '',
+  ].join('\n')
+}
+
+async function main(argv: readonly string[]): Promise<void> {
+  const name = argv[0]
+  if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
+    process.stdout.write(help())
+    return
+  }
+  const entry = commands[name]
+  if (!entry) {
+    throw new Mismatch({ where: 'roundtrip', field: 'command', expected: Object.keys(commands).join(', '), got: name })
+  }
+  const { command } = await entry.load()
+  await command()
+    .name(`roundtrip ${name}`)
+    .parseAsync(['node', 'roundtrip', ...argv.slice(1)])
+}
+
+try {
+  await main(process.argv.slice(2))
+} catch (error) {
+  const debug = process.env.ROUNDTRIP_LOG === 'debug' && error instanceof Error
+  process.stderr.write(`error: ${debug ? error.stack : messageOf(error)}\n`)
+  process.exitCode = 1
+}

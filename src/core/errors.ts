@@ -1,0 +1,42 @@
+/** What is wrong at a place where data enters: where, which field, what was expected, what came, what to do. */
+export interface MismatchInfo {
+  where: string
+  field?: string
+  expected: string
+  got: unknown
+  hint?: string
+}
+
+function show(value: unknown): string {
+  if (typeof value === 'string') return value
+  if (typeof value === 'bigint') return `${value}`
+  if (value instanceof Error) return value.message
+  try {
+    return JSON.stringify(value) ?? String(value)
+  } catch {
+    return String(value)
+  }
+}
+
+/** Bad input from outside: a file, a flag, the network, a tensor of another room. Structured first, text derived. */
+export class Mismatch extends Error {
+  readonly info: MismatchInfo
+  readonly code = 'ERR_MISMATCH'
+
+  constructor(info: MismatchInfo, options?: ErrorOptions) {
+    const field = info.field === undefined ? '' : `${info.field}: `
+    const hint = info.hint ? `. ${info.hint}` : ''
+    super(`${info.where}: ${field}expected ${info.expected}, got ${show(info.got)}${hint}`, options)
+    this.name = 'Mismatch'
+    this.info = info
+  }
+}
+
+/** An invariant of our own code; a failure is our bug, not the user's. */
+export function assert(condition: unknown, whatMustHold: string): asserts condition {
+  if (!condition) throw new Error(`broken invariant: ${whatMustHold}`)
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

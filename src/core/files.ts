@@ -1,0 +1,63 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
+
+export function sha256(data: string | Uint8Array): string {
+  return createHash('sha256').update(data).digest('hex')
+}
+
+/** SHA-256 of a file, read in pieces. */
+export function hashFile(path: string): string {
+  const hash = createHash('sha256')
+  const piece = Buffer.allocUnsafe(1 << 20)
+  const fd = openSync(path, 'r')
+  try {
+    for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) hash.update(piece.subarray(0, n))
+  } finally {
+    closeSync(fd)
+  }
+  return hash.digest('hex')
+}
+
+/** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. */
+export function atomicWrite(path: string, data: string | Uint8Array): void {
+  const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
+  try {
+    const fd = openSync(temporary, 'w')
+    try {
+      const bytes = typeof data === 'string' ? Buffer.from(data) : data
+      for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at)
+      fsyncSync(fd)
+    } finally {
+      closeSync(fd)
+    }
+    renameSync(temporary, path)
+  } catch (error) {
+    rmSync(temporary, { force: true })
+    throw error
+  }
+  syncFolder(dirname(path))
+}
+
+export function atomicWriteJson(path: string, value: unknown): void {
+  atomicWrite(path, `${JSON.stringify(value, null, 2)}\n`)
+}
+
+function syncFolder(path: string): void {
+  const fd = openSync(path, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+export function humanBytes(n: number): string {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let unit = 0
+  while (n >= 1024 && unit < units.length - 1) {
+    n /= 1024
+    unit++
+  }
+  return `${unit === 0 ? n : n.toFixed(n < 10 ? 2 : 1)} ${units[unit]}`
+}

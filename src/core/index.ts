@@ -1,0 +1,8 @@
+// Core: errors, assertions, log, seeded random streams, small file helpers. Everybody may use it.
+// Imports nothing of ours.
+// Start reading at errors.ts.
+export type { CheckRow } from './check.ts'
+export { assert, Mismatch, type MismatchInfo, messageOf } from './errors.ts'
+export { atomicWrite, atomicWriteJson, hashFile, humanBytes, sha256 } from './files.ts'
+export { type LogLevel, log } from './log.ts'
+export { RandomStream, shuffled, stream, streamId } from './random.ts'
