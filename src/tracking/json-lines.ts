@@ -1,0 +1,200 @@
+import { closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
+import { assert, Mismatch } from '../core/index.ts'
+
+const newline = 10
+const pieceSize = 1 << 16
+
+/** Numbers JSON has no word for are written as strings, so that a NaN loss is seen and not read as "absent". */
+export function encodeLine(value: unknown): string {
+  const text = JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
+  return `${text}\n`
+}
+
+/** The number behind what `encodeLine` wrote; undefined where no number was written. */
+export function decodeNumber(value: unknown): number | undefined {
+  if (typeof value === 'number') return value
+  if (value === 'NaN') return Number.NaN
+  if (value === 'Infinity') return Number.POSITIVE_INFINITY
+  return value === '-Infinity' ? Number.NEGATIVE_INFINITY : undefined
+}
+
+/** One line of a file: its value, or undefined where it is no JSON object; `end` is the offset behind its newline. */
+export interface Line {
+  value: Record<string, unknown> | undefined
+  start: number
+  end: number
+  /** False for a last line that was cut before its newline. */
+  whole: boolean
+}
+
+function parse(bytes: Uint8Array): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(bytes).toString('utf8'))
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : undefined
+  } catch {
+    return undefined // reported by the caller, who counts the lines without a value
+  }
+}
+
+function* linesOf(fd: number): Generator<Line> {
+  const piece = Buffer.allocUnsafe(pieceSize)
+  let held: Buffer[] = []
+  let start = 0
+  let at = 0
+  // By offset and size, never "until the end": a device file has no end.
+  const size = fstatSync(fd).size
+  while (at < size) {
+    const n = readSync(fd, piece, 0, Math.min(pieceSize, size - at), at)
+    if (n === 0) break
+    let from = 0
+    for (let to = piece.indexOf(newline); to >= 0 && to < n; to = piece.indexOf(newline, from)) {
+      const bytes = Buffer.concat([...held, piece.subarray(from, to)])
+      held = []
+      from = to + 1
+      yield { value: parse(bytes), start, end: at + from, whole: true }
+      start = at + from
+    }
+    if (from < n) held.push(Buffer.from(piece.subarray(from, n)))
+    at += n
+  }
+  if (held.length > 0) yield { value: undefined, start, end: at, whole: false }
+}
+
+/** The lines of a file in pieces: a samples file may be larger than any string. A missing file has no lines. */
+export function* readLines(path: string): Generator<Line> {
+  if (!existsSync(path)) return
+  const fd = openSync(path, 'r')
+  try {
+    yield* linesOf(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+const full: Record<string, string> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EFBIG: 'the file size limit is reached',
+}
+
+/** The same error in words where the reason is a lack of space, else the error as it came. */
+export function inWords(error: unknown, path: string, bytes: number): unknown {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  const words = full[code]
+  if (!words) return error
+  return new Mismatch(
+    {
+      where: path,
+      expected: `room for ${bytes} more bytes`,
+      got: `${words} (${code})`,
+      hint: 'free some space and resume the run; everything written before is whole',
+    },
+    { cause: error },
+  )
+}
+
+/**
+ * Append-only file of one JSON object a line. A line goes out in one write, so kill -9 leaves at most the last one torn;
+ * opening cuts a torn tail off, and a write that fails half-way is taken back.
+ */
+export class JsonLines {
+  readonly path: string
+  /** Bytes of a torn tail that opening cut off; 0 for a clean file. */
+  readonly dropped: number
+  #fd: number
+  #size: number
+
+  constructor(path: string) {
+    this.path = path
+    this.#fd = openSync(path, existsSync(path) ? 'r+' : 'wx+')
+    const before = fstatSync(this.#fd).size
+    this.#size = endOfLastGoodLine(this.#fd)
+    this.dropped = before - this.#size
+    if (this.dropped > 0) ftruncateSync(this.#fd, this.#size)
+  }
+
+  /** Bytes written so far; what a checkpoint remembers. */
+  get size(): number {
+    return this.#size
+  }
+
+  append(...values: readonly unknown[]): void {
+    assert(this.#fd >= 0, `${this.path} is open`)
+    const bytes = Buffer.from(values.map(encodeLine).join(''))
+    try {
+      for (let at = 0; at < bytes.length; ) {
+        at += writeSync(this.#fd, bytes, at, bytes.length - at, this.#size + at)
+      }
+    } catch (error) {
+      if (fstatSync(this.#fd).size > this.#size) ftruncateSync(this.#fd, this.#size)
+      throw inWords(error, this.path, bytes.length)
+    }
+    this.#size += bytes.length
+  }
+
+  /** Keeps the first `size` bytes; the file must have them and they must end with a line. */
+  truncateTo(size: number): void {
+    const last = Buffer.alloc(1)
+    const whole = size === 0 || (size <= this.#size && readSync(this.#fd, last, 0, 1, size - 1) === 1)
+    if (!whole || (size > 0 && last[0] !== newline)) {
+      throw new Mismatch({
+        where: this.path,
+        field: 'length',
+        expected: `a line that ends at byte ${size}`,
+        got: `${this.#size} bytes`,
+        hint: 'the file was changed after the checkpoint; resume into a new folder',
+      })
+    }
+    ftruncateSync(this.#fd, size)
+    this.#size = size
+  }
+
+  /** Cuts the file before the first line `isLater` says yes to. */
+  truncateBefore(isLater: (value: Record<string, unknown>) => boolean): void {
+    for (const line of linesOf(this.#fd)) {
+      if (line.value === undefined || !isLater(line.value)) continue
+      this.truncateTo(line.start)
+      return
+    }
+  }
+
+  sync(): void {
+    fsyncSync(this.#fd)
+  }
+
+  close(): void {
+    if (this.#fd >= 0) closeSync(this.#fd)
+    this.#fd = -1
+  }
+}
+
+/**
+ * Offset behind the last line that parses, looked for from the end. A power loss may leave zeros or half pages there:
+ * everything behind that line is torn.
+ */
+function endOfLastGoodLine(fd: number): number {
+  let end = lastNewline(fd, fstatSync(fd).size) + 1
+  while (end > 0) {
+    const start = lastNewline(fd, end - 1) + 1
+    const bytes = Buffer.alloc(end - 1 - start)
+    readSync(fd, bytes, 0, bytes.length, start)
+    if (parse(bytes) !== undefined) return end
+    end = start
+  }
+  return 0
+}
+
+/** Offset of the last newline before `end`, or -1. */
+function lastNewline(fd: number, end: number): number {
+  const piece = Buffer.allocUnsafe(pieceSize)
+  while (end > 0) {
+    const start = Math.max(0, end - pieceSize)
+    const n = readSync(fd, piece, 0, end - start, start)
+    const at = piece.subarray(0, n).lastIndexOf(newline)
+    if (at >= 0) return start + at
+    end = start
+  }
+  return -1
+}

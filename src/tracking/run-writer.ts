@@ -1,0 +1,179 @@
+import { existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { atomicWrite, atomicWriteJson, log, Mismatch, sha256 } from '../core/index.ts'
+import type { Interval, Metrics, Sample } from './events.ts'
+import { inWords, JsonLines } from './json-lines.ts'
+import { TensorboardWriter } from './tensorboard.ts'
+
+/** Where the two deterministic files end; a checkpoint stores it and a resume cuts back to it. */
+export interface RunPosition {
+  events: number
+  samples: number
+}
+
+export interface RunWriterOptions {
+  /** Also write TensorBoard event files under tensorboard/. */
+  tensorboard?: boolean
+}
+
+export interface NewRun extends RunWriterOptions {
+  /** The resolved configuration. */
+  config: unknown
+  /** Versions, device, host: what the machine was. */
+  environment: unknown
+}
+
+export const runFiles = {
+  config: 'config.json',
+  environment: 'environment.json',
+  events: 'events.jsonl',
+  samples: 'samples.jsonl',
+  timing: 'timing.jsonl',
+  images: 'images',
+  tensorboard: 'tensorboard',
+} as const
+
+/** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
+export class RunWriter {
+  readonly dir: string
+  readonly #events: JsonLines
+  readonly #samples: JsonLines
+  readonly #timing: JsonLines
+  readonly #images = new Map<string, string>()
+  #tensorboard: TensorboardWriter | undefined
+
+  private constructor(dir: string) {
+    this.dir = dir
+    this.#events = new JsonLines(join(dir, runFiles.events))
+    this.#samples = new JsonLines(join(dir, runFiles.samples))
+    this.#timing = new JsonLines(join(dir, runFiles.timing))
+    for (const file of [this.#events, this.#samples, this.#timing]) {
+      if (file.dropped > 0) log.warn(`${file.path}: cut off ${file.dropped} bytes of a torn last line`)
+    }
+  }
+
+  /** A new run. A folder that already holds one is refused: nothing is overwritten. */
+  static create(dir: string, run: NewRun): RunWriter {
+    if (existsSync(join(dir, runFiles.events))) {
+      throw new Mismatch({
+        where: dir,
+        expected: 'a folder without a run',
+        got: `one that holds ${runFiles.events}`,
+        hint: 'resume that run or choose another output folder',
+      })
+    }
+    mkdirSync(dir, { recursive: true })
+    writeJson(join(dir, runFiles.config), run.config)
+    writeJson(join(dir, runFiles.environment), run.environment)
+    const writer = new RunWriter(dir)
+    if (run.tensorboard) writer.#tensorboard = new TensorboardWriter(join(dir, runFiles.tensorboard))
+    writer.#time('start', 0)
+    return writer
+  }
+
+  /** Opens a run to go on behind a checkpoint: later lines, and the note that the run stopped, are cut off. */
+  static resume(dir: string, step: number, position: RunPosition | undefined, options: RunWriterOptions): RunWriter {
+    if (!existsSync(join(dir, runFiles.events))) {
+      throw new Mismatch({ where: dir, expected: `a run folder with ${runFiles.events}`, got: 'none' })
+    }
+    const writer = new RunWriter(dir)
+    if (position) writer.truncateTo(position)
+    else writer.truncateAfter(step)
+    // TensorBoard forgets from the given step on, and the checkpoint's own step is kept.
+    if (options.tensorboard) {
+      writer.#tensorboard = new TensorboardWriter(join(dir, runFiles.tensorboard), { resumeAt: step + 1 })
+    }
+    writer.#time('resume', step)
+    return writer
+  }
+
+  /** Facts the seed and the data decide; once, at the beginning of a run. */
+  start(facts: Readonly<Record<string, unknown>>): void {
+    this.#events.append({ t: 'start', step: 0, facts })
+  }
+
+  /** `timing` takes what a clock or an allocator decides: seconds, tokens per second, bytes in use. */
+  step(step: number, metrics: Metrics, timing: Metrics = {}): void {
+    this.#events.append({ t: 'step', step, metrics })
+    this.#time('step', step, timing)
+    this.#tensorboard?.scalars(step, { ...metrics, ...timing })
+  }
+
+  eval(step: number, name: string, records: number, metrics: Readonly<Record<string, Interval>>): void {
+    this.#events.append({ t: 'eval', step, name, records, metrics })
+    const means = Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean] as const)
+    this.#tensorboard?.scalars(step, Object.fromEntries(means))
+  }
+
+  warning(step: number, kind: string, text: string, count = 1): void {
+    this.#events.append({ t: 'warning', step, kind, text, count })
+  }
+
+  /** To be noted before the checkpoint is made, so that the checkpoint's own position includes the note. */
+  checkpoint(step: number, name: string): void {
+    this.#events.append({ t: 'checkpoint', step, name })
+  }
+
+  samples(samples: readonly Sample[]): void {
+    if (samples.length > 0) this.#samples.append(...samples)
+  }
+
+  /** Keeps a record's image for the report, once; returns its name for `Sample.image`. Bytes are PNG. */
+  image(id: string, png: () => Uint8Array): string {
+    const known = this.#images.get(id)
+    if (known) return known
+    const name = `${id.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 40)}-${sha256(id).slice(0, 8)}.png`
+    const path = join(this.dir, runFiles.images, name)
+    if (!existsSync(path)) {
+      mkdirSync(join(this.dir, runFiles.images), { recursive: true })
+      const bytes = png()
+      inRoom(path, bytes.length, () => atomicWrite(path, bytes))
+    }
+    this.#images.set(id, name)
+    return name
+  }
+
+  stop(step: number, reason: string): void {
+    this.#events.append({ t: 'stop', step, reason })
+    this.#time('stop', step)
+  }
+
+  /** Synced to the disk first: a checkpoint never points behind what a power loss leaves. */
+  position(): RunPosition {
+    this.#events.sync()
+    this.#samples.sync()
+    return { events: this.#events.size, samples: this.#samples.size }
+  }
+
+  truncateTo(position: RunPosition): void {
+    this.#events.truncateTo(position.events)
+    this.#samples.truncateTo(position.samples)
+  }
+
+  /** Cuts off all that is of a later step, and the note that the run stopped. */
+  truncateAfter(step: number): void {
+    const isLater = (line: Record<string, unknown>) => line.t === 'stop' || Number(line.step) > step
+    this.#events.truncateBefore(isLater)
+    this.#samples.truncateBefore(isLater)
+  }
+
+  close(): void {
+    for (const file of [this.#events, this.#samples, this.#timing, this.#tensorboard]) file?.close()
+  }
+
+  #time(t: string, step: number, metrics?: Metrics): void {
+    this.#timing.append({ t, step, time: Date.now(), ...(metrics && { metrics }) })
+  }
+}
+
+function inRoom(path: string, bytes: number, write: () => void): void {
+  try {
+    write()
+  } catch (error) {
+    throw inWords(error, path, bytes)
+  }
+}
+
+function writeJson(path: string, value: unknown): void {
+  inRoom(path, JSON.stringify(value)?.length ?? 0, () => atomicWriteJson(path, value))
+}

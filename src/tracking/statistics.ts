@@ -1,0 +1,50 @@
+import { assert, stream } from '../core/index.ts'
+import type { Interval } from './events.ts'
+
+export interface BootstrapOptions {
+  seed: number
+  resamples?: number
+}
+
+/** Mean with the 95 % percentile interval of the bootstrap. The seed alone decides the resamples. No values: NaN. */
+export function bootstrapInterval(values: readonly number[], options: BootstrapOptions): Interval {
+  return bootstrapRatioInterval(
+    values,
+    values.map(() => 1),
+    options,
+  )
+}
+
+/** Sum of numerators over sum of denominators (cumulative IoU), resampled by record. */
+export function bootstrapRatioInterval(
+  numerators: readonly number[],
+  denominators: readonly number[],
+  { seed, resamples = 2000 }: BootstrapOptions,
+): Interval {
+  const n = numerators.length
+  assert(denominators.length === n, 'one denominator for each numerator')
+  if (n === 0) return { mean: Number.NaN, low: Number.NaN, high: Number.NaN }
+  const random = stream(seed, 'bootstrap')
+  const ratios = new Float64Array(resamples)
+  for (let r = 0; r < resamples; r++) {
+    let above = 0
+    let below = 0
+    for (let i = 0; i < n; i++) {
+      const at = Math.floor((random.wordAt(r * n + i) / 4294967296) * n)
+      above += numerators[at]!
+      below += denominators[at]!
+    }
+    ratios[r] = above / below
+  }
+  ratios.sort()
+  const sum = (x: readonly number[]) => x.reduce((a, b) => a + b, 0)
+  return { mean: sum(numerators) / sum(denominators), low: quantile(ratios, 0.025), high: quantile(ratios, 0.975) }
+}
+
+/** Linear interpolation between the order statistics of a sorted array. */
+export function quantile(sorted: ArrayLike<number>, q: number): number {
+  const at = q * (sorted.length - 1)
+  const low = Math.floor(at)
+  const a = sorted[low] ?? Number.NaN
+  return a + (at - low) * ((sorted[low + 1] ?? a) - a)
+}
