@@ -1,0 +1,19 @@
+// Mask: regions of an image as COCO run lengths: codec, set operations, overlap, polygons, PNG. Plain data, no tensors.
+// May import core.
+// Start reading at mask.ts.
+export {
+  denseIou,
+  type Mask,
+  maskArea,
+  maskBox,
+  maskFromDense,
+  maskIntersection,
+  maskIou,
+  maskUnion,
+  nearestIndex,
+  resizeMaskNearest,
+  toDense,
+} from './mask.ts'
+export { maskFromPng, maskToPng } from './png.ts'
+export { polygonsToMask } from './polygon.ts'
+export { decodeRle, encodeRle, maskFromRuns, type Rle } from './rle.ts'

@@ -1,0 +1,218 @@
+import { Mismatch } from '../core/index.ts'
+
+/**
+ * A region of an image of `height` x `width` pixels, as COCO run lengths: pixels in column-major order
+ * (index = x * height + y), runs alternate outside, inside, outside, ...; the first may be 0, no other is.
+ * Equal masks have equal counts. Sum of counts = height * width.
+ */
+export interface Mask {
+  readonly height: number
+  readonly width: number
+  readonly counts: Uint32Array
+}
+
+export function checkSize(height: number, width: number, where: string): void {
+  const whole = Number.isInteger(height) && Number.isInteger(width)
+  if (whole && height > 0 && width > 0 && height * width < 2 ** 31) return
+  throw new Mismatch({
+    where,
+    field: 'size',
+    expected: 'height and width of at least 1, below 2^31 pixels together',
+    got: [height, width],
+    hint: 'zero-size',
+  })
+}
+
+/** Runs of row-major bits; any non-zero byte is inside. */
+export function maskFromDense(bits: Uint8Array, height: number, width: number): Mask {
+  checkSize(height, width, 'maskFromDense')
+  if (bits.length !== height * width)
+    throw new Mismatch({
+      where: 'maskFromDense',
+      field: 'bits',
+      expected: `${height} x ${width} = ${height * width} bytes`,
+      got: bits.length,
+    })
+  const counts: number[] = []
+  let inside = false
+  let start = 0 // column-major index where the current run began
+  for (let x = 0; x < width; x++) {
+    for (let y = 0, at = x; y < height; y++, at += width) {
+      if ((bits[at] !== 0) === inside) continue
+      const q = x * height + y
+      counts.push(q - start)
+      start = q
+      inside = !inside
+    }
+  }
+  counts.push(height * width - start)
+  return { height, width, counts: Uint32Array.from(counts) }
+}
+
+/** Row-major 0/1. */
+export function toDense(mask: Mask): Uint8Array {
+  const { height, width, counts } = mask
+  const out = new Uint8Array(height * width)
+  let q = 0
+  for (let i = 0; i < counts.length; i++) {
+    const end = q + counts[i]!
+    if (i % 2 === 1) fillRun(out, height, width, q, end)
+    q = end
+  }
+  return out
+}
+
+/** Sets the pixels of column-major indices [from, to), one column segment at a time. */
+function fillRun(out: Uint8Array, height: number, width: number, from: number, to: number): void {
+  let x = Math.floor(from / height)
+  let y = from - x * height
+  let left = to - from
+  while (left > 0) {
+    const n = Math.min(left, height - y)
+    for (let at = y * width + x, last = at + n * width; at < last; at += width) out[at] = 1
+    left -= n
+    y = 0
+    x++
+  }
+}
+
+/** Number of pixels inside. */
+export function maskArea(mask: Mask): number {
+  let area = 0
+  for (let i = 1; i < mask.counts.length; i += 2) area += mask.counts[i]!
+  return area
+}
+
+/** Smallest box [x, y, width, height] that holds the region; four zeros for an empty mask, as pycocotools. */
+export function maskBox(mask: Mask): [number, number, number, number] {
+  const { height, counts } = mask
+  let left = Infinity
+  let top = Infinity
+  let right = -1
+  let bottom = -1
+  let q = 0
+  for (let i = 0; i + 1 < counts.length; i += 2) {
+    const first = q + counts[i]!
+    q = first + counts[i + 1]!
+    const x0 = Math.floor(first / height)
+    const x1 = Math.floor((q - 1) / height)
+    const crosses = x1 > x0 // a run over a column edge touches the bottom of one column and the top of the next
+    left = Math.min(left, x0)
+    right = Math.max(right, x1)
+    top = Math.min(top, crosses ? 0 : first - x0 * height)
+    bottom = Math.max(bottom, crosses ? height - 1 : q - 1 - x1 * height)
+  }
+  return right < 0 ? [0, 0, 0, 0] : [left, top, right - left + 1, bottom - top + 1]
+}
+
+function checkSameSize(a: Mask, b: Mask, where: string): void {
+  if (a.height === b.height && a.width === b.width) return
+  throw new Mismatch({
+    where,
+    field: 'size',
+    expected: `two masks of one size, the first is ${a.height} x ${a.width}`,
+    got: `${b.height} x ${b.width}`,
+    hint: 'bring the prediction to the size of the ground truth first',
+  })
+}
+
+/** Pixels inside both: a walk over the two run lists, no decoding. */
+function overlap(a: Mask, b: Mask): number {
+  let both = 0
+  let i = 0
+  let j = 0
+  let endA = a.counts[0] ?? 0
+  let endB = b.counts[0] ?? 0
+  const total = a.height * a.width
+  for (let q = 0; q < total; ) {
+    const next = Math.min(endA, endB)
+    if (i & j & 1) both += next - q
+    q = next
+    if (endA === q && q < total) endA += a.counts[++i]!
+    if (endB === q && q < total) endB += b.counts[++j]!
+  }
+  return both
+}
+
+/** Intersection over union as a double; `empty` is the value when both masks are empty. */
+export function maskIou(a: Mask, b: Mask, empty = 0): number {
+  checkSameSize(a, b, 'maskIou')
+  const both = overlap(a, b)
+  const either = maskArea(a) + maskArea(b) - both
+  return either === 0 ? empty : both / either
+}
+
+/** The same on row-major bytes, non-zero = inside. */
+export function denseIou(a: Uint8Array, b: Uint8Array, empty = 0): number {
+  if (a.length !== b.length)
+    throw new Mismatch({ where: 'denseIou', expected: `two masks of ${a.length} bytes`, got: b.length })
+  let both = 0
+  let either = 0
+  for (let i = 0; i < a.length; i++) {
+    const inA = a[i] !== 0
+    const inB = b[i] !== 0
+    if (inA && inB) both++
+    if (inA || inB) either++
+  }
+  return either === 0 ? empty : both / either
+}
+
+/** Runs of the pixels where `rule(inside a, inside b)` holds. */
+function combine(a: Mask, b: Mask, rule: (inA: number, inB: number) => number): Mask {
+  const counts: number[] = []
+  const total = a.height * a.width
+  let i = 0
+  let j = 0
+  let endA = a.counts[0] ?? 0
+  let endB = b.counts[0] ?? 0
+  let inside = 0
+  let start = 0
+  for (let q = 0; q < total; ) {
+    const next = Math.min(endA, endB)
+    const value = rule(i & 1, j & 1)
+    if (next > q && value !== inside) {
+      counts.push(q - start)
+      start = q
+      inside = value
+    }
+    q = next
+    if (endA === q && q < total) endA += a.counts[++i]!
+    if (endB === q && q < total) endB += b.counts[++j]!
+  }
+  counts.push(total - start)
+  return { height: a.height, width: a.width, counts: Uint32Array.from(counts) }
+}
+
+/** Pixels of any of the masks. */
+export function maskUnion(first: Mask, ...rest: readonly Mask[]): Mask {
+  return rest.reduce((a, b) => {
+    checkSameSize(a, b, 'maskUnion')
+    return combine(a, b, (x, y) => x | y)
+  }, first)
+}
+
+/** Pixels of all of the masks. */
+export function maskIntersection(first: Mask, ...rest: readonly Mask[]): Mask {
+  return rest.reduce((a, b) => {
+    checkSameSize(a, b, 'maskIntersection')
+    return combine(a, b, (x, y) => x & y)
+  }, first)
+}
+
+/** Source index of torch's `interpolate(mode='nearest')`: floor(to * from/size) in float32. */
+export function nearestIndex(to: number, inSize: number, outSize: number): number {
+  return Math.min(Math.floor(Math.fround(to * Math.fround(inSize / outSize))), inSize - 1)
+}
+
+/** Nearest resize by torch's rule (not Pillow's, which takes pixel centres). */
+export function resizeMaskNearest(mask: Mask, height: number, width: number): Mask {
+  checkSize(height, width, 'resizeMaskNearest')
+  const dense = toDense(mask)
+  const columns = Int32Array.from({ length: width }, (_, x) => nearestIndex(x, mask.width, width))
+  const out = new Uint8Array(height * width)
+  for (let y = 0; y < height; y++) {
+    const row = nearestIndex(y, mask.height, height) * mask.width
+    for (let x = 0; x < width; x++) out[y * width + x] = dense[row + columns[x]!]!
+  }
+  return maskFromDense(out, height, width)
+}

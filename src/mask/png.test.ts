@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { deflateSync } from 'node:zlib'
+import fc from 'fast-check'
+import sharp from 'sharp'
+import { Mismatch } from '../core/index.ts'
+import { maskFromDense, maskFromPng, maskToPng, toDense } from './index.ts'
+
+const golden = new URL('../../tests/fixtures/golden/sa2va-tiny/mask.png', import.meta.url)
+const bits = Uint8Array.from({ length: 23 * 37 }, (_, i) => (Math.sin(i * 0.37) + Math.cos(i * 0.011) > 0.6 ? 1 : 0))
+const expected = maskFromDense(bits, 23, 37)
+const samples = (channels: number, value: (i: number, c: number) => number) =>
+  sharp(
+    Uint8Array.from({ length: bits.length * channels }, (_, k) => value(Math.floor(k / channels), k % channels)),
+    { raw: { width: 37, height: 23, channels: channels as 1 | 3 | 4 } },
+  )
+
+/** A PNG with the chunks given, check sums left at 0 (the reader relies on zlib's own). */
+function pngOf(...chunks: [string, Uint8Array][]): Uint8Array {
+  const parts = chunks.map(([name, data]) => {
+    const head = Buffer.alloc(8)
+    head.writeUInt32BE(data.length)
+    head.write(name, 4, 'latin1')
+    return Buffer.concat([head, data, Buffer.alloc(4)])
+  })
+  return Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), ...parts])
+}
+
+function header(width: number, height: number, depth: number, type: number): Buffer {
+  const data = Buffer.alloc(13)
+  data.writeUInt32BE(width, 0)
+  data.writeUInt32BE(height, 4)
+  data[8] = depth
+  data[9] = type
+  return data
+}
+
+test('a mask survives PNG, and libpng reads the same pixels', async () => {
+  const png = await maskToPng(expected)
+  assert.deepEqual(await maskFromPng(png), expected)
+  const { data, info } = await sharp(png).toColourspace('b-w').raw().toBuffer({ resolveWithObject: true })
+  assert.deepEqual([info.width, info.height, info.channels], [37, 23, 1])
+  assert.deepEqual(
+    Uint8Array.from(data, (v) => (v > 0 ? 1 : 0)),
+    bits,
+  )
+})
+
+test('the golden mask has the pixels sharp sees', async () => {
+  const bytes = readFileSync(golden)
+  const mask = await maskFromPng(bytes)
+  assert.deepEqual([mask.height, mask.width], [170, 250])
+  const data = await sharp(bytes).toColourspace('b-w').raw().toBuffer()
+  assert.deepEqual(
+    toDense(mask),
+    Uint8Array.from(data, (v) => (v > 0 ? 1 : 0)),
+  )
+})
+
+test('grey, RGB, RGBA, 16-bit, interlaced and adaptively filtered files give one mask', async () => {
+  const files = [
+    await samples(1, (i) => bits[i]!)
+      .toColourspace('b-w')
+      .png()
+      .toBuffer(),
+    await samples(1, (i) => bits[i]! * 9)
+      .toColourspace('b-w')
+      .png({ progressive: true })
+      .toBuffer(),
+    await samples(3, (i, c) => bits[i]! * (c === 2 ? 1 : 0))
+      .png({ adaptiveFiltering: true })
+      .toBuffer(),
+    await samples(3, (i, c) => bits[i]! * 80 * c)
+      .png({ progressive: true, adaptiveFiltering: true })
+      .toBuffer(),
+    await samples(4, (i, c) => (c === 3 ? 255 : bits[i]! * 200))
+      .png()
+      .toBuffer(),
+    await samples(1, (i) => bits[i]! * 255)
+      .toColourspace('grey16')
+      .png()
+      .toBuffer(),
+  ]
+  for (const file of files) assert.deepEqual(await maskFromPng(file), expected)
+})
+
+test('a palette is read by index, a 16-bit sample in full', async () => {
+  const palette = Uint8Array.from([255, 255, 255, 0, 0, 0]) // index 0 white, 1 black
+  const rows = deflateSync(Uint8Array.from([0, 0b01000000])) // one row, indices 0 1 0
+  const indexed = pngOf(['IHDR', header(3, 1, 1, 3)], ['PLTE', palette], ['IDAT', rows], ['IEND', new Uint8Array()])
+  assert.deepEqual([...toDense(await maskFromPng(indexed))], [0, 1, 0])
+  const low = deflateSync(Uint8Array.from([0, 0, 0, 0, 1])) // two samples: 0 and 1 of 65535
+  const deep = pngOf(['IHDR', header(2, 1, 16, 0)], ['IDAT', low], ['IEND', new Uint8Array()])
+  assert.deepEqual([...toDense(await maskFromPng(deep))], [0, 1])
+})
+
+test('a truncated or wrong file is a Mismatch at every length', async () => {
+  const png = await maskToPng(expected)
+  for (let n = 0; n < png.length; n++) await assert.rejects(maskFromPng(png.subarray(0, n)), Mismatch)
+  await assert.rejects(maskFromPng(Buffer.from('GIF89a..........')), Mismatch)
+  const end: [string, Uint8Array] = ['IEND', new Uint8Array()]
+  const data: [string, Uint8Array] = ['IDAT', deflateSync(new Uint8Array(4))]
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(0, 1, 8, 0)], data, end)), Mismatch)
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(9, 9, 8, 0)], data, end)), Mismatch)
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(3, 1, 7, 0)], data, end)), Mismatch)
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(3, 1, 8, 0)], end)), Mismatch)
+  const bomb: [string, Uint8Array] = ['IDAT', deflateSync(new Uint8Array(1 << 20))]
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(3, 1, 8, 0)], bomb, end)), Mismatch)
+})
+
+test('a file with any byte changed is a mask or a Mismatch', async () => {
+  const png = await maskToPng(expected)
+  await fc.assert(
+    fc.asyncProperty(fc.nat(png.length - 1), fc.nat(255), async (at, value) => {
+      const changed = Uint8Array.from(png)
+      changed[at] = value
+      await maskFromPng(changed).catch((error) => assert.ok(error instanceof Mismatch))
+    }),
+    { numRuns: 200 },
+  )
+})

@@ -1,0 +1,166 @@
+import { promisify } from 'node:util'
+import { deflate, inflate } from 'node:zlib'
+import { Mismatch, messageOf } from '../core/index.ts'
+import { type Mask, maskFromDense, toDense } from './mask.ts'
+
+// A reader of its own because a mask needs the stored samples: a decoder for pictures turns palette indices into
+// colours and 16-bit samples into their high byte, and both can turn "inside" into 0.
+
+const signature = Buffer.from([137, 80, 78, 71, 13, 10, 26, 10])
+/** Samples per pixel by colour type: grey, RGB, palette, grey + alpha, RGBA. */
+const samplesOf: Record<number, number> = { 0: 1, 2: 3, 3: 1, 4: 2, 6: 4 }
+/** Adam7 passes: first column, first row, column step, row step. */
+const adam7 = [
+  [0, 0, 8, 8],
+  [4, 0, 8, 8],
+  [0, 4, 4, 8],
+  [2, 0, 4, 4],
+  [0, 2, 2, 4],
+  [1, 0, 2, 2],
+  [0, 1, 1, 2],
+] as const
+
+interface Header {
+  width: number
+  height: number
+  depth: number
+  samples: number
+  colourSamples: number
+  interlaced: boolean
+}
+
+function bad(where: string, expected: string, got: unknown): Mismatch {
+  return new Mismatch({ where, expected, got, hint: 'masks are read from PNG: non-zero = inside' })
+}
+
+function readHeader(data: Buffer, where: string): Header {
+  if (data.length !== 13) throw bad(where, 'an IHDR of 13 bytes', data.length)
+  const type = data[9]!
+  const samples = samplesOf[type]
+  const depth = data[8]!
+  if (samples === undefined || ![1, 2, 4, 8, 16].includes(depth) || (depth < 8 && type !== 0 && type !== 3))
+    throw bad(where, 'a PNG colour type and depth', { type, depth })
+  const width = data.readUInt32BE(0)
+  const height = data.readUInt32BE(4)
+  if (width === 0 || height === 0 || width * height >= 2 ** 28)
+    throw bad(where, 'a size of 1 to 2^28 pixels', [height, width])
+  const colourSamples = type === 4 || type === 6 ? samples - 1 : samples
+  return { width, height, depth, samples, colourSamples, interlaced: data[12] === 1 }
+}
+
+/** The header and the joined compressed data. */
+function readChunks(bytes: Uint8Array, where: string): { header: Header; packed: Buffer } {
+  const file = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  if (!file.subarray(0, 8).equals(signature)) throw bad(where, 'a PNG file', file.subarray(0, 8).toString('hex'))
+  let header: Header | undefined
+  const pieces: Buffer[] = []
+  for (let at = 8; ; ) {
+    const length = at + 12 <= file.length ? file.readUInt32BE(at) : Infinity
+    if (at + 12 + length > file.length) throw bad(where, 'a complete PNG file', `an end after ${file.length} bytes`)
+    const name = file.toString('latin1', at + 4, at + 8)
+    const data = file.subarray(at + 8, at + 8 + length)
+    if (name === 'IHDR') header = readHeader(data, where)
+    else if (name === 'IDAT') pieces.push(data)
+    else if (name === 'IEND') break
+    at += 12 + length
+  }
+  if (!header || pieces.length === 0) throw bad(where, 'IHDR and IDAT chunks', 'none')
+  return { header, packed: Buffer.concat(pieces) }
+}
+
+function paeth(a: number, b: number, c: number): number {
+  const pa = Math.abs(b - c)
+  const pb = Math.abs(a - c)
+  const pc = Math.abs(a + b - 2 * c)
+  return pa <= pb && pa <= pc ? a : pb <= pc ? b : c
+}
+
+/** Undoes one row's filter in place; `step` is the distance in bytes to the pixel on the left. */
+function unfilter(row: Uint8Array, above: Uint8Array, filter: number, step: number): boolean {
+  if (filter > 4) return false
+  for (let i = 0; filter > 0 && i < row.length; i++) {
+    const left = i >= step ? row[i - step]! : 0
+    const up = above[i]!
+    const corner = i >= step ? above[i - step]! : 0
+    const guess = [0, left, up, (left + up) >> 1, paeth(left, up, corner)][filter]!
+    row[i] = row[i]! + guess
+  }
+  return true
+}
+
+/** Whether pixel x of an unfiltered row has a non-zero colour sample; alpha says how to draw, not what is inside. */
+function isInside(row: Uint8Array, x: number, h: Header): boolean {
+  if (h.depth < 8)
+    return ((row[(x * h.depth) >> 3]! >> (8 - h.depth - ((x * h.depth) & 7))) & ((1 << h.depth) - 1)) !== 0
+  const sample = h.depth >> 3
+  const at = x * h.samples * sample
+  for (let i = at; i < at + h.colourSamples * sample; i++) if (row[i] !== 0) return true
+  return false
+}
+
+/** Row-major bits of the unpacked, still filtered rows. */
+function readRows(raw: Uint8Array, h: Header, where: string): Uint8Array {
+  const bits = new Uint8Array(h.width * h.height)
+  const step = Math.max(1, (h.depth * h.samples) >> 3)
+  let at = 0
+  for (const [x0, y0, dx, dy] of h.interlaced ? adam7 : ([[0, 0, 1, 1]] as const)) {
+    const columns = Math.ceil((h.width - x0) / dx)
+    if (columns <= 0) continue
+    const rowBytes = (columns * h.samples * h.depth + 7) >> 3
+    let above: Uint8Array = new Uint8Array(rowBytes)
+    for (let y = y0; y < h.height; y += dy) {
+      const row = raw.subarray(at + 1, at + 1 + rowBytes)
+      if (row.length < rowBytes) throw bad(where, `${h.height} rows`, `an end in row ${y}`)
+      if (!unfilter(row, above, raw[at]!, step)) throw bad(where, 'a row filter of 0 to 4', raw[at])
+      for (let i = 0; i < columns; i++) if (isInside(row, i, h)) bits[y * h.width + x0 + i * dx] = 1
+      above = row
+      at += 1 + rowBytes
+    }
+  }
+  return bits
+}
+
+/** A PNG as a mask: grey, palette index or any colour sample above 0 is inside; alpha is not looked at. */
+export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promise<Mask> {
+  const { header, packed } = readChunks(bytes, where)
+  const most = header.height * (header.width * header.samples * (header.depth / 8) + 2) * 2 + 64
+  let raw: Buffer
+  try {
+    raw = await promisify(inflate)(packed, { maxOutputLength: Math.ceil(most) })
+  } catch (error) {
+    throw bad(where, 'PNG data that unpack', messageOf(error))
+  }
+  return maskFromDense(readRows(raw, header, where), header.height, header.width)
+}
+
+const crcTable = Uint32Array.from({ length: 256 }, (_, n) => {
+  for (let k = 0; k < 8; k++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1
+  return n
+})
+
+function chunk(name: string, data: Uint8Array): Buffer {
+  const body = Buffer.concat([Buffer.from(name, 'latin1'), data])
+  let crc = 0xffffffff
+  for (const byte of body) crc = crcTable[(crc ^ byte) & 255]! ^ (crc >>> 8)
+  const length = Buffer.alloc(4)
+  length.writeUInt32BE(data.length)
+  const check = Buffer.alloc(4)
+  check.writeUInt32BE((crc ^ 0xffffffff) >>> 0)
+  return Buffer.concat([length, body, check])
+}
+
+/** A grey PNG of one bit a pixel, white = inside. */
+export async function maskToPng(mask: Mask): Promise<Uint8Array> {
+  const { height, width } = mask
+  const dense = toDense(mask)
+  const rowBytes = 1 + ((width + 7) >> 3)
+  const rows = new Uint8Array(height * rowBytes)
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) if (dense[y * width + x]) rows[y * rowBytes + 1 + (x >> 3)]! |= 128 >> (x & 7)
+  const header = Buffer.alloc(13)
+  header.writeUInt32BE(width, 0)
+  header.writeUInt32BE(height, 4)
+  header[8] = 1
+  const packed = await promisify(deflate)(rows)
+  return Buffer.concat([signature, chunk('IHDR', header), chunk('IDAT', packed), chunk('IEND', new Uint8Array(0))])
+}
