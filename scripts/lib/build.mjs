@@ -1,0 +1,215 @@
+// Compiles native/*.cc against a torch: plain compiler calls, object files reused by content, result renamed into place.
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
+import { availableParallelism } from 'node:os'
+import { basename, join } from 'node:path'
+import { withLock } from './lock.mjs'
+import { nodeApiHeaders } from './packages.mjs'
+import { capture, runAsync, SetupError, seconds } from './progress.mjs'
+import { cacheFolder, fingerprint, hashFiles, nativeFiles, root, sha256 } from './record.mjs'
+
+const native = join(root, 'native')
+const objectsKept = 14 * 24 * 3600_000 // ms since last use
+
+export function findCompiler(env = process.env) {
+  const names = env.CXX ? [env.CXX] : ['c++', 'g++', 'clang++']
+  for (const name of names) {
+    const { ok, stdout } = capture(name, ['--version'])
+    if (ok) return { name, version: stdout.split('\n')[0] }
+  }
+  return null
+}
+
+/** Old wheels were built with the old string ABI: their c10 symbols have no __cxx11 in them. */
+export function usesCxx11Abi(lib) {
+  return /_ZNK?3c10[A-Za-z0-9_]*__cxx11/.test(readFileSync(join(lib, 'libc10.so'), 'latin1'))
+}
+
+// torch states the language it needs in one of these
+const standardHeaders = ['c10/util/C++17.h', 'torch/csrc/api/include/torch/all.h', 'torch/headeronly/macros/Macros.h']
+
+function neededStandard(torch) {
+  const demands = (path) =>
+    existsSync(path) && /__cplusplus\s*<\s*20[2-9]\d{3}L|C\+\+20 or later/.test(readFileSync(path, 'utf8'))
+  return standardHeaders.some((name) => demands(join(torch.include[0], name))) ? 'c++20' : 'c++17'
+}
+
+/** Everything that decides how the addon comes out. */
+export function plan(torch, cuda, compiler, std = neededStandard(torch)) {
+  const abi = usesCxx11Abi(torch.lib)
+  const defines = ['USE_DISTRIBUTED', 'USE_C10D_GLOO', `_GLIBCXX_USE_CXX11_ABI=${abi ? 1 : 0}`]
+  if (cuda.cuda) defines.push('ROUNDTRIP_CUDA')
+  if (cuda.nccl) defines.push('USE_C10D_NCCL')
+  const system = [...torch.include, ...cuda.include].filter((folder) => folder !== '/usr/include')
+  const flags = ['-O2', `-std=${std}`, '-fPIC', ...defines.map((name) => `-D${name}`)]
+  const include = [`-I${native}`, '-isystem', nodeApiHeaders(), ...system.flatMap((folder) => ['-isystem', folder])]
+  const libraries = ['-ltorch', '-ltorch_cpu', '-lc10', ...(cuda.cuda ? ['-ltorch_cuda', '-lc10_cuda'] : [])]
+  // RPATH, not RUNPATH: it wins over an LD_LIBRARY_PATH that leads to another torch
+  const link = [
+    '-shared',
+    `-L${torch.lib}`,
+    `-Wl,--disable-new-dtags,-rpath,${torch.lib}`,
+    '-Wl,-z,now,--no-as-needed',
+    ...libraries,
+  ]
+  return { torch, cuda: cuda.cuda, nccl: cuda.nccl, abi, std, flags, include, link, compiler }
+}
+
+const extraFlags = (source) => (source === 'kernels.cc' ? ['-O3', '-fno-math-errno', '-fno-trapping-math'] : [])
+
+export const library = (torch) => fingerprint(join(torch.lib, 'libtorch_cpu.so'))
+
+function identity({ torch, flags, link, compiler, cuda, include }) {
+  const api = include.filter((word) => word.startsWith('/') && word !== nodeApiHeaders())
+  return JSON.stringify([torch.version, torch.path, library(torch).size, flags, link, compiler.version, cuda, api])
+}
+
+function sourcesOf(build) {
+  const all = nativeFiles().filter((path) => path.endsWith('.cc') && !path.includes('/'))
+  if (all.length === 0) throw new SetupError(`no C++ sources in ${native}`)
+  return build.cuda ? all : all.filter((path) => path !== 'cuda.cc')
+}
+
+export const keyOf = (build, sources) => sha256(identity(build) + sources).slice(0, 20)
+
+const firstError = (log) => {
+  const lines = log.split('\n')
+  return (
+    lines.find((line) => /\berror: |undefined reference|cannot find -l|: not found|Killed/.test(line)) ??
+    lines[0] ??
+    ''
+  ).trim()
+}
+
+function fail(build, key, what, log) {
+  const path = join(cacheFolder(), 'native', `${key}.failed.log`)
+  writeFileSync(path, log)
+  const killed = /Killed|cc1plus.*signal/.test(log) ? '\n  the compiler was killed: probably too little memory' : ''
+  const error = new SetupError(`${what} failed: ${firstError(log)}${killed}\n  full log: ${path}`)
+  error.wantsCxx20 = build.std === 'c++17' && /C\+\+20|\+\+20|'?(concept|requires)'? does not name/.test(log)
+  throw error
+}
+
+function objectPath(build, source, headers) {
+  const name = sha256(identity(build) + source + headers + hashFiles(native, [source]))
+  return join(cacheFolder(), 'native', 'objects', `${name.slice(0, 32)}.o`)
+}
+
+async function compile(build, source, target) {
+  const args = [
+    ...build.flags,
+    ...extraFlags(source),
+    ...build.include,
+    '-c',
+    join(native, source),
+    '-o',
+    `${target}.${process.pid}`,
+  ]
+  const done = await runAsync(build.compiler.name, args)
+  if (done.ok) renameSync(`${target}.${process.pid}`, target)
+  return { ...done, output: `$ ${build.compiler.name} ${args.join(' ')}\n${done.output}` }
+}
+
+function dropOldObjects(folder) {
+  for (const name of readdirSync(folder)) {
+    const path = join(folder, name)
+    const used = statSync(path, { throwIfNoEntry: false })?.mtimeMs
+    if (used !== undefined && Date.now() - used > objectsKept) rmSync(path, { force: true })
+  }
+}
+
+/** Compiles what is not there yet, the largest sources first, on all cores. */
+async function compileAll(build, key, { say }) {
+  const headers = hashFiles(
+    native,
+    nativeFiles().filter((path) => !path.endsWith('.cc')),
+  )
+  const sources = sourcesOf(build).map((name) => ({
+    name,
+    object: objectPath(build, name, headers),
+    size: statSync(join(native, name)).size,
+  }))
+  mkdirSync(join(cacheFolder(), 'native', 'objects'), { recursive: true })
+  const queue = sources.filter(({ object }) => !existsSync(object)).sort((a, b) => b.size - a.size)
+  const total = queue.length
+  const logs = []
+  let finished = 0
+  const worker = async () => {
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      const start = performance.now()
+      const done = await compile(build, next.name, next.object)
+      logs.push(done.output)
+      if (!done.ok) {
+        queue.length = 0
+        return { name: next.name, log: done.output }
+      }
+      say(`  [${++finished}/${total}] ${next.name}  ${seconds(start)}`)
+    }
+  }
+  const failures = await Promise.all(Array.from({ length: Math.min(total, availableParallelism()) }, worker))
+  const failed = failures.find(Boolean)
+  if (failed) fail(build, key, `compiling ${basename(failed.name)}`, failed.log)
+  const now = new Date()
+  for (const { object } of sources) utimesSync(object, now, now)
+  return { objects: sources.map(({ object }) => object), log: logs.join('\n') }
+}
+
+// undefined symbols and missing libraries of a shared object show only when it is loaded
+async function tryLoading(build, key, addon) {
+  const env = { ...process.env, GLOG_minloglevel: '3' }
+  const done = await runAsync(process.execPath, ['-e', `require(${JSON.stringify(addon)}); process.exit(0)`], { env })
+  if (!done.ok)
+    fail(
+      build,
+      key,
+      'loading the new addon',
+      `error: ${(/Error: (.*)/.exec(done.output)?.[1] ?? done.output) || done.signal}\n${done.output}`,
+    )
+}
+
+async function make(build, key, progress) {
+  const start = performance.now()
+  const folder = join(cacheFolder(), 'native', key)
+  const draft = `${folder}.${process.pid}`
+  progress.say(
+    `building the addon for torch ${build.torch.version}${build.cuda ? ' with CUDA' : ''} (${build.torch.path}), ${build.std}`,
+  )
+  const { objects, log } = await compileAll(build, key, progress)
+  rmSync(draft, { recursive: true, force: true })
+  mkdirSync(draft, { recursive: true })
+  try {
+    const addon = join(draft, 'roundtrip.node')
+    const linked = await runAsync(build.compiler.name, [...objects, ...build.link, '-o', addon])
+    if (!linked.ok) fail(build, key, 'linking', linked.output)
+    await tryLoading(build, key, addon)
+    writeFileSync(join(draft, 'build.log'), log + linked.output)
+    rmSync(folder, { recursive: true, force: true })
+    renameSync(draft, folder)
+  } finally {
+    rmSync(draft, { recursive: true, force: true })
+  }
+  rmSync(`${folder}.failed.log`, { force: true })
+  dropOldObjects(join(cacheFolder(), 'native', 'objects'))
+  progress.say(`addon built, ${seconds(start)}`)
+}
+
+/** The addon of a plan: built if it is not in the cache. */
+export async function buildAddon(build, sources, progress) {
+  const key = keyOf(build, sources)
+  const addon = join(cacheFolder(), 'native', key, 'roundtrip.node')
+  const wait = () => progress.say('another set-up is building the addon; waiting for it')
+  if (!existsSync(addon))
+    await withLock(join(cacheFolder(), 'native', `${key}.lock`), wait, async () => {
+      if (!existsSync(addon)) await make(build, key, progress)
+    })
+  return { key, addon }
+}

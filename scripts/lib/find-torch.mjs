@@ -1,0 +1,176 @@
+// Finds a libtorch: looks at folders only, never imports torch. A "torch" here is
+// { kind, path, include: string[], lib, version, major, minor, cudaVersion, sites }.
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
+import { delimiter, dirname, join } from 'node:path'
+import { capture } from './progress.mjs'
+import { chosenTorch } from './record.mjs'
+
+export const triplet =
+  { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[process.arch] ?? `${process.arch}-linux-gnu`
+const oldest = [1, 13]
+const neededHeaders = [
+  'ATen/Tensor.h',
+  'ATen/core/dispatch/Dispatcher.h',
+  'c10/core/Device.h',
+  'torch/csrc/autograd/autograd.h',
+]
+const neededLibraries = ['libc10.so', 'libtorch_cpu.so', 'libtorch.so']
+const apiInclude = 'torch/csrc/api/include'
+
+function headerVersion(include) {
+  const text = readFileSync(join(include, apiInclude, 'torch/version.h'), 'utf8')
+  const part = (name) => Number(new RegExp(`#define TORCH_VERSION_${name} (\\d+)`).exec(text)?.[1] ?? 0)
+  return [part('MAJOR'), part('MINOR'), part('PATCH')]
+}
+
+// version.py names the build ("2.11.0+cu130"); headers alone give the number
+function namedVersion(path, numbers) {
+  for (const file of ['version.py', 'build-version']) {
+    const at = join(path, file)
+    if (!existsSync(at)) continue
+    const text = readFileSync(at, 'utf8')
+    const name = file === 'version.py' ? /__version__\s*(?::[^=]*)?=\s*['"]([^'"]+)/.exec(text)?.[1] : text.trim()
+    if (name?.startsWith(numbers.join('.'))) return name
+  }
+  return numbers.join('.')
+}
+
+function cudaOf(path) {
+  const file = join(path, 'version.py')
+  return existsSync(file)
+    ? (/^cuda\s*(?::[^=]*)?=\s*['"]([^'"]+)/m.exec(readFileSync(file, 'utf8'))?.[1] ?? null)
+    : null
+}
+
+/** A torch at one folder, or { missing } naming the first thing that is not there. */
+export function inspect(path, kind) {
+  const base = existsSync(join(path, 'torch', 'include', 'ATen')) ? join(path, 'torch') : path
+  const include = join(base, 'include')
+  for (const header of [...neededHeaders, `${apiInclude}/torch/version.h`])
+    if (!existsSync(join(include, header))) return { path: base, kind, missing: join(include, header) }
+  const folders = ['lib', 'lib64', `lib/${triplet}`].map((name) => join(base, name))
+  const lib = folders.find((folder) => neededLibraries.every((name) => existsSync(join(folder, name))))
+  if (!lib) return { path: base, kind, missing: `${neededLibraries.join(', ')} in ${folders.join(' or ')}` }
+  const numbers = headerVersion(include)
+  const [major, minor] = numbers
+  const version = namedVersion(base, numbers)
+  if (major < oldest[0] || (major === oldest[0] && minor < oldest[1]))
+    return { path: base, kind, missing: `a new enough version: ${version} found, ${oldest.join('.')} or newer needed` }
+  return {
+    kind,
+    path: base,
+    include: [include, join(include, apiInclude)],
+    lib,
+    version,
+    major,
+    minor,
+    cudaVersion: cudaOf(base),
+  }
+}
+
+const question = `
+import importlib.util, json, sys
+try: spec = importlib.util.find_spec('torch')
+except Exception: spec = None
+where = list(spec.submodule_search_locations or []) if spec else []
+sites = [p for p in sys.path if p.endswith(('site-packages', 'dist-packages'))]
+print(json.dumps({'torch': where[0] if where else None, 'prefix': sys.prefix, 'sites': sites}))`
+
+const inPath = (name, env) =>
+  (env.PATH ?? '')
+    .split(delimiter)
+    .map((folder) => join(folder, name))
+    .find((p) => existsSync(p))
+
+/** Interpreters in the order a shell would mean them; no file is run. */
+export function pythons(env = process.env) {
+  const active = [env.VIRTUAL_ENV, env.CONDA_PREFIX].filter(Boolean).map((folder) => join(folder, 'bin', 'python'))
+  const found = [...active.filter((path) => existsSync(path)), inPath('python3', env), inPath('python', env)]
+  return [...new Set(found.filter(Boolean))]
+}
+
+function ask(python) {
+  const { ok, stdout } = capture(python, ['-c', question])
+  if (!ok) return null
+  return JSON.parse(stdout.trim().split('\n').at(-1))
+}
+
+// conda splits the package: Python files in site-packages, headers and libraries below the prefix;
+// Debian's package holds links into /usr, which is the system's libtorch
+function atPython({ torch, prefix }) {
+  const headers = join(torch, 'include', 'ATen')
+  if (existsSync(headers) && realpathSync(headers) === '/usr/include/ATen') return [inspect('/usr', 'system')]
+  return [inspect(torch, 'python'), inspect(prefix, prefix === '/usr' ? 'system' : 'python')]
+}
+
+/** What python has: torches (complete or not) and the folders a later pip would write to. */
+function fromPython(env) {
+  const torches = []
+  const sites = []
+  for (const python of pythons(env)) {
+    const answer = ask(python)
+    sites.push(...(answer?.sites ?? []))
+    if (!answer?.torch) continue
+    const candidates = atPython(answer)
+    torches.push(candidates.find((torch) => !torch.missing) ?? candidates[0])
+    if (!torches.at(-1).missing) break
+  }
+  return { torches, sites: [...new Set(sites)] }
+}
+
+const systemPrefixes = ['/usr', '/usr/local', '/usr/local/libtorch', '/opt/libtorch']
+
+export function findSystem() {
+  return systemPrefixes
+    .filter((prefix) => existsSync(join(prefix, 'include', 'ATen')) || existsSync(join(prefix, 'include', 'c10')))
+    .map((prefix) => inspect(prefix, 'system'))
+}
+
+/** All candidates in order, and `watch`: paths whose change means that the search must be repeated. */
+export function findTorch(env = process.env) {
+  const chosen = chosenTorch(env)
+  if (chosen) return { chosen, candidates: [inspect(chosen, 'path')], watch: [chosen] }
+  const python = fromPython(env)
+  const watch = [...python.sites, ...systemPrefixes.map((prefix) => join(prefix, 'include', 'ATen'))]
+  return { chosen: null, candidates: [...python.torches, ...findSystem()], watch }
+}
+
+const list = (folder) => (existsSync(folder) ? readdirSync(folder).sort() : [])
+
+// the wheels' folders first: they are of the very version torch was built with
+function cudaFolders(torch, env) {
+  const nvidia = join(dirname(torch.path), 'nvidia')
+  const wheels = list(nvidia).map((name) => join(nvidia, name, 'include'))
+  const major = torch.cudaVersion?.split('.')[0]
+  const toolkits = list('/usr/local').filter((name) => name.startsWith('cuda'))
+  const rank = (name) => (major && name.startsWith(`cuda-${major}`) ? 0 : name === 'cuda' ? 1 : 2)
+  toolkits.sort((a, b) => rank(a) - rank(b) || (a < b ? 1 : -1))
+  const named = [env.CUDA_HOME, env.CUDA_PATH].filter(Boolean)
+  const roots = [...named, ...toolkits.map((name) => join('/usr/local', name)), env.CONDA_PREFIX].filter(Boolean)
+  const system = roots.flatMap((base) => [join(base, 'include'), join(base, 'targets/x86_64-linux/include')])
+  return [...wheels, ...system, '/usr/include'].filter((folder) => existsSync(folder))
+}
+
+// what ATen/cuda/CUDAContext.h itself includes
+const cudaHeaders = ['cuda_runtime_api.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
+
+/** CUDA of a torch: { cuda, nccl, include, why }. `why` says what is missing when torch has CUDA but the headers do not. */
+export function findCuda(torch, env = process.env) {
+  const built = ['libtorch_cuda.so', 'libc10_cuda.so'].every((name) => existsSync(join(torch.lib, name)))
+  if (!built) return { cuda: false, nccl: false, include: [], why: null }
+  if (!existsSync(join(torch.include[0], 'ATen/cuda/CUDAContext.h')))
+    return { cuda: false, nccl: false, include: [], why: 'ATen/cuda/CUDAContext.h is not among its headers' }
+  const folders = cudaFolders(torch, env)
+  const home = (header) => folders.find((folder) => existsSync(join(folder, header)))
+  const lost = cudaHeaders.find((header) => !home(header))
+  if (lost)
+    return {
+      cuda: false,
+      nccl: false,
+      include: [],
+      why: `${lost} was found neither in a toolkit nor in the nvidia wheels`,
+    }
+  const nccl = home('nccl.h')
+  const include = [...new Set([...cudaHeaders.map(home), ...(nccl ? [nccl] : [])])].filter((f) => f !== '/usr/include')
+  return { cuda: true, nccl: Boolean(nccl), include, why: null }
+}

@@ -1,0 +1,46 @@
+// npm packages of this checkout: are they the ones of package-lock.json, and if not, install them.
+import { existsSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import { runAsync, SetupError, seconds } from './progress.mjs'
+import { root } from './record.mjs'
+
+const packagesOf = (path) => JSON.parse(readFileSync(path, 'utf8')).packages
+
+/** True when a package of the lock file is missing or of another version. Compares names, not dates: a checkout changes those. */
+export function packagesStale(folder = root) {
+  const lock = join(folder, 'package-lock.json')
+  const installed = join(folder, 'node_modules', '.package-lock.json')
+  if (!existsSync(lock)) return false // an installed package: npm put everything beside it already
+  if (!existsSync(installed)) return true
+  const have = packagesOf(installed)
+  return Object.entries(packagesOf(lock)).some(
+    ([name, want]) => name !== '' && !want.optional && have[name]?.version !== want.version,
+  )
+}
+
+function npmCommand() {
+  const beside = join(dirname(process.execPath), 'npm')
+  if (process.env.npm_execpath?.endsWith('.js')) return [process.execPath, process.env.npm_execpath]
+  return existsSync(beside) ? [beside] : ['npm']
+}
+
+export async function installPackages({ say }) {
+  const start = performance.now()
+  say('npm ci')
+  const [program, ...args] = [...npmCommand(), 'ci', '--no-audit', '--no-fund', '--loglevel=error']
+  const done = await runAsync(program, args, { cwd: root }).catch((error) => ({ ok: false, output: error.message }))
+  if (!done.ok) throw new SetupError(`npm ci failed:\n${done.output.trim().split('\n').slice(0, 12).join('\n')}`)
+  say(`npm packages installed, ${seconds(start)}`)
+}
+
+/** Folder of node_api.h. */
+export function nodeApiHeaders() {
+  try {
+    const entry = createRequire(join(root, 'package.json')).resolve('node-api-headers/package.json')
+    return join(dirname(entry), 'include')
+  } catch (error) {
+    if (error.code !== 'MODULE_NOT_FOUND') throw error
+    throw new SetupError('node-api-headers is not installed: run `npm ci` in the package folder')
+  }
+}

@@ -1,0 +1,78 @@
+// Where the addon of this checkout lies: the cache folder, the build record and the hashes that keep it honest. Layout: docs/engine.md.
+import { createHash } from 'node:crypto'
+import { mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const root = realpathSync(join(dirname(fileURLToPath(import.meta.url)), '..', '..'))
+
+export const sha256 = (text) => createHash('sha256').update(text).digest('hex')
+
+export function cacheFolder(env = process.env) {
+  if (env.ROUNDTRIP_CACHE) return resolve(env.ROUNDTRIP_CACHE)
+  return join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'roundtrip')
+}
+
+export const chosenTorch = (env = process.env) => (env.ROUNDTRIP_TORCH ? resolve(env.ROUNDTRIP_TORCH) : '')
+
+export function recordPath(folder = root, env = process.env) {
+  const selector = sha256(`${folder}\n${chosenTorch(env)}`).slice(0, 16)
+  return join(cacheFolder(env), 'native', `current-${selector}.json`)
+}
+
+/** Relative paths of all files below native/, sorted. */
+export function nativeFiles(folder = root) {
+  return readdirSync(join(folder, 'native'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name).slice(join(folder, 'native').length + 1))
+    .sort()
+}
+
+export function hashFiles(base, paths) {
+  const hash = createHash('sha256')
+  for (const path of paths) {
+    hash.update(`${path}\0`)
+    hash.update(readFileSync(join(base, path)))
+    hash.update('\0')
+  }
+  return hash.digest('hex')
+}
+
+export const sourcesHash = (folder = root) => hashFiles(join(folder, 'native'), nativeFiles(folder))
+
+export function fingerprint(path) {
+  const { size, mtimeMs } = statSync(path)
+  return { path, size, mtimeMs }
+}
+
+/** mtime of a path, or null where there is none: a later package installation changes its folder's mtime. */
+export function mtimeOf(path) {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? null
+}
+
+export function readRecord(folder = root, env = process.env) {
+  try {
+    const record = JSON.parse(readFileSync(recordPath(folder, env), 'utf8'))
+    return record.format === 1 ? record : null
+  } catch (error) {
+    if (error.code === 'ENOENT' || error instanceof SyntaxError) return null
+    throw error
+  }
+}
+
+export function writeRecord(record, folder = root, env = process.env) {
+  const path = recordPath(folder, env)
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(`${path}.${process.pid}`, `${JSON.stringify(record, null, 2)}\n`)
+  renameSync(`${path}.${process.pid}`, path)
+}
+
+const sameFile = (print) => mtimeOf(print.path) === print.mtimeMs && statSync(print.path).size === print.size
+
+/** The record, if its addon exists and neither the sources nor the torch library changed since; else null. */
+export function findBuild(folder = root, env = process.env) {
+  const record = readRecord(folder, env)
+  if (!record || mtimeOf(record.addon) === null || !sameFile(record.library)) return null
+  return record.sources === sourcesHash(folder) ? record : null
+}
