@@ -1,0 +1,33 @@
+// Text: tokenizers, chat templates, prompt strings, stop detection, conversations for supervised training.
+// May import core.
+// Start reading at tokenizer.ts, then prompts.ts.
+export { type BpeOptions, trainByteLevelBpe } from './bpe-trainer.ts'
+export { type EncodedConversation, encodeConversation, ignoreLabel, type Turn } from './conversation.ts'
+export {
+  buildPrompt,
+  cleanCaption,
+  expandImage,
+  type ImageTokens,
+  imagePlaceholder,
+  imageString,
+  type PromptParts,
+  referringPhrase,
+  regionCaptionPrompt,
+  regionQuestion,
+  regionString,
+  segmentPrompt,
+  segmentQuestion,
+} from './prompts.ts'
+export { StopMatcher, type StopRule, stopMatchers, TextStream } from './stop-matcher.ts'
+export {
+  type ChatMessage,
+  type ChatTemplate,
+  type ChatTemplateName,
+  chatTemplate,
+  chatTemplates,
+  type RenderOptions,
+  renderChat,
+} from './templates.ts'
+export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+export type { AddedToken, TokenizerJson } from './tokenizer-files.ts'
+export { verifyTokenizer } from './verify.ts'

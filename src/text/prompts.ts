@@ -1,0 +1,95 @@
+// Prompt strings of Sa2VA, character for character as the reference builds them. Encode a prompt as ONE string: the `<` of
+// `<|end|>` merges with the punctuation before it and the `>` with the newline after it.
+import { Mismatch } from '../core/index.ts'
+import type { ChatTemplate } from './templates.ts'
+
+export const imagePlaceholder = '<image>'
+
+/** Question of the released region-caption evaluation. */
+export const regionQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture marked by region1.`
+
+/** Question of the released referring-segmentation evaluation; the space after the newline is the reference's. */
+export function segmentQuestion(phrase: string): string {
+  return `${imagePlaceholder}\n Please segment ${referringPhrase(phrase)} in this image.`
+}
+
+/** Referring phrases are lower case and lose a final full stop. */
+export function referringPhrase(text: string): string {
+  return text.trim().toLowerCase().replace(/\.$/, '')
+}
+
+export interface ImageTokens {
+  /** Tiles, the thumbnail included. */
+  numTiles: number
+  tokensPerTile: number
+}
+
+export interface PromptParts extends ImageTokens {
+  template: ChatTemplate
+  /** Region tokens of each region, in order; empty or absent without regions. */
+  regionTokens?: readonly number[]
+  /** User text; every `<image>` becomes the image and its regions. */
+  text: string
+}
+
+function count(value: number, field: string, least: number): number {
+  if (Number.isInteger(value) && value >= least) return value
+  throw new Mismatch({ where: 'prompt', field, expected: `an integer of at least ${least}`, got: value })
+}
+
+/** One bracket pair around the tokens of all tiles. */
+export function imageString({ numTiles, tokensPerTile }: ImageTokens): string {
+  const tokens = count(numTiles, 'numTiles', 1) * count(tokensPerTile, 'tokensPerTile', 1)
+  return `<img>${'<IMG_CONTEXT>'.repeat(tokens)}</img>`
+}
+
+/** The sentence that lists the regions; "regions" stays plural for one region. Empty without regions. */
+export function regionString(regionTokens: readonly number[]): string {
+  if (regionTokens.length === 0) return ''
+  const regions = regionTokens.map((tokens, i) => {
+    const context = '<IMG_CONTEXT>'.repeat(count(tokens, `regionTokens[${i}]`, 0))
+    return `region${i + 1}<vp>${context}</vp>`
+  })
+  return `\nThere are ${regions.length} part regions in the picture: ${regions.join(', ')}.\n`
+}
+
+/** The user text with its image and regions in place, before the chat template. */
+export function expandImage(text: string, parts: ImageTokens & { regionTokens?: readonly number[] }): string {
+  if (!text.includes(imagePlaceholder)) {
+    throw new Mismatch({ where: 'prompt', field: 'text', expected: `a text with ${imagePlaceholder}`, got: text })
+  }
+  return text.replaceAll(imagePlaceholder, imageString(parts) + regionString(parts.regionTokens ?? []))
+}
+
+/** The whole prompt of a first turn. */
+export function buildPrompt(parts: PromptParts): string {
+  return parts.template.system + parts.template.instruction(expandImage(parts.text, parts))
+}
+
+/** Region(s) -> caption. `question` defaults to the released evaluation's. */
+export function regionCaptionPrompt(
+  options: ImageTokens & { regionTokens: number | readonly number[]; question?: string; template: ChatTemplate },
+): string {
+  const regionTokens = typeof options.regionTokens === 'number' ? [options.regionTokens] : options.regionTokens
+  if (regionTokens.length === 0) {
+    throw new Mismatch({ where: 'region prompt', field: 'regionTokens', expected: 'at least one region', got: 'none' })
+  }
+  return buildPrompt({ ...options, regionTokens, text: options.question ?? regionQuestion })
+}
+
+/** Phrase -> mask. Give a phrase, asked as the released evaluation does, or a whole question with `<image>`. */
+export function segmentPrompt(
+  options: ImageTokens & { template: ChatTemplate } & ({ phrase: string } | { question: string }),
+): string {
+  const text = 'phrase' in options ? segmentQuestion(options.phrase) : options.question
+  return buildPrompt({ ...options, text })
+}
+
+/** The caption of an answer: cut at the first stop word, added tokens out, white space collapsed. */
+export function cleanCaption(text: string, stopWords: readonly string[]): string {
+  const cuts = stopWords.map((word) => text.indexOf(word)).filter((at) => at >= 0)
+  const kept = cuts.length === 0 ? text : text.slice(0, Math.min(...cuts))
+  return kept.replace(addedTokenPattern, '').replace(/\s+/g, ' ').trim()
+}
+
+const addedTokenPattern = /<\|(?:endoftext|im_start|im_end)\|>|<\/?(?:img|quad|ref|box|p|vp)>|<IMG_CONTEXT>|\[SEG\]/g

@@ -1,0 +1,225 @@
+// Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+import type { DecoderStep } from './token-decoder.ts'
+
+export interface AddedToken {
+  id: number
+  content: string
+  single_word: boolean
+  lstrip: boolean
+  rstrip: boolean
+  normalized: boolean
+  special: boolean
+}
+
+/** tokenizer.json, the parts we look into. */
+export interface TokenizerJson {
+  version?: string
+  added_tokens: AddedToken[]
+  normalizer: unknown
+  pre_tokenizer: unknown
+  post_processor: unknown
+  decoder: DecoderStep | null
+  model: {
+    type: string
+    vocab: Record<string, number> | [string, number][]
+    merges?: unknown[]
+    [key: string]: unknown
+  }
+  [key: string]: unknown
+}
+
+type Json = Record<string, unknown>
+
+export interface TokenizerFiles {
+  where: string
+  json: TokenizerJson
+  /** tokenizer_config.json, {} without the file. */
+  settings: Json
+  /** Ids that end a generation, as far as the folder's configs declare them. */
+  declaredEos: number[]
+}
+
+/** Qwen2's pre-tokeniser pattern. */
+export const qwen2Pattern =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+function readJson<T = Json>(path: string): T {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as T
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'JSON', got: error }, { cause: error })
+  }
+}
+
+function readOptional(path: string): Json {
+  return existsSync(path) ? readJson(path) : {}
+}
+
+/** A tokenizer.json with Qwen2's blocks around a vocabulary. */
+export function qwen2TokenizerJson(
+  vocab: Record<string, number>,
+  merges: [string, string][],
+  added: AddedToken[],
+): TokenizerJson {
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: added,
+    normalizer: { type: 'NFC' },
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: qwen2Pattern }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+      ],
+    },
+    post_processor: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+    decoder: { type: 'ByteLevel' },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab,
+      merges,
+    },
+  }
+}
+
+export function addedToken(id: number, content: string, options: Partial<AddedToken> = {}): AddedToken {
+  return { id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special: true, ...options }
+}
+
+function readMerges(path: string): [string, string][] {
+  const merges: [string, string][] = []
+  for (const [index, line] of readFileSync(path, 'utf8').split(/\r?\n/).entries()) {
+    if (line === '' || (index === 0 && line.startsWith('#version'))) continue
+    const [left, right, ...rest] = line.split(' ')
+    if (!left || !right || rest.length > 0) {
+      throw new Mismatch({
+        where: path,
+        field: `line ${index + 1}`,
+        expected: 'two tokens and a space between',
+        got: line,
+      })
+    }
+    merges.push([left, right])
+  }
+  return merges
+}
+
+/** Content strings named as special in special_tokens_map.json or tokenizer_config.json. */
+function namedSpecials(...sources: Json[]): Set<string> {
+  const names = new Set<string>()
+  const add = (value: unknown) => {
+    if (typeof value === 'string') names.add(value)
+    else if (Array.isArray(value)) value.forEach(add)
+    else if (value && typeof value === 'object') add((value as Json).content)
+  }
+  for (const source of sources) {
+    for (const [key, value] of Object.entries(source)) if (/_tokens?$/.test(key)) add(value)
+  }
+  return names
+}
+
+/** Added tokens that stand in the files beside the vocabulary: added_tokens.json and tokenizer_config.json. */
+function listedTokens(folder: string, settings: Json): AddedToken[] {
+  const detailed = (settings.added_tokens_decoder ?? {}) as Record<string, Partial<AddedToken>>
+  const tokens = new Map<number, AddedToken>()
+  for (const [id, token] of Object.entries(detailed)) {
+    tokens.set(Number(id), addedToken(Number(id), String(token.content), { ...token, id: Number(id) }))
+  }
+  const specials = namedSpecials(settings, readOptional(join(folder, 'special_tokens_map.json')))
+  for (const [content, id] of Object.entries(readOptional(join(folder, 'added_tokens.json')))) {
+    if (typeof id !== 'number') {
+      throw new Mismatch({ where: join(folder, 'added_tokens.json'), field: content, expected: 'a token id', got: id })
+    }
+    if (!tokens.has(id))
+      tokens.set(id, addedToken(id, content, { special: specials.size === 0 || specials.has(content) }))
+  }
+  return [...tokens.values()].sort((a, b) => a.id - b.id)
+}
+
+/** Adds the listed tokens that tokenizer.json lacks; one id with two contents is an error. */
+function mergeListed(json: TokenizerJson, listed: readonly AddedToken[], where: string): TokenizerJson {
+  const known = new Map(json.added_tokens.map((t) => [t.id, t.content]))
+  const missing: AddedToken[] = []
+  for (const token of listed) {
+    const content = known.get(token.id)
+    if (content === undefined) missing.push(token)
+    else if (content !== token.content) {
+      throw new Mismatch({
+        where,
+        field: `added token ${token.id}`,
+        expected: `${content} as in tokenizer.json`,
+        got: token.content,
+        hint: 'added_tokens.json or tokenizer_config.json belong to another checkpoint',
+      })
+    }
+  }
+  return missing.length === 0 ? json : { ...json, added_tokens: [...json.added_tokens, ...missing] }
+}
+
+function idList(value: unknown): number[] {
+  if (typeof value === 'number') return [value]
+  return Array.isArray(value) ? value.filter((v): v is number => typeof v === 'number') : []
+}
+
+/** generation_config.json decides; without it config.json, its text part included. */
+function declaredEos(folder: string): number[] {
+  const generation = idList(readOptional(join(folder, 'generation_config.json')).eos_token_id)
+  if (generation.length > 0) return generation
+  const config = readOptional(join(folder, 'config.json'))
+  for (const part of [config, config.llm_config, config.text_config] as (Json | undefined)[]) {
+    const ids = idList(part?.eos_token_id)
+    if (ids.length > 0) return ids
+  }
+  return []
+}
+
+function readTokenizerJson(path: string): TokenizerJson {
+  const json = readJson<TokenizerJson>(path)
+  if (!json.model?.vocab)
+    throw new Mismatch({ where: path, field: 'model.vocab', expected: 'a vocabulary', got: 'none' })
+  return { ...json, added_tokens: json.added_tokens ?? [] }
+}
+
+/** Reads a checkpoint folder, or one tokenizer.json. */
+export function readTokenizerFiles(path: string): TokenizerFiles {
+  if (!existsSync(path))
+    throw new Mismatch({ where: path, expected: 'a folder with a tokenizer', got: 'nothing there' })
+  const isFolder = statSync(path).isDirectory()
+  const folder = isFolder ? path : dirname(path)
+  const single = isFolder ? join(folder, 'tokenizer.json') : path
+  const settings = readOptional(join(folder, 'tokenizer_config.json'))
+  const listed = listedTokens(folder, settings)
+  if (existsSync(single)) {
+    const json = mergeListed(readTokenizerJson(single), listed, folder)
+    return { where: single, json, settings, declaredEos: declaredEos(folder) }
+  }
+  const vocab = join(folder, 'vocab.json')
+  const merges = join(folder, 'merges.txt')
+  if (!existsSync(vocab) || !existsSync(merges)) throw noTokenizer(folder)
+  const json = qwen2TokenizerJson(readJson(vocab), readMerges(merges), listed)
+  return { where: folder, json, settings, declaredEos: declaredEos(folder) }
+}
+
+function noTokenizer(folder: string): Mismatch {
+  const sentencePiece = existsSync(join(folder, 'tokenizer.model'))
+  return new Mismatch({
+    where: folder,
+    expected: 'tokenizer.json, or vocab.json with merges.txt',
+    got: sentencePiece ? 'tokenizer.model' : 'neither',
+    hint: sentencePiece
+      ? 'a SentencePiece model must first be converted to tokenizer.json'
+      : `is ${basename(folder)} a checkpoint folder?`,
+  })
+}

@@ -1,0 +1,145 @@
+import { Mismatch } from '../core/index.ts'
+import { lossyText } from './byte-level.ts'
+import { type HubTokenizer, hubTokenizer } from './hub.ts'
+import { type TokenDecoder, tokenDecoder } from './token-decoder.ts'
+import { readTokenizerFiles, type TokenizerFiles } from './tokenizer-files.ts'
+
+export interface Tokenizer {
+  /** Highest id + 1; a model may have more rows. */
+  readonly vocabSize: number
+  /** What ends a turn for the tokenizer itself, begins a sequence, fills a batch; undefined where the folder names none. */
+  readonly eosId: number | undefined
+  readonly bosId: number | undefined
+  readonly padId: number | undefined
+  /** Every id that ends a generation. */
+  readonly eosIds: ReadonlySet<number>
+  readonly specialIds: ReadonlySet<number>
+  /** Ids of the text. `addSpecial` (default true) adds what the post-processor adds: BOS for Llama and InternLM2, nothing for Qwen2. */
+  encode(text: string, options?: { addSpecial?: boolean }): Int32Array
+  /** Text of ids; ids above the vocabulary (padding rows of a model) add nothing. */
+  decode(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }): string
+  idOf(token: string): number | undefined
+  requireId(token: string): number
+  /** Text that one token shows, alone. */
+  tokenText(id: number): string
+  /** Bytes that one token adds to a text. */
+  tokenBytes(id: number): Uint8Array
+}
+
+interface Entry {
+  token: string
+  isAdded: boolean
+}
+
+/** Reads a checkpoint folder (tokenizer.json, or vocab.json + merges.txt + added_tokens.json) or a tokenizer.json. */
+export function loadTokenizer(path: string): Tokenizer {
+  return new LoadedTokenizer(readTokenizerFiles(path))
+}
+
+class LoadedTokenizer implements Tokenizer {
+  readonly vocabSize: number
+  readonly eosId: number | undefined
+  readonly bosId: number | undefined
+  readonly padId: number | undefined
+  readonly eosIds: ReadonlySet<number>
+  readonly specialIds: ReadonlySet<number>
+  readonly #where: string
+  readonly #hub: HubTokenizer
+  readonly #decoder: TokenDecoder
+  readonly #entries: (Entry | undefined)[]
+  readonly #ids = new Map<string, number>()
+
+  constructor(files: TokenizerFiles) {
+    this.#where = files.where
+    this.#decoder = tokenDecoder(files.json.decoder, files.where)
+    this.#entries = readEntries(files)
+    this.#entries.forEach((entry, id) => {
+      if (entry) this.#ids.set(entry.token, id)
+    })
+    this.vocabSize = this.#entries.length
+    this.specialIds = new Set(files.json.added_tokens.filter((t) => t.special).map((t) => t.id))
+    this.#hub = hubTokenizer(files.json, files.settings, files.where)
+    this.bosId = this.#namedId(files.settings.bos_token)
+    this.padId = this.#namedId(files.settings.pad_token) ?? this.idOf('<|endoftext|>')
+    this.eosId = this.#namedId(files.settings.eos_token) ?? files.declaredEos[0] ?? this.#usualEos()
+    this.eosIds = this.#checkedEos(files.declaredEos)
+  }
+
+  encode(text: string, options: { addSpecial?: boolean } = {}): Int32Array {
+    if (text === '' && options.addSpecial === false) return new Int32Array(0)
+    const { ids, tokens } = this.#hub.encode(text, { add_special_tokens: options.addSpecial ?? true })
+    const unknown = ids.findIndex((id) => !Number.isInteger(id))
+    if (unknown >= 0) {
+      throw new Mismatch({
+        where: this.#where,
+        field: 'encode',
+        expected: 'pieces of the vocabulary',
+        got: tokens[unknown],
+      })
+    }
+    return Int32Array.from(ids as number[])
+  }
+
+  decode(ids: ArrayLike<number>, options: { skipSpecial?: boolean } = {}): string {
+    const kept: Entry[] = []
+    for (let i = 0; i < ids.length; i++) {
+      const entry = this.#entries[ids[i]!]
+      if (entry && !(options.skipSpecial && this.specialIds.has(ids[i]!))) kept.push(entry)
+    }
+    return this.#decoder.join(kept)
+  }
+
+  idOf(token: string): number | undefined {
+    return this.#ids.get(token)
+  }
+
+  requireId(token: string): number {
+    const id = this.#ids.get(token)
+    if (id === undefined) {
+      throw new Mismatch({ where: this.#where, field: 'vocabulary', expected: `the token ${token}`, got: 'not there' })
+    }
+    return id
+  }
+
+  tokenText(id: number): string {
+    return lossyText(this.tokenBytes(id))
+  }
+
+  tokenBytes(id: number): Uint8Array {
+    const entry = this.#entries[id]
+    return entry ? this.#decoder.bytesOf(entry.token, entry.isAdded) : new Uint8Array(0)
+  }
+
+  /** The id of a token named in tokenizer_config.json: a string, or an object with content. */
+  #namedId(value: unknown): number | undefined {
+    const name = typeof value === 'object' && value !== null ? (value as { content?: unknown }).content : value
+    return typeof name === 'string' ? this.requireId(name) : undefined
+  }
+
+  /** For folders that declare nothing, such as a bare tokenizer.json. */
+  #usualEos(): number | undefined {
+    return this.idOf('<|im_end|>') ?? this.idOf('<|endoftext|>') ?? this.idOf('</s>')
+  }
+
+  #checkedEos(declared: readonly number[]): ReadonlySet<number> {
+    const ids = new Set(this.eosId === undefined ? declared : [this.eosId, ...declared])
+    for (const id of ids) {
+      if (this.#entries[id] === undefined) {
+        throw new Mismatch({ where: this.#where, field: 'eos_token_id', expected: `below ${this.vocabSize}`, got: id })
+      }
+    }
+    return ids
+  }
+}
+
+function readEntries(files: TokenizerFiles): (Entry | undefined)[] {
+  const { vocab } = files.json.model
+  const entries: (Entry | undefined)[] = []
+  // Unigram vocabularies are lists of [token, score], BPE ones map a token to its id.
+  const pairs: [string, number][] = Array.isArray(vocab)
+    ? vocab.map(([token], id) => [token, id])
+    : Object.entries(vocab)
+  for (const [token, id] of pairs) entries[id] = { token, isAdded: false }
+  for (const { id, content } of files.json.added_tokens) entries[id] = { token: content, isAdded: true }
+  return entries
+}
