@@ -1,0 +1,27 @@
+// What every *.bench.ts gives: `export async function run(): Promise<BenchRow[]>`. `npm run bench -- NAME [--json]` runs and prints it.
+
+/** One measured thing. `ratio` is ours / other in the same unit, paired where the bench says so; null where there is nothing to compare with. */
+export type BenchRow = { name: string; ours: number; other: number | null; ratio: number | null; unit: string }
+
+const number = (value: number | null): string => (value === null ? '-' : String(Number(value.toPrecision(4))))
+
+/** Rows as an aligned table: names to the left, figures to the right. */
+export function benchTable(rows: readonly BenchRow[]): string {
+  const head = ['name', 'ours', 'other', 'ours/other', 'unit']
+  const body = rows.map((row) => [row.name, number(row.ours), number(row.other), number(row.ratio), row.unit])
+  const widths = head.map((title, i) => Math.max(title.length, ...body.map((cells) => cells[i]!.length)))
+  const left = new Set([0, 4])
+  const line = (cells: readonly string[]) =>
+    cells
+      .map((cell, i) => (left.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
+      .join('  ')
+      .trimEnd()
+  return [line(head), ...body.map(line)].join('\n')
+}
+
+/** Median of measurements; the figure of choice on a machine with neighbours. */
+export function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  const middle = Math.floor(sorted.length / 2)
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+}

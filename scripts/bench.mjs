@@ -1,0 +1,31 @@
+// `npm run bench -- NAME... [--json]`: sets up, runs bench/NAME.bench.ts, prints a table or one JSON object a line.
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { main, SetupError } from './lib/progress.mjs'
+import { root } from './lib/record.mjs'
+import { setup } from './setup.mjs'
+
+const ending = '.bench.ts'
+
+function known() {
+  const names = readdirSync(join(root, 'bench')).filter((file) => file.endsWith(ending))
+  return names.map((file) => file.slice(0, -ending.length)).sort()
+}
+
+function runOne(name, json) {
+  const args = ['--import', 'tsx', 'scripts/lib/run-bench.mjs', name, ...(json ? ['--json'] : [])]
+  return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status === 0
+}
+
+main(async () => {
+  const words = process.argv.slice(2)
+  const names = words.filter((word) => word !== '--json')
+  const wrong = names.find((name) => !existsSync(join(root, 'bench', `${name}${ending}`)))
+  if (names.length === 0 || wrong)
+    throw new SetupError(
+      `${wrong ? `no bench ${wrong}` : 'usage: npm run bench -- NAME... [--json]'}; known: ${known().join(', ') || 'none yet'}`,
+    )
+  await setup()
+  return names.map((name) => runOne(name, words.includes('--json'))).every(Boolean) ? 0 : 1
+})

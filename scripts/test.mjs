@@ -1,0 +1,146 @@
+// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, then all tests; `npm test -- PATTERN` runs matching files only.
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join, relative } from 'node:path'
+import { capture, main, SetupError, seconds } from './lib/progress.mjs'
+import { root } from './lib/record.mjs'
+import { setup } from './setup.mjs'
+
+// an offline bundle holds the same tree compiled: .js where a clone has .ts, and no tools
+const compiled = !existsSync(join(root, 'src/core/index.ts'))
+const ending = compiled ? '.test.js' : '.test.ts'
+const minute = 60_000
+
+// fast groups first; `timeout` is for a whole file
+const groups = [
+  { name: 'unit', folders: ['src', 'scripts'], parallel: availableParallelism(), timeout: 3 * minute },
+  { name: 'parity', folders: ['tests/parity'], parallel: availableParallelism(), timeout: 5 * minute },
+  { name: 'invariant', folders: ['tests/invariant'], parallel: availableParallelism(), timeout: 10 * minute },
+  { name: 'e2e', folders: ['tests/e2e'], parallel: 1, timeout: 15 * minute },
+  { name: 'gpu', folders: ['tests/gpu'], parallel: 1, timeout: 10 * minute },
+]
+
+const threads = { OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREADS: '1' }
+
+function testFiles(folder) {
+  const base = join(root, folder)
+  if (!existsSync(base)) return []
+  return readdirSync(base, { recursive: true })
+    .filter((path) => path.endsWith(ending))
+    .map((path) => join(base, path))
+    .sort()
+}
+
+const run = (program, args, env = process.env) =>
+  new Promise((done, fail) => {
+    const child = spawn(program, args, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] })
+    child.on('error', fail)
+    child.on('close', (status) => done(status === 0))
+  })
+
+const tool = (name) => join(root, 'node_modules', '.bin', name)
+
+async function phase(name, body) {
+  const start = performance.now()
+  console.log(`== ${name}`)
+  const ok = await body()
+  console.log(`== ${name}: ${ok ? 'done' : 'FAILED'}, ${seconds(start)}`)
+  return ok
+}
+
+async function staticPhases() {
+  const phases = [
+    ['lint', () => run(tool('biome'), ['check'])],
+    ['types', () => run(tool('tsc'), ['--noEmit'])],
+    ['rooms', () => run(process.execPath, ['scripts/check-rooms.mjs'])],
+  ]
+  for (const [name, body] of phases) if (!(await phase(name, body))) return false
+  return true
+}
+
+function readCounts(path, files) {
+  if (!existsSync(path)) return { passed: 0, failed: 1, skipped: 0 } // the runner itself broke
+  const { files: seen, ...counts } = JSON.parse(readFileSync(path, 'utf8'))
+  for (const file of files.filter((name) => !seen.includes(name))) {
+    console.log(`  FAIL ${relative(root, file)}  has no tests`)
+    counts.failed++
+  }
+  return counts
+}
+
+async function runGroup({ name, files, parallel, timeout }) {
+  const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-test-'))
+  const counted = join(scratch, 'counts.json')
+  const args = [
+    '--test',
+    `--test-concurrency=${parallel}`,
+    `--test-timeout=${timeout}`,
+    '--test-reporter=./scripts/lib/test-reporter.mjs',
+  ]
+  const loader = compiled ? [] : ['--import', 'tsx']
+  let counts
+  const ok = await phase(`${name} tests, ${files.length} files`, async () => {
+    const status = await run(process.execPath, [...loader, ...args, ...files], {
+      ...process.env,
+      ...threads,
+      ROUNDTRIP_TEST_COUNTS: counted,
+    })
+    counts = readCounts(counted, files)
+    return status && counts.failed === 0
+  })
+  rmSync(scratch, { recursive: true, force: true })
+  if (!ok && counts.failed === 0) counts.failed = 1
+  return counts
+}
+
+/** null where CUDA tests can run, else why not. */
+function whyNoCuda(record) {
+  if (!existsSync(join(record.torchLib, 'libtorch_cuda.so')))
+    return `torch ${record.torchVersion} at ${record.torchPath} is a CPU build`
+  const script = `process.stdout.write(String(require(${JSON.stringify(record.addon)}).cudaCount()))`
+  const { ok, stdout, stderr } = capture(process.execPath, ['-e', script], { timeout: 2 * minute })
+  if (!ok) return `asking the addon for devices failed: ${stderr.trim().split('\n').at(-1)}`
+  return Number(stdout) > 0 ? null : 'the engine reports no CUDA device'
+}
+
+function selectFiles(pattern, record) {
+  const chosen = []
+  for (const group of groups) {
+    const all = group.folders.flatMap(testFiles)
+    const files = pattern ? all.filter((path) => relative(root, path).includes(pattern)) : all
+    if (files.length === 0) continue
+    const why =
+      group.name === 'gpu' ? whyNoCuda(record) : group.name === 'e2e' && compiled ? 'they need the sources' : null
+    if (why) console.log(`== ${group.name} tests: ${files.length} files skipped: ${why}`)
+    else chosen.push({ ...group, files })
+  }
+  return chosen
+}
+
+async function testAll(pattern) {
+  const start = performance.now()
+  let record
+  await phase('set-up', async () => {
+    record = await setup()
+    return true
+  })
+  if (!pattern && !compiled && !(await staticPhases())) return 1
+  const chosen = selectFiles(pattern, record)
+  if (chosen.length === 0)
+    throw new SetupError(pattern ? `no test file's path contains "${pattern}"` : 'no test files were found')
+  const total = { passed: 0, failed: 0, skipped: 0 }
+  for (const group of chosen) {
+    const counts = await runGroup(group)
+    for (const name of Object.keys(total)) total[name] += counts[name]
+  }
+  console.log(`total ${seconds(start)}`)
+  console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`)
+  return total.failed > 0 ? 1 : 0
+}
+
+main(async () => {
+  const args = process.argv.slice(2)
+  if (args.length > 1) throw new SetupError('usage: npm test [-- PATTERN]   PATTERN is a part of a test file path')
+  return testAll(args[0])
+})
