@@ -1,0 +1,97 @@
+import { clock, quantile, type Run, short } from '../tracking/index.ts'
+import { type Content, html, type Markup } from './html.ts'
+
+/** Settings worth a place at the top, by the last part of their name; spelled without case and underscores. */
+const chosen =
+  'seed model modelpath datadir data groupsize numgenerations batchsize perdevicebatchsize learningrate numepochs maxsteps klcoef beta clip cliprange losstype temperature emadecay action actionstd maskloss preset lorar'.split(
+    ' ',
+  )
+const secret = /(api_?key|secret|password|token|authorization)$/i
+
+/** 'a.b.c' -> value as text, in the order of the file. */
+export function flatten(value: unknown, prefix = ''): [string, string][] {
+  if (typeof value !== 'object' || value === null) return [[prefix, leaf(prefix, value)]]
+  if (Array.isArray(value) && value.every((v) => typeof v !== 'object')) return [[prefix, value.map(String).join(', ')]]
+  return Object.entries(value).flatMap(([key, v]) => flatten(v, prefix === '' ? key : `${prefix}.${key}`))
+}
+
+function leaf(key: string, value: unknown): string {
+  if (typeof value === 'string' && value !== '' && secret.test(key)) return '(not shown)'
+  const text = typeof value === 'string' ? value : String(value)
+  return text.length > 300 ? `${text.slice(0, 300)}...` : text
+}
+
+function isChosen([key]: readonly [string, string]): boolean {
+  const last = key.split('.').at(-1) ?? ''
+  return chosen.includes(last.replaceAll('_', '').toLowerCase())
+}
+
+/** Time at work: from each start or resume to the last line before the next one. */
+function workSeconds(run: Run): number {
+  let total = 0
+  let last: number | undefined
+  for (const { t, time } of run.timing) {
+    if (last !== undefined && t !== 'start' && t !== 'resume') total += time - last
+    last = time
+  }
+  return total / 1000
+}
+
+function ending(run: Run): string {
+  const last = run.events.at(-1)
+  return last?.t === 'stop' ? last.reason : 'no end noted: running, or killed'
+}
+
+function runFacts(run: Run): [string, string][] {
+  const began = run.timing[0]
+  const seconds = run.timing.flatMap((l) => (l.t === 'step' ? (l.metrics?.step_time ?? []) : [])).sort((a, b) => a - b)
+  const resumes = run.timing.filter((l) => l.t === 'resume').length
+  const rows: [string, string][] = [
+    ['steps', String(run.events.reduce((n, e) => Math.max(n, e.t === 'step' ? e.step : 0), 0))],
+    ['ended', ending(run)],
+  ]
+  if (began) rows.push(['started', `${new Date(began.time).toISOString().slice(0, 16).replace('T', ' ')} UTC`])
+  if (began) rows.push(['time at work', clock(workSeconds(run))])
+  if (seconds.length > 0) rows.push(['median step', `${short(quantile(seconds, 0.5))} s`])
+  if (resumes > 0) rows.push(['resumed', resumes === 1 ? 'once' : `${resumes} times`])
+  return rows
+}
+
+const list = (rows: readonly (readonly [string, string])[]): Content =>
+  rows.map(([key, value]) => html`<div><dt>${key}</dt><dd>${value}</dd></div>`)
+
+const table = (rows: readonly (readonly [string, string])[]): Content =>
+  rows.map(([key, value]) => html`<div><span>${key}</span><b>${value}</b></div>`)
+
+/** Name of the run, what it was, and all its settings folded away. */
+export function header(run: Run): Markup {
+  const config = flatten(run.config)
+  const start = run.events.find((e) => e.t === 'start')
+  const facts = start?.t === 'start' ? flatten(start.facts) : []
+  const short = config.filter(isChosen).map(([key, value]) => [key, value] as const)
+  return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>
+<dl class="facts card">${list([...runFacts(run), ...facts])}</dl>
+<dl class="facts card">${list(short)}</dl>
+<details><summary>All ${config.length} settings</summary><div class="settings card">${table(config)}</div></details>
+<details><summary>Environment</summary><div class="settings card">${table(flatten(run.environment))}</div></details></header>`
+}
+
+/** What went wrong on the way, counted by kind; nothing is left out of the page in silence. */
+export function warnings(run: Run, more: readonly string[]): Markup {
+  const kinds = new Map<string, { count: number; first: number; last: number; text: string }>()
+  for (const event of run.events) {
+    if (event.t !== 'warning') continue
+    const known = kinds.get(event.kind) ?? { count: 0, first: event.step, last: event.step, text: event.text }
+    kinds.set(event.kind, { ...known, count: known.count + event.count, last: event.step, text: event.text })
+  }
+  const rows = [...kinds].map(
+    ([kind, w]) =>
+      html`<tr><td>${kind}</td><td class="number">${w.count}</td><td class="number">${w.first === w.last ? w.first : `${w.first} to ${w.last}`}</td><td>${w.text}</td></tr>`,
+  )
+  const notes = [...run.problems, ...more].map((text) => html`<p class="problem">${text}</p>`)
+  const body =
+    rows.length > 0
+      ? html`<div class="eval card"><table><thead><tr><th>kind</th><th>count</th><th>steps</th><th>the last one</th></tr></thead><tbody>${rows}</tbody></table></div>`
+      : html`<p>No warnings, no bad records.</p>`
+  return html`<section><h2>Bad records and warnings</h2>${body}${notes}</section>`
+}

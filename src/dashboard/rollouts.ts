@@ -1,0 +1,167 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { messageOf } from '../core/index.ts'
+import { type MaskRle, type Run, runFiles, type Sample, short } from '../tracking/index.ts'
+import { html, type Markup } from './html.ts'
+import { maskPath } from './outline.ts'
+
+const shownOfEach = 4
+/** Larger files are shown as a smaller JPEG: the page must stay one that can be sent. */
+const mostImageBytes = 200_000
+const shownSide = 640
+
+/** The `count` samples that come first by `compare`, at most one of each record. */
+class Best {
+  readonly kept: Sample[] = []
+  readonly #compare: (a: Sample, b: Sample) => number
+
+  constructor(compare: (a: Sample, b: Sample) => number) {
+    this.#compare = compare
+  }
+
+  add(sample: Sample): void {
+    const same = this.kept.findIndex((s) => s.id === sample.id)
+    if (same >= 0 && this.#compare(this.kept[same]!, sample) <= 0) return
+    if (same >= 0) this.kept.splice(same, 1)
+    this.kept.push(sample)
+    this.kept.sort(this.#compare)
+    if (this.kept.length > shownOfEach) this.kept.pop()
+  }
+}
+
+export interface LoopSamples {
+  loop: string
+  best: readonly Sample[]
+  worst: readonly Sample[]
+}
+
+export interface Chosen {
+  loops: LoopSamples[]
+  count: number
+  unscored: number
+  truncated: number
+}
+
+/** One pass over the samples. Equal rewards: the later step first, it shows the model as it became. */
+export function chooseSamples(samples: Iterable<Sample>): Chosen {
+  const later = (a: Sample, b: Sample) => b.step - a.step || a.k - b.k
+  const loops = new Map<string, { best: Best; worst: Best }>()
+  const out: Chosen = { loops: [], count: 0, unscored: 0, truncated: 0 }
+  for (const sample of samples) {
+    out.count++
+    if (sample.truncated) out.truncated++
+    if (sample.total === null || Number.isNaN(sample.total)) {
+      out.unscored++
+      continue
+    }
+    const known = loops.get(sample.loop) ?? {
+      best: new Best((a, b) => b.total! - a.total! || later(a, b)),
+      worst: new Best((a, b) => a.total! - b.total! || later(a, b)),
+    }
+    loops.set(sample.loop, known)
+    known.best.add(sample)
+    known.worst.add(sample)
+  }
+  const sorted = [...loops].sort(([a], [b]) => (a < b ? -1 : 1))
+  out.loops = sorted.map(([loop, { best, worst }]) => ({ loop, best: best.kept, worst: worst.kept }))
+  return out
+}
+
+const kinds: [string, string][] = [
+  ['image/png', '89504e47'],
+  ['image/jpeg', 'ffd8ff'],
+  ['image/webp', '52494646'],
+]
+
+/** The image as a data address, or undefined where it was not kept. Only files directly under images/ are read. */
+async function imageUri(run: Run, name: string | undefined, problems: Set<string>): Promise<string | undefined> {
+  if (!name) return undefined
+  const path = join(run.dir, runFiles.images, basename(name))
+  if (basename(name) !== name || !existsSync(path)) {
+    problems.add(`the image ${name} is not in the run folder`)
+    return undefined
+  }
+  try {
+    const bytes = readFileSync(path)
+    const kind = kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
+    if (!kind) throw new Error('no PNG, JPEG or WebP')
+    if (bytes.length <= mostImageBytes) return `data:${kind};base64,${bytes.toString('base64')}`
+    const { default: sharp } = await import('sharp')
+    const options = { fit: 'inside', withoutEnlargement: true } as const
+    const smaller = await sharp(bytes).resize(shownSide, shownSide, options).jpeg({ quality: 85 }).toBuffer()
+    return `data:image/jpeg;base64,${smaller.toString('base64')}`
+  } catch (error) {
+    problems.add(`the image ${name} could not be shown: ${messageOf(error)}`)
+    return undefined
+  }
+}
+
+function outline(rle: MaskRle | null, kind: string, size: readonly [number, number], problems: Set<string>): Markup {
+  if (!rle) return html``
+  try {
+    const d = maskPath(rle, size[1], size[0])
+    return d === '' ? html`` : html`<path class="halo ${kind}" d="${d}"/><path class="${kind}" d="${d}"/>`
+  } catch (error) {
+    problems.add(`a mask could not be drawn: ${messageOf(error)}`)
+    return html``
+  }
+}
+
+async function picture(run: Run, sample: Sample, problems: Set<string>): Promise<Markup> {
+  const size = sample.given?.size ?? sample.made?.size
+  const uri = await imageUri(run, sample.image, problems)
+  if (!size || size[0] < 1 || size[1] < 1) return html``
+  const [height, width] = size
+  const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
+  const image =
+    uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
+  const masks = [outline(sample.given, 'given', size, problems), outline(sample.made, 'made', size, problems)]
+  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with the given and the made mask">${image}${masks}</svg></div>`
+}
+
+const quote = (title: string, text: string | undefined) =>
+  text === undefined
+    ? undefined
+    : html`<div class="small">${title}</div><blockquote>${text === '' ? '(empty)' : text}</blockquote>`
+
+function scores(sample: Sample): Markup {
+  const parts = Object.entries(sample.rewards).map(([name, v]) => [name, v === null ? 'not scored' : short(v)])
+  const rows = [
+    ['reward', short(sample.total ?? Number.NaN)],
+    ...parts,
+    ['advantage', short(sample.advantage)],
+    ['log-prob, tokens', `${short(sample.logp)}, ${short(sample.length)}${sample.truncated ? ' (cut)' : ''}`],
+  ]
+  return html`<table>${rows.map(([key, value]) => html`<tr><td>${key}</td><td class="number">${value}</td></tr>`)}</table>`
+}
+
+async function card(run: Run, sample: Sample, problems: Set<string>): Promise<Markup> {
+  const noMask = sample.made === null ? html`<div class="small problem">no mask was made</div>` : undefined
+  return html`<article class="rollout">${await picture(run, sample, problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${noMask}${quote('sampled', sample.text)}${quote('answered', sample.answer)}${quote('reference', sample.reference)}${scores(sample)}</article>`
+}
+
+const titles: Record<string, string> = {
+  loop1: 'Loop 1: mask, caption, mask',
+  loop2: 'Loop 2: caption, mask, caption',
+}
+
+/** Best and worst rollouts of each loop with their masks; what could not be shown is returned in words. */
+export async function rollouts(run: Run): Promise<{ markup: Markup; problems: string[] }> {
+  const chosen = chooseSamples(run.samples())
+  const problems = new Set<string>()
+  const blocks: Markup[] = []
+  for (const { loop, best, worst } of chosen.loops) {
+    blocks.push(html`<h2>${titles[loop] ?? loop}</h2>`)
+    for (const [title, samples] of [['Highest rewards', best] as const, ['Lowest rewards', worst] as const]) {
+      const cards: Markup[] = []
+      for (const sample of samples) cards.push(await card(run, sample, problems))
+      blocks.push(html`<h3>${title}</h3><div class="rollouts">${cards}</div>`)
+    }
+  }
+  const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
+  const legend = html`<div class="legend"><span><i class="key given"></i>given mask</span><span><i class="key made"></i>made mask</span></div>`
+  return {
+    markup: html`<section><h2>Rollouts</h2><p>${counts}</p>${chosen.loops.length > 0 ? legend : undefined}${blocks}</section>`,
+    problems: [...problems],
+  }
+}

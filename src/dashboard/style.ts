@@ -1,0 +1,73 @@
+/** The page's style sheet. Two schemes by the reader's setting; slot 1 is loop 1, slot 2 loop 2, slot 3 the rest. */
+export const style = `
+:root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #62615d; --line: #e2e0da;
+  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --given: #00b884; --made: #ff4fa3; }
+@media (prefers-color-scheme: dark) { :root { --page: #141413; --card: #1e1e1c; --ink: #f0efeb; --soft: #a8a69f;
+  --line: #353430; --s1: #4f97ec; --s2: #ee7443; --s3: #a8a69f; --good: #4cc374; --bad: #ff8a80; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
+main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
+h1 { font-size: 26px; line-height: 1.2; margin: 0 0 4px; overflow-wrap: anywhere; }
+h2 { font-size: 18px; margin: 36px 0 10px; }
+h3 { font-size: 15px; margin: 20px 0 8px; color: var(--soft); font-weight: 600; }
+p { margin: 4px 0 12px; color: var(--soft); max-width: 80ch; }
+.card, .chart, .rollout { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
+.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 14px 20px; padding: 16px; margin: 16px 0 0; }
+.facts dt, .small { color: var(--soft); font-size: 12.5px; }
+.facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
+details { margin-top: 12px; }
+summary { cursor: pointer; color: var(--soft); }
+table { border-collapse: collapse; width: 100%; }
+td, th { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--line); vertical-align: top; font-weight: 400; overflow-wrap: anywhere; }
+thead th { border: 0; color: var(--soft); font-size: 12.5px; }
+.settings { padding: 8px 16px; columns: 2 360px; column-gap: 32px; font-size: 13px; }
+.settings div { display: flex; justify-content: space-between; gap: 16px; padding: 3px 0; border-bottom: 1px solid var(--line); break-inside: avoid; }
+.settings b { font-weight: 600; text-align: right; overflow-wrap: anywhere; min-width: 0; }
+.settings span { color: var(--soft); overflow-wrap: anywhere; }
+.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
+.eval { padding: 8px 16px 4px; }
+.eval td, .eval th { vertical-align: middle; }
+.eval td.plot { width: 40%; padding-right: 0; }
+.eval small { color: var(--soft); }
+.up { color: var(--good); } .down { color: var(--bad); } .flat { color: var(--soft); }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 20px; color: var(--soft); font-size: 13px; margin: 0 0 10px; }
+.key { display: inline-block; width: 14px; height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; background: currentColor; }
+.key.s1 { color: var(--s1); } .key.s2 { color: var(--s2); } .key.s3 { color: var(--s3); }
+.key.dot { width: 10px; height: 10px; border-radius: 50%; }
+.key.before { color: var(--card); border: 2px solid var(--soft); } .key.after { color: var(--s1); }
+.key.given { background: var(--given); } .key.made { background: repeating-linear-gradient(90deg, var(--made) 0 4px, transparent 4px 6px); }
+svg { display: block; width: 100%; height: auto; }
+svg .grid { stroke: var(--line); stroke-width: 1; }
+svg .tick { fill: var(--soft); font-size: 10.5px; font-variant-numeric: tabular-nums; }
+.charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 14px; }
+.chart { margin: 0; padding: 12px 12px 8px; min-width: 0; }
+figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 12px; font-size: 13px; margin-bottom: 6px; }
+figcaption b { overflow-wrap: anywhere; } .values { display: flex; flex-wrap: wrap; gap: 0 12px; color: var(--soft); font-variant-numeric: tabular-nums; }
+.lost { color: var(--bad); }
+.raw, .line { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-linecap: round; }
+.raw { stroke-width: 1; opacity: 0.28; } .line { stroke-width: 2; }
+.end { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
+path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); } path.s3, circle.s3 { color: var(--s3); }
+.hover rect { fill: transparent; } .hover line { stroke: var(--soft); stroke-width: 1; opacity: 0; } .hover:hover line { opacity: 0.6; }
+.whiskers { max-width: 420px; min-width: 160px; }
+.whiskers .tick { font-size: 8.5px; }
+.whisker { stroke-width: 2; stroke: currentColor; stroke-linecap: round; }
+.w0 { color: var(--soft); } .w1 { color: var(--s1); }
+.w0 circle { fill: var(--card); stroke: currentColor; stroke-width: 2; } .w1 circle { fill: currentColor; }
+.rollouts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(250px, 100%), 1fr)); gap: 14px; }
+.rollout { padding: 12px; min-width: 0; font-size: 13.5px; }
+.picture { background: #8883; border-radius: 5px; overflow: hidden; margin-bottom: 8px; }
+.picture image.tiny { image-rendering: pixelated; }
+.picture path { fill-rule: evenodd; vector-effect: non-scaling-stroke; stroke-linejoin: round; fill: none; }
+.picture .given { stroke: var(--given); stroke-width: 3.6; fill: var(--given); fill-opacity: 0.12; }
+.picture .made { stroke: var(--made); stroke-width: 2.2; stroke-dasharray: 6 4; fill: var(--made); fill-opacity: 0.12; }
+.picture .halo.made { stroke: #000; stroke-opacity: 0.45; stroke-width: 2.8; stroke-dasharray: 6 4; fill: none; }
+.picture .halo.given { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; fill: none; }
+.rollout blockquote { margin: 4px 0 8px; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 12em; overflow-y: auto; }
+.rollout .small { overflow-wrap: anywhere; }
+.rollout table { font-size: 12.5px; } .rollout td { padding: 3px 0; } .rollout td + td { text-align: right; }
+.problem { color: var(--bad); }
+@media (max-width: 700px) { main { padding: 18px 12px 40px; } .eval thead { display: none; } .eval tbody, .eval tr, .eval td { display: block; border: 0; padding: 1px 0; }
+  .eval tr { border-bottom: 1px solid var(--line); padding: 8px 0; } .eval tr:last-child { border: 0; } .eval td[data-name]::before { content: attr(data-name); color: var(--soft); display: inline-block; width: 5.5em; font-size: 12.5px; } .eval td.plot { width: 100%; } }
+@media print { .chart, .rollout { break-inside: avoid; } }
+`
