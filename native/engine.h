@@ -1,0 +1,127 @@
+// The engine behind the addon: tensor slots and scopes, ops by name, caching allocator. No Node-API here, no model knowledge.
+#pragma once
+#include <ATen/Tensor.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace rt {
+
+// A handle is slot + 2^32 * generation: exact in a double, and a stale one is detected.
+class Table {
+ public:
+  double put(at::Tensor t);
+  at::Tensor& get(double handle);  // throws StaleHandle
+  void free(double handle);        // freeing twice is silent
+  void keep(double handle);        // out of every scope: freed only by free()
+  void begin();
+  void end(const double* kept, size_t n);  // frees the top scope but the kept ones, which move to the parent
+  void clear();
+  bool alive(double handle) const;
+  size_t live() const { return live_; }
+  size_t depth() const { return scopes_.size(); }
+  size_t capacity() const { return slots_.size(); }
+  uint64_t created() const { return created_; }
+  std::vector<double> handles() const;
+
+ private:
+  struct Slot {
+    at::Tensor tensor;
+    uint32_t generation = 1;
+    int32_t scope = -1;  // -1: none
+    bool used = false;
+  };
+  struct Entry {
+    uint32_t slot, generation;
+  };
+  Slot* find(double handle);
+  void release(uint32_t index);
+  std::vector<Slot> slots_;
+  std::vector<uint32_t> free_;
+  std::vector<std::vector<Entry>> scopes_;
+  size_t live_ = 0;
+  uint64_t created_ = 0;
+};
+
+struct StaleHandle : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Arg {
+  std::string name;
+  char kind;          // see kindOf in boxed.cc; lower case = optional; '?' = not supported
+  int fixed;          // n of int[n], 0 if free
+  bool hasDefault, kwargOnly;
+};
+
+struct Op {
+  c10::OperatorHandle handle;
+  std::string name, schema;
+  std::vector<Arg> args;
+  std::vector<c10::IValue> defaults;
+  std::vector<char> returns;  // 'T', 'X' (Tensor[]), 'S' (number), '_' (an argument changed in place), '?'
+  std::vector<std::string> returnNames;
+  explicit Op(c10::OperatorHandle h) : handle(std::move(h)) {}
+};
+
+struct Engine {
+  double* buffer = nullptr;
+  size_t capacity = 0;
+  Table table;
+  std::vector<std::unique_ptr<Op>> ops;
+  std::vector<std::string> strings;
+  std::vector<at::Generator> generators;
+};
+
+Engine& engine();
+
+int resolveOp(const std::string& name, const std::string& overload);  // -1: no such op
+void execOp();                                                         // command in buffer, results back in buffer
+std::string describeCall();                                            // the failed command's arguments, for the error text
+std::vector<std::string> allSchemas();
+
+// io.cc
+int mapOpen(const std::string& path);
+int64_t mapSize(int map);
+at::Tensor mapTensor(int map, int64_t offset, at::IntArrayRef shape, at::ScalarType dtype);
+void mapClose(int map);
+
+// kernels.cc: float32, contiguous, on the CPU
+struct AdamW {
+  double lr, beta1, beta2, eps, decay, correction1, correction2;
+};
+void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, const AdamW& h);
+void emaStep(float* dst, const float* src, int64_t n, float decay);
+
+// alloc.cc
+void installAllocator();
+struct AllocStats {
+  int64_t live, peak, cached;
+};
+AllocStats allocStats();
+void resetPeak();
+void emptyHostCache();
+
+// cuda.cc, or its stand-ins in device.cc when built without CUDA
+int cudaCount();
+void cudaLoad();  // registers the CUDA backend when the libraries are there
+void cudaSynchronize();
+void cudaUseSideStream(bool on);
+void cudaMemory(int device, double* out);  // allocated, reserved, peak allocated, total
+void cudaResetPeak(int device);
+void cudaEmptyCache();
+int cudaEvent();  // records now
+double cudaElapsed(int from, int to);
+int cudaGraphBegin();
+void cudaGraphEnd(int graph);
+void cudaGraphReplay(int graph);
+void cudaGraphFree(int graph);
+void cudaShutdown();
+at::Generator cudaGenerator(int device);
+std::string cudaName(int device);
+
+}  // namespace rt

@@ -1,0 +1,79 @@
+/** One argument of an op as its schema has it. Kinds: see native/boxed.cc. */
+export interface ArgPlan {
+  name: string
+  kind: string
+  fixed: number
+  hasDefault: boolean
+  kwargOnly: boolean
+}
+
+export interface OpPlan {
+  id: number
+  name: string
+  schema: string
+  args: ArgPlan[]
+  returns: { kind: string; name: string }[]
+}
+
+export interface NativeInfo {
+  version: string
+  config: string
+  parallel: string
+  blas: string
+  blasCore: string
+  compiler: string
+  cuda: string
+}
+
+/** The addon's functions. Numbers not named here travel in the shared buffer; native/addon.cc says where. */
+export interface Native {
+  init(buffer: Float64Array): void
+  exec(): void
+  resolve(name: string, overload: string): OpPlan | null
+  schemas(): string[]
+  intern(text: string): number
+  meta(): void
+  fromTyped(data: ArrayBufferView): void
+  toTyped(data: ArrayBufferView): void
+  item(): void
+  dispose(): void
+  keep(): void
+  scopeBegin(): void
+  scopeEnd(): void
+  alias(): void
+  alive(): void
+  stats(): void
+  liveHandles(): number[]
+  resetPeak(): void
+  emptyCache(): void
+  gradMode(): void
+  requiresGrad(): void
+  grad(): void
+  setGrad(): void
+  backward(): void
+  gradOf(): void
+  generatorNew(device: number): number
+  generatorSeed(id: number, seed: number): void
+  generatorState(id: number): void
+  generatorRestore(id: number): void
+  mapOpen(path: string): number
+  mapSize(map: number): number
+  mapTensor(): void
+  mapClose(map: number): void
+  adamw(): void
+  ema(): void
+  threads(n?: number): number
+  info(): NativeInfo
+  cudaCount(): number
+  cudaName(device: number): string
+  cudaSynchronize(): void
+  cudaSideStream(on: boolean): void
+  cudaMemory(device: number): void
+  cudaResetPeak(device: number): void
+  cudaEvent(): number
+  cudaElapsed(from: number, to: number): number
+  graphBegin(): number
+  graphEnd(graph: number): void
+  graphReplay(graph: number): void
+  graphFree(graph: number): void
+}

@@ -1,0 +1,81 @@
+// Ops that an old libtorch lacks, under the names and meanings of the new ones. The only file that cares which torch it is.
+import { hasOp, op } from '../engine/index.ts'
+import { type DType, isFloating } from './dtype.ts'
+import { ones } from './ops.gen.ts'
+import type { Tensor } from './tensor.ts'
+
+const known = new Map<string, boolean>()
+function has(name: string): boolean {
+  let yes = known.get(name)
+  if (yes === undefined) {
+    yes = hasOp(name)
+    known.set(name, yes)
+  }
+  return yes
+}
+
+const epsilon: Partial<Record<DType, number>> = {
+  float32: 1.1920928955078125e-7,
+  float64: 2.220446049250313e-16,
+  bfloat16: 0.0078125,
+  float16: 0.0009765625,
+}
+
+/** x / rms(x) over the last dimensions, in float32 inside, times the weight. */
+export function rmsNorm(x: Tensor, weight: Tensor | null, eps?: number): Tensor {
+  const wide = x.dtype === 'float64' ? x : x.to('float32')
+  const scale = wide
+    .mul(wide)
+    .mean(-1, { keepdim: true })
+    .add(eps ?? epsilon[x.dtype] ?? 1e-6)
+    .rsqrt()
+  const out = wide.mul(scale)
+  const back = out.dtype === x.dtype ? out : out.to(x.dtype)
+  return weight ? back.mul(weight) : back
+}
+
+export interface AttentionOptions {
+  /** Boolean (true = attend) or additive, broadcast to [B, H, Tq, Tk]. */
+  mask?: Tensor | null
+  causal?: boolean
+  scale?: number
+  /** Fewer key/value heads than query heads, each serving a run of them. */
+  groupedHeads?: boolean
+}
+
+/** softmax(q k^T scale + mask) v for [B, H, T, D]; fused where libtorch has it. */
+export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
+  const groups = options.groupedHeads ? q.size(1) / k.size(1) : 1
+  const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
+  const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
+  if (has('scaled_dot_product_attention')) {
+    const named = { attnMask: options.mask ?? null, isCausal: options.causal ?? false, scale: options.scale ?? null }
+    return op('scaled_dot_product_attention')(q, keys, values, named) as Tensor
+  }
+  return plainAttention(q, keys, values, options)
+}
+
+function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): Tensor {
+  const scale = options.scale ?? 1 / Math.sqrt(q.size(-1))
+  let scores = q.mul(scale).matmul(k.transpose(-2, -1)) // [B, H, Tq, Tk]
+  if (options.causal)
+    scores = scores.maskedFill(lowerTriangle(q.size(-2), k.size(-2), q.device).logicalNot(), Number.NEGATIVE_INFINITY)
+  if (options.mask) scores = withMask(scores, options.mask)
+  const wide = scores.dtype === 'bfloat16' || scores.dtype === 'float16' ? scores.to('float32') : scores
+  const weights = wide.softmax(-1)
+  return (weights.dtype === v.dtype ? weights : weights.to(v.dtype)).matmul(v)
+}
+
+function withMask(scores: Tensor, mask: Tensor): Tensor {
+  return isFloating(mask.dtype) ? scores.add(mask) : scores.maskedFill(mask.logicalNot(), Number.NEGATIVE_INFINITY)
+}
+
+/** True on and below the diagonal, as scaled_dot_product_attention's is_causal has it. */
+export function lowerTriangle(rows: number, columns: number, device = 'cpu'): Tensor {
+  return ones([rows, columns], { dtype: 'bool', device }).tril()
+}
+
+/** Whether one fused AdamW call over many tensors exists (torch 2, CUDA and CPU). */
+export function hasFusedAdamW(): boolean {
+  return has('_fused_adamw_')
+}

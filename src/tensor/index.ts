@@ -1,0 +1,45 @@
+// Tensors of libtorch: methods named after ATen, scopes, gradients, generators, devices.
+// May import engine, core.
+// Start reading at tensor.ts and scope.ts; ops.gen.ts is generated from ops.list.
+export { aten } from './aten.ts'
+export {
+  type BackwardOptions,
+  backward,
+  checkpoint,
+  clearTape,
+  customFunction,
+  enableGrad,
+  gradEnabled,
+  gradOf,
+  noGrad,
+  tapeLength,
+} from './autograd.ts'
+export { type AttentionOptions, attention, hasFusedAdamW, lowerTriangle, rmsNorm } from './compat.ts'
+export { CudaGraph, cuda } from './device.ts'
+export {
+  type DType,
+  dtypeByCode,
+  isFloating,
+  itemBytes,
+  type MemoryFormat,
+  type Scalar,
+  type TypedArray,
+  typedArray,
+} from './dtype.ts'
+export { MappedFile } from './files.ts'
+export { Generator, manualSeed } from './generator.ts'
+export * from './ops.gen.ts'
+export {
+  emptyCache,
+  expectNoLeak,
+  keep,
+  liveTensors,
+  type Memory,
+  memory,
+  Pool,
+  resetPeak,
+  tensorsIn,
+  tidy,
+} from './scope.ts'
+export { Tensor, type TensorOptions, tensor } from './tensor.ts'
+export { setThreads, threads } from './threads.ts'

@@ -1,0 +1,139 @@
+import { Mismatch } from '../core/index.ts'
+import { buffer, native } from '../engine/index.ts'
+import { origins, Tensor, tensorOfHandle } from './tensor.ts'
+
+/** A function that returns a promise does not compile here. */
+type Sync<R> = R extends PromiseLike<unknown> ? never : unknown
+
+/**
+ * Frees every tensor made inside `fn` except those in what it returns, which move to the outer scope. Synchronous: an async
+ * function does not compile, so no scope is open across an await.
+ */
+export function tidy<R>(fn: () => R & Sync<R>): R {
+  native().scopeBegin()
+  let kept: Tensor[] = []
+  try {
+    const result = fn()
+    if ((result as unknown) instanceof Promise) {
+      throw new Mismatch({
+        where: 'tidy',
+        expected: 'a synchronous function',
+        got: 'one that returned a promise',
+        hint: 'open scopes between awaits only',
+      })
+    }
+    kept = tensorsIn(result)
+    return result
+  } finally {
+    endScope(kept)
+  }
+}
+
+function endScope(kept: readonly Tensor[]): void {
+  if (kept.length + 1 > buffer.length) throw new Error(`a scope returns ${kept.length} tensors, more than fit`)
+  buffer[0] = kept.length
+  for (let i = 0; i < kept.length; i++) buffer[i + 1] = kept[i]!.handle
+  native().scopeEnd()
+  if (origins) forget()
+}
+
+function forget(): void {
+  const live = new Set(native().liveHandles())
+  for (const handle of origins!.keys()) if (!live.has(handle)) origins!.delete(handle)
+}
+
+/** Tensors reachable in a value: itself, arrays, plain objects, Map and Set values. */
+export function tensorsIn(value: unknown, out: Tensor[] = [], depth = 0): Tensor[] {
+  if (value instanceof Tensor) out.push(value)
+  else if (value === null || typeof value !== 'object' || depth > 6 || ArrayBuffer.isView(value)) return out
+  else if (Array.isArray(value) || value instanceof Set) for (const item of value) tensorsIn(item, out, depth + 1)
+  else if (value instanceof Map) for (const item of value.values()) tensorsIn(item, out, depth + 1)
+  else if (Object.getPrototypeOf(value) === Object.prototype || Object.getPrototypeOf(value) === null) {
+    for (const item of Object.values(value)) tensorsIn(item, out, depth + 1)
+  }
+  return out
+}
+
+/** Takes a tensor out of every scope: parameters, moments, caches. Freed by dispose() alone. */
+export function keep<T extends Tensor>(t: T): T {
+  buffer[0] = t.handle
+  native().keep()
+  return t
+}
+
+/** A scope that an owner opens and closes by hand around synchronous pieces of a longer flow. */
+export class Pool {
+  readonly #held: Tensor[] = []
+
+  /** Runs `fn` in a scope; tensors in its result live until release(). */
+  run<R>(fn: () => R & Sync<R>): R {
+    const result = tidy(fn as () => R & Sync<R & Sync<R>>) as R
+    for (const t of tensorsIn(result)) this.#held.push(keep(t))
+    return result
+  }
+
+  release(): void {
+    for (const t of this.#held) t.dispose()
+    this.#held.length = 0
+  }
+}
+
+export interface Memory {
+  tensors: number
+  scopes: number
+  slots: number
+  created: number
+  bytes: number
+  peakBytes: number
+  cachedBytes: number
+}
+
+/** Live tensors and bytes of host memory, exact. */
+export function memory(): Memory {
+  native().stats()
+  const [tensors, scopes, slots, created, bytes, peakBytes, cachedBytes] = buffer
+  return {
+    tensors: tensors!,
+    scopes: scopes!,
+    slots: slots!,
+    created: created!,
+    bytes: bytes!,
+    peakBytes: peakBytes!,
+    cachedBytes: cachedBytes!,
+  }
+}
+
+export function resetPeak(): void {
+  native().resetPeak()
+}
+
+export function emptyCache(): void {
+  native().emptyCache()
+}
+
+/** Live tensors with the place each was made, in debug mode (ROUNDTRIP_DEBUG=tensors); without it the place is unknown. */
+export function liveTensors(): { tensor: Tensor; madeAt: string }[] {
+  return native()
+    .liveHandles()
+    .map((handle) => ({
+      tensor: new Tensor(handle),
+      madeAt: origins?.get(handle) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)',
+    }))
+}
+
+/** Runs `fn` and throws when live tensors remain that were not there before, naming where they were made. */
+export function expectNoLeak<R>(fn: () => R & Sync<R>): R {
+  const before = new Set(native().liveHandles())
+  const result = fn()
+  const own = new Set(tensorsIn(result).map((t) => t.handle))
+  const leaked = native()
+    .liveHandles()
+    .filter((h) => !before.has(h) && !own.has(h))
+  if (leaked.length > 0) {
+    const sites = leaked
+      .slice(0, 5)
+      .map((h) => `${tensorOfHandle(h)} made at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
+    throw new Error(`${leaked.length} tensors leaked:\n  ${sites.join('\n  ')}`)
+  }
+  return result
+}

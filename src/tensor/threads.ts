@@ -1,0 +1,10 @@
+import { native } from '../engine/index.ts'
+
+export function threads(): number {
+  return native().threads()
+}
+
+/** Threads of ATen and of OpenBLAS, which keeps a count of its own. */
+export function setThreads(n: number): void {
+  native().threads(n)
+}
