@@ -1,0 +1,107 @@
+import { Mismatch } from '../../core/index.ts'
+import { Aligner, type Alignment } from './align.ts'
+import type { MeteorTokenizer } from './tokens.ts'
+
+export interface MeteorOptions {
+  /** Weight of precision against recall, 0 to 1; default 0.9. */
+  alpha?: number
+  /** Exponent of the fragmentation, 0 or more; default 3. */
+  beta?: number
+  /** Largest penalty for fragmentation, 0 to 1; default 0.5. */
+  gamma?: number
+  /** Default 'whitespace', as in the method's Python code: punctuation stays on its word. */
+  tokenizer?: MeteorTokenizer
+}
+
+export interface MeteorDetail extends Alignment {
+  score: number
+  precision: number
+  recall: number
+  fMean: number
+  /** gamma * (chunks / matches) ^ beta */
+  penalty: number
+}
+
+type Settings = Required<MeteorOptions>
+
+const defaults: Settings = { alpha: 0.9, beta: 3, gamma: 0.5, tokenizer: 'whitespace' }
+
+/** The error of a product rounded to double, by splitting both factors into halves (Dekker). */
+function productError(a: number, b: number, product: number): number {
+  const aWide = 134217729 * a
+  const bWide = 134217729 * b
+  const aHigh = aWide - (aWide - a)
+  const bHigh = bWide - (bWide - b)
+  const aLow = a - aHigh
+  const bLow = b - bHigh
+  return aHigh * bHigh - product + aHigh * bLow + aLow * bHigh + aLow * bLow
+}
+
+/** Correctly rounded third power: equals the C library's pow, which V8's own does not in the last bit. */
+export function cube(x: number): number {
+  const square = x * x
+  const product = square * x
+  return product + (productError(square, x, product) + productError(x, x, square) * x)
+}
+
+function within(field: string, value: number, high: number): void {
+  if (value >= 0 && value <= high && Number.isFinite(value)) return
+  const expected = Number.isFinite(high) ? `a number from 0 to ${high}` : 'a finite number from 0'
+  throw new Mismatch({ where: 'METEOR options', field, expected, got: String(value) })
+}
+
+export function settle(options: MeteorOptions | undefined): Settings {
+  if (options === undefined) return defaults
+  const settings: Settings = {
+    alpha: options.alpha ?? defaults.alpha,
+    beta: options.beta ?? defaults.beta,
+    gamma: options.gamma ?? defaults.gamma,
+    tokenizer: options.tokenizer ?? defaults.tokenizer,
+  }
+  within('alpha', settings.alpha, 1)
+  within('beta', settings.beta, Number.POSITIVE_INFINITY)
+  within('gamma', settings.gamma, 1)
+  if (settings.tokenizer !== 'whitespace' && settings.tokenizer !== 'words') {
+    const expected = "'whitespace' or 'words'"
+    throw new Mismatch({ where: 'METEOR options', field: 'tokenizer', expected, got: settings.tokenizer })
+  }
+  return settings
+}
+
+const aligner = new Aligner()
+
+/** The order of operations is NLTK's: the doubles are meant to be equal, not close. */
+function fMeanOf(precision: number, recall: number, alpha: number): number {
+  return (precision * recall) / (alpha * precision + (1 - alpha) * recall)
+}
+
+function penaltyOf({ chunks, matches }: Alignment, { beta, gamma }: Settings): number {
+  const fragmentation = chunks / matches
+  return gamma * (beta === 3 ? cube(fragmentation) : fragmentation ** beta)
+}
+
+/** METEOR as nltk.translate.meteor_score computes it, bit for bit. Not symmetric: the reference comes first. */
+export function meteor(reference: string, hypothesis: string, options?: MeteorOptions): number {
+  const settings = settle(options)
+  const found = aligner.align(reference, hypothesis, settings.tokenizer)
+  if (found.matches === 0) return 0
+  const fMean = fMeanOf(found.matches / found.hypLength, found.matches / found.refLength, settings.alpha)
+  return (1 - penaltyOf(found, settings)) * fMean
+}
+
+/** The same with everything that led to the score. */
+export function meteorDetail(reference: string, hypothesis: string, options?: MeteorOptions): MeteorDetail {
+  const settings = settle(options)
+  const found = aligner.align(reference, hypothesis, settings.tokenizer)
+  if (found.matches === 0) return { ...found, score: 0, precision: 0, recall: 0, fMean: 0, penalty: 0 }
+  const precision = found.matches / found.hypLength
+  const recall = found.matches / found.refLength
+  const fMean = fMeanOf(precision, recall, settings.alpha)
+  const penalty = penaltyOf(found, settings)
+  return { ...found, score: (1 - penalty) * fMean, precision, recall, fMean, penalty }
+}
+
+/** The best score over several references; 0 without any. */
+export function meteorMax(references: readonly string[], hypothesis: string, options?: MeteorOptions): number {
+  return references.reduce((best, reference) => Math.max(best, meteor(reference, hypothesis, options)), 0)
+}
