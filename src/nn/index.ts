@@ -1,0 +1,32 @@
+// Layers and what models are built from: Module (field name = checkpoint name), LoRA, rotary embedding, KV cache.
+// May import tensor, core.
+// Start reading at module.ts.
+export { initRandom } from './init.ts'
+export { KVCache } from './kv-cache.ts'
+export {
+  type AdapterState,
+  Conv2d,
+  ConvTranspose2d,
+  cast,
+  Embedding,
+  LayerNorm,
+  LayerNorm2d,
+  Linear,
+  RMSNorm,
+  WeightOnly,
+} from './layers.ts'
+export { Adapter, addLora, type LoraOptions, linears, mergeLora } from './lora.ts'
+export {
+  type Count,
+  count,
+  Module,
+  replaceTensor,
+  type Slot,
+  selectSlots,
+  setTensor,
+  tensorAt,
+  trainOnly,
+  weight,
+  withWeights,
+} from './module.ts'
+export { Rope, type RopeTable, rotate } from './rope.ts'

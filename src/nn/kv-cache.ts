@@ -1,0 +1,38 @@
+import { keep, type Tensor, tidy, zeros } from '../tensor/index.ts'
+
+/** Keys and values of past tokens, one pair per layer, allocated once: [B, Hkv, capacity, D]. */
+export class KVCache {
+  readonly keys: Tensor[]
+  readonly values: Tensor[]
+  readonly capacity: number
+
+  constructor(layers: number, shape: { batch: number; heads: number; capacity: number; dim: number }, like: Tensor) {
+    const make = () =>
+      keep(zeros([shape.batch, shape.heads, shape.capacity, shape.dim], { dtype: like.dtype, device: like.device }))
+    this.keys = Array.from({ length: layers }, make)
+    this.values = Array.from({ length: layers }, make)
+    this.capacity = shape.capacity
+  }
+
+  /** Writes at `positions` (a tensor of column indices, so that a captured step can move them) and returns all columns. */
+  put(layer: number, positions: Tensor, key: Tensor, value: Tensor): { key: Tensor; value: Tensor } {
+    this.keys[layer]!.indexCopy_(2, positions, key)
+    this.values[layer]!.indexCopy_(2, positions, value)
+    return { key: this.keys[layer]!, value: this.values[layer]! }
+  }
+
+  /** The same content for other rows: the K samples of one prompt share its prefill. */
+  select(rows: Tensor): void {
+    for (const list of [this.keys, this.values]) {
+      list.forEach((t, i) => {
+        const picked = keep(tidy(() => t.indexSelect(0, rows)))
+        t.dispose()
+        list[i] = picked
+      })
+    }
+  }
+
+  dispose(): void {
+    for (const t of [...this.keys, ...this.values]) t.dispose()
+  }
+}

@@ -1,0 +1,84 @@
+// LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
+import { Mismatch, stream, streamId } from '../core/index.ts'
+import { keep, noGrad, type Tensor, tensor, tidy, zeros } from '../tensor/index.ts'
+import { type AdapterState, Linear } from './layers.ts'
+import { Module } from './module.ts'
+
+/** One factor, stored as `lora_A.weight` or `lora_B.weight`. */
+export class Adapter extends Module {
+  weight: Tensor
+
+  constructor(weight: Tensor) {
+    super()
+    this.weight = keep(weight)
+  }
+}
+
+export interface LoraOptions {
+  rank: number
+  alpha: number
+  dropout?: number
+  seed: number
+}
+
+/** Every Linear below `node` with its path. */
+export function linears(node: Module, prefix = ''): [string, Linear][] {
+  const out: [string, Linear][] = []
+  const visit = (value: unknown, path: string) => {
+    if (value instanceof Linear) out.push([path, value])
+    else if (value instanceof Module || Array.isArray(value)) {
+      for (const [key, child] of Object.entries(value)) visit(child, path === '' ? key : `${path}.${key}`)
+    }
+  }
+  visit(node, prefix)
+  return out
+}
+
+/** Uniform in +-1/sqrt(in), drawn from a counter-based stream: the same on every device and machine. */
+function kaimingUniform(rows: number, columns: number, key: readonly (number | string)[], device: string): Tensor {
+  const random = stream(...key)
+  const bound = 1 / Math.sqrt(columns)
+  const data = Float32Array.from({ length: rows * columns }, (_, i) => (2 * random.uniformAt(i) - 1) * bound)
+  return tensor(data, [rows, columns], { device })
+}
+
+/** Adds adapters to the linears whose path `targets` accepts; returns the shared switch. */
+export function addLora(model: Module, targets: (path: string) => boolean, options: LoraOptions): AdapterState {
+  const chosen = linears(model).filter(([path]) => targets(path))
+  if (chosen.length === 0)
+    throw new Mismatch({ where: 'lora', field: 'targets', expected: 'at least one linear layer', got: 'no match' })
+  const { rank, alpha } = options
+  const state: AdapterState = { rank, alpha, scale: alpha / rank, dropout: options.dropout ?? 0, enabled: true }
+  for (const [path, linear] of chosen) {
+    const [out, input] = linear.weight.shape as [number, number]
+    const { device } = linear.weight
+    linear.lora_A = new Adapter(kaimingUniform(rank, input, [options.seed, streamId.init, path], device))
+    linear.lora_B = new Adapter(zeros([out, rank], { device, dtype: 'float32' }))
+    linear.setAdapter(state)
+  }
+  return state
+}
+
+/** W += (alpha / r) B A, in float32, rounded once to the base dtype. The adapters are removed. */
+export function mergeLora(model: Module): number {
+  const withAdapter = linears(model).filter(([, l]) => l.lora_A)
+  for (const [, linear] of withAdapter) {
+    const merged = noGrad(() => tidy(() => linear.weight.to('float32').add(deltaOf(linear)).to(linear.weight.dtype)))
+    linear.weight.dispose()
+    linear.weight = keep(merged)
+    removeAdapter(linear)
+  }
+  return withAdapter.length
+}
+
+function deltaOf(linear: Linear): Tensor {
+  return linear.lora_B!.weight.matmul(linear.lora_A!.weight).mul(linear.adapter!.scale)
+}
+
+function removeAdapter(linear: Linear): void {
+  linear.lora_A?.weight.dispose()
+  linear.lora_B?.weight.dispose()
+  delete linear.lora_A
+  delete linear.lora_B
+  linear.setAdapter(undefined)
+}
