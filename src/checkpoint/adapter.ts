@@ -1,0 +1,177 @@
+import { existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { z } from 'zod'
+import { atomicWrite, Mismatch } from '../core/index.ts'
+import { readJsonObject } from './file-ranges.ts'
+import { type TensorSource, writeSafetensors } from './safetensors.ts'
+import { openWeights, type WeightFolder } from './weights.ts'
+
+// LoRA adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors.
+
+const count = z.int().positive()
+const modules = z.union([z.string(), z.array(z.string())])
+
+/** The fields we act on; PEFT's versions add others, which are kept as they are. */
+export const AdapterConfig = z.looseObject({
+  peft_type: z.literal('LORA'),
+  r: count,
+  lora_alpha: z.number().positive(),
+  lora_dropout: z.number().min(0).max(1).default(0),
+  target_modules: modules.nullable(),
+  modules_to_save: z.array(z.string()).nullish(),
+  bias: z.literal('none').default('none'),
+  fan_in_fan_out: z.literal(false).default(false),
+  use_rslora: z.boolean().default(false),
+  use_dora: z.literal(false).default(false),
+  rank_pattern: z.record(z.string(), count).default({}),
+  alpha_pattern: z.record(z.string(), z.number().positive()).default({}),
+  base_model_name_or_path: z.string().nullish(),
+})
+export type AdapterConfig = z.infer<typeof AdapterConfig>
+
+/** Everything PEFT 0.21 writes, at its defaults. */
+const peftDefaults = {
+  alora_invocation_tokens: null,
+  alpha_pattern: {},
+  arrow_config: null,
+  auto_mapping: null,
+  base_model_name_or_path: null,
+  bias: 'none',
+  corda_config: null,
+  ensure_weight_tying: false,
+  eva_config: null,
+  exclude_modules: null,
+  fan_in_fan_out: false,
+  inference_mode: true,
+  init_lora_weights: true,
+  kasa_config: null,
+  layer_replication: null,
+  layers_pattern: null,
+  layers_to_transform: null,
+  loftq_config: {},
+  lora_bias: false,
+  lora_dropout: 0,
+  lora_ga_config: null,
+  megatron_config: null,
+  megatron_core: 'megatron.core',
+  modules_to_save: null,
+  monteclora_config: null,
+  peft_type: 'LORA',
+  peft_version: '0.21.0',
+  qalora_group_size: 16,
+  rank_pattern: {},
+  revision: null,
+  target_parameters: null,
+  task_type: 'CAUSAL_LM',
+  trainable_token_indices: null,
+  use_bdlora: null,
+  use_dora: false,
+  use_qalora: false,
+  use_rslora: false,
+  velora_config: null,
+} as const
+
+/** How our names and an adapter file's names meet: `ours` + X in memory is `file` + X in the file, and the adapter's
+ * name stands after lora_A, lora_B in memory only (null: our names leave it out too). */
+export interface AdapterNames {
+  ours: string
+  file: string
+  adapter: string | null
+}
+
+/** A language model wrapped by PEFT inside a larger model. */
+export const languageModelNames: AdapterNames = {
+  ours: 'language_model.',
+  file: 'base_model.model.',
+  adapter: 'default',
+}
+
+const loraPart = /\.(lora_[AB]|lora_embedding_[AB]|lora_magnitude_vector)(?=\.|$)/
+
+/** `language_model.X.lora_A.default.weight` -> `base_model.model.X.lora_A.weight`. */
+export function toFileName(name: string, names: AdapterNames): string {
+  if (!name.startsWith(names.ours)) {
+    throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${names.ours}`, got: name })
+  }
+  let inner = name.slice(names.ours.length)
+  if (names.adapter !== null) {
+    const suffix = `.${names.adapter}`
+    const at = loraPart.exec(inner)
+    const end = at ? at.index + at[0].length : -1
+    if (at && inner.startsWith(suffix, end)) inner = inner.slice(0, end) + inner.slice(end + suffix.length)
+  }
+  return names.file + inner
+}
+
+/** The way back. */
+export function fromFileName(name: string, names: AdapterNames): string {
+  if (!name.startsWith(names.file)) {
+    throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${names.file}`, got: name })
+  }
+  const inner = name.slice(names.file.length)
+  return names.ours + (names.adapter === null ? inner : inner.replace(loraPart, (part) => `${part}.${names.adapter}`))
+}
+
+/** Finds which of our prefixes the adapter was made for: the one under which every file name is a name of the model.
+ * Files may come from a wrapped language model or from a wrapped whole model. */
+export function matchNames(fileNames: readonly string[], ours: ReadonlySet<string>): AdapterNames {
+  const first = fileNames[0] ?? ''
+  for (const file of ['base_model.model.', '']) {
+    if (!first.startsWith(file)) continue
+    for (const adapter of ['default', null]) {
+      const inner = fromFileName(first, { ours: '', file, adapter })
+      const prefixes = [...ours].filter((name) => name === inner || name.endsWith(`.${inner}`))
+      for (const prefix of prefixes) {
+        const names = { ours: prefix.slice(0, prefix.length - inner.length), file, adapter }
+        if (fileNames.every((name) => name.startsWith(file) && ours.has(fromFileName(name, names)))) return names
+      }
+    }
+  }
+  const expected = 'adapter tensors that fit the model under one prefix'
+  throw new Mismatch({ where: 'adapter', expected, got: `${fileNames.length} tensors, the first ${first}` })
+}
+
+export interface Adapter {
+  config: AdapterConfig
+  weights: WeightFolder
+}
+
+export function readAdapter(dir: string): Adapter {
+  const path = join(dir, 'adapter_config.json')
+  const parsed = AdapterConfig.safeParse(readJsonObject(path))
+  if (!parsed.success) {
+    const got = parsed.error.issues.map((i) => `${i.path.join('.')}: ${i.message}`).join('; ')
+    throw new Mismatch({ where: path, expected: 'the configuration of a plain LoRA adapter', got })
+  }
+  const files = ['adapter_model.safetensors', 'adapter_model.bin']
+  const file = files.find((name) => existsSync(join(dir, name)))
+  if (!file) throw new Mismatch({ where: dir, expected: files.join(' or '), got: 'neither' })
+  return { config: parsed.data, weights: openWeights(join(dir, file)) }
+}
+
+/** Keys that PEFT sets from the call, with those of its defaults that a caller wants otherwise. */
+export type AdapterSettings = Pick<AdapterConfig, 'r' | 'lora_alpha' | 'target_modules'> & Partial<AdapterConfig>
+
+/** The text of adapter_config.json as PEFT writes it: sorted keys, two spaces, no newline at the end. */
+export function adapterConfigText(settings: AdapterSettings): string {
+  const config: Record<string, unknown> = { ...peftDefaults, ...settings }
+  const sorted = Object.fromEntries(
+    Object.keys(config)
+      .sort()
+      .map((key) => [key, config[key]]),
+  )
+  return JSON.stringify(sorted, null, 2)
+}
+
+/** Writes both files; entries carry our names. */
+export function writeAdapter(
+  dir: string,
+  settings: AdapterSettings,
+  entries: Iterable<TensorSource>,
+  names: AdapterNames = languageModelNames,
+): void {
+  mkdirSync(dir, { recursive: true })
+  const renamed = Array.from(entries, (source) => ({ ...source, name: toFileName(source.name, names) }))
+  writeSafetensors(join(dir, 'adapter_model.safetensors'), renamed)
+  atomicWrite(join(dir, 'adapter_config.json'), adapterConfigText(settings))
+}

@@ -1,0 +1,87 @@
+import { constants } from 'node:buffer'
+import { closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
+import { Mismatch, messageOf } from '../core/index.ts'
+
+/** readSync and writeSync take at most 2^31 - 1 bytes a call. */
+const piece = 1 << 30
+
+/** Opens a regular file for reading, calls `use` with its descriptor and size, closes it. */
+export function withFile<T>(path: string, use: (fd: number, size: number) => T): T {
+  const fd = openFile(path)
+  try {
+    const stat = fstatSync(fd)
+    if (!stat.isFile()) throw new Mismatch({ where: path, expected: 'a regular file', got: 'something else' })
+    return use(fd, stat.size)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+function openFile(path: string): number {
+  try {
+    return openSync(path, 'r')
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
+  }
+}
+
+/** The bytes [offset, offset + length) of an open file. */
+export function readRange(fd: number, where: string, offset: number, length: number): Uint8Array {
+  if (length > constants.MAX_LENGTH) {
+    throw new Mismatch({
+      where,
+      expected: `at most ${constants.MAX_LENGTH} bytes in one read`,
+      got: length,
+      hint: 'map the file instead of reading it',
+    })
+  }
+  const out = Buffer.allocUnsafeSlow(length)
+  for (let at = 0; at < length; ) {
+    const n = readSync(fd, out, at, Math.min(piece, length - at), offset + at)
+    if (n === 0) {
+      throw new Mismatch({
+        where,
+        expected: `${length} bytes at ${offset}`,
+        got: `${at} bytes`,
+        hint: 'the file is cut',
+      })
+    }
+    at += n
+  }
+  return new Uint8Array(out.buffer, out.byteOffset, length)
+}
+
+export function writeAll(fd: number, bytes: Uint8Array): void {
+  for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, Math.min(piece, bytes.length - at))
+}
+
+/** Flushes a file or a folder to the disk. */
+export function syncPath(path: string): void {
+  const fd = openSync(path, 'r')
+  try {
+    fsyncSync(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** A JSON object from a file, with its keys untouched. */
+export function readJsonObject(path: string): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a file of JSON', got: messageOf(error) }, { cause: error })
+  }
+  if (!isObject(value)) throw new Mismatch({ where: path, expected: 'a JSON object', got: typeOf(value) })
+  return value
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+export function typeOf(value: unknown): string {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'a list' : typeof value
+}

@@ -1,0 +1,45 @@
+// Checkpoints as bytes: safetensors, PyTorch zip files, sharded folders, PEFT adapters, checkpoints of a run, pickles of data.
+// May import core, config, engine, tensor, nn, text, image, mask.
+// Start reading at weights.ts; run-checkpoint.ts for what a training run saves.
+export {
+  type Adapter,
+  AdapterConfig,
+  type AdapterNames,
+  type AdapterSettings,
+  adapterConfigText,
+  fromFileName,
+  languageModelNames,
+  matchNames,
+  readAdapter,
+  toFileName,
+  writeAdapter,
+} from './adapter.ts'
+export { byteLengthOf, type DType, dtypes, isDType, itemSize, showShape } from './dtype.ts'
+export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
+export { NumpyArray } from './numpy.ts'
+export { readPickle } from './pickle.ts'
+export {
+  type CheckOptions,
+  type CheckpointFile,
+  checkpointName,
+  type FoundCheckpoint,
+  type InvalidCheckpoint,
+  listCheckpoints,
+  newestValid,
+  prune,
+  whyInvalid,
+  writeCheckpoint,
+} from './run-checkpoint.ts'
+export {
+  readAll,
+  readHeader,
+  readTensorBytes,
+  type SafetensorsHeader,
+  type TensorData,
+  type TensorRange,
+  type TensorSource,
+  writeSafetensors,
+} from './safetensors.ts'
+export { readTorch, readTorchBytes, type TorchFile, type TorchTensorRange } from './torch-file.ts'
+export { openWeights, type WeightEntry, type WeightFolder } from './weights.ts'
+export { type ShardOptions, writeWeights } from './weights-write.ts'
