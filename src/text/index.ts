@@ -14,9 +14,12 @@ export {
   referringPhrase,
   regionCaptionPrompt,
   regionQuestion,
+  regionQuestions,
   regionString,
+  segmentAnswers,
   segmentPrompt,
   segmentQuestion,
+  segmentQuestions,
 } from './prompts.ts'
 export { StopMatcher, type StopRule, stopMatchers, TextStream } from './stop-matcher.ts'
 export {

@@ -18,6 +18,25 @@ export function referringPhrase(text: string): string {
   return text.trim().toLowerCase().replace(/\.$/, '')
 }
 
+/** Questions for supervised training: the evaluation's and paraphrases of it. */
+export const regionQuestions: readonly string[] = [
+  regionQuestion,
+  `${imagePlaceholder}\nCan you provide me with a detailed description of the region in the picture marked by region1?`,
+  `${imagePlaceholder}\nPlease describe the region region1 in the image in detail.`,
+]
+
+export function segmentQuestions(phrase: string): readonly string[] {
+  const what = referringPhrase(phrase)
+  return [
+    segmentQuestion(phrase),
+    `${imagePlaceholder}\nPlease segment ${what}.`,
+    `${imagePlaceholder}\nCan you segment ${what} in this image?`,
+  ]
+}
+
+/** Answers of supervised training to a segmentation question. */
+export const segmentAnswers: readonly string[] = ['Sure, it is [SEG].', 'It is [SEG].', 'Sure, [SEG].']
+
 export interface ImageTokens {
   /** Tiles, the thumbnail included. */
   numTiles: number

@@ -1,0 +1,16 @@
+// Scenes: an endless, exactly labelled closed world for the miniature model. Reached through the door of data.
+// May import what data may: core, text, image, mask.
+// Start reading at scene.ts.
+export { type CorpusOptions, corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
+export { type AttributeName, type Description, identifies, usedAttributes } from './describe.ts'
+export {
+  makeScene,
+  planScene,
+  resolveCaption,
+  type Scene,
+  type SceneOptions,
+  type ScenePlan,
+  sceneExample,
+} from './scene.ts'
+export { captionWords, parseCaption } from './wording.ts'
+export type { SceneObject } from './world.ts'
