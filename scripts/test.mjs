@@ -1,4 +1,4 @@
-// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, then all tests; `npm test -- PATTERN` runs matching files only.
+// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, then all tests; `npm test -- PATTERN...` runs matching files only.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
@@ -104,11 +104,12 @@ function whyNoCuda(record) {
   return Number(stdout) > 0 ? null : 'the engine reports no CUDA device'
 }
 
-function selectFiles(pattern, record) {
+function selectFiles(patterns, record) {
   const chosen = []
   for (const group of groups) {
     const all = group.folders.flatMap(testFiles)
-    const files = pattern ? all.filter((path) => relative(root, path).includes(pattern)) : all
+    const matches = (path) => patterns.some((part) => relative(root, path).includes(part))
+    const files = patterns.length > 0 ? all.filter(matches) : all
     if (files.length === 0) continue
     const why =
       group.name === 'gpu' ? whyNoCuda(record) : group.name === 'e2e' && compiled ? 'they need the sources' : null
@@ -118,17 +119,19 @@ function selectFiles(pattern, record) {
   return chosen
 }
 
-async function testAll(pattern) {
+async function testAll(patterns) {
   const start = performance.now()
   let record
   await phase('set-up', async () => {
     record = await setup()
     return true
   })
-  if (!pattern && !compiled && !(await staticPhases())) return 1
-  const chosen = selectFiles(pattern, record)
+  if (patterns.length === 0 && !compiled && !(await staticPhases())) return 1
+  const chosen = selectFiles(patterns, record)
   if (chosen.length === 0)
-    throw new SetupError(pattern ? `no test file's path contains "${pattern}"` : 'no test files were found')
+    throw new SetupError(
+      `no test file was found${patterns.length > 0 ? ` whose path contains ${patterns.join(' or ')}` : ''}`,
+    )
   const total = { passed: 0, failed: 0, skipped: 0 }
   for (const group of chosen) {
     const counts = await runGroup(group)
@@ -139,8 +142,4 @@ async function testAll(pattern) {
   return total.failed > 0 ? 1 : 0
 }
 
-main(async () => {
-  const args = process.argv.slice(2)
-  if (args.length > 1) throw new SetupError('usage: npm test [-- PATTERN]   PATTERN is a part of a test file path')
-  return testAll(args[0])
-})
+main(() => testAll(process.argv.slice(2)))

@@ -1,0 +1,115 @@
+// `npm run bundle`: one archive for a Linux machine without network and without Node: tar, gzip and g++ are enough there.
+// Layout inside: install.sh, node, app/ (the same tree as a clone, TypeScript compiled in place, production packages beside it).
+import { spawnSync } from 'node:child_process'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { basename, join, relative } from 'node:path'
+import { installPackages, packagesStale } from './lib/packages.mjs'
+import { capture, main, reporter, SetupError, seconds } from './lib/progress.mjs'
+import { root } from './lib/record.mjs'
+
+const name = 'roundtrip-offline-linux-x64'
+const most = 60e6 // bytes
+const build = join(root, 'build')
+const stage = join(build, name)
+const app = join(stage, 'app')
+// tests of the engine run on the target too, and some of them need this package and what it needs
+const testPackages = ['node_modules/fast-check', 'node_modules/pure-rand']
+const code = ['src', 'tests', 'bench', 'recipes']
+
+function compile() {
+  const config = {
+    extends: '../tsconfig.json',
+    compilerOptions: { noEmit: false, rootDir: '..', outDir: `./${name}/app`, noEmitOnError: true, types: ['node'] },
+    include: code.map((folder) => `../${folder}`),
+  }
+  const path = join(build, 'tsconfig.bundle.json')
+  writeFileSync(path, JSON.stringify(config))
+  const done = capture(join(root, 'node_modules/.bin/tsc'), ['-p', path], { timeout: 300_000 })
+  rmSync(path)
+  if (!done.ok) throw new SetupError(`tsc failed:\n${done.stdout.trim().split('\n').slice(0, 10).join('\n')}`)
+}
+
+function copy(path, filter) {
+  if (existsSync(join(root, path)))
+    cpSync(join(root, path), join(app, path), { recursive: true, filter, verbatimSymlinks: true })
+}
+
+const notSource = (path) => !path.endsWith('.ts')
+
+const dropped = /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:test|tests|docs|example|examples|benchmark)$/
+
+// only what Node reads at run time, and licences: no types, maps, documents, browser builds
+function needed(path) {
+  const file = basename(path)
+  if (/^(licen[cs]e|notice|copying)/i.test(file)) return true
+  return !/\.(map|ts|mts|cts|md|flow|tsbuildinfo)$|\.min\.js$/.test(file) && !dropped.test(path)
+}
+
+function copyPackages() {
+  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
+  const wanted = Object.entries(packages)
+    .filter(([path, entry]) => path !== '' && (!entry.dev || testPackages.includes(path)))
+    .map(([path]) => path)
+    .filter((path) => existsSync(join(root, path)))
+  for (const path of wanted)
+    copy(path, (from) => needed(from) && !/\/node_modules\/(?:@[^/]+\/)?[^/]+\/node_modules$/.test(from))
+  return wanted.length
+}
+
+function copyNode() {
+  const target = join(stage, 'node')
+  cpSync(process.execPath, target, { dereference: true })
+  chmodSync(target, 0o755)
+  const { ok } = capture('strip', [target])
+  if (!ok || !capture(target, ['--version']).ok) cpSync(process.execPath, target, { dereference: true, force: true })
+}
+
+function copyTree() {
+  for (const folder of code) copy(folder, notSource)
+  for (const path of ['native', 'assets', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
+  for (const path of ['scripts/setup.mjs', 'scripts/test.mjs', 'scripts/lib']) copy(path)
+  cpSync(join(root, 'scripts/install.sh'), join(stage, 'install.sh'))
+  symlinkSync('.', join(app, 'dist')) // bin/roundtrip.mjs looks below dist/ in a package without sources
+}
+
+function pack() {
+  const archive = join(build, `${name}.tar.gz`)
+  const script =
+    'tar --sort=name --owner=0 --group=0 --numeric-owner -cf - "$1" | gzip -9 > "$2.part" && mv "$2.part" "$2"'
+  const done = spawnSync('bash', ['-o', 'pipefail', '-c', script, 'pack', name, archive], {
+    cwd: build,
+    stdio: 'inherit',
+  })
+  if (done.status !== 0) throw new SetupError('packing the archive failed')
+  return archive
+}
+
+main(async () => {
+  if (process.platform !== 'linux' || process.arch !== 'x64') throw new SetupError('the bundle is made on Linux x64')
+  const start = performance.now()
+  const progress = reporter()
+  if (packagesStale()) await installPackages(progress)
+  rmSync(stage, { recursive: true, force: true })
+  mkdirSync(app, { recursive: true })
+  progress.say('compiling')
+  compile()
+  copyTree()
+  progress.say(`${copyPackages()} packages copied`)
+  copyNode()
+  progress.say('packing')
+  const archive = pack()
+  const { size } = statSync(archive)
+  rmSync(stage, { recursive: true, force: true })
+  progress.say(`${relative(process.cwd(), archive)}: ${(size / 1e6).toFixed(1)} MB, ${seconds(start)}`)
+  if (size > most) throw new SetupError(`the archive is larger than ${most / 1e6} MB`)
+})
