@@ -101,23 +101,24 @@ test('nesting is bounded, a value may not contain itself, and shared parts stay 
   refuses(() => ascii(`]${'2\x86'.repeat(1001)}.`), /nesting/)
 })
 
-test('20,000 random and damaged byte strings give a value or a Mismatch, never another error', () => {
+test('10,000 random and damaged byte strings give a value or a Mismatch, never another error', () => {
   const random = stream('pickle fuzz')
   const seeds = readdirSync(fixture(''))
     .filter((name) => name.endsWith('.p'))
     .map((name) => readFileSync(fixture(name)))
-  const codes = Buffer.from(
-    '().0123FIJKLMNSTUVXBCabcdeghijlopqrstu}]RQP\n\x80\x85\x86\x87\x88\x8a\x8c\x8f\x90\x93\x94',
-    'latin1',
-  )
+  const codes = [
+    ...Buffer.from(
+      '().0123FIJKLMNSTUVXBCabcdeghijlopqrstu}]RQP\n\x80\x85\x86\x87\x88\x8a\x8c\x8f\x90\x93\x94',
+      'latin1',
+    ),
+  ]
   let read = 0
-  for (let i = 0; i < 20_000; i++) {
+  for (let i = 0; i < 10_000; i++) {
     const bytes = i % 2 === 0 ? Buffer.from(random.pick(seeds)) : Buffer.alloc(1 + random.below(60))
     if (i % 2 === 0) for (let n = 1 + random.below(6); n > 0; n--) bytes[random.below(bytes.length)] = random.below(256)
     else
-      for (let k = 0; k < bytes.length; k++)
-        bytes[k] = random.below(8) === 0 ? random.below(256) : random.pick([...codes])
+      for (let k = 0; k < bytes.length; k++) bytes[k] = random.below(8) === 0 ? random.below(256) : random.pick(codes)
     if (survives(() => readPickle(bytes))) read++
   }
-  assert.ok(read > 100, `${read} were readable`)
+  assert.ok(read > 50, `${read} were readable`)
 })

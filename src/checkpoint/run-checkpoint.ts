@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { z } from 'zod'
 import { hashFile, Mismatch, messageOf } from '../core/index.ts'
-import { readJsonObject, syncPath } from './file-ranges.ts'
+import { isObject, readJsonObject, syncPath } from './file-ranges.ts'
 
 // Checkpoints of a run: RUN/checkpoint_step_N/ with manifest.json naming every file, its size and SHA-256. A folder gets
 // its final name by one rename after everything in it is on the disk, so what has the name is whole or damaged later.
@@ -11,15 +10,11 @@ import { readJsonObject, syncPath } from './file-ranges.ts'
 /** Bytes or text to write, or a function that writes the file at the path it is given. */
 export type CheckpointFile = Uint8Array | string | ((path: string) => void)
 
-const Manifest = z.strictObject({
-  format: z.literal(1),
-  step: z.int().nonnegative(),
-  files: z.record(
-    z.string(),
-    z.strictObject({ size: z.int().nonnegative(), sha256: z.string().regex(/^[0-9a-f]{64}$/) }),
-  ),
-})
-type Manifest = z.infer<typeof Manifest>
+interface Manifest {
+  format: 1
+  step: number
+  files: Record<string, { size: number; sha256: string }>
+}
 
 const manifestName = 'manifest.json'
 const temporaryPrefix = '.tmp-checkpoint_step_'
@@ -34,11 +29,11 @@ export function checkpointName(step: number): string {
 export function writeCheckpoint(dir: string, step: number, files: Readonly<Record<string, CheckpointFile>>): string {
   mkdirSync(dir, { recursive: true })
   sweep(dir)
-  const temporary = join(dir, `${temporaryPrefix}${step}-${randomBytes(4).toString('hex')}`)
+  const temporary = temporaryPath(dir, step)
   try {
     mkdirSync(temporary)
     fill(temporary, step, files)
-    return publish(dir, temporary, join(dir, checkpointName(step)))
+    return publish(dir, temporary, step)
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true })
     throw error
@@ -82,17 +77,30 @@ function checkFileName(where: string, name: string): void {
   })
 }
 
-/** A folder cannot be renamed over a full one: the old one steps aside under a name that readers still know. */
-function publish(dir: string, temporary: string, path: string): string {
+/** A folder cannot be renamed over a full one: the old one steps aside under a name that readers still know, so at every
+ * moment a whole checkpoint of this step, where there was one, has a known name. */
+function publish(dir: string, temporary: string, step: number): string {
+  const path = join(dir, checkpointName(step))
   const aside = `${path}.old`
-  if (existsSync(path)) {
-    rmSync(aside, { recursive: true, force: true })
-    renameSync(path, aside)
+  if (existsSync(path) && existsSync(aside)) {
+    discard(dir, whyInvalid({ step, path }, { hashes: false }) === null ? aside : path, step)
   }
+  if (existsSync(path)) renameSync(path, aside)
   renameSync(temporary, path)
   syncPath(dir)
-  rmSync(aside, { recursive: true, force: true })
+  if (existsSync(aside)) discard(dir, aside, step)
   return path
+}
+
+/** Renamed before it is removed, so that a kill in the middle leaves no half checkpoint under a known name. */
+function discard(dir: string, path: string, step: number): void {
+  const temporary = temporaryPath(dir, step)
+  renameSync(path, temporary)
+  rmSync(temporary, { recursive: true, force: true })
+}
+
+function temporaryPath(dir: string, step: number): string {
+  return join(dir, `${temporaryPrefix}${step}-${randomBytes(4).toString('hex')}`)
 }
 
 export interface FoundCheckpoint {
@@ -138,13 +146,23 @@ export function whyInvalid({ path, step }: FoundCheckpoint, options: CheckOption
 
 function readManifest(path: string): Manifest {
   const where = join(path, manifestName)
-  const parsed = Manifest.safeParse(readJsonObject(where))
-  if (!parsed.success) {
-    const got = parsed.error.issues.map((i) => `${i.path.join('.')}: ${i.message}`).join('; ')
-    throw new Mismatch({ where, expected: 'a manifest of format 1', got })
+  const { format, step, files } = readJsonObject(where)
+  if (format !== 1 || !isCount(step) || !isObject(files)) {
+    throw new Mismatch({ where, expected: 'format 1, a step and files', got: { format, step, files: typeof files } })
   }
-  for (const name of Object.keys(parsed.data.files)) checkFileName(where, name)
-  return parsed.data
+  const known: Manifest['files'] = {}
+  for (const [name, file] of Object.entries(files)) {
+    checkFileName(where, name)
+    if (!isObject(file) || !isCount(file['size']) || typeof file['sha256'] !== 'string') {
+      throw new Mismatch({ where, field: name, expected: 'a size and a SHA-256', got: file })
+    }
+    known[name] = { size: file['size'], sha256: file['sha256'] }
+  }
+  return { format, step, files: known }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
 function sizeOf(folder: string, name: string): number | null {
@@ -180,14 +198,7 @@ export function prune(dir: string, keep: number): string[] {
       continue
     }
     removed.push(checkpoint.path)
-    remove(dir, checkpoint)
+    discard(dir, checkpoint.path, checkpoint.step)
   }
   return removed
-}
-
-/** Renamed first, so that a kill in the middle leaves no half checkpoint under a final name. */
-function remove(dir: string, { path, step }: FoundCheckpoint): void {
-  const temporary = join(dir, `${temporaryPrefix}${step}-${randomBytes(4).toString('hex')}`)
-  renameSync(path, temporary)
-  rmSync(temporary, { recursive: true, force: true })
 }

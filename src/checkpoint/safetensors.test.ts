@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { stream } from '../core/index.ts'
 import type { DType } from './dtype.ts'
 import { readAll, readHeader, readTensorBytes, type TensorSource, writeSafetensors } from './safetensors.ts'
-import { duplicateKey } from './safetensors-header.ts'
+import { duplicateKey, parseHeader } from './safetensors-header.ts'
 import { golden, refuses, scratch, survives } from './testing.ts'
 
 function sources(path: string): TensorSource[] {
@@ -164,15 +164,13 @@ test('duplicateKey sees keys per object and not values', () => {
   assert.equal(duplicateKey('{"x":{"a" : 1,"\\"":2, "a"\n:3}}'), 'a')
 })
 
-test('2,000 headers with random bytes changed give a Mismatch or a header, never another error', (t) => {
-  const path = join(scratch(t), 'fuzz.safetensors')
-  const good = craft(scratch(t), { __metadata__: { f: 'pt' }, a: one(), b: one({ data_offsets: [8, 16] }) }, 16)
-  const bytes = readFileSync(good)
+test('10,000 headers with random bytes changed give a Mismatch or a header, never another error', (t) => {
+  const path = craft(scratch(t), { __metadata__: { f: 'pt' }, a: one(), b: one({ data_offsets: [8, 16] }) }, 16)
+  const file = readFileSync(path)
   const random = stream('safetensors fuzz')
-  for (let i = 0; i < 2000; i++) {
-    const changed = Buffer.from(bytes)
-    for (let n = 1 + random.below(4); n > 0; n--) changed[random.below(changed.length)] = random.below(256)
-    writeFileSync(path, changed)
-    survives(() => readAll(path))
+  for (let i = 0; i < 10_000; i++) {
+    const header = Buffer.from(file.subarray(8, file.length - 16))
+    for (let n = 1 + random.below(4); n > 0; n--) header[random.below(header.length)] = random.below(256)
+    survives(() => parseHeader('fuzz', header, file.length))
   }
 })
