@@ -1,0 +1,119 @@
+import { Command, InvalidArgumentError, Option } from 'commander'
+
+function count(text: string): number {
+  const n = Number(text)
+  if (Number.isInteger(n) && n > 0) return n
+  throw new InvalidArgumentError('expected a whole number above 0')
+}
+
+function whole(text: string): number {
+  const n = Number(text)
+  if (Number.isInteger(n) && n >= 0) return n
+  throw new InvalidArgumentError('expected a whole number')
+}
+
+/** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
+function progress(label: string): (done: number, total: number) => void {
+  let told = Date.now()
+  return (done, total) => {
+    const terminal = process.stderr.isTTY
+    if (Date.now() - told < (terminal ? 100 : 5000) && !(terminal && done === total)) return
+    told = Date.now()
+    process.stderr.write(`${terminal ? '\r' : ''}${label} ${done} of ${total}${terminal && done < total ? '' : '\n'}`)
+  }
+}
+
+interface SourceFlags {
+  relation: 'skip' | 'first'
+  split: string
+  imageRoot?: string
+  skipBrokenShards?: boolean
+}
+
+function withSourceFlags(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--relation <mode>', 'records that name several regions').choices(['skip', 'first']).default('skip'),
+    )
+    .option('--split <name>', 'split of RefCOCO, Parquet or DatasetDict', 'train')
+    .option('--image-root <folder>', 'where the images are, if not where the format puts them')
+    .option('--skip-broken-shards', 'go on without shards that are truncated or missing')
+}
+
+async function open(path: string, flags: SourceFlags) {
+  const { openSource } = await import('../data/index.ts')
+  const { relation, split, imageRoot, skipBrokenShards } = flags
+  return await openSource(path, { relation, refSplit: split, imageRoot, skipBrokenShards })
+}
+
+async function inspect(path: string, flags: SourceFlags & { sample: number; json?: boolean }): Promise<void> {
+  const { inspectSource, renderInspection } = await import('../data/index.ts')
+  const source = await open(path, flags)
+  try {
+    const found = await inspectSource(source, { sample: flags.sample, onProgress: progress('looked at') })
+    process.stdout.write(flags.json ? `${JSON.stringify(found, null, 2)}\n` : renderInspection(found))
+  } finally {
+    await source.close()
+  }
+}
+
+async function preview(path: string, flags: SourceFlags & { out: string; n: number; start: number }): Promise<void> {
+  const [{ previewPage }, { atomicWrite }] = await Promise.all([import('../data/index.ts'), import('../core/index.ts')])
+  const source = await open(path, flags)
+  try {
+    const end = Math.min(source.length, flags.start + flags.n)
+    const indices = Array.from({ length: Math.max(0, end - flags.start) }, (_, i) => flags.start + i)
+    atomicWrite(flags.out, await previewPage(source, indices))
+    process.stdout.write(`${flags.out}\n`)
+  } finally {
+    await source.close()
+  }
+}
+
+interface SceneFlags {
+  n: number
+  out: string
+  format: 'gar-arrow' | 'jsonl'
+  seed: number
+  size: number
+}
+
+async function scenes(flags: SceneFlags): Promise<void> {
+  const { makeScenes } = await import('../data/index.ts')
+  const tell = progress('scenes')
+  const written = await makeScenes({ ...flags, onProgress: (done) => tell(done, flags.n) })
+  process.stdout.write(`${flags.out}: ${written} scenes\n`)
+}
+
+export function command(): Command {
+  const data = new Command('data').description('look at datasets, and make one')
+  withSourceFlags(
+    data
+      .command('inspect')
+      .description('format, schema, counts, first records, unusable records by reason, sizes')
+      .argument('<path>', 'file, folder, scenes:COUNT, or the id of a downloaded dataset'),
+  )
+    .option('--sample <n>', 'records to decode', count, 500)
+    .option('--json', 'the same as JSON')
+    .action(inspect)
+  withSourceFlags(
+    data
+      .command('preview')
+      .description('a page of images with their masks and captions')
+      .argument('<path>', 'as for inspect'),
+  )
+    .requiredOption('--out <file>', 'HTML file to write')
+    .option('--n <n>', 'records on the page', count, 48)
+    .option('--start <i>', 'first record', whole, 0)
+    .action(preview)
+  data
+    .command('make-scenes')
+    .description('write generated scenes with exact masks and captions')
+    .requiredOption('--n <n>', 'how many', count)
+    .requiredOption('--out <folder>', 'folder to write')
+    .addOption(new Option('--format <format>', 'storage').choices(['gar-arrow', 'jsonl']).default('gar-arrow'))
+    .option('--seed <n>', 'which endless set of scenes', whole, 0)
+    .option('--size <px>', 'side of the square images', count, 112)
+    .action(scenes)
+  return data
+}

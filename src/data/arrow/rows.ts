@@ -1,0 +1,339 @@
+import { type DataType, type Field, Message, type Schema, Type } from 'apache-arrow'
+import { assert, Mismatch } from '../../core/index.ts'
+import type { FilePool } from '../files.ts'
+import { type BatchEntry, decodeSchema, type ShardIndex } from './messages.ts'
+
+/** A field with the place of its buffers in the batch's list, pre-order over the schema tree. */
+interface Column {
+  name: string
+  type: DataType
+  buffer: number
+  children: Column[]
+  dictionaryId: number | null
+}
+
+interface Buffers {
+  /** Absolute offset in the file, and length. */
+  offset: number
+  length: number
+}
+
+interface Batch {
+  rows: number
+  buffers: Buffers[]
+}
+
+/** How many buffers a type has before its children's. */
+function ownBuffers(type: DataType, where: string, name: string): number {
+  switch (type.typeId) {
+    case Type.Null:
+      return 0
+    case Type.Struct:
+    case Type.FixedSizeList:
+      return 1
+    case Type.Utf8:
+    case Type.Binary:
+    case Type.LargeUtf8:
+    case Type.LargeBinary:
+      return 3
+    case Type.Union:
+    case Type.Utf8View:
+    case Type.BinaryView:
+      throw new Mismatch({ where, field: name, expected: 'a column type of Hugging Face datasets', got: String(type) })
+    default:
+      return 2 // fixed width, bool, list and map: validity and data or offsets
+  }
+}
+
+function layout(schema: Schema, where: string): Column[] {
+  let next = 0
+  const place = (field: Field, path: string): Column => {
+    const type = field.type as DataType
+    const dictionary = type.typeId === Type.Dictionary
+    const stored = (dictionary ? (type as unknown as { indices: DataType }).indices : type) as DataType
+    const buffer = next
+    next += ownBuffers(stored, where, path)
+    const children = dictionary ? [] : (type.children ?? []).map((c: Field) => place(c, `${path}.${c.name}`))
+    const dictionaryId = dictionary ? (type as unknown as { id: number }).id : null
+    return { name: field.name, type, buffer, children, dictionaryId }
+  }
+  return schema.fields.map((field) => place(field, field.name))
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** Text that is not UTF-8, found while reading a row. */
+export class NotUtf8 extends Mismatch {}
+
+/** Reads single rows of one shard: the offsets of the row, then exactly its bytes. */
+export class RowReader {
+  readonly path: string
+  readonly schema: Schema
+  readonly #pool: FilePool
+  readonly #index: ShardIndex
+  readonly #columns: Column[]
+  readonly #starts: number[] = []
+  readonly #batches = new Map<number, Promise<Batch>>()
+  readonly #dictionaries = new Map<number, Promise<unknown[]>>()
+
+  private constructor(path: string, pool: FilePool, index: ShardIndex, schema: Schema) {
+    this.path = path
+    this.#pool = pool
+    this.#index = index
+    this.schema = schema
+    this.#columns = layout(schema, path)
+    let start = 0
+    for (const batch of index.batches) {
+      this.#starts.push(start)
+      start += batch.rows
+    }
+  }
+
+  static async open(path: string, pool: FilePool, index: ShardIndex): Promise<RowReader> {
+    const schema = decodeSchema(await pool.read(path, index.schemaOffset, index.schemaLength))
+    return new RowReader(path, pool, index, schema)
+  }
+
+  get rows(): number {
+    return this.#index.rows
+  }
+
+  get batchCount(): number {
+    return this.#index.batches.length
+  }
+
+  /** The named columns of one row; columns the shard lacks are left out. */
+  async row(index: number, names: readonly string[]): Promise<Record<string, unknown>> {
+    const [at, inBatch] = this.#find(index)
+    const batch = await this.#batch(at)
+    const out: Record<string, unknown> = {}
+    for (const column of this.#columns) {
+      if (names.includes(column.name)) out[column.name] = (await this.#read(batch, column, inBatch, 1, column.name))[0]
+    }
+    return out
+  }
+
+  /** Lengths of a list column for every row of a batch, from its offsets alone; 0 where the list is null. */
+  async listLengths(batchIndex: number, path: readonly string[]): Promise<number[]> {
+    const batch = await this.#batch(batchIndex)
+    let level = this.#columns
+    let column: Column | undefined
+    for (const name of path) {
+      column = level.find((c) => c.name === name)
+      level = column?.children ?? []
+    }
+    assert(column, `column ${path.join('.')} exists`)
+    const offsets = await this.#offsets(batch, column, 0, batch.rows)
+    const valid = await this.#validity(batch, column, 0, batch.rows)
+    return Array.from({ length: batch.rows }, (_, i) => (valid(i) ? offsets[i + 1]! - offsets[i]! : 0))
+  }
+
+  #find(index: number): [number, number] {
+    assert(index >= 0 && index < this.rows, `row ${index} of ${this.rows}`)
+    let low = 0
+    let high = this.#starts.length - 1
+    while (low < high) {
+      const middle = (low + high + 1) >> 1
+      if (this.#starts[middle]! <= index) low = middle
+      else high = middle - 1
+    }
+    return [low, index - this.#starts[low]!]
+  }
+
+  /** Buffer places of a batch; decoded on demand, a few kept. */
+  async #batch(index: number): Promise<Batch> {
+    const held = this.#batches.get(index)
+    if (held) return await held
+    const batch = this.#readBatch(this.#index.batches[index]!)
+    this.#batches.set(index, batch)
+    if (this.#batches.size > 16) this.#batches.delete(this.#batches.keys().next().value!)
+    return await batch
+  }
+
+  async #readBatch(entry: Omit<BatchEntry, 'rows'>): Promise<Batch> {
+    const message = Message.decode(await this.#pool.read(this.path, entry.metaOffset, entry.metaLength))
+    const header = message.header() as {
+      length: number
+      buffers: Buffers[]
+      data?: { length: number; buffers: Buffers[] }
+    }
+    const batch = header.data ?? header
+    const buffers = batch.buffers.map((b) => ({ offset: entry.bodyOffset + b.offset, length: b.length }))
+    return { rows: batch.length, buffers }
+  }
+
+  async #bytes(batch: Batch, buffer: number, offset: number, length: number): Promise<Buffer> {
+    const place = batch.buffers[buffer]
+    if (!place || offset + length > place.length || offset < 0) {
+      const got = `bytes ${offset} to ${offset + length} of a buffer of ${place?.length ?? 0}`
+      throw new Mismatch({ where: this.path, field: `buffer ${buffer}`, expected: 'offsets inside the buffer', got })
+    }
+    return await this.#pool.read(this.path, place.offset + offset, length)
+  }
+
+  async #validity(batch: Batch, column: Column, start: number, count: number): Promise<(i: number) => boolean> {
+    if (column.type.typeId === Type.Null) return () => false
+    if ((batch.buffers[column.buffer]?.length ?? 0) === 0 || count === 0) return () => true
+    const first = start >> 3
+    const bits = await this.#bytes(batch, column.buffer, first, ((start + count - 1) >> 3) - first + 1)
+    return (i) => ((bits[((start + i) >> 3) - first]! >> ((start + i) & 7)) & 1) === 1
+  }
+
+  async #offsets(batch: Batch, column: Column, start: number, count: number): Promise<number[]> {
+    const { typeId } = column.type
+    const wide = typeId === Type.LargeUtf8 || typeId === Type.LargeBinary || typeId === Type.LargeList
+    const width = wide ? 8 : 4
+    if ((batch.buffers[column.buffer + 1]?.length ?? 0) === 0) return new Array<number>(count + 1).fill(0)
+    const bytes = await this.#bytes(batch, column.buffer + 1, start * width, (count + 1) * width)
+    return Array.from({ length: count + 1 }, (_, i) =>
+      wide ? Number(bytes.readBigInt64LE(i * 8)) : bytes.readInt32LE(i * 4),
+    )
+  }
+
+  /** Values `start` to `start + count` of a column. */
+  async #read(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    if (count === 0) return []
+    if (column.dictionaryId !== null) return await this.#readDictionary(batch, column, start, count, field)
+    const valid = await this.#validity(batch, column, start, count)
+    const values = await this.#readStored(batch, column, start, count, field)
+    return values.map((value, i) => (valid(i) ? (value instanceof Mismatch ? raise(value) : value) : null))
+  }
+
+  async #readStored(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    switch (column.type.typeId) {
+      case Type.Null:
+        return new Array(count).fill(null)
+      case Type.Struct:
+        return await this.#readStruct(batch, column, start, count, field)
+      case Type.List:
+      case Type.LargeList:
+      case Type.Map:
+        return await this.#readLists(batch, column, await this.#offsets(batch, column, start, count), field)
+      case Type.FixedSizeList: {
+        const size = (column.type as unknown as { listSize: number }).listSize
+        const offsets = Array.from({ length: count + 1 }, (_, i) => (start + i) * size)
+        return await this.#readLists(batch, column, offsets, field)
+      }
+      case Type.Utf8:
+      case Type.LargeUtf8:
+      case Type.Binary:
+      case Type.LargeBinary:
+        return await this.#readBytes(batch, column, start, count, field)
+      default:
+        return await this.#readFixed(batch, column, start, count, field)
+    }
+  }
+
+  async #readStruct(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    const rows: Record<string, unknown>[] = Array.from({ length: count }, () => ({}))
+    for (const child of column.children) {
+      const values = await this.#read(batch, child, start, count, `${field}.${child.name}`)
+      for (let i = 0; i < count; i++) rows[i]![child.name] = values[i]
+    }
+    return rows
+  }
+
+  async #readLists(batch: Batch, column: Column, offsets: number[], field: string): Promise<unknown[]> {
+    const first = offsets[0]!
+    const values = await this.#read(batch, column.children[0]!, first, offsets.at(-1)! - first, field)
+    return offsets.slice(1).map((end, i) => values.slice(offsets[i]! - first, end - first))
+  }
+
+  async #readBytes(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    const offsets = await this.#offsets(batch, column, start, count)
+    const first = offsets[0]!
+    const all = await this.#bytes(batch, column.buffer + 2, first, offsets.at(-1)! - first)
+    const pieces = offsets.slice(1).map((end, i) => all.subarray(offsets[i]! - first, end - first))
+    const text = column.type.typeId === Type.Utf8 || column.type.typeId === Type.LargeUtf8
+    return text ? pieces.map((piece) => this.#text(piece, field)) : pieces
+  }
+
+  /** An undecodable value is returned, not thrown: it may lie under a null. */
+  #text(bytes: Buffer, field: string): string | NotUtf8 {
+    try {
+      return utf8.decode(bytes)
+    } catch {
+      const got = `bytes ${bytes.subarray(0, 16).toString('hex')}...`
+      return new NotUtf8({ where: this.path, field, expected: 'UTF-8 text', got })
+    }
+  }
+
+  async #readFixed(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    const { type } = column
+    if (type.typeId === Type.Bool) {
+      const bits = await this.#bytes(
+        batch,
+        column.buffer + 1,
+        start >> 3,
+        ((start + count - 1) >> 3) - (start >> 3) + 1,
+      )
+      return Array.from(
+        { length: count },
+        (_, i) => ((bits[((start + i) >> 3) - (start >> 3)]! >> ((start + i) & 7)) & 1) === 1,
+      )
+    }
+    const [width, read] = fixedReader(type, this.path, field)
+    const bytes = await this.#bytes(batch, column.buffer + 1, start * width, count * width)
+    return Array.from({ length: count }, (_, i) => read(bytes, i * width))
+  }
+
+  async #readDictionary(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
+    const indices = (column.type as unknown as { indices: DataType }).indices
+    const keys = await this.#read(batch, { ...column, type: indices, dictionaryId: null }, start, count, field)
+    const values = await this.#dictionary(column, field)
+    return keys.map((key) => (key === null ? null : values[key as number]))
+  }
+
+  async #dictionary(column: Column, field: string): Promise<unknown[]> {
+    const id = column.dictionaryId!
+    const held = this.#dictionaries.get(id) ?? this.#readDictionaryValues(column, field)
+    this.#dictionaries.set(id, held)
+    return await held
+  }
+
+  async #readDictionaryValues(column: Column, field: string): Promise<unknown[]> {
+    const type = (column.type as unknown as { dictionary: DataType }).dictionary
+    const stored: Column = { name: column.name, type, buffer: 0, children: [], dictionaryId: null }
+    if (type.children?.length) {
+      throw new Mismatch({ where: this.path, field, expected: 'a dictionary of plain values', got: String(type) })
+    }
+    let values: unknown[] = []
+    for (const entry of this.#index.dictionaries) {
+      const message = Message.decode(await this.#pool.read(this.path, entry.metaOffset, entry.metaLength))
+      const header = message.header() as unknown as { id: number; isDelta: boolean }
+      if (header.id !== column.dictionaryId) continue
+      const batch = await this.#readBatch(entry)
+      const part = await this.#read(batch, stored, 0, batch.rows, field)
+      values = header.isDelta ? values.concat(part) : part
+    }
+    return values
+  }
+}
+
+function raise(error: Mismatch): never {
+  throw error
+}
+
+function fixedReader(type: DataType, where: string, field: string): [number, (b: Buffer, at: number) => unknown] {
+  const t = type as unknown as { bitWidth?: number; isSigned?: boolean; precision?: number; byteWidth?: number }
+  switch (type.typeId) {
+    case Type.Int:
+      return intReader(t.bitWidth!, t.isSigned!)
+    case Type.Float:
+      if (t.precision === 1) return [4, (b, at) => b.readFloatLE(at)]
+      if (t.precision === 2) return [8, (b, at) => b.readDoubleLE(at)]
+      break
+    case Type.Timestamp:
+    case Type.Duration:
+      return intReader(64, true)
+    case Type.FixedSizeBinary:
+      return [t.byteWidth!, (b, at) => b.subarray(at, at + t.byteWidth!)]
+  }
+  throw new Mismatch({ where, field, expected: 'a column type of Hugging Face datasets', got: String(type) })
+}
+
+function intReader(bits: number, signed: boolean): [number, (b: Buffer, at: number) => number] {
+  const bytes = bits / 8
+  if (bits === 64) return [8, (b, at) => Number(signed ? b.readBigInt64LE(at) : b.readBigUInt64LE(at))]
+  return [bytes, (b, at) => (signed ? b.readIntLE(at, bytes) : b.readUIntLE(at, bytes))]
+}

@@ -1,0 +1,157 @@
+// Arrow shards in the layout of Grasp-Any-Region, as `save_to_disk` writes them: IPC stream, at most 100 rows a batch,
+// no compression, state.json and dataset_info.json beside them.
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createWriteStream, mkdirSync, readdirSync, renameSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  Binary,
+  Field,
+  Int64,
+  List,
+  type RecordBatch,
+  RecordBatchStreamWriter,
+  Schema,
+  Struct,
+  Table,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow'
+import { atomicWriteJson, Mismatch } from '../../core/index.ts'
+
+export interface GarRow {
+  image: { bytes: Uint8Array; path: string | null }
+  conversations: { from: string; value: string }[]
+  mask_rle: { counts: string; size: [number, number] }
+  catagory: string[]
+}
+
+const text = (name: string) => new Field(name, new Utf8(), true)
+const turns = new Struct([text('from'), text('value')])
+const types = {
+  image: new Struct([new Field('bytes', new Binary(), true), text('path')]),
+  conversations: new List(new Field('item', turns, true)),
+  mask_rle: new Struct([text('counts'), new Field('size', new List(new Field('item', new Int64(), true)), true)]),
+  catagory: new List(text('item')),
+}
+
+const value = (dtype: string) => ({ dtype, _type: 'Value' })
+const features = {
+  image: { _type: 'Image' },
+  conversations: [{ from: value('string'), value: value('string') }],
+  mask_rle: { counts: value('string'), size: { feature: value('int64'), _type: 'List' } },
+  catagory: { feature: value('string'), _type: 'List' },
+}
+
+const schema = new Schema(
+  Object.entries(types).map(([name, type]) => new Field(name, type, true)),
+  new Map([['huggingface', JSON.stringify({ info: { features } })]]),
+)
+
+function toBatch(rows: readonly GarRow[]): RecordBatch {
+  const masks = rows.map((r) => ({ counts: r.mask_rle.counts, size: r.mask_rle.size.map(BigInt) }))
+  const columns = {
+    image: vectorFromArray(
+      rows.map((r) => r.image),
+      types.image,
+    ),
+    conversations: vectorFromArray(
+      rows.map((r) => r.conversations),
+      types.conversations,
+    ),
+    mask_rle: vectorFromArray(masks, types.mask_rle),
+    catagory: vectorFromArray(
+      rows.map((r) => r.catagory),
+      types.catagory,
+    ),
+  }
+  return new Table(schema, columns as never).batches[0]! as RecordBatch
+}
+
+/** Rows into one shard, batch by batch; memory holds one batch. */
+async function writeShard(path: string, rows: AsyncIterable<GarRow>, batchRows: number): Promise<number> {
+  const encoder = RecordBatchStreamWriter.throughNode({ autoDestroy: false })
+  const file = createWriteStream(path)
+  encoder.pipe(file)
+  const done = once(file, 'finish')
+  let written = 0
+  let held: GarRow[] = []
+  const flush = async () => {
+    if (held.length === 0) return
+    if (!encoder.write(toBatch(held))) await once(encoder, 'drain')
+    written += held.length
+    held = []
+  }
+  for await (const row of rows) {
+    held.push(row)
+    if (held.length === batchRows) await flush()
+  }
+  await flush()
+  encoder.end()
+  await done
+  return written
+}
+
+export interface GarWriteOptions {
+  /** A new shard begins when the images of one exceed this many bytes. */
+  shardBytes?: number
+  /** Rows of a record batch; Hugging Face datasets uses 100 for images. */
+  batchRows?: number
+}
+
+/** A folder that `load_from_disk` and our own reader open. Refuses a folder that already holds shards. */
+export async function writeGarArrow(
+  folder: string,
+  rows: AsyncIterable<GarRow>,
+  options: GarWriteOptions = {},
+): Promise<number> {
+  const { shardBytes = 500_000_000, batchRows = 100 } = options
+  mkdirSync(folder, { recursive: true })
+  if (readdirSync(folder).some((name) => name.endsWith('.arrow'))) {
+    throw new Mismatch({
+      where: folder,
+      expected: 'a folder without Arrow shards',
+      got: 'one that has some',
+      hint: 'choose another --out',
+    })
+  }
+  const source = rows[Symbol.asyncIterator]()
+  let pending = await source.next()
+  let total = 0
+  let shards = 0
+  async function* nextShard(): AsyncGenerator<GarRow> {
+    for (let bytes = 0; !pending.done && bytes < shardBytes; pending = await source.next()) {
+      bytes += pending.value.image.bytes.length
+      yield pending.value
+    }
+  }
+  while (!pending.done) total += await writeShard(join(folder, `part-${shards++}.tmp`), nextShard(), batchRows)
+  const names = Array.from({ length: shards }, (_, i) => `data-${pad(i)}-of-${pad(shards)}.arrow`)
+  names.forEach((name, i) => void renameSync(join(folder, `part-${i}.tmp`), join(folder, name)))
+  writeSidecars(folder, names, total)
+  return total
+}
+
+function pad(n: number): string {
+  return String(n).padStart(5, '0')
+}
+
+function writeSidecars(folder: string, names: readonly string[], total: number): void {
+  atomicWriteJson(join(folder, 'state.json'), {
+    _data_files: names.map((filename) => ({ filename })),
+    _fingerprint: randomBytes(8).toString('hex'),
+    _format_columns: null,
+    _format_kwargs: {},
+    _format_type: null,
+    _output_all_columns: false,
+    _split: 'train',
+  })
+  atomicWriteJson(join(folder, 'dataset_info.json'), {
+    citation: '',
+    description: '',
+    features,
+    homepage: '',
+    license: '',
+    splits: { train: { name: 'train', num_bytes: 0, num_examples: total, dataset_name: 'roundtrip' } },
+  })
+}

@@ -1,0 +1,79 @@
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { basename, join, resolve } from 'node:path'
+import { atomicWrite, log, messageOf, sha256 } from '../core/index.ts'
+
+/** Where indexes are kept; never beside the data, which may be read-only. */
+export function cacheFolder(): string {
+  return process.env.ROUNDTRIP_CACHE ?? join(homedir(), '.cache', 'roundtrip')
+}
+
+/** Name, size and time of a file: another of these means another content. */
+export function fileStamp(path: string): string {
+  const { size, mtimeMs } = statSync(path)
+  return `${resolve(path)} ${size} ${mtimeMs}`
+}
+
+interface Stored<T> {
+  stamp: string
+  value: T
+}
+
+export interface CacheKey {
+  /** Which index, with its version: another layout gets another name. */
+  kind: string
+  /** Files the index speaks of. */
+  files: readonly string[]
+  /** Settings it depends on. */
+  settings?: string
+}
+
+/**
+ * An index of files, read from the cache when they are unchanged, else built and stored. A cache that cannot be read or
+ * written costs time, never the run: it is told and the index is built.
+ */
+export async function cachedIndex<T>(key: CacheKey, build: () => Promise<T>): Promise<T> {
+  const stamp = sha256(key.files.map(fileStamp).join('\n'))
+  const name = sha256(`${key.kind}\n${key.settings ?? ''}\n${key.files.map((f) => resolve(f)).join('\n')}`).slice(0, 32)
+  const folder = join(cacheFolder(), 'index')
+  const path = join(folder, `${name}.json`)
+  const stored = readStored<T>(path)
+  if (stored?.stamp === stamp) return stored.value
+  if (stored) log.debug(`index of ${basename(key.files[0] ?? key.kind)} is stale: building it again`)
+  const value = await build()
+  try {
+    mkdirSync(folder, { recursive: true })
+    atomicWrite(path, JSON.stringify({ stamp, value } satisfies Stored<T>))
+  } catch (error) {
+    log.warn(`index not stored in ${folder}: ${messageOf(error)}`)
+  }
+  return value
+}
+
+function readStored<T>(path: string): Stored<T> | null {
+  let text: string
+  try {
+    text = readFileSync(path, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') log.warn(`index cache: ${messageOf(error)}`)
+    return null
+  }
+  try {
+    return JSON.parse(text) as Stored<T>
+  } catch {
+    log.warn(`index cache: ${path} is damaged and will be written again`)
+    return null
+  }
+}
+
+/** Numbers of an index as text: 8 bytes each, exact to 2^53. */
+export function packNumbers(values: Float64Array): string {
+  return Buffer.from(values.buffer, values.byteOffset, values.byteLength).toString('base64')
+}
+
+export function unpackNumbers(text: string): Float64Array {
+  const bytes = Buffer.from(text, 'base64')
+  const values = new Float64Array(bytes.length / 8)
+  Buffer.from(values.buffer).set(bytes)
+  return values
+}

@@ -1,0 +1,70 @@
+import { z } from 'zod'
+
+/** Settings of the data room: what is read, in which order, and what happens to records that cannot be used. */
+export const DataConfig = z.strictObject({
+  seed: z.int().nonnegative().default(0).describe('decides the order of records together with the epoch'),
+  shuffle: z.boolean().default(true).describe('a new order every epoch; false reads records as stored'),
+  split: z
+    .enum(['all', 'train', 'eval'])
+    .default('all')
+    .describe('which part to read; a record belongs to eval when the hash of its id falls below evalFraction'),
+  evalFraction: z.number().min(0).max(1).default(0.02).describe('share of records in the eval part'),
+  curriculum: z
+    .enum(['none', 'large-first', 'small-first', 'easy-first', 'hard-first'])
+    .default('none')
+    .describe('order by the share of the image the mask covers, or by the score in difficultyFile'),
+  curriculumBuckets: z
+    .int()
+    .min(1)
+    .default(10)
+    .describe('the curriculum orders this many equal groups; records inside a group are shuffled'),
+  difficultyFile: z
+    .string()
+    .optional()
+    .describe('JSONL of {"id", "score"} (higher is harder) for easy-first and hard-first'),
+  relation: z
+    .enum(['skip', 'first'])
+    .default('skip')
+    .describe(
+      'records whose text names several regions (<Prompt0>, ...): left out, or region 0 with the others beside it',
+    ),
+  textMode: z
+    .enum(['all', 'random'])
+    .default('all')
+    .describe(
+      'several sentences of one region (RefCOCO): a record each, or one record with a sentence drawn by the seed',
+    ),
+  refSplit: z
+    .string()
+    .default('train')
+    .describe('split of a RefCOCO-style set to read: train, val, test, testA, testB'),
+  imageRoot: z
+    .string()
+    .optional()
+    .describe('folder of the images when they are not where the format puts them (RefCOCO, annotation lists)'),
+  frame: z.int().nonnegative().default(0).describe('frame of a video record to use (describe-anything SAV)'),
+  onBadRecord: z
+    .enum(['skip', 'stop'])
+    .default('skip')
+    .describe('a record that cannot be used is counted and skipped, or ends the run'),
+  maxRejectFraction: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.05)
+    .describe('with skip: more than this share of unusable records, over at least 1,000 or one epoch, ends the run'),
+  skipBrokenShards: z
+    .boolean()
+    .default(false)
+    .describe('go on without shards that are truncated or not downloaded; false ends the run naming them'),
+  workers: z.int().min(0).max(64).default(2).describe('threads that decode images; 0 decodes in the main thread'),
+  prefetch: z.int().min(1).default(16).describe('records read ahead of the training step'),
+  prefetchMiB: z
+    .number()
+    .positive()
+    .default(256)
+    .describe('decoded images held ahead, in MiB; reading waits beyond it'),
+})
+export type DataConfig = z.infer<typeof DataConfig>
+/** What callers write: every setting may be left out. */
+export type DataOptions = z.input<typeof DataConfig>

@@ -1,0 +1,76 @@
+import { readFile } from 'node:fs/promises'
+import { Mismatch } from '../core/index.ts'
+import { decodeImageFor, type RgbImage } from '../image/index.ts'
+import { type Mask, maskArea } from '../mask/index.ts'
+import { asBadRecord, BadRecord, type Example, type Region } from './example.ts'
+
+const smallest = 10 // px; smaller pictures carry no region worth describing
+
+/** What can be known before the image is decoded. */
+export function checkRegion(region: Region): void {
+  const { mask, where } = region
+  if (maskArea(mask) === 0) {
+    throw new BadRecord('empty-mask', { where, field: 'mask', expected: 'at least one pixel inside', got: 'none' })
+  }
+  if (Math.min(mask.width, mask.height) < smallest) {
+    const got = `${mask.width} x ${mask.height}`
+    throw new BadRecord('image-too-small', { where, field: 'image', expected: `at least ${smallest} px a side`, got })
+  }
+  const other = region.extraMasks?.find((m) => m.width !== mask.width || m.height !== mask.height)
+  if (other) throw sizeMismatch(where, mask, other)
+}
+
+function sizeMismatch(where: string, mask: Mask, other: Mask): BadRecord {
+  const expected = `the first mask's ${mask.width} x ${mask.height}`
+  return new BadRecord('size-mismatch', { where, field: 'mask', expected, got: `${other.width} x ${other.height}` })
+}
+
+export async function readImageFile(path: string, where: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path)
+  } catch (error) {
+    throw new BadRecord(
+      'image-missing',
+      { where, field: 'image', expected: 'a readable file', got: error },
+      { cause: error },
+    )
+  }
+}
+
+export interface DecodeJob {
+  bytes: Uint8Array
+  height: number
+  width: number
+  where: string
+}
+
+/** The image at the mask's size; the only heavy work of a record, so the only one that moves to a worker. */
+export async function decodeJob(job: DecodeJob): Promise<RgbImage> {
+  try {
+    return await decodeImageFor(job.bytes, job, job.where)
+  } catch (error) {
+    const sizes = error instanceof Mismatch && error.info.hint === 'size-mismatch'
+    throw asBadRecord(error, sizes ? 'size-mismatch' : 'image-unreadable', job.where, 'image')
+  }
+}
+
+/** A region decoded by `decode` (here, or in a worker) and checked. */
+export async function toExample(
+  region: Region,
+  decode: (job: DecodeJob) => Promise<RgbImage> = decodeJob,
+): Promise<Example> {
+  checkRegion(region)
+  const { id, mask, caption, category, extraMasks, meta, where } = region
+  const image = await pixels(region, (bytes) => decode({ bytes, height: mask.height, width: mask.width, where }))
+  const example: Example = { id, image, mask, caption, meta }
+  if (category) example.category = category
+  if (extraMasks) example.extraMasks = extraMasks
+  return example
+}
+
+async function pixels(region: Region, decode: (bytes: Uint8Array) => Promise<RgbImage>): Promise<RgbImage> {
+  const { image, where } = region
+  if (!image) throw new Error('broken invariant: a region read without its image is not decoded')
+  if ('rgb' in image) return image.rgb
+  return await decode('bytes' in image ? image.bytes : await readImageFile(image.path, where))
+}

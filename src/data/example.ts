@@ -1,0 +1,100 @@
+import { Mismatch, type MismatchInfo } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Mask } from '../mask/index.ts'
+
+/** One region of one image with the text that describes it, decoded and checked: what training sees. */
+export interface Example {
+  id: string
+  image: RgbImage
+  /** At the image's own resolution. */
+  mask: Mask
+  /** As the source wrote it, outer white space removed. */
+  caption: string
+  category?: string[]
+  /** The other regions of a record that speaks of several. */
+  extraMasks?: Mask[]
+  meta: Record<string, unknown>
+}
+
+export type ImageData = { bytes: Uint8Array } | { path: string } | { rgb: RgbImage }
+
+/** The same before decoding: the image still encoded, or left out when only text and mask were asked for. */
+export interface Region {
+  id: string
+  /** File and record, for messages. */
+  where: string
+  image: ImageData | null
+  mask: Mask
+  caption: string
+  category?: string[]
+  extraMasks?: Mask[]
+  meta: Record<string, unknown>
+}
+
+/** Why a record or a shard cannot be used. */
+export const reasons = [
+  'broken-shard',
+  'image-missing',
+  'image-unreadable',
+  'image-too-small',
+  'size-mismatch',
+  'no-mask',
+  'mask-unreadable',
+  'empty-mask',
+  'empty-caption',
+  'not-utf8',
+  'turn-count',
+  'duplicate-id',
+  'bad-record',
+] as const
+export type Reason = (typeof reasons)[number]
+
+/** A record that cannot be used: a Mismatch that carries its reason, so that it can be counted. */
+export class BadRecord extends Mismatch {
+  readonly reason: Reason
+
+  constructor(reason: Reason, info: MismatchInfo, options?: ErrorOptions) {
+    super(info, options)
+    this.name = 'BadRecord'
+    this.reason = reason
+  }
+}
+
+/** Turns the message of a lower room into a counted reason; anything that is not bad input passes through. */
+export function asBadRecord(error: unknown, reason: Reason, where: string, field: string): unknown {
+  if (error instanceof BadRecord || !(error instanceof Mismatch)) return error
+  const { expected, got, hint } = error.info
+  return new BadRecord(reason, { where, field, expected, got, hint }, { cause: error })
+}
+
+export interface RegionOptions {
+  /** false leaves the image bytes on disk. */
+  image?: boolean
+}
+
+/** A set of records with random access. Nothing but the index is held in memory. */
+export interface Source {
+  /** "gar-fine-grained", "refcocog", ...: the first part of every id. */
+  readonly name: string
+  /** What was detected, in words. */
+  readonly format: string
+  readonly length: number
+  /** Names, sizes and count of what is read; equal for equal data wherever it lies. */
+  readonly fingerprint: string
+  /** Lines about the storage: columns, splits, fields. */
+  readonly schema: readonly string[]
+  /** Facts worth telling before a run: missing shards, left-out records. */
+  readonly warnings: readonly string[]
+  /** Records that the format holds but the settings leave out, by cause. */
+  readonly leftOut: Readonly<Record<string, number>>
+  /** Shards that could not be used (skipBrokenShards). */
+  readonly broken: readonly BadRecord[]
+  id(index: number): string
+  region(index: number, options?: RegionOptions): Promise<Region>
+  /** Decoded and checked; throws BadRecord. */
+  get(index: number): Promise<Example>
+  close(): Promise<void>
+}
+
+/** What each format implements; openSource adds decoding and the refusal of empty sets. */
+export type RecordSource = Omit<Source, 'get'>

@@ -1,0 +1,37 @@
+// Data: datasets on disk become a stream of checked examples (image, mask, caption) in a reproducible order.
+// May import core, config, image, mask, checkpoint.
+// Start reading at example.ts, then sources/open.ts and loader.ts.
+export { type GarRow, type GarWriteOptions, writeGarArrow } from './arrow/write.ts'
+export { cacheFolder } from './cache.ts'
+export { DataConfig, type DataOptions } from './config.ts'
+export { toExample } from './decode.ts'
+export {
+  BadRecord,
+  type Example,
+  type ImageData,
+  type Reason,
+  type Region,
+  type RegionOptions,
+  reasons,
+  type Source,
+} from './example.ts'
+export { type Inspection, inspectSource, renderInspection } from './inspect.ts'
+export { type Loader, type LoaderRank, type LoaderState, openLoader } from './loader.ts'
+export { type MakeScenesOptions, makeScenes } from './make-scenes.ts'
+export { isEval } from './order.ts'
+export { previewPage } from './preview.ts'
+export {
+  type AttributeName,
+  captionWords,
+  type Description,
+  identifies,
+  makeScene,
+  parseCaption,
+  resolveCaption,
+  type Scene,
+  type SceneObject,
+  type SceneOptions,
+  sceneExample,
+  usedAttributes,
+} from './scenes/index.ts'
+export { hubSnapshot, openSource } from './sources/open.ts'

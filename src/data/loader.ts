@@ -1,0 +1,291 @@
+import { assert, log, Mismatch } from '../core/index.ts'
+import { DataConfig, type DataOptions } from './config.ts'
+import { checkRegion, toExample } from './decode.ts'
+import { BadRecord, type Example, type Reason, type Region, type Source } from './example.ts'
+import { curriculumBuckets, epochOrder, splitIndices } from './order.ts'
+import { DecodePool } from './pool.ts'
+
+/** Where a loader stands: enough to go on with the exact next record. Plain data, stored in checkpoints. */
+export interface LoaderState {
+  version: 1
+  fingerprint: string
+  seed: number
+  rank: number
+  world: number
+  epoch: number
+  /** Of this rank's order in the epoch; the next record to hand out. */
+  position: number
+  /** Records looked at so far, and those of them that could not be used. */
+  seen: number
+  rejects: Partial<Record<Reason, number>>
+}
+
+export interface LoaderRank {
+  rank: number
+  world: number
+}
+
+export interface Loader extends AsyncIterable<Example> {
+  /** The next usable record; epochs follow each other without end. */
+  next(): Promise<Example>
+  /** Records of this rank in one epoch, unusable ones included. */
+  readonly epochLength: number
+  readonly rejects: Readonly<Partial<Record<Reason, number>>>
+  /** The last unusable records, with file, record and field. */
+  readonly rejected: readonly BadRecord[]
+  state(): LoaderState
+  restore(state: LoaderState): void
+  close(): Promise<void>
+  /** The rest of the current epoch, then ends. */
+  [Symbol.asyncIterator](): AsyncIterator<Example>
+}
+
+interface Slot {
+  epoch: number
+  position: number
+  /** Decoded bytes counted against the budget. */
+  bytes: number
+  result: Promise<Example | Error>
+}
+
+const judgedAfter = 1000 // records before the share of rejects is judged
+const kept = 100 // rejected records remembered for reports
+const told = 20 // rejected records named in the log
+
+export function openLoader(
+  source: Source,
+  options: DataOptions = {},
+  rank: LoaderRank = { rank: 0, world: 1 },
+): Loader {
+  return new StreamLoader(source, DataConfig.parse(options), rank)
+}
+
+class StreamLoader implements Loader {
+  readonly rejected: BadRecord[] = []
+  readonly epochLength: number
+  readonly #source: Source
+  readonly #config: DataConfig
+  readonly #rank: LoaderRank
+  readonly #part: Uint32Array
+  readonly #pool: DecodePool
+  #buckets: Promise<Uint32Array | null> | null = null
+  #order: { epoch: number; indices: Uint32Array } | null = null
+  /** Read ahead, in order; the cursor is behind the last of them. */
+  #queue: Slot[] = []
+  #cursor = { epoch: 0, position: 0 }
+  #heldBytes = 0
+  #filling: Promise<void> | null = null
+  /** Raised by restore and close: work started before it is dropped. */
+  #generation = 0
+  #turn: Promise<unknown> = Promise.resolve()
+  #asked = 0
+  #failure: Error | null = null
+  #state: LoaderState
+
+  constructor(source: Source, config: DataConfig, rank: LoaderRank) {
+    assert(rank.world >= 1 && rank.rank >= 0 && rank.rank < rank.world, 'rank lies in 0..world-1')
+    this.#source = source
+    this.#config = config
+    this.#rank = rank
+    this.#part = splitIndices(source, config)
+    this.epochLength = Math.ceil((this.#part.length - rank.rank) / rank.world)
+    if (this.epochLength <= 0) {
+      const got = `${this.#part.length} records for ${rank.world} ranks`
+      throw new Mismatch({ where: source.name, expected: 'at least one record for every rank', got })
+    }
+    this.#pool = new DecodePool(config.workers)
+    const rejects = source.broken.length > 0 ? { 'broken-shard': source.broken.length } : {}
+    const { fingerprint } = source
+    this.#state = { version: 1, fingerprint, seed: config.seed, ...rank, epoch: 0, position: 0, seen: 0, rejects }
+  }
+
+  get rejects(): Partial<Record<Reason, number>> {
+    return this.#state.rejects
+  }
+
+  state(): LoaderState {
+    return structuredClone(this.#state)
+  }
+
+  restore(state: LoaderState): void {
+    assert(this.#asked === 0, 'a position is restored while no record is being asked for')
+    const here = this.#state
+    for (const field of ['version', 'fingerprint', 'seed', 'rank', 'world'] as const) {
+      if (state[field] === here[field]) continue
+      const hint = field === 'fingerprint' ? 'the data are not those the position was saved for' : undefined
+      throw new Mismatch({ where: 'saved data position', field, expected: `${here[field]}`, got: state[field], hint })
+    }
+    this.#drop()
+    this.#state = structuredClone(state)
+    this.#cursor = { epoch: state.epoch, position: state.position }
+    this.#failure = null
+  }
+
+  async next(): Promise<Example> {
+    const example = await this.#inTurn(() => this.#take(Number.POSITIVE_INFINITY))
+    assert(example, 'an endless stream of epochs gives a record')
+    return example
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<Example> {
+    const { epoch } = this.#state
+    for (;;) {
+      const example = await this.#inTurn(() => this.#take(epoch))
+      if (!example) return
+      yield example
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#drop()
+    this.#failure ??= new Error('the loader was closed')
+    await this.#pool.close()
+  }
+
+  #drop(): void {
+    this.#generation++
+    this.#queue = []
+    this.#heldBytes = 0
+    this.#filling = null
+  }
+
+  /** Calls are answered one after the other, in the order they came. */
+  #inTurn<T>(task: () => Promise<T>): Promise<T> {
+    this.#asked++
+    const mine = this.#turn.then(task).finally(() => this.#asked--)
+    this.#turn = mine.catch(() => undefined)
+    return mine
+  }
+
+  /** The next usable record up to the end of an epoch; null at that end. */
+  async #take(lastEpoch: number): Promise<Example | null> {
+    let fruitless = 0
+    for (;;) {
+      if (this.#failure) throw this.#failure
+      if (this.#state.epoch > lastEpoch) return null
+      const slot = await this.#shift()
+      const result = await slot.result
+      this.#heldBytes -= slot.bytes
+      this.#fill()
+      if (result instanceof Error) this.#reject(result, ++fruitless)
+      this.#advance(slot)
+      if (!(result instanceof Error)) return result
+    }
+  }
+
+  async #shift(): Promise<Slot> {
+    for (;;) {
+      const slot = this.#queue.shift()
+      if (slot) return slot
+      this.#fill()
+      if (this.#queue.length === 0) await this.#filling
+      if (this.#failure) throw this.#failure
+    }
+  }
+
+  #advance(slot: Slot): void {
+    const last = slot.position + 1 === this.epochLength
+    this.#state.epoch = slot.epoch + (last ? 1 : 0)
+    this.#state.position = last ? 0 : slot.position + 1
+    this.#state.seen++
+  }
+
+  /** Counts and names an unusable record, or ends the run. */
+  #reject(error: Error, fruitless: number): void {
+    if (!(error instanceof BadRecord)) throw this.#fail(error)
+    const { rejects } = this.#state
+    rejects[error.reason] = (rejects[error.reason] ?? 0) + 1
+    this.rejected.push(error)
+    if (this.rejected.length > kept) this.rejected.shift()
+    if (this.#config.onBadRecord === 'stop') throw this.#fail(error)
+    const total = Object.entries(rejects).reduce((sum, [why, n]) => sum + (why === 'broken-shard' ? 0 : n), 0)
+    if (total <= told) log.warn(`skipped (${error.reason}): ${error.message}`)
+    if (total === told) log.warn('further unusable records are counted, not named')
+    const seen = this.#state.seen + 1
+    const judged = seen >= Math.min(judgedAfter, this.epochLength)
+    if (judged && total > this.#config.maxRejectFraction * seen) throw this.#fail(this.#tooMany(total, seen))
+    if (fruitless >= this.epochLength) throw this.#fail(this.#tooMany(total, seen))
+  }
+
+  #tooMany(total: number, seen: number): Mismatch {
+    const counts = Object.entries(this.#state.rejects).map(([reason, n]) => `${reason} ${n}`)
+    return new Mismatch({
+      where: this.#source.name,
+      field: 'unusable records',
+      expected: `at most ${this.#config.maxRejectFraction * 100} % (data.maxRejectFraction)`,
+      got: `${total} of ${seen}: ${counts.join(', ')}`,
+      hint: `the last one: ${this.rejected.at(-1)?.message}`,
+    })
+  }
+
+  #fail(error: Error): Error {
+    this.#failure = error
+    return error
+  }
+
+  /** Reads ahead until the window or the memory budget is full; one reader at a time, decoding runs beside it. */
+  #fill(): void {
+    if (this.#filling) return
+    const filling = this.#fillWindow(this.#generation).finally(() => {
+      if (this.#filling === filling) this.#filling = null
+    })
+    this.#filling = filling
+  }
+
+  async #fillWindow(generation: number): Promise<void> {
+    const budget = this.#config.prefetchMiB * 1024 * 1024
+    const room = () =>
+      this.#queue.length < this.#config.prefetch && (this.#heldBytes < budget || this.#queue.length === 0)
+    try {
+      while (!this.#failure && room()) {
+        const order = await this.#orderOf(this.#cursor.epoch)
+        if (generation !== this.#generation) return
+        await this.#readAhead(order, generation)
+        if (generation !== this.#generation) return
+      }
+    } catch (error) {
+      if (generation === this.#generation) this.#failure = error as Error
+    }
+  }
+
+  async #readAhead(order: Uint32Array, generation: number): Promise<void> {
+    const { epoch, position } = this.#cursor
+    const record = order[position * this.#rank.world + this.#rank.rank]!
+    const last = position + 1 === this.epochLength
+    this.#cursor = last ? { epoch: epoch + 1, position: 0 } : { epoch, position: position + 1 }
+    const region = this.#source.region(record).then((r) => {
+      checkRegion(r)
+      return r
+    })
+    const hold = (bytes: number) => this.#hold(slot, bytes, generation)
+    const slot: Slot = { epoch, position, bytes: 0, result: this.#decode(region, hold) }
+    this.#queue.push(slot)
+    await region.catch(() => undefined) // told through the slot
+  }
+
+  /** Decodes behind the reader's back; errors become the slot's result, to be met in order. */
+  async #decode(region: Promise<Region>, hold: (bytes: number) => void): Promise<Example | Error> {
+    try {
+      const read = await region
+      hold(read.mask.height * read.mask.width * 3) // the mask's size is the image's: known before decoding
+      return await toExample(read, (job) => this.#pool.decode(job))
+    } catch (error) {
+      return error instanceof Error ? error : new Error(String(error))
+    }
+  }
+
+  #hold(slot: Slot, bytes: number, generation: number): void {
+    if (generation !== this.#generation) return
+    slot.bytes = bytes
+    this.#heldBytes += bytes
+  }
+
+  async #orderOf(epoch: number): Promise<Uint32Array> {
+    this.#buckets ??= curriculumBuckets(this.#source, this.#config)
+    const buckets = await this.#buckets
+    if (this.#order?.epoch !== epoch) {
+      this.#order = { epoch, indices: epochOrder(this.#part, buckets, this.#config, epoch) }
+    }
+    return this.#order.indices
+  }
+}

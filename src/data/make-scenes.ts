@@ -1,0 +1,72 @@
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { atomicWrite, Mismatch } from '../core/index.ts'
+import { encodePng } from '../image/index.ts'
+import { encodeRle, maskFromDense } from '../mask/index.ts'
+import { type GarRow, writeGarArrow } from './arrow/write.ts'
+import { makeScene, type Scene } from './scenes/index.ts'
+
+export interface MakeScenesOptions {
+  n: number
+  out: string
+  format: 'gar-arrow' | 'jsonl'
+  seed?: number
+  size?: number
+  shardBytes?: number
+  onProgress?: (done: number) => void
+}
+
+/** Writes generated scenes in a format the readers open; returns how many. */
+export async function makeScenes(options: MakeScenesOptions): Promise<number> {
+  return options.format === 'jsonl' ? await writeJsonl(options) : await writeArrow(options)
+}
+
+function* scenes({ n, seed = 0, size = 112, onProgress }: MakeScenesOptions): Generator<Scene> {
+  for (let i = 0; i < n; i++) {
+    yield makeScene(seed, i, { size })
+    onProgress?.(i + 1)
+  }
+}
+
+function rleOf(scene: Scene) {
+  return encodeRle(maskFromDense(scene.mask, scene.image.height, scene.image.width))
+}
+
+async function writeArrow(options: MakeScenesOptions): Promise<number> {
+  async function* rows(): AsyncGenerator<GarRow> {
+    for (const scene of scenes(options)) {
+      yield {
+        image: { bytes: await encodePng(scene.image), path: null },
+        conversations: [
+          { from: 'human', value: '<image>\nPlease describe the region in the mask.' },
+          { from: 'gpt', value: scene.caption },
+        ],
+        mask_rle: rleOf(scene),
+        catagory: [scene.objects[scene.target]!.shape],
+      }
+    }
+  }
+  return await writeGarArrow(options.out, rows(), { shardBytes: options.shardBytes })
+}
+
+async function writeJsonl(options: MakeScenesOptions): Promise<number> {
+  const target = join(options.out, 'scenes.jsonl')
+  if (existsSync(target)) {
+    throw new Mismatch({
+      where: target,
+      expected: 'a folder without scenes.jsonl',
+      got: 'one that has it',
+      hint: 'choose another --out',
+    })
+  }
+  mkdirSync(join(options.out, 'images'), { recursive: true })
+  const lines: string[] = []
+  for (const scene of scenes(options)) {
+    const image = `images/${scene.id}.png`
+    writeFileSync(join(options.out, image), await encodePng(scene.image))
+    const category = [scene.objects[scene.target]!.shape]
+    lines.push(JSON.stringify({ id: scene.id, image, mask: rleOf(scene), caption: scene.caption, category }))
+  }
+  atomicWrite(target, `${lines.join('\n')}\n`)
+  return lines.length
+}

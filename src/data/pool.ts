@@ -1,0 +1,90 @@
+import { Worker } from 'node:worker_threads'
+import type { MismatchInfo } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import { type DecodeJob, decodeJob } from './decode.ts'
+import { BadRecord, type Reason } from './example.ts'
+
+export interface WorkerAnswer {
+  number: number
+  image?: RgbImage
+  bad?: { reason: Reason; info: MismatchInfo }
+  message?: string
+}
+
+interface Waiting {
+  resolve: (image: RgbImage) => void
+  reject: (error: Error) => void
+}
+
+interface Thread {
+  worker: Worker
+  waiting: Map<number, Waiting>
+}
+
+/** From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. */
+function startWorker(): Worker {
+  if (!import.meta.url.endsWith('.ts')) return new Worker(new URL('./worker.js', import.meta.url))
+  const code = `import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
+    .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })`
+  return new Worker(code, { eval: true, execArgv: [] })
+}
+
+/** Worker threads that decode images. Callers bound how much they ask for; the pool only spreads it. */
+export class DecodePool {
+  readonly #threads: Thread[] = []
+  #next = 0
+  #closed = false
+
+  constructor(size: number) {
+    for (let i = 0; i < size; i++) this.#threads.push(this.#start())
+  }
+
+  async decode(job: DecodeJob): Promise<RgbImage> {
+    if (this.#threads.length === 0) return await decodeJob(job)
+    const thread = this.#threads.reduce((best, t) => (t.waiting.size < best.waiting.size ? t : best))
+    const number = this.#next++
+    return await new Promise((resolve, reject) => {
+      thread.waiting.set(number, { resolve, reject })
+      thread.worker.ref()
+      thread.worker.postMessage({ number, job }, movable(job.bytes))
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    await Promise.all(this.#threads.map((thread) => thread.worker.terminate()))
+  }
+
+  #start(): Thread {
+    const thread: Thread = { worker: startWorker(), waiting: new Map() }
+    thread.worker.unref() // an idle thread keeps no process alive
+    thread.worker.on('message', (answer: WorkerAnswer) => settle(thread, answer))
+    thread.worker.on('error', (error) => failAll(thread, error))
+    thread.worker.on('exit', (code) => {
+      const why = this.#closed ? 'the loader was closed' : `a decoding thread ended with code ${code}`
+      failAll(thread, new Error(why))
+    })
+    return thread
+  }
+}
+
+/** Bytes that fill their own buffer are moved to the worker; parts of a shared one are copied. */
+function movable(bytes: Uint8Array): ArrayBuffer[] {
+  const { buffer } = bytes
+  return buffer instanceof ArrayBuffer && bytes.byteLength === buffer.byteLength && bytes.byteLength > 65536
+    ? [buffer]
+    : []
+}
+
+function settle(thread: Thread, { number, image, bad, message }: WorkerAnswer): void {
+  const waiting = thread.waiting.get(number)
+  thread.waiting.delete(number)
+  if (thread.waiting.size === 0) thread.worker.unref()
+  if (image) waiting?.resolve(image)
+  else waiting?.reject(bad ? new BadRecord(bad.reason, bad.info) : new Error(message ?? 'decoding failed'))
+}
+
+function failAll(thread: Thread, error: Error): void {
+  for (const { reject } of thread.waiting.values()) reject(error)
+  thread.waiting.clear()
+}

@@ -1,0 +1,37 @@
+import { sha256 } from '../../core/index.ts'
+import type { RecordSource } from '../example.ts'
+import { lastAtMost } from './row-source.ts'
+
+/** Several sources read as one, in the given order. */
+export function concatSources(name: string, parts: readonly RecordSource[]): RecordSource {
+  const starts = [0]
+  for (const [i, part] of parts.entries()) starts.push(starts[i]! + part.length)
+  const length = starts.pop()!
+  const place = (index: number): [RecordSource, number] => {
+    const i = lastAtMost(starts, index)
+    return [parts[i]!, index - starts[i]!]
+  }
+  const leftOut: Record<string, number> = {}
+  for (const part of parts) for (const [why, n] of Object.entries(part.leftOut)) leftOut[why] = (leftOut[why] ?? 0) + n
+  return {
+    name,
+    format: `${parts.length} parts: ${parts.map((p) => `${p.name} (${p.format}, ${p.length})`).join('; ')}`,
+    length,
+    fingerprint: sha256(parts.map((p) => p.fingerprint).join('\n')),
+    schema: parts.flatMap((p) => (parts.length > 1 ? p.schema.map((line) => `${p.name}: ${line}`) : p.schema)),
+    warnings: parts.flatMap((p) => p.warnings),
+    leftOut,
+    broken: parts.flatMap((p) => p.broken),
+    id: (index) => {
+      const [part, at] = place(index)
+      return part.id(at)
+    },
+    region: async (index, options) => {
+      const [part, at] = place(index)
+      return await part.region(at, options)
+    },
+    close: async () => {
+      for (const part of parts) await part.close()
+    },
+  }
+}

@@ -1,0 +1,150 @@
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { basename, join, resolve } from 'node:path'
+import { Mismatch } from '../../core/index.ts'
+import { DataConfig, type DataOptions } from '../config.ts'
+import { toExample } from '../decode.ts'
+import type { RecordSource, Source } from '../example.ts'
+import { hasArrow, openArrow, readJson } from './arrow-folder.ts'
+import { concatSources } from './concat.ts'
+import { isDamSubset, openDamSubset } from './dam.ts'
+import { openJsonl } from './jsonl.ts'
+import { openParquet, parquetFiles } from './parquet.ts'
+import { isRefCoco, openRefCoco } from './refcoco.ts'
+import { isScenes, openScenes } from './scenes.ts'
+
+const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
+
+/**
+ * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, describe-anything,
+ * JSONL, `scenes:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ */
+export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
+  const config = DataConfig.parse(options)
+  const records = await openRecords(path, config)
+  if (records.length === 0) {
+    await records.close()
+    const left = Object.entries(records.leftOut).map(([why, n]) => `${n} left out: ${why}`)
+    const hint = left.length > 0 ? `${left.join('; ')} (setting data.relation)` : 'the download may be incomplete'
+    throw new Mismatch({ where: path, field: 'records', expected: 'at least one', got: 0, hint })
+  }
+  return withDecoding(records)
+}
+
+function withDecoding(records: RecordSource): Source {
+  return {
+    name: records.name,
+    format: records.format,
+    length: records.length,
+    fingerprint: records.fingerprint,
+    schema: records.schema,
+    warnings: records.warnings,
+    leftOut: records.leftOut,
+    broken: records.broken,
+    id: (index) => records.id(index),
+    region: (index, options) => records.region(index, options),
+    get: async (index) => await toExample(await records.region(index)),
+    close: () => records.close(),
+  }
+}
+
+async function openRecords(path: string, config: DataConfig): Promise<RecordSource> {
+  if (isScenes(path)) return openScenes(path)
+  const found = existsSync(path) ? resolve(path) : hubSnapshot(path)
+  return statSync(found).isFile() ? await openFile(found, config) : await openFolder(found, config)
+}
+
+async function openFile(path: string, config: DataConfig): Promise<RecordSource> {
+  if (path.endsWith('.arrow')) return await openArrow(path, config)
+  if (path.endsWith('.parquet')) return await openParquet(path, config)
+  if (path.endsWith('.jsonl')) return await openJsonl(path)
+  const hint = 'name a folder for formats of several files'
+  throw new Mismatch({
+    where: path,
+    expected: 'a file ending in .arrow, .parquet or .jsonl',
+    got: basename(path),
+    hint,
+  })
+}
+
+async function openFolder(folder: string, config: DataConfig): Promise<RecordSource> {
+  if (existsSync(join(folder, 'dataset_dict.json'))) return await openDatasetDict(folder, config)
+  if (hasArrow(folder) || existsSync(join(folder, 'state.json'))) return await openArrow(folder, config)
+  if (isRefCoco(folder)) return await openRefCoco(folder, config)
+  if (isDamSubset(folder)) return await openDamSubset(folder, config)
+  const jsonl = readdirSync(folder)
+    .filter((name) => name.endsWith('.jsonl'))
+    .sort()
+  if (jsonl.length > 0) return await openAll(folder, jsonl, (p) => openJsonl(p))
+  if (parquetFiles(folder, config).length > 0) return await openParquet(folder, config)
+  return await openRoot(folder, config)
+}
+
+/** A root whose children are the parts: Grasp-Any-Region, describe-anything, or the latter nested once more. */
+async function openRoot(folder: string, config: DataConfig): Promise<RecordSource> {
+  const children = readdirSync(folder).filter(
+    (name) => !name.startsWith('.') && statSync(join(folder, name)).isDirectory(),
+  )
+  const gar = children.filter((name) => garFolder.test(name)).sort(byPart)
+  if (gar.length > 0) return await openAll(folder, gar, (p) => openArrow(p, config))
+  const dam = children.filter((name) => isDamSubset(join(folder, name))).sort()
+  if (dam.length > 0) return await openAll(folder, dam, (p) => openDamSubset(p, config))
+  const nested = ['data', basename(folder)].find((name) => children.includes(name))
+  if (nested !== undefined) return await openFolder(join(folder, nested), config)
+  const got = readdirSync(folder).slice(0, 8).join(', ') || 'an empty folder'
+  const expected =
+    'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), describe-anything or Grasp-Any-Region'
+  throw new Mismatch({ where: folder, expected, got })
+}
+
+/** Part10 after Part9. */
+function byPart(a: string, b: string): number {
+  return a.localeCompare(b, 'en', { numeric: true })
+}
+
+async function openAll(
+  folder: string,
+  names: readonly string[],
+  open: (path: string) => Promise<RecordSource>,
+): Promise<RecordSource> {
+  const parts: RecordSource[] = []
+  for (const name of names) parts.push(await open(join(folder, name)))
+  return parts.length === 1 ? parts[0]! : concatSources(basename(folder), parts)
+}
+
+/** The split of a DatasetDict that the settings name, or its only one. */
+async function openDatasetDict(folder: string, config: DataConfig): Promise<RecordSource> {
+  const file = join(folder, 'dataset_dict.json')
+  const { splits } = readJson(file) as { splits?: unknown }
+  if (!Array.isArray(splits))
+    throw new Mismatch({ where: file, field: 'splits', expected: 'a list of names', got: splits })
+  const name = splits.includes(config.refSplit) ? config.refSplit : splits.length === 1 ? String(splits[0]) : null
+  if (name === null) {
+    throw new Mismatch({
+      where: file,
+      field: 'refSplit',
+      expected: `one of ${splits.join(', ')}`,
+      got: config.refSplit,
+    })
+  }
+  return await openArrow(join(folder, name), config)
+}
+
+/** Snapshot folder of an `ORG/NAME` id that was downloaded before. Never goes to the network. */
+export function hubSnapshot(id: string): string {
+  const missing = (got: string, hint?: string) =>
+    new Mismatch({ where: id, expected: 'a path, or the id of a dataset in the Hugging Face cache', got, hint })
+  if (!/^[\w.-]+\/[\w.-]+$/.test(id)) throw missing('no such file or folder')
+  const home = process.env.HF_HOME ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'huggingface')
+  const repo = join(process.env.HF_HUB_CACHE ?? join(home, 'hub'), `datasets--${id.replace('/', '--')}`)
+  const snapshots = join(repo, 'snapshots')
+  if (!existsSync(snapshots)) throw missing(`no such path, and no ${snapshots}`)
+  const main = join(repo, 'refs', 'main')
+  if (existsSync(main)) return join(snapshots, readFileSync(main, 'utf8').trim())
+  const commits = readdirSync(snapshots)
+  if (commits.length === 1) return join(snapshots, commits[0]!)
+  throw missing(
+    `${commits.length} snapshots and no refs/main`,
+    `name one: ${commits.map((c) => join(snapshots, c)).join(', ')}`,
+  )
+}

@@ -1,0 +1,120 @@
+// Records of shards with rows: Arrow and Parquet differ only in how a row is fetched.
+import { isAbsolute, join } from 'node:path'
+import { assert, Mismatch, sha256 } from '../../core/index.ts'
+import { NotUtf8 } from '../arrow/rows.ts'
+import { asBadRecord, type BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
+import { type Columns, imageOf, regionOfRow } from './regions.ts'
+
+export interface RowShard {
+  path: string
+  /** Name inside ids, without extension. */
+  label: string
+  size: number
+  rows: number
+  /** Records per row as `recordsInRow` counts them; null when every row is one record. */
+  perRow: readonly number[] | null
+  row(index: number, columns: readonly string[]): Promise<Record<string, unknown>>
+}
+
+export interface RowSourceInfo {
+  name: string
+  format: string
+  /** Image paths are relative to it. */
+  folder: string
+  columns: Columns
+  schema: readonly string[]
+  warnings: readonly string[]
+  broken: readonly BadRecord[]
+  relation: 'skip' | 'first'
+  close: () => Promise<void>
+}
+
+interface Placed {
+  shard: RowShard
+  row: number
+  region: number
+  split: boolean
+}
+
+/** First record of each row of a shard, and the end; null when record = row. */
+function recordStarts(shard: RowShard, relation: 'skip' | 'first'): Uint32Array | null {
+  if (!shard.perRow) return null
+  const starts = new Uint32Array(shard.rows + 1)
+  shard.perRow.forEach((n, row) => {
+    starts[row + 1] = starts[row]! + (n >= 0 ? n : relation === 'first' ? 1 : 0)
+  })
+  return starts
+}
+
+/** Last index whose value is at most x. */
+export function lastAtMost(values: ArrayLike<number>, x: number): number {
+  let low = 0
+  let high = values.length - 1
+  while (low < high) {
+    const middle = (low + high + 1) >> 1
+    if (values[middle]! <= x) low = middle
+    else high = middle - 1
+  }
+  return low
+}
+
+export function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): RecordSource {
+  const starts = shards.map((shard) => recordStarts(shard, info.relation))
+  const first = [0] // first record of each shard
+  for (const [i, shard] of shards.entries()) first.push(first[i]! + (starts[i]?.[shard.rows] ?? shard.rows))
+  const length = first.at(-1)!
+  const shardStarts = first.slice(0, -1)
+  const named = shards.reduce((sum, shard) => sum + (shard.perRow?.filter((n) => n < 0).length ?? 0), 0)
+
+  const place = (index: number): Placed => {
+    assert(index >= 0 && index < length, `record ${index} of ${length}`)
+    const s = lastAtMost(shardStarts, index)
+    const within = index - first[s]!
+    const rowStarts = starts[s]
+    if (!rowStarts) return { shard: shards[s]!, row: within, region: 0, split: false }
+    const row = lastAtMost(rowStarts, within)
+    return { shard: shards[s]!, row, region: within - rowStarts[row]!, split: shards[s]!.perRow![row]! > 1 }
+  }
+  const idOf = ({ shard, row, region, split }: Placed) =>
+    `${info.name}/${shard.label}/${row}${split ? `/${region}` : ''}`
+
+  return {
+    name: info.name,
+    format: info.format,
+    length,
+    fingerprint: sha256(
+      JSON.stringify([info.name, info.relation, shards.map((s) => [s.label, s.size, s.rows]), length]),
+    ),
+    schema: info.schema,
+    warnings: info.warnings,
+    leftOut: named > 0 && info.relation === 'skip' ? { 'relation (text names several regions)': named } : {},
+    broken: info.broken,
+    id: (index) => idOf(place(index)),
+    region: async (index, options) => {
+      const placed = place(index)
+      return await readRegion(info, placed, idOf(placed), options)
+    },
+    close: info.close,
+  }
+}
+
+async function readRegion(info: RowSourceInfo, placed: Placed, id: string, options?: RegionOptions): Promise<Region> {
+  const { shard, row, region, split } = placed
+  const where = `${shard.path}: row ${row}`
+  const { columns } = info
+  const names = [columns.mask, columns.text, ...(columns.category === null ? [] : [columns.category])]
+  const withImage = options?.image !== false
+  if (withImage) names.push(columns.image)
+  let values: Record<string, unknown>
+  try {
+    values = await shard.row(row, names)
+  } catch (error) {
+    if (!(error instanceof Mismatch)) throw error
+    throw asBadRecord(error, error instanceof NotUtf8 ? 'not-utf8' : 'bad-record', where, error.info.field ?? 'row')
+  }
+  const found = await regionOfRow(values, columns, region, split, where)
+  const meta = { source: info.name, shard: shard.label, row }
+  const image = withImage ? imageOf(values[columns.image], where) : null
+  if (image && 'path' in image && !isAbsolute(image.path)) image.path = join(info.folder, image.path)
+  return { id, where, image, ...found, meta }
+}

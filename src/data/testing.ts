@@ -1,0 +1,47 @@
+// For tests of this room: folders that vanish, a cache of their own, and small records written by hand.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { after } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { encodePng } from '../image/index.ts'
+import { encodeRle, maskFromDense } from '../mask/index.ts'
+import type { GarRow } from './arrow/write.ts'
+
+export const fixtures = join(dirname(fileURLToPath(import.meta.url)), 'fixtures')
+
+/** A folder for the tests of one file; indexes are kept in it too. */
+export function testFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-data-'))
+  process.env.ROUNDTRIP_CACHE = join(folder, 'cache')
+  after(() => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+export async function grey(width: number, height: number, level = 128): Promise<Uint8Array> {
+  return await encodePng({ width, height, data: new Uint8Array(width * height * 3).fill(level) })
+}
+
+/** Compressed runs of a box. */
+export function boxRle(width: number, height: number, x0: number, y0: number, x1: number, y1: number) {
+  const bits = new Uint8Array(width * height)
+  for (let y = y0; y < y1; y++) bits.fill(1, y * width + x0, y * width + x1)
+  return encodeRle(maskFromDense(bits, height, width))
+}
+
+export async function garRow(i: number, changes: Partial<GarRow> = {}): Promise<GarRow> {
+  return {
+    image: { bytes: await grey(24, 16, i % 256), path: null },
+    conversations: [
+      { from: 'human', value: '<image>\nDescribe.' },
+      { from: 'gpt', value: ` caption ${i} ` },
+    ],
+    mask_rle: boxRle(24, 16, 1, 1, 2 + (i % 20), 6),
+    catagory: ['box'],
+    ...changes,
+  }
+}
+
+export async function* rowsOf(rows: readonly GarRow[]): AsyncGenerator<GarRow> {
+  yield* rows
+}
