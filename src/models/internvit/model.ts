@@ -1,0 +1,201 @@
+// InternViT. T tiles, N patches + 1, h width. Unusual: layer scale after both branches; the 6B variant uses RMSNorm and
+// normalises q and k over the full width before the heads are split; there is no final norm.
+import { Mismatch } from '../../core/index.ts'
+import { Conv2d, cast, LayerNorm, Linear, Module, RMSNorm, weight } from '../../nn/index.ts'
+import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
+
+export interface VisionConfig {
+  hidden_size: number
+  num_attention_heads: number
+  intermediate_size: number
+  num_hidden_layers: number
+  image_size: number
+  patch_size: number
+  qkv_bias: boolean
+  qk_normalization: boolean
+  norm_type: 'layer_norm' | 'rms_norm'
+  layer_norm_eps: number
+}
+
+export function readVisionConfig(raw: Record<string, unknown>, where: string): VisionConfig {
+  const list = raw.architectures as string[] | undefined
+  if (list?.[0] !== 'InternVisionModel') {
+    throw new Mismatch({
+      where,
+      field: 'vision_config.architectures',
+      expected: '["InternVisionModel"]',
+      got: list ?? 'nothing',
+    })
+  }
+  const numbers = [
+    'hidden_size',
+    'num_attention_heads',
+    'intermediate_size',
+    'num_hidden_layers',
+    'image_size',
+    'patch_size',
+  ]
+  for (const key of numbers) {
+    if (!Number.isInteger(raw[key]))
+      throw new Mismatch({
+        where,
+        field: `vision_config.${key}`,
+        expected: 'a whole number',
+        got: raw[key] ?? 'nothing',
+      })
+  }
+  if (raw.hidden_act !== undefined && raw.hidden_act !== 'gelu') {
+    throw new Mismatch({ where, field: 'vision_config.hidden_act', expected: 'gelu', got: raw.hidden_act })
+  }
+  const defaults = { qkv_bias: false, qk_normalization: true, norm_type: 'rms_norm', layer_norm_eps: 1e-6 }
+  return { ...defaults, ...raw } as unknown as VisionConfig
+}
+
+function norm(cfg: VisionConfig): LayerNorm | RMSNorm {
+  return cfg.norm_type === 'rms_norm'
+    ? new RMSNorm(cfg.hidden_size, cfg.layer_norm_eps)
+    : new LayerNorm(cfg.hidden_size, cfg.layer_norm_eps)
+}
+
+class Attention extends Module {
+  readonly qkv: Linear // [3h, h]
+  readonly proj: Linear
+  readonly q_norm?: RMSNorm
+  readonly k_norm?: RMSNorm
+  readonly #heads: number
+
+  constructor(cfg: VisionConfig) {
+    super()
+    this.qkv = new Linear(cfg.hidden_size, 3 * cfg.hidden_size, { bias: cfg.qkv_bias })
+    this.proj = new Linear(cfg.hidden_size, cfg.hidden_size)
+    if (cfg.qk_normalization) {
+      this.q_norm = new RMSNorm(cfg.hidden_size, cfg.layer_norm_eps)
+      this.k_norm = new RMSNorm(cfg.hidden_size, cfg.layer_norm_eps)
+    }
+    this.#heads = cfg.num_attention_heads
+  }
+
+  forward(x: Tensor): Tensor {
+    const [T, N, h] = x.shape as [number, number, number]
+    let [q, k, v] = this.qkv.forward(x).chunk(3, { dim: -1 }) as [Tensor, Tensor, Tensor]
+    if (this.q_norm && this.k_norm) {
+      q = this.q_norm.forward(q)
+      k = this.k_norm.forward(k)
+    }
+    const split = (t: Tensor) => t.reshape([T, N, this.#heads, h / this.#heads]).transpose(1, 2)
+    return this.proj.forward(attention(split(q), split(k), split(v)).transpose(1, 2).reshape([T, N, h]))
+  }
+}
+
+class Mlp extends Module {
+  readonly fc1: Linear
+  readonly fc2: Linear
+
+  constructor(cfg: VisionConfig) {
+    super()
+    this.fc1 = new Linear(cfg.hidden_size, cfg.intermediate_size)
+    this.fc2 = new Linear(cfg.intermediate_size, cfg.hidden_size)
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.fc2.forward(this.fc1.forward(x).gelu())
+  }
+}
+
+class Layer extends Module {
+  readonly attn: Attention
+  readonly mlp: Mlp
+  readonly norm1: LayerNorm | RMSNorm
+  readonly norm2: LayerNorm | RMSNorm
+  ls1: Tensor // [h]
+  ls2: Tensor
+
+  constructor(cfg: VisionConfig) {
+    super()
+    this.attn = new Attention(cfg)
+    this.mlp = new Mlp(cfg)
+    this.norm1 = norm(cfg)
+    this.norm2 = norm(cfg)
+    this.ls1 = weight(cfg.hidden_size)
+    this.ls2 = weight(cfg.hidden_size)
+  }
+
+  forward(x: Tensor): Tensor {
+    return tidy(() => {
+      const h = x.add(this.attn.forward(this.norm1.forward(x)).mul(cast(this.ls1, x)))
+      return h.add(this.mlp.forward(this.norm2.forward(h)).mul(cast(this.ls2, x)))
+    })
+  }
+}
+
+class Embeddings extends Module {
+  class_embedding: Tensor // [1, 1, h]
+  readonly patch_embedding: Conv2d
+  position_embedding: Tensor // [1, N, h]
+  readonly #grid: number
+
+  constructor(cfg: VisionConfig) {
+    super()
+    const grid = Math.floor(cfg.image_size / cfg.patch_size)
+    this.class_embedding = weight(1, 1, cfg.hidden_size)
+    this.patch_embedding = new Conv2d(3, cfg.hidden_size, cfg.patch_size, { stride: cfg.patch_size })
+    this.position_embedding = weight(1, grid * grid + 1, cfg.hidden_size)
+    this.#grid = grid
+  }
+
+  forward(pixels: Tensor): Tensor {
+    const patches = this.patch_embedding.forward(pixels) // [T, h, H, W]
+    const [T, , H, W] = patches.shape as [number, number, number, number]
+    const first = cast(this.class_embedding, patches).expand([T, 1, -1])
+    return cat([first, patches.flatten({ startDim: 2 }).transpose(1, 2)], { dim: 1 }).add(
+      this.#positions(H, W, patches),
+    )
+  }
+
+  /** Stored for one grid; another size is interpolated in float32. */
+  #positions(H: number, W: number, like: Tensor): Tensor {
+    if (H === this.#grid && W === this.#grid) return cast(this.position_embedding, like)
+    const first = this.position_embedding.slice({ dim: 1, end: 1 })
+    const grid = this.position_embedding
+      .slice({ dim: 1, start: 1 })
+      .to('float32')
+      .reshape([1, this.#grid, this.#grid, -1])
+      .permute([0, 3, 1, 2])
+    const scaled = grid
+      .upsampleBicubic2d([H, W], false)
+      .reshape([1, -1, H * W])
+      .permute([0, 2, 1])
+    return cat([cast(first, like), cast(scaled, like)], { dim: 1 })
+  }
+}
+
+class Encoder extends Module {
+  readonly layers: Layer[]
+
+  constructor(cfg: VisionConfig) {
+    super()
+    this.layers = Array.from({ length: cfg.num_hidden_layers }, () => new Layer(cfg))
+  }
+}
+
+export class InternVisionModel extends Module {
+  readonly embeddings: Embeddings
+  readonly encoder: Encoder
+
+  constructor(cfg: VisionConfig) {
+    super()
+    this.embeddings = new Embeddings(cfg)
+    this.encoder = new Encoder(cfg)
+  }
+
+  /** [T, 3, H, W] -> hidden state [T, N, h]; selectLayer counts as hidden_states of the reference: -1 last, -2 input of the last layer. */
+  forward(pixels: Tensor, selectLayer = -1): Tensor {
+    return tidy(() => {
+      let h = this.embeddings.forward(pixels)
+      const { layers } = this.encoder
+      const last = selectLayer < 0 ? layers.length + 1 + selectLayer : selectLayer
+      for (const layer of layers.slice(0, last)) h = layer.forward(h)
+      return h
+    })
+  }
+}

@@ -1,0 +1,38 @@
+// What the language models share. B rows, T tokens, H query heads, K key/value heads, D head size, L cached columns.
+import { type KVCache, type RopeTable, rotate } from '../../nn/index.ts'
+import { attention, type Tensor } from '../../tensor/index.ts'
+
+/** What a pass over the layers needs besides the hidden states. */
+export interface LlmContext {
+  rope: RopeTable
+  /** True = may attend; [B or 1, 1, T, L]. Absent: plain causal. */
+  mask?: Tensor
+  cache?: KVCache
+  /** Columns of the cache this pass writes, and how many of them attention looks at (all, when absent). */
+  columns?: Tensor
+  length?: number
+}
+
+/** [B, T, H*D] -> [B, H, T, D] */
+export function splitHeads(x: Tensor, heads: number, dim: number): Tensor {
+  return x.view([x.size(0), x.size(1), heads, dim]).transpose(1, 2)
+}
+
+/** Rotates, caches, attends; returns [B, T, H*D]. */
+export function attend(layer: number, q: Tensor, k: Tensor, v: Tensor, context: LlmContext): Tensor {
+  const query = rotate(q, context.rope)
+  let key = rotate(k, context.rope)
+  let value = v
+  if (context.cache) {
+    const all = context.cache.put(layer, context.columns!, key, value)
+    const end = context.length
+    key = end === undefined ? all.key : all.key.slice({ dim: 2, end })
+    value = end === undefined ? all.value : all.value.slice({ dim: 2, end })
+  }
+  const out = attention(query, key, value, {
+    mask: context.mask,
+    causal: context.mask === undefined,
+    groupedHeads: true,
+  })
+  return out.transpose(1, 2).reshape([q.size(0), q.size(2), -1])
+}

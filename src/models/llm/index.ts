@@ -1,0 +1,3 @@
+export { attend, type LlmContext, splitHeads } from './attention.ts'
+export { type LlmConfig, readLlmConfig } from './config.ts'
+export { buildLanguageModule, Decoder, type LanguageModule, loraTargets, type Pass } from './model.ts'

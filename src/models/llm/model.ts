@@ -1,0 +1,100 @@
+// Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
+import { Mismatch } from '../../core/index.ts'
+import { cast, type Embedding, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
+import { arange, checkpoint, type Tensor, tidy } from '../../tensor/index.ts'
+import type { LlmContext } from './attention.ts'
+import type { LlmConfig } from './config.ts'
+import { InternLM2ForCausalLM } from './internlm2.ts'
+import { Phi3ForCausalLM } from './phi3.ts'
+import { Qwen2ForCausalLM } from './qwen2.ts'
+
+interface Parts {
+  embedding: Embedding
+  layers: readonly { forward(x: Tensor, context: LlmContext): Tensor }[]
+  norm: RMSNorm
+  head: Linear | Embedding
+}
+
+export type LanguageModule = Module & { readonly parts: Parts }
+
+/** What LoRA adapts: every linear of the decoder layers; InternLM2's recipe includes the output head. */
+export function loraTargets(architecture: string): (path: string) => boolean {
+  const head = architecture === 'InternLM2ForCausalLM' ? /(^|\.)output$/ : /$^/
+  return (path) => /(^|\.)layers\.\d+\./.test(path) || head.test(path)
+}
+
+export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
+  switch (cfg.architectures[0]) {
+    case 'Qwen2ForCausalLM':
+    case 'Qwen3ForCausalLM':
+    case 'LlamaForCausalLM':
+      return new Qwen2ForCausalLM(cfg)
+    case 'InternLM2ForCausalLM':
+      return new InternLM2ForCausalLM(cfg)
+    case 'Phi3ForCausalLM':
+      return new Phi3ForCausalLM(cfg)
+    default:
+      throw new Mismatch({
+        where: 'config.json',
+        field: 'llm_config.architectures',
+        expected: 'Qwen2, Qwen3, Llama, InternLM2 or Phi3 ForCausalLM',
+        got: cfg.architectures[0],
+      })
+  }
+}
+
+export interface Pass extends Omit<LlmContext, 'rope'> {
+  /** [B or 1, T]; 0..T-1 when absent. */
+  positions?: Tensor
+  /** Recompute each layer in backward instead of storing its intermediates. */
+  checkpointing?: boolean
+}
+
+/** The decoder as functions over its module, which keeps the checkpoint's names. */
+export class Decoder {
+  readonly cfg: LlmConfig
+  readonly module: LanguageModule
+  readonly #rope: Rope
+
+  constructor(cfg: LlmConfig, module: LanguageModule) {
+    this.cfg = cfg
+    this.module = module
+    this.#rope = new Rope(cfg.head_dim, cfg.rope_theta)
+  }
+
+  embed(ids: Tensor): Tensor {
+    return this.module.parts.embedding.forward(ids)
+  }
+
+  get headWeight(): Tensor {
+    return this.module.parts.head.weight
+  }
+
+  /** Whether the head is a plain frozen matrix, so that its gradient can be taken in chunks. */
+  get headIsPlain(): boolean {
+    const { head } = this.module.parts
+    return !(head instanceof Linear && head.lora_A) && !head.weight.requiresGrad
+  }
+
+  /** [B, T, S] -> final-norm hidden states [B, T, S]. */
+  forward(x: Tensor, pass: Pass = {}): Tensor {
+    return tidy(() => {
+      const positions = pass.positions ?? arange(0, x.size(1), { dtype: 'int64', device: x.device }).unsqueeze(0)
+      const table = this.#rope.table(positions, x)
+      const context: LlmContext = { ...pass, rope: { cos: table.cos.unsqueeze(1), sin: table.sin.unsqueeze(1) } }
+      let h = x
+      for (const layer of this.module.parts.layers) {
+        const run = (input: Tensor) => tidy(() => layer.forward(input, context))
+        h = pass.checkpointing ? checkpoint(run, h) : run(h)
+      }
+      return this.module.parts.norm.forward(h)
+    })
+  }
+
+  /** [.., S] -> float32 logits [.., V]; the product is rounded to the weights' dtype first, as in the reference. */
+  logits(hidden: Tensor): Tensor {
+    const { head } = this.module.parts
+    const out = head instanceof Linear ? head.forward(hidden) : hidden.linear(cast(head.weight, hidden)) // tied: the embedding
+    return out.to('float32')
+  }
+}

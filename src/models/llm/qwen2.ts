@@ -1,0 +1,114 @@
+// Qwen2, Qwen3 and Llama: one layout. Unusual: Qwen2 has biases on q, k, v only; Qwen3 normalises q and k per head before rotation.
+import { Embedding, Linear, Module, RMSNorm } from '../../nn/index.ts'
+import type { Tensor } from '../../tensor/index.ts'
+import { attend, type LlmContext, splitHeads } from './attention.ts'
+import type { LlmConfig } from './config.ts'
+
+class Attention extends Module {
+  readonly q_proj: Linear // [H*D, S]
+  readonly k_proj: Linear // [K*D, S]
+  readonly v_proj: Linear
+  readonly o_proj: Linear // [S, H*D]
+  readonly q_norm?: RMSNorm
+  readonly k_norm?: RMSNorm
+  readonly #cfg: LlmConfig
+  readonly #layer: number
+
+  constructor(cfg: LlmConfig, layer: number) {
+    super()
+    const { hidden_size: S, head_dim: D } = cfg
+    const bias = cfg.attention_bias
+    this.q_proj = new Linear(S, cfg.num_attention_heads * D, { bias })
+    this.k_proj = new Linear(S, cfg.num_key_value_heads * D, { bias })
+    this.v_proj = new Linear(S, cfg.num_key_value_heads * D, { bias })
+    this.o_proj = new Linear(cfg.num_attention_heads * D, S, { bias: false })
+    if (cfg.architectures[0] === 'Qwen3ForCausalLM') {
+      this.q_norm = new RMSNorm(D, cfg.rms_norm_eps)
+      this.k_norm = new RMSNorm(D, cfg.rms_norm_eps)
+    }
+    this.#cfg = cfg
+    this.#layer = layer
+  }
+
+  forward(x: Tensor, context: LlmContext): Tensor {
+    const { num_attention_heads: H, num_key_value_heads: K, head_dim: D } = this.#cfg
+    let q = splitHeads(this.q_proj.forward(x), H, D)
+    let k = splitHeads(this.k_proj.forward(x), K, D)
+    const v = splitHeads(this.v_proj.forward(x), K, D)
+    if (this.q_norm && this.k_norm) {
+      q = this.q_norm.forward(q)
+      k = this.k_norm.forward(k)
+    }
+    return this.o_proj.forward(attend(this.#layer, q, k, v, context))
+  }
+}
+
+class Mlp extends Module {
+  readonly gate_proj: Linear // [I, S]
+  readonly up_proj: Linear
+  readonly down_proj: Linear // [S, I]
+
+  constructor(cfg: LlmConfig) {
+    super()
+    this.gate_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: false })
+    this.up_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: false })
+    this.down_proj = new Linear(cfg.intermediate_size, cfg.hidden_size, { bias: false })
+  }
+
+  forward(x: Tensor): Tensor {
+    return this.down_proj.forward(this.gate_proj.forward(x).silu().mul(this.up_proj.forward(x)))
+  }
+}
+
+class Layer extends Module {
+  readonly input_layernorm: RMSNorm
+  readonly self_attn: Attention
+  readonly post_attention_layernorm: RMSNorm
+  readonly mlp: Mlp
+
+  constructor(cfg: LlmConfig, layer: number) {
+    super()
+    this.input_layernorm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
+    this.self_attn = new Attention(cfg, layer)
+    this.post_attention_layernorm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
+    this.mlp = new Mlp(cfg)
+  }
+
+  forward(x: Tensor, context: LlmContext): Tensor {
+    const h = x.add(this.self_attn.forward(this.input_layernorm.forward(x), context))
+    return h.add(this.mlp.forward(this.post_attention_layernorm.forward(h)))
+  }
+}
+
+class Trunk extends Module {
+  readonly embed_tokens: Embedding
+  readonly layers: Layer[]
+  readonly norm: RMSNorm
+
+  constructor(cfg: LlmConfig) {
+    super()
+    this.embed_tokens = new Embedding(cfg.vocab_size, cfg.hidden_size)
+    this.layers = Array.from({ length: cfg.num_hidden_layers }, (_, i) => new Layer(cfg, i))
+    this.norm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
+  }
+}
+
+export class Qwen2ForCausalLM extends Module {
+  readonly model: Trunk
+  readonly lm_head?: Linear
+
+  constructor(cfg: LlmConfig) {
+    super()
+    this.model = new Trunk(cfg)
+    if (!cfg.tie_word_embeddings) this.lm_head = new Linear(cfg.hidden_size, cfg.vocab_size, { bias: false })
+  }
+
+  get parts() {
+    return {
+      embedding: this.model.embed_tokens,
+      layers: this.model.layers,
+      norm: this.model.norm,
+      head: this.lm_head ?? this.model.embed_tokens,
+    }
+  }
+}
