@@ -35,7 +35,7 @@ function tablesOf(mean: readonly number[], std: readonly number[], precision: Pr
   )
 }
 
-/** Writes a size x size window of the image as [3, size, size] at `offset`. */
+/** Writes a window of the image as [3, height, width] at `offset`. */
 function writePlanes(
   image: RgbImage,
   left: number,
@@ -46,16 +46,19 @@ function writePlanes(
   out: Float32Array,
   offset: number,
 ): void {
-  const [red, green, blue] = tables as [Float32Array, Float32Array, Float32Array]
+  // as 32-bit words: a copy of a float needs no way over a double
+  const words = (floats: Float32Array) => new Int32Array(floats.buffer, floats.byteOffset, floats.length)
+  const [red, green, blue] = tables.map(words) as [Int32Array, Int32Array, Int32Array]
+  const target = words(out)
   const { data } = image
   const plane = width * height
   let o = offset
   for (let y = 0; y < height; y++) {
     let p = ((top + y) * image.width + left) * 3
     for (let x = 0; x < width; x++, p += 3, o++) {
-      out[o] = red[data[p]!]!
-      out[o + plane] = green[data[p + 1]!]!
-      out[o + 2 * plane] = blue[data[p + 2]!]!
+      target[o] = red[data[p]!]!
+      target[o + plane] = green[data[p + 1]!]!
+      target[o + 2 * plane] = blue[data[p + 2]!]!
     }
   }
 }

@@ -1,14 +1,11 @@
 import { Mismatch } from '../core/index.ts'
 import { checkImage, checkSize, type RgbImage } from './image.ts'
+import { type Kernel, kernelWith, weightBits } from './kernel.ts'
 
 // Pillow's 8-bit resampler, bit for bit: weights in doubles, rounded to fixed point; one pass over columns, rounded and
 // clipped to 8 bits, then one over rows. When shrinking, the filter widens by the scale.
 
 export type Filter = 'bicubic' | 'bilinear'
-
-/** Fractional bits of a weight: 32 - 8 (sample) - 2 (sign and overshoot). Sums then fit 32 bits. */
-const bits = 22
-const half = 1 << (bits - 1)
 
 const filters: Record<Filter, { support: number; at: (t: number) => number }> = {
   bilinear: { support: 1, at: (t) => (Math.abs(t) < 1 ? 1 - Math.abs(t) : 0) },
@@ -23,7 +20,7 @@ function cubic(t: number): number {
   return 0
 }
 
-/** For each output position: the first input it reads and `taps` weights; taps is a multiple of 4, zeros fill up. */
+/** For each output position: the first input it reads and `taps` weights; zeros fill up. */
 interface Axis {
   readonly taps: number
   readonly first: Int32Array
@@ -40,7 +37,7 @@ function weightsAt(centre: number, lo: number, hi: number, inverse: number, filt
     sum += w
   }
   return raw.map((w) => {
-    const scaled = (sum === 0 ? w : w / sum) * (1 << bits)
+    const scaled = (sum === 0 ? w : w / sum) * (1 << weightBits)
     return Math.trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5)
   })
 }
@@ -57,7 +54,7 @@ function computeAxis(inSize: number, outSize: number, name: Filter): Axis {
     const hi = Math.min(inSize, Math.trunc(centre + support + 0.5))
     rows.push({ lo, weights: weightsAt(centre, lo, hi, 1 / widened, filter.at) })
   }
-  const taps = 4 * Math.ceil(rows.reduce((most, row) => Math.max(most, row.weights.length), 1) / 4)
+  const taps = rows.reduce((most, row) => Math.max(most, row.weights.length), 1)
   const weights = new Int32Array(outSize * taps)
   rows.forEach((row, x) => {
     weights.set(row.weights, x * taps)
@@ -79,115 +76,55 @@ function axisOf(inSize: number, outSize: number, filter: Filter): Axis {
   return axis
 }
 
-// The hot loops of image preparation. A pixel is one 32-bit word, red lowest: one load a tap instead of three; four taps at
-// a time; 32-bit integers throughout. Buffers have spare words at the end, which the filling zero weights read.
-
-function packPixels({ width, height, data }: RgbImage, spare: number): Int32Array {
-  const out = new Int32Array(width * height + spare)
-  const n = width * height
-  for (let i = 0, p = 0; i < n; i++, p += 3) out[i] = data[p]! | (data[p + 1]! << 8) | (data[p + 2]! << 16)
-  return out
+/** Byte addresses of what one resize keeps in the kernel's memory. */
+interface Layout {
+  readonly src: number
+  readonly wide: number
+  readonly out: number
+  readonly first: number
+  readonly weights: number
+  readonly total: number
 }
 
-function unpackPixels(words: Int32Array, n: number): Uint8Array {
-  const out = new Uint8Array(n * 3)
-  for (let i = 0, p = 0; i < n; i++, p += 3) {
-    const word = words[i]!
-    out[p] = word
-    out[p + 1] = word >> 8
-    out[p + 2] = word >> 16
-  }
-  return out
+/** Images have spare bytes behind them: the zero weights that fill up read there, and a line's last store writes there. */
+function layOut(image: RgbImage, width: number, height: number, across: Axis, down: Axis): Layout {
+  const spare = 16
+  const rowBytes = width * 3
+  const src = 0
+  const wide = src + image.data.length + across.taps * 3 + spare
+  const out = wide + (image.height + down.taps) * rowBytes + spare
+  const first = Math.ceil((out + height * rowBytes + spare) / 4) * 4
+  const weights = first + 4 * Math.max(width, Math.ceil(rowBytes / 4))
+  const total = weights + 4 * Math.max(across.weights.length, down.weights.length)
+  if (total >= 2 ** 32 - 2 ** 17)
+    throw new Mismatch({
+      where: 'resize',
+      expected: 'images that fit 4 GiB together',
+      got: `${image.width} x ${image.height} to ${width} x ${height}`,
+    })
+  return { src, wide, out, first, weights, total }
 }
 
-/** Fixed point to a sample, clipped to 0..255 without a branch. */
-function clip(sum: number): number {
-  const v = sum >> bits
-  const low = v & ~(v >> 31)
-  return (low | ((255 - low) >> 31)) & 255
-}
-
-/** Four weighted low bytes; with words shifted down, those of another channel. */
-function dot(p0: number, p1: number, p2: number, p3: number, w0: number, w1: number, w2: number, w3: number): number {
-  return (Math.imul(p0 & 255, w0) + Math.imul(p1 & 255, w1) + Math.imul(p2 & 255, w2) + Math.imul(p3 & 255, w3)) | 0
-}
-
-/** Columns: src [height, inWidth] -> out [height, outWidth]. */
-function alongRows(src: Int32Array, out: Int32Array, height: number, inWidth: number, axis: Axis): void {
-  const { taps, first, weights } = axis
-  let o = 0
-  for (let y = 0; y < height; y++) {
-    let w = 0
-    for (let x = 0; x < first.length; x++) {
-      let p = y * inWidth + first[x]!
-      let r = half
-      let g = half
-      let b = half
-      for (const end = w + taps; w < end; w += 4, p += 4) {
-        const w0 = weights[w]!
-        const w1 = weights[w + 1]!
-        const w2 = weights[w + 2]!
-        const w3 = weights[w + 3]!
-        const p0 = src[p]!
-        const p1 = src[p + 1]!
-        const p2 = src[p + 2]!
-        const p3 = src[p + 3]!
-        r = (r + dot(p0, p1, p2, p3, w0, w1, w2, w3)) | 0
-        g = (g + dot(p0 >> 8, p1 >> 8, p2 >> 8, p3 >> 8, w0, w1, w2, w3)) | 0
-        b = (b + dot(p0 >> 16, p1 >> 16, p2 >> 16, p3 >> 16, w0, w1, w2, w3)) | 0
-      }
-      out[o++] = clip(r) | (clip(g) << 8) | (clip(b) << 16)
-    }
+/** Columns: [height, inWidth, 3] -> [height, outWidth, 3]. */
+function alongRows({ line, memory }: Kernel, image: RgbImage, at: Layout, axis: Axis): void {
+  const outBytes = axis.first.length * 3
+  new Int32Array(memory.buffer, at.first).set(axis.first.map((pixel) => pixel * 3))
+  new Int32Array(memory.buffer, at.weights).set(axis.weights)
+  for (let y = 0; y < image.height; y++) {
+    const out = at.wide + y * outBytes
+    line(at.src + y * image.width * 3, out, out + outBytes, at.first, at.weights, 4 * axis.taps, 4 * axis.taps, 3, 3)
   }
 }
 
-/** Rows: src [inHeight, width] -> out [outHeight, width]. Sums over more than four rows wait in `sums` [3, width]. */
-function alongColumns(src: Int32Array, out: Int32Array, width: number, axis: Axis): void {
+/** Rows: [inHeight, width, 3] at `from` -> [outHeight, width, 3]; channels need no telling apart here. */
+function alongColumns({ line, memory }: Kernel, rowBytes: number, from: number, at: Layout, axis: Axis): void {
   const { taps, first, weights } = axis
-  const sums = new Int32Array(3 * width)
+  new Int32Array(memory.buffer, at.first).set(Int32Array.from({ length: Math.ceil(rowBytes / 4) }, (_, i) => 4 * i))
+  new Int32Array(memory.buffer, at.weights).set(weights)
   for (let y = 0; y < first.length; y++) {
-    const from = first[y]! * width
-    const last = taps - 4
-    sums.fill(half)
-    for (let k = 0; k < last; k += 4) addFourRows(src, from + k * width, weights, y * taps + k, sums)
-    lastFourRows(src, from + last * width, weights, y * taps + last, sums, out, y * width)
-  }
-}
-
-function addFourRows(src: Int32Array, from: number, weights: Int32Array, w: number, sums: Int32Array): void {
-  const width = sums.length / 3
-  const [w0, w1, w2, w3] = weights.subarray(w, w + 4) as unknown as [number, number, number, number]
-  for (let x = 0, p = from; x < width; x++, p++) {
-    const p0 = src[p]!
-    const p1 = src[p + width]!
-    const p2 = src[p + 2 * width]!
-    const p3 = src[p + 3 * width]!
-    sums[x] = sums[x]! + dot(p0, p1, p2, p3, w0, w1, w2, w3)
-    sums[x + width] = sums[x + width]! + dot(p0 >> 8, p1 >> 8, p2 >> 8, p3 >> 8, w0, w1, w2, w3)
-    sums[x + 2 * width] = sums[x + 2 * width]! + dot(p0 >> 16, p1 >> 16, p2 >> 16, p3 >> 16, w0, w1, w2, w3)
-  }
-}
-
-function lastFourRows(
-  src: Int32Array,
-  from: number,
-  weights: Int32Array,
-  w: number,
-  sums: Int32Array,
-  out: Int32Array,
-  to: number,
-): void {
-  const width = sums.length / 3
-  const [w0, w1, w2, w3] = weights.subarray(w, w + 4) as unknown as [number, number, number, number]
-  for (let x = 0, p = from; x < width; x++, p++) {
-    const p0 = src[p]!
-    const p1 = src[p + width]!
-    const p2 = src[p + 2 * width]!
-    const p3 = src[p + 3 * width]!
-    const r = sums[x]! + dot(p0, p1, p2, p3, w0, w1, w2, w3)
-    const g = sums[x + width]! + dot(p0 >> 8, p1 >> 8, p2 >> 8, p3 >> 8, w0, w1, w2, w3)
-    const b = sums[x + 2 * width]! + dot(p0 >> 16, p1 >> 16, p2 >> 16, p3 >> 16, w0, w1, w2, w3)
-    out[to + x] = clip(r) | (clip(g) << 8) | (clip(b) << 16)
+    const out = at.out + y * rowBytes
+    const ownWeights = at.weights + 4 * taps * y
+    line(from + first[y]! * rowBytes, out, out + rowBytes, at.first, ownWeights, 0, 4 * taps, rowBytes, 4)
   }
 }
 
@@ -199,16 +136,17 @@ export function resize(image: RgbImage, width: number, height: number, filter: F
   if (width === image.width && height === image.height) return { width, height, data: image.data.slice() }
   const across = axisOf(image.width, width, filter)
   const down = axisOf(image.height, height, filter)
-  let words = packPixels(image, Math.max(across.taps, down.taps * width))
+  const at = layOut(image, width, height, across, down)
+  const kernel = kernelWith(at.total)
+  kernel.memory.set(image.data, at.src)
+  let result = at.src
   if (width !== image.width) {
-    const wide = new Int32Array((image.height + down.taps) * width)
-    alongRows(words, wide, image.height, image.width, across)
-    words = wide
+    alongRows(kernel, image, at, across)
+    result = at.wide
   }
   if (height !== image.height) {
-    const high = new Int32Array(height * width)
-    alongColumns(words, high, width, down)
-    words = high
+    alongColumns(kernel, width * 3, result, at, down)
+    result = at.out
   }
-  return { width, height, data: unpackPixels(words, width * height) }
+  return { width, height, data: kernel.memory.slice(result, result + width * height * 3) }
 }
