@@ -30,7 +30,7 @@ export interface PickleOptions {
   persistent?: (id: unknown, fail: Fail) => unknown
 }
 
-/** A JavaScript Map holds no more entries. */
+/** A JavaScript Map holds little more. */
 const maxMemo = 16_000_000
 
 /** The state of one reading: a cursor over the bytes, the stack with its marks, the memo. */
@@ -38,7 +38,8 @@ export class PickleMachine {
   readonly options: PickleOptions
   readonly stack: unknown[] = []
   readonly #marks: number[] = []
-  readonly #memo = new Map<number, unknown>()
+  readonly #memo: unknown[] = []
+  readonly #farMemo = new Map<number, unknown>()
   readonly #bytes: Buffer
   #at = 0
   #opAt = 0
@@ -137,19 +138,25 @@ export class PickleMachine {
     return mark === undefined ? this.fail('a mark on the stack', 'none') : this.stack.splice(mark)
   }
 
-  // Memo.
+  // Memo. Python numbers it from 0 or 1 upward, so a list serves; a far index goes to the map.
   put(index: number): void {
-    if (this.#memo.size >= maxMemo) this.fail(`at most ${maxMemo} memo entries`, 'more')
-    this.#memo.set(index, this.top())
+    if (this.#memo.length + this.#farMemo.size >= maxMemo) this.fail(`at most ${maxMemo} memo entries`, 'more')
+    const value = this.top()
+    if (index < this.#memo.length) this.#memo[index] = value
+    else if (index === this.#memo.length) {
+      this.#memo.push(value)
+      this.#farMemo.delete(index)
+    } else this.#farMemo.set(index, value)
   }
 
   memoize(): void {
-    this.put(this.#memo.size)
+    this.put(this.#memo.length + this.#farMemo.size)
   }
 
   get(index: number): void {
-    if (!this.#memo.has(index)) this.fail('a memo entry that exists', index)
-    this.push(this.#memo.get(index))
+    if (index < this.#memo.length) this.push(this.#memo[index])
+    else if (this.#farMemo.has(index)) this.push(this.#farMemo.get(index))
+    else this.fail('a memo entry that exists', index)
   }
 
   // Names and calls.

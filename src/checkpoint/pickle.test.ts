@@ -89,6 +89,12 @@ test('broken pickles are refused where they break', () => {
   refuses(() => ascii('V\\Uffffffff\n.'), /code point/)
 })
 
+test('memo entries are found again whatever order their numbers come in', () => {
+  assert.deepEqual(ascii('(K\x07q\x010K\x08q\x000h\x01h\x00t.'), [7, 8])
+  assert.deepEqual(ascii('(K\x07q\x010K\x08q\x000K\x09q\x010h\x01h\x00t.'), [9, 8])
+  assert.deepEqual(ascii('(K\x07r\xff\xff\xff\xff0K\x08p12\n0j\xff\xff\xff\xffg12\nt.'), [7, 8])
+})
+
 test('nesting is bounded, a value may not contain itself, and shared parts stay shared', () => {
   const nested = (n: number) => `${']'.repeat(n)}${'a'.repeat(n - 1)}.`
   assert.ok(Array.isArray(ascii(nested(1000))))

@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { NumpyArray, numpyNames } from './numpy.ts'
+import { numpyNames } from './numpy.ts'
 import { type Fail, PickleMachine, type PickleOptions, type PyCall, PyGlobal } from './pickle-machine.ts'
 import { ops } from './pickle-ops.ts'
 
@@ -125,18 +125,27 @@ function checkNesting(root: unknown, where: string): void {
 
 /** Shared parts stay shared, so a small pickle cannot unfold into a large value. */
 function plainOf(value: unknown, done: Map<unknown, unknown>): unknown {
+  if (typeof value !== 'object' || value === null) return value
   if (value instanceof PyGlobal) return value.name
-  if (childrenOf(value) === null || value instanceof NumpyArray) return value
+  if (!(Array.isArray(value) || value instanceof Map || value instanceof Set)) return value
   const known = done.get(value)
   if (known !== undefined) return known
-  const plain =
-    value instanceof Map ? plainDict(value, done) : Array.from(value as Iterable<unknown>, (v) => plainOf(v, done))
+  const plain = value instanceof Map ? plainDict(value, done) : Array.from(value, (item) => plainOf(item, done))
   done.set(value, plain)
   return plain
 }
 
 function plainDict(dict: ReadonlyMap<unknown, unknown>, done: Map<unknown, unknown>): unknown {
-  const pairs = Array.from(dict, ([key, value]) => [plainOf(key, done), plainOf(value, done)] as const)
-  // fromEntries defines properties, so a key such as __proto__ stays data.
-  return pairs.every(([key]) => typeof key === 'string') ? Object.fromEntries(pairs) : new Map(pairs)
+  for (const key of dict.keys()) {
+    if (typeof key === 'string') continue
+    return new Map(Array.from(dict, ([k, v]) => [plainOf(k, done), plainOf(v, done)]))
+  }
+  const out: Record<string, unknown> = {}
+  for (const [key, value] of dict as ReadonlyMap<string, unknown>) {
+    const plain = plainOf(value, done)
+    // Assigning to __proto__ would set the prototype; defined, it stays data.
+    if (key !== '__proto__') out[key] = plain
+    else Object.defineProperty(out, key, { value: plain, enumerable: true, configurable: true, writable: true })
+  }
+  return out
 }
