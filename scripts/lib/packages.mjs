@@ -25,11 +25,20 @@ function npmCommand() {
   return existsSync(beside) ? [beside] : ['npm']
 }
 
+const npm = (words) => {
+  const [program, ...args] = [...npmCommand(), ...words, '--no-audit', '--no-fund', '--loglevel=error']
+  return runAsync(program, args, { cwd: root }).catch((error) => ({ ok: false, output: error.message }))
+}
+
 export async function installPackages({ say }) {
   const start = performance.now()
   say('npm ci')
-  const [program, ...args] = [...npmCommand(), 'ci', '--no-audit', '--no-fund', '--loglevel=error']
-  const done = await runAsync(program, args, { cwd: root }).catch((error) => ({ ok: false, output: error.message }))
+  let done = await npm(['ci'])
+  // a lock file written where the registry lacked other platforms' optional packages: `npm ci` refuses it, `npm install` keeps its versions
+  if (!done.ok && /EUSAGE/.test(done.output) && /Missing: .* from lock file/.test(done.output)) {
+    say('npm ci refuses the lock file (optional packages missing in it); npm install --no-save')
+    done = await npm(['install', '--no-save'])
+  }
   if (!done.ok) throw new SetupError(`npm ci failed:\n${done.output.trim().split('\n').slice(0, 12).join('\n')}`)
   say(`npm packages installed, ${seconds(start)}`)
 }
