@@ -17,22 +17,24 @@ import { golden, refuses, scratch } from './testing.ts'
 const lora = 'language_model.model.layers.0.self_attn.q_proj.lora_A.default.weight'
 const filed = 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight'
 
+const inMemory = { ...languageModelNames, adapter: 'default' }
+
 test('names in memory and in the file map to each other', () => {
-  assert.equal(toFileName(lora, languageModelNames), filed)
-  assert.equal(fromFileName(filed, languageModelNames), lora)
-  const bare = { ...languageModelNames, adapter: null }
+  assert.equal(toFileName(lora, inMemory), filed)
+  assert.equal(fromFileName(filed, inMemory), lora)
+  const bare = languageModelNames
   assert.equal(toFileName(lora.replace('.default', ''), bare), filed)
   assert.equal(fromFileName(filed, bare), lora.replace('.default', ''))
   const saved = 'language_model.model.embed_tokens.weight'
-  assert.equal(toFileName(saved, languageModelNames), 'base_model.model.model.embed_tokens.weight')
+  assert.equal(toFileName(saved, inMemory), 'base_model.model.model.embed_tokens.weight')
   const embedding = 'language_model.model.embed_tokens.lora_embedding_A.default'
-  assert.equal(toFileName(embedding, languageModelNames), 'base_model.model.model.embed_tokens.lora_embedding_A')
-  assert.equal(fromFileName(toFileName(embedding, languageModelNames), languageModelNames), embedding)
+  assert.equal(toFileName(embedding, inMemory), 'base_model.model.model.embed_tokens.lora_embedding_A')
+  assert.equal(fromFileName(toFileName(embedding, inMemory), inMemory), embedding)
   refuses(
-    () => toFileName('mlp1.0.weight', languageModelNames),
+    () => toFileName('mlp1.0.weight', inMemory),
     /mlp1\.0\.weight: expected a name that begins with language_model\./,
   )
-  refuses(() => fromFileName('x', languageModelNames), /begins with base_model\.model\./)
+  refuses(() => fromFileName('x', inMemory), /begins with base_model\.model\./)
 })
 
 test('every name of the golden adapter maps to the name PEFT has in memory, and back', () => {

@@ -79,16 +79,12 @@ export interface AdapterNames {
   adapter: string | null
 }
 
-/** A language model wrapped by PEFT inside a larger model. */
-export const languageModelNames: AdapterNames = {
-  ours: 'language_model.',
-  file: 'base_model.model.',
-  adapter: 'default',
-}
+/** Our layers' own spelling, for a language model wrapped by PEFT inside a larger model: no adapter name. */
+export const languageModelNames: AdapterNames = { ours: 'language_model.', file: 'base_model.model.', adapter: null }
 
 const loraPart = /\.(lora_[AB]|lora_embedding_[AB]|lora_magnitude_vector)(?=\.|$)/
 
-/** `language_model.X.lora_A.default.weight` -> `base_model.model.X.lora_A.weight`. */
+/** `language_model.X.lora_A.weight` -> `base_model.model.X.lora_A.weight`; an adapter's name is dropped. */
 export function toFileName(name: string, names: AdapterNames): string {
   if (!name.startsWith(names.ours)) {
     throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${names.ours}`, got: name })

@@ -29,6 +29,37 @@ export function isDType(value: unknown): value is DType {
   return typeof value === 'string' && Object.hasOwn(itemSize, value)
 }
 
+/** PyTorch's names, which the tensor rooms use. */
+export const torchDTypes: Record<string, DType> = {
+  float32: 'F32',
+  float64: 'F64',
+  float16: 'F16',
+  bfloat16: 'BF16',
+  int64: 'I64',
+  int32: 'I32',
+  int16: 'I16',
+  int8: 'I8',
+  uint8: 'U8',
+  bool: 'BOOL',
+  uint16: 'U16',
+  uint32: 'U32',
+  uint64: 'U64',
+  float8_e4m3fn: 'F8_E4M3',
+  float8_e5m2: 'F8_E5M2',
+  complex64: 'C64',
+}
+
+const torchNameOf = new Map(Object.entries(torchDTypes).map(([name, dtype]) => [dtype, name]))
+
+export function fromTorchDType(name: string): DType | undefined {
+  return Object.hasOwn(torchDTypes, name) ? torchDTypes[name] : undefined
+}
+
+/** Undefined where the table above has no name for it. */
+export function toTorchDType(dtype: DType): string | undefined {
+  return torchNameOf.get(dtype)
+}
+
 export function showShape(shape: readonly number[]): string {
   return `[${shape.join(', ')}]`
 }

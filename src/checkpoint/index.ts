@@ -14,7 +14,16 @@ export {
   toFileName,
   writeAdapter,
 } from './adapter.ts'
-export { byteLengthOf, type DType, dtypes, isDType, itemSize, showShape } from './dtype.ts'
+export {
+  byteLengthOf,
+  type DType,
+  dtypes,
+  fromTorchDType,
+  isDType,
+  itemSize,
+  showShape,
+  toTorchDType,
+} from './dtype.ts'
 export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
 export { readPickle } from './pickle.ts'

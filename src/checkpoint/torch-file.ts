@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { byteLengthOf, type DType, itemSize, showShape } from './dtype.ts'
+import { byteLengthOf, type DType, fromTorchDType, itemSize, showShape, torchDTypes } from './dtype.ts'
 import { readRange, withFile } from './file-ranges.ts'
 import { dataNames, unpickle } from './pickle.ts'
 import { type Fail, type PyCall, PyGlobal } from './pickle-machine.ts'
@@ -70,25 +70,6 @@ const storageTypes: Record<string, DType> = {
   ComplexFloatStorage: 'C64',
 }
 
-const torchDTypes: Record<string, DType> = {
-  float32: 'F32',
-  float64: 'F64',
-  float16: 'F16',
-  bfloat16: 'BF16',
-  int64: 'I64',
-  int32: 'I32',
-  int16: 'I16',
-  int8: 'I8',
-  uint8: 'U8',
-  bool: 'BOOL',
-  uint16: 'U16',
-  uint32: 'U32',
-  uint64: 'U64',
-  float8_e4m3fn: 'F8_E4M3',
-  float8_e5m2: 'F8_E5M2',
-  complex64: 'C64',
-}
-
 const torchNames = new Map<string, PyCall | null>([
   ...dataNames,
   ...Object.keys(storageTypes).map((name): [string, null] => [`torch.${name}`, null]),
@@ -105,7 +86,7 @@ const torchNames = new Map<string, PyCall | null>([
 function rebuild(args: readonly unknown[], typed: unknown, fail: Fail): TorchTensor {
   const [storage, offset, shape, strides] = args
   if (!(storage instanceof Storage)) return fail('a storage', typeof storage)
-  const dtype = typed instanceof PyGlobal ? torchDTypes[typed.name.replace('torch.', '')] : storage.dtype
+  const dtype = typed instanceof PyGlobal ? fromTorchDType(typed.name.replace('torch.', '')) : storage.dtype
   if (!dtype) return fail('a known element type', typed instanceof PyGlobal ? typed.name : 'none')
   if (!isSizes(shape) || !isSizes(strides) || shape.length !== strides.length || !isSizes([offset])) {
     return fail('an offset, a shape and strides of the same length', { offset: String(offset) })
