@@ -1,0 +1,240 @@
+import {
+  closeSync,
+  createReadStream,
+  existsSync,
+  fsyncSync,
+  openSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
+import { createInterface } from 'node:readline'
+import { Command, Option } from 'commander'
+import { log, Mismatch } from '../core/index.ts'
+
+type Metric = 'meteor' | 'iou' | 'judge'
+
+interface Options {
+  metric: Metric
+  in: string
+  out: string
+  judgeUrl?: string
+  judgeModel?: string
+  judgeMode?: string
+  judgeAsk?: string
+  judgeCache?: string
+  judgeKeyEnv?: string
+  concurrency?: string
+}
+
+interface Pair {
+  id: string
+  reference: unknown
+  hypothesis: unknown
+}
+
+/** What goes into the output beside the id; `score` null means could not be scored. */
+type Result = { score: number | null } & Record<string, unknown>
+
+interface Scorer {
+  score(pair: Pair): Result | Promise<Result>
+  /** Pairs under way at once. */
+  window: number
+  finish(): Record<string, number>
+}
+
+export function command(): Command {
+  return new Command('score')
+    .description('score pairs of captions or masks: one JSON object a line in, one a line out, in the same order')
+    .addOption(
+      new Option('--metric <name>', 'what to compute').choices(['meteor', 'iou', 'judge']).makeOptionMandatory(),
+    )
+    .requiredOption(
+      '--in <file>',
+      'lines of {"reference": ..., "hypothesis": ..., "id"?: ...}; texts, or masks as COCO {size, counts}',
+    )
+    .requiredOption('--out <file>', 'lines of {"id": ..., "score": ...}')
+    .option('--judge-url <url>', 'OpenAI-compatible endpoint of the judge')
+    .option('--judge-model <name>', 'model name')
+    .option('--judge-mode <mode>', 'checklist or number')
+    .option('--judge-ask <way>', 'perQuestion or single')
+    .option('--judge-cache <dir>', 'folder of kept answers')
+    .option('--judge-key-env <name>', 'environment variable that holds the key')
+    .option('--concurrency <n>', 'judge requests in flight')
+    .action(run)
+}
+
+function parsePair(text: string, where: string, line: number): Pair {
+  let value: Partial<Pair> | null
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw new Mismatch({ where, expected: 'a JSON object', got: error })
+  }
+  if (typeof value !== 'object' || value === null) throw new Mismatch({ where, expected: 'a JSON object', got: value })
+  for (const field of ['reference', 'hypothesis'] as const) {
+    if (value[field] === undefined) throw new Mismatch({ where, field, expected: 'a text or a mask', got: 'nothing' })
+  }
+  return { id: String(value.id ?? line), reference: value.reference, hypothesis: value.hypothesis }
+}
+
+function textOf(pair: Pair, field: 'reference' | 'hypothesis'): string {
+  const value = pair[field]
+  if (typeof value !== 'string') throw new Mismatch({ where: `pair ${pair.id}`, field, expected: 'a text', got: value })
+  return value
+}
+
+async function iouScorer(): Promise<Scorer> {
+  const { decodeRle, maskIou } = await import('../mask/index.ts')
+  const mask = (pair: Pair, field: 'reference' | 'hypothesis') => {
+    const value = pair[field] as Parameters<typeof decodeRle>[0] | null
+    if (typeof value !== 'object' || value === null || !Array.isArray(value.size)) {
+      throw new Mismatch({
+        where: `pair ${pair.id}`,
+        field,
+        expected: 'a mask {size: [height, width], counts}',
+        got: value,
+      })
+    }
+    return decodeRle(value)
+  }
+  return {
+    score: (pair) => ({ score: maskIou(mask(pair, 'reference'), mask(pair, 'hypothesis')) }),
+    window: 1,
+    finish: () => ({}),
+  }
+}
+
+async function meteorScorer(): Promise<Scorer> {
+  const { meteor } = await import('../rewards/index.ts')
+  return {
+    score: (pair) => ({ score: meteor(textOf(pair, 'reference'), textOf(pair, 'hypothesis')) }),
+    window: 1,
+    finish: () => ({}),
+  }
+}
+
+async function judgeScorer(options: Options): Promise<Scorer> {
+  const { Judge, JudgeConfig } = await import('../rewards/index.ts')
+  const given = {
+    baseUrl: options.judgeUrl,
+    model: options.judgeModel,
+    mode: options.judgeMode,
+    ask: options.judgeAsk,
+    cacheDir: options.judgeCache,
+    apiKeyEnv: options.judgeKeyEnv,
+    maxConcurrency: options.concurrency === undefined ? undefined : Number(options.concurrency),
+  }
+  const parsed = JudgeConfig.safeParse({ enabled: true, ...given })
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!
+    const field = issue.path.join('.')
+    throw new Mismatch({
+      where: 'score',
+      field: `judge ${field}`,
+      expected: issue.message,
+      got: given[field as keyof typeof given] ?? 'nothing',
+    })
+  }
+  const judge = new Judge(parsed.data)
+  await judge.health().catch((error: unknown) => {
+    judge.close()
+    throw error
+  })
+  return {
+    async score(pair) {
+      const verdict = await judge.judge(textOf(pair, 'reference'), textOf(pair, 'hypothesis'))
+      return { score: verdict.score, raw: verdict.tally?.raw ?? null, flags: verdict.flags, reason: verdict.reason }
+    },
+    window: 8 * parsed.data.maxConcurrency,
+    finish() {
+      judge.close()
+      return judge.metrics()
+    },
+  }
+}
+
+/** One line of standard error, written over; on a pipe, a line every few seconds. */
+class Progress {
+  readonly #total: number
+  readonly #start = performance.now()
+  #shownAt = 0
+
+  constructor(totalBytes: number) {
+    this.#total = totalBytes
+  }
+
+  show(bytes: number, pairs: number, last = false): void {
+    const now = performance.now()
+    const every = process.stderr.isTTY ? 100 : 5000
+    if (!last && now - this.#shownAt < every) return
+    this.#shownAt = now
+    const share = last ? 1 : Math.min(1, bytes / Math.max(1, this.#total))
+    const filled = Math.round(share * 30)
+    const rate = Math.round(pairs / Math.max(1e-3, (now - this.#start) / 1000))
+    const line = `score [${'#'.repeat(filled)}${' '.repeat(30 - filled)}] ${(100 * share).toFixed(0).padStart(3)} %  ${pairs} pairs  ${rate}/s`
+    process.stderr.write(process.stderr.isTTY ? `\r${line}\u001b[K${last ? '\n' : ''}` : `${line}\n`)
+  }
+}
+
+/** Scores all lines in order, at most `window` under way; gives back what was written. */
+async function scoreLines(
+  options: Options,
+  scorer: Scorer,
+  write: (line: string) => void,
+): Promise<{ pairs: number; unscored: number; sum: number }> {
+  const count = { pairs: 0, unscored: 0, sum: 0 }
+  const progress = new Progress(statSync(options.in).size)
+  const waiting: Promise<{ id: string; result: Result }>[] = []
+  let bytes = 0
+  let number = 0
+  const takeOne = async () => {
+    const { id, result } = await waiting.shift()!
+    write(`${JSON.stringify({ id, ...result })}\n`)
+    count.pairs++
+    if (result.score === null) count.unscored++
+    else count.sum += result.score
+    progress.show(bytes, count.pairs)
+  }
+  for await (const text of createInterface({
+    input: createReadStream(options.in),
+    crlfDelay: Number.POSITIVE_INFINITY,
+  })) {
+    number++
+    bytes += Buffer.byteLength(text) + 1
+    if (text.trim() === '') continue
+    const pair = parsePair(text, `${options.in}:${number}`, number)
+    const result = (async () => ({ id: pair.id, result: await scorer.score(pair) }))()
+    result.catch(() => undefined) // seen when its turn comes
+    waiting.push(result)
+    if (waiting.length >= scorer.window) await takeOne()
+  }
+  while (waiting.length > 0) await takeOne()
+  progress.show(bytes, count.pairs, true)
+  return count
+}
+
+async function run(options: Options): Promise<void> {
+  if (!existsSync(options.in))
+    throw new Mismatch({ where: 'score', field: '--in', expected: 'a file', got: options.in })
+  const partial = `${options.out}.part`
+  const fd = openSync(partial, 'w')
+  let scorer: Scorer | undefined
+  try {
+    scorer = await { meteor: meteorScorer, iou: iouScorer, judge: () => judgeScorer(options) }[options.metric]()
+    const { pairs, unscored, sum } = await scoreLines(options, scorer, (line) => void writeSync(fd, line))
+    fsyncSync(fd)
+    renameSync(partial, options.out)
+    if (unscored > 0) log.warn(`${unscored} of ${pairs} pairs could not be scored; their score is null`)
+    const mean = pairs > unscored ? sum / (pairs - unscored) : null
+    const metrics = scorer.finish()
+    process.stdout.write(`${JSON.stringify({ metric: options.metric, pairs, unscored, mean, ...metrics })}\n`)
+  } catch (error) {
+    scorer?.finish()
+    rmSync(partial, { force: true })
+    throw error
+  } finally {
+    closeSync(fd)
+  }
+}

@@ -1,0 +1,91 @@
+import { Mismatch } from '../core/index.ts'
+import { cleanCaption, countSeg, countWords, hasMarkers, lengthFactor } from './caption.ts'
+import { IouConfig, LengthShaping, MeteorConfig, type Produced } from './config.ts'
+import { iouOf } from './iou.ts'
+import type { Judge } from './judge/judge.ts'
+import { meteor as meteorScore } from './meteor/index.ts'
+import { type Answer, type BatchReward, defineReward, type Score, type SingleReward } from './reward.ts'
+
+/** A field that this run produces; null is a produced nothing. */
+function produced<K extends Produced>(answer: Answer, field: K): NonNullable<Answer[K]> | null {
+  const value = answer[field]
+  if (value === undefined) {
+    throw new Mismatch({
+      where: `sample ${answer.id}`,
+      field,
+      expected: 'what the reward term looks at',
+      got: 'nothing produced',
+    })
+  }
+  return value
+}
+
+/** The caption as every reward sees it. */
+function captionIn(answer: Answer, of: 'caption' | 'captionPrime'): string {
+  return cleanCaption(produced(answer, of) ?? '')
+}
+
+export function iouReward(of: 'mask' | 'maskPrime', config: IouConfig = IouConfig.parse({})): SingleReward {
+  return defineReward({
+    name: 'iou',
+    range: [0, 1],
+    doc: "Intersection over union of the record's mask and the produced one; no mask is a true 0.",
+    score(answer) {
+      const mask = produced(answer, of)
+      if (!answer.given)
+        throw new Mismatch({ where: `sample ${answer.id}`, field: 'given', expected: "the record's mask", got: 'none' })
+      return mask === null ? 0 : iouOf(answer.given, mask, config)
+    },
+  })
+}
+
+export function meteorReward(
+  of: 'caption' | 'captionPrime',
+  config: MeteorConfig = MeteorConfig.parse({}),
+): SingleReward {
+  return defineReward({
+    name: 'meteor',
+    range: [0, 1],
+    doc: "METEOR of the produced caption against the record's, as NLTK computes it; no caption is a true 0.",
+    score: (answer) => meteorScore(answer.reference, captionIn(answer, of), config),
+  })
+}
+
+export function lengthReward(
+  of: 'caption' | 'captionPrime',
+  config: LengthShaping = LengthShaping.parse({}),
+): SingleReward {
+  return defineReward({
+    name: 'length',
+    range: [0, 1],
+    doc: 'Length factor of the produced caption: 1 between min and max words, less outside.',
+    score: (answer) => lengthFactor(countWords(captionIn(answer, of)), config),
+  })
+}
+
+export function formatReward(of: 'caption' | 'captionPrime' | 'text'): SingleReward {
+  return defineReward({
+    name: 'format',
+    range: [0, 1],
+    doc: '1 when an answer has exactly one [SEG], or a caption has words and no markers; else 0.',
+    score(answer) {
+      const text = produced(answer, of) ?? ''
+      if (of === 'text') return countSeg(text) === 1 ? 1 : 0
+      return cleanCaption(text) !== '' && !hasMarkers(text) ? 1 : 0
+    },
+  })
+}
+
+/** The judge as a reward. A caption it could not judge makes the term unavailable for the whole group. */
+export function judgeReward(judge: Judge, of: 'caption' | 'captionPrime', meteor?: MeteorConfig): BatchReward {
+  return defineReward({
+    name: 'judge',
+    range: judge.config.map === 'raw' ? [-1, 1] : [0, 1],
+    doc: 'A language model answers questions made from the reference, reading only the produced caption.',
+    nullMeans: 'group',
+    fallback: meteorReward(of, meteor),
+    scoreBatch(answers): Promise<Score[]> {
+      return Promise.all(answers.map(async (a) => (await judge.judge(a.reference, captionIn(a, of))).score))
+    },
+  })
+}

@@ -1,0 +1,167 @@
+import { z } from 'zod'
+
+/** What a term looks at: names of the fields of an Answer (reward.ts). */
+export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text'] as const
+export type Produced = (typeof producedNames)[number]
+
+const weight = z.number().positive().default(1).describe('share of the term; the weights of a loop need not sum to 1')
+const captionOf = z.enum(['caption', 'captionPrime']).describe('which text is scored against the reference')
+const maskOf = z.enum(['mask', 'maskPrime']).describe("which mask is compared with the record's")
+
+export const TermConfig = z.discriminatedUnion('type', [
+  z.strictObject({ type: z.literal('iou').describe('intersection over union'), weight, of: maskOf }),
+  z.strictObject({ type: z.literal('meteor').describe('METEOR, as NLTK computes it'), weight, of: captionOf }),
+  z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight, of: captionOf }),
+  z.strictObject({
+    type: z.literal('length').describe('the length factor as a term of its own'),
+    weight,
+    of: captionOf,
+  }),
+  z.strictObject({
+    type: z.literal('format').describe('1 when the answer has the expected form, else 0'),
+    weight,
+    of: z.enum(['caption', 'captionPrime', 'text']).describe('text: exactly one [SEG]; captions: words, no markers'),
+  }),
+  z.strictObject({
+    type: z.literal('module').describe('a reward of your own'),
+    weight,
+    path: z.string().min(1).describe('TypeScript or JavaScript module that exports `reward`'),
+  }),
+])
+export type TermConfig = z.infer<typeof TermConfig>
+
+export const LengthShaping = z.strictObject({
+  kind: z.literal('captionLength').default('captionLength').describe('multiply the total by the length factor'),
+  min: z.int().positive().default(25).describe('words below which a caption is short'),
+  max: z.int().positive().default(120).describe('words above which a caption is long'),
+  lambda: z.number().nonnegative().default(0.5).describe('how much a short caption loses'),
+  power: z.number().positive().default(1).describe('exponent of the missing share'),
+  floor: z.number().min(0).max(1).default(0.25).describe('smallest factor of a short caption, and of both together'),
+  lambdaLong: z.number().nonnegative().default(0.3).describe('how much a long caption loses'),
+  floorLong: z.number().min(0).max(1).default(0.6).describe('smallest factor of a long caption'),
+})
+export type LengthShaping = z.infer<typeof LengthShaping>
+
+export const LoopRewards = z.strictObject({
+  terms: z.array(TermConfig).min(1).describe('what is scored; the reward is the weighted mean'),
+  shaping: z
+    .union([z.literal('none'), LengthShaping])
+    .default('none')
+    .describe('a factor on the total'),
+})
+export type LoopRewards = z.infer<typeof LoopRewards>
+
+export const JudgeConfig = z.strictObject({
+  enabled: z.boolean().default(false).describe('whether a judge exists at all'),
+  baseUrl: z
+    .url({ protocol: /^https?$/ })
+    .default('http://localhost:9100/v1')
+    .describe('OpenAI-compatible endpoint'),
+  model: z.string().min(1).default('meta-llama/Meta-Llama-3.1-8B-Instruct').describe('model name sent to the endpoint'),
+  apiKeyEnv: z
+    .string()
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+    .default('OPENAI_API_KEY')
+    .describe('environment variable that holds the key; unset sends the word none'),
+  mode: z
+    .enum(['checklist', 'number'])
+    .default('checklist')
+    .describe(
+      'checklist: questions made from the reference, answered from the caption; number: one grade from 0 to 10',
+    ),
+  ask: z
+    .enum(['perQuestion', 'single'])
+    .default('perQuestion')
+    .describe('checklist: one call per question, or all questions in one call; two different judges'),
+  map: z
+    .enum(['clamp', 'affine', 'raw'])
+    .default('clamp')
+    .describe('checklist score in [-1, 1] to reward: max(0, x), (x + 1)/2, x'),
+  maxPositives: z.int().min(1).max(20).default(5).describe('stated attributes asked about, at most'),
+  minPositives: z.int().min(1).max(20).default(1).describe('fewer than this: the reference is unjudgeable'),
+  maxNegatives: z
+    .int()
+    .min(0)
+    .max(20)
+    .default(5)
+    .describe('unmentioned things asked about, at most; 0 switches them off'),
+  selfCheck: z.boolean().default(true).describe('drop questions that the reference itself does not answer fully'),
+  maxConcurrency: z.int().min(1).max(1024).default(32).describe('requests in flight'),
+  requestsPerMinute: z.number().nonnegative().default(0).describe('rate limit; 0 for none'),
+  timeoutMs: z.int().positive().default(30_000).describe('one request, headers and body, in milliseconds'),
+  retries: z.int().min(0).max(20).default(3).describe('further attempts after a failure that may pass'),
+  retryBaseMs: z.number().nonnegative().default(500).describe('first delay; doubles each time, plus or minus 20 %'),
+  retryAfterMaxMs: z.number().nonnegative().default(60_000).describe('longest Retry-After that is obeyed'),
+  breakerFailures: z.int().min(1).default(5).describe('calls failed in a row that open the circuit'),
+  breakerOpenMs: z.number().nonnegative().default(30_000).describe('how long calls fail at once before one probe'),
+  minAnswered: z.number().min(0).max(1).default(0.5).describe('share of questions that must be answered'),
+  onUnavailable: z
+    .enum(['meteor', 'skip', 'stop'])
+    .default('meteor')
+    .describe(
+      'for the whole group, when one caption could not be judged: remaining terms only, no gradient, or end the run',
+    ),
+  maxUnavailableFraction: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.2)
+    .describe('share of affected groups in 50 steps that ends the run'),
+  onInjection: z.enum(['flag', 'zero']).default('flag').describe('what a caption that talks to the judge gets'),
+  canaryRate: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.02)
+    .describe('share of captions with one extra question whose answer is known'),
+  maxCaptionWords: z.int().positive().default(256).describe('longer captions are cut, and flagged'),
+  seed: z.int().nonnegative().default(0).describe('of the option order'),
+  cacheDir: z.string().min(1).default('judge-cache').describe('folder of the answers kept between runs'),
+  costPerMillionIn: z
+    .number()
+    .nonnegative()
+    .default(0)
+    .describe('price of a million prompt tokens, for the cost counter'),
+  costPerMillionOut: z.number().nonnegative().default(0).describe('price of a million completion tokens'),
+})
+export type JudgeConfig = z.infer<typeof JudgeConfig>
+
+export const MeteorConfig = z.strictObject({
+  alpha: z.number().min(0).max(1).default(0.9).describe('weight of precision in the mean'),
+  beta: z.number().nonnegative().default(3).describe('exponent of the fragmentation penalty'),
+  gamma: z.number().min(0).max(1).default(0.5).describe('weight of the fragmentation penalty'),
+  tokenizer: z
+    .enum(['whitespace', 'words'])
+    .default('whitespace')
+    .describe("words splits punctuation off; not comparable with NLTK's usual use"),
+})
+export type MeteorConfig = z.infer<typeof MeteorConfig>
+
+export const IouConfig = z.strictObject({
+  empty: z.number().min(0).max(1).default(0).describe('value when both masks are empty'),
+  resolution: z
+    .union([z.literal('native'), z.int().positive()])
+    .default('native')
+    .describe("native: the record's own; a number: both masks resized bilinearly to that square"),
+  multiSeg: z.enum(['first', 'union']).default('first').describe('which mask counts when an answer has several [SEG]'),
+})
+export type IouConfig = z.infer<typeof IouConfig>
+
+export const presetNames = ['cycle', 'cycle-judge', 'caption', 'mixed'] as const
+export type PresetName = (typeof presetNames)[number]
+
+export const RewardsConfig = z.strictObject({
+  preset: z.enum(presetNames).default('cycle').describe('terms of both loops, unless given below'),
+  loop1: LoopRewards.optional().describe('mask to caption to mask'),
+  loop2: LoopRewards.optional().describe('caption to mask to caption'),
+  modules: z
+    .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight }))
+    .default([])
+    .describe('rewards of your own, added to both loops (--reward PATH)'),
+  judgeLoop2: z.boolean().default(false).describe('loop 2 becomes meteor 0.25 + judge 0.75 (--use_llm_judge_loop2)'),
+  meteor: MeteorConfig.prefault({}).describe('settings of METEOR'),
+  iou: IouConfig.prefault({}).describe('settings of the mask overlap'),
+  length: LengthShaping.prefault({}).describe('settings of the length term'),
+  judge: JudgeConfig.prefault({}).describe('settings of the judge'),
+})
+export type RewardsConfig = z.infer<typeof RewardsConfig>

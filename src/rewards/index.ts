@@ -1,0 +1,44 @@
+// Rewards: mask overlap, METEOR, an LLM judge, length, form and rewards of the user's own, and how they are mixed.
+// May import core, config and mask. Sees strings and masks, never tensors.
+// Start reading at reward.ts, then mix.ts.
+import { formatReward, iouReward, lengthReward, meteorReward } from './builtin.ts'
+
+export { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
+export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
+export * from './config.ts'
+export { binarise, bytesIou, iouCounts, iouOf, maskFromScores, packBits, packedIou, resizeMaskBilinear } from './iou.ts'
+export { JudgeFailure } from './judge/client.ts'
+export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
+export { Judge, type Verdict } from './judge/judge.ts'
+export { parseChoice } from './judge/reply.ts'
+export { loadReward } from './load.ts'
+export { meteor, meteorBatch, meteorDetail, porterStem } from './meteor/index.ts'
+export {
+  AvailabilityWatch,
+  type ScoredRow,
+  type ScoreOptions,
+  type ScoreSummary,
+  scoreColumn,
+  scoreGroup,
+  scoreGroups,
+  summarise,
+} from './mix.ts'
+export { announce, checkProduced, presets, type ResolvedRewards, resolveRewards } from './presets.ts'
+export {
+  type Answer,
+  type BatchReward,
+  defineReward,
+  type Reward,
+  type Score,
+  type SingleReward,
+  type Term,
+} from './reward.ts'
+export { buildTerms, scoreOptions } from './terms.ts'
+
+/** The rewards that need no server, by name, with the settings and fields of the default preset. */
+export const rewards = {
+  iou: iouReward('maskPrime'),
+  meteor: meteorReward('captionPrime'),
+  length: lengthReward('caption'),
+  format: formatReward('text'),
+}

@@ -1,0 +1,147 @@
+// The judge's embedded database: append-only lines of JSON with an index in memory. Each process appends to a file of its
+// own and reads all files of the folder at start, so several runs may share a folder.
+import {
+  closeSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { log, Mismatch, messageOf } from '../../core/index.ts'
+
+interface Line {
+  k: string
+  v: unknown
+  model: string
+  date: string
+}
+
+function parseLine(text: string): Line | undefined {
+  try {
+    const line = JSON.parse(text) as Partial<Line> | null
+    return line && typeof line.k === 'string' && 'v' in line ? (line as Line) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function isAlive(holder: string): boolean {
+  const [host, pid] = holder.trim().split(' ')
+  if (host !== hostname()) return true // another machine's process cannot be asked; leave its file alone
+  try {
+    process.kill(Number(pid), 0)
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+/** Takes the lock file, or finds it taken. A lock whose process is gone is taken over. */
+function takeLock(path: string): boolean {
+  for (let attempt = 0; attempt < 2; attempt++) {
+    try {
+      const fd = openSync(path, 'wx')
+      writeSync(fd, `${hostname()} ${process.pid}\n`)
+      closeSync(fd)
+      return true
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
+      const holder = readFileSync(path, 'utf8')
+      if (holder === '' || isAlive(holder)) return false
+      rmSync(path, { force: true })
+    }
+  }
+  return false
+}
+
+export class JudgeCache {
+  readonly #index = new Map<string, unknown>()
+  readonly #fd: number
+  readonly #lock: string
+  #corrupt = 0
+  #open = true
+
+  constructor(dir: string) {
+    try {
+      mkdirSync(dir, { recursive: true })
+      const slot = this.#ownSlot(dir)
+      this.#lock = join(dir, `${slot}.lock`)
+      this.#fd = openSync(join(dir, `${slot}.jsonl`), 'a+')
+      this.#cutTornLine()
+    } catch (error) {
+      throw new Mismatch({
+        where: dir,
+        field: 'judge.cacheDir',
+        expected: 'a folder that can be written',
+        got: messageOf(error),
+      })
+    }
+    for (const name of readdirSync(dir)) if (name.endsWith('.jsonl')) this.#merge(join(dir, name))
+    if (this.#corrupt > 0)
+      log.warn(`${dir}: ${this.#corrupt} unreadable lines of the judge cache left out; they will be asked again`)
+  }
+
+  get size(): number {
+    return this.#index.size
+  }
+
+  /** Lines that could not be read. */
+  get corrupt(): number {
+    return this.#corrupt
+  }
+
+  get(key: string): unknown {
+    return this.#index.get(key)
+  }
+
+  set(key: string, value: unknown, model: string): void {
+    this.#index.set(key, value)
+    const line = Buffer.from(
+      `${JSON.stringify({ k: key, v: value, model, date: new Date().toISOString() } satisfies Line)}\n`,
+    )
+    for (let at = 0; at < line.length; ) at += writeSync(this.#fd, line, at)
+  }
+
+  /** After this, what was set survives a power cut; it survives the process in any case. */
+  flush(): void {
+    if (this.#open) fsyncSync(this.#fd)
+  }
+
+  close(): void {
+    if (!this.#open) return
+    this.flush()
+    this.#open = false
+    closeSync(this.#fd)
+    rmSync(this.#lock, { force: true })
+  }
+
+  #ownSlot(dir: string): string {
+    for (let n = 0; n < 10_000; n++) if (takeLock(join(dir, `judge-${n}.lock`))) return `judge-${n}`
+    throw new Error('10,000 locks are held')
+  }
+
+  /** A process killed while writing leaves half a line; a new one would be glued to it. */
+  #cutTornLine(): void {
+    const size = fstatSync(this.#fd).size
+    const bytes = readFileSync(this.#fd)
+    const end = bytes.lastIndexOf(10) + 1
+    if (end < size) ftruncateSync(this.#fd, end)
+  }
+
+  #merge(path: string): void {
+    const lines = readFileSync(path, 'utf8').split('\n')
+    lines.pop() // empty after a whole last line; half a line of a process that writes right now
+    for (const text of lines) {
+      const line = parseLine(text)
+      if (line) this.#index.set(line.k, line.v)
+      else this.#corrupt++
+    }
+  }
+}

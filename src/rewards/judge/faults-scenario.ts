@@ -1,0 +1,140 @@
+// 10,000 pairs against a server that fails one request in five; prints what became of them as one line of JSON. A process of its
+// own: the hooks of a test runner on every promise would take most of the time.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { stream } from '../../core/index.ts'
+import { judgeReward, meteorReward } from '../builtin.ts'
+import { JudgeConfig } from '../config.ts'
+import { scoreGroups } from '../mix.ts'
+import type { Answer } from '../reward.ts'
+import { Judge } from './judge.ts'
+import { type Asked, honest, type Reply, startServer } from './scripted-server.ts'
+
+const faults: readonly Reply[] = [
+  'DROP',
+  'HANG',
+  { status: 429, headers: { 'retry-after': '0.002' } },
+  { status: 429 },
+  { status: 500 },
+  { status: 503 },
+  { raw: '{"choices": [{"message": {"content": "[\\"A\\"' },
+  { raw: 'upstream connect error', type: 'text/plain' },
+  { raw: '{"choices": []}' },
+  { refusal: 'no' },
+  'I am sorry, I cannot do that.',
+  { status: 302, headers: { location: 'http://127.0.0.1:9/' } },
+  { status: 400 },
+]
+
+const numGroups = 1250
+const perGroup = 8
+const references = [
+  'a red bicycle with a black seat',
+  'a white dog with a green collar',
+  'a blue truck with a yellow door',
+]
+const variants: Record<string, readonly string[]> = {
+  bicycle: [
+    'a red bicycle with a black seat',
+    'a red bicycle',
+    'one bicycle with a black seat',
+    'a red bicycle with a seat',
+  ],
+  dog: ['a white dog with a green collar', 'a white dog', 'a dog', 'the white dog has a collar'],
+  truck: ['a blue truck with a yellow door', 'a blue truck', 'a truck', 'a blue truck and a door'],
+}
+
+function captionsOf(reference: string, group: number): string[] {
+  const texts = Object.entries(variants).find(([word]) => reference.includes(word))![1]
+  // Each caption stands twice in its group, as happens late in training: 5,000 distinct ones.
+  return Array.from(
+    { length: perGroup },
+    (_, k) => `${texts[k % texts.length]} ${group * texts.length + (k % texts.length)}`,
+  )
+}
+
+async function withJudge<T>(
+  script: (asked: Asked, n: number) => Reply,
+  body: (judge: Judge) => Promise<T>,
+): Promise<T> {
+  const server = await startServer(script, false)
+  const cacheDir = mkdtempSync(join(tmpdir(), 'roundtrip-faults-'))
+  const fast = {
+    retryBaseMs: 1,
+    timeoutMs: 1500,
+    breakerOpenMs: 20,
+    maxConcurrency: 64,
+    canaryRate: 0.02,
+    ask: 'single',
+  }
+  const judge = new Judge(JudgeConfig.parse({ baseUrl: server.url, cacheDir, ...fast }), {})
+  try {
+    return await body(judge)
+  } finally {
+    judge.close()
+    await server.close()
+    rmSync(cacheDir, { recursive: true, force: true })
+  }
+}
+
+/** The score of a caption without faults; the number at its end does not matter to an honest judge. */
+async function honestScores(): Promise<Map<string, number>> {
+  const out = new Map<string, number>()
+  await withJudge(honest, async (judge) => {
+    for (const reference of references) {
+      for (const caption of captionsOf(reference, 0)) {
+        const { score } = await judge.judge(reference, caption)
+        out.set(caption.replace(/ \d+$/, ''), score!)
+      }
+    }
+  })
+  return out
+}
+
+export interface Outcome {
+  /** Per group and row: judge, METEOR, total, dropped terms, and the judge's score without faults. */
+  rows: {
+    judge: number | null
+    meteor: number | null
+    total: number | null
+    dropped: readonly string[]
+    truth: number
+  }[][]
+  injected: number
+  calls: number
+  judged: number
+  unjudged: number
+}
+
+async function scenario(): Promise<Outcome> {
+  const truths = await honestScores()
+  const groups = Array.from({ length: numGroups }, (_, g): Answer[] => {
+    const reference = references[g % references.length]!
+    return captionsOf(reference, g).map((caption, k) => ({ id: `${g}/${k}`, reference, caption }))
+  })
+  const random = stream('faults')
+  let injected = 0
+  const flaky = (asked: Asked): Reply => {
+    if (random.uniform() >= 0.2) return honest(asked)
+    injected++
+    return random.pick(faults)
+  }
+  return withJudge(flaky, async (judge) => {
+    const terms = [
+      { reward: meteorReward('caption'), weight: 0.25 },
+      { reward: judgeReward(judge, 'caption'), weight: 0.75 },
+    ]
+    const scored = await Promise.all(scoreGroups(terms, groups))
+    const rows = scored.map((group, g) =>
+      group.map(({ total, parts, dropped }, k) => {
+        const truth = truths.get(groups[g]![k]!.caption!.replace(/ \d+$/, ''))!
+        return { judge: parts.judge!, meteor: parts.meteor!, total, dropped, truth }
+      }),
+    )
+    const { calls, judged, unjudged } = judge.stats
+    return { rows, injected, calls, judged, unjudged }
+  })
+}
+
+process.stdout.write(JSON.stringify(await scenario()))

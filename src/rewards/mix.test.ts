@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { AvailabilityWatch, scoreGroup, scoreGroups, summarise } from './mix.ts'
+import { type Answer, defineReward, type Score } from './reward.ts'
+
+const answers = (n: number): Answer[] =>
+  Array.from({ length: n }, (_, i) => ({ id: `s${i}`, reference: 'a dog', caption: 'a dog' }))
+
+function fixed(name: string, values: readonly (Score | undefined)[], nullMeans: 'row' | 'group' = 'row') {
+  return defineReward({ name, range: [0, 1], doc: '', nullMeans, scoreBatch: () => values as Score[] })
+}
+
+test('the total is the weighted mean of the parts, which stay unweighted', async () => {
+  const a = fixed('a', [1, 0])
+  const b = fixed('b', [0, 0.5])
+  const rows = await scoreGroup(
+    [
+      { reward: a, weight: 1 },
+      { reward: b, weight: 3 },
+    ],
+    answers(2),
+  )
+  assert.deepEqual(rows, [
+    { total: 0.25, parts: { a: 1, b: 0 }, dropped: [] },
+    { total: 0.375, parts: { a: 0, b: 0.5 }, dropped: [] },
+  ])
+})
+
+test('a term lost for the group is lost for every row: no row keeps another scale', async () => {
+  const a = fixed('a', [0.2, 0.4, 0.6])
+  const b = fixed('b', [1, null, 1], 'group')
+  const terms = [
+    { reward: a, weight: 0.25 },
+    { reward: b, weight: 0.75 },
+  ]
+  const rows = await scoreGroup(terms, answers(3))
+  assert.deepEqual(
+    rows.map((r) => r.total),
+    [0.2, 0.4, 0.6],
+  )
+  assert.deepEqual(
+    rows.map((r) => r.parts.b),
+    [1, null, 1],
+  )
+  const skipped = await scoreGroup(terms, answers(3), { onUnavailable: 'skip' })
+  assert.deepEqual(
+    skipped.map((r) => r.total),
+    [null, null, null],
+  )
+  await assert.rejects(scoreGroup(terms, answers(3), { onUnavailable: 'stop' }), /sample s0: b: expected a score/)
+})
+
+test('a row that cannot be scored has no total, and the others keep theirs', async () => {
+  const a = fixed('a', [0.5, 0.5, 0.5])
+  const b = fixed('b', [1, null, 0])
+  const rows = await scoreGroup(
+    [
+      { reward: a, weight: 1 },
+      { reward: b, weight: 1 },
+    ],
+    answers(3),
+  )
+  assert.deepEqual(
+    rows.map((r) => r.total),
+    [0.75, null, 0.25],
+  )
+})
+
+test('NaN, infinity, undefined, text and values out of range are errors that name the sample', async () => {
+  for (const value of [Number.NaN, Number.POSITIVE_INFINITY, undefined, 1.5, -0.1, '1' as unknown as number]) {
+    const bad = fixed('mine', [0, value])
+    await assert.rejects(
+      scoreGroup([{ reward: bad, weight: 1 }], answers(2)),
+      /sample s1: reward mine: expected a number from 0 to 1/,
+    )
+  }
+  await assert.rejects(scoreGroup([{ reward: fixed('mine', [0]), weight: 1 }], answers(2)), /expected 2 scores.*got 1/)
+})
+
+test('what a reward throws is told with its name', async () => {
+  const throws = defineReward({
+    name: 'mine',
+    range: [0, 1],
+    doc: '',
+    score: () => Promise.reject(new Error('no file')),
+  })
+  await assert.rejects(
+    scoreGroup([{ reward: throws, weight: 1 }], answers(1)),
+    /reward mine: expected scores, got no file/,
+  )
+  const [pending] = scoreGroups([{ reward: throws, weight: 1 }], [answers(1)])
+  await new Promise((resolve) => setTimeout(resolve, 5)) // nobody awaits it yet: the process goes on
+  await assert.rejects(pending!, /no file/)
+})
+
+test('two terms of one name and a weight of 0 are errors', async () => {
+  const a = fixed('a', [1])
+  await assert.rejects(
+    scoreGroup(
+      [
+        { reward: a, weight: 1 },
+        { reward: a, weight: 1 },
+      ],
+      answers(1),
+    ),
+    /one term of a name/,
+  )
+  await assert.rejects(scoreGroup([{ reward: a, weight: 0 }], answers(1)), /a positive weight/)
+})
+
+test('a summary counts groups without spread, lost terms and unscored rows', async () => {
+  const row = (total: Score, dropped: string[] = []) => ({ total, parts: { a: total }, dropped })
+  const s = summarise([
+    [row(0), row(0)],
+    [row(1), row(null)],
+    [row(0.5, ['judge']), row(0.7, ['judge'])],
+  ])
+  assert.deepEqual([s.zeroStdGroups, s.droppedGroups, s.unscoredRows], [1, 1, 1])
+  assert.ok(Math.abs(s.mean.total! - 0.44) < 1e-12)
+  assert.ok(s.std.a! > 0)
+})
+
+test('a run ends when the judge is away too often, and not before', () => {
+  const watch = new AvailabilityWatch(0.2)
+  for (let i = 0; i < 10; i++) watch.record(8, 1)
+  assert.throws(() => watch.record(8, 8), /maxUnavailableFraction: expected at most 0.2 .* got 18 of 88/)
+  const long = new AvailabilityWatch(0.2, 3)
+  for (let i = 0; i < 100; i++) long.record(10, i % 3 === 2 ? 6 : 0)
+})

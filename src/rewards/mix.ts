@@ -1,0 +1,226 @@
+import { Mismatch, messageOf } from '../core/index.ts'
+import { cleanCaption, countWords, lengthFactor } from './caption.ts'
+import type { LengthShaping } from './config.ts'
+import type { Answer, Reward, Score, Term } from './reward.ts'
+
+export interface ScoredRow {
+  /** Weighted mean of the parts, shaped; null: no reward, advantage 0, out of the group's mean. */
+  total: Score
+  /** Every term unweighted, by the reward's name. */
+  parts: Record<string, Score>
+  /** Terms that the whole group lost; equal in all rows of a group. */
+  dropped: readonly string[]
+}
+
+export interface ScoreOptions {
+  /** For a term the group lost: the remaining terms alone, no reward at all, or an error. */
+  onUnavailable?: 'meteor' | 'skip' | 'stop'
+  shaping?: { of: 'caption' | 'captionPrime'; length: LengthShaping }
+}
+
+function check(value: unknown, reward: Reward, answer: Answer): Score {
+  if (value === null) return null
+  const [low, high] = reward.range
+  if (typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high) return value
+  const got = typeof value === 'number' ? String(value) : value === undefined ? 'undefined' : value
+  throw new Mismatch({
+    where: `sample ${answer.id}`,
+    field: `reward ${reward.name}`,
+    expected: `a number from ${low} to ${high}, or null for "could not be scored"`,
+    got,
+  })
+}
+
+/** One reward over one group. What it throws is told with its name; it is not taken for a score. */
+export async function scoreColumn(reward: Reward, answers: readonly Answer[]): Promise<Score[]> {
+  let values: readonly Score[]
+  try {
+    values =
+      'scoreBatch' in reward ? await reward.scoreBatch(answers) : await Promise.all(answers.map((a) => reward.score(a)))
+  } catch (error) {
+    if (error instanceof Mismatch) throw error
+    const where = `group of sample ${answers[0]?.id}`
+    throw new Mismatch(
+      { where, field: `reward ${reward.name}`, expected: 'scores', got: messageOf(error) },
+      { cause: error },
+    )
+  }
+  if (!Array.isArray(values) || values.length !== answers.length) {
+    const got = Array.isArray(values) ? values.length : typeof values
+    throw new Mismatch({ where: `reward ${reward.name}`, expected: `${answers.length} scores, one per answer`, got })
+  }
+  return answers.map((answer, i) => check(values[i], reward, answer))
+}
+
+interface Column {
+  term: Term
+  values: Score[]
+}
+
+function isLost(column: Column): boolean {
+  return column.term.reward.nullMeans === 'group' && column.values.includes(null)
+}
+
+/** Weighted mean over the columns, or null where one of them has no value for the row. */
+function meanOf(columns: readonly Column[], row: number): Score {
+  if (columns.length === 1) return columns[0]!.values[row] ?? null // exactly the value, not w * v / w
+  let sum = 0
+  let weights = 0
+  for (const { term, values } of columns) {
+    const value = values[row]
+    if (value === null || value === undefined) return null
+    sum += term.weight * value
+    weights += term.weight
+  }
+  return weights > 0 ? sum / weights : null
+}
+
+function shapeFactor(answer: Answer, shaping: ScoreOptions['shaping']): number {
+  return shaping ? lengthFactor(countWords(cleanCaption(answer[shaping.of] ?? '')), shaping.length) : 1
+}
+
+/** When every term is lost, their stand-ins score the group; several terms may share one. */
+async function standIns(lost: readonly Column[], answers: readonly Answer[]): Promise<Column[]> {
+  const out: Column[] = []
+  for (const { term } of lost) {
+    const { fallback } = term.reward
+    if (fallback)
+      out.push({ term: { reward: fallback, weight: term.weight }, values: await scoreColumn(fallback, answers) })
+  }
+  return out
+}
+
+function checkTerms(terms: readonly Term[]): void {
+  const names = terms.map((t) => t.reward.name)
+  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  if (twice !== undefined)
+    throw new Mismatch({ where: 'rewards', field: twice, expected: 'one term of a name', got: names })
+  const bad = terms.find((t) => !(t.weight > 0 && Number.isFinite(t.weight)))
+  if (bad)
+    throw new Mismatch({
+      where: 'rewards',
+      field: bad.reward.name,
+      expected: 'a positive weight',
+      got: String(bad.weight),
+    })
+}
+
+/**
+ * Scores one group: the answers to one prompt. Which terms count is decided once for all its rows: rewards on different
+ * scales inside a group would turn a server's luck into advantage.
+ */
+export async function scoreGroup(
+  terms: readonly Term[],
+  answers: readonly Answer[],
+  options: ScoreOptions = {},
+): Promise<ScoredRow[]> {
+  checkTerms(terms)
+  if (answers.length === 0) return []
+  const columns = await Promise.all(
+    terms.map(async (term) => ({ term, values: await scoreColumn(term.reward, answers) })),
+  )
+  const lost = columns.filter(isLost)
+  const dropped = lost.map((c) => c.term.reward.name)
+  const onUnavailable = options.onUnavailable ?? 'meteor'
+  if (lost.length > 0 && onUnavailable === 'stop') {
+    const hint = 'onUnavailable is stop; meteor or skip go on without it'
+    throw new Mismatch({
+      where: `group of sample ${answers[0]!.id}`,
+      field: dropped.join(', '),
+      expected: 'a score for every sample',
+      got: 'none',
+      hint,
+    })
+  }
+  let counted = columns.filter((c) => !lost.includes(c))
+  if (lost.length > 0 && onUnavailable === 'skip') counted = []
+  else if (counted.length === 0) counted = await standIns(lost, answers)
+  return answers.map((answer, row) => {
+    const mean = meanOf(counted, row)
+    const parts = Object.fromEntries([...columns, ...counted].map((c) => [c.term.reward.name, c.values[row] ?? null]))
+    return { total: mean === null ? null : mean * shapeFactor(answer, options.shaping), parts, dropped }
+  })
+}
+
+/**
+ * Starts scoring all groups at once and gives a promise for each, so that slow judging overlaps with whatever the caller
+ * does next. A promise that fails before anybody awaits it does not end the process.
+ */
+export function scoreGroups(
+  terms: readonly Term[],
+  groups: readonly (readonly Answer[])[],
+  options: ScoreOptions = {},
+): Promise<ScoredRow[]>[] {
+  return groups.map((answers) => {
+    const rows = scoreGroup(terms, answers, options)
+    rows.catch(() => undefined) // the caller's await still sees the error
+    return rows
+  })
+}
+
+export interface ScoreSummary {
+  /** Mean and standard deviation of every part and of the total, over the rows that have a value. */
+  mean: Record<string, number>
+  std: Record<string, number>
+  unscoredRows: number
+  /** Groups that lost a term. */
+  droppedGroups: number
+  /** Groups whose totals are all equal: no gradient. */
+  zeroStdGroups: number
+}
+
+function moments(values: readonly number[]): { mean: number; std: number } {
+  const mean = values.reduce((a, b) => a + b, 0) / values.length
+  return { mean, std: Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / values.length) }
+}
+
+/** What is logged of a step's groups. */
+export function summarise(groups: readonly (readonly ScoredRow[])[]): ScoreSummary {
+  const rows = groups.flat()
+  const columns = new Map<string, number[]>([['total', []]])
+  for (const row of rows) {
+    for (const [name, value] of [...Object.entries(row.parts), ['total', row.total] as const]) {
+      if (!columns.has(name)) columns.set(name, [])
+      if (value !== null) columns.get(name)!.push(value)
+    }
+  }
+  const kept = [...columns]
+    .filter(([, values]) => values.length > 0)
+    .map(([name, values]) => [name, moments(values)] as const)
+  const equal = (group: readonly ScoredRow[]) => group.length > 0 && group.every((r) => r.total === group[0]!.total)
+  return {
+    mean: Object.fromEntries(kept.map(([name, m]) => [name, m.mean])),
+    std: Object.fromEntries(kept.map(([name, m]) => [name, m.std])),
+    unscoredRows: rows.filter((r) => r.total === null).length,
+    droppedGroups: groups.filter((g) => (g[0]?.dropped.length ?? 0) > 0).length,
+    zeroStdGroups: groups.filter(equal).length,
+  }
+}
+
+/** Ends a run whose judge is away too often: above `fraction` of the groups of the last `steps` steps. */
+export class AvailabilityWatch {
+  readonly #fraction: number
+  readonly #steps: number
+  readonly #history: { groups: number; lost: number }[] = []
+
+  constructor(fraction: number, steps = 50) {
+    this.#fraction = fraction
+    this.#steps = steps
+  }
+
+  record(groups: number, lost: number): void {
+    this.#history.push({ groups, lost })
+    if (this.#history.length > this.#steps) this.#history.shift()
+    const all = this.#history.reduce((n, h) => n + h.groups, 0)
+    const bad = this.#history.reduce((n, h) => n + h.lost, 0)
+    // A few bad groups at the very start are not yet a rate.
+    if (all < 20 || bad <= this.#fraction * all) return
+    throw new Mismatch({
+      where: `rewards, last ${this.#history.length} steps`,
+      field: 'judge.maxUnavailableFraction',
+      expected: `at most ${this.#fraction} of the groups without a judge`,
+      got: `${bad} of ${all}`,
+      hint: "look at the judge's server, or set judge.onUnavailable and this fraction to what the run can bear",
+    })
+  }
+}

@@ -1,0 +1,108 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { maskFromDense } from '../mask/index.ts'
+import { RewardsConfig } from './config.ts'
+import { Judge } from './judge/judge.ts'
+import { honest, startServer } from './judge/scripted-server.ts'
+import { meteor } from './meteor/index.ts'
+import { scoreGroup } from './mix.ts'
+import { checkProduced, presets, resolveRewards } from './presets.ts'
+import type { Answer } from './reward.ts'
+import { buildTerms, scoreOptions } from './terms.ts'
+
+const reference = 'a red bicycle with a black seat'
+const written = 'a red bicycle'
+const answer: Answer = {
+  id: 's',
+  reference,
+  given: maskFromDense(Uint8Array.of(1, 1, 0, 0), 1, 4),
+  maskPrime: maskFromDense(Uint8Array.of(1, 0, 1, 0), 1, 4),
+  mask: maskFromDense(Uint8Array.of(1, 1, 0, 0), 1, 4),
+  caption: `"${written}" [SEG]`,
+  captionPrime: written,
+}
+const m = meteor(reference, written)
+const judge = 0.75 // 1 + 0 + 1 + 1 of 4 questions
+const iou = 1 / 3
+
+test('the presets give the rewards of their table', async () => {
+  const server = await startServer(honest)
+  const cacheDir = mkdtempSync(join(tmpdir(), 'roundtrip-presets-'))
+  const expected = {
+    cycle: [iou, m],
+    'cycle-judge': [iou, 0.25 * m + 0.75 * judge],
+    caption: [0.25 * m + 0.75 * judge, m],
+    mixed: [0.5 * iou + 0.125 * m + 0.375 * judge, 0.25 * m + 0.75 * judge],
+  }
+  const base = RewardsConfig.parse({ judge: { enabled: true, baseUrl: server.url, cacheDir, canaryRate: 0 } })
+  const asked = new Judge(base.judge, {})
+  try {
+    for (const [preset, values] of Object.entries(expected)) {
+      const config = { ...base, preset: preset as keyof typeof presets }
+      const resolved = resolveRewards(config)
+      for (const [i, loop] of [resolved.loop1, resolved.loop2].entries()) {
+        const terms = await buildTerms(loop, config, asked)
+        const [row] = await scoreGroup(terms, [answer], scoreOptions(loop, config, 'caption'))
+        assert.ok(
+          Math.abs(row!.total! - values[i]!) < 1e-12,
+          `${preset} loop ${i + 1}: ${row!.total}, not ${values[i]}`,
+        )
+      }
+    }
+  } finally {
+    asked.close()
+    await server.close()
+    rmSync(cacheDir, { recursive: true, force: true })
+  }
+})
+
+const types = (loop: { terms: { type: string; weight: number }[] }) => loop.terms.map((t) => `${t.type} ${t.weight}`)
+
+test('without a judge its share goes to METEOR, once and with a notice', () => {
+  const mixed = resolveRewards(RewardsConfig.parse({ preset: 'mixed' }))
+  assert.deepEqual(types(mixed.loop1), ['iou 0.5', 'meteor 0.5'])
+  assert.deepEqual(types(mixed.loop2), ['meteor 1'])
+  assert.equal(mixed.notices.length, 2)
+  assert.deepEqual(types(presets.mixed.loop2), ['meteor 0.25', 'judge 0.75'], 'the preset itself is untouched')
+})
+
+test('the judge flags act on loop 2, and say when they change nothing', () => {
+  assert.throws(
+    () => resolveRewards(RewardsConfig.parse({ judgeLoop2: true })),
+    /expected an enabled judge.*use_llm_judge/,
+  )
+  const both = resolveRewards(RewardsConfig.parse({ judgeLoop2: true, judge: { enabled: true } }))
+  assert.deepEqual(types(both.loop2), ['meteor 0.25', 'judge 0.75'])
+  const cycle = resolveRewards(RewardsConfig.parse({ judge: { enabled: true } }))
+  assert.match(cycle.notices.join(), /no term in loop 1/)
+  assert.deepEqual(resolveRewards(RewardsConfig.parse({})).notices, [])
+})
+
+test('modules join both loops, explicit loops replace the preset', () => {
+  const config = RewardsConfig.parse({
+    modules: [{ path: './mine.ts', weight: 0.5 }],
+    loop1: { terms: [{ type: 'length', of: 'caption' }] },
+  })
+  const resolved = resolveRewards(config)
+  assert.deepEqual(types(resolved.loop1), ['length 1', 'module 0.5'])
+  assert.deepEqual(types(resolved.loop2), ['meteor 1', 'module 0.5'])
+})
+
+test('a term that looks at something the run does not make is an error at the start', () => {
+  const { loop1 } = presets.cycle
+  checkProduced(loop1, ['caption', 'maskPrime'], 'loop1')
+  assert.throws(
+    () => checkProduced(loop1, ['caption'], 'loop1'),
+    /rewards.loop1: iou: expected of: caption, got maskPrime.*EMA/,
+  )
+})
+
+test('unknown keys, weights and addresses are refused', () => {
+  assert.throws(() => RewardsConfig.parse({ jugde: {} }), /jugde/)
+  assert.throws(() => RewardsConfig.parse({ loop1: { terms: [] } }))
+  assert.throws(() => RewardsConfig.parse({ loop1: { terms: [{ type: 'iou', of: 'maskPrime', weight: -1 }] } }))
+  assert.throws(() => RewardsConfig.parse({ judge: { baseUrl: 'file:///etc/passwd' } }))
+})

@@ -1,0 +1,59 @@
+import type { Mask } from '../mask/index.ts'
+
+/**
+ * All a reward may look at for one sample. Produced fields are named by who made them: in loop 1 the policy writes
+ * `caption` and the EMA copy draws `maskPrime`; in loop 2 the policy draws `mask` and the EMA copy writes `captionPrime`.
+ * `null` means produced nothing (no [SEG], no caption of an empty mask): a true 0. Absent means not produced: an error.
+ */
+export interface Answer {
+  /** Names the sample in errors. */
+  id: string
+  /** The record's caption. */
+  reference: string
+  /** The record's mask. */
+  given?: Mask
+  caption?: string | null
+  maskPrime?: Mask | null
+  mask?: Mask | null
+  captionPrime?: string | null
+  /** The policy's answer as decoded, markers included. */
+  text?: string
+}
+
+/** A score, or `null`: could not be scored. Never a silent 0. */
+export type Score = number | null
+
+interface RewardBase {
+  readonly name: string
+  /** Values outside are an error that names the sample. */
+  readonly range: readonly [number, number]
+  readonly doc: string
+  /**
+   * What a null does. 'row' (default): that sample has no reward, gets advantage 0, stays out of the group's mean.
+   * 'group': the term failed for a reason outside the sample (a server), so the whole group loses it.
+   */
+  readonly nullMeans?: 'row' | 'group'
+  /** Stands in when a group has lost every term. */
+  readonly fallback?: Reward
+}
+
+export interface SingleReward extends RewardBase {
+  score(answer: Answer): Score | Promise<Score>
+}
+
+export interface BatchReward extends RewardBase {
+  /** One value per answer, in order. The answers are one group: same record, same prompt. */
+  scoreBatch(answers: readonly Answer[]): readonly Score[] | Promise<readonly Score[]>
+}
+
+export type Reward = SingleReward | BatchReward
+
+export function defineReward<R extends Reward>(reward: R): R {
+  return reward
+}
+
+/** A reward with its share. */
+export interface Term {
+  readonly reward: Reward
+  readonly weight: number
+}
