@@ -1,0 +1,5 @@
+export { embeddingSize, type Sam2Config, sam2Config } from './config.ts'
+export type { DecoderOutput } from './mask-decoder.ts'
+export { type DecodeOptions, type Sam2Features, Sam2Model, videoOnlyNames } from './model.ts'
+export { pointLabels, type Sam2Prompt } from './prompt.ts'
+export { chooseMask, stability, takeMask, toMask, upsampleMask } from './selection.ts'

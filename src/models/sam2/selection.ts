@@ -1,0 +1,57 @@
+// Which mask is taken, and how it becomes pixels. B prompts, M proposals.
+import { Mismatch } from '../../core/index.ts'
+import { type Tensor, tidy, where } from '../../tensor/index.ts'
+import type { DecoderOutput } from './mask-decoder.ts'
+
+/** The proposal with the largest predicted overlap in each row, the first on ties: ious [B, M] to indices [B], int64. */
+export function chooseMask(ious: Tensor): Tensor {
+  return tidy(() => ious.detach().argmax({ dim: 1 }))
+}
+
+/** The chosen masks [B, 1, h, w] of [B, M, h, w], or their overlaps [B, 1] of [B, M]; the choice itself has no gradient. */
+export function takeMask(values: Tensor, index: Tensor): Tensor {
+  return tidy(() => {
+    const column = index.view([-1, ...values.shape.slice(1).map(() => 1)])
+    return values.gather(1, column.expand([values.size(0), 1, ...values.shape.slice(2)]))
+  })
+}
+
+/** Share of the pixels above -delta that are also above +delta: logits [B, h, w] to [B]; 1 where there are none. */
+export function stability(logits: Tensor, delta: number): Tensor {
+  return tidy(() => {
+    const flat = logits.detach().flatten({ startDim: 1 })
+    const sure = flat.gt(delta).sum(-1).to('float32')
+    const likely = flat.gt(-delta).sum(-1).to('float32')
+    return where(likely.gt(0), sure.div(likely), 1)
+  })
+}
+
+/** Mask 0 of each row, or the best proposal where mask 0 is unstable: all masks [B, 1 + M, ..] to one per row. */
+export function stableMask(all: DecoderOutput, delta: number, threshold: number): DecoderOutput {
+  return tidy(() => {
+    const steady = stability(all.masks.select(1, 0), delta).ge(threshold) // [B]
+    const proposals = all.ious.narrow(1, 1, all.ious.size(1) - 1)
+    const best = chooseMask(proposals).add(1)
+    const index = where(steady, best.mul(0), best)
+    return { masks: takeMask(all.masks, index), ious: takeMask(all.ious, index), objScore: all.objScore }
+  })
+}
+
+/** Low-resolution logits [B, M, h, w] to [B, M, height, width], by way of SAM2's input size: the two steps differ from one at edges. */
+export function upsampleMask(lowRes: Tensor, samSize: number, height: number, width: number): Tensor {
+  if (lowRes.ndim !== 4)
+    throw new Mismatch({ where: 'upsampleMask', field: 'lowRes', expected: '[B, M, h, w]', got: `[${lowRes.shape}]` })
+  return tidy(() => lowRes.upsampleBilinear2d([samSize, samSize], false).upsampleBilinear2d([height, width], false))
+}
+
+/**
+ * Logits [.., H, W] to 0/1 pixels, row-major, one array for each of the leading rows. sigmoid > 0.5, as the reference decides:
+ * it differs from logit > 0 for logits below 1e-7 only. Waits for the device.
+ */
+export function toMask(logits: Tensor): Uint8Array[] {
+  if (logits.ndim < 2)
+    throw new Mismatch({ where: 'toMask', field: 'logits', expected: '[.., H, W]', got: `[${logits.shape}]` })
+  const size = logits.size(-1) * logits.size(-2)
+  const bits = tidy(() => logits.detach().sigmoid().gt(0.5).to('uint8').array()) as Uint8Array
+  return Array.from({ length: bits.length / size }, (_, i) => bits.slice(i * size, (i + 1) * size))
+}
