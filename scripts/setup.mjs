@@ -91,11 +91,15 @@ async function buildWithStandard(torch, cuda, compiler, sources, progress) {
   }
 }
 
-async function buildAndRecord(context) {
-  const { progress } = context
+/** Everything but npm packages that a build needs; may take apt a minute. */
+async function prepare(context) {
   const { torch, watch } = await chooseTorch(context)
   const compiler = await ensureCompiler(context)
   await ensureFastBlas(torch, context)
+  return { torch, watch, compiler }
+}
+
+async function buildAndRecord({ torch, watch, compiler }, progress) {
   const cuda = findCuda(torch)
   if (cuda.why) progress.say(`torch ${torch.version} has CUDA, but the addon is built without CUDA graphs: ${cuda.why}`)
   const sources = sourcesHash()
@@ -127,13 +131,13 @@ async function buildAndRecord(context) {
 export async function setup({ quiet = false, install: mayInstall = !process.env.ROUNDTRIP_NO_INSTALL } = {}) {
   if (process.platform !== 'linux') throw new SetupError(`Linux is needed, this is ${process.platform}`)
   const progress = reporter({ quiet })
-  if (packagesStale()) {
-    if (!mayInstall) throw new SetupError('npm packages are missing or old: run `npm ci`')
-    await installPackages(progress)
-  }
+  const stale = packagesStale()
+  if (stale && !mayInstall) throw new SetupError('npm packages are missing or old: run `npm ci`')
   const known = findBuild()
-  if (known && unchanged(known)) return known
-  return buildAndRecord({ progress, apt: mayInstall ? aptPrefix() : null })
+  if (!stale && known && unchanged(known)) return known
+  const context = { progress, apt: mayInstall ? aptPrefix() : null }
+  const [ready] = await Promise.all([prepare(context), stale ? installPackages(progress) : null])
+  return buildAndRecord(ready, progress)
 }
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url))
