@@ -24,6 +24,7 @@ export {
   showShape,
   toTorchDType,
 } from './dtype.ts'
+export { type LoadOptions, loadWeights, readTensors, TensorReader, tensorSource } from './load.ts'
 export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
 export { readPickle } from './pickle.ts'

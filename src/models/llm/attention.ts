@@ -5,7 +5,7 @@ import { attention, type Tensor } from '../../tensor/index.ts'
 /** What a pass over the layers needs besides the hidden states. */
 export interface LlmContext {
   rope: RopeTable
-  /** True = may attend; [B or 1, 1, T, L]. Absent: plain causal. */
+  /** True = may attend; [B or 1, 1, T, L]. Absent: plain causal, or everything for a single token. */
   mask?: Tensor
   cache?: KVCache
   /** Columns of the cache this pass writes, and how many of them attention looks at (all, when absent). */
@@ -31,7 +31,7 @@ export function attend(layer: number, q: Tensor, k: Tensor, v: Tensor, context: 
   }
   const out = attention(query, key, value, {
     mask: context.mask,
-    causal: context.mask === undefined,
+    causal: context.mask === undefined && q.size(2) > 1,
     groupedHeads: true,
   })
   return out.transpose(1, 2).reshape([q.size(0), q.size(2), -1])

@@ -1,0 +1,70 @@
+import type { CheckRow } from '../core/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+
+export interface Limit {
+  abs?: number
+  /** Of the largest magnitude of the tensor. */
+  rel?: number
+  words: string
+}
+
+const usual: Limit = { rel: 1e-4, words: '1e-4 of the largest magnitude' }
+
+/** Numbers against a stored tensor: worst absolute difference, and relative to the largest magnitude. */
+export function compareNumbers(name: string, got: ArrayLike<number>, want: Tensor, limit: Limit): CheckRow {
+  const expected = want.numbers()
+  if (got.length !== expected.length) return sizes(name, got.length, expected.length, limit.words)
+  let worst = 0
+  let at = 0
+  let largest = 0
+  for (let i = 0; i < expected.length; i++) {
+    const d = Math.abs(got[i]! - expected[i]!)
+    largest = Math.max(largest, Math.abs(expected[i]!))
+    if (!(d <= worst)) {
+      worst = d
+      at = i
+    }
+    if (Number.isNaN(d)) break
+  }
+  const rel = worst / Math.max(largest, 1e-30)
+  const pass = (limit.abs !== undefined && worst <= limit.abs) || (limit.rel !== undefined && rel <= limit.rel)
+  return {
+    name,
+    abs: worst,
+    rel,
+    limit: limit.words,
+    pass,
+    detail: `element ${at}: ${got[at]} against ${expected[at]}`,
+  }
+}
+
+export function compareTensor(name: string, got: Tensor, want: Tensor, limit: Limit = usual): CheckRow {
+  if (got.numel !== want.numel) return sizes(name, `[${got.shape}]`, `[${want.shape}]`, limit.words)
+  return compareNumbers(name, got.numbers(), want, limit)
+}
+
+/** Ids and pixels: equal or not. */
+export function compareIds(name: string, got: ArrayLike<number>, want: ArrayLike<number>): CheckRow {
+  if (got.length !== want.length) return sizes(name, got.length, want.length, 'equal')
+  let different = 0
+  let first = -1
+  for (let i = 0; i < want.length; i++) {
+    if (got[i] === want[i]) continue
+    different++
+    if (first < 0) first = i
+  }
+  const detail =
+    different > 0 ? `${different} differ, first at ${first}: ${got[first]} against ${want[first]}` : undefined
+  return {
+    name,
+    abs: different,
+    rel: different / Math.max(1, want.length),
+    limit: 'equal',
+    pass: different === 0,
+    detail,
+  }
+}
+
+function sizes(name: string, got: unknown, want: unknown, limit: string): CheckRow {
+  return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail: `size ${got}, expected ${want}` }
+}

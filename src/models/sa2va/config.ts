@@ -1,0 +1,81 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch, messageOf } from '../../core/index.ts'
+import { readVisionConfig, type VisionConfig } from '../internvit/model.ts'
+import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
+import { type Sam2Config, sam2Config } from '../sam2/index.ts'
+
+/** config.json of a Sa2VA folder, with the defaults of the reference filled in. */
+export interface Sa2VAConfig {
+  template: string
+  select_layer: number
+  ps_version: 'v1' | 'v2'
+  downsample_ratio: number
+  image_size: number
+  min_dynamic_patch: number
+  max_dynamic_patch: number
+  use_thumbnail: boolean
+  torch_dtype: string
+  vision: VisionConfig
+  llm: LlmConfig
+  sam: Sam2Config
+  /** As read, for a merged export. */
+  raw: Record<string, unknown>
+}
+
+function object(raw: Record<string, unknown>, key: string, where: string): Record<string, unknown> {
+  const value = raw[key]
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
+    throw new Mismatch({ where, field: key, expected: 'an object', got: value ?? 'nothing' })
+  }
+  return value as Record<string, unknown>
+}
+
+export function readSa2VAConfig(dir: string): Sa2VAConfig {
+  const where = join(dir, 'config.json')
+  if (!existsSync(where))
+    throw new Mismatch({ where, expected: 'the config.json of a Sa2VA checkpoint', got: 'no such file' })
+  let raw: Record<string, unknown>
+  try {
+    raw = JSON.parse(readFileSync(where, 'utf8')) as Record<string, unknown>
+  } catch (error) {
+    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) })
+  }
+  return parseSa2VAConfig(raw, where)
+}
+
+export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.json'): Sa2VAConfig {
+  if (raw.model_type !== 'sa2va_chat') {
+    throw new Mismatch({
+      where,
+      field: 'model_type',
+      expected: 'sa2va_chat',
+      got: raw.model_type ?? 'nothing',
+      hint: 'the Qwen-VL based Sa2VA variants are another class and not supported',
+    })
+  }
+  if (raw.ps_version !== undefined && raw.ps_version !== 'v1' && raw.ps_version !== 'v2') {
+    throw new Mismatch({ where, field: 'ps_version', expected: 'v1 or v2', got: raw.ps_version })
+  }
+  const vision = readVisionConfig(object(raw, 'vision_config', where), where)
+  return {
+    template: String(raw.template ?? 'phi3_chat').replaceAll('-', '_'),
+    select_layer: (raw.select_layer as number | undefined) ?? -1,
+    ps_version: (raw.ps_version as 'v1' | 'v2' | undefined) ?? 'v1',
+    downsample_ratio: (raw.downsample_ratio as number | undefined) ?? 0.5,
+    image_size: (raw.force_image_size as number | null | undefined) ?? vision.image_size,
+    min_dynamic_patch: (raw.min_dynamic_patch as number | undefined) ?? 1,
+    max_dynamic_patch: (raw.max_dynamic_patch as number | undefined) ?? 12,
+    use_thumbnail: (raw.use_thumbnail as boolean | undefined) ?? true,
+    torch_dtype: String(raw.torch_dtype ?? raw.dtype ?? 'bfloat16'),
+    vision,
+    llm: readLlmConfig(object(raw, 'llm_config', where), where),
+    sam: sam2Config(raw.grounding_encoder_config ?? {}, `${where}: grounding_encoder_config`),
+    raw,
+  }
+}
+
+/** Side of the grid of image tokens of a tile: 16 for 448 pixels in patches of 14, halved. */
+export function tokenGrid(cfg: Sa2VAConfig): number {
+  return Math.floor(Math.floor(cfg.image_size / cfg.vision.patch_size) * cfg.downsample_ratio)
+}

@@ -1,0 +1,290 @@
+// Generation: prefill once per prompt, then one token a step for all rows. B prompts, K samples each, R = B*K rows (prompt-major),
+// N longest prompt, S hidden, V vocabulary. Prompts of different length are padded on the left.
+import { Mismatch, type RandomStream } from '../../core/index.ts'
+import {
+  greedyTokens,
+  KVCache,
+  plainSampling,
+  type SamplingSettings,
+  sampleTokens,
+  seenTokens,
+  suppress,
+  warpScores,
+} from '../../nn/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { StopMatcher, type Tokenizer } from '../../text/index.ts'
+import { DecodeStep } from './decode-step.ts'
+import type { Prompt } from './inputs.ts'
+import type { Sa2VA } from './model.ts'
+
+export interface GenerateOptions {
+  /** Samples per prompt; they share its prefill. */
+  samples?: number
+  maxNewTokens: number
+  /** Absent: greedy. */
+  sampling?: Partial<SamplingSettings>
+  /** The random numbers of a row: uniform t decides its token t. Needed when sampling. */
+  random?: (prompt: number, sample: number) => RandomStream
+  stopStrings: readonly string[]
+  /** Ids that end a row, besides the tokenizer's own. */
+  stopIds?: ReadonlySet<number>
+  /** Ids never drawn. */
+  suppressIds?: readonly number[]
+  segId: number
+  /** Called after each token with the number of rows still open. */
+  onStep?: (step: number, open: number) => void
+}
+
+export interface Generated {
+  prompt: number
+  sample: number
+  /** New tokens, the stop included. */
+  ids: Int32Array
+  /** Decoded with special tokens, stop text included. */
+  text: string
+  finished: boolean
+  /** log softmax(logits / temperature) of each token as the sampler saw it; for diagnosis, it has no gradient. */
+  logps: Float32Array
+  /** Index in ids of each [SEG] that was read back; a [SEG] as the very last token has no state. */
+  segAt: number[]
+  /** States of those, [n, S]; null when there is none. */
+  segStates: Tensor | null
+}
+
+interface Row {
+  ids: number[]
+  logps: number[]
+  stop: StopMatcher
+  open: boolean
+  finished: boolean
+  random: RandomStream | null
+}
+
+/** Everything under noGrad; returned tensors belong to the caller's scope. */
+export function generate(
+  model: Sa2VA,
+  tokenizer: Tokenizer,
+  prompts: readonly Prompt[],
+  options: GenerateOptions,
+): Generated[] {
+  if (prompts.length === 0) return []
+  return noGrad(() => tidy(() => new Generation(model, tokenizer, prompts, options).run()))
+}
+
+class Generation {
+  readonly #model: Sa2VA
+  readonly #tokenizer: Tokenizer
+  readonly #prompts: readonly Prompt[]
+  readonly #options: GenerateOptions
+  readonly #settings: SamplingSettings
+  readonly #samples: number
+  readonly #rows: Row[]
+  readonly #longest: number
+  #states: Tensor[] = [] // one [R, S] per token that was read
+
+  constructor(model: Sa2VA, tokenizer: Tokenizer, prompts: readonly Prompt[], options: GenerateOptions) {
+    this.#model = model
+    this.#tokenizer = tokenizer
+    this.#prompts = prompts
+    this.#options = options
+    this.#settings = { ...plainSampling, ...options.sampling }
+    this.#samples = options.samples ?? 1
+    this.#longest = Math.max(...prompts.map((p) => p.ids.length))
+    this.#rows = prompts.flatMap((_, b) => Array.from({ length: this.#samples }, (__, k) => this.#newRow(b, k)))
+    const limit = model.decoder.cfg.max_position_embeddings
+    if (this.#longest + options.maxNewTokens > limit) {
+      throw new Mismatch({
+        where: 'generate',
+        field: 'length',
+        expected: `at most ${limit} positions`,
+        got: this.#longest + options.maxNewTokens,
+      })
+    }
+  }
+
+  #newRow(b: number, k: number): Row {
+    const { sampling, random, stopIds, stopStrings } = this.#options
+    if (sampling && !random)
+      throw new Mismatch({
+        where: 'generate',
+        field: 'random',
+        expected: 'a stream per row when sampling',
+        got: 'none',
+      })
+    const ids = new Set([...this.#tokenizer.eosIds, ...(stopIds ?? [])])
+    const stop = new StopMatcher(this.#tokenizer, { stopIds: ids, stopStrings })
+    return { ids: [], logps: [], stop, open: true, finished: false, random: sampling ? random!(b, k) : null }
+  }
+
+  run(): Generated[] {
+    const { cache, last, valid } = this.#prefill()
+    try {
+      let logits = last
+      if (this.#options.maxNewTokens > 0) this.#take(logits)
+      const step = new DecodeStep(
+        this.#model,
+        cache,
+        valid,
+        this.#rows.map((_, r) => this.#prompts[Math.floor(r / this.#samples)]!.ids.length),
+        this.#longest,
+      )
+      try {
+        for (let t = 1; t < this.#options.maxNewTokens && this.#open > 0; t++) {
+          const out = step.run(this.#rows.map((row) => row.ids.at(-1)!))
+          this.#states.push(out.hidden)
+          logits = out.logits
+          this.#take(logits)
+          this.#options.onStep?.(t, this.#open)
+        }
+      } finally {
+        step.dispose()
+      }
+    } finally {
+      cache.dispose()
+    }
+    return this.#rows.map((row, r) => this.#result(row, r))
+  }
+
+  get #open(): number {
+    return this.#rows.reduce((n, row) => n + (row.open ? 1 : 0), 0)
+  }
+
+  /** Reads the prompts; gives the cache and the scores of the first new token for every row. */
+  #prefill(): { cache: KVCache; last: Tensor; valid: Tensor | null } {
+    const model = this.#model
+    const B = this.#prompts.length
+    const N = this.#longest
+    const capacity = N + this.#options.maxNewTokens
+    const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.cfg.llm
+    const cache = new KVCache(layers, { batch: B, heads, capacity, dim }, model.home)
+    const padded = this.#prompts.some((p) => p.ids.length !== N)
+    const { last, valid } = tidy(() => {
+      const x = cat(this.#prompts.map((p) => padLeft(model.promptEmbeddings(p), N)))
+      const mask = padded ? this.#validColumns() : null // [B, N]
+      const hidden = model.decoder.forward(x, {
+        ...attentionOf(mask, N, x.device),
+        cache,
+        columns: columnRange(0, N, x.device),
+        length: N,
+      })
+      return { last: model.decoder.logits(hidden.select(1, N - 1)), valid: mask }
+    })
+    if (this.#samples === 1) return { cache, last, valid }
+    const rows = tensor(
+      BigInt64Array.from(this.#rows, (_, r) => BigInt(Math.floor(r / this.#samples))),
+      { device: last.device },
+    )
+    cache.select(rows)
+    return { cache, last: last.indexSelect(0, rows), valid: valid ? valid.indexSelect(0, rows) : null }
+  }
+
+  #validColumns(): Tensor {
+    const N = this.#longest
+    const bits = new Uint8Array(this.#prompts.length * N)
+    this.#prompts.forEach((p, b) => {
+      bits.fill(1, b * N + N - p.ids.length, (b + 1) * N)
+    })
+    return tensor(bits, [this.#prompts.length, N], { dtype: 'bool', device: this.#model.home.device })
+  }
+
+  /** Chooses the next token of every row from its scores [R, V]. */
+  #take(logits: Tensor): void {
+    const [ids, logps] = tidy(() => {
+      const scores = this.#scores(logits)
+      const t = this.#rows[0]!.ids.length
+      const chosen = this.#options.sampling
+        ? sampleTokens(
+            scores,
+            Float64Array.from(this.#rows, (row) => row.random!.uniformAt(t)),
+          )
+        : greedyTokens(scores)
+      const safe = chosen.clamp({ min: 0 })
+      const logp = logits.div(this.#settings.temperature).logSoftmax(-1).gather(-1, safe.unsqueeze(-1))
+      return [chosen.numbers(), logp.numbers()] as [number[], number[]]
+    })
+    this.#rows.forEach((row, r) => {
+      this.#append(row, r, ids[r]!, logps[r]!)
+    })
+  }
+
+  #scores(logits: Tensor): Tensor {
+    const { suppressIds } = this.#options
+    const device = logits.device
+    const seen =
+      this.#settings.repetitionPenalty !== 1
+        ? seenTokens(
+            this.#rows.map((row, r) => this.#context(row, r)),
+            logits.size(-1),
+            device,
+          )
+        : undefined
+    const scores = this.#options.sampling ? warpScores(logits, this.#settings, seen) : logits
+    return suppressIds?.length ? suppress(scores, tensor(BigInt64Array.from(suppressIds, BigInt), { device })) : scores
+  }
+
+  #context(row: Row, r: number): number[] {
+    return [...this.#prompts[Math.floor(r / this.#samples)]!.ids, ...row.ids]
+  }
+
+  #append(row: Row, r: number, id: number, logp: number): void {
+    if (!row.open) {
+      row.ids.push(this.#tokenizer.padId ?? 0) // the row goes on as padding; #result cuts it
+      return
+    }
+    if (id < 0)
+      throw new Mismatch({
+        where: 'generate',
+        field: `row ${r}`,
+        expected: 'finite scores',
+        got: 'NaN or infinity',
+        hint: 'the weights or the input are not finite',
+      })
+    row.ids.push(id)
+    row.logps.push(logp)
+    if (row.stop.feed(id) === 'stop') {
+      row.open = false
+      row.finished = true
+    }
+  }
+
+  #result(row: Row, r: number): Generated {
+    const ids = Int32Array.from(row.ids.slice(0, row.logps.length))
+    const segAt: number[] = []
+    ids.forEach((id, j) => {
+      if (id === this.#options.segId && j < this.#states.length && j < ids.length - 1) segAt.push(j)
+    })
+    const states = segAt.map((j) => this.#states[j]!.narrow(0, r, 1))
+    return {
+      prompt: Math.floor(r / this.#samples),
+      sample: r % this.#samples,
+      ids,
+      text: ids.length > 0 ? this.#tokenizer.decode(ids) : '',
+      finished: row.finished,
+      logps: Float32Array.from(row.logps),
+      segAt,
+      segStates: states.length > 0 ? cat(states) : null,
+    }
+  }
+}
+
+function padLeft(x: Tensor, length: number): Tensor {
+  const short = length - x.size(1)
+  return short === 0 ? x : cat([zeros([1, short, x.size(2)], { dtype: x.dtype, device: x.device }), x], { dim: 1 })
+}
+
+export function columnRange(start: number, end: number, device: string): Tensor {
+  return tensor(
+    BigInt64Array.from({ length: end - start }, (_, i) => BigInt(start + i)),
+    { device },
+  )
+}
+
+/** Positions and mask of a left-padded batch; a padding token attends to itself, so that no row is without a key. */
+function attentionOf(valid: Tensor | null, length: number, device: string): { positions?: Tensor; mask?: Tensor } {
+  if (!valid) return {}
+  const order = columnRange(0, length, device)
+  const earlier = order.unsqueeze(1).ge(order.unsqueeze(0)) // [N, N]
+  const self = order.unsqueeze(1).eq(order.unsqueeze(0))
+  const mask = earlier.logicalAnd(valid.unsqueeze(1)).logicalOr(self).unsqueeze(1) // [B, 1, N, N]
+  return { mask, positions: valid.to('int64').cumsum(-1).sub(1).clamp({ min: 0 }) }
+}

@@ -1,0 +1,114 @@
+// Plain data of a prompt: what a record becomes before any weight is involved.
+import { Mismatch } from '../../core/index.ts'
+import { pixelValues, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import type { Tensor } from '../../tensor/index.ts'
+import { type ChatTemplate, regionCaptionPrompt, segmentPrompt, type Tokenizer } from '../../text/index.ts'
+import type { Sam2Features } from '../sam2/index.ts'
+import { type Sa2VAConfig, tokenGrid } from './config.ts'
+
+export interface ImageInput {
+  tiles: number
+  size: number
+  pixels: Float32Array // [tiles, 3, size, size]
+  samPixels: Float32Array // [1, 3, sam, sam], from the original image
+  height: number
+  width: number
+}
+
+/** Frozen features of one image; `vision` is before mlp1, `sam` before conv_s0/conv_s1. */
+export interface Features {
+  vision: Tensor
+  sam: Sam2Features
+  tiles: number
+  height: number
+  width: number
+}
+
+export interface Prompt {
+  ids: Int32Array
+  /** Positions of <IMG_CONTEXT> in ids. */
+  imagePositions: number[]
+  features: Features
+  /** Cells of each region prompt, row-major over the token grid. */
+  regions: Uint8Array[]
+}
+
+export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, options: { maxTiles?: number } = {}): ImageInput {
+  const { tiles, size, data } = pixelValues(image, {
+    tileSize: cfg.image_size,
+    minTiles: Math.min(cfg.min_dynamic_patch, options.maxTiles ?? cfg.max_dynamic_patch),
+    maxTiles: options.maxTiles ?? cfg.max_dynamic_patch,
+    thumbnail: cfg.use_thumbnail,
+  })
+  return {
+    tiles,
+    size,
+    pixels: data,
+    samPixels: samInput(image, cfg.sam.image_size),
+    height: image.height,
+    width: image.width,
+  }
+}
+
+/** Builds prompts of one model: tokenizer, template, and the ids of its special tokens. */
+export class Prompter {
+  readonly tokenizer: Tokenizer
+  readonly template: ChatTemplate
+  readonly segId: number
+  readonly #imageId: number
+  readonly #grid: number
+
+  constructor(cfg: Sa2VAConfig, tokenizer: Tokenizer, template: ChatTemplate) {
+    this.tokenizer = tokenizer
+    this.template = template
+    this.segId = tokenizer.requireId('[SEG]')
+    this.#imageId = tokenizer.requireId('<IMG_CONTEXT>')
+    this.#grid = tokenGrid(cfg)
+  }
+
+  get grid(): number {
+    return this.#grid
+  }
+
+  /** Describe a region: the mask's cells become tokens of the prompt. `thin` when no cell was hit and the nearest one stands in. */
+  describe(features: Features, mask: Mask, question?: string): Prompt & { thin: boolean } {
+    const { cells, count, fallback } = regionGrid(mask, this.#grid)
+    if (count === 0)
+      throw new Mismatch({
+        where: 'region prompt',
+        field: 'mask',
+        expected: 'at least one pixel',
+        got: 'an empty mask',
+      })
+    const text = regionCaptionPrompt({
+      numTiles: features.tiles,
+      tokensPerTile: this.#grid ** 2,
+      regionTokens: count,
+      question,
+      template: this.template,
+    })
+    return { ...this.#prompt(text, features, [cells]), thin: fallback }
+  }
+
+  /** Find what a phrase means. */
+  segment(features: Features, phrase: string | { question: string }): Prompt {
+    const words = typeof phrase === 'string' ? { phrase } : phrase
+    const text = segmentPrompt({
+      numTiles: features.tiles,
+      tokensPerTile: this.#grid ** 2,
+      template: this.template,
+      ...words,
+    })
+    return this.#prompt(text, features, [])
+  }
+
+  #prompt(text: string, features: Features, regions: Uint8Array[]): Prompt {
+    const ids = this.tokenizer.encode(text)
+    const imagePositions: number[] = []
+    ids.forEach((id, i) => {
+      if (id === this.#imageId) imagePositions.push(i)
+    })
+    return { ids, imagePositions, features, regions }
+  }
+}

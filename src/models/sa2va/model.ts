@@ -1,0 +1,181 @@
+// Sa2VA: InternViT + pixel shuffle + mlp1 + language model + text_hidden_fcs + SAM2.
+// T tiles, n tokens of a tile, h vision width, S hidden size, N prompt tokens. Unusual: region prompts repeat rows of the last
+// tile; the [SEG] state is the final-norm state at the token's own position; two `not_a_point` tokens precede it in SAM2.
+import { Mismatch } from '../../core/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { LayerNorm, Linear, Module } from '../../nn/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { InternVisionModel } from '../internvit/model.ts'
+import { buildLanguageModule, Decoder, type LanguageModule } from '../llm/index.ts'
+import { chooseMask, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
+import { type Sa2VAConfig, tokenGrid } from './config.ts'
+import type { Features, ImageInput, Prompt } from './inputs.ts'
+
+class GroundingEncoder extends Module {
+  readonly sam2_model: Sam2Model
+
+  constructor(cfg: Sa2VAConfig) {
+    super()
+    this.sam2_model = new Sam2Model(cfg.sam)
+  }
+}
+
+/** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
+export interface DrawnMask {
+  logits: Tensor // [B, h, w]
+  choice: number[]
+}
+
+export class Sa2VA extends Module {
+  readonly vision_model: InternVisionModel
+  readonly language_model: LanguageModule
+  readonly mlp1: (LayerNorm | Linear | null)[]
+  readonly text_hidden_fcs: (Linear | null)[]
+  readonly grounding_encoder: GroundingEncoder
+  readonly #cfg: Sa2VAConfig
+  readonly #decoder: Decoder
+
+  constructor(cfg: Sa2VAConfig) {
+    super()
+    const S = cfg.llm.hidden_size
+    const wide = cfg.vision.hidden_size * Math.round(1 / cfg.downsample_ratio) ** 2
+    this.vision_model = new InternVisionModel(cfg.vision)
+    this.language_model = buildLanguageModule(cfg.llm)
+    this.mlp1 = [new LayerNorm(wide, 1e-5), new Linear(wide, S), null, new Linear(S, S)]
+    this.text_hidden_fcs = [new Linear(S, S), null, new Linear(S, cfg.sam.d_model)]
+    this.grounding_encoder = new GroundingEncoder(cfg)
+    this.#cfg = cfg
+    this.#decoder = new Decoder(cfg.llm, this.language_model)
+  }
+
+  get cfg(): Sa2VAConfig {
+    return this.#cfg
+  }
+
+  get decoder(): Decoder {
+    return this.#decoder
+  }
+
+  get sam(): Sam2Model {
+    return this.grounding_encoder.sam2_model
+  }
+
+  /** Where activations live and in which dtype the frozen parts compute. */
+  get home(): Tensor {
+    return this.#decoder.module.parts.norm.weight
+  }
+
+  /** [T, 3, H, W] -> [T, n, 4h]: ViT, class token dropped, pixel shuffle. Depends on the image alone: frozen. */
+  visionFeatures(pixels: Tensor): Tensor {
+    return tidy(() => {
+      const x = this.vision_model.forward(pixels, this.#cfg.select_layer).slice({ dim: 1, start: 1 })
+      const [T, N, h] = x.shape as [number, number, number]
+      const side = Math.sqrt(N)
+      const step = Math.round(1 / this.#cfg.downsample_ratio)
+      const g = side / step
+      const cells = x.reshape([T, g, step, g, step, h]) // row, a, column, b
+      const order = this.#cfg.ps_version === 'v1' ? [0, 3, 1, 2, 4, 5] : [0, 1, 3, 2, 4, 5]
+      return cells.permute(order).reshape([T, g * g, step * step * h])
+    })
+  }
+
+  /** [T, n, 4h] -> image tokens [T, n, S] */
+  imageTokens(vision: Tensor): Tensor {
+    return tidy(() => {
+      const [norm, first, , second] = this.mlp1 as [LayerNorm, Linear, null, Linear]
+      return second.forward(first.forward(norm.forward(vision)).gelu())
+    })
+  }
+
+  /** Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. */
+  encode(image: ImageInput): Features {
+    const { device, dtype } = this.home
+    const { size, tiles } = image
+    return noGrad(() =>
+      tidy(() => {
+        const pixels = tensor(image.pixels, [tiles, 3, size, size], { device }).to(dtype)
+        const side = this.#cfg.sam.image_size
+        const samPixels = tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype)
+        const { tiles: count, height, width } = image
+        return {
+          vision: this.visionFeatures(pixels),
+          sam: this.sam.encodeImage(samPixels),
+          tiles: count,
+          height,
+          width,
+        }
+      }),
+    )
+  }
+
+  /** Token embeddings with image and region rows in place: [1, N, S]. */
+  promptEmbeddings(prompt: Prompt): Tensor {
+    return tidy(() => {
+      const { device } = this.home
+      const embedded = this.#decoder.embed(
+        tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device }),
+      )
+      const tokens = this.imageTokens(prompt.features.vision) // [T, n, S]
+      const rows = cat([tokens.flatten({ endDim: 1 }), ...prompt.regions.map((cells) => regionRows(tokens, cells))])
+      const places = prompt.imagePositions
+      if (places.length !== rows.size(0)) {
+        throw new Mismatch({
+          where: 'prompt',
+          field: '<IMG_CONTEXT>',
+          expected: `${rows.size(0)} tokens for ${prompt.features.tiles} tiles and ${prompt.regions.length} regions`,
+          got: places.length,
+        })
+      }
+      return embedded.indexCopy(
+        1,
+        tensor(BigInt64Array.from(places, BigInt), { device }),
+        rows.unsqueeze(0).to(embedded.dtype),
+      )
+    })
+  }
+
+  /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
+  segPrompts(hidden: Tensor): Tensor {
+    return tidy(() => {
+      const [first, , second] = this.text_hidden_fcs as [Linear, null, Linear]
+      return second.forward(first.forward(hidden).relu())
+    })
+  }
+
+  /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
+  drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    return tidy(() => {
+      const { masks, ious } = this.sam.decode(features.sam, { language: prompts.unsqueeze(1) }, { multimask: true })
+      const index = choice
+        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
+        : chooseMask(ious)
+      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
+    })
+  }
+
+  /** Low-res logits [B, h, w] -> masks at the image's size. */
+  finishMasks(features: Features, logits: Tensor): Mask[] {
+    const { height, width } = features
+    const full = noGrad(() =>
+      tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), this.#cfg.sam.image_size, height, width)),
+    )
+    const rows = toMask(full)
+    full.dispose()
+    return rows.map((bits) => maskFromDense(bits, height, width))
+  }
+
+  get tokensPerTile(): number {
+    return tokenGrid(this.#cfg) ** 2
+  }
+}
+
+/** Rows of the last tile (thumbnail, or the only one) at the region's cells, in raster order. */
+function regionRows(tokens: Tensor, cells: Uint8Array): Tensor {
+  const picked: bigint[] = []
+  cells.forEach((on, i) => {
+    if (on) picked.push(BigInt(i))
+  })
+  return tokens
+    .select(0, tokens.size(0) - 1)
+    .indexSelect(0, tensor(BigInt64Array.from(picked), { device: tokens.device }))
+}

@@ -1,0 +1,178 @@
+// Teacher-forced pass: log-probabilities of given completions, with gradient. The K completions of a prompt share one forward of
+// the prompt: packed in one row, each completion sees the prompt and itself alone. N prompt tokens, L packed tokens, S hidden.
+import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { Prompt } from './inputs.ts'
+import type { Sa2VA } from './model.ts'
+
+export interface TeacherOptions {
+  checkpointing?: boolean
+}
+
+/** Hidden states of prompt and completions, and where each completion's tokens stand. */
+export class TeacherPass {
+  readonly hidden: Tensor // [L, S], after the final norm
+  readonly #promptLength: number
+  readonly #starts: number[]
+  readonly #completions: readonly Int32Array[]
+  readonly #model: Sa2VA
+
+  constructor(model: Sa2VA, hidden: Tensor, promptLength: number, completions: readonly Int32Array[]) {
+    this.#model = model
+    this.hidden = hidden
+    this.#promptLength = promptLength
+    this.#completions = completions
+    let at = promptLength
+    this.#starts = completions.map((ids) => {
+      const start = at
+      at += Math.max(0, ids.length - 1)
+      return start
+    })
+  }
+
+  /** Row of the state after token j of completion k was read; -1: the prompt's last token, which predicts token 0. */
+  rowOf(k: number, j: number): number {
+    return j < 0 ? this.#promptLength - 1 : this.#starts[k]! + j
+  }
+
+  /** Log-probabilities and entropies at a temperature, padded with 0 to the longest completion: [K, T] each. */
+  logProbs(temperature = 1): { logps: Tensor; entropies: Tensor } {
+    return tidy(() => {
+      const T = Math.max(1, ...this.#completions.map((ids) => ids.length))
+      const rows: bigint[] = []
+      const targets: bigint[] = []
+      const places: bigint[] = []
+      this.#completions.forEach((ids, k) => {
+        ids.forEach((id, j) => {
+          rows.push(BigInt(this.rowOf(k, j - 1)))
+          targets.push(BigInt(id))
+          places.push(BigInt(k * T + j))
+        })
+      })
+      const { device } = this.hidden
+      const index = (values: bigint[]) => tensor(BigInt64Array.from(values), { device })
+      const picked = this.hidden.indexSelect(0, index(rows))
+      const both = headLogProbs(this.#model, picked, index(targets), temperature) // [2, M]
+      const K = this.#completions.length
+      const spread = zeros([2, K * T], { dtype: both.dtype, device })
+        .indexCopy(1, index(places), both)
+        .view([2, K, T])
+      return { logps: spread.select(0, 0), entropies: spread.select(0, 1) }
+    })
+  }
+
+  /** State of token j of completion k, where it was read: [1, S]. */
+  stateAt(k: number, j: number): Tensor {
+    return this.hidden.narrow(0, this.rowOf(k, j), 1)
+  }
+}
+
+/** One forward over a prompt and its completions. The last token of each predicts nothing and is not read. */
+export function teacherForce(
+  model: Sa2VA,
+  prompt: Prompt,
+  completions: readonly Int32Array[],
+  options: TeacherOptions = {},
+): TeacherPass {
+  const hidden = tidy(() => {
+    const { device } = model.home
+    const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
+    const N = prompt.ids.length
+    const tail = Array.from(read, (ids) => Array.from(ids, BigInt)).flat()
+    const embedded = model.promptEmbeddings(prompt)
+    const x =
+      tail.length > 0
+        ? cat([embedded, model.decoder.embed(tensor(BigInt64Array.from(tail), [1, tail.length], { device }))], {
+            dim: 1,
+          })
+        : embedded
+    const { positions, mask } = packing(
+      N,
+      read.map((r) => r.length),
+      device,
+    )
+    return model.decoder
+      .forward(x, { positions, mask: completions.length > 1 ? mask : undefined, checkpointing: options.checkpointing })
+      .squeeze(0)
+  })
+  return new TeacherPass(model, hidden, prompt.ids.length, completions)
+}
+
+/** Positions go on from the prompt in every completion; a token sees earlier tokens of the prompt and of its own completion. */
+function packing(
+  promptLength: number,
+  lengths: readonly number[],
+  device: string,
+): { positions: Tensor; mask: Tensor } {
+  const L = promptLength + lengths.reduce((a, b) => a + b, 0)
+  const segment = new Int32Array(L)
+  const position = new BigInt64Array(L)
+  for (let i = 0; i < promptLength; i++) position[i] = BigInt(i)
+  let at = promptLength
+  lengths.forEach((n, k) => {
+    for (let j = 0; j < n; j++, at++) {
+      segment[at] = k + 1
+      position[at] = BigInt(promptLength + j)
+    }
+  })
+  const owner = tensor(segment, [L], { device })
+  const order = arange(0, L, { dtype: 'int64', device })
+  const earlier = order.unsqueeze(1).ge(order.unsqueeze(0)) // [L, L]
+  const visible = owner
+    .unsqueeze(0)
+    .eq(0)
+    .logicalOr(owner.unsqueeze(1).eq(owner.unsqueeze(0)))
+  return { positions: tensor(position, [1, L], { device }), mask: earlier.logicalAnd(visible).view([1, 1, L, L]) }
+}
+
+/** Rows of vocabulary-wide scores held at once. */
+const chunkElements = 1 << 25
+
+/**
+ * [M, S] hidden rows, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are made
+ * in chunks of rows, in forward and again in backward, so that rows x vocabulary never exists; a trained head takes the plain way.
+ */
+export function headLogProbs(model: Sa2VA, hidden: Tensor, ids: Tensor, temperature: number): Tensor {
+  const { decoder } = model
+  if (!decoder.headIsPlain) return scoreRows(decoder.logits(hidden), ids, temperature)
+  const rows = Math.max(1, Math.floor(chunkElements / decoder.cfg.vocab_size))
+  const pieces = (h: Tensor): [number, number][] =>
+    Array.from({ length: Math.ceil(h.size(0) / rows) }, (_, i) => [i * rows, Math.min(rows, h.size(0) - i * rows)])
+  const forward = (h: Tensor) =>
+    cat(
+      pieces(h).map(([start, n]) =>
+        tidy(() => scoreRows(decoder.logits(h.narrow(0, start, n)), ids.narrow(0, start, n), temperature)),
+      ),
+      { dim: 1 },
+    )
+  const vjp = (h: Tensor, grad: Tensor) =>
+    cat(
+      pieces(h).map(([start, n]) =>
+        tidy(() =>
+          hiddenGrad(model, h.narrow(0, start, n), ids.narrow(0, start, n), grad.narrow(1, start, n), temperature),
+        ),
+      ),
+    )
+  return customFunction<[Tensor]>(forward, ([h], grad) => [vjp(h, grad)])(hidden)
+}
+
+/** Float32 (or wider) scores [M, V] -> [2, M]. */
+function scoreRows(logits: Tensor, ids: Tensor, temperature: number): Tensor {
+  const scaled = temperature === 1 ? logits : logits.div(temperature)
+  const logp = scaled.logSoftmax(-1)
+  const chosen = logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+  const entropy = logp.exp().mul(logp).sum(-1).neg()
+  return stack([chosen, entropy])
+}
+
+/** d/dh of grad[0] . logp + grad[1] . entropy: scores are recomputed, p - one-hot and the entropy term go back through the head. */
+function hiddenGrad(model: Sa2VA, hidden: Tensor, ids: Tensor, grad: Tensor, temperature: number): Tensor {
+  const logits = model.decoder.logits(hidden)
+  const logp = (temperature === 1 ? logits : logits.div(temperature)).logSoftmax(-1)
+  const p = logp.exp() // [M, V]
+  const [ofLogp, ofEntropy] = [grad.select(0, 0).unsqueeze(-1), grad.select(0, 1).unsqueeze(-1)]
+  const mean = p.mul(logp).sum(-1, { keepdim: true })
+  const direct = p.mul(ofLogp).neg().scatterAdd(-1, ids.unsqueeze(-1), ofLogp)
+  const spread = p.mul(logp.sub(mean)).mul(ofEntropy).neg()
+  const ofScores = direct.add(spread).div(temperature)
+  return ofScores.to(hidden.dtype).matmul(model.decoder.headWeight.to(hidden.dtype))
+}
