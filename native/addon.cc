@@ -73,25 +73,29 @@ napi_value guard(napi_env env, F&& body, bool ofOp = false) {
   return nullptr;
 }
 
-struct Args {
+struct Args {  // read on first use: most calls have none
   napi_env env;
-  napi_value v[6];
-  size_t n = 6;
-  Args(napi_env e, napi_callback_info info) : env(e) { napi_get_cb_info(e, info, &n, v, nullptr, nullptr); }
+  napi_callback_info info;
+  mutable napi_value v[6];
+  mutable size_t n = 0;
+  size_t count() const {
+    if (n == 0) napi_get_cb_info(env, info, &(n = 6), v, nullptr, nullptr);
+    return n;
+  }
   double number(size_t i) const {
     double x = 0;
-    TORCH_CHECK(i < n && napi_get_value_double(env, v[i], &x) == napi_ok, "argument ", i, ": expected a number");
+    TORCH_CHECK(i < count() && napi_get_value_double(env, v[i], &x) == napi_ok, "argument ", i, ": expected a number");
     return x;
   }
   int integer(size_t i) const { return static_cast<int>(number(i)); }
   bool flag(size_t i) const {
     bool x = false;
-    TORCH_CHECK(i < n && napi_get_value_bool(env, v[i], &x) == napi_ok, "argument ", i, ": expected a boolean");
+    TORCH_CHECK(i < count() && napi_get_value_bool(env, v[i], &x) == napi_ok, "argument ", i, ": expected a boolean");
     return x;
   }
   std::string text(size_t i) const {
     size_t length = 0;
-    TORCH_CHECK(i < n && napi_get_value_string_utf8(env, v[i], nullptr, 0, &length) == napi_ok, "argument ", i, ": expected a string");
+    TORCH_CHECK(i < count() && napi_get_value_string_utf8(env, v[i], nullptr, 0, &length) == napi_ok, "argument ", i, ": expected a string");
     std::string s(length, '\0');
     napi_get_value_string_utf8(env, v[i], s.data(), length + 1, &length);
     return s;
@@ -100,7 +104,7 @@ struct Args {
     napi_typedarray_type type;
     size_t length = 0;
     void* data = nullptr;
-    TORCH_CHECK(i < n && napi_get_typedarray_info(env, v[i], &type, &length, &data, nullptr, nullptr) == napi_ok, "argument ", i,
+    TORCH_CHECK(i < count() && napi_get_typedarray_info(env, v[i], &type, &length, &data, nullptr, nullptr) == napi_ok, "argument ", i,
                 ": expected a typed array");
     static const size_t width[] = {1, 1, 1, 2, 2, 4, 4, 4, 8, 8, 8};
     return {data, length * width[type]};
@@ -122,8 +126,10 @@ napi_value str(napi_env env, const std::string& s) {
 double* buf() { return engine().buffer; }
 
 #define ENTRY(name) napi_value name(napi_env env, napi_callback_info info)
-#define BODY return guard(env, [&]() -> napi_value { Args a(env, info); (void)a;
+#define BODY return guard(env, [&]() -> napi_value { const Args a{env, info}; (void)a;
 #define END return nullptr; });
+#define DO(name, statement) ENTRY(name) { BODY statement; END }
+#define GIVE(name, value) ENTRY(name) { BODY return num(env, static_cast<double>(value)); END }
 
 void cleanup(void*) {
   rt::cudaShutdown();
@@ -264,32 +270,14 @@ ENTRY(item) {
   END
 }
 
-ENTRY(dispose) {
-  BODY engine().table.free(buf()[0]);
-  END
-}
-ENTRY(keep) {
-  BODY engine().table.keep(buf()[0]);
-  END
-}
-ENTRY(scopeBegin) {
-  BODY engine().table.begin();
-  END
-}
+DO(dispose, engine().table.free(buf()[0]))
+DO(keep, engine().table.keep(buf()[0]))
+DO(scopeBegin, engine().table.begin())
 // buffer = n, handles...
-ENTRY(scopeEnd) {
-  BODY engine().table.end(buf() + 1, static_cast<size_t>(buf()[0]));
-  END
-}
+DO(scopeEnd, engine().table.end(buf() + 1, static_cast<size_t>(buf()[0])))
 // buffer[0] = handle -> buffer[0] = a second handle of the same tensor
-ENTRY(alias) {
-  BODY buf()[0] = engine().table.put(engine().table.get(buf()[0]));
-  END
-}
-ENTRY(alive) {
-  BODY buf()[0] = engine().table.alive(buf()[0]);
-  END
-}
+DO(alias, buf()[0] = engine().table.put(engine().table.get(buf()[0])))
+DO(alive, buf()[0] = engine().table.alive(buf()[0]))
 // -> live tensors, scope depth, slots, created, live bytes, peak bytes, cached bytes
 ENTRY(stats) {
   BODY
@@ -308,10 +296,7 @@ ENTRY(liveHandles) {
   return out;
   END
 }
-ENTRY(resetPeak) {
-  BODY rt::resetPeak();
-  END
-}
+DO(resetPeak, rt::resetPeak())
 ENTRY(emptyCache) {
   BODY
   rt::emptyHostCache();
@@ -346,7 +331,10 @@ ENTRY(grad) {
 ENTRY(setGrad) {
   BODY
   at::Tensor& t = engine().table.get(buf()[0]);
-  t.mutable_grad() = buf()[1] == -1 ? at::Tensor() : engine().table.get(buf()[1]);
+  const at::Tensor g = buf()[1] == -1 ? at::Tensor() : engine().table.get(buf()[1]);
+  TORCH_CHECK(!g.defined() || (g.sizes() == t.sizes() && g.scalar_type() == t.scalar_type() && g.device() == t.device()),
+              "expected a gradient ", t.scalar_type(), t.sizes(), " on ", t.device(), ", got ", g.scalar_type(), g.sizes(), " on ", g.device());
+  t.mutable_grad() = g;
   END
 }
 
@@ -403,23 +391,13 @@ ENTRY(generatorSeed) {
   g.set_current_seed(static_cast<uint64_t>(a.number(1)));
   END
 }
-ENTRY(generatorState) {  // (id) -> buffer[0] = handle of the state
-  BODY buf()[0] = engine().table.put(generatorAt(a.integer(0)).get_state());
-  END
-}
-ENTRY(generatorRestore) {  // (id), buffer[0] = handle of the state
-  BODY generatorAt(a.integer(0)).set_state(engine().table.get(buf()[0]));
-  END
-}
+// (id) -> buffer[0] = handle of the state
+DO(generatorState, buf()[0] = engine().table.put(generatorAt(a.integer(0)).get_state()))
+// (id), buffer[0] = handle of the state
+DO(generatorRestore, generatorAt(a.integer(0)).set_state(engine().table.get(buf()[0])))
 
-ENTRY(mapOpen) {
-  BODY return num(env, rt::mapOpen(a.text(0)));
-  END
-}
-ENTRY(mapSize) {
-  BODY return num(env, static_cast<double>(rt::mapSize(a.integer(0))));
-  END
-}
+GIVE(mapOpen, rt::mapOpen(a.text(0)))
+GIVE(mapSize, rt::mapSize(a.integer(0)))
 // buffer = map, offset, dtype, ndim, sizes... -> handle
 ENTRY(mapTensor) {
   BODY
@@ -428,10 +406,7 @@ ENTRY(mapTensor) {
   buf()[0] = engine().table.put(std::move(t));
   END
 }
-ENTRY(mapClose) {
-  BODY rt::mapClose(a.integer(0));
-  END
-}
+DO(mapClose, rt::mapClose(a.integer(0)))
 
 float* plain(const at::Tensor& t, int64_t n) {
   TORCH_CHECK(t.scalar_type() == at::kFloat && t.device().is_cpu() && t.is_contiguous() && t.numel() == n,
@@ -472,7 +447,7 @@ ENTRY(ema) {
 
 ENTRY(threads) {
   BODY
-  if (a.n > 0) {
+  if (a.count() > 0) {
     const int n = a.integer(0);
     TORCH_CHECK(n >= 1, "threads: expected at least 1, got ", n);
     at::set_num_threads(n);
@@ -503,54 +478,21 @@ ENTRY(info_) {
   END
 }
 
-ENTRY(cudaCount) {
-  BODY return num(env, rt::cudaCount());
-  END
-}
+GIVE(cudaCount, rt::cudaCount())
 ENTRY(cudaName) {
   BODY return str(env, rt::cudaName(a.integer(0)));
   END
 }
-ENTRY(cudaSynchronize) {
-  BODY rt::cudaSynchronize();
-  END
-}
-ENTRY(cudaSideStream) {
-  BODY rt::cudaUseSideStream(a.flag(0));
-  END
-}
-ENTRY(cudaMemory) {
-  BODY rt::cudaMemory(a.integer(0), buf());
-  END
-}
-ENTRY(cudaResetPeak) {
-  BODY rt::cudaResetPeak(a.integer(0));
-  END
-}
-ENTRY(cudaEvent) {
-  BODY return num(env, rt::cudaEvent());
-  END
-}
-ENTRY(cudaElapsed) {
-  BODY return num(env, rt::cudaElapsed(a.integer(0), a.integer(1)));
-  END
-}
-ENTRY(graphBegin) {
-  BODY return num(env, rt::cudaGraphBegin());
-  END
-}
-ENTRY(graphEnd) {
-  BODY rt::cudaGraphEnd(a.integer(0));
-  END
-}
-ENTRY(graphReplay) {
-  BODY rt::cudaGraphReplay(a.integer(0));
-  END
-}
-ENTRY(graphFree) {
-  BODY rt::cudaGraphFree(a.integer(0));
-  END
-}
+DO(cudaSynchronize, rt::cudaSynchronize())
+DO(cudaSideStream, rt::cudaUseSideStream(a.flag(0)))
+DO(cudaMemory, rt::cudaMemory(a.integer(0), buf()))
+DO(cudaResetPeak, rt::cudaResetPeak(a.integer(0)))
+GIVE(cudaEvent, rt::cudaEvent())
+GIVE(cudaElapsed, rt::cudaElapsed(a.integer(0), a.integer(1)))
+GIVE(graphBegin, rt::cudaGraphBegin())
+DO(graphEnd, rt::cudaGraphEnd(a.integer(0)))
+DO(graphReplay, rt::cudaGraphReplay(a.integer(0)))
+DO(graphFree, rt::cudaGraphFree(a.integer(0)))
 
 struct Named {
   const char* name;

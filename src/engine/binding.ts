@@ -5,6 +5,8 @@ export interface ArgPlan {
   fixed: number
   hasDefault: boolean
   kwargOnly: boolean
+  /** Given by position although this schema has a default: an older one has none, and callers must not see the difference. */
+  positional?: boolean
 }
 
 export interface OpPlan {

@@ -114,6 +114,7 @@ const writeScalar: Writer = (D, p, v, op, arg) => {
 function writeList(write: Writer): Writer {
   return (D, p, v, op, arg, fixed) => {
     const list = listOf(v, fixed, op, arg)
+    if (p + 2 * list.length + 64 > D.length) bad(op, arg, 'arguments that fit the call buffer', `${list.length} more`)
     D[p++] = list.length
     for (let i = 0; i < list.length; i++) p = write(D, p, list[i], op, arg, 0)
     return p
@@ -182,7 +183,14 @@ export function camel(name: string): string {
 
 /** Arguments a caller gives by position: no default, not keyword-only. The rest comes in the options object. */
 export function isPositional(arg: ArgPlan): boolean {
-  return !arg.hasDefault && !arg.kwargOnly
+  return arg.positional ?? (!arg.hasDefault && !arg.kwargOnly)
+}
+
+/** Torch 2 gave `dim` of these a default; it stays positional. */
+const positionalDim = new Set(['std', 'var', 'std_mean', 'var_mean'].map((name) => `aten::${name}.correction`))
+function settlePositions(plan: OpPlan | null): OpPlan | null {
+  if (plan && positionalDim.has(plan.name)) plan.args.find((a) => a.name === 'dim')!.positional = true
+  return plan
 }
 
 function encodeLine(arg: ArgPlan, i: number, value: string): string {
@@ -275,7 +283,7 @@ export function planOf(name: string): OpPlan | null {
   if (plan === undefined) {
     const full = name.includes('::') ? name : `aten::${name}`
     const dot = full.indexOf('.')
-    plan = native().resolve(dot < 0 ? full : full.slice(0, dot), dot < 0 ? '' : full.slice(dot + 1))
+    plan = settlePositions(native().resolve(dot < 0 ? full : full.slice(0, dot), dot < 0 ? '' : full.slice(dot + 1)))
     plans.set(name, plan)
   }
   return plan

@@ -20,3 +20,4 @@ export {
 export { defaultThreads, prepareEnvironment } from './environment.ts'
 export { buffer, native } from './load.ts'
 export { type BuildRecord, buildRecord, cacheFolder, packageRoot } from './locate.ts'
+export { type EnginePort, type EngineThreadOptions, runInEngineThread } from './worker.ts'

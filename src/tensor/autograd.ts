@@ -63,7 +63,7 @@ function own(t: Tensor): Tensor {
 function cut(x: Tensor): Tensor {
   if (!x.requiresGrad || x.isLeaf) return own(x)
   const known = leafOf.get(x.handle)
-  if (known?.alive) return known.alias()
+  if (known?.alive) return own(known)
   const leaf = keep(x.detach()).requiresGrad_()
   tape.push({ kind: 'bridge', original: own(x), leaf })
   leafOf.set(x.handle, leaf)
@@ -149,42 +149,65 @@ export function backward(root: Tensor, options: BackwardOptions = {}): void {
       hint: 'it was made under noGrad(), detached, or from constants only',
     })
   }
-  const entries = tape
-  const bridged = entries.some((e) => e.kind === 'bridge')
-  tape = []
-  leafOf.clear()
   const here = generatorState()
   try {
-    nativeBackward([root], [options.gradient ?? null], (options.retainGraph ?? false) || bridged)
-    unwind(entries)
+    sweep([root], [options.gradient ?? null], takeTape(), options.retainGraph ?? false)
   } finally {
-    dropTape(entries)
     restoreGenerators(here)
     for (const t of here) t.dispose()
   }
 }
 
-/** Forgets checkpoint segments of a forward pass that no backward() will follow. */
-export function clearTape(): void {
-  dropTape(tape)
+function takeTape(): (Segment | Bridge)[] {
+  const entries = tape
   tape = []
   leafOf.clear()
+  return entries
+}
+
+/** One pass of libtorch's backward, then the entries of the tape in reverse; with `retain` they stay for the next pass. */
+function sweep(
+  roots: readonly Tensor[],
+  grads: readonly (Tensor | null)[],
+  entries: (Segment | Bridge)[],
+  retain: boolean,
+): void {
+  const walk = retain ? [...entries] : entries
+  try {
+    nativeBackward(roots, grads, retain || entries.some((e) => e.kind === 'bridge'))
+    while (walk.length > 0) unwind(walk, retain)
+  } catch (error) {
+    dropTape([...entries, ...takeTape()])
+    throw error
+  }
+  clearGrads(entries)
+  if (retain) tape = entries
+}
+
+function clearGrads(entries: readonly (Segment | Bridge)[]): void {
+  for (const e of entries) for (const t of e.kind === 'bridge' ? [e.leaf] : e.outs) t.setGrad(null)
+}
+
+/** Forgets checkpoint segments of a forward pass that no backward() will follow. */
+export function clearTape(): void {
+  dropTape(takeTape())
 }
 
 export function tapeLength(): number {
   return tape.length
 }
 
-function unwind(entries: readonly (Segment | Bridge)[]): void {
-  for (let i = entries.length - 1; i >= 0; i--) {
-    const entry = entries[i]!
-    if (entry.kind === 'segment') tidy(() => replay(entry))
-    else {
-      const group: Bridge[] = [entry]
-      while (i > 0 && entries[i - 1]!.kind === 'bridge') group.push(entries[--i] as Bridge)
-      tidy(() => cross(group))
-    }
+/** Takes the last segment, or the last run of bridges, off the list; frees it unless it is needed again. */
+function unwind(entries: (Segment | Bridge)[], retain: boolean): void {
+  const last = entries.at(-1)!
+  const done = [last]
+  if (last.kind === 'segment') tidy(() => replay(last))
+  else {
+    while (entries.at(-1 - done.length)?.kind === 'bridge') done.push(entries.at(-1 - done.length)!)
+    tidy(() => cross(done as Bridge[]))
   }
+  entries.length -= done.length
+  if (!retain) dropTape(done)
 }
 
 function replay(segment: Segment): void {
@@ -196,11 +219,14 @@ function replay(segment: Segment): void {
   }
   restoreGenerators(segment.random!)
   const outs = enableGrad(() => segment.rerun(segment.inputs))
+  const inner = takeTape() // checkpoints and custom functions inside the segment
   const used = outs.map((out, i) => [out, grads[i]] as const).filter(([out, g]) => g && out.requiresGrad)
-  if (used.length > 0)
-    nativeBackward(
+  if (used.length === 0) dropTape(inner)
+  else
+    sweep(
       used.map((u) => u[0]),
       used.map((u) => u[1]!),
+      inner,
       false,
     )
 }
@@ -229,18 +255,10 @@ function cross(bridges: readonly Bridge[]): void {
 }
 
 function dropTape(entries: readonly (Segment | Bridge)[]): void {
+  clearGrads(entries)
   for (const e of entries) {
-    if (e.kind === 'bridge') {
-      e.original.dispose()
-      e.leaf.setGrad(null)
-      e.leaf.dispose()
-    } else {
-      for (const out of e.outs) {
-        out.setGrad(null)
-        out.dispose()
-      }
-      for (const t of [...e.inputs, ...(e.random ?? [])]) t.dispose()
-    }
+    const held = e.kind === 'bridge' ? [e.original, e.leaf] : [...e.outs, ...e.inputs, ...(e.random ?? [])]
+    for (const t of held) t.dispose()
   }
 }
 
