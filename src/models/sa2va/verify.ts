@@ -282,4 +282,3 @@ function gradientRow(c: Case, name: string, slots: ReturnType<Loaded['model']['s
   const rel = difference / Math.max(Math.sqrt(want.to('float64').square().sum().item()), 1e-12)
   return { name, abs: difference, rel, limit: '1e-3 relative norm', pass: rel <= 1e-3 || difference <= 1e-6 }
 }
-}

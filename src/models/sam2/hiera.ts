@@ -122,7 +122,7 @@ export class HieraBlock extends Module {
   forward(x: Tensor): Tensor {
     return tidy(() => {
       const normed = this.norm1.forward(x)
-      const y = this.#shortcut(x, normed).add(this.#attend(normed))
+      const y = this.#shortcut(x, normed).add(tidy(() => this.#attend(normed)))
       return y.add(this.mlp.forward(this.norm2.forward(y)))
     })
   }
