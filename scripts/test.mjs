@@ -27,7 +27,7 @@ function testFiles(folder) {
   const base = join(root, folder)
   if (!existsSync(base)) return []
   return readdirSync(base, { recursive: true })
-    .filter((path) => path.endsWith(ending))
+    .filter((path) => path.endsWith(ending) || (!compiled && path.endsWith('.test.mjs')))
     .map((path) => join(base, path))
     .sort()
 }
