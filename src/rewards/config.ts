@@ -55,6 +55,9 @@ export const JudgeConfig = z.strictObject({
   enabled: z.boolean().default(false).describe('whether a judge exists at all'),
   baseUrl: z
     .url({ protocol: /^https?$/ })
+    .refine((url) => !URL.canParse(url) || new URL(url).username + new URL(url).password === '', {
+      error: 'an address without user and password; the key comes from the environment',
+    })
     .default('http://localhost:9100/v1')
     .describe('OpenAI-compatible endpoint'),
   model: z.string().min(1).default('meta-llama/Meta-Llama-3.1-8B-Instruct').describe('model name sent to the endpoint'),

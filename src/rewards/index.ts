@@ -33,7 +33,7 @@ export {
   type SingleReward,
   type Term,
 } from './reward.ts'
-export { buildTerms, scoreOptions } from './terms.ts'
+export { buildTerms, type LoopScoring, type OpenRewards, openRewards, scoreOptions } from './terms.ts'
 
 /** The rewards that need no server, by name, with the settings and fields of the default preset. */
 export const rewards = {

@@ -11,7 +11,7 @@ import { meteor } from './meteor/index.ts'
 import { scoreGroup } from './mix.ts'
 import { checkProduced, presets, resolveRewards } from './presets.ts'
 import type { Answer } from './reward.ts'
-import { buildTerms, scoreOptions } from './terms.ts'
+import { buildTerms, openRewards, scoreOptions } from './terms.ts'
 
 const reference = 'a red bicycle with a black seat'
 const written = 'a red bicycle'
@@ -55,6 +55,32 @@ test('the presets give the rewards of their table', async () => {
   } finally {
     asked.close()
     await server.close()
+    rmSync(cacheDir, { recursive: true, force: true })
+  }
+})
+
+test('openRewards checks the judge before the run and gives both loops ready to score', async () => {
+  const server = await startServer(honest)
+  const cacheDir = mkdtempSync(join(tmpdir(), 'roundtrip-open-'))
+  const judgeConfig = { enabled: true, baseUrl: server.url, cacheDir, retries: 0, canaryRate: 0 }
+  const produced = { loop1: ['caption', 'maskPrime'], loop2: ['mask', 'captionPrime', 'text'] } as const
+  try {
+    const open = await openRewards(RewardsConfig.parse({ preset: 'cycle-judge', judge: judgeConfig }), produced, {})
+    const [row] = await scoreGroup(open.loop2.terms, [answer], open.loop2.options)
+    assert.ok(Math.abs(row!.total! - (0.25 * m + 0.75 * judge)) < 1e-12)
+    assert.ok(open.metrics()['judge/calls']! > 0)
+    open.close()
+    const none = await openRewards(RewardsConfig.parse({}), produced, {})
+    assert.equal(none.judge, undefined)
+    none.close()
+    await server.close()
+    await assert.rejects(
+      openRewards(RewardsConfig.parse({ preset: 'mixed', judge: judgeConfig }), produced, {}),
+      /expected a chat completion/,
+    )
+    const noEma = { loop1: ['caption'], loop2: ['mask', 'text'] } as const
+    await assert.rejects(openRewards(RewardsConfig.parse({}), noEma, {}), /EMA/)
+  } finally {
     rmSync(cacheDir, { recursive: true, force: true })
   }
 })
@@ -105,4 +131,8 @@ test('unknown keys, weights and addresses are refused', () => {
   assert.throws(() => RewardsConfig.parse({ loop1: { terms: [] } }))
   assert.throws(() => RewardsConfig.parse({ loop1: { terms: [{ type: 'iou', of: 'maskPrime', weight: -1 }] } }))
   assert.throws(() => RewardsConfig.parse({ judge: { baseUrl: 'file:///etc/passwd' } }))
+  assert.throws(
+    () => RewardsConfig.parse({ judge: { baseUrl: 'http://me:secret@host/v1' } }),
+    /without user and password/,
+  )
 })

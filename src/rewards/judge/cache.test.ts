@@ -78,6 +78,28 @@ test('a killed process leaves its lines and its lock, and both are taken over', 
   assert.deepEqual(readdirSync(dir), ['judge-0.jsonl'])
 })
 
+test('a disk that is full costs what could not be written, and nothing else', () => {
+  const dir = folder()
+  const script = `
+    const { JudgeCache } = await import(${JSON.stringify(new URL('./cache.ts', import.meta.url).href)})
+    const cache = new JudgeCache(${JSON.stringify(dir)})
+    for (let i = 0; i < 3000; i++) cache.set('k' + i, i, 'm'.repeat(100))
+    process.stdout.write(JSON.stringify([cache.unwritten, cache.get('k2999')]))
+    cache.close()`
+  const run = spawnSync('sh', [
+    '-c',
+    'ulimit -f 256; exec "$0" --import tsx --input-type=module -e "$1"',
+    process.execPath,
+    script,
+  ])
+  const [unwritten, last] = JSON.parse(String(run.stdout)) as [number, number]
+  assert.ok(unwritten > 0 && last === 2999, String(run.stderr))
+  assert.equal(String(run.stderr).match(/kept in memory only/g)?.length, 1)
+  const cache = new JudgeCache(dir)
+  assert.equal(cache.size, 3000 - unwritten)
+  cache.close()
+})
+
 test("another machine's lock is respected", () => {
   const dir = folder()
   new JudgeCache(dir).close()

@@ -66,6 +66,9 @@ export class JudgeCache {
   readonly #fd: number
   readonly #lock: string
   #corrupt = 0
+  /** The file ends in half a line: the next one starts with a newline. */
+  #torn = false
+  #unwritten = 0
   #open = true
 
   constructor(dir: string) {
@@ -97,16 +100,32 @@ export class JudgeCache {
     return this.#corrupt
   }
 
+  /** Values that could not be written. */
+  get unwritten(): number {
+    return this.#unwritten
+  }
+
   get(key: string): unknown {
     return this.#index.get(key)
   }
 
   set(key: string, value: unknown, model: string): void {
     this.#index.set(key, value)
-    const line = Buffer.from(
-      `${JSON.stringify({ k: key, v: value, model, date: new Date().toISOString() } satisfies Line)}\n`,
-    )
-    for (let at = 0; at < line.length; ) at += writeSync(this.#fd, line, at)
+    const line: Line = { k: key, v: value, model, date: new Date().toISOString() }
+    this.#append(`${this.#torn ? '\n' : ''}${JSON.stringify(line)}\n`)
+  }
+
+  /** A full disk costs the answers of this run, not the run. */
+  #append(text: string): void {
+    const bytes = Buffer.from(text)
+    let at = 0
+    try {
+      while (at < bytes.length) at += writeSync(this.#fd, bytes, at)
+      this.#torn = false
+    } catch (error) {
+      this.#torn ||= at > 0
+      if (this.#unwritten++ === 0) log.warn(`judge cache: ${messageOf(error)}; answers are kept in memory only`)
+    }
   }
 
   /** After this, what was set survives a power cut; it survives the process in any case. */

@@ -1,6 +1,6 @@
 // One chat completion from an OpenAI-compatible server, with retries of our own around the official client: its timeout
 // ends with the headers, it follows redirects, and it knows nothing of the other requests.
-import OpenAI from 'openai'
+import type OpenAI from 'openai'
 import { log, Mismatch, messageOf, stream } from '../../core/index.ts'
 import type { JudgeConfig } from '../config.ts'
 import { Breaker, Gate, Pacer, sleep } from './flow.ts'
@@ -68,6 +68,12 @@ async function guardedFetch(url: string | URL | Request, init?: RequestInit): Pr
   return new Response(body.length > 0 ? body : null, { status: response.status, headers: response.headers })
 }
 
+/** The HTTP status that the client's error carries, if it is about one. */
+function statusOf(error: unknown): number | undefined {
+  const status = error instanceof Error && 'status' in error ? error.status : undefined
+  return typeof status === 'number' ? status : undefined
+}
+
 function causeOf(error: unknown): JudgeFailure | undefined {
   for (let e: unknown = error; e instanceof Error; e = e.cause) if (e instanceof JudgeFailure) return e
   return undefined
@@ -77,7 +83,8 @@ export class JudgeClient {
   readonly #config: JudgeConfig
   readonly #stats: JudgeStats
   readonly #key: string
-  readonly #api: OpenAI
+  /** Loaded at the first call: a run without a judge does not pay for it. */
+  #api: Promise<OpenAI> | undefined
   readonly #gate: Gate
   readonly #pacer: Pacer
   readonly #breaker: Breaker
@@ -91,14 +98,18 @@ export class JudgeClient {
     this.#gate = new Gate(config.maxConcurrency)
     this.#pacer = new Pacer(config.requestsPerMinute)
     this.#breaker = new Breaker(config.breakerFailures, config.breakerOpenMs)
-    this.#api = new OpenAI({
-      baseURL: config.baseUrl,
+  }
+
+  async #load(): Promise<OpenAI> {
+    const { default: Client } = await import('openai')
+    return new Client({
+      baseURL: this.#config.baseUrl,
       apiKey: this.#key,
       adminAPIKey: null,
       organization: null,
       project: null,
       maxRetries: 0,
-      timeout: config.timeoutMs,
+      timeout: this.#config.timeoutMs,
       logLevel: 'off',
       fetch: guardedFetch,
     })
@@ -198,7 +209,8 @@ export class JudgeClient {
   async #send(request: ChatRequest, signal: AbortSignal): Promise<string> {
     const schema = this.#takesSchema ? request.schema : undefined
     try {
-      const reply = await this.#api.chat.completions.create(
+      this.#api ??= this.#load()
+      const reply = await (await this.#api).chat.completions.create(
         {
           model: this.#config.model,
           messages: [
@@ -214,7 +226,7 @@ export class JudgeClient {
       )
       return this.#textOf(reply)
     } catch (error) {
-      const refused = error instanceof OpenAI.APIError && (error.status === 400 || error.status === 422)
+      const refused = [400, 422].includes(statusOf(error) ?? 0)
       if (!schema || !refused) throw error
       this.#takesSchema = false
       return this.#send(request, signal)
@@ -239,16 +251,19 @@ export class JudgeClient {
   #explain(error: unknown): JudgeFailure {
     const known = causeOf(error)
     if (known) return new JudgeFailure(this.redact(known.message), known)
-    if (error instanceof OpenAI.APIConnectionError) {
-      const cause = error.cause instanceof Error ? error.cause : error
-      return new JudgeFailure(this.redact(`no connection: ${messageOf(cause.cause ?? cause)}`))
-    }
-    if (error instanceof OpenAI.APIError && error.status !== undefined) {
-      const { status } = error
+    const status = statusOf(error)
+    if (status !== undefined) {
       const fatal = status < 500 && !passing.has(status)
-      const text = this.redact(error.message).slice(0, 300)
-      return new JudgeFailure(text, { status, fatal, retryAfterMs: retryAfter(error.headers) })
+      const { headers } = error as { headers?: Headers }
+      return new JudgeFailure(this.redact(messageOf(error)).slice(0, 300), {
+        status,
+        fatal,
+        retryAfterMs: retryAfter(headers),
+      })
     }
-    return new JudgeFailure(this.redact(`unreadable reply: ${messageOf(error)}`).slice(0, 300))
+    // The client wraps fetch's error, which wraps the socket's: the innermost one says what happened.
+    let inner: unknown = error
+    while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause
+    return new JudgeFailure(this.redact(`no readable reply: ${messageOf(inner)}`).slice(0, 300))
   }
 }

@@ -26,5 +26,5 @@ test('10,000 pairs with 20 % faults: every pair is accounted for, each score is 
   const unjudged = pairs.filter((p) => p.judge === null).length
   assert.deepEqual([outcome.judged, outcome.unjudged], [10_000 - unjudged, unjudged])
   assert.ok(unjudged > 0 && unjudged < 5000, `${unjudged} pairs without a judge`)
-  assert.ok(outcome.injected > 1000 && outcome.calls > 5000, `${outcome.injected} faults in ${outcome.calls} calls`)
+  assert.ok(outcome.injected > 500 && outcome.calls > 2500, `${outcome.injected} faults in ${outcome.calls} calls`)
 })

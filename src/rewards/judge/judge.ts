@@ -49,6 +49,7 @@ export class Judge {
   readonly stats = new JudgeStats()
   readonly #client: JudgeClient
   readonly #cache: JudgeCache
+  readonly #built = new WeakMap<Checklist, { questions: Question[]; hash: string }>()
   readonly #running = new Map<string, Promise<unknown>>()
   #alarmed = false
 
@@ -145,8 +146,8 @@ export class Judge {
   async #checklist(reference: string, hypothesis: string): Promise<Verdict> {
     const prepared = await this.#prepared(reference)
     if ('unjudgeable' in prepared) return unjudged([], `reference: ${prepared.unjudgeable}`)
-    const questions = questionsOf(prepared.checklist, this.config.seed)
-    const key = this.#key('answers', reference, hypothesis, this.config.ask, JSON.stringify(questions))
+    const { questions, hash } = this.#questions(prepared.checklist)
+    const key = this.#key('answers', reference, hypothesis, this.config.ask, hash)
     const known = this.#cache.get(key) as { choices?: unknown; canaryFailed?: unknown } | undefined
     if (known && isChoices(known.choices, questions)) {
       return this.#hit(this.#verdict(questions, known.choices, known.canaryFailed === true, true))
@@ -162,6 +163,16 @@ export class Judge {
         this.#cache.set(key, { choices, canaryFailed }, this.config.model)
       return verdict
     })
+  }
+
+  /** Built once per reference: all captions of all its groups share them. */
+  #questions(checklist: Checklist): { questions: Question[]; hash: string } {
+    const known = this.#built.get(checklist)
+    if (known) return known
+    const questions = questionsOf(checklist, this.config.seed)
+    const built = { questions, hash: sha256(JSON.stringify(questions)) }
+    this.#built.set(checklist, built)
+    return built
   }
 
   #verdict(
