@@ -235,7 +235,11 @@ function applyVjp(segment: Segment, grads: readonly (Tensor | null)[]): void {
   const result = noGrad(() => segment.vjp!(segment.inputs, grads))
   segment.inputs.forEach((input, i) => {
     const g = result[i]
-    if (g && input.requiresGrad) accumulate(input, g)
+    if (!g || !input.requiresGrad) return
+    const [expected, got] = [input, g].map((t) => `${t.dtype} [${t.shape}] on ${t.device}`) as [string, string]
+    if (got !== expected)
+      throw new Mismatch({ where: 'customFunction', field: `gradient of input ${i}`, expected, got })
+    accumulate(input, g)
   })
 }
 

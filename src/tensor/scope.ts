@@ -1,6 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
-import { origins, Tensor, tensorOfHandle } from './tensor.ts'
+import { origins, Tensor } from './tensor.ts'
 
 /** A function that returns a promise does not compile here. */
 type Sync<R> = R extends PromiseLike<unknown> ? never : unknown
@@ -132,7 +132,7 @@ export function expectNoLeak<R>(fn: () => R & Sync<R>): R {
   if (leaked.length > 0) {
     const sites = leaked
       .slice(0, 5)
-      .map((h) => `${tensorOfHandle(h)} made at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
+      .map((h) => `${new Tensor(h)} made at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
     throw new Error(`${leaked.length} tensors leaked:\n  ${sites.join('\n  ')}`)
   }
   return result

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import test from 'node:test'
+import { backward, checkpoint, keep, memory, ones, type Tensor, tapeLength, tidy } from '../../src/tensor/index.ts'
+
+function residentMb(): number {
+  const kb = readFileSync('/proc/self/status', 'utf8').match(/^VmRSS:\s+(\d+)/m)
+  return Number(kb![1]) / 1024
+}
+
+test('a million ops in one synchronous loop: resident memory grows by less than 5 MB', () => {
+  const a = keep(ones([16]))
+  const loop = (ops: number) => {
+    for (let i = 0; i < ops / 10; i++)
+      tidy(() => {
+        let x = a
+        for (let k = 0; k < 10; k++) x = x.add(a)
+      })
+  }
+  loop(100_000) // V8's young generation and the allocator settle
+  const start = residentMb()
+  const before = memory()
+  loop(1_000_000)
+  const grown = residentMb() - start
+  assert.ok(grown < 5, `${grown.toFixed(1)} MB`)
+  assert.equal(memory().bytes, before.bytes)
+  assert.equal(memory().slots, before.slots)
+  a.dispose()
+})
+
+test('dispose by hand inside one long scope leaves no trace either', () => {
+  const a = keep(ones([16]))
+  const start = memory()
+  tidy(() => {
+    for (let i = 0; i < 50_000; i++) a.add(a).dispose()
+    assert.equal(memory().tensors, start.tensors)
+  })
+  assert.equal(memory().bytes, start.bytes)
+  a.dispose()
+})
+
+test('2,000 training steps with checkpoints hold the same number of tensors and bytes', () => {
+  const w = keep(ones([8, 8])).requiresGrad_()
+  const step = () =>
+    tidy(() => {
+      const h = checkpoint((t: Tensor) => t.matmul(w).tanh(), w.mul(0.1))
+      backward(h.sum())
+      w.setGrad(null)
+    })
+  for (let i = 0; i < 10; i++) step()
+  const before = memory()
+  for (let i = 0; i < 2000; i++) step()
+  const after = memory()
+  assert.deepEqual([after.tensors, after.bytes, after.slots], [before.tensors, before.bytes, before.slots])
+  assert.equal(tapeLength(), 0)
+  w.dispose()
+})
