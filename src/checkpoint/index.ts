@@ -25,6 +25,7 @@ export {
   toTorchDType,
 } from './dtype.ts'
 export { type LoadOptions, loadWeights, readTensors, TensorReader, tensorSource } from './load.ts'
+export { adapterSettings, type LoadAdapterOptions, loadAdapter, saveAdapter } from './lora.ts'
 export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
 export { readPickle } from './pickle.ts'

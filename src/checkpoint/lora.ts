@@ -1,0 +1,172 @@
+// LoRA of a model <-> PEFT's adapter files. Fully trained modules (modules_to_save) travel in the same file under their own names.
+import { Mismatch } from '../core/index.ts'
+import { Adapter, type AdapterState, type Linear, linears, type Module, replaceTensor, tensorAt } from '../nn/index.ts'
+import { type DType, type Tensor, tidy } from '../tensor/index.ts'
+import {
+  type AdapterConfig,
+  type AdapterNames,
+  type AdapterSettings,
+  fromFileName,
+  matchNames,
+  readAdapter,
+  writeAdapter,
+} from './adapter.ts'
+import { TensorReader, tensorSource } from './load.ts'
+import { missingAndExtra } from './names.ts'
+
+const factor = /\.(lora_A|lora_B)\.weight$/
+
+function namesUnder(prefix: string): AdapterNames {
+  return { ours: prefix, file: 'base_model.model.', adapter: null }
+}
+
+/** PEFT's rule: the whole path, or its end after a dot. */
+function isNamed(path: string, names: readonly string[]): boolean {
+  return names.some((name) => path === name || path.endsWith(`.${name}`))
+}
+
+function adapted(model: Module, prefix: string): [string, Linear][] {
+  const found = linears(model).filter(([path, linear]) => linear.lora_A && path.startsWith(prefix))
+  if (found.length > 0) return found
+  throw new Mismatch({ where: 'adapter', field: prefix, expected: 'layers with LoRA below it', got: 'none' })
+}
+
+/** `self_attn.q_proj`-like ends where they select the adapted layers and no other, else whole paths. */
+function targetModules(model: Module, prefix: string): string[] {
+  const inner = (path: string) => path.slice(prefix.length)
+  const mine = adapted(model, prefix).map(([path]) => inner(path))
+  const ends = [...new Set(mine.map((path) => path.split('.').slice(-2).join('.')))].sort()
+  const all = linears(model).filter(([path]) => path.startsWith(prefix))
+  const exact = all.every(([path, linear]) => isNamed(inner(path), ends) === (linear.lora_A !== undefined))
+  return exact ? ends : mine
+}
+
+/** What adapter_config.json says about the adapters of a model, as they are. */
+export function adapterSettings(model: Module, prefix: string): AdapterSettings {
+  const layers = adapted(model, prefix)
+  const { rank, alpha, scale, dropout } = layers[0]![1].adapter!
+  const rank_pattern: Record<string, number> = {}
+  const alpha_pattern: Record<string, number> = {}
+  for (const [path, linear] of layers) {
+    const own = linear.adapter!
+    if (own.rank !== rank) rank_pattern[path.slice(prefix.length)] = own.rank
+    if (own.alpha !== alpha) alpha_pattern[path.slice(prefix.length)] = own.alpha
+  }
+  return {
+    r: rank,
+    lora_alpha: alpha,
+    lora_dropout: dropout,
+    rank_pattern,
+    alpha_pattern,
+    use_rslora: scale !== alpha / rank,
+    target_modules: targetModules(model, prefix),
+  }
+}
+
+/** Writes the adapters below `prefix` ('language_model.') as PEFT would; settings that are not given come from the model. */
+export function saveAdapter(dir: string, model: Module, prefix: string, settings: Partial<AdapterSettings> = {}): void {
+  const own = adapterSettings(model, prefix)
+  const saved = settings.modules_to_save ?? []
+  const slots = model.slots().filter(({ name }) => {
+    if (!name.startsWith(prefix)) return false
+    return factor.test(name) || isNamed(name.slice(prefix.length).replace(/\.[^.]+$/, ''), saved)
+  })
+  const entries = slots.map((slot) => tensorSource(slot.name, tensorAt(slot)))
+  writeAdapter(dir, { ...own, ...settings }, entries, namesUnder(prefix))
+}
+
+export interface LoadAdapterOptions {
+  /** Default: as the adapter was trained. */
+  dropout?: number
+}
+
+/**
+ * Adds the adapters of a PEFT folder to a model without any, and puts fully saved modules in place. Returns the switch they
+ * share. Every tensor of the file must belong to the model, both factors of every layer must be there.
+ */
+export function loadAdapter(model: Module, dir: string, options: LoadAdapterOptions = {}): AdapterState {
+  const { config, weights } = readAdapter(dir)
+  const byPath = new Map(linears(model))
+  const old = [...byPath].find(([, linear]) => linear.lora_A)
+  if (old) throw new Mismatch({ where: dir, field: old[0], expected: 'a layer without LoRA', got: 'one with it' })
+  const names = matchNames(weights.names, possibleNames(model))
+  const ours = new Map(weights.names.map((file) => [fromFileName(file, names), file]))
+  const paths = [...new Set([...ours.keys()].filter((n) => factor.test(n)).map((n) => n.replace(factor, '')))]
+  if (paths.length === 0) throw new Mismatch({ where: dir, field: 'tensors', expected: 'LoRA factors', got: 'none' })
+  const stateOf = states(config, names.ours, options.dropout ?? config.lora_dropout)
+  checkShapes(dir, paths, byPath, ours, weights.shapes(), (path) => stateOf(path).rank)
+  const reader = new TensorReader(weights)
+  try {
+    const read = (name: string, like: Tensor, dtype = like.dtype) => placed(reader.read(ours.get(name)!), dtype, like)
+    for (const slot of model.slots()) if (ours.has(slot.name)) replaceTensor(slot, read(slot.name, tensorAt(slot)))
+    for (const path of paths) {
+      const linear = byPath.get(path)!
+      linear.lora_A = new Adapter(read(`${path}.lora_A.weight`, linear.weight, 'float32'))
+      linear.lora_B = new Adapter(read(`${path}.lora_B.weight`, linear.weight, 'float32'))
+      linear.setAdapter(stateOf(path))
+    }
+  } finally {
+    reader.close()
+  }
+  return stateOf('')
+}
+
+function possibleNames(model: Module): Set<string> {
+  const names = new Set(model.names())
+  for (const [path] of linears(model)) for (const part of ['A', 'B']) names.add(`${path}.lora_${part}.weight`)
+  return names
+}
+
+/** A copy of its own: the file may change or go away. Adapters are float32 whatever the base is. */
+function placed(stored: Tensor, dtype: DType, like: Tensor): Tensor {
+  return tidy(() => stored.to(dtype, { copy: true }).to(like.device))
+}
+
+/** PEFT's rank_pattern and alpha_pattern: the first key that is the path or, after a dot, its end. */
+function byPattern(table: Readonly<Record<string, number>>, path: string, usual: number): number {
+  const key = Object.keys(table).find((pattern) => new RegExp(`(^|\\.)(${pattern})$`).test(path))
+  return key === undefined ? usual : table[key]!
+}
+
+/** One switch for all; layers whose rank or alpha differs keep numbers of their own behind the same switch. */
+function states(config: AdapterConfig, prefix: string, dropout: number): (path: string) => AdapterState {
+  const make = (rank: number, alpha: number): AdapterState => {
+    return { rank, alpha, scale: alpha / (config.use_rslora ? Math.sqrt(rank) : rank), dropout, enabled: true }
+  }
+  const shared = make(config.r, config.lora_alpha)
+  return (path) => {
+    const inner = path.slice(prefix.length)
+    const rank = byPattern(config.rank_pattern, inner, config.r)
+    const alpha = byPattern(config.alpha_pattern, inner, config.lora_alpha)
+    return rank === shared.rank && alpha === shared.alpha ? shared : behind(shared, make(rank, alpha))
+  }
+}
+
+function behind(shared: AdapterState, own: AdapterState): AdapterState {
+  return Object.defineProperty(own, 'enabled', {
+    get: () => shared.enabled,
+    set: (on: boolean) => {
+      shared.enabled = on
+    },
+  })
+}
+
+function checkShapes(
+  where: string,
+  paths: readonly string[],
+  linear: ReadonlyMap<string, Linear>,
+  ours: ReadonlyMap<string, string>,
+  shapes: ReadonlyMap<string, readonly number[]>,
+  rank: (path: string) => number,
+): void {
+  const expected = new Map<string, readonly number[]>()
+  for (const path of paths) {
+    const [out, input] = linear.get(path)!.weight.shape as [number, number]
+    expected.set(`${path}.lora_A.weight`, [rank(path), input])
+    expected.set(`${path}.lora_B.weight`, [out, rank(path)])
+  }
+  const have = new Map([...ours].filter(([name]) => factor.test(name)).map(([name, file]) => [name, shapes.get(file)!]))
+  const got = missingAndExtra(expected, have)
+  if (got)
+    throw new Mismatch({ where, field: 'tensors', expected: `two factors for each of ${paths.length} layers`, got })
+}

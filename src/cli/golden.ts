@@ -1,0 +1,83 @@
+// What a golden file or folder is, told by its content; names and seeds do not matter.
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+
+export type GoldenKind = 'grpo' | 'meteor' | 'porter' | 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl'
+
+export interface Golden {
+  path: string
+  kind: GoldenKind
+}
+
+/** The golden sets at a path: itself, or those directly below it. Entries that are none are listed in `others`. */
+export function findGolden(path: string): { found: Golden[]; others: string[] } {
+  if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'a golden file or folder', got: 'nothing there' })
+  const kind = kindOf(path)
+  if (kind) return { found: [{ path, kind }], others: [] }
+  const found: Golden[] = []
+  const others: string[] = []
+  for (const name of statSync(path).isDirectory() ? readdirSync(path).sort() : []) {
+    const inner = join(path, name)
+    const innerKind = kindOf(inner)
+    if (innerKind) found.push({ path: inner, kind: innerKind })
+    else others.push(inner)
+  }
+  if (found.length > 0) return { found, others }
+  throw new Mismatch({
+    where: path,
+    expected: 'grpo-golden JSON, METEOR or Porter lines, a model, adapter or misc folder with golden.json',
+    got: others.length > 0 ? `a folder with ${others.length} other entries` : 'something else',
+  })
+}
+
+function kindOf(path: string): GoldenKind | null {
+  return statSync(path).isDirectory() ? folderKind(path) : fileKind(path)
+}
+
+function folderKind(dir: string): GoldenKind | null {
+  const has = (name: string) => existsSync(join(dir, name))
+  if (!has('golden.json')) return null
+  if (has('adapter_config.json') && has('base.safetensors')) return 'lora'
+  if (has('config.json')) return modelKind(join(dir, 'config.json'))
+  return has('golden.safetensors') ? 'misc' : null
+}
+
+function modelKind(path: string): GoldenKind | null {
+  const type = object(readFileSync(path, 'utf8'))?.['model_type']
+  if (type === 'sa2va_chat') return 'sa2va'
+  return type === 'qwen2_5_vl' ? 'qwen2_5_vl' : null
+}
+
+function fileKind(path: string): GoldenKind | null {
+  if (/\.jsonl$/.test(path)) return lineKind(object(firstLine(path)))
+  if (!/\.json$/.test(path)) return lineKind(object(firstLine(path)))
+  return object(readFileSync(path, 'utf8'))?.['format'] === 'grpo-golden' ? 'grpo' : null
+}
+
+function lineKind(row: Record<string, unknown> | null): GoldenKind | null {
+  if (!row) return null
+  if ('reference' in row && 'hypothesis' in row && 'score' in row) return 'meteor'
+  return 'word' in row && 'stem' in row ? 'porter' : null
+}
+
+function firstLine(path: string): string {
+  const piece = Buffer.alloc(1 << 16)
+  const fd = openSync(path, 'r')
+  try {
+    const text = piece.toString('utf8', 0, readSync(fd, piece))
+    return text.split('\n').find((line) => line.trim() !== '') ?? ''
+  } finally {
+    closeSync(fd)
+  }
+}
+
+/** Null for anything that is no JSON object: then it is no golden file either. */
+function object(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+  } catch {
+    return null
+  }
+}
