@@ -89,12 +89,18 @@ function params(plan: OpPlan, method: boolean): string[] {
 }
 
 function test(arg: ArgPlan, name: string): string {
+  const optional = /[tifbsrdglp]/.test(arg.kind)
+  return optional ? `(${testOf(arg, name)} || ${name} === null)` : testOf(arg, name)
+}
+
+function testOf(arg: ArgPlan, name: string): string {
   const kind = arg.kind.toUpperCase()
   if (kind === 'T') return `${name} instanceof Handle`
   if (kind === 'X') return `Array.isArray(${name}) && ${name}[0] instanceof Handle`
   if (kind === 'L')
     return arg.fixed > 0 ? `(typeof ${name} === 'number' || Array.isArray(${name}))` : `Array.isArray(${name})`
-  if (kind === 'S') return `(typeof ${name} === 'number' || typeof ${name} === 'boolean')`
+  if (kind === 'S')
+    return `(typeof ${name} === 'number' || typeof ${name} === 'boolean' || typeof ${name} === 'bigint')`
   if (kind === 'I' || kind === 'F') return `typeof ${name} === 'number'`
   if (kind === 'R') return `typeof ${name} === 'string'`
   if (kind === 'G') return `(${name} as { generator?: unknown } | undefined)?.generator !== undefined`
@@ -179,4 +185,4 @@ function generate(): string {
 
 const text = generate()
 writeFileSync(outPath, text)
-execFileSync('npx', ['biome', 'format', '--write', outPath.pathname], { stdio: 'inherit' })
+execFileSync('npx', ['biome', 'check', '--write', outPath.pathname], { stdio: 'inherit' })

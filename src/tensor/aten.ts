@@ -1,13 +1,12 @@
 import { Mismatch } from '../core/index.ts'
-import { Handle, isPositional, type OpPlan, op, overloadsOf, planOf } from '../engine/index.ts'
+import { camel, Handle, isPositional, type OpPlan, op, overloadsOf, planOf } from '../engine/index.ts'
 import type { Tensor } from './tensor.ts'
 
 function fits(kind: string, v: unknown): boolean {
+  if (/[tifbsrdglp]/.test(kind)) return v === null || fits(kind.toUpperCase(), v)
   switch (kind) {
     case 'T':
       return v instanceof Handle
-    case 't':
-      return v === null || v instanceof Handle
     case 'X':
       return Array.isArray(v) && v.every((t) => t instanceof Handle)
     case 'x':
@@ -16,10 +15,7 @@ function fits(kind: string, v: unknown): boolean {
     case 'P':
     case 'O':
     case 'Q':
-      return Array.isArray(v) || ArrayBuffer.isView(v)
-    case 'l':
-    case 'p':
-      return v === null || Array.isArray(v)
+      return (Array.isArray(v) || ArrayBuffer.isView(v)) && !((v as ArrayLike<unknown>)[0] instanceof Handle)
     case 'I':
       return typeof v === 'number' || typeof v === 'bigint' || typeof v === 'string'
     case 'F':
@@ -31,11 +27,10 @@ function fits(kind: string, v: unknown): boolean {
     case 'R':
     case 'D':
       return typeof v === 'string'
-    case 'r':
-    case 'd':
-      return v === null || typeof v === 'string'
+    case 'G':
+      return typeof (v as { generator?: unknown } | null)?.generator === 'number'
     default:
-      return true
+      return false
   }
 }
 
@@ -55,16 +50,20 @@ function choose(base: string, args: readonly unknown[], options: object | undefi
   const plans = overloadsOf(base)
     .map((o) => planOf(o === '' ? base : `${base}.${o}`))
     .filter((p): p is OpPlan => p !== null && !p.args.some((a) => a.name === 'out'))
-  const needs = (p: OpPlan) =>
-    p.args.filter((a) => a.kwargOnly && !a.hasDefault).every((a) => options !== undefined && a.name in options)
-  const fitting = plans.filter((p) => matches(p, args) && needs(p))
+  const given = new Set(Object.keys(options ?? {}).map(camel))
+  const takes = (p: OpPlan) => {
+    const left = new Set(given)
+    for (const a of p.args) if (!left.delete(camel(a.name)) && a.kwargOnly && !a.hasDefault) return false
+    return left.size === 0
+  }
+  const fitting = plans.filter((p) => matches(p, args) && takes(p))
   fitting.sort((a, b) => required(b) - required(a))
   if (fitting.length > 0) return fitting[0]!
   const hint = plans.length > 0 ? plans.map((p) => p.schema).join('; ') : undefined
   const error = new Mismatch({
     where: `aten(${base})`,
     expected: plans.length > 0 ? 'arguments of one of its overloads' : 'an op of this libtorch',
-    got: args.map(nameOf).join(', '),
+    got: [...args.map(nameOf), ...given].join(', '),
     hint,
   })
   throw Object.assign(error, { code: plans.length > 0 ? 'ERR_ARGUMENT' : 'ERR_NO_OP' })
@@ -91,10 +90,8 @@ function callPlan(plan: OpPlan, args: readonly unknown[], options: Record<string
   const least = slots.filter(isPositional).length
   const named: Record<string, unknown> = {}
   args.slice(least).forEach((v, i) => {
-    named[camelOf(slots[least + i]!.name)] = v
+    named[camel(slots[least + i]!.name)] = v
   })
-  for (const [key, v] of Object.entries(options ?? {})) named[camelOf(key)] = v
+  for (const [key, v] of Object.entries(options ?? {})) named[camel(key)] = v
   return op(plan.name)(...args.slice(0, least), named)
 }
-
-const camelOf = (name: string) => name.replace(/(?<=[a-z0-9])_([a-z0-9])/g, (_, c: string) => c.toUpperCase())

@@ -1520,7 +1520,7 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle && (a1 as Record<string, unknown> | undefined)?.roundingMode !== undefined)
       return f_div_Tensor_mode(this, a0, a1) as never
     if (
-      (typeof a0 === 'number' || typeof a0 === 'boolean') &&
+      (typeof a0 === 'number' || typeof a0 === 'boolean' || typeof a0 === 'bigint') &&
       (a1 as Record<string, unknown> | undefined)?.roundingMode !== undefined
     )
       return f_div_Scalar_mode(this, a0, a1) as never
@@ -1827,7 +1827,7 @@ export class TensorOps extends Handle {
   mean(options?: { dtype?: DType | null }): Tensor
   mean(dim: number | readonly number[] | null, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor
   mean(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number' || Array.isArray(a0)) return f_mean_dim(this, a0, a1) as never
+    if (typeof a0 === 'number' || Array.isArray(a0) || a0 === null) return f_mean_dim(this, a0, a1) as never
     return f_mean(this, a0) as never
   }
   median(): Tensor
@@ -1904,7 +1904,10 @@ export class TensorOps extends Handle {
   norm(p: Scalar | null, dim: number | readonly number[], options?: { keepdim?: boolean }): Tensor
   norm(options?: { p?: Scalar }): Tensor
   norm(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
-    if ((typeof a0 === 'number' || typeof a0 === 'boolean') && (typeof a1 === 'number' || Array.isArray(a1)))
+    if (
+      (typeof a0 === 'number' || typeof a0 === 'boolean' || typeof a0 === 'bigint' || a0 === null) &&
+      (typeof a1 === 'number' || Array.isArray(a1))
+    )
       return f_norm_ScalarOpt_dim(this, a0, a1, a2) as never
     return f_norm_Scalar(this, a0) as never
   }
@@ -2093,7 +2096,7 @@ export class TensorOps extends Handle {
   sum(options?: { dtype?: DType | null }): Tensor
   sum(dim: number | readonly number[] | null, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor
   sum(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number' || Array.isArray(a0)) return f_sum_dim_IntList(this, a0, a1) as never
+    if (typeof a0 === 'number' || Array.isArray(a0) || a0 === null) return f_sum_dim_IntList(this, a0, a1) as never
     return f_sum(this, a0) as never
   }
   t(): Tensor {
@@ -2227,9 +2230,15 @@ export function arange(
 export function arange(start: Scalar, end: Scalar, options?: { dtype?: DType | null; device?: string | null }): Tensor
 export function arange(end: Scalar, options?: { dtype?: DType | null; device?: string | null }): Tensor
 export function arange(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
-  if ((typeof a0 === 'number' || typeof a0 === 'boolean') && (typeof a1 === 'number' || typeof a1 === 'boolean'))
+  if (
+    (typeof a0 === 'number' || typeof a0 === 'boolean' || typeof a0 === 'bigint') &&
+    (typeof a1 === 'number' || typeof a1 === 'boolean' || typeof a1 === 'bigint')
+  )
     return f_arange_start_step(a0, a1, a2) as never
-  if ((typeof a0 === 'number' || typeof a0 === 'boolean') && (typeof a1 === 'number' || typeof a1 === 'boolean'))
+  if (
+    (typeof a0 === 'number' || typeof a0 === 'boolean' || typeof a0 === 'bigint') &&
+    (typeof a1 === 'number' || typeof a1 === 'boolean' || typeof a1 === 'bigint')
+  )
     return f_arange_start(a0, a1, a2) as never
   return f_arange(a0, a1) as never
 }
@@ -2355,14 +2364,22 @@ export function where(condition: Tensor, self: Scalar, other: Scalar): Tensor
 export function where(condition: Tensor): Tensor[]
 export function where(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
   if (a0 instanceof Handle && a1 instanceof Handle && a2 instanceof Handle) return f_where_self(a0, a1, a2) as never
-  if (a0 instanceof Handle && (typeof a1 === 'number' || typeof a1 === 'boolean') && a2 instanceof Handle)
+  if (
+    a0 instanceof Handle &&
+    (typeof a1 === 'number' || typeof a1 === 'boolean' || typeof a1 === 'bigint') &&
+    a2 instanceof Handle
+  )
     return f_where_ScalarSelf(a0, a1, a2) as never
-  if (a0 instanceof Handle && a1 instanceof Handle && (typeof a2 === 'number' || typeof a2 === 'boolean'))
+  if (
+    a0 instanceof Handle &&
+    a1 instanceof Handle &&
+    (typeof a2 === 'number' || typeof a2 === 'boolean' || typeof a2 === 'bigint')
+  )
     return f_where_ScalarOther(a0, a1, a2) as never
   if (
     a0 instanceof Handle &&
-    (typeof a1 === 'number' || typeof a1 === 'boolean') &&
-    (typeof a2 === 'number' || typeof a2 === 'boolean')
+    (typeof a1 === 'number' || typeof a1 === 'boolean' || typeof a1 === 'bigint') &&
+    (typeof a2 === 'number' || typeof a2 === 'boolean' || typeof a2 === 'bigint')
   )
     return f_where_Scalar(a0, a1, a2) as never
   return f_where(a0, a1) as never
@@ -2380,7 +2397,11 @@ export function _foreachAdd_(a0?: unknown, a1?: unknown, a2?: unknown): unknown 
 export function _foreachMul_(self: readonly Tensor[], scalar: Scalar): void
 export function _foreachMul_(self: readonly Tensor[], other: readonly Tensor[]): void
 export function _foreachMul_(a0?: unknown, a1?: unknown): unknown {
-  if (Array.isArray(a0) && a0[0] instanceof Handle && (typeof a1 === 'number' || typeof a1 === 'boolean'))
+  if (
+    Array.isArray(a0) &&
+    a0[0] instanceof Handle &&
+    (typeof a1 === 'number' || typeof a1 === 'boolean' || typeof a1 === 'bigint')
+  )
     return f__foreach_mul__Scalar(a0, a1) as never
   return f__foreach_mul__List(a0, a1) as never
 }

@@ -6,7 +6,6 @@ import {
   expectNoLeak,
   gradEnabled,
   keep,
-  liveTensors,
   memory,
   noGrad,
   ones,
