@@ -32,6 +32,7 @@ export {
   type SceneObject,
   type SceneOptions,
   sceneExample,
+  trainSceneTokenizer,
   usedAttributes,
 } from './scenes/index.ts'
 export { hubSnapshot, openSource } from './sources/open.ts'

@@ -8,30 +8,30 @@ export interface TeacherOptions {
   checkpointing?: boolean
 }
 
-/** Hidden states of prompt and completions, and where each completion's tokens stand. */
+/** Where a completion stands in the packed hidden states: the row that predicts its token 0, and the row that read token 0. */
+interface Place {
+  before: number
+  start: number
+}
+
+/** Hidden states of prompts and completions, and where each completion's tokens stand. */
 export class TeacherPass {
   readonly hidden: Tensor // [L, S], after the final norm
-  readonly #promptLength: number
-  readonly #starts: number[]
+  readonly #places: readonly Place[]
   readonly #completions: readonly Int32Array[]
   readonly #model: Sa2VA
 
-  constructor(model: Sa2VA, hidden: Tensor, promptLength: number, completions: readonly Int32Array[]) {
+  constructor(model: Sa2VA, hidden: Tensor, places: readonly Place[], completions: readonly Int32Array[]) {
     this.#model = model
     this.hidden = hidden
-    this.#promptLength = promptLength
+    this.#places = places
     this.#completions = completions
-    let at = promptLength
-    this.#starts = completions.map((ids) => {
-      const start = at
-      at += Math.max(0, ids.length - 1)
-      return start
-    })
   }
 
   /** Row of the state after token j of completion k was read; -1: the prompt's last token, which predicts token 0. */
   rowOf(k: number, j: number): number {
-    return j < 0 ? this.#promptLength - 1 : this.#starts[k]! + j
+    const place = this.#places[k]!
+    return j < 0 ? place.before : place.start + j
   }
 
   /** Log-probabilities and entropies at a temperature, padded with 0 to the longest completion: [K, T] each. */
@@ -94,7 +94,38 @@ export function teacherForce(
       .forward(x, { positions, mask: completions.length > 1 ? mask : undefined, checkpointing: options.checkpointing })
       .squeeze(0)
   })
-  return new TeacherPass(model, hidden, prompt.ids.length, completions)
+  let at = prompt.ids.length
+  const places = completions.map((ids) => {
+    const start = at
+    at += Math.max(0, ids.length - 1)
+    return { before: prompt.ids.length - 1, start }
+  })
+  return new TeacherPass(model, hidden, places, completions)
+}
+
+/** One completion each for different prompts, padded on the right; a causal mask keeps the padding out. */
+export function teacherForceRows(
+  model: Sa2VA,
+  prompts: readonly Prompt[],
+  completions: readonly Int32Array[],
+  options: TeacherOptions = {},
+): TeacherPass {
+  const lengths = prompts.map((p, r) => p.ids.length + Math.max(0, completions[r]!.length - 1))
+  const L = Math.max(...lengths)
+  const hidden = tidy(() => {
+    const { device } = model.home
+    const tails = completions.map((ids, r) =>
+      BigInt64Array.from({ length: L - prompts[r]!.ids.length }, (_, j) => BigInt(j < ids.length - 1 ? ids[j]! : 0)),
+    )
+    const rows = prompts.map((p, r) =>
+      cat([model.promptEmbeddings(p), model.decoder.embed(tensor(tails[r]!, [1, tails[r]!.length], { device }))], {
+        dim: 1,
+      }),
+    )
+    return model.decoder.forward(cat(rows), { checkpointing: options.checkpointing }).flatten({ endDim: 1 }) // [R * L, S]
+  })
+  const places = prompts.map((p, r) => ({ before: r * L + p.ids.length - 1, start: r * L + p.ids.length }))
+  return new TeacherPass(model, hidden, places, completions)
 }
 
 /** Positions go on from the prompt in every completion; a token sees earlier tokens of the prompt and of its own completion. */

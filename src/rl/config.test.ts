@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { GrpoConfig, type GrpoInput, grpoPresetNames, OptimConfig, resolveGrpo, validateGrpo } from './config.ts'
+import { adaptEntropy, currentEntropyCoef, initialEntropyState } from './entropy.ts'
+
+test('every preset resolves, and given values win over it', () => {
+  for (const preset of grpoPresetNames) assert.equal(resolveGrpo({ preset }).preset, preset)
+  assert.equal(resolveGrpo({ preset: 'trl' }).lossType, 'dapo')
+  assert.equal(resolveGrpo({ preset: 'trl', beta: 0.1, lossType: undefined }).beta, 0.1)
+  assert.equal(resolveGrpo({ preset: 'trl', beta: 0.1, lossType: undefined }).lossType, 'dapo')
+  assert.equal(resolveGrpo({ preset: 'gspo' }).importanceSamplingLevel, 'sequence')
+  assert.deepEqual(
+    [resolveGrpo({ preset: 'dapo' }).epsilonHigh, resolveGrpo({ preset: 'dapo' }).groupFilter],
+    [0.28, true],
+  )
+})
+
+test('every setting is described', () => {
+  for (const schema of [GrpoConfig, OptimConfig])
+    for (const [name, field] of Object.entries(schema.shape)) assert.ok(field.description, name)
+})
+
+test('an unknown setting is refused', () => {
+  assert.throws(() => resolveGrpo({ klCoef: 1 } as GrpoInput), /klCoef/)
+})
+
+const refused: [string, GrpoInput, RegExp][] = [
+  ['a cispo cap below 1', { lossType: 'cispo' }, /epsilonHigh.*at least 1/],
+  ['a delta inside the clip', { delta: 1.1 }, /delta.*above 1 \+ epsilonHigh/],
+  ['a delta where nothing is clipped', { lossType: 'sapo', delta: 3 }, /delta/],
+  ['luspo at token level', { lossType: 'luspo', beta: 0 }, /sequence for luspo/],
+  ['luspo with a KL term', { lossType: 'luspo', importanceSamplingLevel: 'sequence' }, /beta.*0 for luspo/],
+  ['gmpo at sequence level', { lossType: 'gmpo', importanceSamplingLevel: 'sequence' }, /gmpo/],
+  ['gmpo with an entropy filter', { lossType: 'gmpo', topEntropyQuantile: 0.5 }, /topEntropyQuantile/],
+  ['a reference that moves without a KL term', { beta: 0, syncRefModel: true }, /syncRefModel/],
+  ['a corrected KL without a KL term', { beta: 0, useBiasCorrectionKl: true }, /useBiasCorrectionKl/],
+  [
+    'generation and accumulation that do not divide',
+    { gradientAccumulationSteps: 4, stepsPerGeneration: 3 },
+    /stepsPerGeneration/,
+  ],
+  [
+    'dapo with several optimizer steps per generation',
+    { lossType: 'dapo', stepsPerGeneration: 2 },
+    /stepsPerGeneration/,
+  ],
+  ['an upper rollout bound below the lower', { rolloutMin: 4 }, /rolloutMin/],
+  ['a lower clip of nothing', { epsilon: 1 }, /epsilon/],
+]
+for (const [what, given, reason] of refused) {
+  test(`${what} is refused with the reason`, () => {
+    assert.throws(() => resolveGrpo(given), reason)
+  })
+}
+
+test('one completion per prompt is refused, and so is a batch that K does not divide', () => {
+  assert.throws(() => GrpoConfig.parse({ numGenerations: 1 }))
+  const config = resolveGrpo({ numGenerations: 4, gradientAccumulationSteps: 1 })
+  assert.throws(() => validateGrpo(config, { rowsPerMicroBatch: 6 }), /numGenerations.*6 rows/)
+  assert.deepEqual(validateGrpo(config, { rowsPerMicroBatch: 6, processes: 2 }), [])
+})
+
+test('a truncating sampler is warned about', () => {
+  assert.match(validateGrpo(resolveGrpo({ topK: 50 })).join(), /sampler is not the policy/)
+  assert.match(validateGrpo(resolveGrpo({ lossType: 'bnpo', importanceSamplingLevel: 'sequence' })).join(), /length/)
+})
+
+test('the adaptive entropy bonus acts from the second step, grows below the target and shrinks above it', () => {
+  const config = resolveGrpo({
+    useAdaptiveEntropy: true,
+    entropyTarget: 0.2,
+    entropyCoefDelta: 0.01,
+    entropyCoefMax: 0.015,
+  })
+  let state = initialEntropyState(config)
+  assert.equal(currentEntropyCoef(state, config), 0)
+  state = adaptEntropy(state, 0.1, config)
+  assert.equal(currentEntropyCoef(state, config), 0.01)
+  state = adaptEntropy(state, 0.1, config)
+  assert.equal(currentEntropyCoef(state, config), 0.015)
+  state = adaptEntropy(state, 0.3, config)
+  assert.equal(currentEntropyCoef(state, config), 0)
+  assert.ok(Math.abs(state.coef - 0.005) < 1e-12)
+})

@@ -1,0 +1,294 @@
+import { z } from 'zod'
+import { Mismatch } from '../core/index.ts'
+import { truncates } from '../nn/index.ts'
+
+export const lossTypes = ['grpo', 'bnpo', 'dr_grpo', 'dapo', 'sapo', 'cispo', 'vespo', 'luspo', 'gmpo'] as const
+export type LossType = (typeof lossTypes)[number]
+
+/** Losses divided by the tokens of the whole optimizer batch, which the caller must count. */
+export const tokenNormalized: ReadonlySet<LossType> = new Set(['dapo', 'cispo', 'vespo'])
+/** Losses with the clipped surrogate: epsilon, epsilonHigh and delta act on them. */
+export const clipped: ReadonlySet<LossType> = new Set(['grpo', 'bnpo', 'dr_grpo', 'dapo', 'luspo'])
+
+export const rolloutModes = ['token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask'] as const
+export const grpoPresetNames = ['trl', 'r1v', 'drgrpo', 'dapo', 'gspo', 'sapo'] as const
+export type GrpoPreset = (typeof grpoPresetNames)[number]
+
+export const GrpoConfig = z.strictObject({
+  preset: z
+    .enum(grpoPresetNames)
+    .nullable()
+    .default(null)
+    .describe('values of a published recipe for whatever is not given'),
+
+  numGenerations: z.int().min(2).default(4).describe('completions per prompt (K)'),
+  maxCompletionLength: z.int().positive().default(256).describe('new tokens at most; also the divisor of dr_grpo'),
+  temperature: z.number().positive().default(1).describe('divides the logits, in sampling and in scoring'),
+  topK: z.int().nonnegative().default(0).describe('sample among the k largest; 0 is off'),
+  topP: z
+    .number()
+    .gt(0)
+    .max(1)
+    .default(1)
+    .describe('sample from the largest probabilities that reach this mass; 1 is off'),
+  minP: z
+    .number()
+    .min(0)
+    .max(1)
+    .nullable()
+    .default(null)
+    .describe('drop tokens below this share of the largest probability'),
+  repetitionPenalty: z
+    .number()
+    .positive()
+    .default(1)
+    .describe('divides positive and multiplies negative scores of seen tokens; 1 is off'),
+
+  lossType: z.enum(lossTypes).default('grpo').describe('per-token objective and its normaliser'),
+  importanceSamplingLevel: z
+    .enum(['token', 'sequence', 'sequence_token'])
+    .default('token')
+    .describe('ratio of each token, of the whole row (GSPO), or of the row with the gradient of the token'),
+  epsilon: z.number().positive().default(0.2).describe('the ratio is held above 1 - epsilon; in log space for gmpo'),
+  epsilonHigh: z
+    .number()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe('upper clip, epsilon if null; the cap itself for cispo'),
+  delta: z.number().positive().nullable().default(null).describe('cap of the ratio where the advantage is negative'),
+  maxLogRatio: z
+    .number()
+    .positive()
+    .nullable()
+    .default(20)
+    .describe('log-ratios are held in this range before exp; null: no guard'),
+  sapoTemperaturePos: z.number().positive().default(1).describe('slope of sapo for positive advantages'),
+  sapoTemperatureNeg: z.number().positive().default(1.05).describe('slope of sapo for the others'),
+  vespoKPos: z.number().nonnegative().default(2).describe('power of the weight in vespo, advantage at least 0'),
+  vespoLambdaPos: z.number().nonnegative().default(3).describe('decay of the weight in vespo, advantage at least 0'),
+  vespoKNeg: z.number().nonnegative().default(3).describe('power of the weight in vespo, negative advantage'),
+  vespoLambdaNeg: z.number().nonnegative().default(2).describe('decay of the weight in vespo, negative advantage'),
+
+  beta: z.number().nonnegative().default(0.04).describe('weight of the KL term (k3); 0 skips the reference pass'),
+  useBiasCorrectionKl: z.boolean().default(false).describe('multiply the KL term by the ratio, gradient included'),
+  syncRefModel: z.boolean().default(false).describe('move the KL reference towards the policy'),
+  refModelMixupAlpha: z.number().gt(0).max(1).default(0.6).describe('share of the policy in a sync of the reference'),
+  refModelSyncSteps: z.int().positive().default(512).describe('optimizer steps between syncs of the reference'),
+
+  scaleRewards: z
+    .enum(['group', 'batch', 'none'])
+    .default('group')
+    .describe('which standard deviation divides the advantages'),
+  advantageEps: z.number().positive().default(1e-4).describe('added to that standard deviation'),
+  ddof: z
+    .union([z.literal(0), z.literal(1)])
+    .default(1)
+    .describe('1: sample standard deviation, 0: population'),
+  multiObjectiveAggregation: z
+    .enum(['sum_then_normalize', 'normalize_then_sum'])
+    .default('sum_then_normalize')
+    .describe('normalise the weighted sum, or each reward before summing (GDPO)'),
+  groupFilter: z.boolean().default(false).describe('replace groups whose rewards are all equal by further prompts'),
+  maxResampleTimes: z.int().nonnegative().default(3).describe('rounds of replacement at most'),
+  maskTruncatedCompletions: z.boolean().default(false).describe('rows cut at maxCompletionLength stay out of the loss'),
+
+  topEntropyQuantile: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(1)
+    .describe('share of tokens, by entropy, that the policy term uses'),
+  entropyCoef: z.number().default(0).describe('weight of the entropy bonus'),
+  useAdaptiveEntropy: z.boolean().default(false).describe('steer entropyCoef towards entropyTarget'),
+  entropyTarget: z.number().nonnegative().default(0.2).describe('entropy below which the bonus acts and grows'),
+  entropyCoefDelta: z.number().nonnegative().default(0.005).describe('change of entropyCoef per step'),
+  entropyCoefMin: z.number().default(0).describe('smallest adaptive entropyCoef'),
+  entropyCoefMax: z.number().default(1).describe('largest adaptive entropyCoef'),
+
+  offPolicyMaskThreshold: z
+    .number()
+    .nullable()
+    .default(null)
+    .describe('rows with negative advantage that drifted further than this leave the policy term'),
+  rolloutCorrection: z
+    .enum(rolloutModes)
+    .nullable()
+    .default(null)
+    .describe('weights for a sampler that is not the scored policy; null: none'),
+  rolloutMin: z.number().nonnegative().nullable().default(null).describe('lower bound of those weights'),
+  rolloutMax: z.number().positive().nullable().default(3).describe('upper bound of those weights'),
+
+  numIterations: z.int().positive().default(1).describe('passes over each generation batch'),
+  gradientAccumulationSteps: z.int().positive().default(1).describe('micro-batches per optimizer step'),
+  stepsPerGeneration: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe('micro-batches per generation batch; null: as accumulated'),
+})
+export type GrpoConfig = z.infer<typeof GrpoConfig>
+export type GrpoInput = z.input<typeof GrpoConfig>
+
+export const grpoPresets: Readonly<Record<GrpoPreset, GrpoInput>> = {
+  trl: { lossType: 'dapo', beta: 0, numGenerations: 8, maxCompletionLength: 512 },
+  r1v: { lossType: 'grpo', beta: 0.04, numGenerations: 8 },
+  drgrpo: { lossType: 'dr_grpo', scaleRewards: 'none', beta: 0 },
+  dapo: {
+    lossType: 'dapo',
+    epsilon: 0.2,
+    epsilonHigh: 0.28,
+    beta: 0,
+    groupFilter: true,
+    maskTruncatedCompletions: true,
+  },
+  gspo: { lossType: 'grpo', importanceSamplingLevel: 'sequence', epsilon: 3e-4, epsilonHigh: 4e-4, beta: 0 },
+  sapo: { lossType: 'sapo', beta: 0 },
+}
+
+/** The preset's values under the given ones (as typed by the user, before defaults), then the defaults. Validated. */
+export function resolveGrpo(given: GrpoInput = {}): GrpoConfig {
+  const base = given.preset ? grpoPresets[given.preset] : {}
+  const said = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
+  const config = GrpoConfig.parse({ ...base, ...said })
+  validateGrpo(config)
+  return config
+}
+
+const schedulers = [
+  'constant',
+  'constant_with_warmup',
+  'linear',
+  'cosine',
+  'cosine_with_restarts',
+  'cosine_with_min_lr',
+  'polynomial',
+  'inverse_sqrt',
+] as const
+export type SchedulerType = (typeof schedulers)[number]
+
+export const OptimConfig = z.strictObject({
+  learningRate: z.number().nonnegative().default(1e-5).describe('largest learning rate'),
+  lrSchedulerType: z.enum(schedulers).default('linear').describe('how the learning rate changes over the run'),
+  warmupSteps: z
+    .number()
+    .nonnegative()
+    .default(0)
+    .describe('optimizer steps of warm-up; below 1 it is a share of the run'),
+  numCycles: z
+    .number()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe('cosine: 0.5 if null; cosine_with_restarts: 1 if null'),
+  minLrRate: z.number().min(0).max(1).default(0).describe('cosine_with_min_lr: last factor of the learning rate'),
+  lrEnd: z.number().nonnegative().default(1e-7).describe('polynomial: last learning rate'),
+  power: z.number().positive().default(1).describe('polynomial: exponent'),
+  timescale: z
+    .number()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe('inverse_sqrt: steps; null: the warm-up, or 10000'),
+  adamBeta1: z.number().min(0).lt(1).default(0.9).describe('decay of the first moment'),
+  adamBeta2: z.number().min(0).lt(1).default(0.999).describe('decay of the second moment'),
+  adamEpsilon: z.number().positive().default(1e-8).describe('added to the denominator'),
+  weightDecay: z.number().nonnegative().default(0).describe('decoupled; never on biases and norms'),
+  maxGradNorm: z.number().nonnegative().default(1).describe('gradients are scaled to this norm at most; 0 is off'),
+  emaDecay: z.number().min(0).lt(1).default(0.999).describe('share of itself that the EMA copy keeps at each step'),
+})
+export type OptimConfig = z.infer<typeof OptimConfig>
+
+/** What only the run knows; given, the divisibility by K is checked too. */
+export interface BatchSizes {
+  /** Rows (completions) per micro-batch of one process. */
+  rowsPerMicroBatch: number
+  processes?: number
+}
+
+/** Refuses settings that contradict each other or would have no effect; returns what a user should know. */
+export function validateGrpo(c: GrpoConfig, sizes?: BatchSizes): string[] {
+  const high = c.epsilonHigh ?? c.epsilon
+  checkLossType(c, high)
+  checkKl(c)
+  checkEntropy(c)
+  checkSteps(c)
+  if (c.rolloutMin !== null && c.rolloutMax !== null && c.rolloutMin > c.rolloutMax)
+    refuse('rolloutMin', `at most rolloutMax (${c.rolloutMax})`, c.rolloutMin)
+  if (sizes) checkSizes(c, sizes)
+  return warningsOf(c)
+}
+
+function refuse(field: string, expected: string, got: unknown, hint?: string): never {
+  throw new Mismatch({ where: 'grpo', field, expected, got, hint })
+}
+
+function checkLossType(c: GrpoConfig, high: number): void {
+  const { lossType: type, importanceSamplingLevel: level } = c
+  if (type === 'cispo' && high < 1)
+    refuse('epsilonHigh', 'at least 1 for cispo', high, 'it is the cap of the weight itself; 5 is usual')
+  if (c.delta !== null && !clipped.has(type)) refuse('delta', `null for ${type}, which does not clip`, c.delta)
+  if (c.delta !== null && c.delta <= 1 + high) refuse('delta', `above 1 + epsilonHigh (${1 + high})`, c.delta)
+  if (type === 'luspo' && level !== 'sequence') refuse('importanceSamplingLevel', 'sequence for luspo', level)
+  if (type === 'luspo' && c.beta !== 0)
+    refuse('beta', '0 for luspo', c.beta, 'a per-token KL has no place in a row loss')
+  if ((type === 'gmpo' || type === 'vespo') && level !== 'token')
+    refuse('importanceSamplingLevel', `token for ${type}, which forms its own row weight`, level)
+  if (level === 'sequence_token' && !clipped.has(type))
+    refuse('importanceSamplingLevel', `token or sequence for ${type}`, level)
+  if (clipped.has(type) && c.epsilon >= 1) refuse('epsilon', 'below 1', c.epsilon)
+  if (type === 'gmpo') checkGmpo(c)
+}
+
+function checkGmpo(c: GrpoConfig): void {
+  const why = 'gmpo has one weight per row'
+  if (c.topEntropyQuantile < 1) refuse('topEntropyQuantile', '1 for gmpo', c.topEntropyQuantile, why)
+  if (c.offPolicyMaskThreshold !== null)
+    refuse('offPolicyMaskThreshold', 'null for gmpo', c.offPolicyMaskThreshold, why)
+  if (c.rolloutCorrection !== null) refuse('rolloutCorrection', 'null for gmpo', c.rolloutCorrection, why)
+}
+
+function checkKl(c: GrpoConfig): void {
+  if (c.beta !== 0) return
+  if (c.syncRefModel) refuse('syncRefModel', 'false with beta 0', true, 'there is no reference to move')
+  if (c.useBiasCorrectionKl) refuse('useBiasCorrectionKl', 'false with beta 0', true, 'there is no KL term to correct')
+}
+
+function checkEntropy(c: GrpoConfig): void {
+  if (!c.useAdaptiveEntropy) return
+  if (c.entropyCoefMin > c.entropyCoefMax)
+    refuse('entropyCoefMin', `at most entropyCoefMax (${c.entropyCoefMax})`, c.entropyCoefMin)
+}
+
+function checkSteps(c: GrpoConfig): void {
+  const accumulated = c.gradientAccumulationSteps
+  const perGeneration = c.stepsPerGeneration ?? accumulated
+  const [small, large] = [Math.min(accumulated, perGeneration), Math.max(accumulated, perGeneration)]
+  if (large % small !== 0)
+    refuse('stepsPerGeneration', `a multiple or a divisor of gradientAccumulationSteps (${accumulated})`, perGeneration)
+  if (tokenNormalized.has(c.lossType) && perGeneration !== accumulated) {
+    const hint = `${c.lossType} divides by the tokens of a generation batch: another ratio is another learning rate`
+    refuse('stepsPerGeneration', `gradientAccumulationSteps (${accumulated}) for ${c.lossType}`, perGeneration, hint)
+  }
+}
+
+function checkSizes(c: GrpoConfig, sizes: BatchSizes): void {
+  const steps = c.stepsPerGeneration ?? c.gradientAccumulationSteps
+  const rows = sizes.rowsPerMicroBatch * (sizes.processes ?? 1) * steps
+  if (rows % c.numGenerations !== 0)
+    refuse('numGenerations', `a divisor of the generation batch (${rows} rows)`, c.numGenerations)
+}
+
+function warningsOf(c: GrpoConfig): string[] {
+  const out: string[] = []
+  if (truncates(c) && c.rolloutCorrection === null)
+    out.push('topK, topP, minP or repetitionPenalty is on: the sampler is not the policy that the loss scores')
+  if (c.importanceSamplingLevel === 'sequence' && ['dapo', 'bnpo', 'dr_grpo', 'cispo'].includes(c.lossType))
+    out.push(`${c.lossType} at sequence level weights each row by its length`)
+  if (c.multiObjectiveAggregation === 'normalize_then_sum' && c.scaleRewards !== 'group')
+    out.push('scaleRewards has no effect with normalize_then_sum')
+  if (c.lossType === 'bnpo' && c.gradientAccumulationSteps > 1)
+    out.push('bnpo divides by the tokens of each micro-batch: accumulation does not equal one large batch')
+  return out
+}

@@ -1,0 +1,349 @@
+// The GRPO losses. B rows (completions), T completion tokens. Everything is float32, or float64 when the log-probs are.
+// Masked positions are overwritten with 0 before anything else: no value there reaches the loss or its gradient.
+import { Mismatch } from '../core/index.ts'
+import { wide } from '../nn/index.ts'
+import { full, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
+import { type GrpoConfig, tokenNormalized } from './config.ts'
+import { entropyThreshold } from './entropy.ts'
+import { klOf } from './kl.ts'
+import { LossStats } from './loss-stats.ts'
+
+export interface LossInput {
+  /** [B, T] log-probs of the completion ids, with gradient. */
+  logps: Tensor
+  /** [B, T] under the weights that sampled; absent: the same weights, ratio 1. */
+  oldLogps?: Tensor | null
+  /** [B, T] under the KL reference; needed when beta is not 0. */
+  refLogps?: Tensor | null
+  /** [B, T] 0 or 1. */
+  mask: Tensor
+  /** [B] */
+  advantages: Tensor
+  /** [B, T] of the policy over the vocabulary; with gradient when entropyCoef is not 0. */
+  entropies?: Tensor | null
+  /** [B, T] or [B, 1] weights of rolloutWeights. */
+  isRatio?: Tensor | null
+  /** [B, T] as the sampler reported them, for the off-policy mask. */
+  samplingLogps?: Tensor | null
+}
+
+export type LossConfig = Pick<
+  GrpoConfig,
+  | 'lossType'
+  | 'importanceSamplingLevel'
+  | 'epsilon'
+  | 'epsilonHigh'
+  | 'delta'
+  | 'maxLogRatio'
+  | 'sapoTemperaturePos'
+  | 'sapoTemperatureNeg'
+  | 'vespoKPos'
+  | 'vespoLambdaPos'
+  | 'vespoKNeg'
+  | 'vespoLambdaNeg'
+  | 'beta'
+  | 'useBiasCorrectionKl'
+  | 'maxCompletionLength'
+  | 'topEntropyQuantile'
+  | 'entropyCoef'
+  | 'offPolicyMaskThreshold'
+  /** Micro-batches actually in this optimizer step; 1 in evaluation. */
+  | 'gradientAccumulationSteps'
+> & {
+  /** Loss-mask tokens of the whole optimizer batch, all processes; dapo, cispo and vespo need it. */
+  numItemsInBatch?: number
+  numProcesses?: number
+  /** Entropy threshold over all processes; found from this micro-batch when absent. */
+  entropyThreshold?: number
+}
+
+export interface LossResult {
+  /** Divided by its normaliser and by the accumulation; ready for backward. */
+  loss: Tensor
+  /** Before the division by accumulation and before the entropy bonus; KL included. */
+  policyLoss: Tensor
+  /** [B, T], or [B, 1] for row losses; not masked, KL included. */
+  perTokenLoss: Tensor
+  /** [B, T] or [B, 1] before the delta cap, without gradient. */
+  ratio: Tensor
+  klPerToken: Tensor | null
+  entropyMask: Tensor | null
+  /** Mean entropy as it enters the loss, before its coefficient. */
+  entropyBonus: Tensor | null
+  /** [B, 1] 1 where the off-policy mask keeps the row. */
+  keptRows: Tensor | null
+  /** [B, 1] weights of vespo. */
+  phi: Tensor | null
+  stats: Tensor
+  /** Values under TRL's names; waits for the device, once. */
+  metrics(): Record<string, number>
+}
+
+/** Inputs in one dtype, with zeros at masked positions. */
+interface Batch {
+  logps: Tensor
+  /** logps - oldLogps, within the guard. */
+  change: Tensor
+  mask: Tensor
+  real: Tensor
+  advantages: Tensor // [B, 1]
+  tokens: Tensor // [B, 1] per row
+  divisor: Tensor // [B, 1] the same, at least 1
+  ratio: Tensor // [B, T] or [B, 1]
+  klRatio: Tensor | null // log of reference over policy
+  entropies: Tensor | null
+  isRatio: Tensor | null
+}
+
+/** The loss of one micro-batch. */
+export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
+  checkInput(input, config)
+  return tidy(() => {
+    const stats = new LossStats()
+    const batch = prepare(input, config)
+    const kl = config.beta === 0 ? null : klTerm(batch, config)
+    const entropyMask = config.topEntropyQuantile < 1 ? topEntropy(batch, config) : null
+    const keptRows = config.offPolicyMaskThreshold === null ? null : onPolicyRows(input, batch, config)
+    const { value, phi } = policyTerm(batch, config, stats)
+    const perTokenLoss = withKl(weighted(value, batch, entropyMask, keptRows, config), kl, batch, config)
+    const policyLoss = aggregate(perTokenLoss, batch, config)
+    const entropyBonus = config.entropyCoef === 0 ? null : meanEntropy(batch, entropyMask, config)
+    const own = policyLoss.div(accumulation(config))
+    const loss = entropyBonus ? own.sub(entropyBonus.mul(config.entropyCoef)) : own
+    if (kl) stats.kl(kl, batch)
+    if (batch.entropies) stats.tokenMean('entropy', batch.entropies, batch)
+    const ratio = batch.ratio.detach()
+    const parts = { loss, policyLoss, perTokenLoss, ratio, klPerToken: kl, entropyMask, entropyBonus, keptRows, phi }
+    return { ...parts, ...stats.finish(policyLoss) }
+  })
+}
+
+function accumulation(config: LossConfig): number {
+  return tokenNormalized.has(config.lossType) ? 1 : config.gradientAccumulationSteps
+}
+
+function bad(field: string, expected: string, got: unknown): never {
+  throw new Mismatch({ where: 'grpoLoss', field, expected, got })
+}
+
+function checkInput(input: LossInput, config: LossConfig): void {
+  const [rows, tokens] = input.logps.shape
+  if (input.logps.ndim !== 2) bad('logps', '[B, T]', input.logps.shape)
+  for (const name of ['oldLogps', 'refLogps', 'mask', 'entropies', 'samplingLogps'] as const) {
+    const t = input[name]
+    if (t && (t.ndim !== 2 || t.size(0) !== rows || t.size(1) !== tokens)) bad(name, `[${rows}, ${tokens}]`, t.shape)
+  }
+  const { advantages, isRatio } = input
+  if (advantages.ndim !== 1 || advantages.size(0) !== rows) bad('advantages', `[${rows}]`, advantages.shape)
+  if (isRatio && (isRatio.ndim !== 2 || isRatio.size(0) !== rows || ![1, tokens].includes(isRatio.size(1))))
+    bad('isRatio', `[${rows}, ${tokens}] or [${rows}, 1]`, isRatio.shape)
+  if (config.beta !== 0 && !input.refLogps) bad('refLogps', 'given, since beta is not 0', 'none')
+  if ((config.topEntropyQuantile < 1 || config.entropyCoef !== 0) && !input.entropies)
+    bad('entropies', 'given, since topEntropyQuantile or entropyCoef uses them', 'none')
+  if (tokenNormalized.has(config.lossType) && config.numItemsInBatch === undefined)
+    bad('numItemsInBatch', `the tokens of the optimizer batch, which ${config.lossType} divides by`, 'none')
+}
+
+function prepare(input: LossInput, config: LossConfig): Batch {
+  const real = input.mask.ne(0)
+  const masked = real.logicalNot()
+  const logps = wide(input.logps).maskedFill(masked, 0)
+  const same = (t: Tensor) => t.to(logps.dtype).maskedFill(masked, 0)
+  const guard = (t: Tensor) => (config.maxLogRatio === null ? t : clampTo(t, config.maxLogRatio))
+  const mask = real.to(logps.dtype)
+  const tokens = mask.sum(-1, { keepdim: true })
+  const change = guard(logps.sub(input.oldLogps ? same(input.oldLogps).detach() : logps.detach()))
+  const batch = {
+    logps,
+    change,
+    mask,
+    real,
+    advantages: input.advantages.to(logps.dtype).detach().unsqueeze(-1),
+    tokens,
+    divisor: tokens.clampMin(1),
+    klRatio: input.refLogps ? guard(same(input.refLogps).detach().sub(logps)) : null,
+    entropies: input.entropies ? same(input.entropies) : null,
+    isRatio: input.isRatio ? input.isRatio.to(logps.dtype).detach() : null,
+  }
+  return { ...batch, ratio: logRatio(batch, config).exp() }
+}
+
+function clampTo(t: Tensor, limit: number): Tensor {
+  return t.clamp({ min: -limit, max: limit })
+}
+
+function rowMean(t: Tensor, batch: Pick<Batch, 'mask' | 'divisor'>): Tensor {
+  return t.mul(batch.mask).sum(-1, { keepdim: true }).div(batch.divisor) // [B, 1]
+}
+
+function logRatio(batch: Omit<Batch, 'ratio'>, config: LossConfig): Tensor {
+  if (config.importanceSamplingLevel === 'token') return batch.change
+  const row = rowMean(batch.change, batch)
+  if (config.importanceSamplingLevel === 'sequence') return row
+  return batch.logps.sub(batch.logps.detach()).add(row.detach()) // value of the row, gradient of the token
+}
+
+/** k3, times the ratio (with its gradient) when the bias is corrected. [B, T] */
+function klTerm(batch: Batch, config: LossConfig): Tensor {
+  const kl = klOf(batch.klRatio!)
+  return config.useBiasCorrectionKl ? kl.mul(batch.ratio) : kl
+}
+
+function topEntropy(batch: Batch, config: LossConfig): Tensor {
+  return noGrad(() => {
+    const entropies = batch.entropies!.detach()
+    const limit = config.entropyThreshold ?? entropyThreshold(entropies, batch.real, config.topEntropyQuantile)
+    return entropies.ge(limit).logicalAnd(batch.real).to(batch.mask.dtype)
+  })
+}
+
+/** Rows with negative advantage stay only if their mean log-ratio sampler to policy is within the threshold. [B, 1] */
+function onPolicyRows(input: LossInput, batch: Batch, config: LossConfig): Tensor {
+  return noGrad(() => {
+    const sampled = input.samplingLogps ?? input.oldLogps
+    const clean = sampled ? sampled.to(batch.logps.dtype).maskedFill(batch.real.logicalNot(), 0) : batch.logps
+    const drift = rowMean(clean.sub(batch.logps), batch)
+    const near = drift.le(config.offPolicyMaskThreshold!)
+    return batch.advantages.ge(0).logicalOr(near).to(batch.mask.dtype)
+  })
+}
+
+interface PolicyTerm {
+  value: Tensor
+  phi: Tensor | null
+}
+
+function policyTerm(batch: Batch, config: LossConfig, stats: LossStats): PolicyTerm {
+  switch (config.lossType) {
+    case 'sapo':
+      return { value: softGate(batch, config), phi: null }
+    case 'cispo':
+      return { value: cappedWeight(batch, config, stats), phi: null }
+    case 'vespo': {
+      const phi = vespoWeight(batch, config)
+      stats.add('vespo/phi_seq_mean', phi.mean())
+      return { value: phi.mul(batch.advantages).mul(batch.logps).neg(), phi }
+    }
+    case 'gmpo':
+      return { value: geometricMean(batch, config, stats), phi: null }
+    default:
+      return { value: clippedSurrogate(batch, config, stats), phi: null }
+  }
+}
+
+/** -min(ratio A, clamp(ratio) A), the ratio capped at delta first. */
+function clippedSurrogate(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
+  const { advantages, ratio } = batch
+  const [low, high] = [1 - config.epsilon, 1 + (config.epsilonHigh ?? config.epsilon)]
+  const capped = config.delta === null ? ratio : ratio.clampMax(config.delta)
+  stats.clips(capped, low, high, batch)
+  return capped
+    .mul(advantages)
+    .minimum(ratio.clamp({ min: low, max: high }).mul(advantages))
+    .neg()
+}
+
+/** One of two numbers, in the dtype of another tensor. */
+function choose(condition: Tensor, yes: number, no: number, like: Tensor): Tensor {
+  const as = { dtype: like.dtype, device: like.device }
+  return where(condition, full([], yes, as), full([], no, as))
+}
+
+/** SAPO: a sigmoid around ratio 1 in place of the clip. */
+function softGate(batch: Batch, config: LossConfig): Tensor {
+  const slope = choose(batch.advantages.gt(0), config.sapoTemperaturePos, config.sapoTemperatureNeg, batch.mask)
+  const gate = batch.ratio.sub(1).mul(slope).sigmoid().mul(slope.reciprocal().mul(4))
+  return gate.mul(batch.advantages).neg()
+}
+
+/** CISPO: the capped ratio is a weight without gradient. */
+function cappedWeight(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
+  const cap = config.epsilonHigh ?? config.epsilon
+  const ratio = batch.ratio.detach()
+  stats.tokenMean('cispo_clip_ratio', ratio.gt(cap).logicalAnd(batch.advantages.gt(0)), batch)
+  return ratio.clampMax(cap).mul(batch.advantages).mul(batch.logps).neg()
+}
+
+const logTiny = Math.log(1e-8)
+
+/** VESPO: exp(lambda + k log w - lambda w) of the row's weight w, without gradient; 1 at w = 1. [B, 1] */
+function vespoWeight(batch: Batch, config: LossConfig): Tensor {
+  return noGrad(() => {
+    let sum = clampTo(batch.change.detach(), 20).mul(batch.mask).sum(-1, { keepdim: true })
+    if (batch.isRatio) sum = sum.add(batch.isRatio.log().clamp({ min: logTiny, max: 20 }).sum(-1, { keepdim: true }))
+    const log = sum.clamp({ min: logTiny, max: 20 })
+    const positive = batch.advantages.ge(0)
+    const k = choose(positive, config.vespoKPos, config.vespoKNeg, log)
+    const lambda = choose(positive, config.vespoLambdaPos, config.vespoLambdaNeg, log)
+    const phi = lambda.add(k.mul(log)).sub(lambda.mul(log.exp())).exp()
+    return phi.nanToNum({ nan: 0, posinf: 0, neginf: 0 })
+  })
+}
+
+/** GMPO: the geometric mean of ratios clipped in log space. [B, 1] */
+function geometricMean(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
+  const [low, high] = [-config.epsilon, config.epsilonHigh ?? config.epsilon]
+  const held = batch.change.clamp({ min: low, max: high })
+  const change = where(batch.advantages.gt(0), batch.change.minimum(held), batch.change.maximum(held))
+  stats.clips(batch.change, low, high, batch)
+  return rowMean(change, batch).exp().mul(batch.advantages).neg()
+}
+
+function weighted(
+  value: Tensor,
+  batch: Batch,
+  entropyMask: Tensor | null,
+  keptRows: Tensor | null,
+  config: LossConfig,
+): Tensor {
+  let out = value
+  if (keptRows) out = out.mul(keptRows)
+  if (entropyMask) out = out.mul(entropyMask)
+  if (batch.isRatio && config.lossType !== 'vespo') out = out.mul(cleanWeights(batch))
+  return out
+}
+
+function cleanWeights({ isRatio, real }: Batch): Tensor {
+  return isRatio!.size(1) === 1 ? isRatio! : isRatio!.maskedFill(real.logicalNot(), 1)
+}
+
+function withKl(value: Tensor, kl: Tensor | null, batch: Batch, config: LossConfig): Tensor {
+  if (!kl) return value
+  return value.add((config.lossType === 'gmpo' ? rowMean(kl, batch) : kl).mul(config.beta))
+}
+
+/** Tokens of the optimizer batch per process: gradients are averaged over processes. */
+function itemsPerProcess(config: LossConfig): number {
+  return Math.max(config.numItemsInBatch!, 1) / (config.numProcesses ?? 1)
+}
+
+function aggregate(value: Tensor, batch: Batch, config: LossConfig): Tensor {
+  const { mask } = batch
+  switch (config.lossType) {
+    case 'grpo':
+    case 'sapo':
+      return rowMean(value, batch).mean() // over B, rows without tokens included
+    case 'bnpo':
+      return value.mul(mask).sum().div(mask.sum().clampMin(1))
+    case 'dr_grpo':
+      return value
+        .mul(mask)
+        .sum()
+        .div(mask.size(0) * config.maxCompletionLength)
+    case 'dapo':
+    case 'cispo':
+    case 'vespo':
+      return value.mul(mask).sum().div(itemsPerProcess(config))
+    case 'luspo':
+      return value.mul(batch.tokens).mean()
+    case 'gmpo':
+      return value.mean()
+  }
+}
+
+function meanEntropy(batch: Batch, entropyMask: Tensor | null, config: LossConfig): Tensor {
+  const mask = entropyMask ?? batch.mask
+  const sum = batch.entropies!.mul(mask).sum()
+  if (tokenNormalized.has(config.lossType)) return sum.div(itemsPerProcess(config))
+  return sum.div(mask.sum().clampMin(1)).div(config.gradientAccumulationSteps)
+}

@@ -1,0 +1,43 @@
+// Learning: advantages, GRPO losses, masks, optimizer, EMA, schedules, and what checks them against golden data.
+// May import everything below row 6: data, models, rewards, tracking, checkpoint, nn, tensor, config, core.
+// Start reading at grpo.ts and advantages.ts; config.ts for the settings.
+export { type AdvantageOptions, type Advantages, groupAdvantages, type Score } from './advantages.ts'
+export {
+  type BatchSizes,
+  GrpoConfig,
+  type GrpoInput,
+  type GrpoPreset,
+  grpoPresetNames,
+  grpoPresets,
+  type LossType,
+  lossTypes,
+  OptimConfig,
+  resolveGrpo,
+  rolloutModes,
+  type SchedulerType,
+  tokenNormalized,
+  validateGrpo,
+} from './config.ts'
+export { Ema, type EmaOptions } from './ema.ts'
+export {
+  adaptEntropy,
+  currentEntropyCoef,
+  type EntropyState,
+  entropyThreshold,
+  initialEntropyState,
+} from './entropy.ts'
+export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
+export { type KlEstimator, klClamped, klOf } from './kl.ts'
+export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
+export { AdamW, type AdamWOptions, adamwOf, clipCoefficient, decayGroups, type ParamGroup } from './optim.ts'
+export {
+  type GenerationPlan,
+  type GenerationSizes,
+  generationPlan,
+  needsOldLogps,
+  repeatOrder,
+} from './repeat-sampler.ts'
+export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
+export { learningRateAt, type ScheduleConfig, warmupStepsOf } from './schedule.ts'
+export { verifyGrpo, verifyMiscOptim } from './verify.ts'
+export { verifyLora } from './verify-lora.ts'

@@ -1,0 +1,110 @@
+// The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
+// KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
+import { Mismatch } from '../core/index.ts'
+import { type Loaded, loraTargets } from '../models/index.ts'
+import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
+import { keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { Ema } from './ema.ts'
+import { type AdamW, adamwOf } from './optim.ts'
+import { type RunConfig, type TrainGroup, trainGroups } from './run-config.ts'
+
+export interface GroupCount {
+  group: TrainGroup
+  tensors: number
+  elements: number
+}
+
+export class Learner {
+  readonly loaded: Loaded
+  readonly slots: readonly Slot[]
+  readonly optim: AdamW
+  readonly ema: Ema
+  readonly adapter: AdapterState | null
+  readonly #groups: ReadonlyMap<TrainGroup, readonly Slot[]>
+  /** Start values of what trains, adapters left out while they start at zero. */
+  readonly #start: ReadonlyMap<string, Tensor>
+  readonly #startSlots: readonly Slot[]
+
+  constructor(loaded: Loaded, config: RunConfig, options: { dropout?: number } = {}) {
+    this.loaded = loaded
+    this.adapter = config.train.includes('lora') ? attach(loaded, config, options.dropout ?? 0) : null
+    const patterns = config.train.flatMap((g) => trainGroups[g] as readonly RegExp[])
+    this.slots = trainOnly(loaded.model, patterns)
+    this.#groups = new Map(config.train.map((g) => [g, selectSlots(loaded.model, trainGroups[g])]))
+    this.optim = adamwOf(this.params(), config.optim)
+    this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
+    this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
+    this.#start = new Map(
+      this.#startSlots.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]),
+    )
+  }
+
+  params(): Map<string, Tensor> {
+    return new Map(this.slots.map((s) => [s.name, tensorAt(s)]))
+  }
+
+  counts(): GroupCount[] {
+    return [...this.#groups].map(([group, slots]) => ({
+      group,
+      tensors: slots.length,
+      elements: slots.reduce((n, s) => n + tensorAt(s).numel, 0),
+    }))
+  }
+
+  /** Runs `fn` with the EMA copy's weights, without gradient. */
+  asEma<R>(fn: () => R): R {
+    return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
+  }
+
+  /** Runs `fn` with the weights of the start: adapters off, the other trainables as they were. Without gradient. */
+  asReference<R>(fn: () => R): R {
+    const { adapter } = this
+    const was = adapter?.enabled ?? false
+    try {
+      if (adapter) adapter.enabled = false
+      return noGrad(() => withWeights(this.#startSlots, this.#start, fn))
+    } finally {
+      if (adapter) adapter.enabled = was
+    }
+  }
+
+  get start(): ReadonlyMap<string, Tensor> {
+    return this.#start
+  }
+
+  /** Gradient norm of each group as it stands. */
+  gradNorms(): Record<TrainGroup, number> {
+    const out = {} as Record<TrainGroup, number>
+    for (const [group, slots] of this.#groups)
+      out[group] = Math.sqrt(slots.reduce((sum, s) => sum + squaredGrad(tensorAt(s)), 0))
+    return out
+  }
+
+  dispose(): void {
+    this.optim.dispose()
+    this.ema.dispose()
+    for (const t of this.#start.values()) t.dispose()
+  }
+}
+
+function squaredGrad(t: Tensor): number {
+  return tidy(() => {
+    const g = t.grad()
+    return g ? g.to('float64').square().sum().item() : 0
+  })
+}
+
+function attach(loaded: Loaded, config: RunConfig, dropout: number): AdapterState {
+  const { model, cfg } = loaded
+  const { rank, alpha } = config.lora
+  const architecture = cfg.llm.architectures[0]!
+  if (rank > cfg.llm.hidden_size) {
+    throw new Mismatch({
+      where: 'settings',
+      field: 'lora.rank',
+      expected: `at most the hidden size ${cfg.llm.hidden_size}`,
+      got: rank,
+    })
+  }
+  return addLora(model.language_model, loraTargets(architecture), { rank, alpha, dropout, seed: config.seed })
+}

@@ -1,0 +1,251 @@
+// AdamW with decoupled decay over named parameters. Moments have the parameter's dtype, float32 in training.
+import { Mismatch } from '../core/index.ts'
+import {
+  type AdamWNumbers,
+  adamwPath,
+  adamwUpdate,
+  keep,
+  noGrad,
+  normsOf,
+  scaleAll,
+  type Tensor,
+  tensor,
+  tidy,
+  zeros,
+} from '../tensor/index.ts'
+import type { OptimConfig } from './config.ts'
+
+export interface ParamGroup {
+  params: ReadonlyMap<string, Tensor>
+  weightDecay: number
+  /** Factor on the learning rate of this group. */
+  lrScale?: number
+}
+
+export interface AdamWOptions {
+  beta1?: number
+  beta2?: number
+  eps?: number
+}
+
+interface Entry {
+  readonly name: string
+  readonly param: Tensor
+  readonly group: ParamGroup
+  readonly expAvg: Tensor
+  readonly expAvgSq: Tensor
+  /** Updates this parameter has had; one without gradient is left out, as torch does. */
+  steps: number
+}
+
+/** Biases, norms and other vectors are not decayed. */
+export function decayGroups(params: ReadonlyMap<string, Tensor>, weightDecay: number): ParamGroup[] {
+  const decayed = new Map<string, Tensor>()
+  const rest = new Map<string, Tensor>()
+  for (const [name, t] of params) (t.ndim >= 2 && !/(^|\.)bias$/.test(name) ? decayed : rest).set(name, t)
+  return [
+    { params: decayed, weightDecay },
+    { params: rest, weightDecay: 0 },
+  ].filter((g) => g.params.size > 0)
+}
+
+/** The optimizer of a configuration, for named parameters. */
+export function adamwOf(params: ReadonlyMap<string, Tensor>, config: OptimConfig): AdamW {
+  const { adamBeta1: beta1, adamBeta2: beta2, adamEpsilon: eps } = config
+  return new AdamW(decayGroups(params, config.weightDecay), { beta1, beta2, eps })
+}
+
+export class AdamW {
+  readonly #entries = new Map<string, Entry>()
+  readonly #beta1: number
+  readonly #beta2: number
+  readonly #eps: number
+  /** Norm found by the last clipGradNorm since the gradients were dropped. */
+  #norm: number | null = null
+
+  constructor(groups: readonly ParamGroup[], options: AdamWOptions = {}) {
+    this.#beta1 = options.beta1 ?? 0.9
+    this.#beta2 = options.beta2 ?? 0.999
+    this.#eps = options.eps ?? 1e-8
+    for (const group of groups) for (const [name, param] of group.params) this.#enter(name, param, group)
+  }
+
+  #enter(name: string, param: Tensor, group: ParamGroup): void {
+    if (this.#entries.has(name))
+      throw new Mismatch({ where: 'AdamW', field: name, expected: 'in one group', got: 'two' })
+    if (param.dtype !== 'float32' && param.dtype !== 'float64') {
+      const hint = 'a step of 1e-5 is lost in bfloat16 weights; trainOnly makes float32 masters'
+      throw new Mismatch({ where: 'AdamW', field: name, expected: 'float32', got: param.dtype, hint })
+    }
+    const moment = () => keep(zeros([...param.shape], { dtype: param.dtype, device: param.device }))
+    this.#entries.set(name, { name, param, group, expAvg: moment(), expAvgSq: moment(), steps: 0 })
+  }
+
+  get names(): string[] {
+    return [...this.#entries.keys()]
+  }
+
+  /** Gradients by name, of the parameters that have one; fresh handles of the current scope. */
+  #gradients(): { entry: Entry; grad: Tensor }[] {
+    return [...this.#entries.values()].flatMap((entry) => {
+      const grad = entry.param.grad()
+      return grad ? [{ entry, grad }] : []
+    })
+  }
+
+  /**
+   * Scales all gradients to a total norm of maxNorm at most (0: only measures) and returns the norm before. When it is not
+   * finite nothing is scaled: nonFiniteGradients() names the tensors, and step() refuses until zeroGrad().
+   */
+  clipGradNorm(maxNorm: number): number {
+    return tidy(() => {
+      const grads = this.#gradients().map((g) => g.grad)
+      const norm = totalNorm(grads)
+      this.#norm = norm
+      if (maxNorm > 0 && Number.isFinite(norm)) {
+        for (const some of sameKind(grads, (g) => g)) scaleAll(some, clipCoefficient(norm, maxNorm, some[0]!))
+      }
+      return norm
+    })
+  }
+
+  /** Names of parameters whose gradient has NaN or infinity (or a norm beyond its dtype). */
+  nonFiniteGradients(): string[] {
+    return tidy(() => {
+      const all = this.#gradients()
+      return sameKind(all, (g) => g.grad).flatMap((some) => {
+        const { each } = normsOf(some.map((g) => g.grad))
+        return some.filter((_, i) => !Number.isFinite(each[i]!)).map((g) => g.entry.name)
+      })
+    })
+  }
+
+  /** One update with the given learning rate. */
+  step(lr: number): void {
+    if (this.#norm !== null && !Number.isFinite(this.#norm)) {
+      const got = this.nonFiniteGradients().join(', ') || `a total norm of ${this.#norm}`
+      throw new Mismatch({
+        where: 'AdamW',
+        field: 'gradients',
+        expected: 'finite',
+        got,
+        hint: 'skip this step: zeroGrad()',
+      })
+    }
+    tidy(() => {
+      for (const some of this.#calls()) this.#update(some, lr)
+    })
+  }
+
+  /** Lists that one fused call can take: same group, same step count, same device and dtype. */
+  #calls(): { entry: Entry; grad: Tensor }[][] {
+    const groups = new Map<ParamGroup, Map<number, { entry: Entry; grad: Tensor }[]>>()
+    for (const item of this.#gradients()) {
+      const bySteps = groups.get(item.entry.group) ?? new Map<number, { entry: Entry; grad: Tensor }[]>()
+      groups.set(item.entry.group, bySteps)
+      const list = bySteps.get(item.entry.steps)
+      if (list) list.push(item)
+      else bySteps.set(item.entry.steps, [item])
+    }
+    return [...groups.values()].flatMap((m) => [...m.values()]).flatMap((l) => sameKind(l, (g) => g.entry.param))
+  }
+
+  #update(items: readonly { entry: Entry; grad: Tensor }[], lr: number): void {
+    const { group, steps } = items[0]!.entry
+    const h: AdamWNumbers = {
+      lr: lr * (group.lrScale ?? 1),
+      beta1: this.#beta1,
+      beta2: this.#beta2,
+      eps: this.#eps,
+      weightDecay: group.weightDecay,
+      step: steps + 1,
+    }
+    const lists = {
+      params: items.map((i) => i.entry.param),
+      grads: items.map((i) => i.grad),
+      expAvgs: items.map((i) => i.entry.expAvg),
+      expAvgSqs: items.map((i) => i.entry.expAvgSq),
+    }
+    adamwUpdate(lists, h, adamwPath(lists.params[0]!))
+    for (const { entry } of items) entry.steps++
+  }
+
+  /** Drops the gradients. */
+  zeroGrad(): void {
+    for (const { param } of this.#entries.values()) param.setGrad(null)
+    this.#norm = null
+  }
+
+  /** NAME.exp_avg and NAME.exp_avg_sq (the live tensors, owned here) and NAME.step (a new scalar). */
+  state(): Map<string, Tensor> {
+    const out = new Map<string, Tensor>()
+    for (const { name, expAvg, expAvgSq, steps } of this.#entries.values()) {
+      out.set(`${name}.exp_avg`, expAvg)
+      out.set(`${name}.exp_avg_sq`, expAvgSq)
+      out.set(`${name}.step`, tensor(steps, { dtype: 'int64' }))
+    }
+    return out
+  }
+
+  /** Puts a saved state back: the run goes on bit for bit. Every name must be there, and no other. */
+  load(state: ReadonlyMap<string, Tensor>): void {
+    const parts = ['exp_avg', 'exp_avg_sq', 'step']
+    const wanted = new Set(this.names.flatMap((name) => parts.map((part) => `${name}.${part}`)))
+    const missing = [...wanted].find((key) => !state.has(key))
+    const extra = [...state.keys()].find((key) => !wanted.has(key))
+    if (missing !== undefined)
+      throw new Mismatch({ where: 'AdamW state', field: missing, expected: 'a tensor', got: 'none' })
+    if (extra !== undefined)
+      throw new Mismatch({
+        where: 'AdamW state',
+        field: extra,
+        expected: 'a trained parameter',
+        got: 'none of that name',
+      })
+    for (const entry of this.#entries.values()) {
+      restore(entry.expAvg, state.get(`${entry.name}.exp_avg`)!, `${entry.name}.exp_avg`)
+      restore(entry.expAvgSq, state.get(`${entry.name}.exp_avg_sq`)!, `${entry.name}.exp_avg_sq`)
+      entry.steps = state.get(`${entry.name}.step`)!.item()
+    }
+  }
+
+  /** Frees the moments; the parameters belong to their model. */
+  dispose(): void {
+    for (const { expAvg, expAvgSq } of this.#entries.values()) {
+      expAvg.dispose()
+      expAvgSq.dispose()
+    }
+    this.#entries.clear()
+  }
+}
+
+function restore(own: Tensor, saved: Tensor, name: string): void {
+  if (own.shape.join() !== saved.shape.join())
+    throw new Mismatch({ where: 'AdamW state', field: name, expected: `[${own.shape}]`, got: `[${saved.shape}]` })
+  if (own.dtype !== saved.dtype)
+    throw new Mismatch({ where: 'AdamW state', field: name, expected: own.dtype, got: saved.dtype })
+  noGrad(() => tidy(() => void own.copy_(saved)))
+}
+
+/** The norm of the tensors' norms; several devices or dtypes are combined on the host. */
+function totalNorm(grads: readonly Tensor[]): number {
+  const totals = sameKind(grads, (g) => g).map((some) => normsOf(some).total)
+  return totals.length === 1 ? totals[0]! : Math.hypot(...totals)
+}
+
+/** torch's: maxNorm / (norm + 1e-6), at most 1, in the gradients' precision. */
+export function clipCoefficient(norm: number, maxNorm: number, like: Tensor): number {
+  const round = like.dtype === 'float64' ? (x: number) => x : Math.fround
+  return Math.min(1, round(maxNorm / round(norm + 1e-6)))
+}
+
+function sameKind<T>(items: readonly T[], of: (item: T) => Tensor): T[][] {
+  const kinds = new Map<string, T[]>()
+  for (const item of items) {
+    const { device, dtype } = of(item)
+    const list = kinds.get(`${device} ${dtype}`)
+    if (list) list.push(item)
+    else kinds.set(`${device} ${dtype}`, [item])
+  }
+  return [...kinds.values()]
+}

@@ -1,0 +1,136 @@
+import type { Metrics } from '../tracking/index.ts'
+import type { TrainGroup } from './run-config.ts'
+import type { Group } from './step.ts'
+import type { Task } from './tasks/index.ts'
+
+interface Seen {
+  loss: number
+  groups: Group[]
+  metrics: Record<string, number>[]
+  extra: number[]
+  gradNorm: number
+}
+
+function mean(values: readonly number[]): number {
+  return values.length === 0 ? Number.NaN : values.reduce((a, b) => a + b, 0) / values.length
+}
+
+function deviation(values: readonly number[]): number {
+  const m = mean(values)
+  return values.length < 2 ? 0 : Math.sqrt(values.reduce((s, v) => s + (v - m) ** 2, 0) / (values.length - 1))
+}
+
+/** What one step did, under the names users of TRL and of the prototype know. */
+export class StepReport {
+  gradNorm = Number.NaN
+  groupNorms: Partial<Record<TrainGroup, number>> = {}
+  readonly #tasks = new Map<Task['name'], Seen>()
+
+  #of(name: Task['name']): Seen {
+    let seen = this.#tasks.get(name)
+    if (!seen) {
+      seen = { loss: 0, groups: [], metrics: [], extra: [], gradNorm: Number.NaN }
+      this.#tasks.set(name, seen)
+    }
+    return seen
+  }
+
+  learned(group: Group, loss: number, metrics: Record<string, number>, extra: number | null): void {
+    const seen = this.#of(group.task.name)
+    seen.loss += loss
+    seen.groups.push(group)
+    seen.metrics.push(metrics)
+    if (extra !== null) seen.extra.push(extra)
+  }
+
+  /** Norm of the gradient accumulated so far, read after each task. */
+  measure(name: Task['name'], norm: () => number): void {
+    this.#of(name).gradNorm = norm()
+  }
+
+  /** Norm of each task's own gradient, by difference: exact when the tasks' gradients are orthogonal. */
+  taskNorms(): Map<Task['name'], number> {
+    let before = 0
+    const out = new Map<Task['name'], number>()
+    for (const [name, seen] of this.#tasks) {
+      out.set(name, Math.sqrt(Math.max(0, seen.gradNorm ** 2 - before ** 2)))
+      before = seen.gradNorm
+    }
+    return out
+  }
+
+  get tokens(): number {
+    return [...this.#tasks.values()]
+      .flatMap((s) => s.groups)
+      .reduce((n, g) => n + g.rollouts.reduce((m, r) => m + r.ids.length, 0), 0)
+  }
+
+  rewardMean(name: Task['name']): number {
+    const seen = this.#tasks.get(name)
+    return seen ? mean(totals(seen)) : Number.NaN
+  }
+
+  metrics(learningRate: number): Metrics {
+    const out: Record<string, number> = {}
+    for (const [name, seen] of this.#tasks) Object.assign(out, taskMetrics(name, seen))
+    out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.loss, 0)
+    out.learning_rate = learningRate
+    out.grad_norm = this.gradNorm
+    for (const [group, norm] of Object.entries(this.groupNorms)) out[`grad_norm/${group}`] = norm
+    return out
+  }
+}
+
+function totals(seen: Seen): number[] {
+  return seen.groups.flatMap((g) => g.scores.map((s) => s.total)).filter((t): t is number => t !== null)
+}
+
+function taskMetrics(name: string, seen: Seen): Record<string, number> {
+  const all = totals(seen)
+  const rows = seen.groups.flatMap((g) => g.rollouts)
+  const lengths = rows.map((r) => r.ids.length)
+  const average = (key: string) =>
+    mean(seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v)))
+  const own: Record<string, number> = {
+    loss: seen.loss,
+    policy_loss: average('policy_loss'),
+    kl_div: average('kl'),
+    kl: average('kl'),
+    entropy: average('entropy'),
+    'clip_ratio/region_mean': average('clip_ratio/region_mean'),
+    reward_mean: mean(all),
+    reward: mean(all),
+    reward_std: deviation(all),
+    reward_group_std: mean(
+      seen.groups.map((g) => deviation(g.scores.map((s) => s.total).filter((t): t is number => t !== null))),
+    ),
+    frac_reward_zero_std: mean(seen.groups.map((g) => (g.hasSignal ? 0 : 1))),
+    unscored: seen.groups.reduce((n, g) => n + g.scores.filter((s) => s.total === null).length, 0),
+    'completions/mean_length': mean(lengths),
+    'completions/min_length': Math.min(...lengths),
+    'completions/max_length': Math.max(...lengths),
+    'completions/clipped_ratio': mean(rows.map((r) => (r.finished ? 0 : 1))),
+    ...partMeans(seen),
+  }
+  if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)
+  return Object.fromEntries(
+    Object.entries(own)
+      .filter(([, v]) => !Number.isNaN(v))
+      .map(([key, v]) => [`${name}/${key}`, v]),
+  )
+}
+
+/** Every reward part unweighted. */
+function partMeans(seen: Seen): Record<string, number> {
+  const parts = new Map<string, number[]>()
+  for (const row of seen.groups.flatMap((g) => g.scores)) {
+    for (const [key, value] of Object.entries(row.parts))
+      if (value !== null) parts.set(key, [...(parts.get(key) ?? []), value])
+  }
+  return Object.fromEntries(
+    [...parts].flatMap(([key, values]) => [
+      [`rewards/${key}/mean`, mean(values)],
+      [`rewards/${key}/std`, deviation(values)],
+    ]),
+  )
+}

@@ -1,0 +1,231 @@
+import { sampleTokens, seenTokens, tokenEntropies, tokenLogps, warpScores } from '../nn/index.ts'
+import { backward, type DType, keep, type Tensor } from '../tensor/index.ts'
+import { groupAdvantages, type Score } from './advantages.ts'
+import { OptimConfig } from './config.ts'
+import { Ema } from './ema.ts'
+import { klClamped, klOf } from './kl.ts'
+import { completionMasks } from './masks.ts'
+import { AdamW, clipCoefficient } from './optim.ts'
+import { generationPlan, repeatOrder } from './repeat-sampler.ts'
+import { type RolloutOptions, rolloutWeights } from './rollout.ts'
+import { learningRateAt } from './schedule.ts'
+import { type Comparison, type Json, type JsonObject, load } from './verify-compare.ts'
+import { checkMetrics } from './verify-loss.ts'
+
+type Rows = readonly (readonly number[])[]
+
+export function checkAdvantages(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+  const got = groupAdvantages(input.rewards_per_func as readonly (readonly Score[])[], {
+    numGenerations: input.num_generations as number,
+    scaleRewards: input.scale_rewards as 'group',
+    multiObjectiveAggregation: input.multi_objective_aggregation as 'sum_then_normalize',
+    advantageEps: input.eps as number,
+    ddof: input.ddof as 0 | 1,
+    weights: input.reward_weights as readonly number[] | null,
+  })
+  const functions = (expected.rewards_mean_per_func as readonly Json[]).map((_value, f) => f)
+  c.numbers('advantages', got.advantages, expected.advantages!)
+  c.numbers('rewards', got.rewards, expected.rewards!)
+  if (expected.group_mean !== undefined) c.numbers('group_mean', got.groupMean, expected.group_mean)
+  if (expected.group_std !== undefined) c.numbers('group_std', got.groupStd, expected.group_std)
+  if (expected.batch_std !== undefined) c.number('batch_std', got.batchStd, expected.batch_std)
+  if (expected.decoupled_reward !== undefined) c.numbers('decoupled', got.decoupled ?? [], expected.decoupled_reward)
+  for (const name of ['frac_reward_zero_std', 'reward', 'reward_std'])
+    c.number(name, got.metrics[name]!, expected[name])
+  c.numbers(
+    'rewards mean',
+    functions.map((f) => got.metrics[`rewards/${f}/mean`]!),
+    expected.rewards_mean_per_func!,
+  )
+  c.numbers(
+    'rewards std',
+    functions.map((f) => got.metrics[`rewards/${f}/std`]!),
+    expected.rewards_std_per_func!,
+  )
+  c.equal('group_has_signal', got.hasSignal, expected.group_has_signal)
+}
+
+export function checkKl(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const reference = load(input.ref_logps!, dtype)
+  const gradient = (f: (u: Tensor, logps: Tensor) => Tensor): { value: number[]; grad: number[] } => {
+    const logps = load(input.logps!, dtype).requiresGrad_()
+    const value = f(reference.sub(logps), logps)
+    backward(value.sum())
+    return { value: value.numbers(), grad: logps.grad()!.numbers() }
+  }
+  for (const name of ['k1', 'k2', 'k3'] as const) {
+    const { value, grad } = gradient((u) => klOf(u, name))
+    c.numbers(name, value, expected[name]!)
+    c.numbers(`grad_${name}`, grad, expected[`grad_${name}`]!)
+  }
+  c.numbers('k3_clamped', gradient((u) => klClamped(u)).value, expected.k3_clamped!)
+  const corrected = gradient((u, logps) => klOf(u).mul(logps.sub(logps.detach()).exp()))
+  c.numbers('grad_k3_bias_corrected', corrected.grad, expected.grad_k3_bias_corrected!)
+}
+
+export function checkRolloutWeights(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const options = { mode: input.mode, min: input.clip_min, max: input.clip_max } as unknown as RolloutOptions
+  const [old, sampled, mask] = [input.old_logps!, input.sampling_logps!, input.mask!].map((v) => load(v, dtype))
+  const got = rolloutWeights(old!, sampled!, mask!, options)
+  const between = 'sampling/sampling_logp_difference/'
+  c.numbers('is_ratio', got.isRatio.numbers(), expected.is_ratio!)
+  c.number('logp_difference_mean', got.metrics[`${between}mean`]!, expected.logp_difference_mean)
+  c.number('logp_difference_max', got.metrics[`${between}max`]!, expected.logp_difference_max)
+}
+
+export function checkLogits(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const ids = load(input.ids!, 'int64')
+  const temperature = input.temperature as number
+  const parts = {
+    logps: (logits: Tensor) => tokenLogps(logits, ids, temperature),
+    entropies: (logits: Tensor) => tokenEntropies(logits, temperature),
+  }
+  for (const [name, f] of Object.entries(parts)) {
+    const logits = load(input.logits!, dtype).requiresGrad_()
+    const value = f(logits)
+    backward(value.mul(load(input[`upstream_${name}`]!, dtype)).sum())
+    c.numbers(name, value.numbers(), expected[name]!)
+    c.numbers(`grad ${name}`, logits.grad()!.numbers(), expected[`grad_logits_from_${name}`]!)
+  }
+}
+
+export function checkCompletionMask(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+  const got = completionMasks(input.completion_ids as Rows, {
+    eos: new Set(input.eos_token_ids as readonly number[]),
+    pad: input.pad_token_id as number,
+    maskTruncated: input.mask_truncated_completions as boolean,
+  })
+  c.numbers('completion_mask', got.completionMask, expected.completion_mask!)
+  c.numbers('loss_mask', got.lossMask, expected.loss_mask!)
+  c.equal('is_truncated', got.truncated, expected.is_truncated)
+  c.equal('lengths', got.lengths, expected.lengths)
+  c.equal('num_items_in_batch', got.numItems, expected.num_items_in_batch)
+  checkMetrics(got.metrics, expected.metrics as JsonObject, c)
+}
+
+export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const logits = load([input.logits!], dtype) // [1, V]
+  const u = Float64Array.from(input.u as readonly number[])
+  const settings = {
+    temperature: input.temperature as number,
+    topK: input.top_k as number,
+    topP: input.top_p as number,
+    minP: input.min_p as number | null,
+    repetitionPenalty: input.repetition_penalty as number,
+  }
+  const scores = warpScores(logits, settings, seenTokens([input.context_ids as readonly number[]], logits.size(1)))
+  const many = (t: Tensor) => t.expand([u.length, t.size(1)]).contiguous()
+  const ids = sampleTokens(many(scores), u)
+  c.numbers('scores', scores.numbers(), [expected.scores!])
+  c.numbers('probs', scores.softmax(-1).numbers(), [expected.probs!])
+  c.equal('tokens_for_u', ids.numbers(), expected.tokens_for_u)
+  const policy = tokenLogps(many(logits), ids, settings.temperature)
+  c.numbers('policy_logps_for_tokens', policy.numbers(), expected.policy_logps_for_tokens!)
+  c.numbers('sampler_logps_for_tokens', tokenLogps(many(scores), ids).numbers(), expected.sampler_logps_for_tokens!)
+}
+
+const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
+
+export function checkSchedule(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+  const extra = Object.fromEntries(Object.entries(input.kwargs as JsonObject).map(([k, v]) => [camel(k), v]))
+  const config = OptimConfig.parse({
+    learningRate: input.learning_rate,
+    lrSchedulerType: input.type,
+    warmupSteps: input.num_warmup_steps,
+    ...extra,
+  })
+  const total = input.num_training_steps as number
+  const want = expected.lr as Rows
+  const got = (input.at as readonly number[]).map((step) => learningRateAt(step, config, total))
+  c.equal(
+    'steps',
+    input.at,
+    want.map((pair) => pair[0]),
+  )
+  // in units of the largest rate, or the absolute limit would pass anything
+  c.numbers(
+    'lr',
+    got.map((v) => v / config.learningRate),
+    want.map((pair) => pair[1]! / config.learningRate),
+  )
+}
+
+export function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const ema = new Ema(new Map([['x', load(input.start!, dtype)]]), {
+    decay: 1 - (input.alpha as number),
+    every: input.every as number,
+  })
+  const after = (input.policy_after_step as readonly Json[]).map((policy, i) => {
+    ema.update(new Map([['x', load(policy, dtype)]]), i + 1)
+    return ema.weights.get('x')!.numbers()
+  })
+  ema.dispose()
+  c.numbers('reference_after_step', after.flat(), expected.reference_after_step!)
+}
+
+export function checkRepeatSampler(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+  const sizes = {
+    numGenerations: input.num_generations as number,
+    generationBatchSize: input.generation_batch_size as number,
+    numIterations: input.num_iterations as number,
+    stepsPerGeneration: input.steps_per_generation as number,
+    gradientAccumulationSteps: input.gradient_accumulation_steps as number,
+  }
+  const size = input.dataset_size as number
+  const plan = generationPlan(size, sizes)
+  const steps = Array.from({ length: plan.microStepsPerEpoch }, (_value, s) => s)
+  c.equal(
+    'index_order',
+    repeatOrder(
+      Array.from({ length: size }, (_value, i) => i),
+      sizes,
+    ),
+    expected.index_order,
+  )
+  c.equal('micro_steps_per_epoch', plan.microStepsPerEpoch, expected.micro_steps_per_epoch)
+  c.equal('generates_at_micro_step', steps.filter(plan.generatesAt), expected.generates_at_micro_step)
+  c.equal('slice_at_micro_step', steps.map(plan.sliceAt), expected.slice_at_micro_step)
+  c.equal('needs_old_logps', plan.needsOldLogps, expected.needs_old_logps)
+  c.equal('optimizer_steps_per_epoch', plan.optimizerStepsPerEpoch, expected.optimizer_steps_per_epoch)
+}
+
+/** Parameters with the given gradients, by index. */
+function withGradients(grads: readonly Json[], dtype: DType): Map<string, Tensor> {
+  return new Map(
+    grads.map((g, i) => {
+      const grad = load(g, dtype)
+      const param = grad.clone().requiresGrad_()
+      param.setGrad(grad)
+      return [String(i), param]
+    }),
+  )
+}
+
+export function checkClip(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const params = withGradients(input.grads as readonly Json[], dtype)
+  const optim = new AdamW([{ params, weightDecay: 0 }])
+  const norm = optim.clipGradNorm(input.max_norm as number)
+  const clipped = [...params.values()].map((p) => p.grad()!.numbers())
+  optim.dispose()
+  c.number('grad_norm', norm, expected.grad_norm)
+  c.number('clip_coef', clipCoefficient(norm, input.max_norm as number, params.get('0')!), expected.clip_coef)
+  c.numbers('clipped', clipped.flat(), expected.clipped!)
+}
+
+export function checkAdamW(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+  const param = keep(load(input.param!, dtype)).requiresGrad_()
+  const [beta1, beta2] = input.betas as readonly number[]
+  const group = { params: new Map([['x', param]]), weightDecay: input.weight_decay as number }
+  const optim = new AdamW([group], { beta1, beta2, eps: input.eps as number })
+  const after = (input.grads as readonly Json[]).map((grad, i) => {
+    param.setGrad(load(grad, dtype))
+    optim.step((input.lrs as readonly number[])[i]!)
+    return param.numbers()
+  })
+  const state = optim.state()
+  c.numbers('param_after_step', after.flat(), expected.param_after_step!)
+  c.numbers('exp_avg', state.get('x.exp_avg')!.numbers(), expected.exp_avg!)
+  c.numbers('exp_avg_sq', state.get('x.exp_avg_sq')!.numbers(), expected.exp_avg_sq!)
+  optim.dispose()
+  param.dispose()
+}
