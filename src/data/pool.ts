@@ -19,13 +19,22 @@ interface Waiting {
 interface Thread {
   worker: Worker
   waiting: Map<number, Waiting>
+  /** Why the thread answers no more. */
+  failure: Error | null
+  /** Being ended: it must keep the process alive until it has. */
+  ending: boolean
 }
 
-/** From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. */
+/**
+ * From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. The timer keeps the
+ * thread from ending while its module is still being loaded.
+ */
 function startWorker(): Worker {
   if (!import.meta.url.endsWith('.ts')) return new Worker(new URL('./worker.js', import.meta.url))
-  const code = `import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
-    .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })`
+  const code = `const alive = setInterval(() => {}, 1 << 30)
+    import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
+      .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })
+      .finally(() => clearInterval(alive))`
   return new Worker(code, { eval: true, execArgv: [] })
 }
 
@@ -42,6 +51,7 @@ export class DecodePool {
   async decode(job: DecodeJob): Promise<RgbImage> {
     if (this.#threads.length === 0) return await decodeJob(job)
     const thread = this.#threads.reduce((best, t) => (t.waiting.size < best.waiting.size ? t : best))
+    if (thread.failure) throw thread.failure
     const number = this.#next++
     return await new Promise((resolve, reject) => {
       thread.waiting.set(number, { resolve, reject })
@@ -52,11 +62,12 @@ export class DecodePool {
 
   async close(): Promise<void> {
     this.#closed = true
+    for (const thread of this.#threads) thread.ending = true
     await Promise.all(this.#threads.map((thread) => thread.worker.terminate()))
   }
 
   #start(): Thread {
-    const thread: Thread = { worker: startWorker(), waiting: new Map() }
+    const thread: Thread = { worker: startWorker(), waiting: new Map(), failure: null, ending: false }
     thread.worker.unref() // an idle thread keeps no process alive
     thread.worker.on('message', (answer: WorkerAnswer) => settle(thread, answer))
     thread.worker.on('error', (error) => failAll(thread, error))
@@ -79,12 +90,13 @@ function movable(bytes: Uint8Array): ArrayBuffer[] {
 function settle(thread: Thread, { number, image, bad, message }: WorkerAnswer): void {
   const waiting = thread.waiting.get(number)
   thread.waiting.delete(number)
-  if (thread.waiting.size === 0) thread.worker.unref()
+  if (thread.waiting.size === 0 && !thread.ending) thread.worker.unref()
   if (image) waiting?.resolve(image)
   else waiting?.reject(bad ? new BadRecord(bad.reason, bad.info) : new Error(message ?? 'decoding failed'))
 }
 
 function failAll(thread: Thread, error: Error): void {
-  for (const { reject } of thread.waiting.values()) reject(error)
+  thread.failure ??= error
+  for (const { reject } of thread.waiting.values()) reject(thread.failure)
   thread.waiting.clear()
 }

@@ -20,7 +20,8 @@ import {
 import { atomicWriteJson, Mismatch } from '../../core/index.ts'
 
 export interface GarRow {
-  image: { bytes: Uint8Array; path: string | null }
+  /** Encoded bytes, or a path relative to the folder. */
+  image: { bytes: Uint8Array | null; path: string | null }
   conversations: { from: string; value: string }[]
   mask_rle: { counts: string; size: [number, number] }
   catagory: string[]
@@ -43,7 +44,7 @@ const features = {
   catagory: { feature: value('string'), _type: 'List' },
 }
 
-const schema = new Schema(
+export const garSchema = new Schema(
   Object.entries(types).map(([name, type]) => new Field(name, type, true)),
   new Map([['huggingface', JSON.stringify({ info: { features } })]]),
 )
@@ -65,7 +66,7 @@ function toBatch(rows: readonly GarRow[]): RecordBatch {
       types.catagory,
     ),
   }
-  return new Table(schema, columns as never).batches[0]! as RecordBatch
+  return new Table(garSchema, columns as never).batches[0]! as RecordBatch
 }
 
 /** Rows into one shard, batch by batch; memory holds one batch. */
@@ -117,11 +118,12 @@ export async function writeGarArrow(
   }
   const source = rows[Symbol.asyncIterator]()
   let pending = await source.next()
+  if (pending.done) throw new Mismatch({ where: folder, field: 'rows', expected: 'at least one', got: 0 })
   let total = 0
   let shards = 0
   async function* nextShard(): AsyncGenerator<GarRow> {
     for (let bytes = 0; !pending.done && bytes < shardBytes; pending = await source.next()) {
-      bytes += pending.value.image.bytes.length
+      bytes += pending.value.image.bytes?.length ?? 0
       yield pending.value
     }
   }

@@ -78,7 +78,7 @@ test('relation "first" gives region 0 with the other masks beside it and regions
 test('a save_to_disk folder follows the order of state.json and reads back what was written', async () => {
   const folder = join(root, 'Fine-Grained-Dataset-Part2')
   const rows = await Promise.all(Array.from({ length: 23 }, (_, i) => garRow(i)))
-  const bytes = rows[0]!.image.bytes.length
+  const bytes = rows[0]!.image.bytes!.length
   assert.equal(await writeGarArrow(folder, rowsOf(rows), { shardBytes: 10 * bytes, batchRows: 4 }), 23)
   assert.deepEqual(readdirSync(folder).sort(), [
     'data-00000-of-00003.arrow',
