@@ -162,28 +162,35 @@ const chunkElements = 1 << 25
  * [M, S] hidden rows, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are made
  * in chunks of rows, in forward and again in backward, so that rows x vocabulary never exists; a trained head takes the plain way.
  */
-export function headLogProbs(model: Sa2VA, hidden: Tensor, ids: Tensor, temperature: number): Tensor {
+export function headLogProbs(
+  model: Sa2VA,
+  hidden: Tensor,
+  ids: Tensor,
+  temperature: number,
+  most = chunkElements,
+): Tensor {
   const { decoder } = model
   if (!decoder.headIsPlain) return scoreRows(decoder.logits(hidden), ids, temperature)
-  const rows = Math.max(1, Math.floor(chunkElements / decoder.cfg.vocab_size))
+  const rows = Math.max(1, Math.floor(most / decoder.cfg.vocab_size))
   const pieces = (h: Tensor): [number, number][] =>
     Array.from({ length: Math.ceil(h.size(0) / rows) }, (_, i) => [i * rows, Math.min(rows, h.size(0) - i * rows)])
-  const forward = (h: Tensor) =>
+  const forward = (h: Tensor, target: Tensor) =>
     cat(
       pieces(h).map(([start, n]) =>
-        tidy(() => scoreRows(decoder.logits(h.narrow(0, start, n)), ids.narrow(0, start, n), temperature)),
+        tidy(() => scoreRows(decoder.logits(h.narrow(0, start, n)), target.narrow(0, start, n), temperature)),
       ),
       { dim: 1 },
     )
-  const vjp = (h: Tensor, grad: Tensor) =>
+  const vjp = (h: Tensor, target: Tensor, grad: Tensor) =>
     cat(
       pieces(h).map(([start, n]) =>
         tidy(() =>
-          hiddenGrad(model, h.narrow(0, start, n), ids.narrow(0, start, n), grad.narrow(1, start, n), temperature),
+          hiddenGrad(model, h.narrow(0, start, n), target.narrow(0, start, n), grad.narrow(1, start, n), temperature),
         ),
       ),
     )
-  return customFunction<[Tensor]>(forward, ([h], grad) => [vjp(h, grad)])(hidden)
+  // the ids are an input, not a closure: backward needs them after the caller's scope is gone
+  return customFunction<[Tensor, Tensor]>(forward, ([h, target], grad) => [vjp(h, target, grad), null])(hidden, ids)
 }
 
 /** Float32 (or wider) scores [M, V] -> [2, M]. */
