@@ -14,8 +14,11 @@ export interface LlmConfig {
   rope_theta: number
   max_position_embeddings: number
   tie_word_embeddings: boolean
-  /** Biases of the q, k, v projections. */
+  /** Biases of the q, k, v projections (InternLM2: of wqkv and wo). */
   attention_bias: boolean
+  /** Bias of the output projection of attention. */
+  output_bias: boolean
+  mlp_bias: boolean
 }
 
 const needed = ['hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'vocab_size'] as const
@@ -30,25 +33,70 @@ export function readLlmConfig(raw: Record<string, unknown>, where: string): LlmC
       got: architectures ?? 'nothing',
     })
   }
+  const architecture = architectures[0] as string
   for (const key of needed) positive(raw, key, where)
+  checkActivation(raw, where)
+  checkRope(raw, where)
+  const cfg = { ...sizes(raw, architecture), ...switches(raw, architecture), architectures: architectures as string[] }
+  checkHeads(cfg, where)
+  return cfg
+}
+
+/** Defaults are those of the classes: Qwen3 has heads of 128 whatever its width, Phi-3 an eps of 1e-5. */
+function sizes(raw: Record<string, unknown>, architecture: string) {
+  const number = (key: string, usual: number) => (raw[key] as number | null | undefined) ?? usual
   const heads = raw.num_attention_heads as number
   const hidden = raw.hidden_size as number
-  checkRope(raw, where)
+  const rope = raw.rope_parameters as { rope_theta?: number } | null | undefined
   return {
-    architectures: architectures as string[],
     hidden_size: hidden,
     num_hidden_layers: raw.num_hidden_layers as number,
     num_attention_heads: heads,
-    num_key_value_heads: (raw.num_key_value_heads as number | undefined) ?? heads,
-    head_dim: (raw.head_dim as number | undefined) ?? hidden / heads,
+    num_key_value_heads: number('num_key_value_heads', heads),
+    head_dim: number('head_dim', architecture === 'Qwen3ForCausalLM' ? 128 : hidden / heads),
     intermediate_size: raw.intermediate_size as number,
     vocab_size: raw.vocab_size as number,
-    rms_norm_eps: (raw.rms_norm_eps as number | undefined) ?? 1e-6,
-    rope_theta: (raw.rope_theta as number | undefined) ?? 10000,
-    max_position_embeddings: (raw.max_position_embeddings as number | undefined) ?? 32768,
-    tie_word_embeddings: raw.tie_word_embeddings === true,
-    attention_bias: (raw.attention_bias as boolean | undefined) ?? architectures[0] === 'Qwen2ForCausalLM',
+    rms_norm_eps: number('rms_norm_eps', architecture === 'Phi3ForCausalLM' ? 1e-5 : 1e-6),
+    rope_theta: number('rope_theta', rope?.rope_theta ?? 10000),
+    max_position_embeddings: longest(raw),
   }
+}
+
+/** A sliding window changes nothing for sequences inside it, so it becomes the longest sequence. */
+function longest(raw: Record<string, unknown>): number {
+  const most = (raw.max_position_embeddings as number | undefined) ?? 32768
+  const window = raw.use_sliding_window === false ? null : (raw.sliding_window as number | null | undefined)
+  return raw.use_sliding_window === undefined && !isPhi3(raw) ? most : Math.min(most, window ?? most)
+}
+
+function isPhi3(raw: Record<string, unknown>): boolean {
+  return (raw.architectures as string[])[0] === 'Phi3ForCausalLM'
+}
+
+function switches(raw: Record<string, unknown>, architecture: string) {
+  const isQwen2 = architecture === 'Qwen2ForCausalLM'
+  const bias = (architecture === 'InternLM2ForCausalLM' ? raw.bias : raw.attention_bias) as boolean | undefined
+  return {
+    tie_word_embeddings: raw.tie_word_embeddings === true,
+    attention_bias: isQwen2 ? true : (bias ?? false),
+    output_bias: isQwen2 ? false : (bias ?? false),
+    mlp_bias: raw.mlp_bias === true,
+  }
+}
+
+function checkHeads(cfg: LlmConfig, where: string): void {
+  const { num_attention_heads: H, num_key_value_heads: K, head_dim: D } = cfg
+  const field = 'llm_config.num_key_value_heads'
+  if (!Number.isInteger(K) || K < 1 || H % K !== 0)
+    throw new Mismatch({ where, field, expected: `a divisor of ${H}`, got: K })
+  if (!Number.isInteger(D) || D % 2 !== 0)
+    throw new Mismatch({ where, field: 'llm_config.head_dim', expected: 'an even whole number', got: D })
+}
+
+function checkActivation(raw: Record<string, unknown>, where: string): void {
+  const act = raw.hidden_act ?? 'silu'
+  if (act === 'silu' || act === 'swish') return
+  throw new Mismatch({ where, field: 'llm_config.hidden_act', expected: 'silu', got: act })
 }
 
 function positive(raw: Record<string, unknown>, key: string, where: string): void {
@@ -65,14 +113,18 @@ function positive(raw: Record<string, unknown>, key: string, where: string): voi
 
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */
 function checkRope(raw: Record<string, unknown>, where: string): void {
-  const scaling = raw.rope_scaling as { type?: string; rope_type?: string } | null | undefined
+  const field = raw.rope_scaling ? 'rope_scaling' : 'rope_parameters'
+  const scaling = raw[field] as { type?: string; rope_type?: string; partial_rotary_factor?: number } | null | undefined
   const type = scaling?.rope_type ?? scaling?.type
   if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type)) {
     throw new Mismatch({
       where,
-      field: 'llm_config.rope_scaling.type',
+      field: `llm_config.${field}.type`,
       expected: 'none, default or dynamic',
       got: type,
     })
   }
+  const part = raw.partial_rotary_factor ?? scaling?.partial_rotary_factor ?? 1
+  if (part === 1) return
+  throw new Mismatch({ where, field: 'llm_config.partial_rotary_factor', expected: '1', got: part })
 }

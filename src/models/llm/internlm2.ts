@@ -13,8 +13,8 @@ class Attention extends Module {
   constructor(cfg: LlmConfig, layer: number) {
     super()
     const { hidden_size: S, head_dim: D, num_attention_heads: H, num_key_value_heads: K } = cfg
-    this.wqkv = new Linear(S, (H + 2 * K) * D, { bias: false })
-    this.wo = new Linear(H * D, S, { bias: false })
+    this.wqkv = new Linear(S, (H + 2 * K) * D, { bias: cfg.attention_bias })
+    this.wo = new Linear(H * D, S, { bias: cfg.output_bias })
     this.#cfg = cfg
     this.#layer = layer
   }

@@ -50,6 +50,20 @@ export interface Pass extends Omit<LlmContext, 'rope'> {
   checkpointing?: boolean
 }
 
+/** Tables and mask are inputs, not a closure: backward runs the layer again after the scope that made them is gone. */
+function recomputed(layer: Parts['layers'][number], x: Tensor, context: LlmContext): Tensor {
+  const { cos, sin } = context.rope
+  const shared = context.mask ? [cos, sin, context.mask] : [cos, sin]
+  return checkpoint(
+    (...inputs: readonly Tensor[]) => {
+      const [h, c, s, mask] = inputs as [Tensor, Tensor, Tensor, Tensor | undefined]
+      return tidy(() => layer.forward(h, { ...context, rope: { cos: c, sin: s }, mask }))
+    },
+    x,
+    ...shared,
+  )
+}
+
 /** The decoder as functions over its module, which keeps the checkpoint's names. */
 export class Decoder {
   readonly cfg: LlmConfig
@@ -84,8 +98,7 @@ export class Decoder {
       const context: LlmContext = { ...pass, rope: { cos: table.cos.unsqueeze(1), sin: table.sin.unsqueeze(1) } }
       let h = x
       for (const layer of this.module.parts.layers) {
-        const run = (input: Tensor) => tidy(() => layer.forward(input, context))
-        h = pass.checkpointing ? checkpoint(run, h) : run(h)
+        h = pass.checkpointing ? recomputed(layer, h, context) : tidy(() => layer.forward(h, context))
       }
       return this.module.parts.norm.forward(h)
     })

@@ -1,4 +1,4 @@
-// Qwen2, Qwen3 and Llama: one layout. Unusual: Qwen2 has biases on q, k, v only; Qwen3 normalises q and k per head before rotation.
+// Qwen2, Qwen3 and Llama: one layout. Unusual: Qwen2 has biases on q, k, v only (the others, where configured, on o too); Qwen3 normalises q and k per head before rotation.
 import { Embedding, Linear, Module, RMSNorm } from '../../nn/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { attend, type LlmContext, splitHeads } from './attention.ts'
@@ -21,7 +21,7 @@ class Attention extends Module {
     this.q_proj = new Linear(S, cfg.num_attention_heads * D, { bias })
     this.k_proj = new Linear(S, cfg.num_key_value_heads * D, { bias })
     this.v_proj = new Linear(S, cfg.num_key_value_heads * D, { bias })
-    this.o_proj = new Linear(cfg.num_attention_heads * D, S, { bias: false })
+    this.o_proj = new Linear(cfg.num_attention_heads * D, S, { bias: cfg.output_bias })
     if (cfg.architectures[0] === 'Qwen3ForCausalLM') {
       this.q_norm = new RMSNorm(D, cfg.rms_norm_eps)
       this.k_norm = new RMSNorm(D, cfg.rms_norm_eps)
@@ -50,9 +50,9 @@ class Mlp extends Module {
 
   constructor(cfg: LlmConfig) {
     super()
-    this.gate_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: false })
-    this.up_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: false })
-    this.down_proj = new Linear(cfg.intermediate_size, cfg.hidden_size, { bias: false })
+    this.gate_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: cfg.mlp_bias })
+    this.up_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: cfg.mlp_bias })
+    this.down_proj = new Linear(cfg.intermediate_size, cfg.hidden_size, { bias: cfg.mlp_bias })
   }
 
   forward(x: Tensor): Tensor {

@@ -33,6 +33,12 @@ export function isVideoOnly(name: string): boolean {
   return sam.test(name) && videoOnlyNames.some((p) => p.test(name.replace(sam, '')))
 }
 
+/** Stored by some writers and never read: the head of a model that shares its embeddings, tables of the rotary embedding. */
+function isSpare(name: string, cfg: Sa2VAConfig): boolean {
+  if (cfg.llm.tie_word_embeddings && /^language_model\.(lm_head|output)\.weight$/.test(name)) return true
+  return /\.rotary_emb\.inv_freq$/.test(name)
+}
+
 export interface OpenOptions extends Pick<LoadOptions, 'onProgress' | 'checkFinite'> {
   dtype?: DType
   device?: string
@@ -54,7 +60,8 @@ export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
     })
   }
   const model = new Sa2VA(cfg)
-  loadWeights(model, folder, { ...options, unused: [{ test: isVideoOnly } as RegExp], optional: promptOnly })
+  const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name, cfg) } as RegExp
+  loadWeights(model, folder, { ...options, unused: [unused], optional: promptOnly })
   return { dir, cfg, model, prompter }
 }
 

@@ -1,0 +1,191 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { Mismatch, stream, streamId } from '../../core/index.ts'
+import { expectNoLeak, tidy } from '../../tensor/index.ts'
+import { type Generated, type GenerateOptions, generate } from './generate.ts'
+import type { Prompt } from './inputs.ts'
+import { box, encode, freeFeatures, tinyConfig, tinyModel } from './testing.ts'
+
+const tiny = tinyModel()
+const { model, prompter } = tiny
+const square = encode(tiny, 96, 96)
+const wide = encode(tiny, 224, 112)
+after(() => {
+  freeFeatures(square)
+  freeFeatures(wide)
+  tiny.dispose()
+})
+
+/** Four prompts of different lengths: one and three tiles, regions and phrases. */
+const prompts: Prompt[] = [
+  prompter.segment(square, 'the red circle'),
+  prompter.describe(wide, box(224, 112, 10, 10, 150, 90)),
+  prompter.segment(wide, 'the large blue square on the left of the picture'),
+  prompter.describe(square, box(96, 96, 30, 30, 60, 60)),
+]
+const rowStream = (id: number, k: number) => stream(5, streamId.sampling, id, k)
+const base: GenerateOptions = { maxNewTokens: 14, stopStrings: prompter.template.stopWords, segId: prompter.segId }
+
+/** Rows as plain data, for the prompts of these numbers: a row's stream is keyed by its prompt, not by its place in the batch. */
+function rows(ids: readonly number[], more: Partial<GenerateOptions> = {}, samples = 1): string[] {
+  const random = (b: number, k: number) => rowStream(ids[b]!, k)
+  const chosen = ids.map((i) => prompts[i]!)
+  return tidy(() => generate(model, prompter.tokenizer, chosen, { ...base, samples, random, ...more }).map(plain))
+}
+
+function plain({ ids, text, finished, segAt }: Generated): string {
+  return JSON.stringify({ ids: [...ids], text, finished, segAt })
+}
+
+const samplings: [string, Partial<GenerateOptions>][] = [
+  ['greedy', {}],
+  ['temperature 1', { sampling: {} }],
+  ['every warper', { sampling: { temperature: 0.8, topK: 40, topP: 0.9, minP: 0.02, repetitionPenalty: 1.2 } }],
+]
+
+for (const [name, more] of samplings) {
+  test(`${name}: a batch of prompts of different lengths gives the tokens of each prompt alone, however it is split`, () => {
+    const alone = prompts.flatMap((_, i) => rows([i], more))
+    assert.deepEqual(rows([0, 1, 2, 3], more), alone)
+    assert.deepEqual([...rows([0, 1], more), ...rows([2, 3], more)], alone)
+    assert.deepEqual([...rows([0], more), ...rows([1, 2, 3], more)], alone)
+    const reversed = rows([3, 2, 1, 0], more)
+    assert.deepEqual(reversed.reverse(), alone)
+  })
+}
+
+test('K samples that share a prefill equal K separate runs, and differ from each other', () => {
+  const more: Partial<GenerateOptions> = { sampling: { temperature: 1.5 } }
+  const shared = rows([1, 0], more, 3)
+  const separate = [1, 0].flatMap((i) =>
+    [0, 1, 2].flatMap((k) => rows([i], { ...more, random: () => rowStream(i, k) })),
+  )
+  assert.deepEqual(shared, separate)
+  assert.ok(new Set(shared).size > 4)
+})
+
+test('the log-probabilities that the sampler saw do not depend on the batch', () => {
+  const logps = (ids: number[]) =>
+    tidy(() =>
+      generate(
+        model,
+        prompter.tokenizer,
+        ids.map((i) => prompts[i]!),
+        base,
+      ).map((r) => r.logps),
+    )
+  const together = logps([0, 1, 2, 3])
+  ;[0, 1, 2, 3].forEach((i) => {
+    const [alone] = logps([i])
+    alone!.forEach((v, t) => {
+      assert.ok(Math.abs(v - together[i]![t]!) < 1e-4, `row ${i} token ${t}: ${v} and ${together[i]![t]}`)
+    })
+  })
+})
+
+test('a stop string ends its own row only, at the token that completes it, and stays in the text', () => {
+  const free = tidy(() => generate(model, prompter.tokenizer, prompts, { ...base, stopStrings: ['<|never|>'] }))
+  // the first token after the fourth, of any row, that is readable text
+  const [r, at] = free
+    .flatMap((row, i) => [...row.ids.keys()].map((j) => [i, j] as const))
+    .find(([i, j]) => {
+      return j > 3 && /^[\x21-\x7e]{2,}$/.test(prompter.tokenizer.decode(free[i]!.ids.subarray(j, j + 1)))
+    })!
+  const word = prompter.tokenizer.decode(free[r]!.ids.subarray(at, at + 1))
+  const stopped = tidy(() => generate(model, prompter.tokenizer, prompts, { ...base, stopStrings: [word] }))
+  assert.equal(stopped[r]!.finished, true)
+  assert.ok(stopped[r]!.ids.length <= at + 1)
+  stopped.forEach((row, i) => {
+    assert.deepEqual([...row.ids], [...free[i]!.ids.slice(0, row.ids.length)])
+    assert.equal(row.finished, row.text.endsWith(word))
+    assert.ok(row.finished || row.ids.length === base.maxNewTokens)
+  })
+})
+
+test('<|end|> is plain text of several tokens, and ends a row whatever tokens spell it', () => {
+  // a model that says what it is told: the uniform numbers walk through the ids of the text
+  const text = 'a cup.<|end|>\n and more'
+  const ids = prompter.tokenizer.encode(text)
+  const end = [...ids].findIndex((_, i) => prompter.tokenizer.decode(ids.subarray(0, i + 1)).includes('<|end|>'))
+  assert.ok(end > 3 && end < ids.length - 1)
+  const says = [...ids]
+  let t = 0
+  const [row] = tidy(() =>
+    generate(model, prompter.tokenizer, [prompts[0]!], {
+      ...base,
+      maxNewTokens: ids.length,
+      get suppressIds() {
+        const wanted = says[t++] ?? 0
+        return Array.from({ length: tiny.cfg.llm.vocab_size }, (_, i) => i).filter((i) => i !== wanted)
+      },
+    }),
+  )
+  assert.deepEqual([...row!.ids], says.slice(0, end + 1))
+  assert.equal(row!.finished, true)
+})
+
+test('each [SEG] that was read gives a state, and one as the last token gives none', () => {
+  const { segId } = prompter
+  const force = (says: number[], maxNewTokens: number) => {
+    let t = 0
+    return generate(model, prompter.tokenizer, [prompts[0]!], {
+      ...base,
+      maxNewTokens,
+      get suppressIds() {
+        const wanted = says[t++]!
+        return Array.from({ length: tiny.cfg.llm.vocab_size }, (_, i) => i).filter((i) => i !== wanted)
+      },
+    })[0]!
+  }
+  tidy(() => {
+    const two = force([40, segId, 41, segId, 42], 5)
+    assert.deepEqual(two.segAt, [1, 3])
+    assert.deepEqual(two.segStates!.shape, [2, 64])
+    const last = force([40, segId, 41, segId], 4)
+    assert.deepEqual(last.segAt, [1])
+    const none = force([40, segId], 2)
+    assert.deepEqual([none.segAt, none.segStates], [[], null])
+    const masks = model.finishMasks(square, model.drawMasks(square, model.segPrompts(two.segStates!)).logits)
+    assert.equal(masks.length, 2)
+    assert.deepEqual([masks[0]!.height, masks[0]!.width], [96, 96])
+  })
+})
+
+test("stop ids are a set: the tokenizer's own and those given", () => {
+  const free = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...base, stopStrings: [] }))[0]!
+  const third = free.ids[2]!
+  const row = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...base, stopIds: new Set([third]) }))[0]!
+  assert.equal(row.ids.at(-1), third)
+  assert.equal(row.ids.length, free.ids.indexOf(third) + 1)
+})
+
+test('generation leaves no tensor behind, and no new tokens are a valid request', () => {
+  tidy(() => void generate(model, prompter.tokenizer, prompts, base) as never)
+  expectNoLeak(() =>
+    tidy(() => generate(model, prompter.tokenizer, prompts, { ...base, samples: 2 }).map((r) => r.text)),
+  )
+  const empty = tidy(() => generate(model, prompter.tokenizer, prompts, { ...base, maxNewTokens: 0 }))
+  assert.deepEqual(
+    empty.map((r) => [r.ids.length, r.text, r.finished]),
+    prompts.map(() => [0, '', false]),
+  )
+  assert.deepEqual(generate(model, prompter.tokenizer, [], base), [])
+})
+
+test('sampling without streams and sequences beyond the positions are refused', () => {
+  assert.throws(() => generate(model, prompter.tokenizer, prompts, { ...base, sampling: {} }), Mismatch)
+  assert.throws(
+    () => generate(model, prompter.tokenizer, prompts, { ...base, maxNewTokens: 5000 }),
+    /at most 4096 positions/,
+  )
+})
+
+test('NaN in the weights is told at the row where it appears', () => {
+  const other = tinyModel(tinyConfig(), { seed: 3 })
+  const features = encode(other, 96, 96)
+  tidy(() => void other.model.decoder.headWeight.fill_(Number.NaN) as never)
+  const prompt = other.prompter.segment(features, 'a cup')
+  assert.throws(() => generate(other.model, prompter.tokenizer, [prompt], base), /row 0: expected finite scores/)
+  freeFeatures(features)
+  other.dispose()
+})

@@ -1,0 +1,65 @@
+// Miniature models for tests: the golden folder's tokenizer and sizes with other switches and random weights.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { RgbImage } from '../../image/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { initRandom } from '../../nn/index.ts'
+import type { DType } from '../../tensor/index.ts'
+import { chatTemplate, loadTokenizer } from '../../text/index.ts'
+import { parseSa2VAConfig, type Sa2VAConfig } from './config.ts'
+import { type Features, Prompter, prepareImage } from './inputs.ts'
+import { Sa2VA } from './model.ts'
+
+export const goldenFolder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')
+
+type Json = Record<string, unknown>
+
+export interface Tiny {
+  cfg: Sa2VAConfig
+  model: Sa2VA
+  prompter: Prompter
+  dispose(): void
+}
+
+/** The golden folder's config.json with some keys changed. */
+export function tinyConfig(top: Json = {}, llm: Json = {}, vision: Json = {}): Json {
+  const raw = JSON.parse(readFileSync(join(goldenFolder, 'config.json'), 'utf8')) as Json
+  return {
+    ...raw,
+    ...top,
+    llm_config: { ...(raw.llm_config as Json), ...llm },
+    vision_config: { ...(raw.vision_config as Json), ...vision },
+  }
+}
+
+export function tinyModel(raw: Json = tinyConfig(), options: { seed?: number; dtype?: DType } = {}): Tiny {
+  const cfg = parseSa2VAConfig(raw)
+  const model = new Sa2VA(cfg)
+  initRandom(model, { seed: options.seed ?? 1, std: 0.2, dtype: options.dtype })
+  const prompter = new Prompter(cfg, loadTokenizer(goldenFolder), chatTemplate(cfg.template))
+  const dispose = () => {
+    for (const t of model.parameters().values()) t.dispose()
+  }
+  return { cfg, model, prompter, dispose }
+}
+
+/** A picture that differs from pixel to pixel, the same for the same sizes. */
+export function picture(width: number, height: number): RgbImage {
+  const data = new Uint8Array(width * height * 3)
+  for (let i = 0; i < data.length; i++) data[i] = (i * 37 + (i >> 5) * 11 + ((i * i) >> 7)) & 255
+  return { width, height, data }
+}
+
+export function box(width: number, height: number, x0: number, y0: number, x1: number, y1: number): Mask {
+  const dense = new Uint8Array(width * height)
+  for (let y = y0; y < y1; y++) dense.fill(1, y * width + x0, y * width + x1)
+  return maskFromDense(dense, height, width)
+}
+
+export function encode(tiny: Tiny, width: number, height: number): Features {
+  return tiny.model.encode(prepareImage(picture(width, height), tiny.cfg))
+}
+
+export function freeFeatures({ vision, sam }: Features): void {
+  for (const t of [vision, sam.level0, sam.level1, sam.level2]) t.dispose()
+}
