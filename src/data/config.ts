@@ -37,7 +37,7 @@ export const DataConfig = z.strictObject({
   refSplit: z
     .string()
     .default('train')
-    .describe('split of a RefCOCO-style set to read: train, val, test, testA, testB'),
+    .describe('split that the files themselves name: RefCOCO (train, val, test, testA, testB), DatasetDict, Parquet'),
   imageRoot: z
     .string()
     .optional()

@@ -101,6 +101,13 @@ test('worker threads give the same records in the same order as the main thread'
   assert.deepEqual(await read(2), await read(0))
 })
 
+test('a loader closed while its threads decode ahead ends them', async () => {
+  for (let i = 0; i < 6; i++) {
+    const taken = await withLoader({ ...settings, workers: 2 }, { rank: 0, world: 1 }, (loader) => take(loader, 5 + i))
+    assert.equal(taken.length, 5 + i)
+  }
+})
+
 test('no more is read ahead than the window and the memory budget allow', async () => {
   const source = await openSource(folder, settings)
   let asked = 0

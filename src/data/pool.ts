@@ -25,16 +25,11 @@ interface Thread {
   ending: boolean
 }
 
-/**
- * From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. The timer keeps the
- * thread from ending while its module is still being loaded.
- */
+/** From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. */
 function startWorker(): Worker {
   if (!import.meta.url.endsWith('.ts')) return new Worker(new URL('./worker.js', import.meta.url))
-  const code = `const alive = setInterval(() => {}, 1 << 30)
-    import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
-      .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })
-      .finally(() => clearInterval(alive))`
+  const code = `import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
+    .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })`
   return new Worker(code, { eval: true, execArgv: [] })
 }
 
