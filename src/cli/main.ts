@@ -7,7 +7,14 @@ interface Entry {
 }
 
 /** Every command, loaded only when called: `--help` must not pay for the engine. */
-const commands: Record<string, Entry> = {}
+const commands: Record<string, Entry> = {
+  train: { summary: 'train with both loops', load: () => import('./train.ts') },
+  data: { summary: 'look at datasets, and make one', load: () => import('./data.ts') },
+  score: { summary: 'score captions or masks with the rewards', load: () => import('./score.ts') },
+  report: { summary: 'one HTML page about a run', load: () => import('./report.ts') },
+  verify: { summary: 'recompute golden data of the reference implementations', load: () => import('./verify.ts') },
+  settings: { summary: 'list the settings of a run', load: () => import('./settings.ts') },
+}
 
 function help(): string {
   const width = Math.max(...Object.keys(commands).map((name) => name.length))

@@ -18,6 +18,7 @@ export {
   tokenNormalized,
   validateGrpo,
 } from './config.ts'
+export { type DryRun, type DryRunRow, dryRun } from './dry-run.ts'
 export { Ema, type EmaOptions } from './ema.ts'
 export {
   adaptEntropy,
@@ -38,6 +39,15 @@ export {
   repeatOrder,
 } from './repeat-sampler.ts'
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
+export {
+  LoraConfig,
+  RunConfig,
+  type RunInput,
+  resolveRun,
+  type TrainGroup,
+  trainGroups,
+} from './run-config.ts'
 export { learningRateAt, type ScheduleConfig, warmupStepsOf } from './schedule.ts'
+export { type Host, type Progress, type RunResult, Trainer, train } from './trainer.ts'
 export { verifyGrpo, verifyMiscOptim } from './verify.ts'
 export { verifyLora } from './verify-lora.ts'

@@ -70,8 +70,27 @@ function fingerprintOf(config: RunConfig): string {
   return sha256(JSON.stringify(deciding))
 }
 
+/** The parts a step needs, before the action's scale is measured. */
+export function runOf(config: RunConfig, learner: Learner, host: Pick<Host, 'score'>): Run {
+  return {
+    config,
+    learner,
+    tasks: tasksOf(config),
+    actionScale: Number.NaN,
+    balance: { loop1: 1, loop2: 1 },
+    score: (loop, groups) => {
+      const all = host.score(
+        loop,
+        groups.map((g) => g.map((a) => a.answer)),
+      )
+      all.catch(() => undefined) // the await below each group still sees it
+      return groups.map(async (_, i) => (await all)[i]!)
+    },
+  }
+}
+
 /** Optimizer steps of the run. */
-function totalSteps(config: RunConfig, epochLength: number): number {
+export function totalSteps(config: RunConfig, epochLength: number): number {
   if (config.maxSteps >= 0) return config.maxSteps
   const perStep = config.batchSize * config.rl.gradientAccumulationSteps
   return Math.max(1, Math.ceil((config.epochs * epochLength * config.rl.numIterations) / perStep))
@@ -139,21 +158,7 @@ export class Trainer {
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
     const records = await openRecords(config)
     const held = await readEvalRecords(config)
-    const run: Run = {
-      config,
-      learner,
-      tasks: tasksOf(config),
-      actionScale: Number.NaN,
-      balance: { loop1: 1, loop2: 1 },
-      score: (loop, groups) => {
-        const all = host.score(
-          loop,
-          groups.map((g) => g.map((a) => a.answer)),
-        )
-        all.catch(() => undefined) // the await below each group still sees it
-        return groups.map(async (_, i) => (await all)[i]!)
-      },
-    }
+    const run = runOf(config, learner, host)
     mkdirSync(config.output, { recursive: true })
     const resumable = existsSync(join(config.output, runFiles.events)) ? newestValid(config.output) : null
     for (const bad of resumable?.invalid ?? []) log.warn(`${bad.path}: not used: ${bad.reason}`)

@@ -1,0 +1,203 @@
+// The settings of a run as flags: canonical names, the names the Python prototype had, recipes. And `roundtrip settings`.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { Command } from 'commander'
+import {
+  type Alias,
+  type CommandFlag,
+  type Given,
+  readFlags,
+  type Setting,
+  SettingTable,
+  setAt,
+  settingSections,
+} from '../config/index.ts'
+import { packageRoot } from '../engine/index.ts'
+import { OptimConfig, RunConfig, type RunInput, resolveRun } from '../rl/index.ts'
+
+/** Flags of the Python prototype; their defaults are the settings' own. */
+export const prototypeFlags: Readonly<Record<string, string>> = {
+  model_path: 'model',
+  data_dir: 'dataPath',
+  output_dir: 'output',
+  batch_size: 'batchSize',
+  per_device_batch_size: 'batchSize',
+  num_generations: 'rl.numGenerations',
+  learning_rate: 'optim.learningRate',
+  num_epochs: 'epochs',
+  max_steps: 'maxSteps',
+  save_steps: 'saveSteps',
+  save_total_limit: 'saveTotalLimit',
+  log_steps: 'logSteps',
+  max_completion_length: 'rl.maxCompletionLength',
+  gradient_accumulation_steps: 'rl.gradientAccumulationSteps',
+  kl_coef: 'rl.beta',
+  beta: 'rl.beta',
+  clip_range: 'rl.epsilon',
+  mask_to_caption_weight: 'loop1.weight',
+  caption_to_mask_weight: 'loop2.weight',
+  ema_decay: 'optim.emaDecay',
+  temperature: 'rl.temperature',
+  entropy_coef: 'rl.entropyCoef',
+  warmup_steps: 'optim.warmupSteps',
+  max_grad_norm: 'optim.maxGradNorm',
+  use_llm_judge: 'rewards.judge.enabled',
+  use_llm_judge_loop2: 'rewards.judgeLoop2',
+  llm_judge_base_url: 'rewards.judge.baseUrl',
+  llm_judge_model: 'rewards.judge.model',
+  lora_r: 'lora.rank',
+  lora_alpha: 'lora.alpha',
+  lora_dropout: 'lora.dropout',
+  seed: 'seed',
+}
+
+/** Short names, and the optimizer's settings under `rl.` where that group has none of the name. */
+function aliases(): Alias[] {
+  const optimizer = Object.keys(OptimConfig.shape).map((key) => ({ name: `rl.${key}`, path: `optim.${key}` }))
+  const prototype = Object.entries(prototypeFlags).map(([name, path]) => ({ name, path }))
+  return [...prototype, { name: 'data', path: 'dataPath' }, ...optimizer]
+}
+
+let table: SettingTable | undefined
+
+export function runTable(): SettingTable {
+  table ??= new SettingTable(RunConfig, aliases())
+  return table
+}
+
+/** A file, or the name of a recipe that comes with the package. */
+export function findRecipe(name: string): string {
+  if (existsSync(name)) return name
+  const shipped = join(packageRoot(), 'recipes', `${name}.yaml`)
+  return existsSync(shipped) ? shipped : name
+}
+
+export const rewardFlag: CommandFlag = {
+  name: 'reward',
+  value: 'FILE',
+  many: true,
+  doc: 'module with a reward of your own, added to both loops',
+}
+
+export interface RunSettings extends Given {
+  config: RunConfig
+}
+
+/** Defaults < the command's own < recipes < flags, checked. */
+export function readRunSettings(
+  argv: readonly string[],
+  own: readonly CommandFlag[],
+  commandDefaults: Readonly<Record<string, unknown>> = {},
+): RunSettings {
+  const given = readFlags(argv, runTable(), own, findRecipe)
+  const input: Record<string, unknown> = {}
+  for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
+  for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
+  const modules = given.flags.get(rewardFlag.name) ?? []
+  if (modules.length > 0) {
+    const before = (valueAt(input, 'rewards.modules') as unknown[] | undefined) ?? []
+    setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
+  }
+  return { ...given, config: resolveRun(input as RunInput) }
+}
+
+function valueAt(value: unknown, path: string): unknown {
+  let at = value
+  for (const key of path.split('.')) at = (at as Record<string, unknown> | undefined)?.[key]
+  return at
+}
+
+export function wantsHelp(argv: readonly string[]): boolean {
+  return argv.includes('--help') || argv.includes('-h')
+}
+
+/** What `--help` of a command with run settings prints. */
+export function runHelp(name: string, about: string, own: readonly CommandFlag[]): string {
+  const flags = [...own, { name: 'recipe', value: 'FILE', doc: 'settings from a YAML or JSON file, or a shipped name' }]
+  const rows = flags.map((f) => [`--${f.name}${f.value ? ` ${f.value}` : ''}`, f.doc] as const)
+  const width = Math.max(...rows.map(([flag]) => flag.length))
+  return [
+    `usage: roundtrip ${name} [--setting value ...]`,
+    '',
+    about,
+    '',
+    ...rows.map(([flag, doc]) => `  ${flag.padEnd(width)}  ${doc}`),
+    '',
+    'Settings are flags too: --rl.numGenerations 8. `roundtrip settings [WORD]` lists them; the names of the Python',
+    `prototype work as well: ${Object.keys(prototypeFlags)
+      .map((flag) => `--${flag}`)
+      .slice(0, 6)
+      .join(' ')} ...`,
+    '',
+  ].join('\n')
+}
+
+/** A command that takes run settings: the words after its name come unread. */
+export function runCommand(
+  name: string,
+  about: string,
+  own: readonly CommandFlag[],
+  run: (argv: readonly string[]) => Promise<void>,
+): Command {
+  return new Command(name)
+    .description(about)
+    .helpOption(false)
+    .allowUnknownOption()
+    .allowExcessArguments()
+    .action(async (_options: unknown, command: Command) => {
+      if (wantsHelp(command.args)) process.stdout.write(runHelp(name, about, own))
+      else await run(command.args)
+    })
+}
+
+export function showDefault({ default: value }: Setting): string {
+  if (value === undefined) return 'none'
+  return typeof value === 'string' ? value || "''" : JSON.stringify(value)
+}
+
+/** docs/reference.md. */
+export function referencePage(): string {
+  const cell = (text: string) => text.replaceAll('|', '\\|')
+  const sections = settingSections(runTable()).map(({ group, doc, settings }) => [
+    `## ${group === '' ? 'Run' : `\`${group}\``}`,
+    '',
+    ...(doc ? [`${doc[0]!.toUpperCase()}${doc.slice(1)}.`, ''] : []),
+    '| setting | default | meaning | values |',
+    '|---|---|---|---|',
+    ...settings.map((s) => `| \`${s.path}\` | \`${showDefault(s)}\` | ${cell(s.doc)} | ${cell(s.type)} |`),
+    '',
+  ])
+  const flags = Object.entries(prototypeFlags).map(
+    ([flag, path]) => `| \`--${flag}\` | \`${path}\` | \`${showDefault(runTable().find(path)!)}\` |`,
+  )
+  return [
+    '# Settings',
+    '',
+    'Generated from the schemas by `npx tsx scripts/gen-reference.ts`. A setting is a key of a recipe file and a flag of the same',
+    'spelling: `--rl.numGenerations 8` or `--rl.numGenerations=8`. Defaults, then recipes in order, then flags; later wins.',
+    'Lists are written `a,b,c` or as JSON, objects as JSON, `null` where a setting allows it. Settings of `optim` are also accepted',
+    'under `rl.` where that group has none of the name (`--rl.learningRate`). `--data PATH` is `dataPath`; `--reward FILE` adds an',
+    'entry to `rewards.modules`.',
+    '',
+    ...sections.flat(),
+    '## Names of the Python prototype',
+    '',
+    '| flag | setting | default |',
+    '|---|---|---|',
+    ...flags,
+    '',
+  ].join('\n')
+}
+
+/** `roundtrip settings [WORD]`: settings whose name or meaning has the word, with their defaults. */
+export function command(): Command {
+  return new Command('settings')
+    .description('list the settings of a run: name, default, meaning')
+    .argument('[word]', 'only those whose name or meaning has it')
+    .action((word?: string) => {
+      const wanted = word?.toLowerCase() ?? ''
+      const found = runTable().settings.filter((s) => `${s.path} ${s.doc}`.toLowerCase().includes(wanted))
+      for (const s of found) process.stdout.write(`--${s.path}  [${showDefault(s)}]\n    ${s.doc} (${s.type})\n`)
+      if (found.length === 0) process.stderr.write(`no setting has the word ${word}\n`)
+    })
+}

@@ -1,0 +1,132 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { humanBytes, log, Mismatch } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import { resolveRewards } from '../rewards/index.ts'
+import type { DryRun, DryRunRow, RunConfig, RunResult } from '../rl/index.ts'
+import { failing, portHost, runHosted } from './run-host.ts'
+import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { aligned, clip, evaluationTable, figure } from './table.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'dry-run', doc: 'open everything, sample and score the first record, print it, write nothing' },
+  { name: 'json', doc: 'print the result as one JSON object' },
+  rewardFlag,
+]
+
+const about =
+  'Train with both loops: GRPO on mask -> caption -> mask and caption -> mask -> caption. A run folder that holds a run is resumed.'
+
+export function command(): Command {
+  return runCommand('train', about, flags, run)
+}
+
+export function requirePaths(config: RunConfig): void {
+  const missing = (field: string, hint: string): never => {
+    throw new Mismatch({ where: 'settings', field, expected: 'a path', got: 'nothing', hint })
+  }
+  if (config.model === '') missing('model', 'give --model DIR')
+  if (config.dataPath === '') missing('dataPath', 'give --dataPath PATH, or scenes:200 for generated records')
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const { config, flags: given } = readRunSettings(argv, flags)
+  requirePaths(config)
+  const json = given.has('json')
+  if (given.has('dry-run')) return dryRunOf(config, json)
+  const result = (await failing(config.output, () =>
+    runHosted({
+      module: import.meta.url,
+      work: 'trainWork',
+      input: config,
+      rewards: config.rewards,
+      label: 'train',
+    }),
+  )) as RunResult
+  process.stdout.write(json ? `${JSON.stringify(result)}\n` : summary(config, result))
+}
+
+/** Runs in the engine thread. */
+export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
+  const { train } = await import('../rl/index.ts')
+  return train(config, portHost(port))
+}
+
+/** Runs in the engine thread. */
+export async function dryRunWork(config: RunConfig, port: EnginePort): Promise<DryRun> {
+  const { dryRun } = await import('../rl/index.ts')
+  return dryRun(config, portHost(port))
+}
+
+function summary(config: RunConfig, { step, stopped, before, after, checkpoint }: RunResult): string {
+  const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
+  if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
+  const columns = { ...(before ? { before } : {}), ...(after ? { after } : {}) }
+  if (Object.keys(columns).length > 0) lines.push('', evaluationTable(columns))
+  if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
+  return `${lines.join('\n')}\n`
+}
+
+/** A judge keeps its answers in a folder; a dry run keeps none. */
+async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
+  const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-dry-'))
+  try {
+    const rewards = { ...config.rewards, judge: { ...config.rewards.judge, cacheDir: scratch } }
+    const input = { ...config, featureCache: null }
+    const found = (await runHosted({
+      module: import.meta.url,
+      work: 'dryRunWork',
+      input,
+      rewards,
+      label: 'dry run',
+    })) as DryRun
+    process.stdout.write(json ? `${JSON.stringify(found)}\n` : dryRunText(config, found))
+  } finally {
+    rmSync(scratch, { recursive: true, force: true })
+  }
+  log.info('dry run: nothing was written')
+}
+
+const thousands = (n: number) => n.toLocaleString('en')
+
+function dryRunText(config: RunConfig, found: DryRun): string {
+  const { model, groups, records, steps, action, memory: m } = found
+  const rewards = resolveRewards(config.rewards)
+  const terms = (loop: 'loop1' | 'loop2') =>
+    rewards[loop].terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`).join(' + ')
+  const loops = [...new Set(found.rows.map((r) => r.loop))]
+  return [
+    `1 model    ${model.dir}: ${thousands(model.values)} values in ${model.tensors} tensors, ${model.dtype} on ${model.device}`,
+    ...groups.map((g) => `           trains ${g.group}: ${g.tensors} tensors, ${thousands(g.elements)} values`),
+    `2 records  ${config.dataPath} (${records.format}): ${records.all} records, ${records.train} to train on, ${records.held} held out`,
+    `3 rewards  loop 1: ${terms('loop1')}`,
+    `           loop 2: ${terms('loop2')}${action ? `; mask action ${action.kind}, noise ${action.noise.toPrecision(3)}` : ''}`,
+    `4 memory   frozen weights ${humanBytes(m.frozen)}, trained weights with gradient, moments, EMA and start ${humanBytes(m.trained)},`,
+    `           image features of a batch ${humanBytes(m.features)}, key-value cache at most ${humanBytes(m.cache)}; peak with one record ${humanBytes(m.peak)}`,
+    `5 steps    ${steps.total} of ${steps.recordsPerStep} records and ${steps.completionsPerStep} completions`,
+    `6 first record`,
+    ...loops.map((loop) => groupTable(found.rows.filter((r) => r.loop === loop))),
+    `gradient norms  ${Object.entries(found.gradNorms)
+      .map(([group, norm]) => `${group} ${norm?.toExponential(2)}`)
+      .join('  ')}`,
+    '',
+  ].join('\n')
+}
+
+function groupTable(rows: readonly DryRunRow[]): string {
+  const parts = [...new Set(rows.flatMap((r) => Object.keys(r.parts)))]
+  const head = ['k', 'text', 'answer', ...parts, 'reward', 'advantage', 'tokens']
+  const body = rows.map((r) => [
+    String(r.k),
+    clip(r.text, 48),
+    clip(r.answer ?? '-', 40),
+    ...parts.map((part) => figure(r.parts[part])),
+    figure(r.total),
+    figure(r.advantage),
+    `${r.tokens}${r.finished ? '' : ' cut'}`,
+  ])
+  return `\n${rows[0]!.loop}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}\n${aligned([head, ...body])}\n`
+}

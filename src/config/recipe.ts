@@ -1,0 +1,39 @@
+import { existsSync, readFileSync, statSync } from 'node:fs'
+import { parse } from 'yaml'
+import { Mismatch, messageOf } from '../core/index.ts'
+import type { SettingTable } from './settings.ts'
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Settings of a YAML or JSON file by key path. Keys are nested or dotted, and may be any name a flag may have. */
+export function readRecipe(path: string, table: SettingTable): [string, unknown][] {
+  if (!existsSync(path) || !statSync(path).isFile())
+    throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
+  let value: unknown
+  try {
+    value = parse(readFileSync(path, 'utf8'))
+  } catch (error) {
+    throw new Mismatch({ where: path, field: 'recipe', expected: 'YAML or JSON', got: messageOf(error) })
+  }
+  if (value === null) return []
+  if (!isObject(value)) throw new Mismatch({ where: path, field: 'recipe', expected: 'settings by name', got: value })
+  return [...flat(value, '', path, table)]
+}
+
+function* flat(
+  value: Record<string, unknown>,
+  prefix: string,
+  where: string,
+  table: SettingTable,
+): Generator<[string, unknown]> {
+  for (const [key, inner] of Object.entries(value)) {
+    const name = prefix === '' ? key : `${prefix}.${key}`
+    if (table.groups.has(name) && (inner === null || isObject(inner))) {
+      yield* flat(inner ?? {}, name, where, table)
+    } else {
+      yield [table.require(name, where, (n) => n).path, inner]
+    }
+  }
+}

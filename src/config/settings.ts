@@ -1,0 +1,89 @@
+import { z } from 'zod'
+import { assert, Mismatch } from '../core/index.ts'
+import { nearest } from './nearest.ts'
+import { typeInWords, type ValueSchema } from './values.ts'
+
+/** One leaf of a schema: its key path is its flag. */
+export interface Setting {
+  path: string
+  type: string
+  default: unknown
+  doc: string
+  schema: ValueSchema
+}
+
+/** Another name of a setting. */
+export interface Alias {
+  name: string
+  path: string
+}
+
+function* leaves(schema: ValueSchema, prefix: string): Generator<Setting> {
+  for (const [key, value] of Object.entries(schema.properties ?? {})) {
+    const path = prefix === '' ? key : `${prefix}.${key}`
+    if (value.type === 'object' && value.properties) yield* leaves(value, path)
+    else {
+      const doc = value.description ?? ''
+      yield { path, type: typeInWords(value), default: value.default, doc, schema: value }
+    }
+  }
+}
+
+/** Every setting of a schema under its key path, and under the other names it goes by. */
+export class SettingTable {
+  readonly settings: readonly Setting[]
+  readonly aliases: readonly Alias[]
+  readonly groups: ReadonlyMap<string, string>
+  readonly #byName = new Map<string, Setting>()
+
+  constructor(schema: z.ZodType, aliases: readonly Alias[] = []) {
+    const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as ValueSchema
+    this.settings = [...leaves(json, '')]
+    this.groups = new Map(groupsOf(json, ''))
+    this.aliases = aliases
+    for (const setting of this.settings) this.#byName.set(setting.path, setting)
+    for (const { name, path } of aliases) {
+      const setting = this.#byName.get(path)
+      assert(setting, `alias ${name} names a setting: ${path}`)
+      if (!this.#byName.has(name)) this.#byName.set(name, setting)
+    }
+  }
+
+  get names(): string[] {
+    return [...this.#byName.keys()]
+  }
+
+  find(name: string): Setting | undefined {
+    return this.#byName.get(name)
+  }
+
+  /** The setting of a name; an unknown one is an error that names the nearest. */
+  require(name: string, where: string, show: (name: string) => string, more: readonly string[] = []): Setting {
+    const found = this.#byName.get(name)
+    if (found) return found
+    const close = nearest(name, [...this.names, ...more])
+    const hint = close === undefined ? undefined : `did you mean ${show(close)}?`
+    throw new Mismatch({ where, field: show(name), expected: 'a known setting', got: 'an unknown one', hint })
+  }
+}
+
+function* groupsOf(schema: ValueSchema, prefix: string): Generator<[string, string]> {
+  for (const [key, value] of Object.entries(schema.properties ?? {})) {
+    if (value.type !== 'object' || !value.properties) continue
+    const path = prefix === '' ? key : `${prefix}.${key}`
+    yield [path, value.description ?? '']
+    yield* groupsOf(value, path)
+  }
+}
+
+/** Puts a value at a key path, making the objects on the way. */
+export function setAt(target: Record<string, unknown>, path: string, value: unknown): void {
+  const keys = path.split('.')
+  let at = target
+  for (const key of keys.slice(0, -1)) {
+    const next = at[key]
+    if (typeof next !== 'object' || next === null) at[key] = {}
+    at = at[key] as Record<string, unknown>
+  }
+  at[keys.at(-1)!] = value
+}
