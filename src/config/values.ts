@@ -2,7 +2,7 @@ import { Mismatch } from '../core/index.ts'
 
 /** The part of JSON Schema that zod writes for a setting. */
 export interface ValueSchema {
-  type?: string
+  type?: string | readonly string[]
   enum?: readonly unknown[]
   const?: unknown
   anyOf?: readonly ValueSchema[]
@@ -17,7 +17,14 @@ export interface ValueSchema {
   default?: unknown
 }
 
-const choices = (schema: ValueSchema) => schema.anyOf ?? schema.oneOf ?? [schema]
+/** A schema as its alternatives, each with one type. */
+function choices(schema: ValueSchema): readonly (ValueSchema & { type?: string })[] {
+  const { type } = schema
+  const parts = schema.anyOf ?? schema.oneOf
+  if (parts) return parts.flatMap(choices)
+  if (typeof type === 'object') return type.map((one) => ({ ...schema, type: one }))
+  return [schema as ValueSchema & { type?: string }]
+}
 
 /** What may be written for a value, in words. */
 export function typeInWords(schema: ValueSchema): string {
@@ -57,7 +64,7 @@ export function parseValue(text: string, schema: ValueSchema, flag: string): unk
 }
 
 /** Undefined when the text is no value of this type. */
-function parseAs(text: string, schema: ValueSchema): unknown {
+function parseAs(text: string, schema: ValueSchema & { type?: string }): unknown {
   if (schema.const !== undefined) return text === String(schema.const) ? schema.const : undefined
   if (schema.enum) return schema.enum.find((value) => String(value) === text)
   switch (schema.type) {

@@ -5,10 +5,11 @@ import { measureActionScale } from './action-scale.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { featureTensors, openRecords, readEvalRecords, release, workItems } from './records.ts'
 import type { RunConfig } from './run-config.ts'
+import { deviceOf } from './run-folder.ts'
 import { type Group, learn, type Run, sampleGroups } from './step.ts'
 import { StepReport } from './step-report.ts'
 import { captionToMask, type WorkItem } from './tasks/index.ts'
-import { deviceOf, type Host, openModel, runOf, totalSteps } from './trainer.ts'
+import { type Host, openModel, runOf, totalSteps } from './trainer.ts'
 
 export interface DryRunRow {
   loop: string

@@ -8,8 +8,11 @@ import { Ema } from './ema.ts'
 import { type AdamW, adamwOf } from './optim.ts'
 import { type RunConfig, type TrainGroup, trainGroups } from './run-config.ts'
 
+/** `all`: every weight, encoders included. */
+export type LearnedGroup = TrainGroup | 'all'
+
 export interface GroupCount {
-  group: TrainGroup
+  group: LearnedGroup
   tensors: number
   elements: number
 }
@@ -20,17 +23,23 @@ export class Learner {
   readonly optim: AdamW
   readonly ema: Ema
   readonly adapter: AdapterState | null
-  readonly #groups: ReadonlyMap<TrainGroup, readonly Slot[]>
+  readonly #groups: ReadonlyMap<LearnedGroup, readonly Slot[]>
   /** Start values of what trains, adapters left out while they start at zero. */
   readonly #start: ReadonlyMap<string, Tensor>
   readonly #startSlots: readonly Slot[]
 
-  constructor(loaded: Loaded, config: RunConfig, options: { dropout?: number } = {}) {
+  constructor(loaded: Loaded, config: RunConfig, options: { dropout?: number; everything?: boolean } = {}) {
     this.loaded = loaded
-    this.adapter = config.train.includes('lora') ? attach(loaded, config, options.dropout ?? 0) : null
-    const patterns = config.train.flatMap((g) => trainGroups[g] as readonly RegExp[])
-    this.slots = trainOnly(loaded.model, patterns)
-    this.#groups = new Map(config.train.map((g) => [g, selectSlots(loaded.model, trainGroups[g])]))
+    const withLora = config.train.includes('lora') && !options.everything
+    this.adapter = withLora ? attach(loaded, config, options.dropout ?? 0) : null
+    const groups: [LearnedGroup, readonly RegExp[]][] = options.everything
+      ? [['all', [/./]]]
+      : config.train.map((g) => [g, trainGroups[g]])
+    this.slots = trainOnly(
+      loaded.model,
+      groups.flatMap(([, patterns]) => patterns),
+    )
+    this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(loaded.model, patterns)]))
     this.optim = adamwOf(this.params(), config.optim)
     this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
     this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
@@ -73,8 +82,8 @@ export class Learner {
   }
 
   /** Gradient norm of each group as it stands. */
-  gradNorms(): Record<TrainGroup, number> {
-    const out = {} as Record<TrainGroup, number>
+  gradNorms(): Partial<Record<LearnedGroup, number>> {
+    const out: Partial<Record<LearnedGroup, number>> = {}
     for (const [group, slots] of this.#groups)
       out[group] = Math.sqrt(slots.reduce((sum, s) => sum + squaredGrad(tensorAt(s)), 0))
     return out

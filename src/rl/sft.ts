@@ -11,6 +11,8 @@ export interface SftOptions {
   trainEncoders: boolean
   maskWeight: number
   checkpointing?: boolean
+  /** Tiles per image at most; the model's own limit if absent. */
+  maxTiles?: number
 }
 
 export interface SftLoss {
@@ -21,7 +23,9 @@ export interface SftLoss {
 /** One batch of records, each read twice: region -> caption, caption -> [SEG] and mask. Wording is drawn from `random`. */
 export function sftLoss(loaded: Loaded, batch: readonly Example[], random: RandomStream, options: SftOptions): SftLoss {
   const { model } = loaded
-  const features = options.trainEncoders ? encodeBatch(loaded, batch) : noGrad(() => encodeBatch(loaded, batch))
+  const features = options.trainEncoders
+    ? encodeBatch(loaded, batch, options.maxTiles)
+    : noGrad(() => encodeBatch(loaded, batch, options.maxTiles))
   const described = batch.map((e, i) => describeRow(loaded, rowFeatures(features, i), e, random))
   const segmented = batch.map((e, i) => segmentRow(loaded, rowFeatures(features, i), e, random))
   const rows = [...described, ...segmented]
@@ -82,10 +86,10 @@ function segmentRow(loaded: Loaded, features: Features, example: Example, random
 }
 
 /** All images of a batch in one pass; every image must give the same number of tiles here. */
-function encodeBatch(loaded: Loaded, batch: readonly Example[]): Features {
+function encodeBatch(loaded: Loaded, batch: readonly Example[], maxTiles?: number): Features {
   const { model, cfg } = loaded
   const { device, dtype } = model.home
-  const inputs = batch.map((e) => prepareImage(e.image, cfg))
+  const inputs = batch.map((e) => prepareImage(e.image, cfg, { maxTiles }))
   const [first] = inputs
   const odd = inputs.findIndex((x) => x.tiles !== first!.tiles)
   if (odd >= 0)

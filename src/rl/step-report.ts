@@ -1,5 +1,5 @@
 import type { Metrics } from '../tracking/index.ts'
-import type { TrainGroup } from './run-config.ts'
+import type { LearnedGroup } from './learner.ts'
 import type { Group } from './step.ts'
 import type { Task } from './tasks/index.ts'
 
@@ -23,7 +23,7 @@ function deviation(values: readonly number[]): number {
 /** What one step did, under the names users of TRL and of the prototype know. */
 export class StepReport {
   gradNorm = Number.NaN
-  groupNorms: Partial<Record<TrainGroup, number>> = {}
+  groupNorms: Partial<Record<LearnedGroup, number>> = {}
   readonly #tasks = new Map<Task['name'], Seen>()
 
   #of(name: Task['name']): Seen {

@@ -1,22 +1,23 @@
 // A whole run: start-up, steps, evaluations, checkpoints, resume. The step itself is step.ts.
-import { existsSync, mkdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import { newestValid, prune } from '../checkpoint/index.ts'
+import { prune } from '../checkpoint/index.ts'
 import { log, Mismatch, messageOf, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import { type Loaded, openSa2VA } from '../models/index.ts'
 import type { ScoredRow } from '../rewards/index.ts'
-import { cuda, memory, setThreads, tidy } from '../tensor/index.ts'
-import { describeEnvironment, type Interval, RunWriter, runFiles, type Sample } from '../tracking/index.ts'
+import { memory, setThreads, tidy } from '../tensor/index.ts'
+import type { Interval, RunWriter, Sample } from '../tracking/index.ts'
 import { measureActionScale } from './action-scale.ts'
 import { evaluateBatch, type RecordScores, summariseScores } from './evaluate.ts'
 import { FeatureStore } from './feature-store.ts'
 import { Learner } from './learner.ts'
 import { openRecords, type Records, readEvalRecords, release, workItems } from './records.ts'
 import type { RunConfig } from './run-config.ts'
-import { loadRun, type RunState, readState, saveRun } from './run-state.ts'
+import { deviceOf, openRunFolder } from './run-folder.ts'
+import { loadRun, type RunState, saveRun } from './run-state.ts'
 import { learningRateAt } from './schedule.ts'
 import { type Group, learn, NonFinite, plainDensities, type Run, sampleGroups } from './step.ts'
 import { StepReport } from './step-report.ts'
@@ -46,12 +47,6 @@ export interface RunResult {
   before: Record<string, Interval> | null
   after: Record<string, Interval> | null
   checkpoint: string | null
-}
-
-export function deviceOf(config: RunConfig): { device: string; dtype: 'float32' | 'bfloat16' } {
-  const found = config.device === 'auto' ? (cuda.count() > 0 ? 'cuda' : 'cpu') : config.device
-  const dtype = config.dtype === 'auto' ? (found.startsWith('cuda') ? 'bfloat16' : 'float32') : config.dtype
-  return { device: found, dtype }
 }
 
 export function openModel(config: RunConfig): Loaded {
@@ -159,28 +154,12 @@ export class Trainer {
     const records = await openRecords(config)
     const held = await readEvalRecords(config)
     const run = runOf(config, learner, host)
-    mkdirSync(config.output, { recursive: true })
-    const resumable = existsSync(join(config.output, runFiles.events)) ? newestValid(config.output) : null
-    for (const bad of resumable?.invalid ?? []) log.warn(`${bad.path}: not used: ${bad.reason}`)
-    const state = resumable?.checkpoint ? readState(resumable.checkpoint.path) : null
-    if (state && state.fingerprint !== fingerprintOf(config)) {
-      throw new Mismatch({
-        where: config.output,
-        field: 'settings',
-        expected: 'the settings the run was started with',
-        got: 'others',
-        hint: 'choose another output folder, or the same settings',
-      })
-    }
-    const environment = describeEnvironment({ ...deviceOf(config), deterministic: deviceOf(config).device === 'cpu' })
-    const writer = !existsSync(join(config.output, runFiles.events))
-      ? RunWriter.create(config.output, { config, environment, tensorboard: config.tensorboard })
-      : RunWriter.resume(config.output, state?.step ?? -1, state?.position, { tensorboard: config.tensorboard })
+    const { writer, resumed } = openRunFolder(config, fingerprintOf(config))
     const store = config.featureCache
       ? new FeatureStore(config.featureCache, featureFingerprint(config, learner), learner.loaded.model.home.device)
       : null
     const trainer = new Trainer(config, host, run, records, writer, held, store)
-    if (state && resumable?.checkpoint) await trainer.#restore(resumable.checkpoint.path, state)
+    if (resumed) await trainer.#restore(resumed.path, resumed.state)
     return trainer
   }
 
@@ -225,7 +204,7 @@ export class Trainer {
       await this.#measureScale()
     }
     const before = this.#fresh ? await this.evaluate('before') : null
-    if (this.#fresh) this.#checkpoint()
+    if (this.#fresh && !this.#host.stopping()) this.#checkpoint()
     let saved: string | null = null
     let since = 0
     while (this.#step < this.#total && !this.#host.stopping()) {
@@ -471,7 +450,9 @@ export class Trainer {
       this.config.evalBatch,
       (batch) => tidy(() => evaluateBatch(context, batch)),
       (done) => this.#host.progress({ kind: 'eval', text: name, step: done, total: this.#held.length }),
+      () => this.#host.stopping(),
     )
+    if (!scores) return null
     const result = summariseScores(scores, this.config.seed)
     this.#writer.eval(this.#step, name, scores.length, result)
     return result
@@ -486,17 +467,20 @@ export class Trainer {
   }
 }
 
+/** Null when it was stopped before the last record: figures over a part would look like figures over all. */
 export async function evaluateAll(
   examples: readonly Example[],
   batchSize: number,
   evaluate: (batch: readonly Example[]) => RecordScores[],
   onProgress: (done: number) => void,
-): Promise<RecordScores[]> {
+  stopping: () => boolean = () => false,
+): Promise<RecordScores[] | null> {
   const scores: RecordScores[] = []
   for (let at = 0; at < examples.length; at += batchSize) {
     scores.push(...evaluate(examples.slice(at, at + batchSize)))
     onProgress(scores.length)
     await new Promise((done) => setImmediate(done))
+    if (stopping() && scores.length < examples.length) return null
   }
   return scores
 }

@@ -47,7 +47,7 @@ export interface Densities {
 }
 
 export interface TaskContext {
-  learner: Learner
+  learner: Pick<Learner, 'loaded'>
   config: RunConfig
   /** Scale of the mask action, in the units of what it perturbs. */
   actionScale: number
