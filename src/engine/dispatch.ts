@@ -93,6 +93,8 @@ function listOf(v: unknown, fixed: number, op: string, arg: string): ArrayLike<u
   if (!Array.isArray(v) && !ArrayBuffer.isView(v)) bad(op, arg, 'an array', v)
   const list = v as ArrayLike<unknown>
   if (list.length > 500_000) bad(op, arg, 'at most 500000 elements', list.length)
+  // int[4] and int[6] are paddings; torch 1.13 reads that many without looking
+  if (fixed >= 4 && list.length !== fixed) bad(op, arg, `${fixed} numbers`, v)
   return list
 }
 
