@@ -27,6 +27,8 @@ export {
   entropyThreshold,
   initialEntropyState,
 } from './entropy.ts'
+export { type Evaluation, evaluateBatch, type RecordScores, summariseScores } from './evaluate.ts'
+export { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
 export { type KlEstimator, klClamped, klOf } from './kl.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
@@ -48,6 +50,8 @@ export {
   trainGroups,
 } from './run-config.ts'
 export { learningRateAt, type ScheduleConfig, warmupStepsOf } from './schedule.ts'
+export { type SftResult, type SftSettings, sftRun } from './sft-run.ts'
+export { loadTrained, type TrainedOptions } from './trained.ts'
 export { type Host, type Progress, type RunResult, Trainer, train } from './trainer.ts'
 export { verifyGrpo, verifyMiscOptim } from './verify.ts'
 export { verifyLora } from './verify-lora.ts'

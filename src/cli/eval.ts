@@ -1,0 +1,62 @@
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { Mismatch } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../rl/index.ts'
+import { portHost, runHosted } from './run-host.ts'
+import { readRunSettings, runCommand } from './settings.ts'
+import { evaluationTable } from './table.ts'
+import { requirePaths } from './train.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'adapter', value: 'DIR', doc: 'checkpoint of a run, run folder or PEFT adapter, put on the model' },
+  { name: 'ema', doc: "the checkpoint's EMA copy instead of its policy" },
+  { name: 'records', value: 'N', doc: 'at most this many records (default: all)' },
+  { name: 'json', doc: 'print one JSON object, scores of every record included' },
+]
+
+const about =
+  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --data.split eval reads only what train held out.'
+
+export function command(): Command {
+  return runCommand('eval', about, flags, run)
+}
+
+function recordsOf(text: string | undefined): number | null {
+  if (text === undefined) return null
+  const n = Number(text)
+  if (Number.isInteger(n) && n > 0) return n
+  throw new Mismatch({ where: 'flags', field: '--records', expected: 'a whole number from 1', got: text })
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const { config, flags: given } = readRunSettings(argv, flags)
+  requirePaths(config)
+  const options: EvaluateModelOptions = {
+    adapter: given.get('adapter')?.[0] ?? null,
+    ema: given.has('ema'),
+    records: recordsOf(given.get('records')?.[0]),
+  }
+  const input = { config, options }
+  const found = (await runHosted({
+    module: import.meta.url,
+    work: 'evalWork',
+    input,
+    label: 'evaluation',
+  })) as ModelEvaluation
+  if (given.has('json')) process.stdout.write(`${JSON.stringify(found)}\n`)
+  else {
+    const name = `${found.records} records`
+    process.stdout.write(`${evaluationTable({ [name]: found.metrics })}\n`)
+    if (found.stopped) process.stderr.write('stopped early: the figures are over the records read so far\n')
+  }
+}
+
+/** Runs in the engine thread. */
+export async function evalWork(
+  input: { config: RunConfig; options: EvaluateModelOptions },
+  port: EnginePort,
+): Promise<ModelEvaluation> {
+  const { evaluateModel } = await import('../rl/index.ts')
+  return evaluateModel(input.config, input.options, portHost(port))
+}

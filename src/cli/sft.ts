@@ -1,0 +1,88 @@
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { Mismatch } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import type { RunConfig, SftResult, SftSettings } from '../rl/index.ts'
+import { failing, portHost, runHosted } from './run-host.ts'
+import { readRunSettings, runCommand } from './settings.ts'
+import { evaluationTable } from './table.ts'
+import { requirePaths } from './train.ts'
+
+const flags: CommandFlag[] = [
+  {
+    name: 'train',
+    value: 'all | GROUPS',
+    doc: 'all: every weight, encoders included; else groups, as the setting train',
+  },
+  { name: 'export', value: 'DIR', doc: 'write the finished model as a full folder, adapters merged' },
+  { name: 'maskWeight', value: 'X', doc: 'weight of the mask loss beside the cross-entropy (default 1)' },
+  { name: 'json', doc: 'print the result as one JSON object' },
+]
+
+const about =
+  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask. A run folder that holds a run is resumed.'
+
+/** Where sft differs from train; the learning rate is the one the reference fine-tunes with. */
+const defaults = {
+  output: 'runs/sft',
+  'optim.learningRate': 4e-5,
+  'optim.warmupSteps': 0.05,
+  'optim.lrSchedulerType': 'cosine',
+}
+
+export function command(): Command {
+  return runCommand('sft', about, flags, run)
+}
+
+/** `--train all` is no list of groups: it is taken off the line, and any other value is left to the setting. */
+export function takeTrainAll(argv: readonly string[]): { argv: string[]; everything: boolean } {
+  const out: string[] = []
+  let everything = false
+  for (let i = 0; i < argv.length; i++) {
+    if (argv[i] === '--train=all') everything = true
+    else if (argv[i] === '--train' && argv[i + 1] === 'all') {
+      everything = true
+      i++
+    } else out.push(argv[i]!)
+  }
+  return { argv: out, everything }
+}
+
+function weightOf(text: string | undefined): number {
+  const weight = Number(text ?? 1)
+  if (Number.isFinite(weight) && weight >= 0) return weight
+  throw new Mismatch({ where: 'flags', field: '--maskWeight', expected: 'a number from 0', got: text })
+}
+
+async function run(words: readonly string[]): Promise<void> {
+  const { argv, everything } = takeTrainAll(words)
+  const own = flags.filter((flag) => flag.name !== 'train')
+  const { config, flags: given } = readRunSettings(argv, own, defaults)
+  requirePaths(config)
+  const maskWeight = weightOf(given.get('maskWeight')?.[0])
+  const settings: SftSettings = { everything, maskWeight, exportTo: given.get('export')?.[0] ?? null }
+  const result = (await failing(config.output, () =>
+    runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' }),
+  )) as SftResult
+  process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : summary(config, result))
+}
+
+/** Runs in the engine thread. */
+export async function sftWork(
+  input: { config: RunConfig; settings: SftSettings },
+  port: EnginePort,
+): Promise<SftResult> {
+  const { sftRun } = await import('../rl/index.ts')
+  return sftRun(input.config, input.settings, portHost(port))
+}
+
+function summary(config: RunConfig, result: SftResult): string {
+  const { step, stopped, before, after, checkpoint, exported } = result
+  const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
+  if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
+  if (exported) lines.push(`model ${exported}`)
+  const columns = { ...(before ? { before } : {}), ...(after ? { after } : {}) }
+  if (Object.keys(columns).length > 0) lines.push('', evaluationTable(columns))
+  if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
+  return `${lines.join('\n')}\n`
+}
