@@ -1,0 +1,84 @@
+import { Command } from 'commander'
+import type { BuildRecord, NativeInfo } from '../engine/index.ts'
+
+interface Device {
+  name: string
+  totalBytes: number
+}
+
+export interface EngineInfo {
+  node: string
+  platform: string
+  cpus: number
+  cache: string
+  /** null before the set-up has run. */
+  build: Pick<BuildRecord, 'addon' | 'torchVersion' | 'torchPath' | 'kind' | 'cuda' | 'flags'> | null
+  /** null when there is nothing to load, or loading failed: `problem` says why. */
+  engine: (NativeInfo & { threads: number; devices: Device[] }) | null
+  problem: string | null
+}
+
+/** `roundtrip info`: what the engine is made of on this machine. */
+export function command(): Command {
+  return new Command('info')
+    .description('what runs the tensors here: torch, devices, threads, BLAS, build, cache')
+    .option('--json', 'print one JSON object')
+    .action(async (options: { json?: boolean }) => {
+      const info = await collect()
+      process.stdout.write(options.json ? `${JSON.stringify(info, null, 2)}\n` : `${await render(info)}\n`)
+    })
+}
+
+async function collect(): Promise<EngineInfo> {
+  const { availableParallelism } = await import('node:os')
+  const { messageOf } = await import('../core/index.ts')
+  const { buildRecord, cacheFolder, native } = await import('../engine/index.ts')
+  const record = process.env.ROUNDTRIP_ADDON ? null : buildRecord()
+  const base = {
+    node: process.version,
+    platform: `${process.platform} ${process.arch}`,
+    cpus: availableParallelism(),
+    cache: cacheFolder(),
+    build: record && pick(record),
+  }
+  try {
+    const { cuda } = await import('../tensor/index.ts')
+    const devices = Array.from({ length: cuda.count() }, (_, i) => ({
+      name: cuda.name(i),
+      totalBytes: cuda.memory(i).total,
+    }))
+    return { ...base, engine: { ...native().info(), threads: native().threads(), devices }, problem: null }
+  } catch (error) {
+    return { ...base, engine: null, problem: messageOf(error) }
+  }
+}
+
+function pick({ addon, torchVersion, torchPath, kind, cuda, flags }: BuildRecord): EngineInfo['build'] {
+  return { addon, torchVersion, torchPath, kind, cuda, flags }
+}
+
+async function render(info: EngineInfo): Promise<string> {
+  const { humanBytes } = await import('../core/index.ts')
+  const { engine, build } = info
+  const rows: [string, string][] = [
+    ['node', `${info.node} (${info.platform}, ${info.cpus} cores)`],
+    ['cache', info.cache],
+  ]
+  if (engine) {
+    const cards = engine.devices.map((d, i) => `cuda:${i} ${d.name} (${humanBytes(d.totalBytes)})`)
+    rows.push(
+      ['torch', build ? `${engine.version} at ${build.torchPath} (${build.kind})` : engine.version],
+      ['devices', ['cpu', ...cards].join(', ')],
+      ['threads', String(engine.threads)],
+      ['BLAS', engine.blasCore ? `${engine.blas} (core type ${engine.blasCore})` : engine.blas],
+      ['CPU kernels', engine.config.match(/CPU capability usage: (\S+)/)?.[1] ?? 'unknown'],
+      ['CUDA', engine.cuda],
+      ['compiler', engine.compiler],
+    )
+  }
+  if (build) rows.push(['addon', build.addon], ['flags', build.flags.join(' ')])
+  else rows.push(['addon', process.env.ROUNDTRIP_ADDON ?? 'not built yet: run `npm run setup` once'])
+  if (info.problem) rows.push(['problem', info.problem])
+  const width = Math.max(...rows.map(([name]) => name.length))
+  return rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`).join('\n')
+}
