@@ -11,6 +11,7 @@ const commands: Record<string, Entry> = {
   train: { summary: 'train with both loops', load: () => import('./train.ts') },
   sft: { summary: 'supervised fine-tuning: captions, answers and masks', load: () => import('./sft.ts') },
   eval: { summary: 'held-out figures of a model or a checkpoint', load: () => import('./eval.ts') },
+  doctor: { summary: 'check gradient flow, image input and engine of a model', load: () => import('./doctor.ts') },
   data: { summary: 'look at datasets, and make one', load: () => import('./data.ts') },
   score: { summary: 'score captions or masks with the rewards', load: () => import('./score.ts') },
   report: { summary: 'one HTML page about a run', load: () => import('./report.ts') },

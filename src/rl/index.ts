@@ -18,6 +18,7 @@ export {
   tokenNormalized,
   validateGrpo,
 } from './config.ts'
+export { doctor, type Finding } from './doctor.ts'
 export { type DryRun, type DryRunRow, dryRun } from './dry-run.ts'
 export { Ema, type EmaOptions } from './ema.ts'
 export {

@@ -60,6 +60,10 @@ export class Learner {
     }))
   }
 
+  namesOf(group: string): Set<string> {
+    return new Set(this.#groups.get(group as LearnedGroup)?.map((s) => s.name))
+  }
+
   /** Runs `fn` with the EMA copy's weights, without gradient. */
   asEma<R>(fn: () => R): R {
     return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
