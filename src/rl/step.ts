@@ -96,8 +96,8 @@ function scoredGroup(
 /** Log-densities without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
 export function plainDensities(run: Run, group: Group): Float32Array {
   return noGrad(() =>
-    tidy(() => group.task.densities(contextOf(run), group.item, group.rollouts).logps.to('float32')),
-  ).array() as Float32Array
+    tidy(() => group.task.densities(contextOf(run), group.item, group.rollouts).logps.to('float32').array()),
+  ) as Float32Array
 }
 
 function lossConfig(run: Run, task: Task, groups: readonly Group[]): LossConfig {

@@ -384,11 +384,10 @@ export class Trainer {
 
   /** Rewards without spread at the very start mean the loop cannot learn; say so instead of training on nothing. */
   #watchSpread(metrics: Record<string, number>): void {
-    const flat = this.run_.tasks.some((t) => metrics[`${t.name}/frac_reward_zero_std`] === 1)
-    this.#flat = flat ? this.#flat + 1 : 0
+    const flat = this.run_.tasks.filter((t) => metrics[`${t.name}/frac_reward_zero_std`] === 1).map((t) => t.name)
+    this.#flat = flat.length > 0 ? this.#flat + 1 : 0
     if (this.#flat === 3 && this.#step === 3) {
-      const text =
-        'all rewards of every group were equal in the first three steps: advantages are 0 and nothing is learned; see docs/troubleshooting.md'
+      const text = `${flat.join(' and ')}: in the first three steps the rewards of every group were equal: advantages are 0 and nothing is learned; see docs/troubleshooting.md`
       this.#writer.warning(this.#step, 'no-spread', text)
       log.warn(text)
     }
