@@ -15,7 +15,7 @@ export {
   RMSNorm,
   WeightOnly,
 } from './layers.ts'
-export { Adapter, addLora, type LoraOptions, linears, mergeLora } from './lora.ts'
+export { Adapter, addLora, type LoraOptions, linears, mergedWeight, mergeLora } from './lora.ts'
 export {
   type Count,
   count,
@@ -30,3 +30,20 @@ export {
   withWeights,
 } from './module.ts'
 export { Rope, type RopeTable, rotate } from './rope.ts'
+export {
+  greedyTokens,
+  keepMinP,
+  keepTopK,
+  keepTopP,
+  penalizeSeen,
+  plainSampling,
+  type SamplingSettings,
+  sampleTokens,
+  seenTokens,
+  suppress,
+  tokenEntropies,
+  tokenLogps,
+  truncates,
+  warpScores,
+  wide,
+} from './sampling.ts'

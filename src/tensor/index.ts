@@ -30,6 +30,16 @@ export { MappedFile } from './files.ts'
 export { Generator, manualSeed } from './generator.ts'
 export * from './ops.gen.ts'
 export {
+  type AdamWLists,
+  type AdamWNumbers,
+  type AdamWPath,
+  adamwPath,
+  adamwUpdate,
+  emaUpdate,
+  normsOf,
+  scaleAll,
+} from './optim.ts'
+export {
   emptyCache,
   expectNoLeak,
   keep,
