@@ -32,6 +32,11 @@ const refused: [string, GrpoInput, RegExp][] = [
   ['luspo with a KL term', { lossType: 'luspo', importanceSamplingLevel: 'sequence' }, /beta.*0 for luspo/],
   ['gmpo at sequence level', { lossType: 'gmpo', importanceSamplingLevel: 'sequence' }, /gmpo/],
   ['gmpo with an entropy filter', { lossType: 'gmpo', topEntropyQuantile: 0.5 }, /topEntropyQuantile/],
+  [
+    'luspo with an entropy filter',
+    { lossType: 'luspo', importanceSamplingLevel: 'sequence', beta: 0, topEntropyQuantile: 0.5 },
+    /topEntropyQuantile.*luspo/,
+  ],
   ['a reference that moves without a KL term', { beta: 0, syncRefModel: true }, /syncRefModel/],
   ['a corrected KL without a KL term', { beta: 0, useBiasCorrectionKl: true }, /useBiasCorrectionKl/],
   [

@@ -238,7 +238,15 @@ function checkLossType(c: GrpoConfig, high: number): void {
   if (level === 'sequence_token' && !clipped.has(type))
     refuse('importanceSamplingLevel', `token or sequence for ${type}`, level)
   if (clipped.has(type) && c.epsilon >= 1) refuse('epsilon', 'below 1', c.epsilon)
+  if (type === 'luspo') checkLuspo(c)
   if (type === 'gmpo') checkGmpo(c)
+}
+
+function checkLuspo(c: GrpoConfig): void {
+  const why = 'luspo has one loss per row'
+  if (c.topEntropyQuantile < 1) refuse('topEntropyQuantile', '1 for luspo', c.topEntropyQuantile, why)
+  if (c.rolloutCorrection?.startsWith('token'))
+    refuse('rolloutCorrection', 'a sequence mode for luspo', c.rolloutCorrection, why)
 }
 
 function checkGmpo(c: GrpoConfig): void {

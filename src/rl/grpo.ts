@@ -3,7 +3,7 @@
 import { Mismatch } from '../core/index.ts'
 import { wide } from '../nn/index.ts'
 import { full, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
-import { type GrpoConfig, tokenNormalized } from './config.ts'
+import { type GrpoConfig, type LossType, tokenNormalized } from './config.ts'
 import { entropyThreshold } from './entropy.ts'
 import { klOf } from './kl.ts'
 import { LossStats } from './loss-stats.ts'
@@ -126,6 +126,8 @@ function bad(field: string, expected: string, got: unknown): never {
   throw new Mismatch({ where: 'grpoLoss', field, expected, got })
 }
 
+const rowLosses: ReadonlySet<LossType> = new Set(['luspo', 'gmpo'])
+
 function checkInput(input: LossInput, config: LossConfig): void {
   const [rows, tokens] = input.logps.shape
   if (input.logps.ndim !== 2) bad('logps', '[B, T]', input.logps.shape)
@@ -137,6 +139,8 @@ function checkInput(input: LossInput, config: LossConfig): void {
   if (advantages.ndim !== 1 || advantages.size(0) !== rows) bad('advantages', `[${rows}]`, advantages.shape)
   if (isRatio && (isRatio.ndim !== 2 || isRatio.size(0) !== rows || ![1, tokens].includes(isRatio.size(1))))
     bad('isRatio', `[${rows}, ${tokens}] or [${rows}, 1]`, isRatio.shape)
+  if (rowLosses.has(config.lossType) && (config.topEntropyQuantile < 1 || (isRatio && isRatio.size(1) !== 1)))
+    bad('weights', `none per token: ${config.lossType} has one loss per row`, 'an entropy filter or token weights')
   if (config.beta !== 0 && !input.refLogps) bad('refLogps', 'given, since beta is not 0', 'none')
   if ((config.topEntropyQuantile < 1 || config.entropyCoef !== 0) && !input.entropies)
     bad('entropies', 'given, since topEntropyQuantile or entropyCoef uses them', 'none')
