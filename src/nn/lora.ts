@@ -59,11 +59,22 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
   return state
 }
 
-/** W += (alpha / r) B A, in float32, rounded once to the base dtype. The adapters are removed. */
+/** W + (alpha / r) B A of a layer, in float32, rounded once to the base dtype; W itself without adapters. A new tensor of the current scope. */
+export function mergedWeight(linear: Linear): Tensor {
+  return noGrad(() =>
+    tidy(() =>
+      linear.lora_A
+        ? linear.weight.to('float32').add(deltaOf(linear)).to(linear.weight.dtype)
+        : linear.weight.detach().alias(),
+    ),
+  )
+}
+
+/** Puts the merged weights in place. The adapters are removed. */
 export function mergeLora(model: Module): number {
   const withAdapter = linears(model).filter(([, l]) => l.lora_A)
   for (const [, linear] of withAdapter) {
-    const merged = noGrad(() => tidy(() => linear.weight.to('float32').add(deltaOf(linear)).to(linear.weight.dtype)))
+    const merged = mergedWeight(linear)
     linear.weight.dispose()
     linear.weight = keep(merged)
     removeAdapter(linear)

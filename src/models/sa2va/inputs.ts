@@ -71,24 +71,25 @@ export class Prompter {
     return this.#grid
   }
 
-  /** Describe a region: the mask's cells become tokens of the prompt. `thin` when no cell was hit and the nearest one stands in. */
-  describe(features: Features, mask: Mask, question?: string): Prompt & { thin: boolean } {
-    const { cells, count, fallback } = regionGrid(mask, this.#grid)
-    if (count === 0)
+  /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin` when a mask hit no cell and its nearest one stands in. */
+  describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
+    const regions = [mask].flat().map((m) => regionGrid(m as Mask, this.#grid))
+    if (regions.length === 0 || regions.some((r) => r.count === 0))
       throw new Mismatch({
         where: 'region prompt',
         field: 'mask',
         expected: 'at least one pixel',
-        got: 'an empty mask',
+        got: regions.length === 0 ? 'no mask' : 'an empty mask',
       })
     const text = regionCaptionPrompt({
       numTiles: features.tiles,
       tokensPerTile: this.#grid ** 2,
-      regionTokens: count,
+      regionTokens: regions.map((r) => r.count),
       question,
       template: this.template,
     })
-    return { ...this.#prompt(text, features, [cells]), thin: fallback }
+    const cells = regions.map((r) => r.cells)
+    return { ...this.#prompt(text, features, cells), thin: regions.some((r) => r.fallback) }
   }
 
   /** Find what a phrase means. */

@@ -1,15 +1,18 @@
-import { copyFileSync, existsSync, mkdirSync, readdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { copyFileSync, mkdirSync, readdirSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import {
   type LoadOptions,
   loadWeights,
   openWeights,
-  TensorReader,
-  tensorSource,
+  readHeader,
+  type TensorSource,
+  toTorchDType,
   type WeightFolder,
+  writeSafetensors,
   writeWeights,
 } from '../../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch } from '../../core/index.ts'
+import { log, Mismatch } from '../../core/index.ts'
+import { Linear, mergedWeight, type Slot } from '../../nn/index.ts'
 import { type DType, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
 import { videoOnlyNames } from '../sam2/index.ts'
@@ -76,38 +79,66 @@ function tieIfHeadIsMissing(cfg: Sa2VAConfig, folder: WeightFolder): void {
 }
 
 /**
- * A full folder with the model's weights (LoRA merged before), loadable by the Python code: every other file and every tensor the
- * model does not hold (video modules) is copied, names and dtypes stay as the source had them.
+ * A full folder with the model's weights, loadable by the Python code. Adapters are merged in what is written, not in the model.
+ * Every other file and every tensor the model does not hold (video modules) is copied; names, dtypes and shards are the source's.
  */
 export function exportSa2VA(loaded: Loaded, out: string, maxShardBytes?: number): string[] {
   const source = openWeights(loaded.dir)
-  const own = loaded.model.parameters()
   mkdirSync(out, { recursive: true })
-  for (const file of readdirSync(loaded.dir, { withFileTypes: true })) {
-    if (file.isFile() && !/\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(file.name))
-      copyFileSync(join(loaded.dir, file.name), join(out, file.name))
-  }
-  atomicWriteJson(join(out, 'config.json'), loaded.cfg.raw)
-  const reader = new TensorReader(source)
-  try {
-    const names = [...source.names].filter((name) => own.has(name) || isVideoOnly(name) || existsSync(loaded.dir))
-    const entries = names.map((name) => entryOf(name, own.get(name), source, reader))
-    return writeWeights(out, entries, { metadata: { format: 'pt' }, ...(maxShardBytes ? { maxShardBytes } : {}) })
-  } finally {
-    reader.close()
+  requireEmpty(out)
+  const slots = new Map(loaded.model.slots().map((slot) => [slot.name, slot]))
+  const entries = source.names.map((name) => entryOf(name, slots.get(name), source))
+  const inShards = source.files.every((file) => file.endsWith('.safetensors')) && maxShardBytes === undefined
+  const files = inShards ? writeShards(source, entries, out) : writeWeights(out, entries, { maxShardBytes })
+  copyOthers(loaded.dir, out)
+  return files
+}
+
+function requireEmpty(out: string): void {
+  const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
+  if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
+}
+
+const weightFile = /\.(safetensors|bin|pt|pth)$|\.index\.json$/
+
+function copyOthers(from: string, out: string): void {
+  for (const file of readdirSync(from, { withFileTypes: true })) {
+    if (file.isFile() && !weightFile.test(file.name)) copyFileSync(join(from, file.name), join(out, file.name))
   }
 }
 
-function entryOf(name: string, own: Tensor | undefined, source: WeightFolder, reader: TensorReader) {
-  const stored = source.entry(name)
-  if (!own) return { name, dtype: stored.dtype, shape: stored.shape, data: () => source.read(name) }
-  const like = reader.read(name)
-  const entry = tensorSource(name, like)
-  return {
-    ...entry,
-    data: () => {
-      const array = tidy(() => own.to(like.dtype).to('cpu')).array()
-      return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
-    },
+/** The same files with the same tensors in each; the index is the source's own. */
+function writeShards(source: WeightFolder, entries: readonly TensorSource[], out: string): string[] {
+  const files = source.files.map((file) => {
+    const inside = entries.filter((entry) => source.entry(entry.name).file === file)
+    writeSafetensors(join(out, basename(file)), inside, readHeader(file).metadata)
+    return basename(file)
+  })
+  const index = 'model.safetensors.index.json'
+  if (files.length === 1 && files[0] === 'model.safetensors') return files
+  copyFileSync(join(source.path, index), join(out, index))
+  return [...files, index]
+}
+
+/** The tensor to write for a weight of the model, made when its turn comes. */
+function currentWeight({ owner, key }: Slot): Tensor {
+  if (owner instanceof Linear && key === 'weight') return mergedWeight(owner)
+  return (owner as Record<string, Tensor>)[key]!.detach()
+}
+
+function entryOf(name: string, slot: Slot | undefined, source: WeightFolder): TensorSource {
+  const { dtype, shape } = source.entry(name)
+  const torch = toTorchDType(dtype)
+  if (!slot || !torch) return { name, dtype, shape, data: () => source.read(name) }
+  const data = () => {
+    const array = tidy(() =>
+      currentWeight(slot)
+        .to(torch as DType)
+        .to('cpu')
+        .contiguous()
+        .array(),
+    )
+    return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
   }
+  return { name, dtype, shape, data }
 }

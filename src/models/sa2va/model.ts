@@ -4,10 +4,10 @@
 import { Mismatch } from '../../core/index.ts'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { InternVisionModel } from '../internvit/model.ts'
 import { buildLanguageModule, Decoder, type LanguageModule } from '../llm/index.ts'
-import { chooseMask, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
+import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import type { Features, ImageInput, Prompt } from './inputs.ts'
 
@@ -87,25 +87,28 @@ export class Sa2VA extends Module {
     })
   }
 
-  /** Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. */
-  encode(image: ImageInput): Features {
+  /**
+   * Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. `only: 'vision'` leaves
+   * SAM2's encoder out: enough for captions, not for masks.
+   */
+  encode(image: ImageInput, options: { only?: 'vision' } = {}): Features {
     const { device, dtype } = this.home
-    const { size, tiles } = image
+    const { size, tiles, height, width } = image
     return noGrad(() =>
       tidy(() => {
         const pixels = tensor(image.pixels, [tiles, 3, size, size], { device }).to(dtype)
-        const side = this.#cfg.sam.image_size
-        const samPixels = tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype)
-        const { tiles: count, height, width } = image
-        return {
-          vision: this.visionFeatures(pixels),
-          sam: this.sam.encodeImage(samPixels),
-          tiles: count,
-          height,
-          width,
-        }
+        const vision = this.visionFeatures(pixels)
+        return { vision, sam: this.#samFeatures(image, options.only === 'vision'), tiles, height, width }
       }),
     )
+  }
+
+  #samFeatures(image: ImageInput, none: boolean): Sam2Features {
+    const { device, dtype } = this.home
+    const nothing = () => zeros([0], { device, dtype })
+    if (none) return { level0: nothing(), level1: nothing(), level2: nothing() }
+    const side = this.#cfg.sam.image_size
+    return this.sam.encodeImage(tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype))
   }
 
   /** Token embeddings with image and region rows in place: [1, N, S]. */
@@ -144,6 +147,8 @@ export class Sa2VA extends Module {
 
   /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
   drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    if (features.sam.level2.numel === 0)
+      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
     return tidy(() => {
       const { masks, ious } = this.sam.decode(features.sam, { language: prompts.unsqueeze(1) }, { multimask: true })
       const index = choice

@@ -1,0 +1,71 @@
+import type { Command } from 'commander'
+import { log } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import { type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
+
+interface Options extends ModelOptions {
+  mask: string
+  question?: string
+}
+
+interface Caption {
+  caption: string
+  /** As generated, special tokens and stop text included. */
+  text: string
+  tokens: number
+  finished: boolean
+  /** The region was too thin for the prompt's grid and the nearest cell stands for it. */
+  thin: boolean
+  seconds: number
+}
+
+export function command(): Command {
+  return modelCommand('caption', 'describe the region of a picture that a mask marks')
+    .requiredOption('--mask <file>', "PNG of the picture's size; anything but black is inside")
+    .option('--question <text>', 'what to ask; <image> stands for the picture and its region')
+    .action(run)
+}
+
+async function run(options: Options): Promise<void> {
+  const { runInEngineThread } = await import('../engine/index.ts')
+  const onMessage = (text: unknown) => log.info(String(text))
+  const result = (await runInEngineThread(import.meta.url, 'captionWork', options, { onMessage })) as Caption
+  process.stdout.write(`${options.json ? JSON.stringify(result) : result.caption}\n`)
+}
+
+/** Runs in the engine thread. */
+export async function captionWork(options: Options, port: EnginePort): Promise<Caption> {
+  const { generate, prepareImage } = await import('../models/index.ts')
+  const { tidy } = await import('../tensor/index.ts')
+  const { cleanCaption } = await import('../text/index.ts')
+  const { mask, image } = await readRegion(options.mask, options.image)
+  const { model, prompter, cfg } = await openModel(options, port.send)
+  const start = performance.now()
+  const input = prepareImage(image, cfg, { maxTiles: options.maxTiles })
+  return tidy(() => {
+    const features = model.encode(input, { only: 'vision' })
+    const question = options.question && withImage(options.question)
+    const prompt = prompter.describe(features, mask, question || undefined)
+    port.send(`${input.tiles} tiles, ${prompt.ids.length} prompt tokens`)
+    const [row] = generate(model, prompter.tokenizer, [prompt], {
+      maxNewTokens: options.maxNewTokens,
+      stopStrings: prompter.template.stopWords,
+      segId: prompter.segId,
+    })
+    const { text, ids, finished } = row!
+    const caption = cleanCaption(text, prompter.template.stopWords)
+    return {
+      caption,
+      text,
+      tokens: ids.length,
+      finished,
+      thin: prompt.thin,
+      seconds: (performance.now() - start) / 1000,
+    }
+  })
+}
+
+/** A question without the placeholder is asked after the picture, as in training. */
+export function withImage(question: string): string {
+  return question.includes('<image>') ? question : `<image>\n${question}`
+}

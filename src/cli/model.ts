@@ -1,0 +1,80 @@
+// What the commands that run a model share: options, opening with progress, reading picture and mask.
+import { readFileSync } from 'node:fs'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { Mismatch, messageOf } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Mask } from '../mask/index.ts'
+import type { Loaded } from '../models/index.ts'
+
+export interface ModelOptions {
+  model: string
+  adapter?: string
+  image: string
+  device: string
+  dtype?: 'bfloat16' | 'float32'
+  maxNewTokens: number
+  maxTiles?: number
+  json?: boolean
+}
+
+export function count(text: string): number {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('a whole number from 1, please')
+  return value
+}
+
+/** A command with the options every model run has. */
+export function modelCommand(name: string, description: string): Command {
+  return new Command(name)
+    .description(description)
+    .requiredOption('--model <dir>', 'Sa2VA folder: config.json, weights, tokenizer')
+    .requiredOption('--image <file>', 'PNG, JPEG or WebP')
+    .option('--adapter <dir>', 'PEFT adapter to put on the language model')
+    .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
+    .addOption(
+      new Option('--dtype <name>', 'of the weights; default: as config.json says').choices(['bfloat16', 'float32']),
+    )
+    .option('--max-new-tokens <n>', 'longest answer', count, 256)
+    .option('--max-tiles <n>', 'most tiles the picture is cut into', count)
+    .option('--json', 'print one JSON object')
+}
+
+/** In the engine thread. `report` gets lines for people. */
+export async function openModel(options: ModelOptions, report: (text: string) => void): Promise<Loaded> {
+  const { openSa2VA, readSa2VAConfig } = await import('../models/index.ts')
+  const { loadAdapter } = await import('../checkpoint/index.ts')
+  const stored = readSa2VAConfig(options.model).torch_dtype
+  const dtype = options.dtype ?? (stored === 'float32' ? 'float32' : 'bfloat16')
+  const start = performance.now()
+  let told = 0
+  const onProgress = (done: number, total: number) => {
+    if (performance.now() - start < 1000 + told * 2000) return
+    told++
+    report(`reading weights: ${done} of ${total} tensors`)
+  }
+  const loaded = openSa2VA(options.model, { dtype, device: options.device, onProgress })
+  if (options.adapter) loadAdapter(loaded.model, options.adapter, { dropout: 0 })
+  report(`model ready after ${((performance.now() - start) / 1000).toFixed(1)} s`)
+  return loaded
+}
+
+export async function readImage(path: string): Promise<RgbImage> {
+  const { decodeImage } = await import('../image/index.ts')
+  return decodeImage(bytesOf(path), path)
+}
+
+/** A mask and the picture it belongs to, turned the way that makes their sizes equal. */
+export async function readRegion(maskPath: string, imagePath: string): Promise<{ mask: Mask; image: RgbImage }> {
+  const { maskFromPng } = await import('../mask/index.ts')
+  const { decodeImageFor } = await import('../image/index.ts')
+  const mask = await maskFromPng(bytesOf(maskPath), maskPath)
+  return { mask, image: await decodeImageFor(bytesOf(imagePath), mask, imagePath) }
+}
+
+function bytesOf(path: string): Buffer {
+  try {
+    return readFileSync(path)
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) })
+  }
+}

@@ -1,0 +1,108 @@
+import { writeFileSync } from 'node:fs'
+import type { Command } from 'commander'
+import { log, Mismatch } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import type { Mask } from '../mask/index.ts'
+import type { Loaded, Prompt } from '../models/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+import { withImage } from './caption.ts'
+import { type ModelOptions, modelCommand, openModel, readImage } from './model.ts'
+
+interface Options extends ModelOptions {
+  phrase: string
+  out: string
+  question?: string
+  answer?: string
+}
+
+interface Segmentation {
+  text: string
+  masks: { file: string; overlay: string; area: number }[]
+  seconds: number
+}
+
+export function command(): Command {
+  return modelCommand('segment', 'draw the mask of what a phrase means')
+    .argument('<phrase>', 'what to find: "the red cup"')
+    .option('--out <file>', 'where the mask goes; the picture with the mask over it goes beside it', 'mask.png')
+    .option('--question <text>', 'a whole question instead of the phrase in the usual one')
+    .option('--answer <text>', 'read this answer, with its [SEG], instead of generating one')
+    .action((phrase: string, options: Omit<Options, 'phrase'>) => run({ ...options, phrase }))
+}
+
+async function run(options: Options): Promise<void> {
+  const { runInEngineThread } = await import('../engine/index.ts')
+  const onMessage = (text: unknown) => log.info(String(text))
+  const result = (await runInEngineThread(import.meta.url, 'segmentWork', options, { onMessage })) as Segmentation
+  if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
+  else for (const { file, overlay, area } of result.masks) process.stdout.write(`${file}  ${overlay}  ${area} pixels\n`)
+}
+
+/** Runs in the engine thread. */
+export async function segmentWork(options: Options, port: EnginePort): Promise<Segmentation> {
+  const { prepareImage } = await import('../models/index.ts')
+  const { noGrad, tidy } = await import('../tensor/index.ts')
+  const image = await readImage(options.image)
+  const loaded = await openModel(options, port.send)
+  const start = performance.now()
+  const input = prepareImage(image, loaded.cfg, { maxTiles: options.maxTiles })
+  const answer = await answerer(options)
+  const { text, masks } = noGrad(() =>
+    tidy(() => {
+      const features = loaded.model.encode(input)
+      const words = options.question ? { question: withImage(options.question) } : options.phrase
+      const { text: said, states } = answer(loaded, loaded.prompter.segment(features, words))
+      port.send(`answer: ${said}`)
+      if (!states) return { text: said, masks: [] as Mask[] }
+      const { logits } = loaded.model.drawMasks(features, loaded.model.segPrompts(states))
+      return { text: said, masks: loaded.model.finishMasks(features, logits) }
+    }),
+  )
+  if (masks.length === 0) {
+    const hint = 'a [SEG] that ends the answer at the length limit has no state either'
+    throw new Mismatch({ where: options.model, field: 'answer', expected: 'a [SEG] in it', got: text, hint })
+  }
+  const files = await write(options.out, image, masks)
+  return { text, masks: files, seconds: (performance.now() - start) / 1000 }
+}
+
+type Answer = (loaded: Loaded, prompt: Prompt) => { text: string; states: Tensor | null }
+
+async function answerer(options: Options): Promise<Answer> {
+  const { generate, teacherForce } = await import('../models/index.ts')
+  const { cat } = await import('../tensor/index.ts')
+  if (options.answer === undefined) {
+    return ({ model, prompter }, prompt) => {
+      const [row] = generate(model, prompter.tokenizer, [prompt], {
+        maxNewTokens: options.maxNewTokens,
+        stopStrings: prompter.template.stopWords,
+        segId: prompter.segId,
+      })
+      return { text: row!.text, states: row!.segStates }
+    }
+  }
+  const text = options.answer
+  return ({ model, prompter }, prompt) => {
+    const ids = prompter.tokenizer.encode(text)
+    // one more token, so that the last one of the answer is read too
+    const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
+    const at = [...ids.keys()].filter((j) => ids[j] === prompter.segId)
+    return { text, states: at.length > 0 ? cat(at.map((j) => pass.stateAt(0, j))) : null }
+  }
+}
+
+/** mask.png and mask.overlay.png; further masks of the same answer get a number. */
+async function write(out: string, image: Awaited<ReturnType<typeof readImage>>, masks: readonly Mask[]) {
+  const { maskArea, maskToPng } = await import('../mask/index.ts')
+  const { encodePng, overlay } = await import('../image/index.ts')
+  const stem = out.replace(/\.png$/i, '')
+  const files: Segmentation['masks'] = []
+  for (const [i, mask] of masks.entries()) {
+    const name = i === 0 ? stem : `${stem}-${i + 1}`
+    const file = { file: `${name}.png`, overlay: `${name}.overlay.png`, area: maskArea(mask) }
+    writeFileSync(file.file, await maskToPng(mask))
+    writeFileSync(file.overlay, await encodePng(overlay(image, mask)))
+    files.push(file)
+  }
+  return files
+}
