@@ -1,0 +1,232 @@
+// The commands around the trainer on a tiny model: sft makes it say [SEG], then train, resume, eval, doctor.
+import assert from 'node:assert/strict'
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test, { after, before } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { type Outcome, roundtrip, start } from './cli.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'roundtrip-commands-'))
+const at = (name: string) => join(folder, name)
+const golden = fileURLToPath(new URL('../fixtures/golden/sa2va-tiny', import.meta.url))
+const tiny = at('tiny')
+/** Says [SEG] and draws something; made by the first sft. */
+const model = at('model')
+
+const records = ['--dataPath', 'scenes:24', '--data.evalFraction', '0.3', '--data.workers', '0', '--evalRecords', '3']
+const small = [...records, '--rl.maxCompletionLength', '16', '--lora.rank', '4', '--lora.alpha', '8']
+const whole = ['--train', 'all', '--optim.lrSchedulerType', 'constant', '--optim.warmupSteps', '0']
+const sft = ['sft', '--model', tiny, ...small, ...whole, '--batchSize', '2', '--optim.learningRate', '5e-3']
+/** Every group has spread, whatever the model says: the sample's number decides. */
+const reward = at('spread.mjs')
+const train = ['train', '--model', model, ...small, '--batchSize', '1', '--reward', reward, '--rl.learningRate', '1e-4']
+
+function succeeded(outcome: Outcome): Outcome {
+  assert.equal(outcome.code, 0, `${outcome.out}\n${outcome.err}`)
+  return outcome
+}
+
+const metrics = ['caption/meteor', 'mask/giou', 'mask/ciou', 'cycle/iou', 'cycle/meteor', 'answer/seg_rate']
+
+before(async () => {
+  cpSync(golden, tiny, { recursive: true })
+  for (const name of readdirSync(tiny)) if (name.startsWith('golden.')) rmSync(join(tiny, name))
+  const score = "score: ({ id }) => (1 + Number(id.split('#').at(-1))) / 10"
+  writeFileSync(reward, `export const reward = { name: 'spread', range: [0, 1], doc: 'by number', ${score} }\n`)
+  writeFileSync(
+    at('throws.mjs'),
+    "export const reward = { name: 'mine', range: [0, 1], doc: 'throws', score: () => { throw new Error('my reward broke') } }\n",
+  )
+  const made = ['--maxSteps', '16', '--evalRecords', '0', '--saveSteps', '0', '--output', at('sft'), '--export', model]
+  succeeded(await roundtrip(...sft, ...made))
+})
+
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+interface Line {
+  t: string
+  step: number
+  metrics?: Record<string, number>
+}
+
+function events(run: string): Line[] {
+  const text = readFileSync(join(run, 'events.jsonl'), 'utf8').trim()
+  return text.split('\n').map((line) => JSON.parse(line) as Line)
+}
+
+test('sft lowers its loss and writes a model folder that opens', () => {
+  const steps = events(at('sft')).filter((e) => e.t === 'step')
+  assert.equal(steps.length, 16)
+  assert.ok(steps.at(-1)!.metrics!.loss! < 0.5 * steps[0]!.metrics!.loss!)
+  assert.deepEqual(readdirSync(model).sort(), readdirSync(tiny).sort())
+})
+
+test('sft with the same seed and threads gives the same bytes', async () => {
+  const short = [...sft, '--maxSteps', '2', '--evalRecords', '0', '--lora.dropout', '0.05']
+  const once = (name: string) => roundtrip(...short, '--output', at(`run-${name}`), '--export', at(`model-${name}`))
+  for (const outcome of await Promise.all([once('a'), once('b')])) succeeded(outcome)
+  const bytes = (name: string) => readFileSync(join(at(`model-${name}`), 'model.safetensors'))
+  assert.ok(bytes('a').equals(bytes('b')))
+  assert.ok(!bytes('a').equals(readFileSync(join(tiny, 'model.safetensors'))))
+})
+
+test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes the bytes of a run that was not', async () => {
+  const steps = ['--maxSteps', '10']
+  const [straight, stopped] = await Promise.all([
+    roundtrip(...train, ...steps, '--output', at('straight')),
+    (async () => {
+      const run = start(...train, ...steps, '--output', at('stopped'))
+      await run.seen(/train .* 1\/10 /)
+      run.signal('SIGINT')
+      return run.ended
+    })(),
+  ])
+  succeeded(straight)
+  succeeded(stopped)
+  assert.match(stopped.out, /stopped after step [1-9]\b/)
+  assert.match(stopped.err, /finishing the step and saving/)
+  const resumed = succeeded(await roundtrip(...train, ...steps, '--output', at('stopped')))
+  assert.match(resumed.err, /resume .*checkpoint_step_/)
+  assert.match(resumed.out, /done after step 10/)
+  const withoutStops = (run: string) => events(run).filter((e) => e.t !== 'checkpoint')
+  assert.deepEqual(withoutStops(at('stopped')), withoutStops(at('straight')))
+  const weights = (run: string, file: string) => readFileSync(join(run, 'checkpoint_step_10', file))
+  for (const file of [
+    'adapter_model.safetensors',
+    'trainables.safetensors',
+    'ema.safetensors',
+    'optimizer.safetensors',
+  ])
+    assert.ok(weights(at('stopped'), file).equals(weights(at('straight'), file)), file)
+})
+
+test('every trainable group gets a gradient, log names are those users know, nothing leaks', () => {
+  const steps = events(at('straight')).filter((e) => e.t === 'step')
+  const last = steps.at(-1)!.metrics!
+  for (const group of ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'])
+    assert.ok(last[`grad_norm/${group}`]! > 0, group)
+  for (const loop of ['loop1', 'loop2'])
+    for (const name of ['loss', 'policy_loss', 'kl_div', 'reward_mean', 'reward_std', 'rewards/spread/mean'])
+      assert.ok(Number.isFinite(last[`${loop}/${name}`]), `${loop}/${name}`)
+  const timing = readFileSync(join(at('straight'), 'timing.jsonl'), 'utf8')
+  const live = [...timing.matchAll(/"live_tensors":(\d+)/g)].map((m) => Number(m[1]))
+  assert.equal(live.at(-1), live[1])
+})
+
+test('a second signal ends the run at once with 130', async () => {
+  const run = start(...train, '--maxSteps', '1000', '--output', at('killed'))
+  await run.seen(/train .* 1\/1000 /)
+  run.signal('SIGTERM')
+  await run.seen(/finishing the step/)
+  run.signal('SIGINT')
+  // the thread may have ended in between
+  assert.ok([130, 0].includes((await run.ended).code!))
+})
+
+test('a dry run prints start-up, texts, rewards and advantages, and writes nothing', async () => {
+  const { out } = succeeded(await roundtrip(...train, '--output', at('dry'), '--dry-run'))
+  for (const number of ['1 model', '2 records', '3 rewards', '4 memory', '5 steps', '6 first record'])
+    assert.match(out, new RegExp(`^${number}`, 'm'))
+  for (const group of ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'])
+    assert.match(out, new RegExp(`trains ${group}: \\d+ tensors`))
+  assert.match(out, /^loop1 {2}record /m)
+  assert.match(out, /^loop2 {2}record /m)
+  assert.equal([...out.matchAll(/^k +text +answer +.*spread +reward +advantage/gm)].length, 2)
+  assert.equal(existsSync(at('dry')), false)
+})
+
+test('eval prints all six figures of a checkpoint, and of its EMA copy', async () => {
+  const evaluate = ['eval', '--model', model, ...small, '--records', '3', '--adapter']
+  const [table, json] = await Promise.all([
+    roundtrip(...evaluate, at('straight')),
+    roundtrip(...evaluate, join(at('straight'), 'checkpoint_step_10'), '--ema', '--json'),
+  ])
+  for (const name of metrics)
+    assert.match(succeeded(table).out, new RegExp(`^${name} +[0-9.]+ \\[[0-9.]+, [0-9.]+\\]`, 'm'))
+  const found = JSON.parse(succeeded(json).out) as { records: number; metrics: Record<string, { mean: number }> }
+  assert.equal(found.records, 3)
+  assert.deepEqual(Object.keys(found.metrics), metrics)
+})
+
+test('eval of the last checkpoint gives the figures the run ended with', async () => {
+  const evaluate = ['eval', '--model', model, ...small, '--data.split', 'eval', '--records', '3', '--json']
+  const { out } = succeeded(await roundtrip(...evaluate, '--adapter', at('straight')))
+  const ended = events(at('straight'))
+    .filter((e) => e.t === 'eval')
+    .at(-1)!
+  assert.deepEqual((JSON.parse(out) as { metrics: unknown }).metrics, ended.metrics)
+})
+
+test('doctor passes on a model that can learn', async () => {
+  const { out } = succeeded(await roundtrip('doctor', '--model', model, '--lora.rank', '4', '--lora.alpha', '8'))
+  for (const name of [
+    'loop1 on-policy ratio',
+    'loop2 image matters',
+    'LoRA A, step 2',
+    'frozen weights',
+    'gradient lora',
+  ])
+    assert.match(out, new RegExp(`^PASS +${name}`, 'm'))
+  assert.match(out, /^PASS$/m)
+})
+
+test('an unknown flag, a changed setting and a missing model are errors in words', async () => {
+  const [flag, changed, missing] = await Promise.all([
+    roundtrip('train', '--model', model, '--num_generation', '4'),
+    roundtrip(...train, '--maxSteps', '10', '--output', at('straight'), '--seed', '7'),
+    roundtrip('train', '--model', at('nowhere'), '--dataPath', 'scenes:8', '--output', at('never')),
+  ])
+  for (const outcome of [flag, changed, missing]) assert.equal(outcome.code, 1)
+  assert.match(flag.err, /--num_generation: .*did you mean --num_generations\?/)
+  assert.match(changed.err, /expected the settings the run was started with/)
+  assert.match(missing.err, /error: .*nowhere/)
+})
+
+/** Answers one chat request, then drops every connection. */
+async function dyingJudge(): Promise<{ url: string; server: Server; asked: () => number }> {
+  let asked = 0
+  const server = createServer((request, response) => {
+    asked++
+    if (asked > 1) return void request.socket.destroy()
+    const choices = [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content: '7' } }]
+    response.setHeader('content-type', 'application/json')
+    response.end(JSON.stringify({ id: 'x', object: 'chat.completion', created: 0, model: 'm', choices }))
+  })
+  await new Promise<void>((done) => void server.listen(0, '127.0.0.1', done))
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`, server, asked: () => asked }
+}
+
+test('a judge that goes away and a reward that throws stop the run with the reason, the checkpoint intact', async () => {
+  const judge = await dyingJudge()
+  try {
+    const strict = ['--use_llm_judge', '--llm_judge_base_url', judge.url, '--rewards.preset', 'caption']
+    const stop = [
+      '--rewards.judge.onUnavailable',
+      'stop',
+      '--rewards.judge.retries',
+      '0',
+      '--rewards.judge.mode',
+      'number',
+    ]
+    const cache = ['--rewards.judge.cacheDir', at('judge-cache'), '--evalRecords', '0', '--maxSteps', '2']
+    const [gone, threw] = await Promise.all([
+      roundtrip(...train, ...strict, ...stop, ...cache, '--output', at('judged')),
+      roundtrip(...train, '--evalRecords', '0', '--reward', at('throws.mjs'), '--output', at('thrown')),
+    ])
+    assert.ok(judge.asked() > 1)
+    for (const [outcome, reason, run] of [
+      [gone, /onUnavailable is stop/, 'judged'],
+      [threw, /reward mine: .*my reward broke/, 'thrown'],
+    ] as const) {
+      assert.equal(outcome.code, 1)
+      assert.match(outcome.err, reason)
+      assert.match(outcome.err, new RegExp(`last good checkpoint: .*${run}.checkpoint_step_0`))
+    }
+  } finally {
+    judge.server.close()
+    judge.server.closeAllConnections()
+  }
+})
