@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { log } from '../src/core/index.ts'
 import { buffer, defaultThreads, native, prepareEnvironment } from '../src/engine/index.ts'
-import { backward, keep, type Tensor, tensor, tidy, zeros } from '../src/tensor/index.ts'
+import { backward, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../src/tensor/index.ts'
 import { type BenchRow, median } from './bench.ts'
 import { dropGrads, formula, layerForward, layerInput, layerLoss, layerSize, layerWeights } from './engine-layer.ts'
 
@@ -14,7 +14,7 @@ const python = '/usr/bin/python3'
 
 interface Job {
   name: string
-  kind: 'add' | 'layer' | 'adamw'
+  kind: 'add' | 'forward' | 'layer' | 'adamw'
   make: Record<string, number>
   /** Steps per measurement, and before the first. */
   times: number
@@ -42,6 +42,17 @@ function prepareAdd(): () => void {
       tidy(() => {
         for (let k = 0; k < 10; k++) a.add(b)
       })
+  }
+}
+
+const forwards = 20
+/** 32 wide, 2 x 6 tokens: the cost is calls, not arithmetic. */
+function prepareForward(): () => void {
+  const size = layerSize(32)
+  const weights = layerWeights(size)
+  const input = layerInput(size, 2, 6)
+  return () => {
+    for (let i = 0; i < forwards; i++) noGrad(() => tidy(() => void layerForward(weights, size, input)))
   }
 }
 
@@ -98,6 +109,18 @@ const jobs: Job[] = [
     scale: 1e6 / adds,
     clock: 'cpu',
     prepare: prepareAdd,
+  },
+  {
+    name: 'decoder layer forward, hidden 32, 2 x 6 tokens (calls)',
+    kind: 'forward',
+    make: { hidden: 32, batch: 2, tokens: 6 },
+    times: 5,
+    warm: 100, // V8 compiles the last of the encoders after about 2,000 forwards
+    rounds: 15,
+    unit: 'us',
+    scale: 1e6 / forwards,
+    clock: 'cpu',
+    prepare: prepareForward,
   },
   layerJob(256, 15),
   layerJob(1024, 9),

@@ -373,9 +373,10 @@ ENTRY(gradOf) {
   END
 }
 
-// Generators: id -1 is the CPU's default one.
+// Generators: id -1 is the CPU's default one, -2 - n that of CUDA device n.
 at::Generator generatorAt(int id) {
-  if (id < 0) return at::detail::getDefaultCPUGenerator();
+  if (id == -1) return at::detail::getDefaultCPUGenerator();
+  if (id < -1) return at::globalContext().defaultGenerator(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(-2 - id)));
   TORCH_CHECK(id < static_cast<int>(engine().generators.size()), "unknown generator");
   return engine().generators[id];
 }

@@ -28,18 +28,29 @@ export class Generator implements GeneratorHandle {
   }
 }
 
-/** Seeds the default generator of the CPU, which ops use when no generator is given. */
-export function manualSeed(seed: number): void {
-  native().generatorSeed(-1, seed)
+/** Ids of the generators that ops use when none is given: the CPU's, then one for each CUDA device. */
+let defaults: number[] | undefined
+function defaultIds(): readonly number[] {
+  defaults ??= [-1, ...Array.from({ length: native().cudaCount() }, (_, device) => -2 - device)]
+  return defaults
 }
 
-/** State of the default generator, as kept tensors; for checkpointing, which draws the same numbers again. */
+/** Seeds the default generators of the CPU and of every CUDA device. */
+export function manualSeed(seed: number): void {
+  for (const id of defaultIds()) native().generatorSeed(id, seed)
+}
+
+/** States of the default generators, as kept tensors; for checkpointing, which draws the same numbers again. */
 export function generatorState(): Tensor[] {
-  native().generatorState(-1)
-  return [keep(tensorOfHandle(buffer[0]!))]
+  return defaultIds().map((id) => {
+    native().generatorState(id)
+    return keep(tensorOfHandle(buffer[0]!))
+  })
 }
 
 export function restoreGenerators(states: readonly Tensor[]): void {
-  buffer[0] = states[0]!.handle
-  native().generatorRestore(-1)
+  defaultIds().forEach((id, i) => {
+    buffer[0] = states[i]!.handle
+    native().generatorRestore(id)
+  })
 }

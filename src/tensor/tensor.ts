@@ -142,18 +142,18 @@ export class Tensor extends TensorOps {
   }
 
   #read(): Facts {
-    if (this.#facts) {
-      return this.#facts
-    }
+    if (this.#facts) return this.#facts
     buffer[0] = this.handle
     native().meta()
+    const shape = new Array<number>(buffer[6]!)
+    for (let i = 0; i < shape.length; i++) shape[i] = buffer[7 + i]!
     const type = deviceNames[buffer[1]!] ?? `device${buffer[1]}`
     const index = buffer[2]!
     this.#facts = {
       dtype: dtypeByCode[buffer[0]!] ?? ('unknown' as DType),
       device: index > 0 || type === 'cuda' ? `${type}:${Math.max(index, 0)}` : type,
       numel: buffer[5]!,
-      shape: Array.from(buffer.subarray(7, 7 + buffer[6]!)),
+      shape,
     }
     return this.#facts
   }

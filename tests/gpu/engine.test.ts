@@ -1,0 +1,203 @@
+// Runs where the engine sees a CUDA device; the runner reports these files as skipped elsewhere.
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import {
+  attention,
+  backward,
+  CudaGraph,
+  cat,
+  checkpoint,
+  cuda,
+  type DType,
+  embedding,
+  emptyCache,
+  Generator,
+  keep,
+  manualSeed,
+  memory,
+  noGrad,
+  ones,
+  randn,
+  rmsNorm,
+  type Tensor,
+  tensor,
+  tidy,
+  zeros,
+} from '../../src/tensor/index.ts'
+
+const device = 'cuda:0'
+
+test('bf16 products of 8192 x 8192 run at more than 600 TFLOP/s', () => {
+  noGrad(() =>
+    tidy(() => {
+      const a = randn([8192, 8192], { dtype: 'bfloat16', device })
+      const b = randn([8192, 8192], { dtype: 'bfloat16', device })
+      const burst = (n: number) => {
+        for (let i = 0; i < n; i++) a.matmul(b).dispose()
+      }
+      burst(5)
+      const from = cuda.event()
+      burst(20)
+      const milliseconds = cuda.elapsed(from, cuda.event()) / 20
+      const teraflops = (2 * 8192 ** 3) / milliseconds / 1e9
+      assert.ok(teraflops > 600, `${teraflops.toFixed(0)} TFLOP/s`)
+    }),
+  )
+})
+
+type Op = (x: Tensor, y: Tensor) => Tensor
+const square = [16, 32]
+const rows: [string, Op][] = [
+  ['add', (x, y) => x.add(y, { alpha: 0.5 })],
+  ['mul', (x, y) => x.mul(y)],
+  ['div', (x, y) => x.div(y.abs().add(1))],
+  ['matmul', (x, y) => x.matmul(y.t())],
+  ['linear', (x, y) => x.linear(y)],
+  ['softmax', (x) => x.softmax(-1)],
+  ['logSoftmax', (x) => x.logSoftmax(-1)],
+  ['layerNorm', (x, y) => x.layerNorm([32], { weight: y.select(0, 0), bias: y.select(0, 1) })],
+  ['rmsNorm', (x, y) => rmsNorm(x, y.select(0, 0), 1e-6)],
+  ['gelu', (x) => x.gelu()],
+  ['silu', (x) => x.silu()],
+  ['exp', (x) => x.exp()],
+  ['rsqrt', (x) => x.abs().add(1).rsqrt()],
+  ['sum', (x) => x.sum(0)],
+  ['mean', (x) => x.mean(1, { keepdim: true })],
+  ['amax', (x) => x.amax({ dim: 1 })],
+  ['cumsum', (x) => x.cumsum(1)],
+  ['cat', (x, y) => cat([x, y], { dim: 1 })],
+  ['gather', (x) => x.gather(1, x.detach().argsort({ dim: 1 }))],
+  ['tril', (x) => x.tril()],
+  ['embedding', (x) => embedding(x, x.detach().select(1, 0).gt(0).to('int64'))],
+  [
+    'conv2d',
+    (x, y) => x.view([1, 2, 16, 16]).conv2d(y.reshape([-1]).slice({ end: 36 }).view([2, 2, 3, 3]), { padding: 1 }),
+  ],
+  ['bilinear', (x) => x.view([1, 2, 16, 16]).upsampleBilinear2d([24, 8], false)],
+  [
+    'attention',
+    (x, y) => attention(x.view([1, 2, 16, 16]), y.view([1, 2, 16, 16]), x.view([1, 2, 16, 16]), { causal: true }),
+  ],
+]
+
+/** Result and gradients of both inputs. */
+function outcome(run: Op, x: Tensor, y: Tensor, dtype: DType, where: string): number[][] {
+  const inputs = [x, y].map((t) => t.to(dtype).to(where).detach().requiresGrad_()) as [Tensor, Tensor]
+  const out = run(...inputs)
+  backward(out.to('float32').mul(2).sum())
+  return [out, ...inputs.map((t) => t.grad())].map((t) => t?.numbers() ?? [])
+}
+
+for (const dtype of ['float32', 'bfloat16'] as const)
+  test(`${rows.length} ops in ${dtype} agree with the CPU in float32, forward and backward`, () => {
+    const limit = dtype === 'float32' ? 2e-4 : 6e-2
+    tidy(() => {
+      const x = randn(square).to('bfloat16').to('float32') // values both dtypes hold exactly
+      const y = randn(square).to('bfloat16').to('float32')
+      for (const [name, run] of rows) {
+        const expected = tidy(() => outcome(run, x, y, 'float32', 'cpu'))
+        const got = tidy(() => outcome(run, x, y, dtype, device))
+        for (const [part, want] of expected.entries()) {
+          const scale = Math.max(1, ...want.map(Math.abs))
+          const worst = Math.max(0, ...want.map((v, i) => Math.abs(v - got[part]![i]!))) / scale
+          assert.ok(worst < limit, `${name} part ${part}: off by ${worst}`)
+        }
+      }
+    })
+  })
+
+test('a captured step replayed equals the same steps run eagerly', () => {
+  noGrad(() => {
+    const w = keep(randn([64, 64], { device }).mul(0.1))
+    const start = keep(randn([4, 64], { device }))
+    const step = (h: Tensor) => h.matmul(w).tanh().add(h.softmax(-1))
+    const eager = tidy(() => {
+      let h = start
+      for (let i = 0; i < 5; i++) h = step(h)
+      return h.numbers()
+    })
+    const state = keep(start.clone())
+    const { graph } = CudaGraph.capture(() => void state.copy_(step(state)))
+    state.copy_(start)
+    for (let i = 0; i < 5; i++) graph.replay()
+    cuda.synchronize()
+    assert.deepEqual(state.numbers(), eager)
+    graph.dispose()
+    for (const t of [w, start, state]) t.dispose()
+  })
+})
+
+test('a scope returns its device memory, and the cache can be emptied', () => {
+  tidy(() => void ones([1], { device }))
+  const before = cuda.memory()
+  const live = memory().tensors
+  for (let i = 0; i < 20; i++) tidy(() => void zeros([64 << 20], { device }).add(1))
+  assert.equal(cuda.memory().allocated, before.allocated)
+  assert.ok(cuda.memory().peak >= before.allocated + 2 * 4 * (64 << 20))
+  assert.equal(memory().tensors, live)
+  emptyCache()
+  assert.ok(cuda.memory().reserved <= before.reserved + (64 << 20))
+})
+
+test('a generator of the device repeats its numbers from a stored state', () => {
+  tidy(() => {
+    const g = new Generator(5, device)
+    const draw = () => zeros([64], { device }).normal_({ generator: g }).numbers()
+    const state = g.state()
+    const first = draw()
+    assert.notDeepEqual(draw(), first)
+    g.restore(state)
+    assert.deepEqual(draw(), first)
+    assert.deepEqual(
+      zeros([64], { device })
+        .normal_({ generator: new Generator(5, device) })
+        .numbers(),
+      first,
+    )
+  })
+})
+
+test('a checkpoint on the device draws its dropout again: gradients equal plain ones', () => {
+  tidy(() => {
+    const w = randn([64, 64], { device }).requiresGrad_()
+    const block = (h: Tensor) => h.matmul(w).dropout(0.5, true).tanh()
+    const grad = (run: (fn: typeof block, h: Tensor) => Tensor) => {
+      manualSeed(9)
+      backward(run(block, run(block, w.mul(0.1))).sum())
+      const g = w.grad()!.numbers()
+      w.setGrad(null)
+      return g
+    }
+    const plain = grad((fn, h) => fn(h))
+    const taped = grad((fn, h) => checkpoint(fn, h))
+    assert.ok(Math.max(...plain.map((v, i) => Math.abs(v - taped[i]!))) < 1e-4)
+    assert.deepEqual(
+      grad((fn, h) => fn(h)),
+      plain,
+    )
+  })
+})
+
+test('tensors of two devices in one op are an error that names them', () => {
+  tidy(() => {
+    assert.throws(() => ones([2], { device }).add(ones([2])), /same device[\s\S]*Float\[2\]@cuda:0/)
+    assert.throws(() => ones([2], { device: 'cuda:99' }), { code: 'ERR_TORCH' })
+  })
+})
+
+test('running out of device memory is ERR_OOM, and the engine works afterwards', () => {
+  tidy(() => {
+    const { total } = cuda.memory()
+    assert.throws(() => zeros([2 * total], { device, dtype: 'uint8' }), { code: 'ERR_OOM' })
+    const held: Tensor[] = []
+    const chunk = Math.floor(total / 8)
+    assert.throws(
+      () => {
+        for (let i = 0; i < 12; i++) held.push(zeros([chunk], { device, dtype: 'uint8' }))
+      },
+      { code: 'ERR_OOM' },
+    )
+    for (const t of held) t.dispose()
+    assert.deepEqual(tensor([1, 2], { device }).add(1).numbers(), [2, 3])
+  })
+})
