@@ -150,11 +150,13 @@ function cudaFolders(torch, env) {
   const named = [env.CUDA_HOME, env.CUDA_PATH].filter(Boolean)
   const roots = [...named, ...toolkits.map((name) => join('/usr/local', name)), env.CONDA_PREFIX].filter(Boolean)
   const system = roots.flatMap((base) => [join(base, 'include'), join(base, 'targets/x86_64-linux/include')])
-  return [...wheels, ...system, '/usr/include'].filter((folder) => existsSync(folder))
+  // the wheels leave crt/ out; Triton, which comes with torch, carries a copy
+  const triton = join(dirname(torch.path), 'triton/backends/nvidia/include')
+  return [...wheels, ...system, '/usr/include', triton].filter((folder) => existsSync(folder))
 }
 
 // what ATen/cuda/CUDAContext.h itself includes
-const cudaHeaders = ['cuda_runtime_api.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
+const cudaHeaders = ['cuda_runtime_api.h', 'crt/host_defines.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
 
 /** CUDA of a torch: { cuda, nccl, include, why }. `why` says what is missing when torch has CUDA but the headers do not. */
 export function findCuda(torch, env = process.env) {

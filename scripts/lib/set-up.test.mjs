@@ -88,7 +88,7 @@ test('CUDA headers are taken from the nvidia wheels beside torch, and a missing 
   const site = scratch()
   const cuda = { 'lib/libtorch_cuda.so': '', 'lib/libc10_cuda.so': '', 'include/ATen/cuda/CUDAContext.h': '' }
   const torch = inspect(put(join(site, 'torch'), { ...wheel(), ...cuda }), 'path')
-  const names = ['cuda_runtime_api.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
+  const names = ['cuda_runtime_api.h', 'crt/host_defines.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
   put(join(site, 'nvidia/cu13/include'), Object.fromEntries(names.map((name) => [name, ''])))
   put(join(site, 'nvidia/nccl/include'), { 'nccl.h': '' })
   const found = findCuda(torch, {})
