@@ -126,6 +126,10 @@ function checkNames(slots: readonly Slot[], folder: WeightFolder, options: LoadO
 }
 
 function converted(stored: Tensor, slot: Slot, folder: WeightFolder, options: LoadOptions): Tensor {
+  if (isFloating(tensorAt(slot).dtype) && !isFloating(stored.dtype)) {
+    const { file } = folder.entry(slot.name)
+    throw new Mismatch({ where: file, field: slot.name, expected: 'a floating-point dtype', got: stored.dtype })
+  }
   if ((options.checkFinite ?? true) && isFloating(stored.dtype)) requireFinite(stored, slot.name, folder)
   const dtype = options.dtype && isFloating(stored.dtype) ? options.dtype : stored.dtype
   const cast = dtype === stored.dtype ? stored : stored.to(dtype)

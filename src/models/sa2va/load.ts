@@ -64,7 +64,12 @@ export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
   }
   const model = new Sa2VA(cfg)
   const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name, cfg) } as RegExp
-  loadWeights(model, folder, { ...options, unused: [unused], optional: promptOnly })
+  try {
+    loadWeights(model, folder, { ...options, unused: [unused], optional: promptOnly })
+  } catch (error) {
+    for (const t of model.parameters().values()) t.dispose()
+    throw error
+  }
   return { dir, cfg, model, prompter }
 }
 
