@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict'
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type TestContext, test } from 'node:test'
+import { readAll, writeSafetensors } from '../checkpoint/index.ts'
+import { findGolden } from './golden.ts'
+import { verifyOne } from './verify.ts'
+
+const golden = join(import.meta.dirname, '../../tests/fixtures/golden')
+
+function scratch(t: TestContext): string {
+  const dir = mkdtempSync(join(tmpdir(), 'verify-'))
+  t.after(() => rmSync(dir, { recursive: true, force: true }))
+  return dir
+}
+
+test('golden sets are told by content, under any name', (t) => {
+  const dir = scratch(t)
+  cpSync(join(golden, 'grpo.json'), join(dir, 'a.json'))
+  cpSync(join(golden, 'meteor.jsonl'), join(dir, 'b.txt'))
+  cpSync(join(golden, 'porter.jsonl'), join(dir, 'c.jsonl'))
+  for (const [from, to] of [
+    ['sa2va-tiny', 'd'],
+    ['lora-tiny', 'e'],
+    ['misc', 'f'],
+    ['qwen2_5_vl-tiny', 'g'],
+  ] as const)
+    cpSync(join(golden, from), join(dir, to), { recursive: true })
+  writeFileSync(join(dir, 'notes.md'), 'text')
+  const { found, others } = findGolden(dir)
+  assert.deepEqual(
+    found.map((g) => [g.path.slice(dir.length + 1), g.kind]),
+    [
+      ['a.json', 'grpo'],
+      ['b.txt', 'meteor'],
+      ['c.jsonl', 'porter'],
+      ['d', 'sa2va'],
+      ['e', 'lora'],
+      ['f', 'misc'],
+      ['g', 'qwen2_5_vl'],
+    ],
+  )
+  assert.deepEqual(others, [join(dir, 'notes.md')])
+  assert.throws(() => findGolden(join(dir, 'notes.md')), /expected grpo-golden JSON/)
+  assert.throws(() => findGolden(join(dir, 'nowhere')), /got nothing there/)
+})
+
+for (const [name, kind, rows] of [
+  ['sa2va-tiny', 'sa2va', 250],
+  ['lora-tiny', 'lora', 90],
+  ['misc', 'misc', 20],
+] as const) {
+  test(`${name} is recomputed and every quantity is inside its limit`, async () => {
+    const result = await verifyOne({ path: join(golden, name), kind })
+    assert.deepEqual(
+      result.rows.filter((r) => !r.pass),
+      [],
+    )
+    assert.ok(result.rows.length >= rows, `${result.rows.length} rows`)
+    assert.equal(result.pass, true)
+  })
+}
+
+test("a value that is not the reference's fails by its name, in model, adapter and image sets", async (t) => {
+  const changed = async (set: string, kind: 'sa2va' | 'lora' | 'misc', name: string) => {
+    const dir = join(scratch(t), 'x')
+    cpSync(join(golden, set), dir, { recursive: true })
+    const path = join(dir, 'golden.safetensors')
+    const all = readAll(path)
+    const bytes = all.get(name)!.data
+    for (let i = 3; i < bytes.length; i += 4) bytes[i] = bytes[i]! ^ 0x02
+    writeSafetensors(
+      path,
+      Array.from(all, ([n, e]) => ({ name: n, ...e })),
+    )
+    const { rows, pass } = await verifyOne({ path: dir, kind })
+    assert.equal(pass, false)
+    assert.ok(
+      rows.some((r) => r.name === name && !r.pass),
+      name,
+    )
+  }
+  await changed('sa2va-tiny', 'sa2va', 'sam.fpn1')
+  await changed('lora-tiny', 'lora', 'after.base_model.model.model.layers.0.mlp.up_proj.lora_B.default.weight')
+  await changed('misc', 'misc', 'resize.bilinear.64x48')
+})
+
+test('a set that cannot be read is a failure with its reason, and an unsupported model says so', async (t) => {
+  const dir = scratch(t)
+  cpSync(join(golden, 'sa2va-tiny'), dir, { recursive: true })
+  writeFileSync(join(dir, 'model.safetensors'), readFileSync(join(dir, 'model.safetensors')).subarray(0, 1000))
+  const broken = await verifyOne({ path: dir, kind: 'sa2va' })
+  assert.equal(broken.pass, false)
+  assert.match(broken.rows[0]!.detail!, /model\.safetensors: header length/)
+  const other = await verifyOne({ path: join(golden, 'qwen2_5_vl-tiny'), kind: 'qwen2_5_vl' })
+  assert.deepEqual([other.pass, other.note], [false, 'not supported yet'])
+})
