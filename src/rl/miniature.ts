@@ -81,7 +81,7 @@ export function makeMiniature(dir: string, seed: number): void {
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizer))
   atomicWriteJson(join(dir, 'config.json'), config)
   const model = new Sa2VA(parseSa2VAConfig(config))
-  initRandom(model, { seed, std: 0.02 })
+  initRandom(model, { seed })
   writeWeights(
     dir,
     [...model.parameters()].map(([name, t]) => tensorSource(name, t)),
