@@ -51,16 +51,25 @@ function rangeInWords(s: ValueSchema): string {
 
 /** Text of a flag as the setting's type has it. Ranges are left to the schema itself. */
 export function parseValue(text: string, schema: ValueSchema, flag: string): unknown {
-  for (const choice of choices(schema)) {
-    const found = parseAs(text, choice)
-    if (found !== undefined) return found
-  }
+  const found = parseInside(text, schema)
+  if (found !== undefined) return found
   throw new Mismatch({
     where: 'flags',
     field: flag,
     expected: typeInWords(schema),
     got: text === '' ? 'nothing' : text,
   })
+}
+
+/** Any word is a text: texts come last, so that null and numbers are found first. */
+function parseInside(text: string, schema: ValueSchema): unknown {
+  const isText = (s: ValueSchema) => s.type === 'string' && s.enum === undefined && s.const === undefined
+  const order = [...choices(schema)].sort((a, b) => Number(isText(a)) - Number(isText(b)))
+  for (const choice of order) {
+    const found = parseAs(text, choice)
+    if (found !== undefined) return found
+  }
+  return undefined
 }
 
 /** Undefined when the text is no value of this type. */
@@ -92,14 +101,6 @@ function parseList(text: string, items: ValueSchema): unknown[] | undefined {
   }
   const parts = text.split(',').map((part) => parseInside(part.trim(), items))
   return parts.includes(undefined) ? undefined : parts
-}
-
-function parseInside(text: string, schema: ValueSchema): unknown {
-  for (const choice of choices(schema)) {
-    const found = parseAs(text, choice)
-    if (found !== undefined) return found
-  }
-  return undefined
 }
 
 function parseJson(text: string): unknown {

@@ -105,8 +105,10 @@ export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
     const entropyMask = config.topEntropyQuantile < 1 ? topEntropy(batch, config) : null
     const keptRows = config.offPolicyMaskThreshold === null ? null : onPolicyRows(input, batch, config)
     const { value, phi } = policyTerm(batch, config, stats)
-    const perTokenLoss = withKl(weighted(value, batch, entropyMask, keptRows, config), kl, batch, config)
+    const gain = weighted(value, batch, entropyMask, keptRows, config)
+    const perTokenLoss = withKl(gain, kl, batch, config)
     const policyLoss = aggregate(perTokenLoss, batch, config)
+    stats.add('policy_loss', kl ? noGrad(() => aggregate(gain, batch, config)) : policyLoss) // KL is logged on its own
     const entropyBonus = config.entropyCoef === 0 ? null : meanEntropy(batch, entropyMask, config)
     const own = policyLoss.div(accumulation(config))
     const loss = entropyBonus ? own.sub(entropyBonus.mul(config.entropyCoef)) : own

@@ -85,6 +85,18 @@ function totals(seen: Seen): number[] {
   return seen.groups.flatMap((g) => g.scores.map((s) => s.total)).filter((t): t is number => t !== null)
 }
 
+const clipNames = ['low_mean', 'low_min', 'high_mean', 'high_max', 'region_mean'].map((name) => `clip_ratio/${name}`)
+
+/** Of completions that ended by themselves; 0 when none did, as TRL logs it. */
+function terminatedLengths(lengths: readonly number[]): Record<string, number> {
+  const some = lengths.length > 0 ? lengths : [0]
+  return {
+    'completions/mean_terminated_length': mean(some),
+    'completions/min_terminated_length': Math.min(...some),
+    'completions/max_terminated_length': Math.max(...some),
+  }
+}
+
 function taskMetrics(name: string, seen: Seen): Record<string, number> {
   const all = totals(seen)
   const rows = seen.groups.flatMap((g) => g.rollouts)
@@ -97,7 +109,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     kl_div: average('kl'),
     kl: average('kl'),
     entropy: average('entropy'),
-    'clip_ratio/region_mean': average('clip_ratio/region_mean'),
+    ...Object.fromEntries(clipNames.map((key) => [key, average(key)])),
     reward_mean: mean(all),
     reward: mean(all),
     reward_std: deviation(all),
@@ -110,6 +122,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     'completions/min_length': Math.min(...lengths),
     'completions/max_length': Math.max(...lengths),
     'completions/clipped_ratio': mean(rows.map((r) => (r.finished ? 0 : 1))),
+    ...terminatedLengths(rows.filter((r) => r.finished).map((r) => r.ids.length)),
     ...partMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import test from 'node:test'
+import { RunConfig, resolveRun } from '../rl/index.ts'
+import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
+import { takeTrainAll } from './sft.ts'
+
+const read = (...argv: string[]) => readRunSettings(argv, [rewardFlag]).config
+
+function at(config: unknown, path: string): unknown {
+  return path.split('.').reduce((value, key) => (value as Record<string, unknown>)[key], config)
+}
+
+test('every flag of the prototype is accepted and sets what it stands for', () => {
+  const values: Record<string, [string, unknown]> = {
+    model_path: ['m', 'm'],
+    data_dir: ['d', 'd'],
+    output_dir: ['o', 'o'],
+    batch_size: ['2', 2],
+    per_device_batch_size: ['3', 3],
+    num_generations: ['6', 6],
+    learning_rate: ['2e-6', 2e-6],
+    num_epochs: ['2', 2],
+    max_steps: ['10', 10],
+    save_steps: ['7', 7],
+    save_total_limit: ['2', 2],
+    log_steps: ['5', 5],
+    max_completion_length: ['64', 64],
+    gradient_accumulation_steps: ['2', 2],
+    kl_coef: ['0.1', 0.1],
+    beta: ['0.2', 0.2],
+    clip_range: ['0.3', 0.3],
+    mask_to_caption_weight: ['0.5', 0.5],
+    caption_to_mask_weight: ['2', 2],
+    ema_decay: ['0.9', 0.9],
+    temperature: ['0.7', 0.7],
+    entropy_coef: ['0.01', 0.01],
+    warmup_steps: ['20', 20],
+    max_grad_norm: ['0.5', 0.5],
+    use_llm_judge: ['true', true],
+    use_llm_judge_loop2: ['true', true],
+    llm_judge_base_url: ['http://127.0.0.1:1/v1', 'http://127.0.0.1:1/v1'],
+    llm_judge_model: ['judge', 'judge'],
+    lora_r: ['16', 16],
+    lora_alpha: ['32', 32],
+    lora_dropout: ['0.1', 0.1],
+    seed: ['5', 5],
+  }
+  assert.deepEqual(Object.keys(values).sort(), Object.keys(prototypeFlags).sort())
+  for (const [flag, [text, expected]] of Object.entries(values)) {
+    assert.deepEqual(at(read(`--${flag}`, text), prototypeFlags[flag]!), expected, flag)
+    assert.deepEqual(at(read(`--${flag}=${text}`), prototypeFlags[flag]!), expected, flag)
+  }
+})
+
+test("the prototype's defaults are ours", () => {
+  const config = read()
+  const defaults: Record<string, unknown> = {
+    batch_size: 4,
+    num_generations: 4,
+    learning_rate: 1e-5,
+    num_epochs: 1,
+    max_steps: -1,
+    save_steps: 500,
+    save_total_limit: 3,
+    max_completion_length: 256,
+    gradient_accumulation_steps: 1,
+    kl_coef: 0.04,
+    clip_range: 0.2,
+    mask_to_caption_weight: 1,
+    caption_to_mask_weight: 1,
+    ema_decay: 0.999,
+    temperature: 1,
+    entropy_coef: 0,
+    max_grad_norm: 1,
+    lora_r: 128,
+    lora_alpha: 256,
+    lora_dropout: 0.05,
+  }
+  for (const [flag, value] of Object.entries(defaults)) assert.deepEqual(at(config, prototypeFlags[flag]!), value, flag)
+})
+
+test('a key of the optimizer alone is also accepted under rl', () => {
+  assert.equal(read('--rl.learningRate', '0').optim.learningRate, 0)
+  assert.equal(read('--rl.emaDecay=0.5').optim.emaDecay, 0.5)
+  assert.equal(read('--rl.beta', '0').rl.beta, 0)
+})
+
+test('--reward adds modules to what is there, --data is dataPath', () => {
+  const config = read('--rewards.modules', '[{"path": "a.ts", "weight": 2}]', '--reward', 'b.ts', '--data', 'scenes:8')
+  assert.deepEqual(config.rewards.modules, [
+    { path: 'a.ts', weight: 2 },
+    { path: 'b.ts', weight: 1 },
+  ])
+  assert.equal(config.dataPath, 'scenes:8')
+})
+
+test("a preset's values stand under what is given", () => {
+  const config = read('--rl.preset', 'trl', '--rl.numGenerations', '3')
+  assert.deepEqual([config.rl.lossType, config.rl.beta, config.rl.numGenerations], ['dapo', 0, 3])
+})
+
+test('values outside the range are refused with the setting and the value', () => {
+  assert.throws(() => read('--num_generations', '1'), /settings: rl\.numGenerations: expected .*2.*, got 1/)
+  assert.throws(() => read('--train', 'lora,vision'), /--train: expected list of/)
+  assert.throws(() => read('--loop1.weight', '0', '--loop2.weight', '0'), /at least one loop/)
+})
+
+test('every setting can be given its own default', () => {
+  for (const { path, default: value } of runTable().settings) {
+    if (value === undefined) continue
+    const text = typeof value === 'string' ? value : JSON.stringify(value)
+    assert.deepEqual(at(read(`--${path}=${text}`), path), at(resolveRun({}), path), path)
+  }
+})
+
+test('every setting has a description', () => {
+  const silent = runTable().settings.filter((s) => s.doc === '')
+  assert.deepEqual(
+    silent.map((s) => s.path),
+    [],
+  )
+  assert.ok(Object.keys(RunConfig.shape).length > 30)
+})
+
+test('docs/reference.md is what the schemas say', () => {
+  const page = readFileSync(new URL('../../docs/reference.md', import.meta.url), 'utf8')
+  assert.equal(page, referencePage(), 'run `npx tsx scripts/gen-reference.ts`')
+})
+
+test('--train all is taken off the line and other values are left', () => {
+  assert.deepEqual(takeTrainAll(['--train', 'all', '--seed', '1']), { argv: ['--seed', '1'], everything: true })
+  assert.deepEqual(takeTrainAll(['--train=all']), { argv: [], everything: true })
+  assert.deepEqual(takeTrainAll(['--train', 'lora']), { argv: ['--train', 'lora'], everything: false })
+})
