@@ -23,6 +23,9 @@ interface Golden {
   grad_norms: Record<string, number>
 }
 
+/** What every set was made with, where its golden.json does not say it. */
+const usual = { seg_question: '<image>\nPlease segment the red circle on the left.', max_new_tokens: 24 }
+
 interface Case {
   loaded: Loaded
   golden: Golden
@@ -32,7 +35,7 @@ interface Case {
 }
 
 export async function verifySa2VA(dir: string): Promise<CheckRow[]> {
-  const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden
+  const golden = { ...usual, ...(JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden) }
   const loaded = openSa2VA(dir, { dtype: 'float32' })
   const mask = await maskFromPng(readFileSync(join(dir, 'mask.png')))
   const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
@@ -290,6 +293,8 @@ function gradientRow(c: Case, name: string, slots: ReturnType<Loaded['model']['s
   const grad = slot ? tensorAt(slot).grad() : null
   const want = get(c, name)
   if (!grad) return { name, ...noGradient, detail: 'no gradient' }
+  if (grad.shape.join() !== want.shape.join())
+    return { name, ...noGradient, detail: `shape [${grad.shape}], expected [${want.shape}]` }
   const difference = Math.sqrt(grad.sub(want).to('float64').square().sum().item())
   const rel = difference / Math.max(Math.sqrt(want.to('float64').square().sum().item()), 1e-12)
   return { name, abs: difference, rel, limit: '1e-3 relative norm', pass: rel <= 1e-3 || difference <= 1e-6 }
