@@ -1,0 +1,15 @@
+// `npm run demo`: set-up where something is missing, then `roundtrip demo` in this process, so that signals and clock are one.
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { main } from './lib/progress.mjs'
+import { root } from './lib/record.mjs'
+import { setup } from './setup.mjs'
+
+const program = join(root, 'bin', 'roundtrip.mjs')
+
+main(async () => {
+  await setup()
+  process.argv = [process.execPath, program, 'demo', ...process.argv.slice(2)]
+  await import(pathToFileURL(program).href)
+  return process.exitCode
+})

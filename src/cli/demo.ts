@@ -1,0 +1,109 @@
+import { existsSync, rmSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { atomicWrite, log, Mismatch } from '../core/index.ts'
+import { packageRoot } from '../engine/index.ts'
+import type { RunConfig, RunResult } from '../rl/index.ts'
+import { type Interval, readRun, runFiles } from '../tracking/index.ts'
+import { runHosted } from './run-host.ts'
+import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { aligned, figure, interval } from './table.ts'
+
+/** Runs in the engine thread. */
+export { trainWork } from './train.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'json', doc: 'print {seed, seconds, before, after} as the last line' },
+  rewardFlag,
+]
+
+const about =
+  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags.'
+
+export function command(): Command {
+  return runCommand('demo', about, flags, run)
+}
+
+/** The shipped recipe under whatever the line says; the run folder follows the seed unless one is named. */
+export function readDemo(argv: readonly string[]): RunSettings & { freshName: boolean } {
+  const shipped = (...path: string[]) => join(packageRoot(), ...path)
+  const words = ['--recipe', shipped('recipes', 'demo.yaml'), ...argv]
+  const read = (output: string) => readRunSettings(words, flags, { model: shipped('assets', 'miniature'), output })
+  const first = read('')
+  const freshName = !first.paths.has('output')
+  const settings = freshName ? read(join('runs', `demo-seed-${first.config.seed}`)) : first
+  const { evalRecords } = settings.config
+  if (evalRecords < 2)
+    throw new Mismatch({
+      where: 'demo',
+      field: 'evalRecords',
+      expected: 'at least 2, for an interval',
+      got: evalRecords,
+    })
+  return { ...settings, freshName }
+}
+
+/** Only a folder that this command named itself is replaced. */
+function clearFolder({ output }: RunConfig, freshName: boolean): void {
+  if (!existsSync(join(output, runFiles.events))) return
+  if (freshName) rmSync(output, { recursive: true })
+  else
+    throw new Mismatch({
+      where: output,
+      field: 'output',
+      expected: 'a folder without a run',
+      got: `one that holds ${runFiles.events}`,
+      hint: 'remove it or choose another; without --output the demo replaces its own last run',
+    })
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const { config, flags: given, freshName } = readDemo(argv)
+  clearFolder(config, freshName)
+  log.info(
+    `demo, seed ${config.seed}: ${config.maxSteps} steps of ${config.batchSize} records, run folder ${config.output}`,
+  )
+  const { step, stopped, before, after } = (await runHosted({
+    module: import.meta.url,
+    work: 'trainWork',
+    input: config,
+    rewards: config.rewards,
+    label: 'train',
+  })) as RunResult
+  const page = await writeReport(config.output)
+  const seconds = Math.round(performance.now()) / 1000
+  if (stopped || !before || !after) {
+    log.info(`stopped after step ${step}: no figures after training; report ${page}`)
+    process.exitCode = 130
+    return
+  }
+  process.stdout.write(`\n${comparison(before, after)}\n\n${seconds.toFixed(0)} s\nreport ${page}\n`)
+  if (given.has('json')) process.stdout.write(`${JSON.stringify({ seed: config.seed, seconds, before, after })}\n`)
+}
+
+async function writeReport(output: string): Promise<string> {
+  const { renderReport } = await import('../dashboard/index.ts')
+  const path = join(output, 'report.html')
+  atomicWrite(path, await renderReport(readRun(output)))
+  return relative(process.cwd(), path) || path
+}
+
+/** Whether two intervals have no value in common, and which way the figure went. */
+export function verdict(before: Interval, after: Interval): string {
+  if (after.low > before.high) return 'higher'
+  if (after.high < before.low) return 'lower'
+  return 'no'
+}
+
+type Figures = Readonly<Record<string, Interval>>
+
+export function comparison(before: Figures, after: Figures): string {
+  const rows = Object.entries(before).map(([metric, was]) => {
+    const is = after[metric]
+    if (!is) return [metric, interval(was), '-', '-', '-']
+    const change = is.mean - was.mean
+    return [metric, interval(was), interval(is), `${change < 0 ? '' : '+'}${figure(change)}`, verdict(was, is)]
+  })
+  return aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'intervals apart'], ...rows])
+}
