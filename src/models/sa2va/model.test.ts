@@ -7,6 +7,7 @@ import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { compareTensor } from '../compare.ts'
 import { generate } from './generate.ts'
 import { prepareImage } from './inputs.ts'
+import { teacherForce } from './teacher.ts'
 import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from './testing.ts'
 
 const tiny = tinyModel()
@@ -165,4 +166,42 @@ test('a whole model with InternLM2, Qwen3 or Phi-3 inside answers, and its visio
     freeFeatures(features)
     own.dispose()
   }
+})
+
+test('in bfloat16 the model answers, scores and draws masks near those of float32', () => {
+  const half = tinyModel(tinyConfig(), { dtype: 'bfloat16' })
+  const whole = tinyModel(tinyConfig())
+  const answer = prompter.tokenizer.encode('It is [SEG].')
+  const at = answer.indexOf(prompter.segId)
+  const run = (own: typeof half) =>
+    noGrad(() =>
+      tidy(() => {
+        const features = encode(own, 96, 96)
+        const prompt = own.prompter.segment(features, 'a cup')
+        const pass = teacherForce(own.model, prompt, [answer])
+        const logits = own.model.drawMasks(features, own.model.segPrompts(pass.stateAt(0, at)), [0]).logits
+        const [row] = generate(own.model, prompter.tokenizer, [prompt], {
+          maxNewTokens: 3,
+          stopStrings: [],
+          segId: prompter.segId,
+        })
+        const masks = own.model.finishMasks(features, logits)
+        return {
+          logps: pass.logProbs().logps.numbers(),
+          logits: logits.to('float32').numbers(),
+          tokens: row!.ids.length,
+          masks,
+        }
+      }),
+    )
+  const [a, b] = [run(half), run(whole)]
+  assert.equal(a.tokens, 3)
+  const scale = Math.max(...b.logits.map(Math.abs))
+  const mean = b.logits.reduce((sum, v, i) => sum + Math.abs(v - a.logits[i]!), 0) / b.logits.length
+  assert.ok(mean < 0.05 * scale, `mean difference ${mean} of ${scale}`)
+  for (const [i, v] of b.logps.entries())
+    assert.ok(Math.abs(v - a.logps[i]!) < 1, `token ${i}: ${a.logps[i]} against ${v}`)
+  assert.deepEqual([a.masks[0]!.width, a.masks[0]!.height], [96, 96])
+  half.dispose()
+  whole.dispose()
 })
