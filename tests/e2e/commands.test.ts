@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import type { Interval } from '../../src/tracking/index.ts'
 import { type Outcome, roundtrip, start } from './cli.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-commands-'))
@@ -77,13 +78,11 @@ test('sft lowers its loss and writes a model folder that opens', () => {
   assert.deepEqual(readdirSync(model).sort(), readdirSync(tiny).sort())
 })
 
-test('sft with the same seed and threads gives the same bytes', async () => {
-  const short = [...sft, '--maxSteps', '2', '--evalRecords', '0', '--lora.dropout', '0.05']
-  const once = (name: string) => roundtrip(...short, '--output', at(`run-${name}`), '--export', at(`model-${name}`))
-  for (const outcome of await Promise.all([once('a'), once('b')])) succeeded(outcome)
-  const bytes = (name: string) => readFileSync(join(at(`model-${name}`), 'model.safetensors'))
-  assert.ok(bytes('a').equals(bytes('b')))
-  assert.ok(!bytes('a').equals(readFileSync(join(tiny, 'model.safetensors'))))
+test('sft with the same seed and threads gives the same losses and gradients, bit for bit', async () => {
+  succeeded(await roundtrip(...sft, '--maxSteps', '3', '--evalRecords', '0', '--output', at('again')))
+  const steps = (run: string) => events(run).filter((e) => e.t === 'step' && e.step <= 3)
+  assert.equal(steps(at('again')).length, 3)
+  assert.deepEqual(steps(at('again')), steps(at('sft')))
 })
 
 test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes the bytes of a run that was not', async () => {
@@ -131,12 +130,11 @@ test('every trainable group gets a gradient, log names are those users know, not
 
 test('a second signal ends the run at once with 130', async () => {
   const run = start(...train, '--maxSteps', '1000', '--output', at('killed'))
-  await run.seen(/train .* 1\/1000 /)
+  await run.seen(/1 model/)
   run.signal('SIGTERM')
   await run.seen(/finishing the step/)
   run.signal('SIGINT')
-  // the thread may have ended in between
-  assert.ok([130, 0].includes((await run.ended).code!))
+  assert.equal((await run.ended).code, 130)
 })
 
 test('a dry run prints start-up, texts, rewards and advantages, and writes nothing', async () => {
@@ -152,20 +150,18 @@ test('a dry run prints start-up, texts, rewards and advantages, and writes nothi
 })
 
 test('eval prints all six figures; of the last checkpoint they are those the run ended with', async () => {
-  const evaluate = ['eval', '--model', model, ...small, '--records', '2']
-  const [table, json] = await Promise.all([
-    roundtrip(...evaluate, '--adapter', join(at('straight'), 'checkpoint_step_6'), '--ema'),
-    roundtrip(...evaluate, '--adapter', at('straight'), '--data.split', 'eval', '--json'),
-  ])
-  for (const name of metrics)
-    assert.match(succeeded(table).out, new RegExp(`^${name} +[0-9.]+ \\[[0-9.]+, [0-9.]+\\]`, 'm'))
-  const found = JSON.parse(succeeded(json).out) as { records: number; metrics: Record<string, unknown> }
-  assert.equal(found.records, 2)
-  assert.deepEqual(Object.keys(found.metrics), metrics)
+  const evaluate = ['eval', '--model', model, ...small, '--records', '2', '--data.split', 'eval', '--adapter']
+  const { out } = succeeded(await roundtrip(...evaluate, at('straight')))
   const ended = events(at('straight'))
     .filter((e) => e.t === 'eval')
-    .at(-1)!
-  assert.deepEqual(found.metrics, ended.metrics)
+    .at(-1)!.metrics as unknown as Record<string, Interval>
+  assert.deepEqual(Object.keys(ended), metrics)
+  const figure = (x: number) => x.toFixed(4)
+  for (const name of metrics) {
+    const { mean, low, high } = ended[name]!
+    const row = out.split('\n').find((line) => line.startsWith(`${name} `))
+    assert.equal(row?.replace(/ +/g, ' '), `${name} ${figure(mean)} [${figure(low)}, ${figure(high)}]`)
+  }
 })
 
 test('doctor passes on a model that can learn', async () => {
@@ -181,16 +177,14 @@ test('doctor passes on a model that can learn', async () => {
   assert.match(out, /^PASS$/m)
 })
 
-test('an unknown flag, a changed setting and a missing model are errors in words', async () => {
-  const [flag, changed, missing] = await Promise.all([
+test('an unknown flag and a changed setting are errors in words', async () => {
+  const [flag, changed] = await Promise.all([
     roundtrip('train', '--model', model, '--num_generation', '4'),
     roundtrip(...train, '--maxSteps', '6', '--output', at('straight'), '--seed', '7'),
-    roundtrip('train', '--model', at('nowhere'), '--dataPath', 'scenes:8', '--output', at('never')),
   ])
-  for (const outcome of [flag, changed, missing]) assert.equal(outcome.code, 1)
+  for (const outcome of [flag, changed]) assert.equal(outcome.code, 1)
   assert.match(flag.err, /--num_generation: .*did you mean --num_generations\?/)
   assert.match(changed.err, /expected the settings the run was started with/)
-  assert.match(missing.err, /error: .*nowhere/)
 })
 
 /** Answers one chat request, then drops every connection. */
