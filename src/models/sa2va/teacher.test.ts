@@ -238,3 +238,8 @@ test('scoring and encoding leave no tensor behind', () => {
     freeFeatures(features)
   })
 })
+
+test('a sequence beyond the positions of the model is refused', () => {
+  assert.throws(() => teacherForce(model, prompt, [new Int32Array(4090)]), /length: expected at most 4096 positions/)
+  assert.throws(() => teacherForceRows(model, [prompt], [new Int32Array(4090)]), /at most 4096 positions/)
+})

@@ -1,5 +1,6 @@
 // Teacher-forced pass: log-probabilities of given completions, with gradient. The K completions of a prompt share one forward of
 // the prompt: packed in one row, each completion sees the prompt and itself alone. N prompt tokens, L packed tokens, S hidden.
+import { Mismatch } from '../../core/index.ts'
 import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { Prompt } from './inputs.ts'
 import type { Sa2VA } from './model.ts'
@@ -73,6 +74,7 @@ export function teacherForce(
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
+  requirePositions(model, prompt.ids.length + Math.max(0, ...completions.map((ids) => ids.length)))
   const hidden = tidy(() => {
     const { device } = model.home
     const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
@@ -112,6 +114,7 @@ export function teacherForceRows(
 ): TeacherPass {
   const lengths = prompts.map((p, r) => p.ids.length + Math.max(0, completions[r]!.length - 1))
   const L = Math.max(...lengths)
+  requirePositions(model, L + 1)
   const hidden = tidy(() => {
     const { device } = model.home
     const tails = completions.map((ids, r) =>
@@ -126,6 +129,13 @@ export function teacherForceRows(
   })
   const places = prompts.map((p, r) => ({ before: r * L + p.ids.length - 1, start: r * L + p.ids.length }))
   return new TeacherPass(model, hidden, places, completions)
+}
+
+/** Beyond its positions a model would have to scale them, which no release does in training. */
+function requirePositions(model: Sa2VA, length: number): void {
+  const limit = model.decoder.cfg.max_position_embeddings
+  if (length <= limit) return
+  throw new Mismatch({ where: 'teacherForce', field: 'length', expected: `at most ${limit} positions`, got: length })
 }
 
 /** Positions go on from the prompt in every completion; a token sees earlier tokens of the prompt and of its own completion. */
