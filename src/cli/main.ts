@@ -8,13 +8,19 @@ interface Entry {
 
 /** Every command, loaded only when called: `--help` must not pay for the engine. */
 const commands: Record<string, Entry> = {
+  demo: { summary: 'train the miniature on generated scenes, before and after', load: () => import('./demo.ts') },
   train: { summary: 'train with both loops', load: () => import('./train.ts') },
   sft: { summary: 'supervised fine-tuning: captions, answers and masks', load: () => import('./sft.ts') },
   eval: { summary: 'held-out figures of a model or a checkpoint', load: () => import('./eval.ts') },
   doctor: { summary: 'check gradient flow, image input and engine of a model', load: () => import('./doctor.ts') },
+  caption: { summary: 'describe the region of a picture that a mask marks', load: () => import('./caption.ts') },
+  segment: { summary: 'draw the mask of what a phrase means', load: () => import('./segment.ts') },
   data: { summary: 'look at datasets, and make one', load: () => import('./data.ts') },
-  score: { summary: 'score captions or masks with the rewards', load: () => import('./score.ts') },
+  score: { summary: 'score pairs of captions or masks', load: () => import('./score.ts') },
   report: { summary: 'one HTML page about a run', load: () => import('./report.ts') },
+  export: { summary: 'a full model folder from a checkpoint or an adapter', load: () => import('./export.ts') },
+  inspect: { summary: 'look into weights and checkpoints', load: () => import('./inspect.ts') },
+  info: { summary: 'versions, devices, memory', load: () => import('./info.ts') },
   verify: { summary: 'recompute golden data of the reference implementations', load: () => import('./verify.ts') },
   settings: { summary: 'list the settings of a run', load: () => import('./settings.ts') },
 }
@@ -40,7 +46,10 @@ async function main(argv: readonly string[]): Promise<void> {
   }
   const entry = commands[name]
   if (!entry) {
-    throw new Mismatch({ where: 'roundtrip', field: 'command', expected: Object.keys(commands).join(', '), got: name })
+    const { nearest } = await import('../config/index.ts')
+    const names = Object.keys(commands)
+    const hint = `did you mean ${nearest(name, names)}?`
+    throw new Mismatch({ where: 'roundtrip', field: 'command', expected: names.join(', '), got: name, hint })
   }
   const { command } = await entry.load()
   await command()

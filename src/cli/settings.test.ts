@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import test from 'node:test'
 import { RunConfig, resolveRun } from '../rl/index.ts'
 import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
@@ -132,4 +132,13 @@ test('--train all is taken off the line and other values are left', () => {
   assert.deepEqual(takeTrainAll(['--train', 'all', '--seed', '1']), { argv: ['--seed', '1'], everything: true })
   assert.deepEqual(takeTrainAll(['--train=all']), { argv: [], everything: true })
   assert.deepEqual(takeTrainAll(['--train', 'lora']), { argv: ['--train', 'lora'], everything: false })
+})
+
+test('every shipped recipe is found by its name and is a valid run', () => {
+  const files = readdirSync(new URL('../../recipes', import.meta.url)).filter((file) => file.endsWith('.yaml'))
+  assert.ok(files.length >= 3)
+  for (const file of files) {
+    const given = readRunSettings(['--recipe', file.replace('.yaml', '')], [])
+    assert.ok(given.paths.size > 0, file)
+  }
 })

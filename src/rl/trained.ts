@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { loadAdapter, newestValid, openWeights, readTensors } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { Loaded } from '../models/index.ts'
-import { replaceTensor } from '../nn/index.ts'
+import { replaceTensor, tensorAt } from '../nn/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 
 export interface TrainedOptions {
@@ -43,12 +43,13 @@ function place(loaded: Loaded, file: string): void {
     const stored = tidy(() => readTensors(openWeights(file), loaded.model.home.device))
     for (const [name, t] of stored) {
       const slot = slots.get(name)
-      if (!slot)
+      const shape = slot && tensorAt(slot).shape
+      if (!shape || shape.join() !== t.shape.join())
         throw new Mismatch({
           where: file,
           field: name,
-          expected: 'a weight of the model',
-          got: 'none of that name',
+          expected: shape ? `[${shape}]` : 'a weight of the model',
+          got: `[${t.shape}]`,
           hint: 'is this the model the run started from?',
         })
       replaceTensor(slot, t)
