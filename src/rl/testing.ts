@@ -1,0 +1,186 @@
+// For tests: a toy Sa2VA of a few hundred kilobytes that answers with [SEG], small runs of it, and hosts whose scores have spread.
+import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { tensorSource, writeWeights } from '../checkpoint/index.ts'
+import { sha256 } from '../core/index.ts'
+import { openSource } from '../data/index.ts'
+import { parseSa2VAConfig, Sa2VA } from '../models/index.ts'
+import { initRandom, tensorAt } from '../nn/index.ts'
+import type { Answer, ScoredRow } from '../rewards/index.ts'
+import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { chatTemplate, loadTokenizer } from '../text/index.ts'
+import { measureActionScale } from './action-scale.ts'
+import { Learner } from './learner.ts'
+import { release, workItems } from './records.ts'
+import { type RunConfig, type RunInput, resolveRun } from './run-config.ts'
+import { type Group, type Run, sampleGroups } from './step.ts'
+import { captionToMask, type WorkItem } from './tasks/index.ts'
+import { type Host, openModel, runOf } from './trainer.ts'
+
+const golden = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
+
+export function scratch(name: string): string {
+  return mkdtempSync(join(tmpdir(), `roundtrip-${name}-`))
+}
+
+/** One tile of 4x4 image tokens, masks of 16x16. Every code path of the real model is there. */
+function toyConfig(): Record<string, unknown> {
+  const raw = JSON.parse(readFileSync(join(golden, 'config.json'), 'utf8')) as Record<string, Record<string, unknown>>
+  return {
+    ...raw,
+    force_image_size: 56,
+    max_dynamic_patch: 1,
+    vision_config: {
+      ...raw.vision_config,
+      hidden_size: 16,
+      intermediate_size: 32,
+      num_hidden_layers: 2,
+      image_size: 56,
+    },
+    llm_config: { ...raw.llm_config, hidden_size: 32, num_hidden_layers: 2, intermediate_size: 48 },
+    grounding_encoder_config: {
+      image_size: 64,
+      embed_dim: 8,
+      num_heads: 1,
+      stages: [1, 1, 1, 1],
+      global_att_blocks: [2],
+      window_pos_embed_bkg_spatial_size: [4, 4],
+      window_spec: [8, 4, 4, 2],
+      d_model: 16,
+      decoder_mlp_dim: 32,
+      iou_head_hidden_dim: 16,
+    },
+  }
+}
+
+/**
+ * Random weights, except that the most likely answer is "[SEG] purple" and the end: the head's row of each of these tokens points
+ * along the embedding of the one before. Samples at temperature 1 are still spread widely.
+ */
+export function makeToy(dir: string, seed = 1): string {
+  mkdirSync(dir, { recursive: true })
+  const config = toyConfig()
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
+  copyFileSync(join(golden, 'tokenizer.json'), join(dir, 'tokenizer.json'))
+  const model = new Sa2VA(parseSa2VAConfig(config))
+  initRandom(model, { seed })
+  noGrad(() => tidy(() => sayingSeg(model, dir)))
+  const weights = [...model.parameters()]
+  writeWeights(
+    dir,
+    weights.map(([name, t]) => tensorSource(name, t)),
+  )
+  for (const [, t] of weights) t.dispose()
+  return dir
+}
+
+function sayingSeg(model: Sa2VA, dir: string): void {
+  const tokenizer = loadTokenizer(dir)
+  const template = chatTemplate('phi3_chat')
+  const idsOf = (text: string) => tokenizer.encode(text, { addSpecial: false })
+  const last = idsOf(template.instruction('')).at(-1)!
+  const chain = [last, tokenizer.requireId('[SEG]'), idsOf(' purple').at(-1)!, [...tokenizer.eosIds][0]!]
+  for (const slot of model.slots()) {
+    if (/^language_model\..*\.(o_proj|down_proj)\.weight$/.test(slot.name)) tensorAt(slot).mul_(0.3)
+  }
+  const weights = model.parameters()
+  const embedding = weights.get('language_model.model.embed_tokens.weight')!
+  const head = weights.get('language_model.lm_head.weight')!
+  const point = (row: number, at: number) => {
+    const e = embedding.select(0, at)
+    head.select(0, row).copy_(e.mul(3.5 / e.square().sum().item())) // a score of about 7
+  }
+  for (let i = 1; i < chain.length; i++) point(chain[i]!, chain[i - 1]!)
+}
+
+export function toyRun(model: string, output: string, input: Partial<RunInput> = {}): RunConfig {
+  return resolveRun({
+    model,
+    output,
+    device: 'cpu',
+    threads: 1,
+    dataPath: 'scenes:24',
+    evalRecords: 0,
+    batchSize: 2,
+    maxSteps: 4,
+    saveSteps: 1,
+    tensorboard: false,
+    ...input,
+    data: { workers: 0, evalFraction: 0.25, ...input.data },
+    rl: { numGenerations: 3, maxCompletionLength: 8, ...input.rl },
+    optim: { learningRate: 1e-3, lrSchedulerType: 'constant', ...input.optim },
+    lora: { rank: 4, alpha: 8, ...input.lora },
+  })
+}
+
+export type Scores = (answer: Answer, k: number, loop: 'loop1' | 'loop2') => number | null
+
+/** A reward between 0 and 1 that differs from sample to sample and depends on nothing but the sample's name. */
+export const spread: Scores = (answer) => Number.parseInt(sha256(answer.id).slice(0, 6), 16) / 0xffffff
+
+export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host {
+  const row = (total: number | null): ScoredRow => ({ total, parts: { made: total }, dropped: [] })
+  return {
+    score: async (loop, groups) => groups.map((answers) => answers.map((a, k) => row(scores(a, k, loop)))),
+    progress: () => undefined,
+    stopping: () => false,
+    breathe: async () => undefined,
+    ...more,
+  }
+}
+
+/** The parts of a run in memory, for tests of a step. */
+export interface Opened {
+  run: Run
+  items: WorkItem[]
+  /** Samples and scores of the records at hand, drawn with the numbers of `step`. */
+  sample(step?: number): Promise<Group[]>
+  dispose(): void
+}
+
+export async function openRun(config: RunConfig, count = 2, host = hostOf()): Promise<Opened> {
+  const learner = new Learner(openModel(config), config)
+  const run = runOf(config, learner, host)
+  const source = await openSource(config.dataPath, config.data)
+  const examples = await Promise.all(Array.from({ length: count }, (_, i) => source.get(i)))
+  await source.close()
+  const items = workItems(learner, config, examples, null)
+  const acts = run.tasks.includes(captionToMask) && config.loop2.action !== 'text'
+  run.actionScale = acts ? measureActionScale(run, items) : 1
+  return {
+    run,
+    items,
+    sample: (step = 0) => sampleGroups(run, items, step),
+    dispose() {
+      release(items)
+      learner.dispose()
+      for (const t of learner.loaded.model.parameters().values()) t.dispose()
+    },
+  }
+}
+
+/** One hash per tensor: equal when every bit is. */
+export function hashes(tensors: Iterable<readonly [string, Tensor]>): Map<string, string> {
+  const out = new Map<string, string>()
+  for (const [name, t] of tensors) {
+    const { buffer, byteOffset, byteLength } = noGrad(() => tidy(() => t.detach().contiguous().array()))
+    out.set(name, sha256(new Uint8Array(buffer, byteOffset, byteLength)))
+  }
+  return out
+}
+
+export function changed(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): string[] {
+  return [...a.keys()].filter((name) => a.get(name) !== b.get(name))
+}
+
+/** Hash of every file of a run that the seed decides, by path: events, samples, and all of its checkpoints. */
+export function runBytes(output: string): Map<string, string> {
+  const out = new Map<string, string>()
+  for (const name of readdirSync(output, { recursive: true }) as string[]) {
+    if (!/^(events|samples)\.jsonl$|^checkpoint_step_\d+\/[^/]+$/.test(name)) continue
+    out.set(name, sha256(readFileSync(join(output, name))))
+  }
+  return out
+}
