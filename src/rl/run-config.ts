@@ -126,7 +126,11 @@ export const RunConfig = z.strictObject({
   evalBatch: z.int().positive().default(16).describe('records per evaluation batch'),
   saveSteps: z.int().nonnegative().default(500).describe('optimizer steps between checkpoints; 0: at the end only'),
   saveTotalLimit: z.int().positive().default(3).describe('checkpoints kept'),
-  logSteps: z.int().positive().default(1).describe('optimizer steps between log lines'),
+  logSteps: z
+    .int()
+    .positive()
+    .default(1)
+    .describe('optimizer steps between updates of the status line; the run folder has every step'),
   onNonFinite: z
     .enum(['stop', 'skip'])
     .default('stop')

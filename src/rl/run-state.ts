@@ -12,7 +12,7 @@ import {
   writeCheckpoint,
   writeSafetensors,
 } from '../checkpoint/index.ts'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, messageOf } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
@@ -67,7 +67,18 @@ export function saveRun(dir: string, learner: Learner, state: RunState): string 
       target_modules: modules,
     })
   }
-  return writeCheckpoint(dir, state.step, files)
+  try {
+    return writeCheckpoint(dir, state.step, files)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+    throw new Mismatch({
+      where: dir,
+      field: `checkpoint of step ${state.step}`,
+      expected: 'room on the disk',
+      got: messageOf(error),
+      hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
+    })
+  }
 }
 
 export function readState(path: string): RunState {

@@ -218,7 +218,8 @@ class SftRun {
     }
     this.#writer.step(this.#step, metrics, { step_time: spent, live_tensors: tensors, live_bytes: bytes })
     const fields = { loss, caption: parts.caption, mask: parts.bce, dice: parts.dice }
-    this.#host.progress({ kind: 'step', step: this.#step, total: this.#total, fields })
+    if (this.#step % this.#config.logSteps === 0 || this.#step === this.#total)
+      this.#host.progress({ kind: 'step', step: this.#step, total: this.#total, fields })
   }
 
   #checkpoint(): string {

@@ -379,7 +379,8 @@ export class Trainer {
     for (const task of this.run_.tasks) fields[task.name] = report.rewardMean(task.name)
     fields.grad = report.gradNorm
     fields['tok/s'] = tokens / spent
-    this.#host.progress({ kind: 'step', step: this.#step, total: this.#total, fields })
+    if (this.#step % this.config.logSteps === 0 || this.#step === this.#total)
+      this.#host.progress({ kind: 'step', step: this.#step, total: this.#total, fields })
   }
 
   /** Rewards without spread at the very start mean the loop cannot learn; say so instead of training on nothing. */
