@@ -20,7 +20,10 @@ const apiInclude = 'torch/csrc/api/include'
 function headerVersion(include) {
   // newer torch keeps the numbers in headeronly/, and version.h only includes it
   const places = [join(include, 'torch/headeronly/version.h'), join(include, apiInclude, 'torch/version.h')]
-  const text = readFileSync(places.find((p) => existsSync(p)), 'utf8')
+  const text = readFileSync(
+    places.find((p) => existsSync(p)),
+    'utf8',
+  )
   const part = (name) => Number(new RegExp(`#define TORCH_VERSION_${name} (\\d+)`).exec(text)?.[1] ?? 0)
   return [part('MAJOR'), part('MINOR'), part('PATCH')]
 }

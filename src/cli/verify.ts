@@ -67,8 +67,8 @@ export async function verifyOne(set: Golden): Promise<Result> {
 
 async function rowsOf({ path, kind }: Golden): Promise<CheckRow[]> {
   if (kind === 'sa2va') return (await import('../models/index.ts')).verifySa2VA(path)
-  if (kind === 'meteor') return (await import('../rewards/meteor/index.ts')).verifyMeteor(path)
-  if (kind === 'porter') return (await import('../rewards/meteor/index.ts')).verifyPorter(path)
+  if (kind === 'meteor') return (await import('../rewards/index.ts')).verifyMeteor(path)
+  if (kind === 'porter') return (await import('../rewards/index.ts')).verifyPorter(path)
   const rl = await import('../rl/index.ts')
   if (kind === 'grpo') return rl.verifyGrpo(path)
   if (kind === 'lora') return rl.verifyLora(path)
