@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { newestValid } from '../checkpoint/index.ts'
-import { log, Mismatch } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch } from '../core/index.ts'
 import { cuda } from '../tensor/index.ts'
 import { describeEnvironment, RunWriter, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './run-config.ts'
@@ -27,6 +27,15 @@ export function openRunFolder(config: RunConfig, fingerprint: string): RunFolder
   const started = existsSync(join(output, runFiles.events))
   const found = started ? newestValid(output) : null
   for (const bad of found?.invalid ?? []) log.warn(`${bad.path}: not used: ${bad.reason}`)
+  if (found && !found.checkpoint && found.invalid.length > 0) {
+    throw new Mismatch({
+      where: output,
+      field: 'checkpoints',
+      expected: 'a whole one to go on from',
+      got: `${found.invalid.length}, all damaged: ${found.invalid[0]!.reason}`,
+      hint: 'nothing was changed; put a whole checkpoint back, or choose another output folder',
+    })
+  }
   const resumed = found?.checkpoint ? { path: found.checkpoint.path, state: readState(found.checkpoint.path) } : null
   if (resumed && resumed.state.fingerprint !== fingerprint) {
     throw new Mismatch({
@@ -39,6 +48,8 @@ export function openRunFolder(config: RunConfig, fingerprint: string): RunFolder
   }
   const { device, dtype } = deviceOf(config)
   const environment = describeEnvironment({ device, dtype, deterministic: device === 'cpu' })
+  // a run that ended before its first checkpoint begins anew, perhaps with other settings
+  if (started && !resumed) atomicWriteJson(join(output, runFiles.config), config)
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, { tensorboard })
     : RunWriter.create(output, { config, environment, tensorboard })

@@ -53,7 +53,7 @@ export function saveRun(dir: string, learner: Learner, state: RunState): string 
   const files: Record<string, string | ((path: string) => void)> = {
     'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),
     'ema.safetensors': writer(learner.ema.state()),
-    'optimizer.safetensors': writer(learner.optim.state()),
+    'optimizer.safetensors': (path) => writer(learner.optim.state())(path), // its counters are new tensors of the scope
     'state.json': `${JSON.stringify(state)}\n`,
   }
   if (learner.adapter && lora.length > 0) {
@@ -68,9 +68,9 @@ export function saveRun(dir: string, learner: Learner, state: RunState): string 
     })
   }
   try {
-    return writeCheckpoint(dir, state.step, files)
+    return tidy(() => writeCheckpoint(dir, state.step, files))
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error
+    if (!['ENOSPC', 'EDQUOT', 'EFBIG'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
     throw new Mismatch({
       where: dir,
       field: `checkpoint of step ${state.step}`,

@@ -1,7 +1,7 @@
 // A whole run: start-up, steps, evaluations, checkpoints, resume. The step itself is step.ts.
 import { statSync } from 'node:fs'
-import { join } from 'node:path'
-import { prune } from '../checkpoint/index.ts'
+import { basename } from 'node:path'
+import { openWeights, prune } from '../checkpoint/index.ts'
 import { log, Mismatch, messageOf, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
@@ -78,8 +78,10 @@ export function runOf(config: RunConfig, learner: Learner, host: Pick<Host, 'sco
         loop,
         groups.map((g) => g.map((a) => a.answer)),
       )
-      all.catch(() => undefined) // the await below each group still sees it
-      return groups.map(async (_, i) => (await all)[i]!)
+      // an error is met where a group is awaited; another loop's error may come first and leave this one unmet
+      const one = groups.map(async (_, i) => (await all)[i]!)
+      for (const promise of [all, ...one]) promise.catch(() => undefined)
+      return one
     },
   }
 }
@@ -145,22 +147,42 @@ export class Trainer {
   static async open(config: RunConfig, host: Host): Promise<Trainer> {
     host.progress({ kind: 'phase', text: `1 model ${config.model}` })
     const learner = new Learner(openModel(config), config)
+    let records: Records | null = null
+    try {
+      records = await Trainer.#describe(learner, config, host)
+      return await Trainer.#assemble(config, host, learner, records)
+    } catch (error) {
+      await records?.close()
+      disposeAll(learner)
+      throw error
+    }
+  }
+
+  static async #describe(learner: Learner, config: RunConfig, host: Host): Promise<Records> {
     for (const { group, tensors, elements } of learner.counts())
       host.progress({
         kind: 'note',
         text: `  trains ${group}: ${tensors} tensors, ${elements.toLocaleString('en')} values`,
       })
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
-    const records = await openRecords(config)
+    return openRecords(config)
+  }
+
+  static async #assemble(config: RunConfig, host: Host, learner: Learner, records: Records): Promise<Trainer> {
     const held = await readEvalRecords(config)
     const run = runOf(config, learner, host)
     const { writer, resumed } = openRunFolder(config, fingerprintOf(config))
     const store = config.featureCache
       ? new FeatureStore(config.featureCache, featureFingerprint(config, learner), learner.loaded.model.home.device)
       : null
-    const trainer = new Trainer(config, host, run, records, writer, held, store)
-    if (resumed) await trainer.#restore(resumed.path, resumed.state)
-    return trainer
+    try {
+      const trainer = new Trainer(config, host, run, records, writer, held, store)
+      if (resumed) await trainer.#restore(resumed.path, resumed.state)
+      return trainer
+    } catch (error) {
+      writer.close()
+      throw error
+    }
   }
 
   async #restore(path: string, state: RunState): Promise<void> {
@@ -251,6 +273,7 @@ export class Trainer {
     const seconds: Record<string, number> = {}
     const fresh = this.#buffer === null
     if (!this.#buffer) this.#buffer = await this.#generate(seconds)
+    const sampled = fresh ? this.#buffer.groups : []
     const report = new StepReport()
     const learningRate = learningRateAt(this.#step, this.config.optim, this.#total)
     const learnedAt = performance.now()
@@ -264,7 +287,7 @@ export class Trainer {
     }
     this.#step++
     if (!skipped) this.#balance(report)
-    await this.#log(report, learningRate, fresh ? groups : [], seconds, startedAt)
+    await this.#log(report, learningRate, sampled, seconds, startedAt)
   }
 
   /** Samples and scores the records of the next generation batch; with groupFilter, groups without spread are replaced. */
@@ -347,12 +370,14 @@ export class Trainer {
   /** Loops with the larger gradient get the smaller weight; both start at 1. */
   #balance(report: StepReport): void {
     if (!this.config.adaptiveLoops) return
-    for (const [name, norm] of report.taskNorms())
+    const { balance, tasks } = this.run_
+    for (const [name, weighted] of report.taskNorms()) {
+      const norm = weighted / balance[name]
       this.#norms[name] = this.#norms[name] === 0 ? norm : 0.9 * this.#norms[name] + 0.1 * norm
-    const mean = (this.#norms.loop1 + this.#norms.loop2) / 2
-    for (const name of ['loop1', 'loop2'] as const) {
-      if (this.#norms[name] > 0) this.run_.balance[name] = Math.min(5, Math.max(0.2, mean / this.#norms[name]))
     }
+    const mean = tasks.reduce((sum, { name }) => sum + this.#norms[name], 0) / tasks.length
+    for (const { name } of tasks)
+      if (this.#norms[name] > 0) balance[name] = Math.min(5, Math.max(0.2, mean / this.#norms[name]))
   }
 
   async #log(
@@ -462,9 +487,13 @@ export class Trainer {
     if (this.#buffer) release(this.#buffer.items)
     this.#writer.close()
     await this.#records.close()
-    this.run_.learner.dispose()
-    for (const t of this.run_.learner.loaded.model.parameters().values()) t.dispose()
+    disposeAll(this.run_.learner)
   }
+}
+
+function disposeAll(learner: Learner): void {
+  learner.dispose()
+  for (const t of learner.loaded.model.parameters().values()) t.dispose()
 }
 
 /** Null when it was stopped before the last record: figures over a part would look like figures over all. */
@@ -485,9 +514,12 @@ export async function evaluateAll(
   return scores
 }
 
-/** Everything the stored features depend on: the checkpoint's files and the preprocessing. */
-function featureFingerprint(config: RunConfig, learner: Learner): string {
-  const { dir, cfg } = learner.loaded
-  const { size, mtimeMs } = statSync(join(dir, 'config.json'))
-  return JSON.stringify({ dir, size, mtimeMs, dtype: deviceOf(config).dtype, maxTiles: config.maxTiles, raw: cfg.raw })
+/** Everything the stored features depend on: the checkpoint's files (by size and time of change) and the preprocessing. */
+export function featureFingerprint(config: RunConfig, { loaded }: Pick<Learner, 'loaded'>): string {
+  const { dir, cfg } = loaded
+  const files = openWeights(dir).files.map((path) => {
+    const { size, mtimeMs } = statSync(path)
+    return [basename(path), size, mtimeMs]
+  })
+  return JSON.stringify({ dir, files, dtype: deviceOf(config).dtype, maxTiles: config.maxTiles, raw: cfg.raw })
 }

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { hostOf, makeToy, scratch, toyRun } from '../../src/rl/testing.ts'
+import { train } from '../../src/rl/trainer.ts'
+import { memory } from '../../src/tensor/index.ts'
+
+const folder = scratch('memory')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+interface Live {
+  tensors: number
+  bytes: number
+}
+
+function liveAt(output: string): Live[] {
+  const lines = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
+  const steps = lines
+    .map((l) => JSON.parse(l) as { t: string; metrics: Record<string, number> })
+    .filter((l) => l.t === 'step')
+  return steps.map(({ metrics }) => ({ tensors: metrics.live_tensors!, bytes: metrics.live_bytes! }))
+}
+
+test('after step 50 as many tensors and bytes live as after step 10: both loops, checkpoints and evaluations included', async () => {
+  const start = memory()
+  const config = toyRun(toy, join(folder, 'run'), {
+    batchSize: 1,
+    maxSteps: 50,
+    saveSteps: 5,
+    evalSteps: 7,
+    evalRecords: 2,
+    rl: { numGenerations: 2, maxCompletionLength: 5, numIterations: 2 },
+    loop2: { maskLoss: 0.1 },
+    adaptiveLoops: true,
+    featureCache: join(folder, 'features'),
+  })
+  await train(config, hostOf())
+  const live = liveAt(config.output)
+  assert.equal(live.length, 50)
+  // steps 10 and 50 both end a generation batch
+  assert.deepEqual(live[49], live[9])
+  assert.equal(Math.max(...live.map((l) => l.tensors)), Math.max(...live.slice(0, 10).map((l) => l.tensors)))
+  assert.ok(memory().tensors - start.tensors <= 1, "a run that ended holds nothing but the decoder's rotary table")
+})
+
+test('steps that are skipped for a NaN leave nothing behind', async () => {
+  const start = memory()
+  const config = toyRun(toy, join(folder, 'skipped'), {
+    batchSize: 1,
+    maxSteps: 6,
+    saveSteps: 0,
+    onNonFinite: 'skip',
+    rl: { numGenerations: 2, maxCompletionLength: 5, scaleRewards: 'none' },
+  })
+  await train(
+    config,
+    hostOf((_, k) => (k === 0 ? 3e38 : -3e38)),
+  ) // too large for a float32 loss
+  const live = liveAt(config.output)
+  assert.deepEqual(live[5], live[1])
+  assert.ok(memory().tensors - start.tensors <= 1)
+})
