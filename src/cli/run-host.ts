@@ -1,5 +1,5 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
-import { log, Mismatch, messageOf } from '../core/index.ts'
+import { log, Mismatch } from '../core/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards, Produced, RewardsConfig } from '../rewards/index.ts'
 import type { Host, Progress as RunProgress } from '../rl/index.ts'
@@ -139,8 +139,7 @@ export async function failing<T>(output: string, work: () => Promise<T>): Promis
     const { listCheckpoints, newestValid } = await import('../checkpoint/index.ts')
     if (listCheckpoints(output).length > 0) {
       const { checkpoint } = newestValid(output)
-      if (checkpoint)
-        log.info(`the run stopped (${messageOf(error).split('\n')[0]}); last good checkpoint: ${checkpoint.path}`)
+      if (checkpoint) log.info(`last good checkpoint: ${checkpoint.path}`)
     }
     throw error
   }
