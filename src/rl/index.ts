@@ -32,6 +32,7 @@ export { type Evaluation, evaluateBatch, type RecordScores, summariseScores } fr
 export { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
 export { type KlEstimator, klClamped, klOf } from './kl.ts'
+export { Learner } from './learner.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
 export { AdamW, type AdamWOptions, adamwOf, clipCoefficient, decayGroups, type ParamGroup } from './optim.ts'
 export {
@@ -52,7 +53,9 @@ export {
 } from './run-config.ts'
 export { learningRateAt, type ScheduleConfig, warmupStepsOf } from './schedule.ts'
 export { type SftResult, type SftSettings, sftRun } from './sft-run.ts'
+export { type Group, learn, type Run, sampleGroups } from './step.ts'
+export { StepReport } from './step-report.ts'
 export { loadTrained, type TrainedOptions } from './trained.ts'
-export { type Host, type Progress, type RunResult, Trainer, train } from './trainer.ts'
+export { type Host, type Progress, type RunResult, runOf, Trainer, train } from './trainer.ts'
 export { verifyGrpo, verifyMiscOptim } from './verify.ts'
 export { verifyLora } from './verify-lora.ts'
