@@ -118,16 +118,17 @@ function arrow(column: number, top: number): string {
 async function figure(trip: Trip): Promise<Buffer> {
   const { image, given, reference, caption, redrawn, drawn, retold } = trip
   const iou = (mask: Mask) => `IoU ${maskIou(given, mask).toFixed(2)}`
+  const tinted = (mask: Mask) => overlay(image, mask, [255, 0, 200])
   const tops = [30, 30 + row] as const
   const parts = [
     await picture('image', image, 0, tops[0]),
-    await picture('mask', overlay(image, given), 1, tops[0]),
-    words('caption, by the policy', caption, 2, tops[0]),
-    await picture(`mask', by the EMA copy: ${iou(redrawn)}`, overlay(image, redrawn), 3, tops[0]),
+    await picture('mask', tinted(given), 1, tops[0]),
+    words('caption by P', caption, 2, tops[0]),
+    await picture(`mask' by E, ${iou(redrawn)}`, tinted(redrawn), 3, tops[0]),
     await picture('image', image, 0, tops[1]),
     words('caption', reference, 1, tops[1]),
-    await picture(`mask, by the policy: ${iou(drawn)}`, overlay(image, drawn), 2, tops[1]),
-    words(`caption': METEOR ${meteor(reference, retold).toFixed(2)}`, retold, 3, tops[1]),
+    await picture(`mask by P, ${iou(drawn)}`, tinted(drawn), 2, tops[1]),
+    words(`caption' by E, METEOR ${meteor(reference, retold).toFixed(2)}`, retold, 3, tops[1]),
     ...tops.flatMap((top) => [1, 2].map((column) => arrow(column, top))),
   ]
   const width = left(3) + side + margin + 24

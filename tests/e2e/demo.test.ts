@@ -1,0 +1,86 @@
+// The demo as a user starts it, shortened: real processes in a folder of their own.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import type { Interval } from '../../src/tracking/index.ts'
+import type { Outcome } from './cli.ts'
+
+const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
+const folder = mkdtempSync(join(tmpdir(), 'roundtrip-demo-'))
+const run = join(folder, 'runs', 'demo-seed-3')
+const short = ['--seed', '3', '--maxSteps', '2', '--batchSize', '1', '--evalRecords', '4']
+
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+/** `stopAt`: SIGINT as soon as standard error matches. */
+function demo(args: readonly string[], stopAt?: RegExp): Promise<Outcome> {
+  const child = spawn(process.execPath, [program, 'demo', ...args], { cwd: folder, stdio: ['ignore', 'pipe', 'pipe'] })
+  const outcome: Outcome = { code: null, out: '', err: '' }
+  let stopped = false
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    outcome.out += text
+  })
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    outcome.err += text
+    if (stopped || !stopAt?.test(outcome.err)) return
+    stopped = true
+    child.kill('SIGINT')
+  })
+  return new Promise((done) => child.on('close', (code) => done({ ...outcome, code })))
+}
+
+interface Figures {
+  seed: number
+  seconds: number
+  before: Record<string, Interval>
+  after: Record<string, Interval>
+}
+
+function lastLine({ code, out, err }: Outcome): Figures {
+  assert.equal(code, 0, err)
+  return JSON.parse(out.trimEnd().split('\n').at(-1)!) as Figures
+}
+
+const configOf = () => JSON.parse(readFileSync(join(run, 'config.json'), 'utf8')) as { optim: { learningRate: number } }
+
+let first: Figures
+
+test('without a learning rate the figures before and after are equal, and the last line holds them', async () => {
+  const outcome = await demo([...short, '--rl.learningRate', '0', '--json'])
+  first = lastLine(outcome)
+  assert.deepEqual(Object.keys(first), ['seed', 'seconds', 'before', 'after'])
+  assert.equal(first.seed, 3)
+  assert.ok(first.seconds > 0)
+  assert.deepEqual(first.after, first.before)
+  for (const metric of ['caption/meteor', 'mask/giou', 'cycle/iou', 'cycle/meteor'])
+    assert.deepEqual(Object.keys(first.before[metric]!).sort(), ['high', 'low', 'mean'], metric)
+  assert.match(outcome.out, /metric +before \[95 %\] +after \[95 %\] +change +intervals apart/)
+  assert.match(outcome.out, /^report runs\/demo-seed-3\/report\.html$/m)
+  assert.match(outcome.err, /train .* 2\/2 .*loop1 \S+ +loop2 \S+/)
+  assert.match(readFileSync(join(run, 'report.html'), 'utf8'), /^<!doctype html>/)
+})
+
+test('the next run of the seed replaces the folder and starts from the same figures', async () => {
+  const again = lastLine(await demo([...short, '--loop2.action', 'embedding', '--json']))
+  assert.deepEqual(again.before, first.before)
+  assert.ok(configOf().optim.learningRate > 0)
+})
+
+test('a folder named by hand that holds a run is not replaced', async () => {
+  const refused = await demo([...short, '--output', run])
+  assert.equal(refused.code, 1)
+  assert.match(refused.err, /output: expected a folder without a run/)
+  assert.ok(existsSync(join(run, 'report.html')))
+})
+
+test('a demo stopped by SIGINT ends with 130 and its report, without figures after', async () => {
+  const stopped = await demo([...short, '--maxSteps', '50', '--json'], /train .* 1\/50 /)
+  assert.equal(stopped.code, 130, stopped.err)
+  assert.equal(stopped.out, '')
+  assert.match(stopped.err, /stopped after step \d+: no figures after training; report runs\/demo-seed-3\/report\.html/)
+  assert.ok(existsSync(join(run, 'report.html')))
+})
