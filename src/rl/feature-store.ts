@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
-import { log, messageOf, sha256 } from '../core/index.ts'
+import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
+import { log, Mismatch, messageOf, sha256 } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Features } from '../models/index.ts'
 import { tidy } from '../tensor/index.ts'
@@ -31,17 +31,21 @@ export class FeatureStore {
     this.misses++
     const features = make()
     const { level0, level1, level2 } = features.sam
-    const entries = Object.entries({ vision: features.vision, level0, level1, level2 })
-    writeSafetensors(
-      path,
-      entries.map(([name, t]) => tensorSource(name, t)),
-    )
+    const entries = Object.entries({ vision: features.vision, level0, level1, level2 }).map(([name, t]) => {
+      const { data, ...rest } = tensorSource(name, t)
+      return { ...rest, data: typeof data === 'function' ? data() : data }
+    })
+    writeSafetensors(path, entries, { sha256: checksum(entries) })
     return features
   }
 
   #read(path: string, image: RgbImage): Features | null {
     if (!existsSync(path)) return null
     try {
+      const stored = Array.from(readAll(path), ([name, { data }]) => ({ name, data }))
+      const { sha256: expected } = readHeader(path).metadata
+      const got = checksum(stored)
+      if (got !== expected) throw new Mismatch({ where: path, field: 'sha256', expected: `${expected}`, got })
       return tidy(() => {
         const all = readTensors(openWeights(path), this.#device)
         const [vision, level0, level1, level2] = ['vision', 'level0', 'level1', 'level2'].map((n) => all.get(n)!)
@@ -59,4 +63,10 @@ export class FeatureStore {
       return null
     }
   }
+}
+
+/** A file of the right size may still have been damaged; features are read without looking at them. */
+function checksum(entries: readonly { name: string; data: Uint8Array }[]): string {
+  const sorted = [...entries].sort((a, b) => (a.name < b.name ? -1 : 1))
+  return sha256(sorted.map(({ name, data }) => `${name} ${sha256(data)}`).join('\n'))
 }

@@ -1,6 +1,6 @@
 import { type Example, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
 import { type Features, prepareImage } from '../models/index.ts'
-import { keep, tensorsIn } from '../tensor/index.ts'
+import { keep, tensorsIn, tidy } from '../tensor/index.ts'
 import type { FeatureStore } from './feature-store.ts'
 import type { Learner } from './learner.ts'
 import type { RunConfig } from './run-config.ts'
@@ -54,11 +54,19 @@ export function workItems(
 ): WorkItem[] {
   const { model, cfg } = learner.loaded
   return examples.map((example) => {
-    const make = () => model.encode(prepareImage(example.image, cfg, { maxTiles: config.maxTiles ?? undefined }))
+    const make = () =>
+      tidy(() => inRows(model.encode(prepareImage(example.image, cfg, { maxTiles: config.maxTiles ?? undefined }))))
     const features = store ? store.get(example.id, example.image, make) : make()
     for (const t of featureTensors(features)) keep(t)
     return { example, features }
   })
+}
+
+/** As a file would hold them: kernels round differently for other strides, and a stored feature must give the same bits. */
+function inRows(features: Features): Features {
+  const { level0, level1, level2 } = features.sam
+  const sam = { level0: level0.contiguous(), level1: level1.contiguous(), level2: level2.contiguous() }
+  return { ...features, vision: features.vision.contiguous(), sam }
 }
 
 export function featureTensors(features: Features) {

@@ -182,6 +182,7 @@ function checkRun(c: RunConfig): void {
       'a greedy answer gives K equal masks: no spread, no gradient',
     )
   }
+  checkSupported(c)
   const unreached = unreachedGroups(c)
   if (unreached.length > 0) {
     refuse(
@@ -191,6 +192,17 @@ function checkRun(c: RunConfig): void {
       'use loop2.action field, set loop2.maskLoss, or leave them out of train',
     )
   }
+}
+
+/** Parts of the loss that need what a run does not keep or pass on: refused rather than without effect. */
+function checkSupported({ rl, loop2 }: RunConfig): void {
+  const hint = 'the loss knows it, a run does not use it yet'
+  if (rl.syncRefModel) refuse('rl.syncRefModel', 'false', true, hint)
+  if (rl.useAdaptiveEntropy) refuse('rl.useAdaptiveEntropy', 'false', true, hint)
+  if (rl.rolloutCorrection !== null) refuse('rl.rolloutCorrection', 'null', rl.rolloutCorrection, hint)
+  if (rl.multiObjectiveAggregation !== 'sum_then_normalize')
+    refuse('rl.multiObjectiveAggregation', 'sum_then_normalize', rl.multiObjectiveAggregation, hint)
+  if (rl.lossType === 'luspo' && (loop2.beta ?? 0) !== 0) refuse('loop2.beta', '0 or null for luspo', loop2.beta)
 }
 
 /** Groups no enabled loss has a path to: they would be called trainable and never move. */

@@ -70,6 +70,11 @@ export class StepReport {
     return seen ? mean(totals(seen)) : Number.NaN
   }
 
+  /** No group of the task had rewards that differ. */
+  flat(name: Task['name']): boolean {
+    return !this.#tasks.get(name)?.groups.some((g) => g.hasSignal)
+  }
+
   metrics(learningRate: number): Metrics {
     const out: Record<string, number> = {}
     for (const [name, seen] of this.#tasks) Object.assign(out, taskMetrics(name, seen))

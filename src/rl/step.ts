@@ -2,12 +2,12 @@
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
 import type { ScoredRow } from '../rewards/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { type Advantages, groupAdvantages } from './advantages.ts'
+import { type Advantages, groupAdvantages, type Score } from './advantages.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
 import type { Learner } from './learner.ts'
 import type { RunConfig } from './run-config.ts'
 import type { StepReport } from './step-report.ts'
-import type { Answered, Rollout, Task, TaskContext, WorkItem } from './tasks/index.ts'
+import type { Answered, Rollout, Streams, Task, TaskContext, WorkItem } from './tasks/index.ts'
 
 /** Scoring is awaited: a judge answers over the network while the next task is sampled. */
 export type Scorer = (loop: Task['name'], groups: readonly (readonly Answered[])[]) => Promise<ScoredRow[]>[]
@@ -48,46 +48,57 @@ export async function sampleGroups(run: Run, items: readonly WorkItem[], step: n
   const context = contextOf(run)
   const pending: { task: Task; rollouts: Rollout[][]; answered: Answered[][]; scores: Promise<ScoredRow[]>[] }[] = []
   for (const task of run.tasks) {
-    const stream = streamsOf(config, task, step)
-    const rollouts = noGrad(() => tidy(() => task.sample(context, items, stream)))
+    const streams = streamsOf(config, task, step)
+    const rollouts = noGrad(() => tidy(() => task.sample(context, items, streams)))
     const answered = learner.asEma(() => tidy(() => task.answer(context, items, rollouts)))
     pending.push({ task, rollouts, answered, scores: run.score(task.name, answered) })
   }
   const groups: Group[] = []
   for (const { task, rollouts, answered, scores } of pending) {
     const rows = await Promise.all(scores)
-    groups.push(...rows.map((row, b) => scoredGroup(run, task, items[b]!, rollouts[b]!, answered[b]!, row, step)))
+    const found = groupAdvantages(
+      rows.flatMap((row, b) => rewardsOf(run, task, items[b]!, row, step)),
+      run.config.rl,
+    )
+    groups.push(...rows.map((row, b) => scoredGroup(task, items[b]!, rollouts[b]!, answered[b]!, row, found, b)))
   }
   return groups
 }
 
-function streamsOf(config: RunConfig, task: Task, step: number) {
-  const id = task.name === 'loop1' ? streamId.sampling : streamId.maskAction
-  return (item: WorkItem, k: number) => stream(config.seed, id, step, item.example.id, k)
+/** Words and actions of loop 2 come from streams of their own: the noise must not depend on what was said. */
+function streamsOf(config: RunConfig, task: Task, step: number): Streams {
+  return ({ example }, k, use) => {
+    if (task.name === 'loop1') return stream(config.seed, streamId.sampling, step, example.id, k)
+    if (use === 'action') return stream(config.seed, streamId.maskAction, step, example.id, k)
+    return stream(config.seed, streamId.sampling, step, example.id, k, task.name)
+  }
 }
 
+function rewardsOf(run: Run, task: Task, item: WorkItem, scores: readonly ScoredRow[], step: number): Score[] {
+  const totals = scores.map((s) => s.total)
+  if (!run.config.shuffleRewards) return totals
+  return shuffled(totals, stream(run.config.seed, streamId.rows, step, task.name, item.example.id))
+}
+
+/** The group's part of the advantages of a generation batch. */
 function scoredGroup(
-  run: Run,
   task: Task,
   item: WorkItem,
   rollouts: Rollout[],
   answered: Answered[],
   scores: ScoredRow[],
-  step: number,
+  found: Advantages,
+  at: number,
 ): Group {
-  const totals = scores.map((s) => s.total)
-  const used = run.config.shuffleRewards
-    ? shuffled(totals, stream(run.config.seed, streamId.rows, step, task.name, item.example.id))
-    : totals
-  const found: Advantages = groupAdvantages(used, run.config.rl)
+  const K = rollouts.length
   return {
     task,
     item,
     rollouts,
     answered,
     scores,
-    advantages: found.advantages,
-    hasSignal: found.hasSignal[0] ?? false,
+    advantages: found.advantages.slice(at * K, (at + 1) * K),
+    hasSignal: found.hasSignal[at] ?? false,
     old: null,
     reference: null,
   }

@@ -351,9 +351,13 @@ export class Trainer {
     }
   }
 
-  /** A trainable group whose gradient is exactly zero in the first steps is a defect, not a silence. LoRA A starts behind a zero B. */
+  /**
+   * A trainable group whose gradient is exactly zero in the first steps is a defect, not a silence. LoRA A starts behind a zero B.
+   * Judged in steps where every loop had rewards with spread; without any, #watchSpread speaks.
+   */
   #checkGroups(report: StepReport): void {
-    if (!this.config.checkGroups || this.#step !== 1) return
+    if (!this.config.checkGroups || this.#step < 1 || this.#step > 9) return
+    if (this.run_.tasks.some(({ name }) => report.flat(name))) return
     const dead = Object.entries(report.groupNorms)
       .filter(([, norm]) => norm === 0)
       .map(([group]) => group)
@@ -362,8 +366,8 @@ export class Trainer {
       where: 'train',
       field: dead.join(', '),
       expected: 'a gradient from the enabled losses',
-      got: 'exactly 0 in the second step',
-      hint: 'leave the group out of `train`, or enable a loss that reaches it; groups whose rewards are all equal give none',
+      got: `exactly 0 in step ${this.#step + 1}`,
+      hint: 'leave the group out of `train`, or enable a loss that reaches it; a model that never says [SEG] draws no mask',
     })
   }
 

@@ -1,4 +1,6 @@
-// One run in a process of its own, to be killed: node --import tsx resume-work.ts MODEL OUTPUT PASSES [STEPS]. Says "open" when the model is.
+// One run in a process of its own, to be killed: node --import tsx resume-work.ts MODEL OUTPUT PASSES [STEPS]. Says where it is: "at 0" when
+// the model is open, "at N" after step N.
+import { writeSync } from 'node:fs'
 import { hostOf, toyRun } from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
 
@@ -13,8 +15,9 @@ const config = toyRun(model!, output!, {
   rl: { numGenerations: 2, maxCompletionLength: 5, numIterations: Number(passes) },
 })
 const host = hostOf(undefined, {
-  progress: ({ kind, text }) => {
-    if (kind === 'phase' && text?.startsWith('2')) process.stdout.write('open\n')
+  progress: ({ kind, text, step }) => {
+    if (kind === 'phase' && text?.startsWith('2')) writeSync(1, 'at 0\n')
+    if (kind === 'step') writeSync(1, `at ${step}\n`)
   },
 })
 const { step } = await train(config, host)

@@ -20,29 +20,32 @@ interface Ended {
   code: number | null
   signal: NodeJS.Signals | null
   text: string
-  /** Milliseconds from the open model to the end. */
-  worked: number
 }
 
-/** `killAfter`: milliseconds after the model is open. */
-async function run(output: string, passes: number, killAfter?: number): Promise<Ended> {
+/** A moment: so many milliseconds after the process has said that it is behind a step. */
+interface Moment {
+  step: number
+  wait: number
+}
+
+async function run(output: string, passes: number, kill?: Moment): Promise<Ended> {
   const child = spawn(process.execPath, ['--import', 'tsx', work, toy, output, String(passes)], {
     env: { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let text = ''
-  let opened = 0
+  let planned = false
   child.stderr.setEncoding('utf8').on('data', (some: string) => {
     text += some
   })
   child.stdout.setEncoding('utf8').on('data', (some: string) => {
     text += some
-    if (opened > 0 || !text.includes('open\n')) return
-    opened = performance.now()
-    if (killAfter !== undefined) void sleep(killAfter).then(() => child.kill('SIGKILL'))
+    if (!kill || planned || !text.includes(`at ${kill.step}\n`)) return
+    planned = true
+    void sleep(kill.wait).then(() => child.kill('SIGKILL'))
   })
   return new Promise((done) => {
-    child.on('close', (code, signal) => done({ code, signal, text, worked: performance.now() - opened }))
+    child.on('close', (code, signal) => done({ code, signal, text }))
   })
 }
 
@@ -53,10 +56,10 @@ interface Killed {
   same: boolean
 }
 
-async function killOnce(name: string, passes: number, expected: Map<string, string>, delay: () => number) {
+async function killOnce(name: string, passes: number, expected: Map<string, string>, moment: () => Moment) {
   for (let attempt = 0; attempt < 5; attempt++) {
     const output = join(folder, `${name}-${attempt}`)
-    const first = await run(output, passes, delay())
+    const first = await run(output, passes, moment())
     if (first.signal !== 'SIGKILL') continue // it had ended before
     const left = existsSync(output) ? (newestValid(output).checkpoint?.step ?? -1) : -1
     const second = await run(output, passes)
@@ -83,14 +86,15 @@ test('20 runs killed with SIGKILL at random moments end with the bytes of a run 
   assert.ok([...expected.values()].every((files) => files.size === 2 + 2 * 7))
   assert.notDeepEqual(expected.get(1), expected.get(2))
   const random = stream(11, streamId.test, 'kills')
-  const longest = Math.min(...straight.map(([, ended]) => ended.worked))
+  /** From the start to behind the last step; the wait reaches into the next steps, the evaluations and the checkpoints. */
+  const moment = () => ({ step: random.below(5), wait: random.uniform() * 500 })
   const killed: Killed[] = []
   let next = 0
   const worker = async () => {
     while (next < 20) {
       const i = next++
       const passes = 1 + (i % 2)
-      killed.push(await killOnce(`run-${i}`, passes, expected.get(passes)!, () => random.uniform() * longest))
+      killed.push(await killOnce(`run-${i}`, passes, expected.get(passes)!, moment))
     }
   }
   await Promise.all([worker(), worker()])

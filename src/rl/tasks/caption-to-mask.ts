@@ -7,7 +7,7 @@ import { cat, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { maskLoss } from '../mask-loss.ts'
 import { actionDensity, type Drawn, gridOf, pooled, sampleEmbedding, sampleField } from './action.ts'
 import { ask, describeAll } from './reading.ts'
-import type { MaskAction, Rollout, Task, TaskContext, WorkItem } from './task.ts'
+import type { MaskAction, Rollout, Streams, Task, TaskContext, WorkItem } from './task.ts'
 
 function prompt({ learner }: TaskContext, item: WorkItem) {
   return learner.loaded.prompter.segment(item.features, item.example.caption)
@@ -22,14 +22,10 @@ interface Spoken {
 }
 
 /** The answers that carry the masks: one greedy answer for all K, or K sampled ones. */
-function speak(
-  context: TaskContext,
-  items: readonly WorkItem[],
-  random: (item: WorkItem, k: number) => RandomStream,
-): Spoken[][] {
+function speak(context: TaskContext, items: readonly WorkItem[], random: Streams): Spoken[][] {
   const K = context.config.rl.numGenerations
   const sampled = context.config.loop2.sampleText
-    ? { samples: K, random: (row: number, k: number) => random(items[row]!, k) }
+    ? { samples: K, random: (row: number, k: number) => random(items[row]!, k, 'text') }
     : undefined
   const rows = ask(
     context,
@@ -55,12 +51,7 @@ function act(context: TaskContext, item: WorkItem, state: Tensor, randoms: reado
   return randoms.map(() => ({ action: { value: new Float32Array(0), choice: drawn.choice[0]! }, logits: drawn.logits }))
 }
 
-function rolloutsOf(
-  context: TaskContext,
-  item: WorkItem,
-  spoken: readonly Spoken[],
-  random: (item: WorkItem, k: number) => RandomStream,
-): Rollout[] {
+function rolloutsOf(context: TaskContext, item: WorkItem, spoken: readonly Spoken[], random: Streams): Rollout[] {
   const { model } = context.learner.loaded
   const K = context.config.rl.numGenerations
   const shared = spoken.length === 1
@@ -70,10 +61,10 @@ function rolloutsOf(
           context,
           item,
           spoken[0]!.segState,
-          Array.from({ length: K }, (_, k) => random(item, k)),
+          Array.from({ length: K }, (_, k) => random(item, k, 'action')),
         )
       : Array.from({ length: K }, () => null)
-    : spoken.map((s, k) => (s.segState ? act(context, item, s.segState, [random(item, k)])[0]! : null))
+    : spoken.map((s, k) => (s.segState ? act(context, item, s.segState, [random(item, k, 'action')])[0]! : null))
   return drawn.map((d, k) => {
     const { ids, text, finished, logps } = spoken[shared ? 0 : k]!
     const mask = d ? model.finishMasks(item.features, d.logits)[0]! : null

@@ -15,7 +15,7 @@ export const maskToCaption: Task = {
     const rows = ask(
       context,
       items.map((item) => prompt(context, item)),
-      { samples: K, random: (row, k) => random(items[row]!, k) },
+      { samples: K, random: (row, k) => random(items[row]!, k, 'text') },
     )
     const rollouts = rows.map((row) => ({
       ids: row.ids,

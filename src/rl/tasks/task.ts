@@ -53,14 +53,13 @@ export interface TaskContext {
   actionScale: number
 }
 
+/** The random numbers of a sample: those that choose words, and those that disturb a mask. */
+export type Streams = (item: WorkItem, k: number, use: 'text' | 'action') => RandomStream
+
 export interface Task {
   readonly name: 'loop1' | 'loop2'
   /** No gradient is recorded; only plain data leaves. */
-  sample(
-    context: TaskContext,
-    items: readonly WorkItem[],
-    random: (item: WorkItem, k: number) => RandomStream,
-  ): Rollout[][]
+  sample(context: TaskContext, items: readonly WorkItem[], random: Streams): Rollout[][]
   /** The EMA copy's answers, greedy and without noise. Runs inside learner.asEma. */
   answer(context: TaskContext, items: readonly WorkItem[], groups: readonly (readonly Rollout[])[]): Answered[][]
   /** Log-densities of the same samples under the weights in place. */
