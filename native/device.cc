@@ -1,5 +1,6 @@
 // CUDA: device facts, streams, events, graphs. Built without CUDA every call but the counts says so.
 #include <ATen/Context.h>
+#include <ATen/Functions.h>
 #include <dlfcn.h>
 
 #include "compat.h"
@@ -42,6 +43,7 @@ void cudaUseSideStream(bool on) {
 }
 
 void cudaMemory(int device, double* out) {
+  at::empty({1}, at::TensorOptions().device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));  // the allocator may be asleep
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
   out[0] = static_cast<double>(stats.allocated_bytes[0].current);
   out[1] = static_cast<double>(stats.reserved_bytes[0].current);
