@@ -1,0 +1,262 @@
+// What learns, what stays, and what the switches of a run do to it.
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { languageModelNames, openWeights, readTensors } from '../../src/checkpoint/index.ts'
+import { openLoader, openSource } from '../../src/data/index.ts'
+import { tensorAt } from '../../src/nn/index.ts'
+import type { RunInput } from '../../src/rl/index.ts'
+import { resolveRun } from '../../src/rl/index.ts'
+import { changed, hashes, hostOf, makeToy, openRun, scratch, toyRun } from '../../src/rl/testing.ts'
+import { Trainer, train } from '../../src/rl/trainer.ts'
+import { tidy } from '../../src/tensor/index.ts'
+
+const folder = scratch('learning')
+const toy = makeToy(join(folder, 'toy'))
+const at = (name: string) => join(folder, name)
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const small = { batchSize: 1, saveSteps: 0, rl: { numGenerations: 2, maxCompletionLength: 5 } }
+
+interface Line {
+  t: string
+  step: number
+  id?: string
+  loop?: string
+  metrics?: Record<string, number>
+}
+
+function lines(name: string, file: 'events' | 'samples'): Line[] {
+  const text = readFileSync(join(at(name), `${file}.jsonl`), 'utf8').trim()
+  return text.split('\n').map((line) => JSON.parse(line) as Line)
+}
+
+const decay = 0.9
+
+/** Every trained tensor of a checkpoint in float64, adapters under the model's names. */
+function trained(step: number): Map<string, number[]> {
+  const path = join(at('five'), `checkpoint_step_${step}`)
+  return tidy(() => {
+    const stored = new Map(readTensors(openWeights(join(path, 'trainables.safetensors')), 'cpu'))
+    for (const [name, t] of readTensors(openWeights(join(path, 'adapter_model.safetensors')), 'cpu'))
+      stored.set(name.replace(languageModelNames.file, languageModelNames.ours), t)
+    return new Map([...stored].map(([name, t]) => [name, t.numbers()]))
+  })
+}
+
+test('five steps of the default recipe: all five groups get a gradient, no frozen bit changes, the EMA is its closed form', async () => {
+  const config = toyRun(toy, at('five'), {
+    batchSize: 2,
+    maxSteps: 5,
+    saveSteps: 1,
+    saveTotalLimit: 9,
+    optim: { emaDecay: decay },
+  })
+  assert.deepEqual(config.train, ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'])
+  const trainer = await Trainer.open(config, hostOf())
+  const { learner } = trainer.run_
+  const mine = new Set(learner.slots.map((s) => s.name))
+  const frozen = () =>
+    hashes(
+      learner.loaded.model
+        .slots()
+        .filter((s) => !mine.has(s.name))
+        .map((s) => [s.name, tensorAt(s)]),
+    )
+  const start = frozen()
+  try {
+    await trainer.run()
+    assert.deepEqual(changed(start, frozen()), [])
+  } finally {
+    await trainer.close()
+  }
+  for (const { metrics } of lines('five', 'events').filter((e) => e.t === 'step'))
+    for (const group of config.train) assert.ok(metrics![`grad_norm/${group}`]! > 0, group)
+
+  const states = [0, 1, 2, 3, 4, 5].map(trained)
+  const sam = 'grounding_encoder.sam2_model'
+  for (const name of [
+    `${sam}.sam_prompt_encoder.not_a_point_embed.weight`,
+    `${sam}.sam_prompt_encoder.no_mask_embed.weight`,
+  ])
+    assert.notDeepEqual(states[1]!.get(name), states[0]!.get(name), name)
+  const ema = tidy(
+    () =>
+      new Map(
+        [...readTensors(openWeights(join(at('five'), 'checkpoint_step_5', 'ema.safetensors')), 'cpu')].map(
+          ([name, t]) => [name, t.numbers()],
+        ),
+      ),
+  )
+  assert.deepEqual([...ema.keys()].sort(), [...states[0]!.keys()].sort())
+  let moved = 0
+  for (const [name, values] of ema) {
+    values.forEach((value, i) => {
+      // e_5 = d^5 p_0 + (1 - d) sum d^(5 - n) p_n
+      let expected = decay ** 5 * states[0]!.get(name)![i]!
+      for (let n = 1; n <= 5; n++) expected += (1 - decay) * decay ** (5 - n) * states[n]!.get(name)![i]!
+      assert.ok(
+        Math.abs(value - expected) < 1e-6 * Math.max(1, Math.abs(expected)),
+        `${name} ${i}: ${value}, ${expected}`,
+      )
+      if (Math.abs(value - states[0]!.get(name)![i]!) > 1e-5) moved++
+    })
+  }
+  assert.ok(moved > 1000, `${moved} values moved`)
+})
+
+const refused: [string, Partial<RunInput>, RegExp][] = [
+  [
+    'an embedding action',
+    { loop2: { action: 'embedding' } },
+    /train: expected groups that the enabled losses reach, got mask_decoder, prompt_encoder/,
+  ],
+  [
+    'a text action',
+    { loop2: { action: 'text', sampleText: true } },
+    /got text_hidden_fcs, mask_decoder, prompt_encoder/,
+  ],
+  ['loop 1 alone', { loop2: { weight: 0 } }, /got text_hidden_fcs, mask_decoder, prompt_encoder/],
+  ['a greedy text action', { loop2: { action: 'text' } }, /sampleText: expected true/],
+  ['no loop', { loop1: { weight: 0 }, loop2: { weight: 0 } }, /at least one loop/],
+  ['a reference that moves', { rl: { syncRefModel: true } }, /rl.syncRefModel: expected false/],
+  ['an adaptive entropy bonus', { rl: { useAdaptiveEntropy: true } }, /rl.useAdaptiveEntropy: expected false/],
+  ['weights for a foreign sampler', { rl: { rolloutCorrection: 'token_mask' } }, /rl.rolloutCorrection: expected null/],
+  ['rewards normalised one by one', { rl: { multiObjectiveAggregation: 'normalize_then_sum' } }, /sum_then_normalize/],
+]
+for (const [what, input, reason] of refused) {
+  test(`a recipe with ${what} is refused with the names`, () => {
+    assert.throws(() => resolveRun(input as RunInput), reason)
+  })
+}
+
+test('the supervised mask term makes the mask decoder reachable from any action', () => {
+  resolveRun({ loop2: { action: 'embedding', maskLoss: 0.1 } })
+})
+
+test('a group that gets no gradient in the second step ends the run with its name', async () => {
+  // tokens too few for a [SEG] that is read back: no mask is drawn and nothing behind the language model is reached
+  const config = toyRun(toy, at('dead'), { ...small, rl: { numGenerations: 2, maxCompletionLength: 1 } })
+  await assert.rejects(
+    train(config, hostOf()),
+    /text_hidden_fcs, mask_decoder, prompt_encoder: expected a gradient.*exactly 0 in step 2/,
+  )
+})
+
+test('rewards without spread do not end a run whose groups are reachable; after three steps they are told', async () => {
+  await train(
+    toyRun(toy, at('flat'), { ...small, maxSteps: 3 }),
+    hostOf(() => 0.5),
+  )
+  const warning = lines('flat', 'events').find((e) => e.t === 'warning') as Line & { kind: string; text: string }
+  assert.equal(warning.kind, 'no-spread')
+  assert.match(warning.text, /loop1 and loop2/)
+})
+
+test('a learning rate of 0 changes no weight and no digit of the evaluation', async () => {
+  const config = toyRun(toy, at('zero'), { ...small, maxSteps: 2, evalRecords: 4, optim: { learningRate: 0 } })
+  const { before, after } = await train(config, hostOf())
+  assert.ok(before && after)
+  assert.deepEqual(after, before)
+  assert.ok(before['mask/giou']!.mean > 0 && before['answer/seg_rate']!.mean === 1)
+})
+
+test('a learning rate that is not 0 changes the evaluation', async () => {
+  const config = toyRun(toy, at('nonzero'), { ...small, maxSteps: 2, evalRecords: 4, optim: { learningRate: 1e-2 } })
+  const { before, after } = await train(config, hostOf())
+  assert.notDeepEqual(after, before)
+})
+
+test('shuffled rewards are permuted inside their groups alone', async () => {
+  const sorted = (values: Iterable<number | null>) => [...values].map(Number).sort((a, b) => a - b)
+  const of = async (shuffleRewards: boolean) => {
+    const o = await openRun(toyRun(toy, at('none'), { shuffleRewards, rl: { numGenerations: 4 } }), 3)
+    const groups = await o.sample()
+    o.dispose()
+    return groups
+  }
+  const [plain, shuffledOnes] = [await of(false), await of(true)]
+  let moved = 0
+  plain.forEach((group, i) => {
+    const other = shuffledOnes[i]!
+    assert.deepEqual(other.scores, group.scores, 'what is logged is the true reward')
+    assert.deepEqual(
+      other.rollouts.map((r) => r.ids),
+      group.rollouts.map((r) => r.ids),
+    )
+    const near = sorted(other.advantages).map((v, k) => Math.abs(v - sorted(group.advantages)[k]!))
+    assert.ok(Math.max(...near) < 1e-9)
+    if (other.advantages.some((v, k) => v !== group.advantages[k])) moved++
+  })
+  assert.ok(moved >= 4, `${moved} of 6 groups were permuted`)
+})
+
+test('batch scaling divides by the deviation of the whole generation batch, group scaling by each own', async () => {
+  const of = async (scaleRewards: 'group' | 'batch') => {
+    const o = await openRun(toyRun(toy, at('none'), { rl: { scaleRewards } }), 3)
+    const groups = (await o.sample()).filter((g) => g.task.name === 'loop1')
+    o.dispose()
+    return groups
+  }
+  const batch = await of('batch')
+  const totals = batch.flatMap((g) => g.scores.map((s) => s.total!))
+  const mean = totals.reduce((a, b) => a + b) / totals.length
+  const std = Math.sqrt(totals.reduce((s, v) => s + (v - mean) ** 2, 0) / (totals.length - 1))
+  for (const g of batch) {
+    const own = g.scores.reduce((s, r) => s + r.total!, 0) / g.scores.length
+    const far = g.scores.map((s, k) => Math.abs(g.advantages[k]! - (s.total! - own) / (std + 1e-4)))
+    assert.ok(Math.max(...far) < 1e-9)
+  }
+  assert.notDeepEqual(
+    (await of('group')).map((g) => [...g.advantages]),
+    batch.map((g) => [...g.advantages]),
+  )
+})
+
+test('adaptive loops: the loop with the larger gradient weighs less, within 0.2 and 5; a loop alone keeps its weight', async () => {
+  const balanceOf = async (name: string, more: Partial<RunInput>) => {
+    const trainer = await Trainer.open(
+      toyRun(toy, at(name), { ...small, maxSteps: 3, adaptiveLoops: true, ...more }),
+      hostOf(),
+    )
+    try {
+      await trainer.run()
+      return { ...trainer.run_.balance }
+    } finally {
+      await trainer.close()
+    }
+  }
+  const { loop1, loop2 } = await balanceOf('both', {})
+  const last = lines('both', 'events')
+    .filter((e) => e.t === 'step')
+    .at(-1)!.metrics!
+  assert.ok(loop1 !== 1 && loop2 !== 1)
+  assert.ok(loop1 < 1 === loop2 > 1, `${loop1} and ${loop2}`)
+  assert.ok([loop1, loop2].every((w) => w >= 0.2 && w <= 5))
+  assert.ok(last['loop1/loss'] !== undefined)
+  const alone = await balanceOf('alone', { loop2: { weight: 0 }, train: ['mlp1', 'lora'] })
+  assert.deepEqual(alone, { loop1: 1, loop2: 1 })
+})
+
+test('a curriculum reaches the loader: records come in its order', async () => {
+  const data = { curriculum: 'large-first' as const, curriculumBuckets: 18, workers: 0, evalFraction: 0.25 }
+  const config = toyRun(toy, at('curriculum'), { ...small, maxSteps: 4, data })
+  await train(config, hostOf())
+  const source = await openSource(config.dataPath, config.data)
+  const loader = openLoader(source, { ...config.data, seed: config.seed })
+  const expected = []
+  for (let i = 0; i < 4; i++) expected.push((await loader.next()).id)
+  await loader.close()
+  await source.close()
+  const seen = lines('curriculum', 'samples').filter((s) => s.loop === 'loop1')
+  assert.deepEqual([...new Set(seen.map((s) => s.id))], expected)
+})
+
+test('several steps from one generation batch learn from its parts in turn, and every sample is kept', async () => {
+  const rl = { ...small.rl, stepsPerGeneration: 2, numIterations: 2 }
+  await train(toyRun(toy, at('parts'), { ...small, maxSteps: 8, rl }), hostOf())
+  const samples = lines('parts', 'samples')
+  assert.deepEqual([...new Set(samples.map((s) => s.step))], [1, 5])
+  for (const step of [1, 5]) assert.equal(samples.filter((s) => s.step === step).length, 2 * 2 * 2)
+})
