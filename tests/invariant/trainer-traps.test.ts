@@ -1,0 +1,322 @@
+// Mistakes that train something else than was meant, each shown not to be made here. K samples, T columns.
+import assert from 'node:assert/strict'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { stream, streamId } from '../../src/core/index.ts'
+import { selectSlots } from '../../src/nn/index.ts'
+import { defineReward, scoreGroup, type Term } from '../../src/rewards/index.ts'
+import { klOf } from '../../src/rl/kl.ts'
+import { trainGroups } from '../../src/rl/run-config.ts'
+import { contextOf, type Group, learn, plainDensities, type Run } from '../../src/rl/step.ts'
+import { StepReport } from '../../src/rl/step-report.ts'
+import { restoreGroup, storeGroup } from '../../src/rl/stored-group.ts'
+import { captionToMask, describeAll, maskToCaption, type Rollout, segmentAll } from '../../src/rl/tasks/index.ts'
+import { hashes, hostOf, makeToy, type Opened, openRun, scratch, toyRun } from '../../src/rl/testing.ts'
+import { noGrad, Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
+
+const folder = scratch('traps')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+type Input = Parameters<typeof toyRun>[2]
+
+async function opened<R>(input: Input, use: (o: Opened) => Promise<R> | R, model = toy, host = hostOf()): Promise<R> {
+  const o = await openRun(toyRun(model, join(folder, 'none'), input), 2, host)
+  try {
+    return await use(o)
+  } finally {
+    o.dispose()
+  }
+}
+
+const loop = (groups: readonly Group[], name: string) => groups.filter((g) => g.task.name === name)
+
+function isPlain(value: unknown): boolean {
+  if (value instanceof Tensor) return false
+  if (value === null || typeof value !== 'object') return typeof value !== 'function'
+  if (ArrayBuffer.isView(value)) return true
+  return Object.values(value).every(isPlain)
+}
+
+test('samples are plain data: numbers and strings, no tensor and no function, and they survive JSON with the same bits', () =>
+  opened({}, async ({ run, items, sample }) => {
+    for (const group of await sample()) {
+      assert.ok(group.rollouts.every(isPlain))
+      assert.equal(tensorsIn(group.rollouts).length, 0)
+      const stored = JSON.parse(JSON.stringify(storeGroup(group)))
+      const back = restoreGroup(stored, run.tasks, new Map(items.map((i) => [i.example.id, i])))
+      assert.deepEqual(back.rollouts, group.rollouts)
+      assert.deepEqual(back.advantages, group.advantages)
+      assert.deepEqual(plainDensities(run, back), plainDensities(run, group))
+    }
+  }))
+
+test("the sampler's log-probs are near those of the loss, and only the latter have a gradient", () =>
+  opened({}, async ({ run, sample }) => {
+    for (const group of loop(await sample(), 'loop1')) {
+      const { logps, needs } = tidy(() => {
+        const pass = group.task.densities(contextOf(run), group.item, group.rollouts)
+        return { logps: pass.logps.detach().numbers(), needs: pass.logps.requiresGrad }
+      })
+      assert.ok(needs)
+      const T = logps.length / group.rollouts.length
+      group.rollouts.forEach((r, k) => {
+        r.logps.forEach((v, t) => {
+          assert.ok(Math.abs(v - logps[k * T + t]!) < 1e-4)
+        })
+      })
+    }
+  }))
+
+test('a pattern that matches no weight is an error', () =>
+  opened({}, ({ run }) => {
+    const { model } = run.learner.loaded
+    assert.throws(() => selectSlots(model, [/^mlp1\./, /^sam_mask_decoder\./]), /sam_mask_decoder.*no match/)
+  }))
+
+test("SAM2's parts are found under grounding_encoder.sam2_model", () =>
+  opened({}, ({ run }) => {
+    const { model } = run.learner.loaded
+    for (const group of ['mask_decoder', 'prompt_encoder'] as const) {
+      const names = selectSlots(model, trainGroups[group]).map((s) => s.name)
+      assert.ok(names.length > 0 && names.every((n) => n.startsWith('grounding_encoder.sam2_model.sam_')))
+    }
+    assert.deepEqual([...run.learner.namesOf('prompt_encoder')].sort(), [
+      'grounding_encoder.sam2_model.sam_prompt_encoder.no_mask_embed.weight',
+      'grounding_encoder.sam2_model.sam_prompt_encoder.not_a_point_embed.weight',
+    ])
+  }))
+
+/** Mean k3 of a group under the reference, and the same as learn() reports it. */
+function klOfGroup(run: Run, group: Group): number {
+  const now = plainDensities(run, group)
+  const reference = run.learner.asReference(() => plainDensities(run, group))
+  const counts = group.task.mask(contextOf(run), group.rollouts)
+  const each = [...now].map((v, i) => Math.exp(reference[i]! - v) - (reference[i]! - v) - 1)
+  return each.reduce((sum, v, i) => sum + v * counts[i]!, 0) / counts.reduce((a, b) => a + b)
+}
+
+test('the KL is k3 against the start, mlp1 included: with the adapters off a changed mlp1 still counts', () =>
+  opened({ rl: { beta: 0.1 } }, async ({ run, sample }) => {
+    const groups = await sample()
+    for (const g of groups) assert.equal(klOfGroup(run, g), 0, 'at the start policy and reference are one')
+    const start = hashes(run.learner.start)
+    const weight = run.learner.params().get('mlp1.1.weight')!
+    noGrad(() => tidy(() => void weight.add_(weight.mul(0.5))))
+    run.learner.adapter!.enabled = false
+    for (const g of groups) assert.ok(klOfGroup(run, g) > 1e-6, `${g.task.name}: ${klOfGroup(run, g)}`)
+    run.learner.adapter!.enabled = true
+    const expected = klOfGroup(run, groups[0]!)
+    const report = new StepReport()
+    learn({ ...run, tasks: [maskToCaption] }, [groups[0]!], 1e-3, report)
+    assert.ok(Math.abs(report.metrics(0)['loop1/kl']! - expected) < 1e-5 * Math.max(1, expected))
+    assert.deepEqual(hashes(run.learner.start), start, 'the reference does not learn')
+  }))
+
+test('k3 is e^u - u - 1: 0 at 0, never negative', () => {
+  const u = [-2, -0.1, 0, 0.1, 2]
+  const found = tidy(() => klOf(tensor(u, { dtype: 'float64' })).numbers())
+  found.forEach((v, i) => {
+    assert.ok(Math.abs(v - (Math.exp(u[i]!) - u[i]! - 1)) < 1e-12 && v >= 0)
+  })
+})
+
+test('the reference has a start of its own: swapped in and out, the policy keeps every bit', () =>
+  opened({}, async ({ run, sample }) => {
+    learn(run, await sample(), 1e-2, new StepReport())
+    const before = hashes(run.learner.params())
+    run.learner.asReference(() => undefined)
+    run.learner.asEma(() => undefined)
+    assert.throws(() => run.learner.asEma(() => assert.fail('inside')), /inside/)
+    assert.throws(() => run.learner.asReference(() => assert.fail('inside')), /inside/)
+    assert.deepEqual(hashes(run.learner.params()), before)
+    assert.equal(run.learner.adapter!.enabled, true)
+  }))
+
+test('the end token is part of the loss, and nothing after it', () =>
+  opened({ rl: { numGenerations: 4, maxCompletionLength: 12 } }, async ({ run, sample }) => {
+    const { eosIds } = run.learner.loaded.prompter.tokenizer
+    const rollouts: Rollout[] = []
+    for (let step = 0; step < 6; step++) {
+      for (const group of loop(await sample(step), 'loop1')) {
+        rollouts.push(...group.rollouts)
+        const counts = group.task.mask(contextOf(run), group.rollouts)
+        const T = counts.length / group.rollouts.length
+        group.rollouts.forEach((r, k) => {
+          const row = [...counts.subarray(k * T, (k + 1) * T)]
+          assert.deepEqual(
+            row,
+            row.map((_, t) => (t < r.ids.length ? 1 : 0)),
+          )
+        })
+      }
+    }
+    const ended = rollouts.filter((r) => r.finished)
+    assert.ok(ended.length > 0 && ended.length < rollouts.length, `${ended.length} of ${rollouts.length} ended`)
+    for (const r of rollouts) {
+      const at = r.ids.findIndex((id) => eosIds.has(id))
+      assert.equal(at, r.finished ? r.ids.length - 1 : -1)
+      assert.equal(r.logps.length, r.ids.length)
+    }
+  }))
+
+test('truncated rows stay out of the loss only when asked', () =>
+  opened({ rl: { maskTruncatedCompletions: true, beta: 0 } }, async ({ run, sample }) => {
+    const groups = loop(await sample(), 'loop1')
+    const cut = groups.map((g) => ({ ...g, rollouts: g.rollouts.map((r) => ({ ...r, finished: false })) }))
+    const report = new StepReport()
+    learn({ ...run, tasks: [maskToCaption] }, cut, 1e-3, report)
+    assert.equal(report.gradNorm, 0)
+  }))
+
+test("the sampler does not take top-k or temperature from the folder's generation_config.json", async () => {
+  const other = makeToy(join(folder, 'defaults'))
+  writeFileSync(
+    join(other, 'generation_config.json'),
+    JSON.stringify({ do_sample: true, top_k: 1, top_p: 0.1, temperature: 0.01, repetition_penalty: 2 }),
+  )
+  const drawn = (model: string) =>
+    opened({ rl: { numGenerations: 4 } }, async ({ sample }) => (await sample()).map((g) => g.rollouts), model)
+  assert.deepEqual(await drawn(other), await drawn(toy))
+})
+
+test('LoRA dropout is off in reinforcement learning whatever lora.dropout says: two passes agree bit for bit', () =>
+  opened({ lora: { dropout: 0.5 } }, async ({ run, sample }) => {
+    assert.equal(run.learner.adapter!.dropout, 0)
+    learn(run, await sample(), 1e-2, new StepReport())
+    for (const group of await sample(1)) assert.deepEqual(plainDensities(run, group), plainDensities(run, group))
+  }))
+
+test('the EMA copy answers greedily with its own weights: the same input, the same answer, also after the policy moved', () =>
+  opened({ optim: { emaDecay: 0.999 } }, async ({ run, items, sample }) => {
+    const groups = await sample()
+    const context = contextOf(run)
+    const captions = loop(groups, 'loop1').map((g) => g.rollouts[0]!.caption!)
+    const asked = () =>
+      run.learner.asEma(() => ({
+        masks: segmentAll(
+          context,
+          items.map(({ features }, i) => ({ features, caption: captions[i]! })),
+        ),
+        texts: describeAll(
+          context,
+          items.map(({ features, example }) => ({ features, mask: example.mask })),
+        ),
+      }))
+    const first = asked()
+    assert.deepEqual(asked(), first)
+    const weights = run.learner.params().get('text_hidden_fcs.0.weight')!
+    noGrad(() => void weights.mul_(-1)) // the policy alone
+    assert.deepEqual(asked(), first)
+    assert.ok(first.masks.every((f) => f.mask && f.segs === 1))
+  }))
+
+for (const action of ['field', 'embedding'] as const) {
+  test(`the ${action} action is scored as it was drawn: the same values, the same mask output, a density at its noise`, () => {
+    const more =
+      action === 'embedding'
+        ? { train: ['mlp1', 'lora', 'text_hidden_fcs'] as ['mlp1', 'lora', 'text_hidden_fcs'] }
+        : {}
+    return opened({ loop2: { action }, ...more, rl: { numGenerations: 3 } }, async ({ run, sample }) => {
+      for (const group of loop(await sample(), 'loop2')) {
+        const found = plainDensities(run, group)
+        const T = found.length / group.rollouts.length
+        group.rollouts.forEach((r, k) => {
+          // -|u - m|^2 / (2 s^2 n) of u = m + s e: the noise alone decides it
+          const n = r.action!.value.length
+          const random = stream(run.config.seed, streamId.maskAction, 0, group.item.example.id, k)
+          let squares = 0
+          for (let i = 0; i < n; i++) squares += random.normalAt(i) ** 2
+          assert.ok(Math.abs(found[k * T + T - 1]! + squares / (2 * n)) < 1e-4, `${found[k * T + T - 1]}`)
+        })
+        const choices = group.rollouts.map((r) => r.action!.choice)
+        assert.ok(choices.every((c) => c >= 0 && c < 3))
+        if (action === 'field') {
+          const other = group.rollouts.map((r) => ({
+            ...r,
+            action: { ...r.action!, choice: (r.action!.choice + 1) % 3 },
+          }))
+          assert.notDeepEqual(plainDensities(run, { ...group, rollouts: other }), found)
+        }
+      }
+    })
+  })
+}
+
+test('the mask output of the sample is kept in the recompute, even when the weights would choose another', () =>
+  opened({}, async ({ run, sample }) => {
+    const [group] = loop(await sample(), 'loop2')
+    const before = plainDensities(run, group!)
+    // the head that rates the outputs: it decides the choice and has no part in a mask's values
+    const { model } = run.learner.loaded
+    const rating = selectSlots(model, [/iou_prediction_head\.layers\.2\.(weight|bias)$/])
+    const params = model.parameters()
+    noGrad(() => {
+      for (const { name } of rating) params.get(name)!.mul_(-1)
+    })
+    const [again] = loop(await sample(), 'loop2')
+    assert.notEqual(again!.rollouts[0]!.action!.choice, group!.rollouts[0]!.action!.choice)
+    assert.deepEqual(plainDensities(run, group!), before)
+  }))
+
+test('words and noise of loop 2 are drawn from different streams', () =>
+  opened({ loop2: { sampleText: true } }, async ({ run, items }) => {
+    const uses: string[] = []
+    const [rollouts] = noGrad(() =>
+      tidy(() =>
+        captionToMask.sample(contextOf(run), [items[0]!], (_, k, use) => {
+          uses.push(use)
+          return stream(1, streamId.test, k, use)
+        }),
+      ),
+    )
+    assert.equal(rollouts!.length, 3)
+    assert.ok(uses.includes('text') && uses.includes('action'))
+  }))
+
+const answers = [0, 1, 2].map((k) => ({
+  id: `r#${k}`,
+  reference: 'a cat',
+  given: null as never,
+  caption: 'a cat',
+  text: '',
+}))
+
+test('a judge that fails for one sample is no zero: its term leaves the whole group, so that scales are never mixed', async () => {
+  const judge = defineReward({
+    name: 'judge',
+    range: [0, 1],
+    doc: 'test',
+    nullMeans: 'group',
+    score: ({ id }) => (id === 'r#1' ? null : 0.9),
+  })
+  const other = defineReward({ name: 'other', range: [0, 1], doc: 'test', score: ({ id }) => Number(id.at(-1)) / 10 })
+  const terms: Term[] = [
+    { reward: judge, weight: 3 },
+    { reward: other, weight: 1 },
+  ]
+  const rows = await scoreGroup(terms, answers)
+  assert.deepEqual(
+    rows.map((r) => r.total),
+    [0, 0.1, 0.2],
+  )
+  assert.deepEqual(
+    rows.map((r) => r.dropped),
+    [['judge'], ['judge'], ['judge']],
+  )
+})
+
+test('a sample that could not be scored has advantage 0 and no part in the others', () =>
+  opened(
+    {},
+    async ({ sample }) => {
+      for (const g of await sample()) {
+        assert.equal(g.scores[1]!.total, null)
+        assert.equal(g.advantages[1], 0)
+        assert.ok(Math.abs(g.advantages[0]! + g.advantages[2]!) < 1e-9)
+      }
+    },
+    toy,
+    hostOf((_, k) => (k === 1 ? null : k)),
+  ))
