@@ -1,7 +1,8 @@
 // Phi-3: packed projections, rows ordered q | k | v and gate | up; no biases.
-import { Embedding, Linear, Module, RMSNorm } from '../../nn/index.ts'
+import { Linear, Module } from '../../nn/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { attend, type LlmContext, splitHeads } from './attention.ts'
+import { CausalLM } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
 
 class Attention extends Module {
@@ -44,55 +45,8 @@ class Mlp extends Module {
   }
 }
 
-class Layer extends Module {
-  readonly self_attn: Attention
-  readonly mlp: Mlp
-  readonly input_layernorm: RMSNorm
-  readonly post_attention_layernorm: RMSNorm
-
-  constructor(cfg: LlmConfig, layer: number) {
-    super()
-    this.self_attn = new Attention(cfg, layer)
-    this.mlp = new Mlp(cfg)
-    this.input_layernorm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
-    this.post_attention_layernorm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
-  }
-
-  forward(x: Tensor, context: LlmContext): Tensor {
-    const h = x.add(this.self_attn.forward(this.input_layernorm.forward(x), context))
-    return h.add(this.mlp.forward(this.post_attention_layernorm.forward(h)))
-  }
-}
-
-class Trunk extends Module {
-  readonly embed_tokens: Embedding
-  readonly layers: Layer[]
-  readonly norm: RMSNorm
-
+export class Phi3ForCausalLM extends CausalLM {
   constructor(cfg: LlmConfig) {
-    super()
-    this.embed_tokens = new Embedding(cfg.vocab_size, cfg.hidden_size)
-    this.layers = Array.from({ length: cfg.num_hidden_layers }, (_, i) => new Layer(cfg, i))
-    this.norm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
-  }
-}
-
-export class Phi3ForCausalLM extends Module {
-  readonly model: Trunk
-  readonly lm_head?: Linear
-
-  constructor(cfg: LlmConfig) {
-    super()
-    this.model = new Trunk(cfg)
-    if (!cfg.tie_word_embeddings) this.lm_head = new Linear(cfg.hidden_size, cfg.vocab_size, { bias: false })
-  }
-
-  get parts() {
-    return {
-      embedding: this.model.embed_tokens,
-      layers: this.model.layers,
-      norm: this.model.norm,
-      head: this.lm_head ?? this.model.embed_tokens,
-    }
+    super(cfg, { attention: (c, layer) => new Attention(c, layer), mlp: (c) => new Mlp(c) })
   }
 }
