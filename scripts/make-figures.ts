@@ -138,13 +138,17 @@ async function figure(trip: Trip): Promise<Buffer> {
   return sharp(Buffer.from(svg), { density: 144 }).png({ palette: true }).toBuffer()
 }
 
-/** Both ways close to what was given. */
-const succeeds = (t: Trip) => Math.min(maskIou(t.given, t.redrawn), maskIou(t.given, t.drawn)) > 0.6
+/** The worse of the two ways. */
+const quality = (t: Trip) => Math.min(maskIou(t.given, t.redrawn), maskIou(t.given, t.drawn))
 
+/** The first scene whose both ways come close to what was given, or the best one seen. */
 async function choose(model: string, first: number, pick: number): Promise<Trip> {
-  let trip = await roundTrip(model, makeScene(seed, first))
-  for (let i = first + 1; i < pick && !succeeds(trip); i++) trip = await roundTrip(model, makeScene(seed, i))
-  return trip
+  let best = await roundTrip(model, makeScene(seed, first))
+  for (let i = first + 1; i < pick && quality(best) < 0.6; i++) {
+    const trip = await roundTrip(model, makeScene(seed, i))
+    if (quality(trip) > quality(best)) best = trip
+  }
+  return best
 }
 
 interface Flags {
