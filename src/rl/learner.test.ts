@@ -1,0 +1,86 @@
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { tensorAt } from '../nn/index.ts'
+import { noGrad, tidy } from '../tensor/index.ts'
+import { Learner } from './learner.ts'
+import { loadRun, type RunState, readState, saveRun } from './run-state.ts'
+import { hashes, makeToy, openRun, scratch, toyRun } from './testing.ts'
+import { openModel } from './trainer.ts'
+
+const folder = scratch('learner')
+const toy = makeToy(join(folder, 'toy'))
+const config = toyRun(toy, join(folder, 'none'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+test('only what the groups name gets gradients; counts tell what that is', async () => {
+  const { run, dispose } = await openRun(config, 1)
+  const { learner } = run
+  const mine = new Set(learner.slots.map((s) => s.name))
+  for (const slot of learner.loaded.model.slots())
+    assert.equal(tensorAt(slot).requiresGrad, mine.has(slot.name), slot.name)
+  const counts = learner.counts()
+  assert.deepEqual(
+    counts.map((c) => c.group),
+    config.train,
+  )
+  assert.equal(
+    counts.reduce((n, c) => n + c.tensors, 0),
+    mine.size,
+  )
+  assert.ok(!mine.has('language_model.model.embed_tokens.weight') && !mine.has('language_model.lm_head.weight'))
+  dispose()
+})
+
+test('a rank above the hidden size is refused', () => {
+  const wide = { ...config, lora: { ...config.lora, rank: 33 } }
+  const loaded = openModel(config)
+  assert.throws(() => new Learner(loaded, wide), /lora.rank: expected at most the hidden size 32, got 33/)
+  for (const t of loaded.model.parameters().values()) t.dispose()
+})
+
+test('adapters start from the seed: the same one gives the same weights, another one others, and B is 0', async () => {
+  const factors = async (seed: number) => {
+    const { run, dispose } = await openRun({ ...config, seed }, 1)
+    const found = hashes([...run.learner.params()].filter(([name]) => name.includes('.lora_A.')))
+    const b = [...run.learner.params()].filter(([name]) => name.includes('.lora_B.'))
+    assert.ok(b.length > 0 && b.every(([, t]) => tidy(() => t.detach().abs().sum().item()) === 0))
+    dispose()
+    return found
+  }
+  const first = await factors(1)
+  assert.deepEqual(await factors(1), first)
+  const other = await factors(2)
+  assert.ok([...first].every(([name, hash]) => other.get(name) !== hash))
+})
+
+test('a saved run comes back bit for bit: weights, EMA, optimizer and counters', async () => {
+  const state: RunState = {
+    version: 1,
+    step: 3,
+    fingerprint: 'f',
+    loader: { version: 1, fingerprint: 'd', seed: 1, rank: 0, world: 1, epoch: 0, position: 2, seen: 2, rejects: {} },
+    position: { events: 5, samples: 6 },
+    actionScale: 0.1 + 0.2,
+    balance: { loop1: 1 / 3, loop2: 1 },
+    norms: { loop1: 1e-300, loop2: 0 },
+    buffer: null,
+    flat: 0,
+  }
+  const [a, b] = [await openRun(config, 1), await openRun(config, 1)]
+  const all = (o: typeof a) => {
+    const { learner } = o.run
+    return [hashes(learner.params()), hashes(learner.ema.state()), hashes(learner.optim.state())]
+  }
+  noGrad(() => {
+    for (const t of [...a.run.learner.params().values(), ...a.run.learner.ema.state().values()]) t.mul_(1.7).add_(0.3)
+  })
+  assert.notDeepEqual(all(a), all(b))
+  const path = saveRun(join(folder, 'saved'), a.run.learner, state)
+  assert.deepEqual(readState(path), state)
+  loadRun(path, b.run.learner)
+  assert.deepEqual(all(b), all(a))
+  a.dispose()
+  b.dispose()
+})
