@@ -15,6 +15,7 @@ const flags: CommandFlag[] = [
     doc: 'all: every weight, encoders included; else groups, as the setting train',
   },
   { name: 'export', value: 'DIR', doc: 'write the finished model as a full folder, adapters merged' },
+  { name: 'phraseAnswers', doc: 'answers repeat the phrase before [SEG]; for models trained from nothing' },
   { name: 'maskWeight', value: 'X', doc: 'weight of the mask loss beside the cross-entropy (default 1)' },
   { name: 'json', doc: 'print the result as one JSON object' },
 ]
@@ -60,7 +61,12 @@ async function run(words: readonly string[]): Promise<void> {
   const { config, flags: given } = readRunSettings(argv, own, defaults)
   requirePaths(config)
   const maskWeight = weightOf(given.get('maskWeight')?.[0])
-  const settings: SftSettings = { everything, maskWeight, exportTo: given.get('export')?.[0] ?? null }
+  const settings: SftSettings = {
+    everything,
+    maskWeight,
+    phraseAnswers: given.has('phraseAnswers'),
+    exportTo: given.get('export')?.[0] ?? null,
+  }
   const result = (await failing(config.output, () =>
     runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' }),
   )) as SftResult

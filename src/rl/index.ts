@@ -34,6 +34,7 @@ export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './gr
 export { type KlEstimator, klClamped, klOf } from './kl.ts'
 export { Learner } from './learner.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
+export { makeMiniature, miniatureConfig } from './miniature.ts'
 export { AdamW, type AdamWOptions, adamwOf, clipCoefficient, decayGroups, type ParamGroup } from './optim.ts'
 export {
   type GenerationPlan,

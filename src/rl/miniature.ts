@@ -26,7 +26,7 @@ export function miniatureConfig(vocabulary: number): Record<string, unknown> {
     use_backbone_lora: 0,
     use_llm_lora: 0,
     tie_word_embeddings: false,
-    torch_dtype: 'float32',
+    torch_dtype: 'bfloat16',
     vision_config: {
       architectures: ['InternVisionModel'],
       hidden_size: 64,
@@ -81,7 +81,7 @@ export function makeMiniature(dir: string, seed: number): void {
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizer))
   atomicWriteJson(join(dir, 'config.json'), config)
   const model = new Sa2VA(parseSa2VAConfig(config))
-  initRandom(model, { seed })
+  initRandom(model, { seed, dtype: 'bfloat16' })
   writeWeights(
     dir,
     [...model.parameters()].map(([name, t]) => tensorSource(name, t)),
