@@ -136,6 +136,6 @@ test('export merges a checkpoint of a run: adapters, other trained weights, or t
   }
   await assert.rejects(
     exportWork({ model, out: join(scratch(t), 'x'), checkpoint: scratch(t) }, port),
-    /expected a checkpoint, or a run/,
+    /expected a checkpoint, a run folder or a PEFT adapter/,
   )
 })
