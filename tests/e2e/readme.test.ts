@@ -11,6 +11,7 @@ import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { readDemo } from '../../src/cli/demo.ts'
 import { readRunSettings, rewardFlag } from '../../src/cli/settings.ts'
+import { takeTrainAll } from '../../src/cli/sft.ts'
 import type { CommandFlag } from '../../src/config/index.ts'
 import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { encodePng } from '../../src/image/index.ts'
@@ -164,12 +165,16 @@ const own: CommandFlag[] = [
   { name: 'ema', doc: '' },
   { name: 'adapter', value: 'DIR', doc: '' },
   { name: 'records', value: 'N', doc: '' },
+  { name: 'export', value: 'DIR', doc: '' },
+  { name: 'maskWeight', value: 'X', doc: '' },
+  { name: 'phraseAnswers', doc: '' },
 ]
 
 function parse(command: string): boolean {
   const words = command.split(/\s+/)
   if (/^npm run demo -- /.test(command)) readDemo(words.slice(4))
-  else if (/^npx roundtrip (train|sft|eval|doctor) /.test(command)) readRunSettings(words.slice(3), own)
+  else if (/^npx roundtrip (train|sft|eval|doctor) /.test(command))
+    readRunSettings(takeTrainAll(words.slice(3)).argv, own)
   else return false
   return true
 }
