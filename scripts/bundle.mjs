@@ -46,10 +46,11 @@ function copy(path, filter) {
 
 // --no-fixtures leaves 11 MB out, for a target that gets tests/fixtures another way
 const fixtures = !process.argv.includes('--no-fixtures')
-// qwen2_5_vl-tiny is read by no test that install.sh --test runs
-const leftOut = [...(fixtures ? [] : ['tests/fixtures']), 'tests/fixtures/golden/qwen2_5_vl-tiny'].map((p) =>
-  join(root, p),
+// golden sets that no test of `install.sh --test` reads
+const unread = ['qwen2_5_vl-tiny', 'misc', 'meteor.jsonl', 'porter.jsonl'].map(
+  (name) => `tests/fixtures/golden/${name}`,
 )
+const leftOut = [...(fixtures ? [] : ['tests/fixtures']), ...unread].map((path) => join(root, path))
 const notSource = (path) => !path.endsWith('.ts') && !leftOut.includes(path)
 
 const dropped = /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:test|tests|docs|example|examples|benchmark)$/
