@@ -1,4 +1,5 @@
 // What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
+import { sa2vaAddedTokens } from '../../src/data/scenes/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
 
@@ -152,23 +153,6 @@ function videoShapes(d: number, m: number, layers: number): [string, number[]][]
   ]
 }
 
-const special = ['<|endoftext|>', '<|im_start|>', '<|im_end|>']
-const added = [
-  '<img>',
-  '</img>',
-  '<IMG_CONTEXT>',
-  '<quad>',
-  '</quad>',
-  '<ref>',
-  '</ref>',
-  '<box>',
-  '</box>',
-  '[SEG]',
-  '<p>',
-  '</p>',
-  '<vp>',
-  '</vp>',
-]
 const pattern =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
@@ -180,7 +164,7 @@ export function tokenizerOf(size: number): Json {
     ...bytes.filter(printable).map((b) => String.fromCodePoint(b)),
     ...Array.from({ length: 68 }, (_, i) => String.fromCodePoint(256 + i)),
   ]
-  const last = [...special, ...added]
+  const last = sa2vaAddedTokens
   const filler = Array.from({ length: size - 256 - last.length }, (_, i) => `Ġw${i}`)
   const vocab = Object.fromEntries([...alphabet, ...filler].map((token, id) => [token, id]))
   const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
