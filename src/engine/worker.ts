@@ -97,19 +97,26 @@ export function runInEngineThread(
   const worker = startWorker({ module: String(module), exportName, input })
   return new Promise((resolve, reject) => {
     let settle = (code: number) => reject(endedEarly(String(module), exportName, code))
+    let ended = false
+    let heard = Promise.resolve() // a listener still at work may fail the run; an answer nobody waits for may not hold it
     const end = (how: () => void) => {
+      if (ended) return // the first end is the one reported: a result on its way must not hide a listener's failure
+      ended = true
       settle = how
       void worker.terminate()
     }
     const post = (message: ToThread) => worker.postMessage(message)
     const stop = () => post({ kind: 'control', message: 'stop' })
     worker.on('message', (message: FromThread) => {
-      if (message.kind === 'done') end(() => resolve(message.result))
-      else if (message.kind === 'failed') end(() => reject(unpack(message.error)))
-      else void hear(message, options, post).catch((error: unknown) => end(() => reject(error)))
+      if (message.kind === 'done') void heard.then(() => end(() => resolve(message.result)))
+      else if (message.kind === 'failed') void heard.then(() => end(() => reject(unpack(message.error))))
+      else {
+        const hearing = hear(message, options, post).catch((error: unknown) => end(() => reject(error)))
+        if (message.kind === 'send') heard = heard.then(() => hearing)
+      }
     })
     worker.on('error', (error) => {
-      settle = () => reject(error)
+      if (!ended) settle = () => reject(error)
     })
     worker.on('exit', (code) => {
       options.signal?.removeEventListener('abort', stop)

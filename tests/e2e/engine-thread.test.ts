@@ -91,6 +91,15 @@ test('a listener that throws fails the run', async () => {
   )
 })
 
+test('a listener that is slow to fail still fails the run whose result has come', async () => {
+  const onMessage = async (message: unknown) => {
+    if (!('progress' in (message as object))) return 1
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    throw new Error('disk full')
+  }
+  await assert.rejects(runInEngineThread(work, 'converse', { from: 1 }, { onMessage }), /disk full/)
+})
+
 test('after a thread has ended the next one finds an empty engine', async () => {
   assert.equal(await runInEngineThread(work, 'litter', null), 10)
   assert.equal(await runInEngineThread(work, 'litter', null), 10)
