@@ -97,6 +97,7 @@ function rowsOf(c: Case): CheckRow[] {
     rows.push(...scalarRow('grad_norm_before_clip', norm, c.golden.grad_norm_before_clip, scalar))
     const grads = new Map([...params].map(([name, t]) => [name, t.grad()]))
     rows.push(...tensorRows(c, 'grad.', (own, name, want) => gradientRow(name, grads.get(own), want)))
+    rows.push(...givenGradientRows(c, params))
     optim.step(c.golden.lr)
     rows.push(
       ...tensorRows(c, 'after.', (own, name, want) => weightRow(c, name, params.get(own), want, grads.get(own))),
@@ -174,6 +175,24 @@ function tensorRows(c: Case, prefix: string, row: (own: string, name: string, wa
   const names = [...c.want.keys()].filter((name) => name.startsWith(prefix))
   const ours = (name: string) => name.slice(prefix.length).replace('base_model.model.', '').replace('.default.', '.')
   return names.map((name) => row(ours(name), name, get(c, name)))
+}
+
+/** The optimizer alone: the reference's own clipped gradients must give the reference's weights, every element of them. */
+function givenGradientRows(c: Case, params: ReadonlyMap<string, Tensor>): CheckRow[] {
+  return tensorRows(c, 'grad.', (own, name, grad) => {
+    const start = params.get(own)
+    const want = c.want.get(name.replace('grad.', 'after.'))
+    if (!start || !want) return absent(name)
+    const copy = noGrad(() => start.detach().clone()).requiresGrad_()
+    copy.setGrad(grad.to(copy.dtype))
+    const optim = new AdamW([{ params: new Map([[own, copy]]), weightDecay: c.golden.weight_decay }])
+    try {
+      optim.step(c.golden.lr)
+      return compareTensor(`step_of_given_${name}`, copy, want, { abs: 1e-5, words: '1e-5' })
+    } finally {
+      optim.dispose()
+    }
+  })
 }
 
 function absent(name: string): CheckRow {
