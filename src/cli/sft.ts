@@ -15,7 +15,6 @@ const flags: CommandFlag[] = [
     doc: 'all: every weight, encoders included; else groups, as the setting train',
   },
   { name: 'export', value: 'DIR', doc: 'write the finished model as a full folder, adapters merged' },
-  { name: 'phraseAnswers', doc: 'answers repeat the phrase before [SEG]; for models trained from nothing' },
   { name: 'maskWeight', value: 'X', doc: 'weight of the mask loss beside the cross-entropy (default 1)' },
   { name: 'json', doc: 'print the result as one JSON object' },
 ]
@@ -64,7 +63,6 @@ async function run(words: readonly string[]): Promise<void> {
   const settings: SftSettings = {
     everything,
     maskWeight,
-    phraseAnswers: given.has('phraseAnswers'),
     exportTo: given.get('export')?.[0] ?? null,
   }
   const result = (await failing(config.output, () =>

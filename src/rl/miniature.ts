@@ -65,7 +65,7 @@ export function miniatureConfig(vocabulary: number): Record<string, unknown> {
       global_att_blocks: [2],
       window_pos_embed_bkg_spatial_size: [4, 4],
       d_model: 64,
-      decoder_heads: 4,
+      decoder_heads: 1,
       decoder_mlp_dim: 128,
       iou_head_hidden_dim: 64,
     },

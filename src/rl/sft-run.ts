@@ -22,8 +22,6 @@ export interface SftSettings {
   everything: boolean
   /** Weight of the mask loss beside the cross-entropy of both answers. */
   maskWeight: number
-  /** Answers repeat the phrase before [SEG]. */
-  phraseAnswers: boolean
   /** Folder of the finished model, adapters merged; null: none. */
   exportTo: string | null
 }
@@ -190,7 +188,6 @@ class SftRun {
     return {
       trainEncoders: this.#settings.everything,
       maskWeight: this.#settings.maskWeight,
-      phraseAnswers: this.#settings.phraseAnswers,
       checkpointing: this.#config.checkpointing,
       maxTiles: this.#config.maxTiles ?? undefined,
     }
@@ -278,9 +275,9 @@ class SftRun {
 /** Settings a resumed run may not change; the number of steps decides the learning rate of every step. */
 function fingerprintOf(config: RunConfig, settings: SftSettings, total: number): string {
   const { output, saveSteps, saveTotalLimit, logSteps, tensorboard, maxSteps, epochs, evalSteps, ...deciding } = config
-  const { everything, maskWeight, phraseAnswers } = settings
+  const { everything, maskWeight } = settings
   const steps = config.optim.lrSchedulerType.startsWith('constant') ? null : total
-  return sha256(JSON.stringify({ deciding, everything, maskWeight, phraseAnswers, steps }))
+  return sha256(JSON.stringify({ deciding, everything, maskWeight, steps }))
 }
 
 /** Records by the number of tiles their image gives, in order of first appearance. */

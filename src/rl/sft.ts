@@ -3,15 +3,13 @@ import { Mismatch, type RandomStream } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { type Features, type Loaded, type Prompt, prepareImage, teacherForceRows } from '../models/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { referringPhrase, regionQuestions, segmentAnswers, segmentQuestions } from '../text/index.ts'
+import { regionQuestions, segmentAnswers, segmentQuestions } from '../text/index.ts'
 import { maskLoss } from './mask-loss.ts'
 
 export interface SftOptions {
   /** Gradient into the vision encoders too: only when they train. */
   trainEncoders: boolean
   maskWeight: number
-  /** Answers repeat the phrase before [SEG], so that its state stands next to the words it must carry. */
-  phraseAnswers?: boolean
   checkpointing?: boolean
   /** Tiles per image at most; the model's own limit if absent. */
   maxTiles?: number
@@ -29,9 +27,7 @@ export function sftLoss(loaded: Loaded, batch: readonly Example[], random: Rando
     ? encodeBatch(loaded, batch, options.maxTiles)
     : noGrad(() => encodeBatch(loaded, batch, options.maxTiles))
   const described = batch.map((e, i) => describeRow(loaded, rowFeatures(features, i), e, random))
-  const segmented = batch.map((e, i) =>
-    segmentRow(loaded, rowFeatures(features, i), e, random, options.phraseAnswers ?? false),
-  )
+  const segmented = batch.map((e, i) => segmentRow(loaded, rowFeatures(features, i), e, random))
   const rows = [...described, ...segmented]
   const pass = teacherForceRows(
     model,
@@ -84,10 +80,9 @@ function describeRow(loaded: Loaded, features: Features, example: Example, rando
   return { prompt, answer: completion(loaded, example.caption) }
 }
 
-function segmentRow(loaded: Loaded, features: Features, example: Example, random: RandomStream, phrase: boolean): Row {
+function segmentRow(loaded: Loaded, features: Features, example: Example, random: RandomStream): Row {
   const prompt = loaded.prompter.segment(features, { question: random.pick(segmentQuestions(example.caption)) })
-  const text = phrase ? `Sure, ${referringPhrase(example.caption)} is [SEG].` : random.pick(segmentAnswers)
-  return { prompt, answer: completion(loaded, text) }
+  return { prompt, answer: completion(loaded, random.pick(segmentAnswers)) }
 }
 
 /** All images of a batch in one pass; every image must give the same number of tiles here. */

@@ -167,7 +167,6 @@ const own: CommandFlag[] = [
   { name: 'records', value: 'N', doc: '' },
   { name: 'export', value: 'DIR', doc: '' },
   { name: 'maskWeight', value: 'X', doc: '' },
-  { name: 'phraseAnswers', doc: '' },
 ]
 
 function parse(command: string): boolean {

@@ -2,7 +2,7 @@
 // May import what data may: core, text, image, mask.
 // Start reading at scene.ts.
 export { type CorpusOptions, corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
-export { type AttributeName, type Description, identifies, usedAttributes } from './describe.ts'
+export { type AttributeName, type Description, describe, identifies, usedAttributes } from './describe.ts'
 export {
   makeScene,
   planScene,
@@ -12,5 +12,5 @@ export {
   type ScenePlan,
   sceneExample,
 } from './scene.ts'
-export { captionWords, parseCaption } from './wording.ts'
-export type { SceneObject } from './world.ts'
+export { captionWords, parseCaption, word } from './wording.ts'
+export { colours, hasPosition, positions, relations, type SceneObject, shapes, sizes, textures } from './world.ts'
