@@ -2,9 +2,9 @@
 // decoder that follows demands, a language model that speaks of the scenes. docs/recipes.md has the whole recipe.
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
-import { exportSa2VA, type Loaded, openSa2VA } from '../src/models/index.ts'
+import { exportSa2VA, openSa2VA } from '../src/models/index.ts'
 import { makeMiniature } from '../src/rl/index.ts'
-import { noGrad, setThreads } from '../src/tensor/index.ts'
+import { setThreads } from '../src/tensor/index.ts'
 import { pretrainSam, pretrainVision } from './lib/miniature/encoders.ts'
 import { startSegmenter, trainSegmenter } from './lib/miniature/segmenter.ts'
 import { trainWords } from './lib/miniature/words.ts'
@@ -30,18 +30,9 @@ trainSegmenter(model, table, new ScenePool(cfg, 79, 2500), { ...whole, steps: 15
 trainWords(loaded, table, pool, { steps: 900, images: 6, learningRate: 1.5e-3, terse: 0.65, terseColour: true })
 const words = join(out, 'words')
 exportSa2VA(loaded, words)
-// From the stored weights, as supervised fine-tuning of a real model starts: captions that leave the colour out, and text_hidden_fcs
-// anew and not for long, so that words and masks both have something left to learn.
+// From the stored weights, as supervised fine-tuning of a real model starts: captions that leave the colour out.
 const start = openSa2VA(words, { dtype: 'float32' })
-renew(start, openSa2VA(untrained, { dtype: 'float32' }))
-const terse = { steps: 36, images: 6, learningRate: 8e-4, terse: 0.85, terseColour: false }
+const terse = { steps: 120, images: 6, learningRate: 8e-4, terse: 0.85, terseColour: false }
 trainWords(start, table, new ScenePool(cfg, 80, 800), terse)
 exportSa2VA(start, join(out, 'model'))
 log.info(`${join(out, 'model')}: the start of the demo, seed ${seed}`)
-
-function renew({ model }: Loaded, from: Loaded): void {
-  const first = from.model.parameters()
-  noGrad(() => {
-    for (const [name, t] of model.parameters()) if (name.startsWith('text_hidden_fcs.')) t.copy_(first.get(name)!)
-  })
-}
