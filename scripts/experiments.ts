@@ -1,5 +1,5 @@
 // The experiment record: variants of the demo, three seeds each, as ordinary runs; then one page with their figures and curves.
-// node --import tsx scripts/experiments.ts [--out runs/experiments] [--jobs 2] [--only NAME,...]; what has finished is not run again.
+// node --import tsx scripts/experiments.ts [--out runs/experiments] [--jobs 2] [--only NAME,...] [--seeds 1,2,3]; what has finished is not run again.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync } from 'node:fs'
 import { join } from 'node:path'
@@ -48,7 +48,6 @@ const variants: readonly Variant[] = [
   { part: 'Samples per record', name: 'k-4', flags: '--rl.numGenerations 4' },
   { part: 'Samples per record', name: 'k-8', flags: '--rl.numGenerations 8' },
 ]
-const seeds = [1, 2, 3]
 const metrics = ['caption/meteor', 'mask/giou', 'cycle/iou', 'cycle/meteor'] as const
 
 type Figures = Readonly<Record<string, Interval>>
@@ -85,7 +84,12 @@ function execute(line: string, output: string): Promise<void> {
   })
 }
 
-async function runAll(folder: string, jobs: number, wanted: readonly Variant[]): Promise<void> {
+async function runAll(
+  folder: string,
+  jobs: number,
+  wanted: readonly Variant[],
+  seeds: readonly number[],
+): Promise<void> {
   const open = seeds.flatMap((seed) => wanted.map((variant) => ({ variant, seed })))
   const worker = async () => {
     for (let next = open.shift(); next; next = open.shift()) {
@@ -136,7 +140,7 @@ function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: strin
   })
 }
 
-function page(folder: string, docs: string): string {
+function page(folder: string, docs: string, seeds: readonly number[]): string {
   const parts = [...new Set(variants.map((v) => v.part))]
   const all = new Map(
     variants.flatMap((v) => {
@@ -177,14 +181,17 @@ const program = new Command()
   .option('--out <dir>', 'run folders', 'runs/experiments')
   .option('--jobs <n>', 'runs at a time', '2')
   .option('--only <names>', 'variants, by comma')
-const options = program.parse().opts<{ out: string; jobs: string; only?: string }>()
+  .option('--seeds <list>', 'seeds, by comma', '1,2,3')
+const options = program.parse().opts<{ out: string; jobs: string; only?: string; seeds: string }>()
 const names = options.only?.split(',')
+const seeds = options.seeds.split(',').map(Number)
 mkdirSync(options.out, { recursive: true })
 await runAll(
   options.out,
   Number(options.jobs),
   variants.filter((v) => names?.includes(v.name) ?? true),
+  seeds,
 )
 const docs = join(packageRoot(), 'docs')
-atomicWrite(join(options.out, 'tables.md'), `${page(options.out, docs)}\n`)
+atomicWrite(join(options.out, 'tables.md'), `${page(options.out, docs, seeds)}\n`)
 log.info(`${join(options.out, 'tables.md')}: the tables of docs/experiments.md`)

@@ -26,22 +26,13 @@ test('the run folder follows the seed unless one is named', () => {
   assert.deepEqual([named.config.output, named.freshName], ['elsewhere', false])
 })
 
-test('flags win over the recipe, and another mask action trains the groups it reaches', () => {
-  const given = readDemo([
-    '--loop2.action',
-    'field',
-    '--maxSteps',
-    '3',
-    '--rl.learningRate',
-    '0',
-    '--shuffleRewards',
-    'true',
-  ])
-  assert.deepEqual([given.config.maxSteps, given.config.optim.learningRate, given.config.shuffleRewards], [3, 0, true])
-  assert.equal(given.config.train.length, 5)
-  assert.deepEqual(readDemo(['--loop2.action', 'embedding']).config.train, ['mlp1', 'lora', 'text_hidden_fcs'])
-  assert.equal(readDemo(['--loop2.action', 'embedding', '--loop2.maskLoss', '0.1']).config.train.length, 5)
-  assert.deepEqual(readDemo(['--loop2.action', 'embedding', '--train', 'lora']).config.train, ['lora'])
+test('flags win over the recipe', () => {
+  const words = '--loop2.action field --maxSteps 3 --rl.learningRate 0 --shuffleRewards true'.split(' ')
+  const { config } = readDemo(words)
+  assert.deepEqual([config.maxSteps, config.optim.learningRate, config.shuffleRewards], [3, 0, true])
+  assert.deepEqual([config.loop2.action, config.train], ['field', ['mlp1', 'lora', 'text_hidden_fcs']])
+  assert.deepEqual(readDemo(['--train', 'lora']).config.train, ['lora'])
+  assert.throws(() => readDemo(['--loop2.maskLoss', '0', '--train', 'mask_decoder']), /train: .*groups .*mask_decoder/s)
 })
 
 test('an evaluation of fewer than two records is refused', () => {

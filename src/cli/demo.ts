@@ -1,13 +1,13 @@
 import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Command } from 'commander'
-import { type CommandFlag, readFlags } from '../config/index.ts'
+import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, log, Mismatch } from '../core/index.ts'
 import { packageRoot } from '../engine/index.ts'
-import type { RunConfig, RunInput, RunResult, TrainGroup } from '../rl/index.ts'
+import type { RunConfig, RunResult } from '../rl/index.ts'
 import { type Interval, readRun, runFiles } from '../tracking/index.ts'
 import { runHosted } from './run-host.ts'
-import { findRecipe, type RunSettings, readRunSettings, rewardFlag, runCommand, runTable } from './settings.ts'
+import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, figure, interval } from './table.ts'
 
 /** Runs in the engine thread. */
@@ -25,19 +25,11 @@ export function command(): Command {
   return runCommand('demo', about, flags, run)
 }
 
-/** Groups that another mask action than the recipe's still reaches: trying one must not need a second flag. */
-function reachedGroups({ loop2 }: RunInput): TrainGroup[] | undefined {
-  if (loop2?.action === undefined || loop2.action === 'field' || loop2.maskLoss) return undefined
-  return loop2.action === 'embedding' ? ['mlp1', 'lora', 'text_hidden_fcs'] : ['mlp1', 'lora']
-}
-
 /** The shipped recipe under whatever the line says; the run folder follows the seed unless one is named. */
 export function readDemo(argv: readonly string[]): RunSettings & { freshName: boolean } {
   const shipped = (...path: string[]) => join(packageRoot(), ...path)
   const words = ['--recipe', shipped('recipes', 'demo.yaml'), ...argv]
-  const train = reachedGroups(readFlags(words, runTable(), flags, findRecipe).settings as RunInput)
-  const defaults = { model: shipped('assets', 'miniature'), ...(train ? { train } : {}) }
-  const first = readRunSettings(words, flags, defaults)
+  const first = readRunSettings(words, flags, { model: shipped('assets', 'miniature') })
   const freshName = !first.paths.has('output')
   const output = freshName ? join('runs', `demo-seed-${first.config.seed}`) : first.config.output
   const config = { ...first.config, output }
