@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command } from 'commander'
+import { verdict } from '../src/cli/demo.ts'
 import { atomicWrite, log } from '../src/core/index.ts'
 import { packageRoot } from '../src/engine/index.ts'
 import { type Interval, type Run, readRun } from '../src/tracking/index.ts'
@@ -103,14 +104,11 @@ async function runAll(
   await Promise.all(Array.from({ length: jobs }, worker))
 }
 
+const signs: Readonly<Record<string, string>> = { higher: '+', lower: '-', no: '·' }
+
 /** `+` or `-` for each seed whose interval after training has nothing in common with the one before. */
 function marks(runs: readonly Finished[], metric: string): string {
-  return runs
-    .map(({ before, after }) => {
-      const [was, is] = [before[metric]!, after[metric]!]
-      return is.low > was.high ? '+' : is.high < was.low ? '-' : '·'
-    })
-    .join('')
+  return runs.map(({ before, after }) => signs[verdict(before[metric]!, after[metric]!)]).join('')
 }
 
 function row(variant: Variant, runs: readonly Finished[]): string {
@@ -133,8 +131,8 @@ function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: strin
     if (series.some((s) => s.length === 0)) return []
     const length = Math.min(...series.map((s) => s.length))
     const points = Array.from({ length }, (_, i) => ({
-      x: series[0]![i]!.step,
-      y: series.reduce((sum, s) => sum + s[i]!.value, 0) / series.length,
+      step: series[0]![i]!.step,
+      value: series.reduce((sum, s) => sum + s[i]!.value, 0) / series.length,
     }))
     return [{ name, points }]
   })

@@ -1,4 +1,5 @@
 // Dashboard: a run folder as a page for people: figures with intervals, curves, rollouts with their masks.
 // May import tracking, mask and core; knows nothing of training.
 // Start reading at report.ts.
+export { type Point, smooth, ticks } from './chart.ts'
 export { renderReport } from './report.ts'

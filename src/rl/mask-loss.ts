@@ -6,6 +6,16 @@ export function lowResTarget(mask: Mask, height: number, width: number): Float32
   return Float32Array.from(toDense(resizeMaskNearest(mask, height, width)))
 }
 
+/** 1 - Dice over the last dimension, smoothed by 1 and averaged over the others: probabilities and 0/1 targets of one shape. */
+export function diceLoss(p: Tensor, target: Tensor): Tensor {
+  const overlap = p.mul(target).sum(-1).mul(2).add(1)
+  return overlap
+    .div(p.sum(-1).add(target.sum(-1)).add(1))
+    .neg()
+    .add(1)
+    .mean()
+}
+
 /** BCE + Dice of low-res logits [B, h, w] against masks, on the full grid: 2 BCE + 0.5 Dice, the reference's SFT weights. */
 export function maskLoss(
   logits: Tensor,
@@ -20,13 +30,6 @@ export function maskLoss(
   const target = tensor(data, [B, h, w], { device: logits.device })
   const wide = logits.to('float32')
   const bce = wide.binaryCrossEntropyWithLogits(target)
-  const p = wide.sigmoid().flatten({ startDim: 1 })
-  const t = target.flatten({ startDim: 1 })
-  const overlap = p.mul(t).sum(-1).mul(2).add(1)
-  const dice = overlap
-    .div(p.sum(-1).add(t.sum(-1)).add(1))
-    .neg()
-    .add(1)
-    .mean()
+  const dice = diceLoss(wide.sigmoid().flatten({ startDim: 1 }), target.flatten({ startDim: 1 }))
   return { loss: bce.mul(weights.bce).add(dice.mul(weights.dice)), bce, dice }
 }

@@ -27,21 +27,8 @@ export function sftLoss(loaded: Loaded, batch: readonly Example[], random: Rando
     ? encodeBatch(loaded, batch, options.maxTiles)
     : noGrad(() => encodeBatch(loaded, batch, options.maxTiles))
   const described = batch.map((e, i) => describeRow(loaded, rowFeatures(features, i), e, random))
-  const segmented = batch.map((e, i) => segmentRow(loaded, rowFeatures(features, i), e, random))
-  const rows = [...described, ...segmented]
-  const pass = teacherForceRows(
-    model,
-    rows.map((r) => r.prompt),
-    rows.map((r) => r.answer),
-    { checkpointing: options.checkpointing },
-  )
-  const { logps } = pass.logProbs() // [2B, T]
-  const lengths = rows.map((r) => r.answer.length)
-  const nll = (from: number) =>
-    sumTokens(logps, from, batch.length).div(-lengths.slice(from, from + batch.length).reduce((a, b) => a + b, 0))
-  const caption = nll(0)
-  const answer = nll(batch.length)
-  const states = cat(segmented.map((r, i) => pass.stateAt(batch.length + i, segIndex(loaded, r.answer))))
+  const segmented = batch.map((e, i) => segmentRow(loaded, rowFeatures(features, i), e.caption, random))
+  const { caption, answer, states } = readRows(loaded, described, segmented, options)
   const drawn = model.drawMasks(features, model.segPrompts(states))
   const mask = maskLoss(
     drawn.logits,
@@ -54,8 +41,32 @@ export function sftLoss(loaded: Loaded, batch: readonly Example[], random: Rando
   }
 }
 
-function sumTokens(logps: Tensor, from: number, count: number): Tensor {
-  return logps.narrow(0, from, count).sum()
+/** One pass over both kinds of rows: nll per token of each kind, and the [SEG] states [B, S] of the second. */
+export function readRows(
+  loaded: Loaded,
+  described: readonly SftRow[],
+  segmented: readonly SftRow[],
+  { checkpointing }: Pick<SftOptions, 'checkpointing'> = {},
+): { caption: Tensor; answer: Tensor; states: Tensor } {
+  const rows = [...described, ...segmented]
+  const pass = teacherForceRows(
+    loaded.model,
+    rows.map((r) => r.prompt),
+    rows.map((r) => r.answer),
+    { checkpointing },
+  )
+  const { logps } = pass.logProbs() // [2B, T]
+  const nll = (from: number, some: readonly SftRow[]) =>
+    logps
+      .narrow(0, from, some.length)
+      .sum()
+      .div(-some.reduce((n, r) => n + r.answer.length, 0))
+  const first = described.length
+  return {
+    caption: nll(0, described),
+    answer: nll(first, segmented),
+    states: cat(segmented.map((r, i) => pass.stateAt(first + i, segIndex(loaded, r.answer)))),
+  }
 }
 
 function segIndex(loaded: Loaded, ids: Int32Array): number {
@@ -65,23 +76,23 @@ function segIndex(loaded: Loaded, ids: Int32Array): number {
   return at
 }
 
-interface Row {
+export interface SftRow {
   prompt: Prompt
   answer: Int32Array
 }
 
-function completion(loaded: Loaded, text: string): Int32Array {
+export function completion(loaded: Loaded, text: string): Int32Array {
   const { tokenizer, template } = loaded.prompter
   return tokenizer.encode(text + template.suffix, { addSpecial: false })
 }
 
-function describeRow(loaded: Loaded, features: Features, example: Example, random: RandomStream): Row {
+function describeRow(loaded: Loaded, features: Features, example: Example, random: RandomStream): SftRow {
   const prompt = loaded.prompter.describe(features, example.mask, random.pick(regionQuestions))
   return { prompt, answer: completion(loaded, example.caption) }
 }
 
-function segmentRow(loaded: Loaded, features: Features, example: Example, random: RandomStream): Row {
-  const prompt = loaded.prompter.segment(features, { question: random.pick(segmentQuestions(example.caption)) })
+export function segmentRow(loaded: Loaded, features: Features, caption: string, random: RandomStream): SftRow {
+  const prompt = loaded.prompter.segment(features, { question: random.pick(segmentQuestions(caption)) })
   return { prompt, answer: completion(loaded, random.pick(segmentAnswers)) }
 }
 

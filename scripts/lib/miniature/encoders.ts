@@ -1,23 +1,17 @@
 // What pre-trained encoders bring along: the average over an object's cells points at the codes of what the object is.
 import type { Sa2VA } from '../../../src/models/index.ts'
 import { keep, type Tensor, tidy } from '../../../src/tensor/index.ts'
-import { crossEntropy, runStage, share } from './stage.ts'
+import { crossEntropy, runStage, type StageOptions, share } from './stage.ts'
 import { attributeCodes, kindNames, kinds, pixelsOf, regionAverages, type ScenePool, valuesOf } from './world.ts'
 
-export interface EncoderStage {
-  steps: number
-  images: number
-  learningRate: number
-}
-
-export function pretrainVision(model: Sa2VA, pool: ScenePool, stage: EncoderStage): void {
+export function pretrainVision(model: Sa2VA, pool: ScenePool, stage: StageOptions): void {
   const width = model.mlp1[0]!.weight.numel
   pretrain('InternViT', model.vision_model.parameters(), width, pool, stage, 'pixels', (pixels) =>
     model.visionFeatures(pixels),
   )
 }
 
-export function pretrainSam(model: Sa2VA, pool: ScenePool, stage: EncoderStage): void {
+export function pretrainSam(model: Sa2VA, pool: ScenePool, stage: StageOptions): void {
   const { sam } = model
   const width = sam.config.d_model
   pretrain('SAM2 encoder', sam.image_encoder.parameters(), width, pool, stage, 'samPixels', (pixels) =>
@@ -33,7 +27,7 @@ function pretrain(
   own: ReadonlyMap<string, Tensor>,
   width: number,
   pool: ScenePool,
-  { steps, images, learningRate }: EncoderStage,
+  { steps, images, learningRate }: StageOptions,
   of: 'pixels' | 'samPixels',
   encode: (pixels: Tensor) => Tensor,
 ): void {

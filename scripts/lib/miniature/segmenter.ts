@@ -1,14 +1,15 @@
 // What a pre-trained SAM2 brings along: masks on demand. The demand is a bag of attributes, each with a vector of its own; later the
 // language model learns to speak in these vectors. R rows, M proposals, h x h low-res masks, at most 4 objects in an image.
 import type { Sa2VA, Sam2Model } from '../../../src/models/index.ts'
+import { diceLoss } from '../../../src/rl/index.ts'
 import { cat, keep, manualSeed, noGrad, randn, type Tensor, tensor, tidy, where } from '../../../src/tensor/index.ts'
-import { runStage } from './stage.ts'
+import { runStage, type StageOptions, share } from './stage.ts'
 import {
   attributeCodes,
   type Batch,
   bagSize,
   bagsOf,
-  enriched,
+  demandFor,
   fullBags,
   pixelsOf,
   placeCells,
@@ -16,10 +17,7 @@ import {
   type ScenePool,
 } from './world.ts'
 
-export interface SegmenterStage {
-  steps: number
-  images: number
-  learningRate: number
+export interface SegmenterStage extends StageOptions {
   /** The image encoder learns too, and the vectors stay as they are; else the other way round. */
   withEncoder: boolean
   /** Over these steps demands that say everything about an object become rarer, down to one in four. */
@@ -85,7 +83,7 @@ function tieMatching({ sam_mask_decoder: { transformer } }: Sam2Model): void {
 
 /** At first everything about the object; later for three of four a description, plain or enriched. */
 function bagsAt({ rows, random }: Batch, step: number, fullSteps: number): Tensor {
-  const described = bagsOf(rows.map((row) => (random.uniform() < 0.5 ? row.description : enriched(row, 0.5, random))))
+  const described = bagsOf(rows.map((row) => demandFor(row, random)))
   const chance = Math.max(0.25, 1 - step / fullSteps)
   const full = tensor(
     Float32Array.from(rows, () => (random.uniform() < chance ? 1 : 0)),
@@ -118,13 +116,7 @@ function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[]
   const wanted = tensor(BigInt64Array.from(rows, (r) => BigInt(r.index)))
   const target = areas.gather(1, wanted.view([R, 1, 1]).expand([R, 1, areas.size(2)])).expand(masks.shape) // [R, M, h * h]
   const bce = masks.binaryCrossEntropyWithLogits(target)
-  const p = masks.sigmoid()
-  const overlap = p.mul(target).sum(-1).mul(2).add(1)
-  const dice = overlap
-    .div(p.sum(-1).add(target.sum(-1)).add(1))
-    .neg()
-    .add(1)
-    .mean()
+  const dice = diceLoss(masks.sigmoid(), target)
   const iou = overlaps(masks, target)
   const size = areas.sum(-1) // [R, 4]
   const absent = size.eq(0).to('float32').mul(-1e4).unsqueeze(1)
@@ -134,7 +126,7 @@ function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[]
     .add(absent) // [R, M, 4]
   const place = wanted.view([R, 1, 1]).expand([R, masks.size(1), 1])
   const chosen = scores.logSoftmax(-1).gather(2, place).mean().neg()
-  const right = scores.argmax({ dim: -1 }).eq(place.squeeze(-1)).to('float32').mean()
+  const right = share(scores.argmax({ dim: -1 }).eq(place.squeeze(-1)))
   const loss = bce.mul(2).add(dice.mul(0.5)).add(chosen.mul(3)).add(ious.sub(iou).square().mean().mul(0.1))
   return { loss, figures: { bce, dice, iou: iou.mean(), right } }
 }

@@ -3,6 +3,14 @@ import { log } from '../../../src/core/index.ts'
 import { adamwOf, learningRateAt, OptimConfig } from '../../../src/rl/index.ts'
 import { backward, clearTape, type Tensor, tidy } from '../../../src/tensor/index.ts'
 
+/** What every stage can be told. */
+export interface StageOptions {
+  steps: number
+  /** Images of a step. */
+  images: number
+  learningRate: number
+}
+
 export interface Stage {
   name: string
   params: ReadonlyMap<string, Tensor>

@@ -92,6 +92,11 @@ export function enriched({ description, object }: Row, chance: number, random: R
   return out
 }
 
+/** The row's description, plain or enriched, as often one as the other. */
+export function demandFor(row: Row, random: RandomStream): Description {
+  return random.uniform() < 0.5 ? row.description : enriched(row, 0.5, random)
+}
+
 /** In every bag: what tells the decoder that a token is a demand at all. */
 const always = 'demand'
 
@@ -109,30 +114,31 @@ export const bagSize = words.length
 
 /** Descriptions as bags of their attributes: 0/1 [R, bagSize]. */
 export function bagsOf(descriptions: readonly Description[]): Tensor {
-  const data = new Float32Array(descriptions.length * words.length)
-  const add = (r: number, word: string) => {
-    data[r * words.length + wordAt.get(word)!] = 1
-  }
-  descriptions.forEach((d, r) => {
-    add(r, always)
-    for (const kind of kindNames) if (d[kind]) add(r, `${kind} ${d[kind]}`)
-    if (d.position) add(r, `position ${d.position}`)
-    if (!d.relation) return
-    add(r, `relation ${d.relation.kind}`)
-    for (const kind of kindNames) if (d.relation.of[kind]) add(r, `of ${kind} ${d.relation.of[kind]}`)
-  })
-  return tensor(data, [descriptions.length, words.length])
+  return bags(
+    descriptions.map(({ position, relation, ...own }) => [
+      ...valueWords(own),
+      ...(position ? [`position ${position}`] : []),
+      ...(relation ? [`relation ${relation.kind}`, ...valueWords(relation.of).map((w) => `of ${w}`)] : []),
+    ]),
+  )
 }
 
 /** Everything that is true of an object by itself, all its places included: [R, bagSize]. */
 export function fullBags(rows: readonly Row[]): Tensor {
-  const data = new Float32Array(rows.length * words.length)
-  rows.forEach(({ object }, r) => {
-    data[r * words.length + wordAt.get(always)!] = 1
-    for (const kind of kindNames) data[r * words.length + wordAt.get(`${kind} ${object[kind]}`)!] = 1
-    for (const p of positions) if (hasPosition(object, p)) data[r * words.length + wordAt.get(`position ${p}`)!] = 1
+  const places = (object: SceneObject) => positions.filter((p) => hasPosition(object, p)).map((p) => `position ${p}`)
+  return bags(rows.map(({ object }) => [...valueWords(object), ...places(object)]))
+}
+
+function valueWords(of: Description | SceneObject): string[] {
+  return kindNames.flatMap((kind) => (of[kind] ? [`${kind} ${of[kind]}`] : []))
+}
+
+function bags(lists: readonly (readonly string[])[]): Tensor {
+  const data = new Float32Array(lists.length * words.length)
+  lists.forEach((list, r) => {
+    for (const w of [always, ...list]) data[r * words.length + wordAt.get(w)!] = 1
   })
-  return tensor(data, [rows.length, words.length])
+  return tensor(data, [lists.length, words.length])
 }
 
 /** An orthonormal code for each value of each kind, in the order of the bags: rows of a Hadamard matrix, [16, width]. */
