@@ -84,7 +84,8 @@ function copyNode() {
 
 function copyTree() {
   for (const folder of code) copy(folder, notSource)
-  for (const path of ['native', 'assets', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
+  copy('assets', (path) => basename(path) !== 'miniature-full') // read by scripts/experiments.ts alone
+  for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
   for (const path of ['scripts/setup.mjs', 'scripts/test.mjs', 'scripts/lib']) copy(path)
   cpSync(join(root, 'scripts/install.sh'), join(stage, 'install.sh'))
   symlinkSync('.', join(app, 'dist')) // bin/roundtrip.mjs looks below dist/ in a package without sources

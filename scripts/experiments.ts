@@ -10,45 +10,64 @@ import { packageRoot } from '../src/engine/index.ts'
 import { type Interval, type Run, readRun } from '../src/tracking/index.ts'
 import { type Line, lineChart } from './lib/line-chart.ts'
 
+interface Part {
+  title: string
+  /** Folder under assets. */
+  model: string
+  /** What all variants have besides recipes/demo.yaml. */
+  common: string
+  variants: readonly { name: string; flags: string }[]
+}
 interface Variant {
   name: string
-  part: string
   /** What differs from recipes/demo.yaml. */
   flags: string
+  model: string
 }
 
-const loop1 = '--loop2.weight 0 --train mlp1,lora'
-const loop2 = '--loop1.weight 0 --loop2.maskLoss 0'
-const decoder = '--train text_hidden_fcs,mask_decoder,prompt_encoder'
-const actions = 'Loop 2 alone, by policy gradient'
-const variants: readonly Variant[] = [
-  { part: 'Loops', name: 'both', flags: '' },
-  { part: 'Loops', name: 'loop-1', flags: loop1 },
-  { part: 'Loops', name: 'shuffled', flags: '--loop2.maskLoss 0 --shuffleRewards true' },
-  ...[0.15, 0.3, 0.6].map((std) => ({
-    part: actions,
-    name: `embedding-${std}`,
-    flags: `${loop2} --train text_hidden_fcs --loop2.actionStd ${std}`,
-  })),
-  ...[0.25, 0.5, 1].map((std) => ({
-    part: actions,
-    name: `field-${std}`,
-    flags: `${loop2} ${decoder} --loop2.action field --loop2.actionStd ${std} --optim.learningRate 1e-4`,
-  })),
+const parts: readonly Part[] = [
   {
-    part: actions,
-    name: 'text',
-    flags: `${loop2} --loop2.action text --loop2.sampleText true --train mlp1,lora`,
+    title: 'Loops',
+    model: 'miniature',
+    common: '',
+    variants: [
+      { name: 'both', flags: '' },
+      { name: 'loop-1', flags: '--loop2.weight 0 --train mlp1,lora' },
+      { name: 'loop-2', flags: '--loop1.weight 0 --train mask_decoder' },
+      { name: 'shuffled', flags: '--shuffleRewards true' },
+    ],
   },
   {
-    part: actions,
-    name: 'mask-loss-alone',
-    flags: '--loop1.weight 0 --train text_hidden_fcs --rewards.loop2.terms [{"type":"format","of":"text"}]',
+    title: 'Loop 2 alone, by policy gradient',
+    model: 'miniature-full', // its captions say all they see: a judge that notices which mask it gets
+    common:
+      '--loop1.weight 0 --loop2.beta 0 --rl.scaleRewards none --batchSize 16 --rl.numGenerations 8 --maxSteps 80 --evalPath scenes:1024:9001 --evalRecords 1024',
+    variants: [
+      ...[0.5, 1, 2].map((std) => ({
+        name: `field-${std}`,
+        flags: `--train mask_decoder --loop2.actionStd ${std}`,
+      })),
+      ...[0.3, 0.6, 1.2].map((std) => ({
+        name: `embedding-${std}`,
+        flags: `--train text_hidden_fcs --loop2.action embedding --loop2.actionStd ${std}`,
+      })),
+      { name: 'text', flags: '--train mlp1,lora --loop2.action text --loop2.sampleText true' },
+      {
+        name: 'mask-loss-alone',
+        flags: '--train mask_decoder --loop2.maskLoss 1 --rewards.loop2.terms [{"type":"format","of":"text"}]',
+      },
+    ],
   },
-  { part: 'Samples per record', name: 'k-2', flags: '--rl.numGenerations 2' },
-  { part: 'Samples per record', name: 'k-4', flags: '--rl.numGenerations 4' },
-  { part: 'Samples per record', name: 'k-8', flags: '--rl.numGenerations 8' },
+  {
+    title: 'Samples per record',
+    model: 'miniature',
+    common: '',
+    variants: [2, 4, 8].map((k) => ({ name: `k-${k}`, flags: `--rl.numGenerations ${k}` })),
+  },
 ]
+const variants: readonly Variant[] = parts.flatMap(({ model, common, variants: some }) =>
+  some.map(({ name, flags }) => ({ name, model, flags: `${common} ${flags}`.trim() })),
+)
 const metrics = ['caption/meteor', 'mask/giou', 'cycle/iou', 'cycle/meteor'] as const
 
 type Figures = Readonly<Record<string, Interval>>
@@ -59,7 +78,7 @@ interface Finished {
 }
 
 const command = (variant: Variant, seed: number, output: string) =>
-  `roundtrip train --recipe demo --model assets/miniature ${variant.flags} --seed ${seed} --output ${output}`.replace(
+  `roundtrip train --recipe demo --model assets/${variant.model} ${variant.flags} --seed ${seed} --output ${output}`.replace(
     / +/g,
     ' ',
   )
@@ -111,14 +130,14 @@ function marks(runs: readonly Finished[], metric: string): string {
   return runs.map(({ before, after }) => signs[verdict(before[metric]!, after[metric]!)]).join('')
 }
 
-function row(variant: Variant, runs: readonly Finished[]): string {
+function row({ name, flags }: { name: string; flags: string }, runs: readonly Finished[]): string {
   const cells = metrics.map((metric) => {
     const change = runs.map(({ before, after }) => after[metric]!.mean - before[metric]!.mean)
     const mean = change.reduce((a, b) => a + b, 0) / change.length
     const [low, high] = [Math.min(...change), Math.max(...change)].map((x) => x.toFixed(3))
     return `${mean < 0 ? '' : '+'}${mean.toFixed(3)} (${low} to ${high}) ${marks(runs, metric)}`
   })
-  return `| ${variant.name} | ${cells.join(' | ')} | \`${variant.flags || '(the recipe)'}\` |`
+  return `| ${name} | ${cells.join(' | ')} | ${flags ? `\`${flags}\`` : 'the recipe'} |`
 }
 
 function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: string): Line[] {
@@ -128,7 +147,8 @@ function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: strin
         e.t === 'step' && e.metrics[key] !== undefined ? [{ step: e.step, value: e.metrics[key] as number }] : [],
       ),
     )
-    if (series.some((s) => s.length === 0)) return []
+    // a reward that never changes is no signal: supervision alone has one
+    if (series.some((s) => new Set(s.map((p) => p.value)).size < 2)) return []
     const length = Math.min(...series.map((s) => s.length))
     const points = Array.from({ length }, (_, i) => ({
       step: series[0]![i]!.step,
@@ -138,41 +158,46 @@ function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: strin
   })
 }
 
+const startRow = ({ before }: Finished) =>
+  `| the start | ${metrics.map((m) => `${before[m]!.mean.toFixed(3)} [${before[m]!.low.toFixed(3)}, ${before[m]!.high.toFixed(3)}]`).join(' | ')} | |`
+
+function charts(title: string, found: ReadonlyMap<string, readonly Finished[]>, docs: string): string[] {
+  const titles = [
+    ['loop1/reward_mean', 'loop 1: IoU of the sampled captions'],
+    ['loop2/reward_mean', 'loop 2: METEOR of the sampled masks'],
+  ] as const
+  return titles.flatMap(([key, caption]) => {
+    const lines = rewardLines(found, key)
+    if (lines.length === 0) return []
+    const file = `${title} ${key.slice(0, 5)}`.toLowerCase().replace(/[^a-z0-9]+/g, '-')
+    mkdirSync(join(docs, 'images'), { recursive: true })
+    atomicWrite(join(docs, 'images', `experiments-${file}.svg`), lineChart(caption, lines))
+    return ['', `![${caption}](images/experiments-${file}.svg)`]
+  })
+}
+
 function page(folder: string, docs: string, seeds: readonly number[]): string {
-  const parts = [...new Set(variants.map((v) => v.part))]
-  const all = new Map(
-    variants.flatMap((v) => {
-      const runs = seeds.flatMap((seed) => finished(join(folder, `${v.name}-seed-${seed}`)) ?? [])
-      return runs.length > 0 ? [[v.name, runs] as const] : []
-    }),
-  )
-  const start = [...all.values()][0]?.[0]?.before
-  const text = [
-    '| start | ' + metrics.join(' | ') + ' |',
-    '|---|---|---|---|---|',
-    start
-      ? `| [95 %] | ${metrics.map((m) => `${start[m]!.mean.toFixed(3)} [${start[m]!.low.toFixed(3)}, ${start[m]!.high.toFixed(3)}]`).join(' | ')} |`
-      : '',
-  ]
-  for (const part of parts) {
-    const own = variants.filter((v) => v.part === part && all.has(v.name))
-    if (own.length === 0) continue
-    const some = new Map(own.map((v) => [v.name, all.get(v.name)!]))
-    text.push('', `### ${part}`, '', `| variant | ${metrics.join(' | ')} | flags |`, '|---|---|---|---|---|---|')
-    text.push(...own.map((v) => row(v, all.get(v.name)!)))
-    for (const [key, title] of [
-      ['loop1/reward_mean', 'loop 1: IoU of the sampled captions'],
-      ['loop2/reward_mean', 'loop 2: METEOR of the sampled masks'],
-    ] as const) {
-      const lines = rewardLines(some, key)
-      if (lines.length === 0) continue
-      const file = `${part} ${key.slice(0, 5)}`.toLowerCase().replace(/[^a-z0-9]+/g, '-')
-      mkdirSync(join(docs, 'images'), { recursive: true })
-      atomicWrite(join(docs, 'images', `experiments-${file}.svg`), lineChart(title, lines))
-      text.push('', `![${title}](images/experiments-${file}.svg)`)
-    }
-  }
-  return text.join('\n')
+  return parts
+    .flatMap(({ title, model, common, variants: some }) => {
+      const found = some
+        .map((v) => ({ ...v, runs: seeds.flatMap((seed) => finished(join(folder, `${v.name}-seed-${seed}`)) ?? []) }))
+        .filter((v) => v.runs.length > 0)
+      const first = found[0]?.runs[0]
+      if (!first) return []
+      return [
+        `### ${title}`,
+        '',
+        `From \`assets/${model}\`${common ? `, all with \`${common}\`` : ''}:`,
+        '',
+        `| variant | ${metrics.map((m) => `\`${m}\``).join(' | ')} | flags |`,
+        '|---|---|---|---|---|---|',
+        startRow(first),
+        ...found.map((v) => row(v, v.runs)),
+        ...charts(title, new Map(found.map((v) => [v.name, v.runs])), docs),
+        '',
+      ]
+    })
+    .join('\n')
 }
 
 const program = new Command()

@@ -2,12 +2,12 @@
 // decoder that follows demands, a language model that speaks of the scenes. docs/recipes.md has the whole recipe.
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
-import { exportSa2VA, openSa2VA } from '../src/models/index.ts'
+import { exportSa2VA, type Loaded, openSa2VA } from '../src/models/index.ts'
 import { makeMiniature } from '../src/rl/index.ts'
 import { setThreads } from '../src/tensor/index.ts'
 import { pretrainSam, pretrainVision } from './lib/miniature/encoders.ts'
 import { startSegmenter, trainSegmenter } from './lib/miniature/segmenter.ts'
-import { trainWords } from './lib/miniature/words.ts'
+import { trainWords, type WordsStage } from './lib/miniature/words.ts'
 import { ScenePool } from './lib/miniature/world.ts'
 
 const [out, seedText = '1'] = process.argv.slice(2)
@@ -22,17 +22,26 @@ const pool = new ScenePool(cfg, 77, 2500)
 pretrainVision(model, pool, { steps: 1000, images: 16, learningRate: 2e-3 })
 pretrainSam(model, pool, { steps: 1000, images: 16, learningRate: 2e-3 })
 const table = startSegmenter(model, seed)
-const decoder = { images: 10, learningRate: 4e-4, steps: 2500, withEncoder: false, fullSteps: 1000 }
+const decoder = { images: 10, learningRate: 4e-4, steps: 2500, withEncoder: false, fullSteps: 1000, background: 1 }
 trainSegmenter(model, table, pool, decoder)
 const whole = { ...decoder, withEncoder: true, fullSteps: 1 }
 trainSegmenter(model, table, new ScenePool(cfg, 78, 2500), { ...whole, steps: 1000 })
 trainSegmenter(model, table, new ScenePool(cfg, 79, 2500), { ...whole, steps: 1500, learningRate: 5e-4 })
+// Masks that keep to the middle of the objects: room for loop 2.
+trainSegmenter(model, table, new ScenePool(cfg, 80, 800), { ...whole, steps: 100, background: 4 })
 trainWords(loaded, table, pool, { steps: 900, images: 6, learningRate: 1.5e-3, terse: 0.65, terseColour: true })
-const words = join(out, 'words')
-exportSa2VA(loaded, words)
-// From the stored weights, as supervised fine-tuning of a real model starts: captions that leave the colour out.
-const start = openSa2VA(words, { dtype: 'float32' })
+// Each further stage begins with the stored weights, as fine-tuning of a real model does. Captions that say what they see, then
+// captions that leave the colour out: room for loop 1.
+const full = { steps: 600, images: 6, learningRate: 1e-3, terse: 0, terseColour: true }
+const words = moreWords(loaded, 'words', new ScenePool(cfg, 81, 2500), full)
 const terse = { steps: 120, images: 6, learningRate: 8e-4, terse: 0.85, terseColour: false }
-trainWords(start, table, new ScenePool(cfg, 80, 800), terse)
-exportSa2VA(start, join(out, 'model'))
+exportSa2VA(moreWords(words, 'full', new ScenePool(cfg, 80, 800), terse), join(out, 'model'))
 log.info(`${join(out, 'model')}: the start of the demo, seed ${seed}`)
+
+function moreWords(from: Loaded, name: string, scenes: ScenePool, stage: WordsStage): Loaded {
+  const folder = join(out!, name)
+  exportSa2VA(from, folder)
+  const again = openSa2VA(folder, { dtype: 'float32' })
+  trainWords(again, table, scenes, stage)
+  return again
+}

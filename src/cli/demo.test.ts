@@ -27,12 +27,13 @@ test('the run folder follows the seed unless one is named', () => {
 })
 
 test('flags win over the recipe', () => {
-  const words = '--loop2.action field --maxSteps 3 --rl.learningRate 0 --shuffleRewards true'.split(' ')
+  const words = '--loop2.actionStd 1 --maxSteps 3 --rl.learningRate 0 --shuffleRewards true'.split(' ')
   const { config } = readDemo(words)
   assert.deepEqual([config.maxSteps, config.optim.learningRate, config.shuffleRewards], [3, 0, true])
-  assert.deepEqual([config.loop2.action, config.train], ['field', ['mlp1', 'lora', 'text_hidden_fcs']])
+  assert.deepEqual([config.loop2.actionStd, config.train], [1, ['mlp1', 'lora', 'mask_decoder']])
+  assert.deepEqual([config.loop2.maskLoss, config.lrScale.mask_decoder, config.lrScale.lora], [0, 0.5, 1])
   assert.deepEqual(readDemo(['--train', 'lora']).config.train, ['lora'])
-  assert.throws(() => readDemo(['--loop2.maskLoss', '0', '--train', 'mask_decoder']), /train: .*groups .*mask_decoder/s)
+  assert.throws(() => readDemo(['--loop2.action', 'embedding']), /train: .*groups .*mask_decoder/s)
 })
 
 test('an evaluation of fewer than two records is refused', () => {

@@ -33,6 +33,24 @@ test('only what the groups name gets gradients; counts tell what that is', async
   dispose()
 })
 
+test('a group moves by its own share of the learning rate', async () => {
+  const scaled = { ...config, lrScale: { ...config.lrScale, mask_decoder: 0.25 } }
+  const { run, dispose } = await openRun(scaled, 1)
+  const { learner } = run
+  const moved = tidy(() => {
+    const params = [...learner.params()]
+    const before = noGrad(() => params.map(([, t]) => t.detach().clone()))
+    for (const [, t] of params) t.setGrad(t.detach().onesLike())
+    learner.optim.step(1e-2)
+    return params.map(([name, t], i) => [name, before[i]!.sub(t.detach()).mean().item()] as const)
+  })
+  const slow = learner.namesOf('mask_decoder')
+  assert.ok(slow.size > 0 && slow.size < moved.length)
+  for (const [name, by] of moved) assert.ok(Math.abs(by - (slow.has(name) ? 2.5e-3 : 1e-2)) < 1e-6, `${name}: ${by}`)
+  learner.optim.zeroGrad()
+  dispose()
+})
+
 test('a rank above the hidden size is refused', () => {
   const wide = { ...config, lora: { ...config.lora, rank: 33 } }
   const loaded = openModel(config)

@@ -40,7 +40,12 @@ export class Learner {
       groups.flatMap(([, patterns]) => patterns),
     )
     this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(loaded.model, patterns)]))
-    this.optim = adamwOf(this.params(), config.optim)
+    const scales = new Map(
+      [...this.#groups].flatMap(([group, slots]) =>
+        slots.map((s) => [s.name, group === 'all' ? 1 : config.lrScale[group]]),
+      ),
+    )
+    this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!)
     this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
     this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
     this.#start = new Map(

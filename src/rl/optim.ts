@@ -39,20 +39,30 @@ interface Entry {
 }
 
 /** Biases, norms and other vectors are not decayed. */
-export function decayGroups(params: ReadonlyMap<string, Tensor>, weightDecay: number): ParamGroup[] {
+export function decayGroups(params: ReadonlyMap<string, Tensor>, weightDecay: number, lrScale = 1): ParamGroup[] {
   const decayed = new Map<string, Tensor>()
   const rest = new Map<string, Tensor>()
   for (const [name, t] of params) (t.ndim >= 2 && !/(^|\.)bias$/.test(name) ? decayed : rest).set(name, t)
   return [
-    { params: decayed, weightDecay },
-    { params: rest, weightDecay: 0 },
+    { params: decayed, weightDecay, lrScale },
+    { params: rest, weightDecay: 0, lrScale },
   ].filter((g) => g.params.size > 0)
 }
 
-/** The optimizer of a configuration, for named parameters. */
-export function adamwOf(params: ReadonlyMap<string, Tensor>, config: OptimConfig): AdamW {
+/** The optimizer of a configuration, for named parameters; `scaleOf` gives the factor on the learning rate of each. */
+export function adamwOf(
+  params: ReadonlyMap<string, Tensor>,
+  config: OptimConfig,
+  scaleOf: (name: string) => number = () => 1,
+): AdamW {
   const { adamBeta1: beta1, adamBeta2: beta2, adamEpsilon: eps } = config
-  return new AdamW(decayGroups(params, config.weightDecay), { beta1, beta2, eps })
+  const byScale = new Map<number, Map<string, Tensor>>()
+  for (const [name, t] of params) {
+    const scale = scaleOf(name)
+    byScale.set(scale, (byScale.get(scale) ?? new Map()).set(name, t))
+  }
+  const groups = [...byScale].flatMap(([scale, some]) => decayGroups(some, config.weightDecay, scale))
+  return new AdamW(groups, { beta1, beta2, eps })
 }
 
 export class AdamW {

@@ -27,6 +27,18 @@ export const trainGroups = {
 export type TrainGroup = keyof typeof trainGroups
 const groupNames = Object.keys(trainGroups) as [TrainGroup, ...TrainGroup[]]
 
+const scaleOf = (group: string) =>
+  z.number().positive().default(1).describe(`factor on optim.learningRate for ${group}`)
+
+/** One factor for each trainable group. */
+export const LrScaleConfig = z.strictObject({
+  mlp1: scaleOf('mlp1'),
+  lora: scaleOf('the adapters'),
+  text_hidden_fcs: scaleOf('text_hidden_fcs'),
+  mask_decoder: scaleOf('the mask decoder'),
+  prompt_encoder: scaleOf('the trained vectors of the prompt encoder'),
+} satisfies Record<TrainGroup, z.ZodType>)
+
 export const LoopConfig = {
   loop1: z.strictObject({
     weight: z
@@ -95,6 +107,7 @@ export const RunConfig = z.strictObject({
   maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
   optim: OptimConfig.prefault({}).describe('optimizer, schedule, EMA'),
+  lrScale: LrScaleConfig.prefault({}).describe('learning rates of the groups against each other'),
   loop1: LoopConfig.loop1.prefault({}).describe('mask -> caption -> mask'),
   loop2: LoopConfig.loop2.prefault({}).describe('caption -> mask -> caption'),
   adaptiveLoops: z

@@ -100,7 +100,7 @@ describe('stages', () => {
   test('the segmenter trains without its encoder, then without its vectors, and leaks nothing', () => {
     const model = freshModel()
     const table = startSegmenter(model, 1)
-    const stage = { steps: 3, images: 2, learningRate: 1e-3, fullSteps: 2 }
+    const stage = { steps: 3, images: 2, learningRate: 1e-3, fullSteps: 2, background: 2 }
     const movedBy = (withEncoder: boolean) => {
       const start = snapshot(model)
       const vectors = bytes(table)

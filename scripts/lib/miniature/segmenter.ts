@@ -22,6 +22,8 @@ export interface SegmenterStage extends StageOptions {
   withEncoder: boolean
   /** Over these steps demands that say everything about an object become rarer, down to one in four. */
   fullSteps: number
+  /** What a background pixel weighs in the cross-entropy, against 1 of the object: above 1 the masks come out too small. */
+  background: number
 }
 
 const mostObjects = 4
@@ -49,7 +51,7 @@ export function trainSegmenter({ sam }: Sa2VA, table: Tensor, pool: ScenePool, s
     const prompts = bagsAt(batch, step, stage.fullSteps).matmul(table) // [R, d]
     const { masks, ious } = sam.decode(each, { language: prompts.unsqueeze(1) })
     const areas = objectAreas(batch, side).indexSelect(0, image) // [R, 4, h * h]
-    return lossOf(masks.flatten({ startDim: 2 }), ious, areas, batch.rows)
+    return lossOf(masks.flatten({ startDim: 2 }), ious, areas, batch.rows, stage.background)
   }
   const decoder = [...sam.parameters()].filter(([name]) => !name.startsWith('image_encoder.'))
   const params = new Map(stage.withEncoder ? sam.parameters() : [...decoder, ['table', table] as const])
@@ -111,11 +113,12 @@ function objectAreas(batch: Batch, side: number): Tensor {
  * BCE and Dice of every proposal, the error of its predicted overlap, and which object of the image has the highest mean logit: without
  * this last term a mask of all objects is a plateau that takes thousands of steps to leave (docs/log.md).
  */
-function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[]) {
+function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[], background: number) {
   const R = rows.length
   const wanted = tensor(BigInt64Array.from(rows, (r) => BigInt(r.index)))
   const target = areas.gather(1, wanted.view([R, 1, 1]).expand([R, 1, areas.size(2)])).expand(masks.shape) // [R, M, h * h]
-  const bce = masks.binaryCrossEntropyWithLogits(target)
+  const weight = background === 1 ? null : target.mul(1 - background).add(background)
+  const bce = masks.binaryCrossEntropyWithLogits(target, { weight })
   const dice = diceLoss(masks.sigmoid(), target)
   const iou = overlaps(masks, target)
   const size = areas.sum(-1) // [R, 4]
