@@ -65,7 +65,7 @@ test('without a learning rate the figures before and after are equal, and the la
 })
 
 test('the next run of the seed replaces the folder and starts from the same figures', async () => {
-  const again = lastLine(await demo([...short, '--loop2.action', 'embedding', '--json']))
+  const again = lastLine(await demo([...short, '--loop2.actionStd', '1', '--json']))
   assert.deepEqual(again.before, first.before)
   assert.ok(configOf().optim.learningRate > 0)
 })
@@ -83,4 +83,12 @@ test('a demo stopped by SIGINT ends with 130 and its report, without figures aft
   assert.equal(stopped.out, '')
   assert.match(stopped.err, /stopped after step \d+: no figures after training; report runs\/demo-seed-3\/report\.html/)
   assert.ok(existsSync(join(run, 'report.html')))
+})
+
+test('twenty steps of loop 2 make the masks grow, from the caption reward alone', async () => {
+  const alone = '--loop1.weight 0 --train mask_decoder --maxSteps 20 --batchSize 8 --evalRecords 48 --json'.split(' ')
+  const { before, after: end } = lastLine(await demo([...short, ...alone]))
+  const gained = end['mask/giou']!.mean - before['mask/giou']!.mean
+  assert.ok(gained > 0.03, `mask/giou ${before['mask/giou']!.mean} to ${end['mask/giou']!.mean}`)
+  assert.deepEqual(end['caption/meteor'], before['caption/meteor']) // nothing that speaks was trained
 })
