@@ -38,6 +38,7 @@ export {
   listCheckpoints,
   newestValid,
   prune,
+  sweep,
   whyInvalid,
   writeCheckpoint,
 } from './run-checkpoint.ts'

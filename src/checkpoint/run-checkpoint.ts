@@ -40,8 +40,8 @@ export function writeCheckpoint(dir: string, step: number, files: Readonly<Recor
   }
 }
 
-/** Leftovers of a killed writer. One process of a run writes checkpoints, so none of these is in use. */
-function sweep(dir: string): void {
+/** Removes leftovers of a killed writer. One process of a run writes checkpoints, so none of these is in use. */
+export function sweep(dir: string): void {
   for (const name of readdirSync(dir)) {
     if (name.startsWith(temporaryPrefix)) rmSync(join(dir, name), { recursive: true, force: true })
   }

@@ -180,7 +180,7 @@ function scoring(run: Run, group: Group, other: WorkItem): Finding[] {
       pass: moved > 1e-6,
       detail: `another image moves log-probs by up to ${short(moved)}`,
     },
-    endCounts(name, group, old, mask),
+    endCounts(run, group, old, mask),
   ]
   const drift = samplerDrift(group, old)
   if (drift !== null)
@@ -201,16 +201,23 @@ function withGradient(run: Run, group: Group): Float32Array {
   }) as Float32Array
 }
 
-/** Row 0 ends with the end token: it must carry a log-prob and count in the loss. */
-function endCounts(name: string, group: Group, logps: Float32Array, mask: Float32Array): Finding {
+/**
+ * Row 0 ends with the end token: it must count in the loss and carry a log-prob, which a sure model has at 0; so another token in its
+ * place must be scored otherwise.
+ */
+function endCounts(run: Run, group: Group, logps: Float32Array, mask: Float32Array): Finding {
+  const { ids } = group.rollouts[0]!
   const T = logps.length / group.rollouts.length
-  const last = group.rollouts[0]!.ids.length - 1
-  const pass = last < T && mask[last] === 1 && logps[last]! < 0
-  const id = group.rollouts[0]!.ids[last]
+  const last = ids.length - 1
+  const id = ids[last]!
+  const swapped = ids.with(last, id === 0 ? 1 : 0)
+  const rollouts = group.rollouts.map((r) => (r.ids === ids ? { ...r, ids: swapped } : r))
+  const other = plainDensities(run, { ...group, rollouts })[last]!
+  const own = logps[last]!
   return {
-    name: `${name} end token`,
-    pass,
-    detail: `token ${id} at ${last}: log-prob ${short(logps[last]!)}, in the loss`,
+    name: `${group.task.name} end token`,
+    pass: last < T && mask[last] === 1 && Number.isFinite(own) && own <= 0 && own !== other,
+    detail: `token ${id} at ${last}: log-prob ${short(own)}, in the loss; another token there: ${short(other)}`,
   }
 }
 

@@ -1,7 +1,7 @@
 // A run folder opened for a new run, or to go on behind its newest valid checkpoint.
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { newestValid } from '../checkpoint/index.ts'
+import { newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch } from '../core/index.ts'
 import { cuda } from '../tensor/index.ts'
 import { describeEnvironment, RunWriter, runFiles } from '../tracking/index.ts'
@@ -53,5 +53,6 @@ export function openRunFolder(config: RunConfig, fingerprint: string): RunFolder
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, { tensorboard })
     : RunWriter.create(output, { config, environment, tensorboard })
+  sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed }
 }
