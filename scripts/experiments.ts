@@ -7,7 +7,7 @@ import { Command } from 'commander'
 import { verdict } from '../src/cli/demo.ts'
 import { atomicWrite, log } from '../src/core/index.ts'
 import { packageRoot } from '../src/engine/index.ts'
-import { type Interval, type Run, readRun } from '../src/tracking/index.ts'
+import { type Interval, type Run, readRun, runFiles } from '../src/tracking/index.ts'
 import { type Line, lineChart } from './lib/line-chart.ts'
 
 interface Part {
@@ -83,8 +83,10 @@ const command = (variant: Variant, seed: number, output: string) =>
     ' ',
   )
 
+const folderOf = (folder: string, name: string, seed: number) => join(folder, `${name}-seed-${seed}`)
+
 function finished(output: string): Finished | null {
-  if (!existsSync(join(output, 'events.jsonl'))) return null
+  if (!existsSync(join(output, runFiles.events))) return null
   const run = readRun(output)
   const evaluation = (name: string) => run.events.find((e) => e.t === 'eval' && e.name === name)
   const [before, after] = [evaluation('before'), evaluation('after')]
@@ -113,7 +115,7 @@ async function runAll(
   const open = seeds.flatMap((seed) => wanted.map((variant) => ({ variant, seed })))
   const worker = async () => {
     for (let next = open.shift(); next; next = open.shift()) {
-      const output = join(folder, `${next.variant.name}-seed-${next.seed}`)
+      const output = folderOf(folder, next.variant.name, next.seed)
       if (finished(output)) continue
       const startedAt = performance.now()
       await execute(command(next.variant, next.seed, output), output)
@@ -180,7 +182,7 @@ function page(folder: string, docs: string, seeds: readonly number[]): string {
   return parts
     .flatMap(({ title, model, common, variants: some }) => {
       const found = some
-        .map((v) => ({ ...v, runs: seeds.flatMap((seed) => finished(join(folder, `${v.name}-seed-${seed}`)) ?? []) }))
+        .map((v) => ({ ...v, runs: seeds.flatMap((seed) => finished(folderOf(folder, v.name, seed)) ?? []) }))
         .filter((v) => v.runs.length > 0)
       const first = found[0]?.runs[0]
       if (!first) return []

@@ -12,6 +12,7 @@ import { Learner } from './learner.ts'
 import { release, workItems } from './records.ts'
 import type { RunConfig } from './run-config.ts'
 import { deviceOf } from './run-folder.ts'
+import { completion } from './sft.ts'
 import { contextOf, type Group, learn, plainDensities, type Run } from './step.ts'
 import { StepReport } from './step-report.ts'
 import { sampleEmbedding, sampleField } from './tasks/action.ts'
@@ -108,12 +109,6 @@ function answers(run: Run, item: WorkItem): Finding[] {
   return [{ name: 'answer', pass: null, detail }]
 }
 
-/** Completions whose wording is given, so that a model that has learned nothing can be checked too. */
-function completionIds(run: Run, text: string): Int32Array {
-  const { tokenizer, template } = run.learner.loaded.prompter
-  return tokenizer.encode(text + template.suffix, { addSpecial: false })
-}
-
 function makeGroup(run: Run, loop: 'loop1' | 'loop2', item: WorkItem): Group {
   const K = run.config.rl.numGenerations
   const task = loop === 'loop1' ? maskToCaption : captionToMask
@@ -123,18 +118,18 @@ function makeGroup(run: Run, loop: 'loop1' | 'loop2', item: WorkItem): Group {
   return { task, item, rollouts, answered: [], scores: [], advantages, hasSignal: true, old: null, reference: null }
 }
 
-/** Sampled captions; the first is the record's own with its end token, so that the end is there to be checked. */
+/** Sampled captions; the first is the record's own with its end token: the end is there to be checked, whatever the model has learned. */
 function describing(run: Run, item: WorkItem): Rollout[] {
   const random = (_: WorkItem, k: number) => stream(run.config.seed, streamId.sampling, 0, item.example.id, k)
   const [sampled] = maskToCaption.sample(contextOf(run), [item], random)
-  const ids = completionIds(run, item.example.caption)
+  const ids = completion(run.learner.loaded, item.example.caption)
   return sampled!.map((r, k) => (k === 0 ? { ...r, ids, finished: true, logps: new Float32Array(0) } : r))
 }
 
 /** The usual answer with sampled mask actions. */
 function drawing(run: Run, item: WorkItem): Rollout[] {
   const { model, prompter } = run.learner.loaded
-  const ids = completionIds(run, segmentAnswers[0]!)
+  const ids = completion(run.learner.loaded, segmentAnswers[0]!)
   const pass = teacherForce(model, prompter.segment(item.features, item.example.caption), [ids])
   const mean = model.segPrompts(pass.stateAt(0, ids.indexOf(prompter.segId)))
   const randoms = Array.from({ length: run.config.rl.numGenerations }, (_, k) =>
