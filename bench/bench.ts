@@ -3,6 +3,11 @@
 /** One measured thing. `ratio` is ours / other in the same unit, paired where the bench says so; null where there is nothing to compare with. */
 export type BenchRow = { name: string; ours: number; other: number | null; ratio: number | null; unit: string }
 
+/** A row whose ratio is plainly ours / other; `other` is a competitor, or the limit that must hold where the bench says so. */
+export function row(name: string, ours: number, other: number | null | undefined, unit: string): BenchRow {
+  return { name, ours, other: other ?? null, ratio: other == null ? null : ours / other, unit }
+}
+
 const number = (value: number | null): string => (value === null ? '-' : String(Number(value.toPrecision(4))))
 
 /** Rows as an aligned table: names to the left, figures to the right. */

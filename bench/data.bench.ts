@@ -10,11 +10,7 @@ import { promisify } from 'node:util'
 import { makeBigArrow } from '../scripts/make-big-arrow.ts'
 import { openLoader, openSource, type Source } from '../src/data/index.ts'
 import { tiles } from '../src/image/index.ts'
-import { type BenchRow, median } from './bench.ts'
-
-function row(name: string, ours: number, other: number | null, unit: string): BenchRow {
-  return { name, ours, other, ratio: other === null ? null : ours / other, unit }
-}
+import { type BenchRow, median, row } from './bench.ts'
 
 async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {
   const began = performance.now()

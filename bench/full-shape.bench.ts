@@ -10,7 +10,7 @@ import { replaceTensor, tensorAt } from '../src/nn/index.ts'
 import { Learner, learn, resolveRun, runOf, StepReport, sampleGroups } from '../src/rl/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../src/text/index.ts'
-import type { BenchRow } from './bench.ts'
+import { type BenchRow, row } from './bench.ts'
 
 const device = 'cuda:0'
 
@@ -54,14 +54,6 @@ function timed<T>(name: string, seconds: Record<string, number>, fn: () => T): T
   return out
 }
 
-const row = (name: string, ours: number, other: number | null, unit: string): BenchRow => ({
-  name,
-  ours,
-  other,
-  ratio: other === null ? null : ours / other,
-  unit,
-})
-
 export async function run(): Promise<BenchRow[]> {
   if (cuda.count() === 0) throw new Error('this bench needs a CUDA device')
   const config = resolveRun({
@@ -91,7 +83,7 @@ export async function run(): Promise<BenchRow[]> {
   rows.push(row('decode, 4 rows, per token', decode, 25, 'ms'))
   const bench = runOf(config, learner, {
     score: async (_loop, groups) =>
-      groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, dropped: [] }))),
+      groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
   })
   bench.actionScale = 1
   for (let step = 0; step < 2; step++) {

@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url'
 import sharp from 'sharp'
 import { log, stream, streamId } from '../src/core/index.ts'
 import { decodeImage, pixelValues, resize, samInput } from '../src/image/index.ts'
-import type { BenchRow } from './bench.ts'
+import { type BenchRow, row } from './bench.ts'
 
 const python = '/usr/bin/python3'
 const warmUps = 12
@@ -99,16 +99,7 @@ export async function run(): Promise<BenchRow[]> {
   const sum = (await prepare()).reduce((a, b) => a + b, 0)
   if (other && Math.abs(sum - other.sum) > 1e-9 * Math.abs(sum) + 1e-3)
     log.warn(`Pillow prepared other values: sum ${other.sum}, ours ${sum}`)
-  return names.map((name, i) => {
-    const theirs = other?.rates[i] ?? null
-    return {
-      name,
-      ours: ours[i]!,
-      other: theirs,
-      ratio: theirs === null ? null : ours[i]! / theirs,
-      unit: 'images/s/core',
-    }
-  })
+  return names.map((name, i) => row(name, ours[i]!, other?.rates[i], 'images/s/core'))
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) console.table(await run())

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { maskFromDense, maskIou } from '../src/mask/index.ts'
 import { bytesIou, packBits, packedIou } from '../src/rewards/index.ts'
-import type { BenchRow } from './bench.ts'
+import { type BenchRow, row } from './bench.ts'
 
 const size = 1024
 const unit = 'us'
@@ -78,18 +78,15 @@ export async function run(): Promise<BenchRow[]> {
   const other = numpy(a, b)
   const value = maskIou(runsA, runsB)
   if (other && other.value !== value) throw new Error(`NumPy says ${other.value}, we ${value}`)
-  const row = (name: string, ours: number, theirs: number | undefined): BenchRow => {
-    return { name, ours, other: theirs ?? null, ratio: theirs === undefined ? null : ours / theirs, unit }
-  }
   const runs = time(() => maskIou(runsA, runsB), 50)
   const bits = time(() => packedIou(bitsA, bitsB), 10)
   const bytes = time(() => bytesIou(a, b), 4)
   return [
-    row('run lengths / numpy and, or, sum', runs, other?.sum),
-    row('packed bits / numpy and, or, sum', bits, other?.sum),
-    row('bytes / numpy and, or, sum', bytes, other?.sum),
-    row('run lengths / numpy &, |, count_nonzero', runs, other?.count),
-    row('packed bits / numpy &, |, count_nonzero', bits, other?.count),
-    row('bytes / numpy &, |, count_nonzero', bytes, other?.count),
+    row('run lengths / numpy and, or, sum', runs, other?.sum, unit),
+    row('packed bits / numpy and, or, sum', bits, other?.sum, unit),
+    row('bytes / numpy and, or, sum', bytes, other?.sum, unit),
+    row('run lengths / numpy &, |, count_nonzero', runs, other?.count, unit),
+    row('packed bits / numpy &, |, count_nonzero', bits, other?.count, unit),
+    row('bytes / numpy &, |, count_nonzero', bytes, other?.count, unit),
   ]
 }

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { log, Mismatch } from '../src/core/index.ts'
 import { type MeteorPair, meteor } from '../src/rewards/meteor/index.ts'
-import type { BenchRow } from './bench.ts'
+import { type BenchRow, row } from './bench.ts'
 
 const numPairs = 2000
 const wordsPerCaption = 30
@@ -137,14 +137,10 @@ export async function run(): Promise<BenchRow[]> {
   const nltk = runNltk(pairs)
   const different = nltk ? nltk.scores.filter((score, i) => score !== scores[i]).length : 0
   if (different > 0) throw new Mismatch({ where: 'METEOR', expected: "NLTK's scores", got: `${different} others` })
-  const speed = (name: string, ours: number, seconds: number | undefined): BenchRow => {
-    const other = seconds === undefined ? null : numPairs / seconds
-    return { name, ours, other, ratio: other === null ? null : ours / other, unit: 'pairs/s' }
-  }
   return [
-    speed('METEOR, 30 words, warm', warm, nltk?.warm),
-    speed('METEOR, 30 words, cold caches', cold, nltk?.cold),
-    { name: 'METEOR, first call with table', ours: fresh.firstMs, other: null, ratio: null, unit: 'ms' },
-    { name: 'METEOR, first 1,000 calls', ours: fresh.thousandMs, other: null, ratio: null, unit: 'ms' },
+    row('METEOR, 30 words, warm', warm, nltk && numPairs / nltk.warm, 'pairs/s'),
+    row('METEOR, 30 words, cold caches', cold, nltk && numPairs / nltk.cold, 'pairs/s'),
+    row('METEOR, first call with table', fresh.firstMs, null, 'ms'),
+    row('METEOR, first 1,000 calls', fresh.thousandMs, null, 'ms'),
   ]
 }

@@ -15,6 +15,7 @@ export { loadReward } from './load.ts'
 export { meteor, meteorBatch, meteorDetail, porterStem, verifyMeteor, verifyPorter } from './meteor/index.ts'
 export {
   AvailabilityWatch,
+  type CountedTerm,
   type ScoredRow,
   type ScoreOptions,
   type ScoreSummary,

@@ -13,6 +13,10 @@ function fixed(name: string, values: readonly (Score | undefined)[], nullMeans: 
 test('the total is the weighted mean of the parts, which stay unweighted', async () => {
   const a = fixed('a', [1, 0])
   const b = fixed('b', [0, 0.5])
+  const counted = (x: number, y: number) => [
+    { name: 'a', weight: 1, value: x },
+    { name: 'b', weight: 3, value: y },
+  ]
   const rows = await scoreGroup(
     [
       { reward: a, weight: 1 },
@@ -21,8 +25,8 @@ test('the total is the weighted mean of the parts, which stay unweighted', async
     answers(2),
   )
   assert.deepEqual(rows, [
-    { total: 0.25, parts: { a: 1, b: 0 }, dropped: [] },
-    { total: 0.375, parts: { a: 0, b: 0.5 }, dropped: [] },
+    { total: 0.25, parts: { a: 1, b: 0 }, counted: counted(1, 0), dropped: [] },
+    { total: 0.375, parts: { a: 0, b: 0.5 }, counted: counted(0, 0.5), dropped: [] },
   ])
 })
 
@@ -109,7 +113,7 @@ test('two terms of one name and a weight of 0 are errors', async () => {
 })
 
 test('a summary counts groups without spread, lost terms and unscored rows', async () => {
-  const row = (total: Score, dropped: string[] = []) => ({ total, parts: { a: total }, dropped })
+  const row = (total: Score, dropped: string[] = []) => ({ total, parts: { a: total }, counted: [], dropped })
   const s = summarise([
     [row(0), row(0)],
     [row(1), row(null)],

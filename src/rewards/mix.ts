@@ -3,11 +3,19 @@ import { cleanCaption, countWords, lengthFactor } from './caption.ts'
 import type { LengthShaping } from './config.ts'
 import type { Answer, Reward, Score, Term } from './reward.ts'
 
+export interface CountedTerm {
+  name: string
+  weight: number
+  value: Score
+}
+
 export interface ScoredRow {
   /** Weighted mean of the parts, shaped; null: no reward, advantage 0, out of the group's mean. */
   total: Score
   /** Every term unweighted, by the reward's name. */
   parts: Record<string, Score>
+  /** The terms the total is the weighted mean of, shaped as it is; null values where it is null. */
+  counted: readonly CountedTerm[]
   /** Terms that the whole group lost; equal in all rows of a group. */
   dropped: readonly string[]
 }
@@ -138,7 +146,14 @@ export async function scoreGroup(
   return answers.map((answer, row) => {
     const mean = meanOf(counted, row)
     const parts = Object.fromEntries([...columns, ...counted].map((c) => [c.term.reward.name, c.values[row] ?? null]))
-    return { total: mean === null ? null : mean * shapeFactor(answer, options.shaping), parts, dropped }
+    const shaped = (value: Score) =>
+      mean === null || value === null ? null : value * shapeFactor(answer, options.shaping)
+    const terms = counted.map(({ term, values }) => ({
+      name: term.reward.name,
+      weight: term.weight,
+      value: shaped(values[row] ?? null),
+    }))
+    return { total: shaped(mean), parts, counted: terms, dropped }
   })
 }
 

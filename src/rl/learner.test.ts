@@ -83,6 +83,7 @@ test('a saved run comes back bit for bit: weights, EMA, optimizer and counters',
     actionScale: 0.1 + 0.2,
     balance: { loop1: 1 / 3, loop2: 1 },
     norms: { loop1: 1e-300, loop2: 0 },
+    entropy: { coef: 0.1 + 0.2, last: null },
     buffer: null,
     flat: 0,
   }

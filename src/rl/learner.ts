@@ -22,6 +22,8 @@ export class Learner {
   readonly slots: readonly Slot[]
   readonly optim: AdamW
   readonly ema: Ema
+  /** The KL reference where it follows the policy (syncRefModel); null: it is the start. */
+  readonly reference: Ema | null
   readonly adapter: AdapterState | null
   readonly #groups: ReadonlyMap<LearnedGroup, readonly Slot[]>
   /** Start values of what trains, adapters left out while they start at zero. */
@@ -47,6 +49,10 @@ export class Learner {
     )
     this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!)
     this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
+    const { syncRefModel, refModelMixupAlpha, refModelSyncSteps } = config.rl
+    this.reference = syncRefModel
+      ? new Ema(this.params(), { decay: 1 - refModelMixupAlpha, every: refModelSyncSteps })
+      : null
     this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
     this.#start = new Map(
       this.#startSlots.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]),
@@ -74,9 +80,17 @@ export class Learner {
     return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
   }
 
-  /** Runs `fn` with the weights of the start: adapters off, the other trainables as they were. Without gradient. */
+  /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
+  follow(): void {
+    const params = this.params()
+    this.ema.update(params)
+    this.reference?.update(params, this.optim.steps)
+  }
+
+  /** Runs `fn` with the reference's weights. At the start: adapters off, the other trainables as they were. Without gradient. */
   asReference<R>(fn: () => R): R {
-    const { adapter } = this
+    const { adapter, reference } = this
+    if (reference) return noGrad(() => withWeights(this.slots, reference.weights, fn))
     const was = adapter?.enabled ?? false
     try {
       if (adapter) adapter.enabled = false
@@ -101,6 +115,7 @@ export class Learner {
   dispose(): void {
     this.optim.dispose()
     this.ema.dispose()
+    this.reference?.dispose()
     for (const t of this.#start.values()) t.dispose()
   }
 }

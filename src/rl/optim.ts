@@ -130,6 +130,11 @@ export class AdamW {
     })
   }
 
+  /** Updates so far. */
+  get steps(): number {
+    return Math.max(0, ...[...this.#entries.values()].map((e) => e.steps))
+  }
+
   /** One update with the given learning rate. */
   step(lr: number): void {
     if (this.#norm !== null && !Number.isFinite(this.#norm)) {

@@ -207,14 +207,10 @@ function checkRun(c: RunConfig): void {
   }
 }
 
-/** Parts of the loss that need what a run does not keep or pass on: refused rather than without effect. */
+/** What could have no effect in a run is refused. */
 function checkSupported({ rl, loop2 }: RunConfig): void {
-  const hint = 'the loss knows it, a run does not use it yet'
-  if (rl.syncRefModel) refuse('rl.syncRefModel', 'false', true, hint)
-  if (rl.useAdaptiveEntropy) refuse('rl.useAdaptiveEntropy', 'false', true, hint)
+  const hint = 'a run samples with the weights and the engine it scores with: every weight would be 1'
   if (rl.rolloutCorrection !== null) refuse('rl.rolloutCorrection', 'null', rl.rolloutCorrection, hint)
-  if (rl.multiObjectiveAggregation !== 'sum_then_normalize')
-    refuse('rl.multiObjectiveAggregation', 'sum_then_normalize', rl.multiObjectiveAggregation, hint)
   if (rl.lossType === 'luspo' && (loop2.beta ?? 0) !== 0) refuse('loop2.beta', '0 or null for luspo', loop2.beta)
 }
 

@@ -1,5 +1,5 @@
-// What a checkpoint holds: adapters in PEFT's layout, the other trainables, the EMA copy, the optimizer, and one JSON of counters and
-// positions. Everything is float32 or plain numbers, so that a resumed run goes on bit for bit.
+// What a checkpoint holds: adapters in PEFT's layout, the other trainables, the EMA copy, a reference that moves, the optimizer, and
+// one JSON of counters and positions. Everything is float32 or plain numbers, so that a resumed run goes on bit for bit.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -17,6 +17,7 @@ import type { LoaderState } from '../data/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
+import type { EntropyState } from './entropy.ts'
 import type { Learner } from './learner.ts'
 import type { StoredGroup } from './stored-group.ts'
 
@@ -30,6 +31,7 @@ export interface RunState {
   actionScale: number
   balance: { loop1: number; loop2: number }
   norms: { loop1: number; loop2: number }
+  entropy: EntropyState
   /** Groups of the generation batch that later passes still use. */
   buffer: { groups: StoredGroup[]; next: number } | null
   /** Steps in a row whose loop-2 groups had no spread. */
@@ -56,6 +58,7 @@ export function saveRun(dir: string, learner: Learner, state: RunState): string 
     'optimizer.safetensors': (path) => writer(learner.optim.state())(path), // its counters are new tensors of the scope
     'state.json': `${JSON.stringify(state)}\n`,
   }
+  if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
   if (learner.adapter && lora.length > 0) {
     const { rank, alpha, dropout } = learner.adapter
     const modules = [...new Set(lora.map(([name]) => name.split('.').at(-3)!))].sort()
@@ -88,7 +91,7 @@ export function readState(path: string): RunState {
   return state
 }
 
-/** Puts weights, EMA and optimizer of a checkpoint in place. */
+/** Puts weights, EMA, moving reference and optimizer of a checkpoint in place. */
 export function loadRun(path: string, learner: Learner): void {
   noGrad(() =>
     tidy(() => {
@@ -104,6 +107,7 @@ export function loadRun(path: string, learner: Learner): void {
         tensorAt(slot).copy_(t)
       }
       learner.ema.load(read('ema.safetensors'))
+      learner.reference?.load(read('reference.safetensors'))
       learner.optim.load(read('optimizer.safetensors'))
     }),
   )

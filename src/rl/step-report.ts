@@ -25,6 +25,8 @@ export class StepReport {
   gradNorm = Number.NaN
   groupNorms: Partial<Record<LearnedGroup, number>> = {}
   readonly #tasks = new Map<Task['name'], Seen>()
+  #entropySum = 0
+  #words = 0
 
   #of(name: Task['name']): Seen {
     let seen = this.#tasks.get(name)
@@ -35,12 +37,15 @@ export class StepReport {
     return seen
   }
 
-  learned(group: Group, loss: number, metrics: Record<string, number>, extra: number | null): void {
+  learned(group: Group, loss: number, metrics: Record<string, number>, mask: Float32Array, extra: number | null): void {
     const seen = this.#of(group.task.name)
     seen.loss += loss
     seen.groups.push(group)
     seen.metrics.push(metrics)
     if (extra !== null) seen.extra.push(extra)
+    const columns = mask.reduce((a, b) => a + b, 0)
+    this.#entropySum += (metrics.entropy ?? 0) * columns
+    this.#words += columns - actionsIn(mask, group.rollouts)
   }
 
   /** Norm of the gradient accumulated so far, read after each task. */
@@ -57,6 +62,11 @@ export class StepReport {
       before = seen.gradNorm
     }
     return out
+  }
+
+  /** Mean over the loss's tokens of all groups; a mask action is a column without entropy and is not counted. */
+  get entropy(): number {
+    return this.#entropySum / Math.max(1, this.#words)
   }
 
   get tokens(): number {
@@ -84,6 +94,12 @@ export class StepReport {
     for (const [group, norm] of Object.entries(this.groupNorms)) out[`grad_norm/${group}`] = norm
     return out
   }
+}
+
+/** A mask action is the last column of its row. */
+function actionsIn(mask: Float32Array, rollouts: Group['rollouts']): number {
+  const T = mask.length / rollouts.length
+  return rollouts.filter((r, k) => r.action && r.action.value.length > 0 && mask[(k + 1) * T - 1] === 1).length
 }
 
 function totals(seen: Seen): number[] {

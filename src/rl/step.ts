@@ -2,7 +2,8 @@
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
 import type { ScoredRow } from '../rewards/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { type Advantages, groupAdvantages, type Score } from './advantages.ts'
+import { type Advantages, groupAdvantages } from './advantages.ts'
+import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
 import type { Learner } from './learner.ts'
 import type { RunConfig } from './run-config.ts'
@@ -36,6 +37,8 @@ export interface Run {
   actionScale: number
   /** Weights of the loops besides the configured ones; 1 unless adaptive. */
   balance: Record<Task['name'], number>
+  /** Coefficient of the entropy bonus, and the entropy that decides on it. */
+  entropy: EntropyState
 }
 
 export function contextOf(run: Run): TaskContext {
@@ -56,9 +59,9 @@ export async function sampleGroups(run: Run, items: readonly WorkItem[], step: n
   const groups: Group[] = []
   for (const { task, rollouts, answered, scores } of pending) {
     const rows = await Promise.all(scores)
-    const found = groupAdvantages(
-      rows.flatMap((row, b) => rewardsOf(run, task, items[b]!, row, step)),
-      run.config.rl,
+    const found = advantagesOf(
+      rows.flatMap((row, b) => rewardedRows(run, task, items[b]!, row, step)),
+      config.rl,
     )
     groups.push(...rows.map((row, b) => scoredGroup(task, items[b]!, rollouts[b]!, answered[b]!, row, found, b)))
   }
@@ -74,10 +77,29 @@ function streamsOf(config: RunConfig, task: Task, step: number): Streams {
   }
 }
 
-function rewardsOf(run: Run, task: Task, item: WorkItem, scores: readonly ScoredRow[], step: number): Score[] {
-  const totals = scores.map((s) => s.total)
-  if (!run.config.shuffleRewards) return totals
-  return shuffled(totals, stream(run.config.seed, streamId.rows, step, task.name, item.example.id))
+function rewardedRows(
+  run: Run,
+  task: Task,
+  item: WorkItem,
+  scores: readonly ScoredRow[],
+  step: number,
+): readonly ScoredRow[] {
+  if (!run.config.shuffleRewards) return scores
+  return shuffled(scores, stream(run.config.seed, streamId.rows, step, task.name, item.example.id))
+}
+
+/** From the totals, or with normalize_then_sum from the terms: a term that a group lost is a column without values there. */
+export function advantagesOf(rows: readonly ScoredRow[], rl: RunConfig['rl']): Advantages {
+  if (rl.multiObjectiveAggregation === 'sum_then_normalize') {
+    return groupAdvantages(
+      rows.map((r) => r.total),
+      rl,
+    )
+  }
+  const weights = new Map(rows.flatMap((r) => r.counted).map((t) => [t.name, t.weight]))
+  const names = [...weights.keys()]
+  const table = rows.map((r) => names.map((name) => r.counted.find((t) => t.name === name)?.value ?? null))
+  return groupAdvantages(table, { ...rl, weights: [...weights.values()], names })
 }
 
 /** The group's part of the advantages of a generation batch. */
@@ -116,7 +138,8 @@ function lossConfig(run: Run, task: Task, groups: readonly Group[]): LossConfig 
   const context = contextOf(run)
   const tokens = mine.reduce((n, g) => n + task.mask(context, g.rollouts).reduce((a, b) => a + b, 0), 0)
   const beta = task.name === 'loop2' ? (run.config.loop2.beta ?? run.config.rl.beta) : run.config.rl.beta
-  return { ...run.config.rl, beta, gradientAccumulationSteps: mine.length, numItemsInBatch: tokens }
+  const entropyCoef = currentEntropyCoef(run.entropy, run.config.rl)
+  return { ...run.config.rl, beta, entropyCoef, gradientAccumulationSteps: mine.length, numItemsInBatch: tokens }
 }
 
 /** The only lines of the product where a gradient is recorded: one group, its loss, backward. */
@@ -129,12 +152,13 @@ function learnGroup(run: Run, group: Group, config: LossConfig, weight: number, 
       const { logps, entropies } = task.densities(context, item, rollouts) // [K, T]
       const shape = logps.shape as number[]
       const like = (data: Float32Array) => tensor(data, shape, { device: logps.device })
+      const mask = lossMask(run, group)
       const result = grpoLoss(
         {
           logps,
           oldLogps: group.old ? like(group.old) : null,
           refLogps: group.reference ? like(group.reference) : null,
-          mask: like(lossMask(run, group)),
+          mask: like(mask),
           advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
           entropies,
         },
@@ -143,7 +167,7 @@ function learnGroup(run: Run, group: Group, config: LossConfig, weight: number, 
       const extra = task.extraLoss(context, item, rollouts)
       const loss = extra ? result.loss.add(extra.div(config.gradientAccumulationSteps)) : result.loss
       backward(weight === 1 ? loss : loss.mul(weight))
-      report.learned(group, loss.item(), result.metrics(), extra ? extra.item() : null)
+      report.learned(group, loss.item(), result.metrics(), mask, extra ? extra.item() : null)
       requireFinite(run, loss, group)
     })
   } finally {
@@ -179,7 +203,7 @@ function hintOf(run: Run): string {
   return `the last checkpoint is intact; try a smaller optim.learningRate than ${run.config.optim.learningRate}, or onNonFinite skip`
 }
 
-/** Learning from scored groups: gradients of all of them, one update, then the EMA copy takes its small step. */
+/** Learning from scored groups: gradients of all of them, one update, then what follows the policy takes its small step. */
 export function learn(run: Run, groups: readonly Group[], learningRate: number, report: StepReport): void {
   const { learner, config } = run
   try {
@@ -193,7 +217,8 @@ export function learn(run: Run, groups: readonly Group[], learningRate: number, 
     report.groupNorms = learner.gradNorms()
     report.gradNorm = learner.optim.clipGradNorm(config.optim.maxGradNorm || Number.POSITIVE_INFINITY)
     learner.optim.step(learningRate)
-    learner.ema.update(learner.params())
+    learner.follow()
+    run.entropy = adaptEntropy(run.entropy, report.entropy, config.rl)
   } finally {
     learner.optim.zeroGrad()
   }

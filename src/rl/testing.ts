@@ -121,7 +121,12 @@ export type Scores = (answer: Answer, k: number, loop: 'loop1' | 'loop2') => num
 export const spread: Scores = (answer) => Number.parseInt(sha256(answer.id).slice(0, 6), 16) / 0xffffff
 
 export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host {
-  const row = (total: number | null): ScoredRow => ({ total, parts: { made: total }, dropped: [] })
+  const row = (total: number | null): ScoredRow => ({
+    total,
+    parts: { made: total },
+    counted: [{ name: 'made', weight: 1, value: total }],
+    dropped: [],
+  })
   return {
     score: async (loop, groups) => groups.map((answers) => answers.map((a, k) => row(scores(a, k, loop)))),
     progress: () => undefined,

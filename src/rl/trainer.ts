@@ -11,6 +11,7 @@ import type { ScoredRow } from '../rewards/index.ts'
 import { memory, setThreads, tidy } from '../tensor/index.ts'
 import type { Interval, RunWriter, Sample } from '../tracking/index.ts'
 import { measureActionScale } from './action-scale.ts'
+import { initialEntropyState } from './entropy.ts'
 import { evaluateBatch, type RecordScores, summariseScores } from './evaluate.ts'
 import { FeatureStore } from './feature-store.ts'
 import { Learner } from './learner.ts'
@@ -73,6 +74,7 @@ export function runOf(config: RunConfig, learner: Learner, host: Pick<Host, 'sco
     tasks: tasksOf(config),
     actionScale: Number.NaN,
     balance: { loop1: 1, loop2: 1 },
+    entropy: initialEntropyState(config.rl),
     score: (loop, groups) => {
       const all = host.score(
         loop,
@@ -190,6 +192,7 @@ export class Trainer {
     loadRun(path, this.run_.learner)
     this.run_.actionScale = state.actionScale
     this.run_.balance = state.balance
+    this.run_.entropy = state.entropy
     this.#norms = state.norms
     this.#flat = state.flat
     this.#step = state.step
@@ -315,16 +318,20 @@ export class Trainer {
     return { groups, items, used: 0 }
   }
 
+  /** Records of one batch differ: where an epoch ends inside it, or the set is smaller, it ends at the first that came before. */
   async #take(count: number): Promise<Example[]> {
-    const out: Example[] = []
-    const seen = new Set<string>()
-    while (out.length < count) {
-      const example = await this.#records.loader.next()
-      if (seen.has(example.id)) break // a set smaller than the batch
-      seen.add(example.id)
-      out.push(example)
+    const { loader } = this.#records
+    const out = new Map<string, Example>()
+    while (out.size < count) {
+      const before = loader.state()
+      const example = await loader.next()
+      if (out.has(example.id)) {
+        loader.restore(before) // it is the next batch's
+        break
+      }
+      out.set(example.id, example)
     }
-    return out
+    return [...out.values()]
   }
 
   /** The groups of this optimizer step: all, or the part of the generation batch whose turn it is. */
@@ -391,7 +398,10 @@ export class Trainer {
     seconds: Record<string, number>,
     startedAt: number,
   ): Promise<void> {
-    const metrics = report.metrics(learningRate)
+    const metrics = {
+      ...report.metrics(learningRate),
+      ...(this.config.rl.useAdaptiveEntropy ? { entropy_coef: this.run_.entropy.coef } : {}),
+    }
     this.#watchSpread(metrics)
     const spent = (performance.now() - startedAt) / 1000
     const { tensors, bytes } = memory()
@@ -464,6 +474,7 @@ export class Trainer {
       actionScale: this.run_.actionScale,
       balance: { ...this.run_.balance },
       norms: { ...this.#norms },
+      entropy: this.run_.entropy,
       buffer,
       flat: this.#flat,
     })

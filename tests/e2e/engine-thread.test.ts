@@ -154,5 +154,5 @@ test('process.exit, an uncaught error and SIGTERM end the process in the middle 
   assert.equal(exit.code, 7)
   assert.equal(thrown.code, 1)
   assert.equal(terminated.signal, 'SIGTERM')
-  for (const end of [exit, thrown, terminated]) assert.ok(end.seconds < 5, `${end.seconds} s`)
+  for (const end of [exit, thrown, terminated]) assert.ok(end.seconds < 30, `${end.seconds} s`) // not the whole minute
 })

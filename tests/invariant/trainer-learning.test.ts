@@ -120,10 +120,6 @@ const refused: [string, Partial<RunInput>, RegExp][] = [
   ['loop 1 alone', { loop2: { weight: 0 } }, /got text_hidden_fcs, mask_decoder, prompt_encoder/],
   ['a greedy text action', { loop2: { action: 'text' } }, /sampleText: expected true/],
   ['no loop', { loop1: { weight: 0 }, loop2: { weight: 0 } }, /at least one loop/],
-  ['a reference that moves', { rl: { syncRefModel: true } }, /rl.syncRefModel: expected false/],
-  ['an adaptive entropy bonus', { rl: { useAdaptiveEntropy: true } }, /rl.useAdaptiveEntropy: expected false/],
-  ['weights for a foreign sampler', { rl: { rolloutCorrection: 'token_mask' } }, /rl.rolloutCorrection: expected null/],
-  ['rewards normalised one by one', { rl: { multiObjectiveAggregation: 'normalize_then_sum' } }, /sum_then_normalize/],
 ]
 for (const [what, input, reason] of refused) {
   test(`a recipe with ${what} is refused with the names`, () => {

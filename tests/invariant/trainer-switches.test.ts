@@ -1,0 +1,193 @@
+// Switches of a run that keep a state of their own or look at the rewards one by one: what they do to it, against closed forms.
+import assert from 'node:assert/strict'
+import { readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { languageModelNames, openWeights, readTensors } from '../../src/checkpoint/index.ts'
+import { openLoader, openSource } from '../../src/data/index.ts'
+import type { ScoredRow } from '../../src/rewards/index.ts'
+import { groupAdvantages, type RunInput, resolveGrpo, resolveRun } from '../../src/rl/index.ts'
+import { readState } from '../../src/rl/run-state.ts'
+import { advantagesOf } from '../../src/rl/step.ts'
+import { hostOf, makeToy, runBytes, scratch, toyRun } from '../../src/rl/testing.ts'
+import { train } from '../../src/rl/trainer.ts'
+import { tidy } from '../../src/tensor/index.ts'
+
+const folder = scratch('switches')
+const toy = makeToy(join(folder, 'toy'))
+const at = (name: string) => join(folder, name)
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const words = { train: ['mlp1', 'lora'], loop2: { weight: 0 } } satisfies Partial<RunInput>
+
+async function ran(name: string, input: Partial<RunInput>): Promise<string> {
+  await train(toyRun(toy, at(name), { saveTotalLimit: 9, ...input }), hostOf())
+  return at(name)
+}
+
+interface Line {
+  t: string
+  id: string
+  step: number
+  metrics: Record<string, number>
+}
+
+function lines(run: string, file: 'events' | 'samples'): Line[] {
+  const text = readFileSync(join(run, `${file}.jsonl`), 'utf8').trim()
+  return text.split('\n').map((line) => JSON.parse(line) as Line)
+}
+
+const metricsOf = (run: string) => lines(run, 'events').flatMap((l) => (l.t === 'step' ? [l.metrics] : []))
+
+/** What trains in a checkpoint, or the reference it holds, by the model's names. */
+function stored(run: string, step: number, files: readonly string[]): Map<string, number[]> {
+  return tidy(() => {
+    const out = new Map<string, number[]>()
+    for (const file of files) {
+      const path = join(run, `checkpoint_step_${step}`, `${file}.safetensors`)
+      for (const [name, t] of readTensors(openWeights(path), 'cpu'))
+        out.set(name.replace(languageModelNames.file, languageModelNames.ours), t.numbers())
+    }
+    return out
+  })
+}
+
+const moving = (refModelMixupAlpha: number, refModelSyncSteps: number) => ({
+  rl: { syncRefModel: true, refModelMixupAlpha, refModelSyncSteps },
+})
+
+test('a reference that moves is its closed form, and a stopped run goes on with it bit for bit', async () => {
+  const run = await ran('moving', moving(0.25, 2))
+  const theta = [0, 2, 4].map((step) => stored(run, step, ['trainables', 'adapter_model']))
+  const reference = stored(run, 4, ['reference'])
+  assert.deepEqual([...reference.keys()].sort(), [...theta[0]!.keys()].sort())
+  for (const [name, values] of reference) {
+    const [a, b, c] = theta.map((t) => t.get(name)!) as [number[], number[], number[]]
+    values.forEach((v, i) => {
+      const expected = 0.75 * (0.75 * a[i]! + 0.25 * b[i]!) + 0.25 * c[i]!
+      assert.ok(Math.abs(v - expected) < 1e-6 * Math.max(1, Math.abs(expected)), `${name} ${i}: ${v}, ${expected}`)
+    })
+  }
+  let step = 0
+  const progress = (e: { kind: string; step?: number }) => {
+    if (e.kind === 'step') step = e.step!
+  }
+  const config = toyRun(toy, at('stopped'), { saveTotalLimit: 9, ...moving(0.25, 2) })
+  assert.ok((await train(config, hostOf(undefined, { stopping: () => step === 3, progress }))).stopped)
+  await train(config, hostOf())
+  assert.deepEqual(runBytes(at('stopped')), runBytes(run))
+})
+
+test('a reference that is the policy after every step has no divergence from it', async () => {
+  const still = metricsOf(await ran('still', { ...words, saveSteps: 0 }))
+  const follows = metricsOf(await ran('follows', { ...words, saveSteps: 0, ...moving(1, 1) }))
+  assert.ok(still.slice(1).every((m) => m['loop1/kl']! > 1e-6))
+  for (const m of follows) assert.ok(m['loop1/kl']! < 1e-9, `${m['loop1/kl']}`)
+})
+
+test('the entropy bonus grows while the entropy is low and acts from the second step on', async () => {
+  const adaptive = (entropyTarget: number) => ({
+    rl: { useAdaptiveEntropy: true, entropyTarget, entropyCoefDelta: 0.25 },
+  })
+  const plain = await ran('plain', words)
+  const high = await ran('high', { ...words, ...adaptive(100) })
+  const low = await ran('low', { ...words, ...adaptive(0) })
+  const weights = (run: string, step: number) => runBytes(run).get(`checkpoint_step_${step}/adapter_model.safetensors`)
+  assert.equal(weights(high, 1), weights(plain, 1))
+  assert.notEqual(weights(high, 2), weights(plain, 2))
+  assert.equal(weights(low, 4), weights(plain, 4))
+  const state = (run: string, step: number) => readState(join(run, `checkpoint_step_${step}`)).entropy
+  for (let step = 1; step <= 4; step++) {
+    assert.equal(state(high, step).coef, 0.25 * step)
+    assert.equal(metricsOf(high)[step - 1]!.entropy_coef, 0.25 * step)
+    assert.equal(state(low, step).coef, 0)
+  }
+  assert.ok(metricsOf(plain).every((m) => m.entropy_coef === undefined))
+})
+
+test('the entropy that steers is the mean over tokens, mask actions left out', async () => {
+  const run = await ran('tokens', { batchSize: 1, maxSteps: 1, rl: { useAdaptiveEntropy: true } })
+  const [metrics] = metricsOf(run)
+  const rows = (readFileSync(join(run, 'samples.jsonl'), 'utf8').trim().split('\n') as string[]).map(
+    (l) => JSON.parse(l) as { loop: string; length: number; made: unknown },
+  )
+  const tokens = (loop: string) => rows.filter((r) => r.loop === loop).reduce((n, r) => n + r.length, 0)
+  const actions = rows.filter((r) => r.loop === 'loop2' && r.made !== null).length
+  assert.ok(actions > 0)
+  const sum = metrics!['loop1/entropy']! * tokens('loop1') + metrics!['loop2/entropy']! * (tokens('loop2') + actions)
+  const expected = sum / (tokens('loop1') + tokens('loop2'))
+  const { last } = readState(join(run, 'checkpoint_step_1')).entropy
+  assert.ok(Math.abs(last! - expected) < 1e-6 * expected, `${last} against ${expected}`)
+})
+
+const row = (values: Record<string, number | null>): ScoredRow => {
+  const counted = Object.entries(values).map(([name, value]) => ({ name, weight: name === 'judge' ? 3 : 1, value }))
+  const sum = counted.reduce((n, t) => n + t.weight * (t.value ?? 0), 0)
+  const total = counted.some((t) => t.value === null) ? null : sum / counted.reduce((n, t) => n + t.weight, 0)
+  return { total, parts: values, counted, dropped: [] }
+}
+
+test('rewards are normalised one by one when asked; a group that lost one is normalised over the other', () => {
+  const rows = [
+    row({ judge: 0.9, meteor: 0.1 }),
+    row({ judge: 0.1, meteor: 0.2 }),
+    row({ judge: null, meteor: null }),
+    row({ meteor: 0.5 }),
+    row({ meteor: 0.7 }),
+    row({ meteor: 0.9 }),
+  ]
+  const one = resolveGrpo({ numGenerations: 3, multiObjectiveAggregation: 'normalize_then_sum' })
+  const found = advantagesOf(rows, one)
+  const table = [
+    [0.9, 0.1],
+    [0.1, 0.2],
+    [null, null],
+    [null, 0.5],
+    [null, 0.7],
+    [null, 0.9],
+  ]
+  assert.deepEqual(found.advantages, groupAdvantages(table, { ...one, weights: [3, 1] }).advantages)
+  assert.equal(found.advantages[2], 0)
+  assert.ok(found.advantages[0]! > 0 && found.advantages[1]! < 0 && found.advantages[5]! > found.advantages[3]!)
+  const all = advantagesOf(rows, resolveGrpo({ numGenerations: 3 }))
+  assert.notDeepEqual(found.advantages, all.advantages)
+})
+
+test('a run with rewards normalised one by one learns from them', async () => {
+  const score = (name: string, id: string, k: number) => (name === 'a' ? k / 10 : (id.length * 7 + k * 5) % 3) / 3
+  const host = hostOf(undefined, {
+    score: async (_, groups) =>
+      groups.map((g) => g.map((a, k) => row({ a: score('a', a.id, k), b: score('b', a.id, k) }))),
+  })
+  const rl = { multiObjectiveAggregation: 'normalize_then_sum' as const }
+  await train(toyRun(toy, at('gdpo'), { maxSteps: 1, ...words, rl }), host)
+  await train(toyRun(toy, at('sums'), { maxSteps: 1, ...words }), host)
+  const samples = lines(at('gdpo'), 'samples') as unknown as { advantage: number; total: number }[]
+  const mean = samples.reduce((n, s) => n + s.advantage, 0) / samples.length
+  assert.ok(Math.abs(mean) < 1e-9 && samples.some((s) => s.advantage > 0.5))
+  const weights = (run: string) => runBytes(run).get('checkpoint_step_1/adapter_model.safetensors')
+  assert.notEqual(weights(at('gdpo')), weights(at('sums')))
+})
+
+test('weights for a foreign sampler are refused: a run has one engine', () => {
+  assert.throws(
+    () => resolveRun({ rl: { rolloutCorrection: 'token_mask' } } as RunInput),
+    /rl.rolloutCorrection: expected null.*every weight would be 1/,
+  )
+})
+
+test('no record is lost where an epoch ends inside a batch', async () => {
+  const input = { ...words, dataPath: 'scenes:7', batchSize: 4, maxSteps: 9, saveSteps: 0, data: { evalFraction: 0 } }
+  const run = await ran('epochs', input)
+  const used = lines(run, 'samples').map((s) => `${s.step} ${s.id}`)
+  const ids = [...new Set(used)].map((name) => name.split(' ')[1]!)
+  const config = toyRun(toy, run, input)
+  const source = await openSource(config.dataPath, config.data)
+  const loader = openLoader(source, { ...config.data, seed: config.seed })
+  const expected: string[] = []
+  while (expected.length < ids.length) expected.push((await loader.next()).id)
+  await loader.close()
+  await source.close()
+  assert.deepEqual(ids, expected)
+  assert.ok(ids.length > 4 * 7 && ids.length < 9 * 4, `${ids.length} records: some batch met an id it had`)
+})
