@@ -21,9 +21,15 @@ function leaf(key: string, value: unknown): string {
   return text.length > 300 ? `${text.slice(0, 300)}...` : text
 }
 
-function isChosen([key]: readonly [string, string]): boolean {
-  const last = key.split('.').at(-1) ?? ''
-  return chosen.includes(last.replaceAll('_', '').toLowerCase())
+/** Those worth a place at the top; of a part that is switched off (`enabled: false`) none is. */
+export function chosenOf(settings: readonly [string, string][]): [string, string][] {
+  const off = settings.flatMap(([key, value]) =>
+    /\.enabled$/.test(key) && value === 'false' ? [key.slice(0, -7)] : [],
+  )
+  return settings.filter(([key]) => {
+    const last = key.split('.').at(-1) ?? ''
+    return chosen.includes(last.replaceAll('_', '').toLowerCase()) && !off.some((part) => key.startsWith(part))
+  })
 }
 
 /** Time at work: from each start or resume to the last line before the next one. */
@@ -68,10 +74,9 @@ export function header(run: Run): Markup {
   const config = flatten(run.config)
   const start = run.events.find((e) => e.t === 'start')
   const facts = start?.t === 'start' ? flatten(start.facts) : []
-  const short = config.filter(isChosen).map(([key, value]) => [key, value] as const)
   return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>
 <dl class="facts card">${list([...runFacts(run), ...facts])}</dl>
-<dl class="facts card">${list(short)}</dl>
+<dl class="facts card">${list(chosenOf(config))}</dl>
 <details><summary>All ${config.length} settings</summary><div class="settings card">${table(config)}</div></details>
 <details><summary>Environment</summary><div class="settings card">${table(flatten(run.environment))}</div></details></header>`
 }

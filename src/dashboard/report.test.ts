@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
 import { type MaskRle, RunWriter, readRun, type Sample } from '../tracking/index.ts'
 import { smooth, thin, ticks } from './chart.ts'
-import { flatten } from './facts.ts'
+import { chosenOf, flatten } from './facts.ts'
 import { escapeHtml } from './html.ts'
 import { maskPath, traceBorder } from './outline.ts'
 import { renderReport } from './report.ts'
@@ -178,4 +178,12 @@ test('settings are flattened by name, and what opens doors is not shown', () => 
     ['judge.api_key', ''],
     ['judge.maxTokens', '5'],
   ])
+})
+
+test('at the top stand no settings of a part that is switched off', () => {
+  const settings = (enabled: boolean) =>
+    flatten({ seed: 3, judge: { enabled, model: 'big', seed: 4 }, judgement: { seed: 5 } })
+  const top = (enabled: boolean) => chosenOf(settings(enabled)).map(([key]) => key)
+  assert.deepEqual(top(true), ['seed', 'judge.model', 'judge.seed', 'judgement.seed'])
+  assert.deepEqual(top(false), ['seed', 'judgement.seed'])
 })
