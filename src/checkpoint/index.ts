@@ -53,5 +53,5 @@ export {
   writeSafetensors,
 } from './safetensors.ts'
 export { readTorch, readTorchBytes, type TorchFile, type TorchTensorRange } from './torch-file.ts'
-export { openWeights, type WeightEntry, type WeightFolder } from './weights.ts'
+export { openWeights, renamed, type WeightEntry, type WeightFolder } from './weights.ts'
 export { type ShardOptions, writeWeights } from './weights-write.ts'

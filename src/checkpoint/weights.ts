@@ -85,6 +85,26 @@ function folderOf(
   }
 }
 
+/** The same tensors under other names; two that would share one are an error. */
+export function renamed(folder: WeightFolder, rename: (name: string) => string): WeightFolder {
+  const stored = new Map<string, string>()
+  for (const name of folder.names) {
+    const other = stored.get(rename(name))
+    if (other !== undefined)
+      throw new Mismatch({ where: folder.path, field: rename(name), expected: 'one tensor', got: [other, name] })
+    stored.set(rename(name), name)
+  }
+  const old = (name: string) => stored.get(name) ?? name
+  return {
+    ...folder,
+    names: [...stored.keys()],
+    has: (name) => stored.has(name),
+    entry: (name) => folder.entry(old(name)),
+    read: (name) => folder.read(old(name)),
+    shapes: () => new Map(Array.from(folder.shapes(), ([name, shape]) => [rename(name), shape])),
+  }
+}
+
 function slotsOf(file: string): Map<string, Slot> {
   if (file.endsWith('.safetensors')) return safetensorsSlots(file)
   if (suffixes.some((suffix) => file.endsWith(suffix))) return torchSlots(file)

@@ -65,6 +65,17 @@ export function compareIds(name: string, got: ArrayLike<number>, want: ArrayLike
   }
 }
 
+/** Norm of a weight's gradient; a weight without one has norm 0. */
+export function compareGradNorm(weightName: string, weight: Tensor | undefined, want: number): CheckRow {
+  const [name, limit] = [`grad_norms.${weightName}`, '1e-3 relative norm']
+  if (!weight) return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail: 'not in the model' }
+  const grad = weight.grad()
+  const norm = grad ? Math.sqrt(grad.to('float64').square().sum().item()) : 0
+  const abs = Math.abs(norm - want)
+  const rel = abs / Math.max(Math.abs(want), 1e-12)
+  return { name, abs, rel, limit, pass: rel <= 1e-3 || abs <= 1e-6, detail: `${norm} against ${want}` }
+}
+
 function sizes(name: string, got: unknown, want: unknown, limit: string): CheckRow {
   return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail: `size ${got}, expected ${want}` }
 }

@@ -29,7 +29,7 @@ export {
   weight,
   withWeights,
 } from './module.ts'
-export { Rope, type RopeTable, rotate } from './rope.ts'
+export { Rope, type RopeTable, rotate, tableOf } from './rope.ts'
 export {
   greedyTokens,
   keepMinP,

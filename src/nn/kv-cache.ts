@@ -14,6 +14,10 @@ export class KVCache {
     this.capacity = shape.capacity
   }
 
+  get device(): string {
+    return this.keys[0]!.device
+  }
+
   /** Writes at `positions` (a tensor of column indices, so that a captured step can move them) and returns all columns. */
   put(layer: number, positions: Tensor, key: Tensor, value: Tensor): { key: Tensor; value: Tensor } {
     this.keys[layer]!.indexCopy_(2, positions, key)

@@ -16,21 +16,36 @@ function inverseFrequencies(dim: number, theta: number, device: string): Tensor 
 export class Rope {
   readonly #dim: number
   readonly #theta: number
+  readonly #sections: readonly number[]
   readonly #frequencies = new Map<string, Tensor>()
 
-  constructor(dim: number, theta: number) {
+  /** `sections`: how many of the D/2 frequencies follow each axis, where positions have several (Qwen2.5-VL: time, row, column). */
+  constructor(dim: number, theta: number, sections: readonly number[] = []) {
     this.#dim = dim
     this.#theta = theta
+    this.#sections = sections
   }
 
-  /** Tables for integer positions of any shape, in float32 inside, cast to `like`'s dtype. */
+  /** Tables for integer positions [B, T], or [axes, B, T] where they have several; float32 inside, cast to `like`'s dtype. */
   table(positions: Tensor, like: Tensor): RopeTable {
     return noGrad(() =>
       tidy(() => {
-        const angles = positions.to('float32').unsqueeze(-1).mul(this.#frequency(positions.device)) // [.., D/2]
-        const both = cat([angles, angles], { dim: -1 })
-        return { cos: both.cos().to(like.dtype), sin: both.sin().to(like.dtype) }
+        const angles = this.angles(positions) // [.., D/2]
+        return tableOf(positions.ndim === 3 ? this.#bySection(angles) : angles, like)
       }),
+    )
+  }
+
+  /** Positions times frequencies, float32: [..] -> [.., D/2]. */
+  angles(positions: Tensor): Tensor {
+    return positions.to('float32').unsqueeze(-1).mul(this.#frequency(positions.device))
+  }
+
+  #bySection(angles: Tensor): Tensor {
+    const pieces = angles.split([...this.#sections], { dim: -1 })
+    return cat(
+      pieces.map((piece, axis) => piece.select(0, axis)),
+      { dim: -1 },
     )
   }
 
@@ -42,6 +57,12 @@ export class Rope {
     }
     return f
   }
+}
+
+/** Angles [.., D/2] of the first half of a head serve the second half too. */
+export function tableOf(angles: Tensor, like: Tensor): RopeTable {
+  const both = cat([angles, angles], { dim: -1 })
+  return { cos: both.cos().to(like.dtype), sin: both.sin().to(like.dtype) }
 }
 
 /** x [B, H, T, D], tables [B or 1, 1, T, D]. */

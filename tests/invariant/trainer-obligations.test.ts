@@ -108,7 +108,7 @@ test('the gradient through the chunked head is the finite difference of every lo
       for (const lossType of lossTypes) {
         const config = lossConfig(lossType)
         const h = tensor(Float32Array.from(start), [B * T, S]).requiresGrad_()
-        backward(lossOf(headLogProbs(model, h, tensor(ids), 0.9, 5 * 497), fixed, config)) // chunks of 5, 5 and 2 rows
+        backward(lossOf(headLogProbs(model.decoder, h, tensor(ids), 0.9, 5 * 497), fixed, config)) // chunks of 5, 5 and 2 rows
         const grad = h.grad()!.numbers()
         const slope = grad.reduce((sum, g, i) => sum + g * direction[i]!, 0)
         const lossAt = (step: number) =>

@@ -12,6 +12,8 @@ export interface LlmConfig {
   vocab_size: number
   rms_norm_eps: number
   rope_theta: number
+  /** Frequencies of each axis of a position (time, row, column); empty: positions have one axis. */
+  mrope_section: readonly number[]
   max_position_embeddings: number
   tie_word_embeddings: boolean
   /** Biases of the q, k, v projections (InternLM2: of wqkv and wo). */
@@ -21,24 +23,31 @@ export interface LlmConfig {
   mlp_bias: boolean
 }
 
+interface Rope {
+  rope_theta?: number
+  mrope_section?: number[]
+}
+
 const needed = ['hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'vocab_size'] as const
 
-export function readLlmConfig(raw: Record<string, unknown>, where: string): LlmConfig {
+/** `part` is what stands before a key in errors: where the keys are in config.json. */
+export function readLlmConfig(raw: Record<string, unknown>, where: string, part = 'llm_config.'): LlmConfig {
+  const site = { where, part }
   const architectures = raw.architectures
   if (!Array.isArray(architectures) || typeof architectures[0] !== 'string') {
     throw new Mismatch({
       where,
-      field: 'llm_config.architectures',
+      field: `${part}architectures`,
       expected: 'a list with the class name',
       got: architectures ?? 'nothing',
     })
   }
   const architecture = architectures[0] as string
-  for (const key of needed) positive(raw, key, where)
-  checkActivation(raw, where)
-  checkRope(raw, where)
+  for (const key of needed) positive(raw, key, site)
+  checkActivation(raw, site)
+  checkRope(raw, site)
   const cfg = { ...sizes(raw, architecture), ...switches(raw, architecture), architectures: architectures as string[] }
-  checkHeads(cfg, where)
+  checkHeads(cfg, site)
   return cfg
 }
 
@@ -47,7 +56,7 @@ function sizes(raw: Record<string, unknown>, architecture: string) {
   const number = (key: string, usual: number) => (raw[key] as number | null | undefined) ?? usual
   const heads = raw.num_attention_heads as number
   const hidden = raw.hidden_size as number
-  const rope = raw.rope_parameters as { rope_theta?: number } | null | undefined
+  const rope = (raw.rope_parameters ?? raw.rope_scaling) as Rope | null | undefined
   return {
     hidden_size: hidden,
     num_hidden_layers: raw.num_hidden_layers as number,
@@ -58,6 +67,7 @@ function sizes(raw: Record<string, unknown>, architecture: string) {
     vocab_size: raw.vocab_size as number,
     rms_norm_eps: number('rms_norm_eps', architecture === 'Phi3ForCausalLM' ? 1e-5 : 1e-6),
     rope_theta: number('rope_theta', rope?.rope_theta ?? 10000),
+    mrope_section: rope?.mrope_section ?? [],
     max_position_embeddings: longest(raw),
   }
 }
@@ -84,27 +94,32 @@ function switches(raw: Record<string, unknown>, architecture: string) {
   }
 }
 
-function checkHeads(cfg: LlmConfig, where: string): void {
+interface Site {
+  where: string
+  part: string
+}
+
+function checkHeads(cfg: LlmConfig, { where, part }: Site): void {
   const { num_attention_heads: H, num_key_value_heads: K, head_dim: D } = cfg
-  const field = 'llm_config.num_key_value_heads'
+  const field = `${part}num_key_value_heads`
   if (!Number.isInteger(K) || K < 1 || H % K !== 0)
     throw new Mismatch({ where, field, expected: `a divisor of ${H}`, got: K })
   if (!Number.isInteger(D) || D % 2 !== 0)
-    throw new Mismatch({ where, field: 'llm_config.head_dim', expected: 'an even whole number', got: D })
+    throw new Mismatch({ where, field: `${part}head_dim`, expected: 'an even whole number', got: D })
 }
 
-function checkActivation(raw: Record<string, unknown>, where: string): void {
+function checkActivation(raw: Record<string, unknown>, { where, part }: Site): void {
   const act = raw.hidden_act ?? 'silu'
   if (act === 'silu' || act === 'swish') return
-  throw new Mismatch({ where, field: 'llm_config.hidden_act', expected: 'silu', got: act })
+  throw new Mismatch({ where, field: `${part}hidden_act`, expected: 'silu', got: act })
 }
 
-function positive(raw: Record<string, unknown>, key: string, where: string): void {
+function positive(raw: Record<string, unknown>, key: string, { where, part }: Site): void {
   const value = raw[key]
   if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
     throw new Mismatch({
       where,
-      field: `llm_config.${key}`,
+      field: `${part}${key}`,
       expected: 'a whole number from 1',
       got: value ?? 'nothing',
     })
@@ -112,19 +127,19 @@ function positive(raw: Record<string, unknown>, key: string, where: string): voi
 }
 
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */
-function checkRope(raw: Record<string, unknown>, where: string): void {
+function checkRope(raw: Record<string, unknown>, { where, part }: Site): void {
   const field = raw.rope_scaling ? 'rope_scaling' : 'rope_parameters'
   const scaling = raw[field] as { type?: string; rope_type?: string; partial_rotary_factor?: number } | null | undefined
   const type = scaling?.rope_type ?? scaling?.type
   if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type)) {
     throw new Mismatch({
       where,
-      field: `llm_config.${field}.type`,
+      field: `${part}${field}.type`,
       expected: 'none, default or dynamic',
       got: type,
     })
   }
-  const part = raw.partial_rotary_factor ?? scaling?.partial_rotary_factor ?? 1
-  if (part === 1) return
-  throw new Mismatch({ where, field: 'llm_config.partial_rotary_factor', expected: '1', got: part })
+  const share = raw.partial_rotary_factor ?? scaling?.partial_rotary_factor ?? 1
+  if (share === 1) return
+  throw new Mismatch({ where, field: `${part}partial_rotary_factor`, expected: '1', got: share })
 }

@@ -1,4 +1,8 @@
 export { attend, type LlmContext, splitHeads } from './attention.ts'
 export { type LlmConfig, readLlmConfig } from './config.ts'
+export { type Generated, type GenerateOptions, generate } from './generate.ts'
 export { loadLanguageModel } from './load.ts'
 export { buildLanguageModule, Decoder, type LanguageModule, loraTargets, type Pass } from './model.ts'
+export { Qwen2ForCausalLM } from './qwen2.ts'
+export type { PromptIds, PromptPositions, Speaker } from './speaker.ts'
+export { headLogProbs, type TeacherOptions, TeacherPass, teacherForce, teacherForceRows } from './teacher.ts'

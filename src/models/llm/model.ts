@@ -44,7 +44,7 @@ export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
 }
 
 export interface Pass extends Omit<LlmContext, 'rope'> {
-  /** [B or 1, T]; 0..T-1 when absent. */
+  /** [B or 1, T], or [axes, B or 1, T] where the model has several axes; 0..T-1 when absent. */
   positions?: Tensor
   /** Recompute each layer in backward instead of storing its intermediates. */
   checkpointing?: boolean
@@ -73,7 +73,7 @@ export class Decoder {
   constructor(cfg: LlmConfig, module: LanguageModule) {
     this.cfg = cfg
     this.module = module
-    this.#rope = new Rope(cfg.head_dim, cfg.rope_theta)
+    this.#rope = new Rope(cfg.head_dim, cfg.rope_theta, cfg.mrope_section)
   }
 
   embed(ids: Tensor): Tensor {

@@ -5,9 +5,8 @@ import { openWeights, readTensors } from '../../checkpoint/index.ts'
 import { replaceTensor } from '../../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { compareTensor } from '../compare.ts'
-import { generate } from './generate.ts'
+import { generate, teacherForce } from '../llm/index.ts'
 import { prepareImage } from './inputs.ts'
-import { teacherForce } from './teacher.ts'
 import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from './testing.ts'
 
 const tiny = tinyModel()

@@ -8,12 +8,11 @@ import { type Mask, maskFromPng } from '../../mask/index.ts'
 import { tensorAt } from '../../nn/index.ts'
 import { backward, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { verifyTokenizer } from '../../text/index.ts'
-import { compareIds, compareNumbers, compareTensor } from '../compare.ts'
+import { compareGradNorm, compareIds, compareNumbers, compareTensor } from '../compare.ts'
+import { generate, teacherForce } from '../llm/index.ts'
 import type { Sam2Prompt } from '../sam2/index.ts'
-import { generate } from './generate.ts'
 import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
 import { type Loaded, openSa2VA } from './load.ts'
-import { teacherForce } from './teacher.ts'
 
 interface Golden {
   cap_question: string
@@ -227,7 +226,7 @@ function gradientRows(c: Case): CheckRow[] {
     const named = new Map(slots.map((s) => [s.name, tensorAt(s)]))
     const norms = Object.entries(c.golden.grad_norms)
       .filter(([name, norm]) => norm > 0 || named.has(name))
-      .map(([name, norm]) => normRow(name, named.get(ownName(c, name)), norm))
+      .map(([name, norm]) => compareGradNorm(name, named.get(ownName(c, name)), norm))
     const full = [...c.want.keys()].filter((n) => n.startsWith('gradof.')).map((name) => gradientRow(c, name, slots))
     return [...rows, ...norms, ...full]
   })
@@ -277,15 +276,6 @@ function ownName(c: Case, name: string): string {
   const { model, cfg } = c.loaded
   if (!cfg.llm.tie_word_embeddings || !/^language_model\.(lm_head|output)\.weight$/.test(name)) return name
   return model.names().find((n) => /\.(embed_tokens|tok_embeddings)\.weight$/.test(n))!
-}
-
-function normRow(name: string, t: Tensor | undefined, want: number): CheckRow {
-  if (!t) return { name: `grad_norms.${name}`, ...noGradient, detail: 'not in the model' }
-  const grad = t.grad()
-  const norm = grad ? Math.sqrt(grad.to('float64').square().sum().item()) : 0
-  const abs = Math.abs(norm - want)
-  const rel = abs / Math.max(Math.abs(want), 1e-12)
-  return { name: `grad_norms.${name}`, abs, rel, limit: '1e-3 relative norm', pass: rel <= 1e-3 || abs <= 1e-6 }
 }
 
 function gradientRow(c: Case, name: string, slots: ReturnType<Loaded['model']['slots']>): CheckRow {

@@ -1,13 +1,13 @@
 import type { KVCache } from '../../nn/index.ts'
 import { CudaGraph, keep, ones, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import type { Sa2VA } from './model.ts'
+import type { Decoder } from './model.ts'
 
 /**
  * One token for all rows. Everything that changes between steps lives in tensors updated in place, so that on CUDA the whole step
  * is captured once and replayed; on the CPU it runs op by op and looks only at the columns in use.
  */
 export class DecodeStep {
-  readonly #model: Sa2VA
+  readonly #decoder: Decoder
   readonly #cache: KVCache
   readonly #firstColumn: number
   readonly #token: Tensor // [R, 1]
@@ -18,16 +18,17 @@ export class DecodeStep {
   #captured: { graph: CudaGraph; result: { hidden: Tensor; logits: Tensor } } | undefined
   #t = 0
 
-  constructor(model: Sa2VA, cache: KVCache, valid: Tensor | null, lengths: readonly number[], firstColumn: number) {
-    const { device } = model.home
-    const R = lengths.length
-    this.#model = model
+  /** `next`: the position of each row's first new token. */
+  constructor(decoder: Decoder, cache: KVCache, valid: Tensor | null, next: readonly number[], firstColumn: number) {
+    const { device } = cache
+    const R = next.length
+    this.#decoder = decoder
     this.#cache = cache
     this.#firstColumn = firstColumn
     this.#token = keep(zeros([R, 1], { dtype: 'int64', device }))
     this.#position = keep(
       tensor(
-        BigInt64Array.from(lengths, (n) => BigInt(n - 1)),
+        BigInt64Array.from(next, (n) => BigInt(n - 1)),
         [R, 1],
         { device },
       ),
@@ -39,7 +40,7 @@ export class DecodeStep {
 
   /** Reads one token per row; gives the states where they were read and the scores of the next token. */
   run(ids: readonly number[]): { hidden: Tensor; logits: Tensor } {
-    const { device } = this.#model.home
+    const { device } = this.#cache
     tidy(() => {
       this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
       this.#position.add_(1)
@@ -53,7 +54,7 @@ export class DecodeStep {
   }
 
   #step(length: number | undefined): { hidden: Tensor; logits: Tensor } {
-    const { decoder } = this.#model
+    const decoder = this.#decoder
     const x = decoder.embed(this.#token) // [R, 1, S]
     const mask =
       length === undefined ? this.#visible : this.#masked ? this.#visible.slice({ dim: 3, end: length }) : undefined

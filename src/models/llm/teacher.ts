@@ -2,8 +2,8 @@
 // the prompt: packed in one row, each completion sees the prompt and itself alone. N prompt tokens, L packed tokens, S hidden.
 import { Mismatch } from '../../core/index.ts'
 import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import type { Prompt } from './inputs.ts'
-import type { Sa2VA } from './model.ts'
+import type { Decoder } from './model.ts'
+import { type PromptIds, positionsOf, positionTensor, type Speaker, withCompletions } from './speaker.ts'
 
 export interface TeacherOptions {
   checkpointing?: boolean
@@ -20,10 +20,10 @@ export class TeacherPass {
   readonly hidden: Tensor // [L, S], after the final norm
   readonly #places: readonly Place[]
   readonly #completions: readonly Int32Array[]
-  readonly #model: Sa2VA
+  readonly #decoder: Decoder
 
-  constructor(model: Sa2VA, hidden: Tensor, places: readonly Place[], completions: readonly Int32Array[]) {
-    this.#model = model
+  constructor(decoder: Decoder, hidden: Tensor, places: readonly Place[], completions: readonly Int32Array[]) {
+    this.#decoder = decoder
     this.hidden = hidden
     this.#places = places
     this.#completions = completions
@@ -52,7 +52,7 @@ export class TeacherPass {
       const { device } = this.hidden
       const index = (values: bigint[]) => tensor(BigInt64Array.from(values), { device })
       const picked = this.hidden.indexSelect(0, index(rows))
-      const both = headLogProbs(this.#model, picked, index(targets), temperature) // [2, M]
+      const both = headLogProbs(this.#decoder, picked, index(targets), temperature) // [2, M]
       const K = this.#completions.length
       const spread = zeros([2, K * T], { dtype: both.dtype, device })
         .indexCopy(1, index(places), both)
@@ -68,13 +68,13 @@ export class TeacherPass {
 }
 
 /** One forward over a prompt and its completions. The last token of each predicts nothing and is not read. */
-export function teacherForce(
-  model: Sa2VA,
-  prompt: Prompt,
+export function teacherForce<P extends PromptIds>(
+  model: Speaker<P>,
+  prompt: P,
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
-  requirePositions(model, prompt.ids.length + Math.max(0, ...completions.map((ids) => ids.length)))
+  requirePositions(model.decoder, prompt.ids.length + Math.max(0, ...completions.map((ids) => ids.length)))
   const hidden = tidy(() => {
     const { device } = model.home
     const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
@@ -87,14 +87,10 @@ export function teacherForce(
             dim: 1,
           })
         : embedded
-    const { positions, mask } = packing(
-      N,
-      read.map((r) => r.length),
-      device,
-    )
-    return model.decoder
-      .forward(x, { positions, mask: completions.length > 1 ? mask : undefined, checkpointing: options.checkpointing })
-      .squeeze(0)
+    const lengths = read.map((r) => r.length)
+    const positions = positionTensor([withCompletions(positionsOf(model, prompt), lengths)], device)
+    const mask = completions.length > 1 ? packedMask(N, lengths, device) : undefined
+    return model.decoder.forward(x, { positions, mask, checkpointing: options.checkpointing }).squeeze(0)
   })
   let at = prompt.ids.length
   const places = completions.map((ids) => {
@@ -102,19 +98,19 @@ export function teacherForce(
     at += Math.max(0, ids.length - 1)
     return { before: prompt.ids.length - 1, start }
   })
-  return new TeacherPass(model, hidden, places, completions)
+  return new TeacherPass(model.decoder, hidden, places, completions)
 }
 
 /** One completion each for different prompts, padded on the right; a causal mask keeps the padding out. */
-export function teacherForceRows(
-  model: Sa2VA,
-  prompts: readonly Prompt[],
+export function teacherForceRows<P extends PromptIds>(
+  model: Speaker<P>,
+  prompts: readonly P[],
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
   const lengths = prompts.map((p, r) => p.ids.length + Math.max(0, completions[r]!.length - 1))
   const L = Math.max(...lengths)
-  requirePositions(model, L + 1)
+  requirePositions(model.decoder, L + 1)
   const hidden = tidy(() => {
     const { device } = model.home
     const tails = completions.map((ids, r) =>
@@ -125,35 +121,30 @@ export function teacherForceRows(
         dim: 1,
       }),
     )
-    return model.decoder.forward(cat(rows), { checkpointing: options.checkpointing }).flatten({ endDim: 1 }) // [R * L, S]
+    const stand = prompts.map((p, r) => withCompletions(positionsOf(model, p), [tails[r]!.length]))
+    return model.decoder
+      .forward(cat(rows), { positions: positionTensor(stand, device), checkpointing: options.checkpointing })
+      .flatten({ endDim: 1 }) // [R * L, S]
   })
   const places = prompts.map((p, r) => ({ before: r * L + p.ids.length - 1, start: r * L + p.ids.length }))
-  return new TeacherPass(model, hidden, places, completions)
+  return new TeacherPass(model.decoder, hidden, places, completions)
 }
 
 /** Beyond its positions a model would have to scale them, which no release does in training. */
-function requirePositions(model: Sa2VA, length: number): void {
-  const limit = model.decoder.cfg.max_position_embeddings
+function requirePositions(decoder: Decoder, length: number): void {
+  const limit = decoder.cfg.max_position_embeddings
   if (length <= limit) return
   throw new Mismatch({ where: 'teacherForce', field: 'length', expected: `at most ${limit} positions`, got: length })
 }
 
-/** Positions go on from the prompt in every completion; a token sees earlier tokens of the prompt and of its own completion. */
-function packing(
-  promptLength: number,
-  lengths: readonly number[],
-  device: string,
-): { positions: Tensor; mask: Tensor } {
+/** A token sees earlier tokens of the prompt and of its own completion: [1, 1, L, L]. */
+function packedMask(promptLength: number, lengths: readonly number[], device: string): Tensor {
   const L = promptLength + lengths.reduce((a, b) => a + b, 0)
   const segment = new Int32Array(L)
-  const position = new BigInt64Array(L)
-  for (let i = 0; i < promptLength; i++) position[i] = BigInt(i)
   let at = promptLength
   lengths.forEach((n, k) => {
-    for (let j = 0; j < n; j++, at++) {
-      segment[at] = k + 1
-      position[at] = BigInt(promptLength + j)
-    }
+    segment.fill(k + 1, at, at + n)
+    at += n
   })
   const owner = tensor(segment, [L], { device })
   const order = arange(0, L, { dtype: 'int64', device })
@@ -162,7 +153,7 @@ function packing(
     .unsqueeze(0)
     .eq(0)
     .logicalOr(owner.unsqueeze(1).eq(owner.unsqueeze(0)))
-  return { positions: tensor(position, [1, L], { device }), mask: earlier.logicalAnd(visible).view([1, 1, L, L]) }
+  return earlier.logicalAnd(visible).view([1, 1, L, L])
 }
 
 /** Rows of vocabulary-wide scores held at once. */
@@ -173,13 +164,12 @@ const chunkElements = 1 << 25
  * in chunks of rows, in forward and again in backward, so that rows x vocabulary never exists; a trained head takes the plain way.
  */
 export function headLogProbs(
-  model: Sa2VA,
+  decoder: Decoder,
   hidden: Tensor,
   ids: Tensor,
   temperature: number,
   most = chunkElements,
 ): Tensor {
-  const { decoder } = model
   if (!decoder.headIsPlain) return scoreRows(decoder.logits(hidden), ids, temperature)
   const rows = Math.max(1, Math.floor(most / decoder.cfg.vocab_size))
   const pieces = (h: Tensor): [number, number][] =>
@@ -195,7 +185,7 @@ export function headLogProbs(
     cat(
       pieces(h).map(([start, n]) =>
         tidy(() =>
-          hiddenGrad(model, h.narrow(0, start, n), target.narrow(0, start, n), grad.narrow(1, start, n), temperature),
+          hiddenGrad(decoder, h.narrow(0, start, n), target.narrow(0, start, n), grad.narrow(1, start, n), temperature),
         ),
       ),
     )
@@ -213,8 +203,8 @@ function scoreRows(logits: Tensor, ids: Tensor, temperature: number): Tensor {
 }
 
 /** d/dh of grad[0] . logp + grad[1] . entropy: scores are recomputed, p - one-hot and the entropy term go back through the head. */
-function hiddenGrad(model: Sa2VA, hidden: Tensor, ids: Tensor, grad: Tensor, temperature: number): Tensor {
-  const logits = model.decoder.logits(hidden)
+function hiddenGrad(decoder: Decoder, hidden: Tensor, ids: Tensor, grad: Tensor, temperature: number): Tensor {
+  const logits = decoder.logits(hidden)
   const logp = (temperature === 1 ? logits : logits.div(temperature)).logSoftmax(-1)
   const p = logp.exp() // [M, V]
   const [ofLogp, ofEntropy] = [grad.select(0, 0).unsqueeze(-1), grad.select(0, 1).unsqueeze(-1)]
@@ -222,5 +212,5 @@ function hiddenGrad(model: Sa2VA, hidden: Tensor, ids: Tensor, grad: Tensor, tem
   const direct = p.mul(ofLogp).neg().scatterAdd(-1, ids.unsqueeze(-1), ofLogp)
   const spread = p.mul(logp.sub(mean)).mul(ofEntropy).neg()
   const ofScores = direct.add(spread).div(temperature)
-  return ofScores.to(hidden.dtype).matmul(model.decoder.headWeight.to(hidden.dtype))
+  return ofScores.to(hidden.dtype).matmul(decoder.headWeight.to(hidden.dtype))
 }

@@ -14,8 +14,7 @@ import {
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import { DecodeStep } from './decode-step.ts'
-import type { Prompt } from './inputs.ts'
-import type { Sa2VA } from './model.ts'
+import { type PromptIds, type PromptPositions, positionsOf, positionTensor, type Speaker } from './speaker.ts'
 
 export interface GenerateOptions {
   /** Samples per prompt; they share its prefill. */
@@ -30,7 +29,8 @@ export interface GenerateOptions {
   stopIds?: ReadonlySet<number>
   /** Ids never drawn. */
   suppressIds?: readonly number[]
-  segId: number
+  /** The token whose states are given back. */
+  segId?: number
   /** Called after each token with the number of rows still open. */
   onStep?: (step: number, open: number) => void
 }
@@ -61,20 +61,21 @@ interface Row {
 }
 
 /** Everything under noGrad; returned tensors belong to the caller's scope. */
-export function generate(
-  model: Sa2VA,
+export function generate<P extends PromptIds>(
+  model: Speaker<P>,
   tokenizer: Tokenizer,
-  prompts: readonly Prompt[],
+  prompts: readonly P[],
   options: GenerateOptions,
 ): Generated[] {
   if (prompts.length === 0) return []
   return noGrad(() => tidy(() => new Generation(model, tokenizer, prompts, options).run()))
 }
 
-class Generation {
-  readonly #model: Sa2VA
+class Generation<P extends PromptIds> {
+  readonly #model: Speaker<P>
   readonly #tokenizer: Tokenizer
-  readonly #prompts: readonly Prompt[]
+  readonly #prompts: readonly P[]
+  readonly #positions: readonly PromptPositions[]
   readonly #options: GenerateOptions
   readonly #settings: SamplingSettings
   readonly #samples: number
@@ -82,10 +83,11 @@ class Generation {
   readonly #longest: number
   #states: Tensor[] = [] // one [R, S] per token that was read
 
-  constructor(model: Sa2VA, tokenizer: Tokenizer, prompts: readonly Prompt[], options: GenerateOptions) {
+  constructor(model: Speaker<P>, tokenizer: Tokenizer, prompts: readonly P[], options: GenerateOptions) {
     this.#model = model
     this.#tokenizer = tokenizer
     this.#prompts = prompts
+    this.#positions = prompts.map((p) => positionsOf(model, p))
     this.#options = options
     this.#settings = { ...plainSampling, ...options.sampling }
     this.#samples = options.samples ?? 1
@@ -122,10 +124,10 @@ class Generation {
       let logits = last
       if (this.#options.maxNewTokens > 0) this.#take(logits)
       const step = new DecodeStep(
-        this.#model,
+        this.#model.decoder,
         cache,
         valid,
-        this.#rows.map((_, r) => this.#prompts[Math.floor(r / this.#samples)]!.ids.length),
+        this.#rows.map((_, r) => this.#positions[Math.floor(r / this.#samples)]!.next),
         this.#longest,
       )
       try {
@@ -155,14 +157,15 @@ class Generation {
     const B = this.#prompts.length
     const N = this.#longest
     const capacity = N + this.#options.maxNewTokens
-    const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.cfg.llm
+    const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.decoder.cfg
     const cache = new KVCache(layers, { batch: B, heads, capacity, dim }, model.home)
     const padded = this.#prompts.some((p) => p.ids.length !== N)
     const { last, valid } = tidy(() => {
       const x = cat(this.#prompts.map((p) => padLeft(model.promptEmbeddings(p), N)))
       const mask = padded ? this.#validColumns() : null // [B, N]
       const hidden = model.decoder.forward(x, {
-        ...attentionOf(mask, N, x.device),
+        positions: this.#prefillPositions(x.device),
+        mask: mask ? attentionMask(mask, N, x.device) : undefined,
         cache,
         columns: columnRange(0, N, x.device),
         length: N,
@@ -176,6 +179,19 @@ class Generation {
     )
     cache.select(rows)
     return { cache, last: last.indexSelect(0, rows), valid: valid ? valid.indexSelect(0, rows) : null }
+  }
+
+  /** [B, N], or [axes, B, N]; padding on the left stands at 0. */
+  #prefillPositions(device: string): Tensor {
+    const padded = (axis: Int32Array) => {
+      const out = new Int32Array(this.#longest)
+      out.set(axis, this.#longest - axis.length)
+      return out
+    }
+    return positionTensor(
+      this.#positions.map(({ axes }) => axes.map(padded)),
+      device,
+    )
   }
 
   #validColumns(): Tensor {
@@ -279,12 +295,10 @@ export function columnRange(start: number, end: number, device: string): Tensor 
   )
 }
 
-/** Positions and mask of a left-padded batch; a padding token attends to itself, so that no row is without a key. */
-function attentionOf(valid: Tensor | null, length: number, device: string): { positions?: Tensor; mask?: Tensor } {
-  if (!valid) return {}
+/** Mask of a left-padded batch, [B, 1, N, N]; a padding token attends to itself, so that no row is without a key. */
+function attentionMask(valid: Tensor, length: number, device: string): Tensor {
   const order = columnRange(0, length, device)
   const earlier = order.unsqueeze(1).ge(order.unsqueeze(0)) // [N, N]
   const self = order.unsqueeze(1).eq(order.unsqueeze(0))
-  const mask = earlier.logicalAnd(valid.unsqueeze(1)).logicalOr(self).unsqueeze(1) // [B, 1, N, N]
-  return { mask, positions: valid.to('int64').cumsum(-1).sub(1).clamp({ min: 0 }) }
+  return earlier.logicalAnd(valid.unsqueeze(1)).logicalOr(self).unsqueeze(1)
 }

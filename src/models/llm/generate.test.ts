@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { Mismatch, stream, streamId } from '../../core/index.ts'
 import { expectNoLeak, tidy } from '../../tensor/index.ts'
+import type { Prompt } from '../sa2va/inputs.ts'
+import { box, encode, freeFeatures, tinyConfig, tinyModel } from '../sa2va/testing.ts'
 import { type Generated, type GenerateOptions, generate } from './generate.ts'
-import type { Prompt } from './inputs.ts'
-import { box, encode, freeFeatures, tinyConfig, tinyModel } from './testing.ts'
 
 const tiny = tinyModel()
 const { model, prompter } = tiny

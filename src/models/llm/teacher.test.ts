@@ -3,9 +3,9 @@ import { after, test } from 'node:test'
 import { addLora, linears, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
-import type { Prompt } from './inputs.ts'
+import type { Prompt } from '../sa2va/inputs.ts'
+import { box, encode, freeFeatures, type Tiny, tinyConfig, tinyModel } from '../sa2va/testing.ts'
 import { headLogProbs, teacherForce, teacherForceRows } from './teacher.ts'
-import { box, encode, freeFeatures, type Tiny, tinyConfig, tinyModel } from './testing.ts'
 
 /** A miniature with adapters that do something: B is zero at the start, which would hide half of the gradient. */
 function adapted(llm: Record<string, unknown> = {}): Tiny & { trained: Slot[] } {
@@ -139,7 +139,7 @@ test('scores in chunks have the gradient of scores at once, for any chunk', () =
         backward(mixed(chosen).add(mixed(entropy).mul(0.3)))
         return [chosen.numbers(), entropy.numbers(), h.grad()!.numbers()]
       }
-      const both = headLogProbs(model, h, index, 0.9, chunk * 497)
+      const both = headLogProbs(model.decoder, h, index, 0.9, chunk * 497)
       backward(mixed(both.select(0, 0)).add(mixed(both.select(0, 1)).mul(0.3)))
       return [both.select(0, 0).numbers(), both.select(0, 1).numbers(), h.grad()!.numbers()]
     })
@@ -160,7 +160,7 @@ function mixed(t: Tensor): Tensor {
 test('the entropy gradient is the slope of finite differences', () => {
   const index = tensor(BigInt64Array.from([5n, 9n]))
   const start = Float32Array.from({ length: 128 }, (_, i) => Math.cos(i * 0.7) / 2)
-  const entropy = (h: Tensor) => headLogProbs(model, h, index, 1, 497).select(0, 1).sum()
+  const entropy = (h: Tensor) => headLogProbs(model.decoder, h, index, 1, 497).select(0, 1).sum()
   const grad = tidy(() => {
     const h = tensor(start, [2, 64]).requiresGrad_()
     backward(entropy(h))

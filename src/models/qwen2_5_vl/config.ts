@@ -1,0 +1,118 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch, messageOf } from '../../core/index.ts'
+import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
+
+export interface QwenVisionConfig {
+  depth: number
+  hidden_size: number
+  num_heads: number
+  intermediate_size: number
+  out_hidden_size: number
+  patch_size: number
+  temporal_patch_size: number
+  spatial_merge_size: number
+  /** In pixels. */
+  window_size: number
+  fullatt_block_indexes: readonly number[]
+  in_channels: number
+}
+
+/** config.json of a Qwen2.5-VL folder. */
+export interface QwenVLConfig {
+  vision: QwenVisionConfig
+  llm: LlmConfig
+  image_token_id: number
+  vision_start_token_id: number
+  vision_end_token_id: number
+  torch_dtype: string
+  raw: Record<string, unknown>
+}
+
+type Json = Record<string, unknown>
+
+export function readQwenVLConfig(dir: string): QwenVLConfig {
+  const where = join(dir, 'config.json')
+  if (!existsSync(where))
+    throw new Mismatch({ where, expected: 'the config.json of a Qwen2.5-VL checkpoint', got: 'no such file' })
+  try {
+    return parseQwenVLConfig(JSON.parse(readFileSync(where, 'utf8')) as Json, where)
+  } catch (error) {
+    if (error instanceof Mismatch) throw error
+    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) })
+  }
+}
+
+/** Keys of the language model stand at the top of released files, in `text_config` of newer ones. */
+export function parseQwenVLConfig(raw: Json, where = 'config.json'): QwenVLConfig {
+  if (raw.model_type !== 'qwen2_5_vl')
+    throw new Mismatch({ where, field: 'model_type', expected: 'qwen2_5_vl', got: raw.model_type ?? 'nothing' })
+  const nested = raw.text_config as Json | undefined
+  const text = { ...raw, ...nested, architectures: ['Qwen2ForCausalLM'] }
+  const llm = readLlmConfig(text, where, nested ? 'text_config.' : '')
+  checkSections(llm, where)
+  const vision = readVision((raw.vision_config ?? {}) as Json, where)
+  if (vision.out_hidden_size !== llm.hidden_size) {
+    throw new Mismatch({
+      where,
+      field: 'vision_config.out_hidden_size',
+      expected: `the hidden size ${llm.hidden_size}`,
+      got: vision.out_hidden_size,
+    })
+  }
+  const id = (key: string) => wholeNumber(raw, key, where, '')
+  return {
+    vision,
+    llm,
+    image_token_id: id('image_token_id'),
+    vision_start_token_id: id('vision_start_token_id'),
+    vision_end_token_id: id('vision_end_token_id'),
+    torch_dtype: String(raw.torch_dtype ?? raw.dtype ?? 'bfloat16'),
+    raw,
+  }
+}
+
+function checkSections(llm: LlmConfig, where: string): void {
+  const { mrope_section: sections, head_dim: D } = llm
+  if (sections.length === 3 && sections.reduce((a, b) => a + b, 0) === D / 2) return
+  throw new Mismatch({
+    where,
+    field: 'rope_scaling.mrope_section',
+    expected: `three numbers whose sum is half the head, ${D / 2}`,
+    got: sections.length > 0 ? `[${sections}]` : 'nothing',
+  })
+}
+
+function wholeNumber(raw: Json, key: string, where: string, part: string): number {
+  const value = raw[key]
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value
+  throw new Mismatch({ where, field: `${part}${key}`, expected: 'a whole number', got: value ?? 'nothing' })
+}
+
+/** The classes' own defaults are those of no released model, so sizes have none here. */
+function readVision(raw: Json, where: string): QwenVisionConfig {
+  const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
+  const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
+  const cfg = {
+    depth: size('depth'),
+    hidden_size: size('hidden_size'),
+    num_heads: size('num_heads'),
+    intermediate_size: size('intermediate_size'),
+    out_hidden_size: size('out_hidden_size'),
+    patch_size: or('patch_size', 14),
+    temporal_patch_size: or('temporal_patch_size', 2),
+    spatial_merge_size: or('spatial_merge_size', 2),
+    window_size: or('window_size', 112),
+    in_channels: or('in_channels', or('in_chans', 3)),
+    fullatt_block_indexes: (raw.fullatt_block_indexes as number[] | undefined) ?? [7, 15, 23, 31],
+  }
+  if (cfg.hidden_size % (4 * cfg.num_heads) !== 0) {
+    throw new Mismatch({
+      where,
+      field: 'vision_config.num_heads',
+      expected: `heads of a size that 4 divides, of ${cfg.hidden_size}`,
+      got: cfg.num_heads,
+    })
+  }
+  return cfg
+}
