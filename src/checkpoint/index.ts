@@ -24,6 +24,7 @@ export {
   showShape,
   toTorchDType,
 } from './dtype.ts'
+export { readJsonObject } from './file-ranges.ts'
 export { type LoadOptions, loadWeights, readTensors, TensorReader, tensorSource } from './load.ts'
 export { adapterSettings, type LoadAdapterOptions, loadAdapter, saveAdapter } from './lora.ts'
 export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'

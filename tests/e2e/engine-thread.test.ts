@@ -21,7 +21,8 @@ test('the engine thread gives its result, asks main, hears refusals and sends pr
   assert.deepEqual(heard, [{ progress: 1 }])
 })
 
-test('main keeps ticking while the engine thread multiplies and differentiates', async () => {
+/** Times between ticks of 5 ms in the main thread while the engine thread computes, in order of length. */
+async function gapsWhileComputing(): Promise<number[]> {
   let last = performance.now()
   let started = false
   const gaps: number[] = []
@@ -35,11 +36,20 @@ test('main keeps ticking while the engine thread multiplies and differentiates',
   }
   const steps = (await runInEngineThread(work, 'compute', { seconds: 1.5, size: 700 }, { onMessage })) as number
   clearInterval(timer)
-  gaps.sort((a, b) => a - b)
   assert.ok(steps >= 1)
-  assert.ok(gaps.length > 50, `${gaps.length} ticks`)
-  // one product alone takes about as long as the limit; neighbours on the machine may cost a few late ticks, the engine none
-  assert.ok(gaps[Math.floor(gaps.length * 0.99)]! < 50, `99 % of gaps under 50 ms, largest ${gaps.at(-1)}`)
+  return gaps.sort((a, b) => a - b)
+}
+
+test('main keeps ticking while the engine thread multiplies and differentiates', async () => {
+  const seen: string[] = []
+  // one product alone takes about as long as the limit; neighbours on the machine may cost late ticks, the engine none: three tries
+  while (seen.length < 3) {
+    const gaps = await gapsWhileComputing()
+    const most = gaps[Math.floor(gaps.length * 0.99)]
+    if (gaps.length > 50 && most! < 50) return
+    seen.push(`${gaps.length} ticks, 99 % of them under ${most} ms`)
+  }
+  assert.fail(`expected more than 50 ticks, 99 % of them under 50 ms; got ${seen.join('; ')}`)
 })
 
 test('an aborted signal reaches the thread as stop, and it ends at its own safe point', async () => {

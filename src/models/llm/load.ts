@@ -1,6 +1,4 @@
-import { readFileSync } from 'node:fs'
-import { loadWeights, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { loadWeights, openWeights, readJsonObject, type WeightFolder } from '../../checkpoint/index.ts'
 import { Module } from '../../nn/index.ts'
 import type { DType } from '../../tensor/index.ts'
 import { readLlmConfig } from './config.ts'
@@ -18,7 +16,7 @@ class Wrapped extends Module {
 
 /** A language model alone: a config.json in the layout of `llm_config` and its weights, with or without `language_model.` before the names. */
 export function loadLanguageModel(config: string, weights: string, dtype: DType = 'float32'): Decoder {
-  const cfg = readLlmConfig(parse(config), config)
+  const cfg = readLlmConfig(readJsonObject(config), config)
   const folder = openWeights(weights)
   const module = buildLanguageModule(cfg)
   const unused = cfg.tie_word_embeddings ? [/(^|\.)(lm_head|output)\.weight$/] : []
@@ -28,12 +26,4 @@ export function loadLanguageModel(config: string, weights: string, dtype: DType 
 
 function isWrapped(folder: WeightFolder): boolean {
   return folder.names.every((name) => name.startsWith('language_model.'))
-}
-
-function parse(path: string): Record<string, unknown> {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a config.json', got: messageOf(error) })
-  }
 }

@@ -44,16 +44,20 @@ class Attention extends Module {
   }
 }
 
-class Mlp extends Module {
+/** down(silu(gate(x)) * up(x)) */
+export class GatedMlp extends Module {
   readonly gate_proj: Linear // [I, S]
   readonly up_proj: Linear
   readonly down_proj: Linear // [S, I]
 
-  constructor(cfg: LlmConfig) {
+  constructor(
+    { hidden_size: S, intermediate_size: I }: Pick<LlmConfig, 'hidden_size' | 'intermediate_size'>,
+    bias: boolean,
+  ) {
     super()
-    this.gate_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: cfg.mlp_bias })
-    this.up_proj = new Linear(cfg.hidden_size, cfg.intermediate_size, { bias: cfg.mlp_bias })
-    this.down_proj = new Linear(cfg.intermediate_size, cfg.hidden_size, { bias: cfg.mlp_bias })
+    this.gate_proj = new Linear(S, I, { bias })
+    this.up_proj = new Linear(S, I, { bias })
+    this.down_proj = new Linear(I, S, { bias })
   }
 
   forward(x: Tensor): Tensor {
@@ -63,6 +67,6 @@ class Mlp extends Module {
 
 export class Qwen2ForCausalLM extends CausalLM {
   constructor(cfg: LlmConfig) {
-    super(cfg, { attention: (c, layer) => new Attention(c, layer), mlp: (c) => new Mlp(c) })
+    super(cfg, { attention: (c, layer) => new Attention(c, layer), mlp: (c) => new GatedMlp(c, c.mlp_bias) })
   }
 }

@@ -1,6 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { readJsonObject } from '../../checkpoint/index.ts'
+import { Mismatch } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
 
 export interface QwenVisionConfig {
@@ -35,12 +36,7 @@ export function readQwenVLConfig(dir: string): QwenVLConfig {
   const where = join(dir, 'config.json')
   if (!existsSync(where))
     throw new Mismatch({ where, expected: 'the config.json of a Qwen2.5-VL checkpoint', got: 'no such file' })
-  try {
-    return parseQwenVLConfig(JSON.parse(readFileSync(where, 'utf8')) as Json, where)
-  } catch (error) {
-    if (error instanceof Mismatch) throw error
-    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) })
-  }
+  return parseQwenVLConfig(readJsonObject(where), where)
 }
 
 /** Keys of the language model stand at the top of released files, in `text_config` of newer ones. */

@@ -273,7 +273,7 @@ test('a folder that is no Qwen2.5-VL, or misses what it needs, is told so by fie
   writeFileSync(join(dir, 'preprocessor_config.json'), JSON.stringify({ min_pixels: 784, max_pixels: 7840 }))
   assert.deepEqual(smartResize(280, 280, readProcessorConfig(dir)), [84, 84])
   writeFileSync(join(dir, 'preprocessor_config.json'), '{')
-  assert.throws(() => readProcessorConfig(dir), /preprocessor_config.json: expected JSON/)
+  assert.throws(() => readProcessorConfig(dir), /preprocessor_config.json: expected a file of JSON/)
 })
 
 test('encoding and scoring leave no tensor behind', () => {

@@ -1,7 +1,8 @@
 // An image as Qwen2.5-VL takes it: resized to a multiple of 28 pixels, cut into patches of 14, four neighbours together.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { readJsonObject } from '../../checkpoint/index.ts'
+import { Mismatch } from '../../core/index.ts'
 import { normaliseChw, type RgbImage, resize } from '../../image/index.ts'
 
 /** Rows and columns of patches. */
@@ -43,12 +44,7 @@ const defaults: ProcessorConfig = {
 export function readProcessorConfig(dir: string): ProcessorConfig {
   const where = join(dir, 'preprocessor_config.json')
   if (!existsSync(where)) return defaults
-  let raw: Record<string, unknown>
-  try {
-    raw = JSON.parse(readFileSync(where, 'utf8')) as Record<string, unknown>
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) })
-  }
+  const raw = readJsonObject(where)
   const size = (raw.size ?? {}) as { shortest_edge?: number; longest_edge?: number }
   const given = {
     minPixels: raw.min_pixels ?? size.shortest_edge,

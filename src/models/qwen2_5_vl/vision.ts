@@ -3,6 +3,7 @@
 // row and column; no class token, no position embedding.
 import { Linear, Module, RMSNorm, Rope, type RopeTable, rotate, tableOf, WeightOnly } from '../../nn/index.ts'
 import { attention, cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { GatedMlp } from '../llm/index.ts'
 import type { QwenVisionConfig } from './config.ts'
 import { type Grid, patchOrder } from './processor.ts'
 
@@ -57,35 +58,18 @@ function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tens
 
 const indices = (rows: Int32Array, device: string) => tensor(BigInt64Array.from(rows, BigInt), { device })
 
-class Mlp extends Module {
-  readonly gate_proj: Linear
-  readonly up_proj: Linear
-  readonly down_proj: Linear
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    this.gate_proj = new Linear(cfg.hidden_size, cfg.intermediate_size)
-    this.up_proj = new Linear(cfg.hidden_size, cfg.intermediate_size)
-    this.down_proj = new Linear(cfg.intermediate_size, cfg.hidden_size)
-  }
-
-  forward(x: Tensor): Tensor {
-    return this.down_proj.forward(this.gate_proj.forward(x).silu().mul(this.up_proj.forward(x)))
-  }
-}
-
 class Block extends Module {
   readonly norm1: RMSNorm
   readonly norm2: RMSNorm
   readonly attn: Attention
-  readonly mlp: Mlp
+  readonly mlp: GatedMlp
 
   constructor(cfg: QwenVisionConfig) {
     super()
     this.norm1 = new RMSNorm(cfg.hidden_size, eps)
     this.norm2 = new RMSNorm(cfg.hidden_size, eps)
     this.attn = new Attention(cfg)
-    this.mlp = new Mlp(cfg)
+    this.mlp = new GatedMlp(cfg, true)
   }
 
   forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {

@@ -1,6 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { readJsonObject } from '../../checkpoint/index.ts'
+import { Mismatch } from '../../core/index.ts'
 import { readVisionConfig, type VisionConfig } from '../internvit/model.ts'
 import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
 import { type Sam2Config, sam2Config } from '../sam2/index.ts'
@@ -35,13 +36,7 @@ export function readSa2VAConfig(dir: string): Sa2VAConfig {
   const where = join(dir, 'config.json')
   if (!existsSync(where))
     throw new Mismatch({ where, expected: 'the config.json of a Sa2VA checkpoint', got: 'no such file' })
-  let raw: Record<string, unknown>
-  try {
-    raw = JSON.parse(readFileSync(where, 'utf8')) as Record<string, unknown>
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) })
-  }
-  return parseSa2VAConfig(raw, where)
+  return parseSa2VAConfig(readJsonObject(where), where)
 }
 
 export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.json'): Sa2VAConfig {

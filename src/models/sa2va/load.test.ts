@@ -234,7 +234,7 @@ test('config.json, tokenizer and weights are each missed by name', (t) => {
   refused(none, /config\.json: expected the config\.json of a Sa2VA checkpoint, got no such file/)
   const broken = copy(t)
   writeFileSync(join(broken.dir, 'config.json'), '{"model_type": ')
-  refused(broken.dir, /config\.json: expected JSON/)
+  refused(broken.dir, /config\.json: expected a file of JSON/)
   const noWeights = copy(t)
   unlinkSync(noWeights.weights)
   refused(noWeights.dir, /expected one of model\.safetensors/)

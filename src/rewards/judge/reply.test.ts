@@ -76,5 +76,5 @@ test('the first balanced JSON is found, and brackets without end do not stall', 
   const start = performance.now()
   firstJson('{'.repeat(500_000) + '}'.repeat(500_000), '{')
   firstJson('{}x'.repeat(300_000).replaceAll('{}', '{x}'), '{')
-  assert.ok(performance.now() - start < 5000) // without the limits: minutes
+  assert.ok(performance.now() - start < 30_000) // without the limits: minutes
 })
