@@ -64,6 +64,50 @@ test('K samples that share a prefill equal K separate runs, and differ from each
   assert.ok(new Set(shared).size > 4)
 })
 
+/** Tokens that pass the decoder while the prompts are read. */
+function tokensRead(chosen: readonly Prompt[]): number {
+  const { decoder } = model
+  const forward = decoder.forward.bind(decoder)
+  let read = 0
+  decoder.forward = (x, pass) => {
+    read += x.size(0) * x.size(1)
+    return forward(x, pass)
+  }
+  try {
+    tidy(() => generate(model, prompter.tokenizer, chosen, { ...base, maxNewTokens: 1 }))
+  } finally {
+    decoder.forward = forward
+  }
+  return read
+}
+
+test('prompts of one image read it once; regions of equal size are not taken for each other', () => {
+  const boxes = [
+    [4, 4],
+    [52, 4],
+    [4, 52],
+  ].map(([x, y]) => box(96, 96, x!, y!, x! + 40, y! + 40))
+  const regions = boxes.map((b) => prompter.describe(square, b))
+  assert.equal(new Set(regions.map((p) => p.ids.join())).size, 1, 'the same ids: only the cells differ')
+  const N = regions[0]!.ids.length
+  const [image, cells] = [square.tiles * model.tokensPerTile, regions[0]!.regions[0]!.reduce((a, b) => a + b, 0)]
+  const shared = model.sharedPrefix(regions[0]!, regions[1]!)
+  assert.ok(shared > image && shared < N - cells, `${shared} of ${N}`)
+  assert.equal(tokensRead(regions), shared + 3 * (N - shared))
+  assert.equal(tokensRead(regions.slice(1, 2)), N)
+  const states = (chosen: readonly Prompt[]) =>
+    tidy(() =>
+      generate(model, prompter.tokenizer, chosen, { ...base, stopStrings: [], maxNewTokens: 6 }).map((r) => r.logps),
+    )
+  const together = states(regions)
+  regions.forEach((p, i) => {
+    states([p])[0]!.forEach((v, t) => {
+      assert.ok(Math.abs(v - together[i]![t]!) < 1e-5, `region ${i} token ${t}: ${v} and ${together[i]![t]}`)
+    })
+  })
+  assert.ok(Math.abs(together[0]![0]! - together[1]![0]!) > 1e-4, 'the regions are seen')
+})
+
 test('the log-probabilities that the sampler saw do not depend on the batch', () => {
   const logps = (ids: number[]) =>
     tidy(() =>

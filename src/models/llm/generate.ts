@@ -3,7 +3,6 @@
 import { Mismatch, type RandomStream } from '../../core/index.ts'
 import {
   greedyTokens,
-  KVCache,
   plainSampling,
   type SamplingSettings,
   sampleTokens,
@@ -11,10 +10,11 @@ import {
   suppress,
   warpScores,
 } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import { DecodeStep } from './decode-step.ts'
-import { type PromptIds, type PromptPositions, positionsOf, positionTensor, type Speaker } from './speaker.ts'
+import { type Prefilled, prefill } from './prefill.ts'
+import { type PromptIds, positionsOf, type Speaker } from './speaker.ts'
 
 export interface GenerateOptions {
   /** Samples per prompt; they share its prefill. */
@@ -75,31 +75,28 @@ class Generation<P extends PromptIds> {
   readonly #model: Speaker<P>
   readonly #tokenizer: Tokenizer
   readonly #prompts: readonly P[]
-  readonly #positions: readonly PromptPositions[]
   readonly #options: GenerateOptions
   readonly #settings: SamplingSettings
   readonly #samples: number
   readonly #rows: Row[]
-  readonly #longest: number
   #states: Tensor[] = [] // one [R, S] per token that was read
 
   constructor(model: Speaker<P>, tokenizer: Tokenizer, prompts: readonly P[], options: GenerateOptions) {
     this.#model = model
     this.#tokenizer = tokenizer
     this.#prompts = prompts
-    this.#positions = prompts.map((p) => positionsOf(model, p))
     this.#options = options
     this.#settings = { ...plainSampling, ...options.sampling }
     this.#samples = options.samples ?? 1
-    this.#longest = Math.max(...prompts.map((p) => p.ids.length))
+    const longest = Math.max(...prompts.map((p) => p.ids.length))
     this.#rows = prompts.flatMap((_, b) => Array.from({ length: this.#samples }, (__, k) => this.#newRow(b, k)))
     const limit = model.decoder.cfg.max_position_embeddings
-    if (this.#longest + options.maxNewTokens > limit) {
+    if (longest + options.maxNewTokens > limit) {
       throw new Mismatch({
         where: 'generate',
         field: 'length',
         expected: `at most ${limit} positions`,
-        got: this.#longest + options.maxNewTokens,
+        got: longest + options.maxNewTokens,
       })
     }
   }
@@ -119,16 +116,16 @@ class Generation<P extends PromptIds> {
   }
 
   run(): Generated[] {
-    const { cache, last, valid } = this.#prefill()
+    const { cache, valid, columns, ...read } = this.#prefill()
     try {
-      let logits = last
+      let { logits } = read
       if (this.#options.maxNewTokens > 0) this.#take(logits)
       const step = new DecodeStep(
         this.#model.decoder,
         cache,
         valid,
-        this.#rows.map((_, r) => this.#positions[Math.floor(r / this.#samples)]!.next),
-        this.#longest,
+        this.#rows.map((_, r) => positionsOf(this.#model, this.#prompts[Math.floor(r / this.#samples)]!).next),
+        columns,
       )
       try {
         for (let t = 1; t < this.#options.maxNewTokens && this.#open > 0; t++) {
@@ -151,56 +148,22 @@ class Generation<P extends PromptIds> {
     return this.#rows.reduce((n, row) => n + (row.open ? 1 : 0), 0)
   }
 
-  /** Reads the prompts; gives the cache and the scores of the first new token for every row. */
-  #prefill(): { cache: KVCache; last: Tensor; valid: Tensor | null } {
-    const model = this.#model
-    const B = this.#prompts.length
-    const N = this.#longest
-    const capacity = N + this.#options.maxNewTokens
-    const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.decoder.cfg
-    const cache = new KVCache(layers, { batch: B, heads, capacity, dim }, model.home)
-    const padded = this.#prompts.some((p) => p.ids.length !== N)
-    const { last, valid } = tidy(() => {
-      const x = cat(this.#prompts.map((p) => padLeft(model.promptEmbeddings(p), N)))
-      const mask = padded ? this.#validColumns() : null // [B, N]
-      const hidden = model.decoder.forward(x, {
-        positions: this.#prefillPositions(x.device),
-        mask: mask ? attentionMask(mask, N, x.device) : undefined,
-        cache,
-        columns: columnRange(0, N, x.device),
-        length: N,
-      })
-      return { last: model.decoder.logits(hidden.select(1, N - 1)), valid: mask }
-    })
-    if (this.#samples === 1) return { cache, last, valid }
+  /** Reads the prompts; the K samples of one share what was read. */
+  #prefill(): Prefilled {
+    const read = prefill(this.#model, this.#prompts, this.#options.maxNewTokens)
+    if (this.#samples === 1) return read
+    const { cache, logits, valid, columns } = read
     const rows = tensor(
       BigInt64Array.from(this.#rows, (_, r) => BigInt(Math.floor(r / this.#samples))),
-      { device: last.device },
+      { device: logits.device },
     )
     cache.select(rows)
-    return { cache, last: last.indexSelect(0, rows), valid: valid ? valid.indexSelect(0, rows) : null }
-  }
-
-  /** [B, N], or [axes, B, N]; padding on the left stands at 0. */
-  #prefillPositions(device: string): Tensor {
-    const padded = (axis: Int32Array) => {
-      const out = new Int32Array(this.#longest)
-      out.set(axis, this.#longest - axis.length)
-      return out
+    return {
+      cache,
+      logits: logits.indexSelect(0, rows),
+      valid: valid ? valid.indexSelect(0, rows) : null,
+      columns,
     }
-    return positionTensor(
-      this.#positions.map(({ axes }) => axes.map(padded)),
-      device,
-    )
-  }
-
-  #validColumns(): Tensor {
-    const N = this.#longest
-    const bits = new Uint8Array(this.#prompts.length * N)
-    this.#prompts.forEach((p, b) => {
-      bits.fill(1, b * N + N - p.ids.length, (b + 1) * N)
-    })
-    return tensor(bits, [this.#prompts.length, N], { dtype: 'bool', device: this.#model.home.device })
   }
 
   /** Chooses the next token of every row from its scores [R, V]. */
@@ -281,24 +244,4 @@ class Generation<P extends PromptIds> {
       segStates: states.length > 0 ? cat(states) : null,
     }
   }
-}
-
-function padLeft(x: Tensor, length: number): Tensor {
-  const short = length - x.size(1)
-  return short === 0 ? x : cat([zeros([1, short, x.size(2)], { dtype: x.dtype, device: x.device }), x], { dim: 1 })
-}
-
-export function columnRange(start: number, end: number, device: string): Tensor {
-  return tensor(
-    BigInt64Array.from({ length: end - start }, (_, i) => BigInt(start + i)),
-    { device },
-  )
-}
-
-/** Mask of a left-padded batch, [B, 1, N, N]; a padding token attends to itself, so that no row is without a key. */
-function attentionMask(valid: Tensor, length: number, device: string): Tensor {
-  const order = columnRange(0, length, device)
-  const earlier = order.unsqueeze(1).ge(order.unsqueeze(0)) // [N, N]
-  const self = order.unsqueeze(1).eq(order.unsqueeze(0))
-  return earlier.logicalAnd(valid.unsqueeze(1)).logicalOr(self).unsqueeze(1)
 }

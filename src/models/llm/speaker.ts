@@ -20,11 +20,21 @@ export interface Speaker<P extends PromptIds> {
   promptEmbeddings(prompt: P): Tensor
   /** Absent: token i stands at position i. */
   promptPositions?(prompt: P): PromptPositions
+  /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
+  sharedPrefix?(a: P, b: P): number
 }
 
 export function positionsOf<P extends PromptIds>(model: Speaker<P>, prompt: P): PromptPositions {
   const N = prompt.ids.length
   return model.promptPositions?.(prompt) ?? { axes: [Int32Array.from({ length: N }, (_, i) => i)], next: N }
+}
+
+/** Leading ids that two prompts have in common. */
+export function commonIds(a: Int32Array, b: Int32Array): number {
+  const most = Math.min(a.length, b.length)
+  let n = 0
+  while (n < most && a[n] === b[n]) n++
+  return n
 }
 
 /** Positions of rows of equal length, [axes, R, L], or [R, L] for one axis. */

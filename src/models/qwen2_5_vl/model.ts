@@ -2,7 +2,7 @@
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { Decoder, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
+import { commonIds, Decoder, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
 import type { QwenVLConfig } from './config.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 import { QwenVision } from './vision.ts'
@@ -78,6 +78,11 @@ export class QwenVL extends Qwen2ForCausalLM {
       const rows = cat(images.map((f) => f.tokens)).to(embedded.dtype)
       return embedded.indexCopy(1, tensor(BigInt64Array.from(places, BigInt), { device }), rows.unsqueeze(0))
     })
+  }
+
+  sharedPrefix(a: QwenPrompt, b: QwenPrompt): number {
+    const same = a.images.length > 0 && a.images.length === b.images.length
+    return same && a.images.every((f, i) => f === b.images[i]) ? commonIds(a.ids, b.ids) : 0
   }
 
   promptPositions({ ids, images }: QwenPrompt): PromptPositions {

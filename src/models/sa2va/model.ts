@@ -6,7 +6,7 @@ import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { InternVisionModel } from '../internvit/model.ts'
-import { buildLanguageModule, Decoder, type LanguageModule } from '../llm/index.ts'
+import { buildLanguageModule, commonIds, Decoder, type LanguageModule } from '../llm/index.ts'
 import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import type { Features, ImageInput, Prompt } from './inputs.ts'
@@ -135,6 +135,14 @@ export class Sa2VA extends Module {
         rows.unsqueeze(0).to(embedded.dtype),
       )
     })
+  }
+
+  /** Prompts of one image begin alike up to what is asked about it: a region's tokens, or the words. */
+  sharedPrefix(a: Prompt, b: Prompt): number {
+    if (a.features !== b.features) return 0
+    const ofImage = a.features.tiles * this.tokensPerTile
+    const region = (p: Prompt) => p.imagePositions[ofImage] ?? p.ids.length
+    return Math.min(commonIds(a.ids, b.ids), region(a), region(b))
   }
 
   /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */

@@ -1,9 +1,16 @@
 // The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
 import type { RandomStream } from '../../core/index.ts'
 import { type Mask, maskArea } from '../../mask/index.ts'
-import { type Features, type Generated, type GenerateOptions, generate, type Prompt } from '../../models/index.ts'
+import {
+  type Features,
+  type Generated,
+  type GenerateOptions,
+  generate,
+  type Prompt,
+  type Sa2VA,
+} from '../../models/index.ts'
 import { cleanCaption } from '../../rewards/index.ts'
-import { noGrad, tidy } from '../../tensor/index.ts'
+import { cat, noGrad, tidy } from '../../tensor/index.ts'
 import { cleanCaption as cutAtStop } from '../../text/index.ts'
 import type { TaskContext } from './task.ts'
 
@@ -84,13 +91,31 @@ export function segmentAll(context: TaskContext, phrases: readonly Phrase[]): Fo
         context,
         unique.map((p) => prompter.segment(p.features, p.caption)),
       )
-      return rows.map((row, i): Found => {
-        const segs = row.ids.filter((id) => id === prompter.segId).length
-        if (!row.segStates) return { mask: null, text: row.text, segs }
-        const drawn = model.drawMasks(unique[i]!.features, model.segPrompts(row.segStates.narrow(0, 0, 1)))
-        return { mask: model.finishMasks(unique[i]!.features, drawn.logits)[0]!, text: row.text, segs }
+      const masks = drawAll(model, unique, rows)
+      return rows.map(({ ids, text }, i): Found => {
+        return { mask: masks[i]!, text, segs: ids.filter((id) => id === prompter.segId).length }
       })
     }),
   )
   return slot.map((i) => found[i]!)
+}
+
+/** The mask of each answer's first [SEG]; those of one image are drawn together. */
+function drawAll(model: Sa2VA, phrases: readonly Phrase[], rows: readonly Generated[]): (Mask | null)[] {
+  const out: (Mask | null)[] = rows.map(() => null)
+  const ofImage = new Map<Features, number[]>()
+  rows.forEach(({ segStates }, i) => {
+    const { features } = phrases[i]!
+    if (segStates) ofImage.set(features, [...(ofImage.get(features) ?? []), i])
+  })
+  for (const [features, at] of ofImage) {
+    tidy(() => {
+      const states = cat(at.map((i) => rows[i]!.segStates!.narrow(0, 0, 1)))
+      const { logits } = model.drawMasks(features, model.segPrompts(states))
+      at.forEach((i, j) => {
+        out[i] = model.finishMasks(features, logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+      })
+    })
+  }
+  return out
 }

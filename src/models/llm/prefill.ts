@@ -1,0 +1,157 @@
+// Reading prompts into a key/value cache. Prompts that begin alike (several phrases or regions of one image) read that beginning once.
+// B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
+import { KVCache } from '../../nn/index.ts'
+import { cat, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { type PromptIds, type PromptPositions, positionsOf, positionTensor, type Speaker } from './speaker.ts'
+
+export interface Prefilled {
+  cache: KVCache
+  /** Scores of the first new token, [B, V]. */
+  logits: Tensor
+  /** [B, columns], false at padding; null where there is none. */
+  valid: Tensor | null
+  columns: number
+}
+
+/** Prompts that share their first `prefix` tokens; always less than the shortest of them. */
+interface Group {
+  members: number[]
+  prefix: number
+}
+
+/** A stretch of tokens to read: embeddings [1, n, S] and their positions on every axis. */
+interface Stretch {
+  x: Tensor
+  axes: readonly Int32Array[]
+}
+
+/** The cache belongs to the caller and has room for `newTokens` more. */
+export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[], newTokens: number): Prefilled {
+  const groups = groupsOf(model, prompts)
+  const shares = groups.length < prompts.length
+  const groupOf = prompts.map((_, b) => groups.findIndex((g) => g.members.includes(b)))
+  const starts = groupOf.map((g) => (shares ? groups[g]!.prefix : 0))
+  const first = shares ? Math.max(...starts) : 0
+  const rest = Math.max(...prompts.map((p, b) => p.ids.length - starts[b]!))
+  const cache = emptyCache(model, shares ? groups.length : prompts.length, first + rest + newTokens)
+  try {
+    return tidy(() => {
+      const positions = prompts.map((p) => positionsOf(model, p))
+      const piece = (b: number, from: number, to: number) => stretch(model, prompts[b]!, positions[b]!, from, to)
+      let before: Uint8Array[] = prompts.map(() => new Uint8Array(0))
+      if (shares) {
+        const heads = groups.map(({ members, prefix }) => piece(members[0]!, 0, prefix))
+        const read = readColumns(model, cache, heads, [], first)
+        cache.select(index(groupOf, model.home.device))
+        before = groupOf.map((g) => read.columns[g]!)
+      }
+      const tails = prompts.map((p, b) => piece(b, starts[b]!, p.ids.length))
+      const { hidden, columns } = readColumns(model, cache, tails, before, rest)
+      const padded = columns.some((row) => row.includes(0))
+      return {
+        cache,
+        logits: model.decoder.logits(hidden.select(1, rest - 1)),
+        valid: padded ? bits(columns, model.home.device) : null,
+        columns: first + rest,
+      }
+    })
+  } catch (error) {
+    cache.dispose()
+    throw error
+  }
+}
+
+function emptyCache<P extends PromptIds>(model: Speaker<P>, batch: number, capacity: number): KVCache {
+  const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.decoder.cfg
+  return new KVCache(layers, { batch, heads, capacity, dim }, model.home)
+}
+
+function groupsOf<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[]): Group[] {
+  const groups: Group[] = []
+  prompts.forEach((prompt, b) => {
+    const most = (n: number) => Math.min(n, prompt.ids.length - 1)
+    for (const group of groups) {
+      const shared = model.sharedPrefix?.(prompts[group.members[0]!]!, prompt) ?? 0
+      if (shared === 0) continue
+      group.members.push(b)
+      group.prefix = most(Math.min(group.prefix, shared))
+      return
+    }
+    groups.push({ members: [b], prefix: most(prompt.ids.length) })
+  })
+  return groups
+}
+
+function stretch<P extends PromptIds>(
+  model: Speaker<P>,
+  prompt: P,
+  { axes }: PromptPositions,
+  from: number,
+  to: number,
+): Stretch {
+  const x = tidy(() => model.promptEmbeddings(prompt).narrow(1, from, to - from))
+  return { x, axes: axes.map((axis) => axis.subarray(from, to)) }
+}
+
+/** Reads one stretch per row, padded on the left to `width`, behind the columns in `before` (1: a token, 0: padding). */
+function readColumns<P extends PromptIds>(
+  model: Speaker<P>,
+  cache: KVCache,
+  rows: readonly Stretch[],
+  before: readonly Uint8Array[],
+  width: number,
+): { hidden: Tensor; columns: Uint8Array[] } {
+  const { device } = model.home
+  const start = before[0]?.length ?? 0
+  const columns = rows.map(({ x }, r) =>
+    Uint8Array.from([...(before[r] ?? []), ...new Uint8Array(width - x.size(1)), ...new Uint8Array(x.size(1)).fill(1)]),
+  )
+  const plain = start === 0 && columns.every((row) => !row.includes(0))
+  const stand = rows.map(({ axes }) => axes.map((axis) => padded(axis, width)))
+  const hidden = model.decoder.forward(cat(rows.map(({ x }) => padLeft(x, width))), {
+    positions: positionTensor(stand, device),
+    mask: plain ? undefined : maskOf(columns, start, width, device),
+    cache,
+    columns: columnRange(start, start + width, device),
+    length: start + width,
+  })
+  return { hidden, columns }
+}
+
+/** Padding stands at position 0. */
+function padded(axis: Int32Array, width: number): Int32Array {
+  const out = new Int32Array(width)
+  out.set(axis, width - axis.length)
+  return out
+}
+
+function padLeft(x: Tensor, length: number): Tensor {
+  const short = length - x.size(1)
+  return short === 0 ? x : cat([zeros([1, short, x.size(2)], { dtype: x.dtype, device: x.device }), x], { dim: 1 })
+}
+
+const index = (values: readonly number[], device: string) => tensor(BigInt64Array.from(values, BigInt), { device })
+
+function columnRange(start: number, end: number, device: string): Tensor {
+  return index(
+    Array.from({ length: end - start }, (_, i) => start + i),
+    device,
+  )
+}
+
+function bits(rows: readonly Uint8Array[], device: string): Tensor {
+  const width = rows[0]!.length
+  const all = new Uint8Array(rows.length * width)
+  rows.forEach((row, r) => {
+    all.set(row, r * width)
+  })
+  return tensor(all, [rows.length, width], { dtype: 'bool', device })
+}
+
+/** [B, 1, W, L]: earlier tokens of the row; a padding token attends to itself, so that no row is without a key. */
+function maskOf(columns: readonly Uint8Array[], start: number, width: number, device: string): Tensor {
+  const here = columnRange(start, start + width, device).unsqueeze(1) // [W, 1]
+  const all = columnRange(0, start + width, device).unsqueeze(0) // [1, L]
+  const visible = here.ge(all).logicalAnd(bits(columns, device).unsqueeze(1)) // [B, W, L]
+  return visible.logicalOr(here.eq(all)).unsqueeze(1)
+}
