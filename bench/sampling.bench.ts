@@ -1,0 +1,59 @@
+// What the EMA copy of the demo does in a step, against the plain way in the same run, one thread: prompts of one image that read it
+// once or each for itself, masks of one image drawn together or one by one. 8 scenes, 6 phrases and 6 regions of each.
+import { fileURLToPath } from 'node:url'
+import { makeScene, sceneExample } from '../src/data/index.ts'
+import { type Features, generate, openSa2VA, type Prompt, prepareImage, type Sa2VA } from '../src/models/index.ts'
+import { noGrad, randn, setThreads, tidy } from '../src/tensor/index.ts'
+import { type BenchRow, median } from './bench.ts'
+
+const [numScenes, numEach, rounds] = [8, 6, 7]
+const words = ['red circle', 'blue square', 'large star', 'small green thing', 'plain shape on the left', 'striped one']
+
+/** The model without the method that tells what prompts have in common. */
+function unshared(model: Sa2VA) {
+  const { home, decoder } = model
+  return { home, decoder, promptEmbeddings: (p: Prompt) => model.promptEmbeddings(p) }
+}
+
+/** Median of the paired ratios; the two ways alternate. */
+function compare(name: string, ours: () => void, other: () => void): BenchRow {
+  const timed = (work: () => void) => {
+    const from = performance.now()
+    noGrad(() => tidy(work))
+    return performance.now() - from
+  }
+  for (const work of [ours, other]) timed(work)
+  const pairs = Array.from({ length: rounds }, () => [timed(ours), timed(other)] as const)
+  return {
+    name,
+    ours: median(pairs.map(([a]) => a)),
+    other: median(pairs.map(([, b]) => b)),
+    ratio: median(pairs.map(([a, b]) => a / b)),
+    unit: 'ms',
+  }
+}
+
+export async function run(): Promise<BenchRow[]> {
+  setThreads(1)
+  const loaded = openSa2VA(fileURLToPath(new URL('../assets/miniature', import.meta.url)), { dtype: 'float32' })
+  const { model, prompter } = loaded
+  const scenes = Array.from({ length: numScenes }, (_, i) => sceneExample(makeScene(3, i)))
+  const features: Features[] = scenes.map((s) => model.encode(prepareImage(s.image, loaded.cfg)))
+  const phrases = features.flatMap((f) => words.map((w) => prompter.segment(f, `the ${w}`)))
+  const regions = scenes.flatMap((s, i) => words.map(() => prompter.describe(features[i]!, s.mask)))
+  const options = { maxNewTokens: 24, stopStrings: prompter.template.stopWords, segId: prompter.segId }
+  const answer = (prompts: readonly Prompt[], speaker: Parameters<typeof generate<Prompt>>[0]) => () =>
+    void generate(speaker, prompter.tokenizer, prompts, options)
+  const prompts = tidy(() => noGrad(() => model.segPrompts(randn([numEach, loaded.cfg.llm.hidden_size]))))
+  const together = () => {
+    for (const f of features) model.drawMasks(f, prompts)
+  }
+  const oneByOne = () => {
+    for (const f of features) for (let i = 0; i < numEach; i++) model.drawMasks(f, prompts.narrow(0, i, 1))
+  }
+  return [
+    compare('48 phrases answered, image read once', answer(phrases, model), answer(phrases, unshared(model))),
+    compare('48 regions described, image read once', answer(regions, model), answer(regions, unshared(model))),
+    compare('48 masks drawn, an image at a time', together, oneByOne),
+  ]
+}
