@@ -25,7 +25,7 @@ export {
   toTorchDType,
 } from './dtype.ts'
 export { readJsonObject } from './file-ranges.ts'
-export { type LoadOptions, loadWeights, readTensors, TensorReader, tensorSource } from './load.ts'
+export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
 export { adapterSettings, type LoadAdapterOptions, loadAdapter, saveAdapter } from './lora.ts'
 export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'

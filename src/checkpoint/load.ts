@@ -43,6 +43,9 @@ export interface LoadOptions {
   onProgress?: (done: number, total: number) => void
 }
 
+/** What whoever opens a model may choose. */
+export type OpenOptions = Omit<LoadOptions, 'unused' | 'optional'>
+
 /** Reads tensors of a folder through memory maps, each file mapped once. */
 export class TensorReader {
   readonly #folder: WeightFolder

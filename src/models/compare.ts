@@ -1,4 +1,4 @@
-import type { CheckRow } from '../core/index.ts'
+import { type CheckRow, Mismatch } from '../core/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 
 export interface Limit {
@@ -6,6 +6,13 @@ export interface Limit {
   /** Of the largest magnitude of the tensor. */
   rel?: number
   words: string
+}
+
+/** A tensor of golden.safetensors. */
+export function storedTensor(stored: ReadonlyMap<string, Tensor>, name: string): Tensor {
+  const t = stored.get(name)
+  if (!t) throw new Mismatch({ where: 'golden.safetensors', field: name, expected: 'a tensor', got: 'none' })
+  return t
 }
 
 const usual: Limit = { rel: 1e-4, words: '1e-4 of the largest magnitude' }

@@ -1,7 +1,7 @@
 // Models: InternViT, language models, SAM2, Sa2VA on top of them, and Qwen2.5-VL. Field names are checkpoint names.
 // May import nn, text, image, mask, checkpoint and below.
 // Start reading at sa2va/model.ts.
-export { compareIds, compareNumbers, compareTensor, type Limit } from './compare.ts'
+export { compareIds, compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
 export {
   Decoder,
   type Generated,

@@ -31,7 +31,8 @@ export interface RunState {
   actionScale: number
   balance: { loop1: number; loop2: number }
   norms: { loop1: number; loop2: number }
-  entropy: EntropyState
+  /** Absent in supervised runs and in checkpoints from before it was kept: as at the start. */
+  entropy?: EntropyState
   /** Groups of the generation batch that later passes still use. */
   buffer: { groups: StoredGroup[]; next: number } | null
   /** Steps in a row whose loop-2 groups had no spread. */

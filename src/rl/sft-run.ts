@@ -233,7 +233,6 @@ class SftRun {
       actionScale: 1,
       balance: { loop1: 1, loop2: 1 },
       norms: { loop1: 0, loop2: 0 },
-      entropy: { coef: 0, last: null },
       buffer: null,
       flat: 0,
     })

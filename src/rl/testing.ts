@@ -3,7 +3,7 @@ import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeF
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { tensorSource, writeWeights } from '../checkpoint/index.ts'
+import { languageModelNames, openWeights, readTensors, tensorSource, writeWeights } from '../checkpoint/index.ts'
 import { sha256 } from '../core/index.ts'
 import { openSource } from '../data/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../models/index.ts'
@@ -174,6 +174,18 @@ export function hashes(tensors: Iterable<readonly [string, Tensor]>): Map<string
     out.set(name, sha256(new Uint8Array(buffer, byteOffset, byteLength)))
   }
   return out
+}
+
+/** Tensors of a run's checkpoint as float64 numbers, adapters under the model's names. */
+export function storedWeights(output: string, step: number, files: readonly string[]): Map<string, number[]> {
+  const path = join(output, `checkpoint_step_${step}`)
+  return tidy(() => {
+    const out = new Map<string, number[]>()
+    for (const file of files)
+      for (const [name, t] of readTensors(openWeights(join(path, `${file}.safetensors`)), 'cpu'))
+        out.set(name.replace(languageModelNames.file, languageModelNames.ours), t.numbers())
+    return out
+  })
 }
 
 export function changed(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): string[] {

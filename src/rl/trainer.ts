@@ -192,7 +192,7 @@ export class Trainer {
     loadRun(path, this.run_.learner)
     this.run_.actionScale = state.actionScale
     this.run_.balance = state.balance
-    this.run_.entropy = state.entropy
+    this.run_.entropy = state.entropy ?? this.run_.entropy
     this.#norms = state.norms
     this.#flat = state.flat
     this.#step = state.step

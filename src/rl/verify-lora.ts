@@ -3,8 +3,15 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadAdapter, openWeights, readTensors } from '../checkpoint/index.ts'
-import { type CheckRow, Mismatch } from '../core/index.ts'
-import { compareNumbers, compareTensor, type Decoder, type Limit, loadLanguageModel } from '../models/index.ts'
+import type { CheckRow } from '../core/index.ts'
+import {
+  compareNumbers,
+  compareTensor,
+  type Decoder,
+  type Limit,
+  loadLanguageModel,
+  storedTensor,
+} from '../models/index.ts'
 import { type AdapterState, tensorAt, tokenLogps, trainOnly } from '../nn/index.ts'
 import { arange, backward, cat, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { groupAdvantages } from './advantages.ts'
@@ -54,11 +61,7 @@ export function verifyLora(dir: string): CheckRow[] {
   }
 }
 
-function get(c: Case, name: string): Tensor {
-  const t = c.want.get(name)
-  if (!t) throw new Mismatch({ where: 'golden.safetensors', field: name, expected: 'a tensor', got: 'none' })
-  return t
-}
+const get = (c: Case, name: string): Tensor => storedTensor(c.want, name)
 
 /** [B, T] log-probabilities of the completions. Padding is on the left; positions are plain, as the reference's are. */
 function logpsOf(c: Case): Tensor {

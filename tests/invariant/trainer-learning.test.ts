@@ -3,12 +3,12 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { languageModelNames, openWeights, readTensors } from '../../src/checkpoint/index.ts'
+import { openWeights, readTensors } from '../../src/checkpoint/index.ts'
 import { openLoader, openSource } from '../../src/data/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
 import type { RunInput } from '../../src/rl/index.ts'
 import { resolveRun } from '../../src/rl/index.ts'
-import { changed, hashes, hostOf, makeToy, openRun, scratch, toyRun } from '../../src/rl/testing.ts'
+import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../../src/rl/testing.ts'
 import { Trainer, train } from '../../src/rl/trainer.ts'
 import { tidy } from '../../src/tensor/index.ts'
 
@@ -34,16 +34,8 @@ function lines(name: string, file: 'events' | 'samples'): Line[] {
 
 const decay = 0.9
 
-/** Every trained tensor of a checkpoint in float64, adapters under the model's names. */
-function trained(step: number): Map<string, number[]> {
-  const path = join(at('five'), `checkpoint_step_${step}`)
-  return tidy(() => {
-    const stored = new Map(readTensors(openWeights(join(path, 'trainables.safetensors')), 'cpu'))
-    for (const [name, t] of readTensors(openWeights(join(path, 'adapter_model.safetensors')), 'cpu'))
-      stored.set(name.replace(languageModelNames.file, languageModelNames.ours), t)
-    return new Map([...stored].map(([name, t]) => [name, t.numbers()]))
-  })
-}
+/** Every trained tensor of a checkpoint. */
+const trained = (step: number) => storedWeights(at('five'), step, ['trainables', 'adapter_model'])
 
 test('five steps of the default recipe: all five groups get a gradient, no frozen bit changes, the EMA is its closed form', async () => {
   const config = toyRun(toy, at('five'), {

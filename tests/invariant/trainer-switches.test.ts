@@ -1,17 +1,17 @@
 // Switches of a run that keep a state of their own or look at the rewards one by one: what they do to it, against closed forms.
 import assert from 'node:assert/strict'
-import { readFileSync, rmSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { languageModelNames, openWeights, readTensors } from '../../src/checkpoint/index.ts'
+import { writeCheckpoint } from '../../src/checkpoint/index.ts'
 import { openLoader, openSource } from '../../src/data/index.ts'
 import type { ScoredRow } from '../../src/rewards/index.ts'
 import { groupAdvantages, type RunInput, resolveGrpo, resolveRun } from '../../src/rl/index.ts'
 import { readState } from '../../src/rl/run-state.ts'
 import { advantagesOf } from '../../src/rl/step.ts'
-import { hostOf, makeToy, runBytes, scratch, toyRun } from '../../src/rl/testing.ts'
+import { hostOf, makeToy, runBytes, scratch, storedWeights, toyRun } from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
-import { tidy } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
 
 const folder = scratch('switches')
 const toy = makeToy(join(folder, 'toy'))
@@ -25,32 +25,8 @@ async function ran(name: string, input: Partial<RunInput>): Promise<string> {
   return at(name)
 }
 
-interface Line {
-  t: string
-  id: string
-  step: number
-  metrics: Record<string, number>
-}
-
-function lines(run: string, file: 'events' | 'samples'): Line[] {
-  const text = readFileSync(join(run, `${file}.jsonl`), 'utf8').trim()
-  return text.split('\n').map((line) => JSON.parse(line) as Line)
-}
-
-const metricsOf = (run: string) => lines(run, 'events').flatMap((l) => (l.t === 'step' ? [l.metrics] : []))
-
-/** What trains in a checkpoint, or the reference it holds, by the model's names. */
-function stored(run: string, step: number, files: readonly string[]): Map<string, number[]> {
-  return tidy(() => {
-    const out = new Map<string, number[]>()
-    for (const file of files) {
-      const path = join(run, `checkpoint_step_${step}`, `${file}.safetensors`)
-      for (const [name, t] of readTensors(openWeights(path), 'cpu'))
-        out.set(name.replace(languageModelNames.file, languageModelNames.ours), t.numbers())
-    }
-    return out
-  })
-}
+const metricsOf = (run: string) => readRun(run).events.flatMap((e) => (e.t === 'step' ? [e.metrics] : []))
+const samplesOf = (run: string) => [...readRun(run).samples()]
 
 const moving = (refModelMixupAlpha: number, refModelSyncSteps: number) => ({
   rl: { syncRefModel: true, refModelMixupAlpha, refModelSyncSteps },
@@ -58,8 +34,8 @@ const moving = (refModelMixupAlpha: number, refModelSyncSteps: number) => ({
 
 test('a reference that moves is its closed form, and a stopped run goes on with it bit for bit', async () => {
   const run = await ran('moving', moving(0.25, 2))
-  const theta = [0, 2, 4].map((step) => stored(run, step, ['trainables', 'adapter_model']))
-  const reference = stored(run, 4, ['reference'])
+  const theta = [0, 2, 4].map((step) => storedWeights(run, step, ['trainables', 'adapter_model']))
+  const reference = storedWeights(run, 4, ['reference'])
   assert.deepEqual([...reference.keys()].sort(), [...theta[0]!.keys()].sort())
   for (const [name, values] of reference) {
     const [a, b, c] = theta.map((t) => t.get(name)!) as [number[], number[], number[]]
@@ -96,7 +72,7 @@ test('the entropy bonus grows while the entropy is low and acts from the second 
   assert.equal(weights(high, 1), weights(plain, 1))
   assert.notEqual(weights(high, 2), weights(plain, 2))
   assert.equal(weights(low, 4), weights(plain, 4))
-  const state = (run: string, step: number) => readState(join(run, `checkpoint_step_${step}`)).entropy
+  const state = (run: string, step: number) => readState(join(run, `checkpoint_step_${step}`)).entropy!
   for (let step = 1; step <= 4; step++) {
     assert.equal(state(high, step).coef, 0.25 * step)
     assert.equal(metricsOf(high)[step - 1]!.entropy_coef, 0.25 * step)
@@ -108,16 +84,30 @@ test('the entropy bonus grows while the entropy is low and acts from the second 
 test('the entropy that steers is the mean over tokens, mask actions left out', async () => {
   const run = await ran('tokens', { batchSize: 1, maxSteps: 1, rl: { useAdaptiveEntropy: true } })
   const [metrics] = metricsOf(run)
-  const rows = (readFileSync(join(run, 'samples.jsonl'), 'utf8').trim().split('\n') as string[]).map(
-    (l) => JSON.parse(l) as { loop: string; length: number; made: unknown },
-  )
+  const rows = samplesOf(run)
   const tokens = (loop: string) => rows.filter((r) => r.loop === loop).reduce((n, r) => n + r.length, 0)
   const actions = rows.filter((r) => r.loop === 'loop2' && r.made !== null).length
   assert.ok(actions > 0)
   const sum = metrics!['loop1/entropy']! * tokens('loop1') + metrics!['loop2/entropy']! * (tokens('loop2') + actions)
   const expected = sum / (tokens('loop1') + tokens('loop2'))
-  const { last } = readState(join(run, 'checkpoint_step_1')).entropy
+  const { last } = readState(join(run, 'checkpoint_step_1')).entropy!
   assert.ok(Math.abs(last! - expected) < 1e-6 * expected, `${last} against ${expected}`)
+})
+
+test('a checkpoint from before the entropy was kept resumes to the same weights', async () => {
+  const whole = await ran('whole', words)
+  const old = await ran('old', { ...words, maxSteps: 2 })
+  const path = join(old, 'checkpoint_step_2')
+  const files = readdirSync(path).filter((name) => name !== 'manifest.json')
+  const { entropy: _, ...state } = readState(path)
+  const content = files.map((name) => [name, readFileSync(join(path, name))] as const)
+  rmSync(path, { recursive: true })
+  writeCheckpoint(old, 2, { ...Object.fromEntries(content), 'state.json': JSON.stringify(state) })
+  await ran('old', words)
+  assert.deepEqual(
+    storedWeights(old, 4, ['trainables', 'adapter_model', 'ema']),
+    storedWeights(whole, 4, ['trainables', 'adapter_model', 'ema']),
+  )
 })
 
 const row = (values: Record<string, number | null>): ScoredRow => {
@@ -162,7 +152,7 @@ test('a run with rewards normalised one by one learns from them', async () => {
   const rl = { multiObjectiveAggregation: 'normalize_then_sum' as const }
   await train(toyRun(toy, at('gdpo'), { maxSteps: 1, ...words, rl }), host)
   await train(toyRun(toy, at('sums'), { maxSteps: 1, ...words }), host)
-  const samples = lines(at('gdpo'), 'samples') as unknown as { advantage: number; total: number }[]
+  const samples = samplesOf(at('gdpo'))
   const mean = samples.reduce((n, s) => n + s.advantage, 0) / samples.length
   assert.ok(Math.abs(mean) < 1e-9 && samples.some((s) => s.advantage > 0.5))
   const weights = (run: string) => runBytes(run).get('checkpoint_step_1/adapter_model.safetensors')
@@ -179,7 +169,7 @@ test('weights for a foreign sampler are refused: a run has one engine', () => {
 test('no record is lost where an epoch ends inside a batch', async () => {
   const input = { ...words, dataPath: 'scenes:7', batchSize: 4, maxSteps: 9, saveSteps: 0, data: { evalFraction: 0 } }
   const run = await ran('epochs', input)
-  const used = lines(run, 'samples').map((s) => `${s.step} ${s.id}`)
+  const used = samplesOf(run).map((s) => `${s.step} ${s.id}`)
   const ids = [...new Set(used)].map((name) => name.split(' ')[1]!)
   const config = toyRun(toy, run, input)
   const source = await openSource(config.dataPath, config.data)

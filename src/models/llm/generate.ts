@@ -14,7 +14,7 @@ import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import { DecodeStep } from './decode-step.ts'
 import { type Prefilled, prefill } from './prefill.ts'
-import { type PromptIds, positionsOf, type Speaker } from './speaker.ts'
+import type { PromptIds, Speaker } from './speaker.ts'
 
 export interface GenerateOptions {
   /** Samples per prompt; they share its prefill. */
@@ -116,17 +116,11 @@ class Generation<P extends PromptIds> {
   }
 
   run(): Generated[] {
-    const { cache, valid, columns, ...read } = this.#prefill()
+    const { cache, valid, columns, next, ...read } = this.#prefill()
     try {
       let { logits } = read
       if (this.#options.maxNewTokens > 0) this.#take(logits)
-      const step = new DecodeStep(
-        this.#model.decoder,
-        cache,
-        valid,
-        this.#rows.map((_, r) => positionsOf(this.#model, this.#prompts[Math.floor(r / this.#samples)]!).next),
-        columns,
-      )
+      const step = new DecodeStep(this.#model.decoder, cache, valid, next, columns)
       try {
         for (let t = 1; t < this.#options.maxNewTokens && this.#open > 0; t++) {
           const out = step.run(this.#rows.map((row) => row.ids.at(-1)!))
@@ -152,17 +146,16 @@ class Generation<P extends PromptIds> {
   #prefill(): Prefilled {
     const read = prefill(this.#model, this.#prompts, this.#options.maxNewTokens)
     if (this.#samples === 1) return read
-    const { cache, logits, valid, columns } = read
-    const rows = tensor(
-      BigInt64Array.from(this.#rows, (_, r) => BigInt(Math.floor(r / this.#samples))),
-      { device: logits.device },
-    )
+    const { cache, logits, valid, columns, next } = read
+    const prompt = this.#rows.map((_, r) => Math.floor(r / this.#samples))
+    const rows = tensor(BigInt64Array.from(prompt, BigInt), { device: logits.device })
     cache.select(rows)
     return {
       cache,
       logits: logits.indexSelect(0, rows),
       valid: valid ? valid.indexSelect(0, rows) : null,
       columns,
+      next: prompt.map((b) => next[b]!),
     }
   }
 

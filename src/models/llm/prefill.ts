@@ -2,7 +2,7 @@
 // B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
 import { KVCache } from '../../nn/index.ts'
 import { cat, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import { type PromptIds, type PromptPositions, positionsOf, positionTensor, type Speaker } from './speaker.ts'
+import { type PromptIds, positionsOf, positionTensor, type Speaker } from './speaker.ts'
 
 export interface Prefilled {
   cache: KVCache
@@ -11,6 +11,8 @@ export interface Prefilled {
   /** [B, columns], false at padding; null where there is none. */
   valid: Tensor | null
   columns: number
+  /** [B] the position of each prompt's first new token. */
+  next: number[]
 }
 
 /** Prompts that share their first `prefix` tokens; always less than the shortest of them. */
@@ -37,7 +39,11 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
   try {
     return tidy(() => {
       const positions = prompts.map((p) => positionsOf(model, p))
-      const piece = (b: number, from: number, to: number) => stretch(model, prompts[b]!, positions[b]!, from, to)
+      const embedded = prompts.map((p) => model.promptEmbeddings(p))
+      const piece = (b: number, from: number, to: number): Stretch => ({
+        x: embedded[b]!.narrow(1, from, to - from),
+        axes: positions[b]!.axes.map((axis) => axis.subarray(from, to)),
+      })
       let before: Uint8Array[] = prompts.map(() => new Uint8Array(0))
       if (shares) {
         const heads = groups.map(({ members, prefix }) => piece(members[0]!, 0, prefix))
@@ -53,6 +59,7 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
         logits: model.decoder.logits(hidden.select(1, rest - 1)),
         valid: padded ? bits(columns, model.home.device) : null,
         columns: first + rest,
+        next: positions.map((p) => p.next),
       }
     })
   } catch (error) {
@@ -80,17 +87,6 @@ function groupsOf<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[])
     groups.push({ members: [b], prefix: most(prompt.ids.length) })
   })
   return groups
-}
-
-function stretch<P extends PromptIds>(
-  model: Speaker<P>,
-  prompt: P,
-  { axes }: PromptPositions,
-  from: number,
-  to: number,
-): Stretch {
-  const x = tidy(() => model.promptEmbeddings(prompt).narrow(1, from, to - from))
-  return { x, axes: axes.map((axis) => axis.subarray(from, to)) }
 }
 
 /** Reads one stretch per row, padded on the left to `width`, behind the columns in `before` (1: a token, 0: padding). */

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
-import { addLora, linears, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
+import { addLora, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
-import { box, encode, freeFeatures, type Tiny, tinyConfig, tinyModel } from '../sa2va/testing.ts'
+import { box, encode, fillAdapters, freeFeatures, type Tiny, tinyConfig, tinyModel } from '../sa2va/testing.ts'
 import { headLogProbs, teacherForce, teacherForceRows } from './teacher.ts'
 
 /** A miniature with adapters that do something: B is zero at the start, which would hide half of the gradient. */
@@ -12,19 +12,7 @@ function adapted(llm: Record<string, unknown> = {}): Tiny & { trained: Slot[] } 
   const tiny = tinyModel(tinyConfig({}, llm))
   const wanted = loraTargets(tiny.cfg.llm.architectures[0]!)
   addLora(tiny.model, (path) => path.startsWith('language_model.') && wanted(path), { rank: 4, alpha: 8, seed: 2 })
-  for (const [, linear] of linears(tiny.model)) {
-    const b = linear.lora_B?.weight
-    if (b)
-      tidy(
-        () =>
-          void b.copy_(
-            tensor(
-              Float32Array.from({ length: b.numel }, (_, i) => Math.sin(i) / 10),
-              b.shape,
-            ),
-          ) as never,
-      )
-  }
+  fillAdapters(tiny.model, 10)
   return { ...tiny, trained: trainOnly(tiny.model, [/\.lora_[AB]\./, /^mlp1\./]) }
 }
 

@@ -1,6 +1,5 @@
-import { type LoadOptions, loadWeights, openWeights, renamed } from '../../checkpoint/index.ts'
+import { loadWeights, type OpenOptions, openWeights, renamed } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
-import type { DType } from '../../tensor/index.ts'
 import { loadTokenizer, type Tokenizer } from '../../text/index.ts'
 import { type QwenVLConfig, readQwenVLConfig } from './config.ts'
 import { type QwenFeatures, type QwenPrompt, QwenVL } from './model.ts'
@@ -14,11 +13,6 @@ export interface LoadedQwenVL {
   tokenizer: Tokenizer
 }
 
-export interface OpenQwenVLOptions extends Pick<LoadOptions, 'onProgress' | 'checkFinite'> {
-  dtype?: DType
-  device?: string
-}
-
 /** Names as released. Newer files say model.visual and model.language_model; a wrapper puts another `model.` before them. */
 export function releasedName(name: string): string {
   const inner = name.replace(/^model\.(?=(model\.(visual|language_model)|lm_head)\.)/, '')
@@ -26,7 +20,7 @@ export function releasedName(name: string): string {
 }
 
 /** A Qwen2.5-VL folder as the hub has it. */
-export function openQwenVL(dir: string, options: OpenQwenVLOptions = {}): LoadedQwenVL {
+export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL {
   const cfg = readQwenVLConfig(dir)
   const folder = renamed(openWeights(dir), releasedName)
   const tokenizer = loadTokenizer(dir)

@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
-import { type CheckRow, Mismatch } from '../../core/index.ts'
+import type { CheckRow } from '../../core/index.ts'
 import { decodeImage } from '../../image/index.ts'
 import { tensorAt } from '../../nn/index.ts'
 import { backward, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import { compareGradNorm, compareIds, compareNumbers, compareTensor } from '../compare.ts'
+import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from '../compare.ts'
 import { generate, teacherForce } from '../llm/index.ts'
 import { chatText, type LoadedQwenVL, openQwenVL } from './load.ts'
 import type { QwenFeatures, QwenPrompt } from './model.ts'
@@ -38,11 +38,7 @@ export async function verifyQwenVL(dir: string): Promise<CheckRow[]> {
   }
 }
 
-function get(c: Case, name: string): Tensor {
-  const t = c.want.get(name)
-  if (!t) throw new Mismatch({ where: 'golden.safetensors', field: name, expected: 'a tensor', got: 'none' })
-  return t
-}
+const get = (c: Case, name: string): Tensor => storedTensor(c.want, name)
 
 const numbers = (c: Case, name: string): number[] => get(c, name).numbers()
 

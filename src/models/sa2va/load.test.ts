@@ -23,10 +23,10 @@ import {
 } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { addLora, linears, mergeLora } from '../../nn/index.ts'
-import { memory, tensor, tidy } from '../../tensor/index.ts'
+import { memory } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
 import { exportSa2VA, isVideoOnly, type Loaded, openSa2VA } from './load.ts'
-import { goldenFolder } from './testing.ts'
+import { fillAdapters, goldenFolder } from './testing.ts'
 
 function scratch(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'sa2va-'))
@@ -309,19 +309,7 @@ test('an export holds the merged adapters in the stored dtype, leaves the model 
   const loaded = openSa2VA(source)
   const targets = loraTargets('Qwen2ForCausalLM')
   addLora(loaded.model.language_model, targets, { rank: 4, alpha: 8, seed: 1 })
-  for (const [, linear] of linears(loaded.model)) {
-    const b = linear.lora_B?.weight
-    if (b)
-      tidy(
-        () =>
-          void b.copy_(
-            tensor(
-              Float32Array.from({ length: b.numel }, (_, i) => Math.sin(i) / 9),
-              b.shape,
-            ),
-          ) as never,
-      )
-  }
+  fillAdapters(loaded.model, 9)
   const out = join(scratch(t), 'merged')
   exportSa2VA(loaded, out)
   assert.ok(linears(loaded.model).some(([, l]) => l.lora_A))

@@ -1,8 +1,8 @@
 import { copyFileSync, mkdirSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import {
-  type LoadOptions,
   loadWeights,
+  type OpenOptions,
   openWeights,
   readHeader,
   type TensorSource,
@@ -40,11 +40,6 @@ export function isVideoOnly(name: string): boolean {
 function isSpare(name: string, cfg: Sa2VAConfig): boolean {
   if (cfg.llm.tie_word_embeddings && /^language_model\.(lm_head|output)\.weight$/.test(name)) return true
   return /\.rotary_emb\.inv_freq$/.test(name)
-}
-
-export interface OpenOptions extends Pick<LoadOptions, 'onProgress' | 'checkFinite'> {
-  dtype?: DType
-  device?: string
 }
 
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */

@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { RgbImage } from '../../image/index.ts'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
-import { initRandom } from '../../nn/index.ts'
-import type { DType } from '../../tensor/index.ts'
+import { initRandom, linears } from '../../nn/index.ts'
+import { type DType, tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
 import { parseSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { type Features, Prompter, prepareImage } from './inputs.ts'
@@ -62,4 +62,14 @@ export function encode(tiny: Tiny, width: number, height: number): Features {
 
 export function freeFeatures({ vision, sam }: Features): void {
   for (const t of [vision, sam.level0, sam.level1, sam.level2]) t.dispose()
+}
+
+/** Fills every LoRA B with sines over the divisor: it starts at zero, which would hide what an adapter does. */
+export function fillAdapters(model: Sa2VA, divisor: number): void {
+  for (const [, { lora_B }] of linears(model)) {
+    const b = lora_B?.weight
+    if (!b) continue
+    const values = Float32Array.from({ length: b.numel }, (_, i) => Math.sin(i) / divisor)
+    tidy(() => void b.copy_(tensor(values, b.shape)))
+  }
 }

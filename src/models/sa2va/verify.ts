@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
-import { type CheckRow, Mismatch } from '../../core/index.ts'
+import type { CheckRow } from '../../core/index.ts'
 import { decodeImage, type RgbImage } from '../../image/index.ts'
 import { type Mask, maskFromPng } from '../../mask/index.ts'
 import { tensorAt } from '../../nn/index.ts'
 import { backward, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { verifyTokenizer } from '../../text/index.ts'
-import { compareGradNorm, compareIds, compareNumbers, compareTensor } from '../compare.ts'
+import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from '../compare.ts'
 import { generate, teacherForce } from '../llm/index.ts'
 import type { Sam2Prompt } from '../sam2/index.ts'
 import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
@@ -53,11 +53,7 @@ function tiled(picture: RgbImage, { cfg }: Loaded, want: Map<string, Tensor>): I
   return image.tiles === want.get('cap.pixel_values')?.size(0) ? image : prepareImage(picture, cfg, { maxTiles: 12 })
 }
 
-function get(c: Case, name: string): Tensor {
-  const t = c.want.get(name)
-  if (!t) throw new Mismatch({ where: 'golden.safetensors', field: name, expected: 'a tensor', got: 'none' })
-  return t
-}
+const get = (c: Case, name: string): Tensor => storedTensor(c.want, name)
 
 function forwardRows(c: Case): CheckRow[] {
   const features = c.loaded.model.encode(c.image)

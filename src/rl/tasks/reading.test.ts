@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { makeScene, sceneExample } from '../../data/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { openSa2VA, prepareImage } from '../../models/index.ts'
+import { freeFeatures } from '../../models/sa2va/testing.ts'
 import { expectNoLeak } from '../../tensor/index.ts'
 import { resolveRun } from '../run-config.ts'
 import { describeAll, segmentAll } from './reading.ts'
@@ -16,7 +17,7 @@ const context: TaskContext = { learner: { loaded }, config, actionScale: 1 }
 const scenes = [0, 1].map((i) => sceneExample(makeScene(5, i)))
 const features = scenes.map((s) => loaded.model.encode(prepareImage(s.image, loaded.cfg)))
 after(() => {
-  for (const { vision, sam } of features) for (const t of [vision, sam.level0, sam.level1, sam.level2]) t.dispose()
+  for (const f of features) freeFeatures(f)
   for (const t of loaded.model.parameters().values()) t.dispose()
 })
 
