@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import {
   adapterConfigText,
   fromFileName,
@@ -12,7 +13,6 @@ import {
   writeAdapter,
 } from './adapter.ts'
 import { readAll, readHeader } from './safetensors.ts'
-import { golden, refuses, scratch } from './testing.ts'
 
 const lora = 'language_model.model.layers.0.self_attn.q_proj.lora_A.default.weight'
 const filed = 'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight'

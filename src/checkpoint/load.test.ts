@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { Linear, Module } from '../nn/index.ts'
 import { expectNoLeak, memory, tensor, tidy } from '../tensor/index.ts'
 import { loadWeights, readTensors, tensorSource } from './load.ts'
 import { writeSafetensors } from './safetensors.ts'
-import { refuses, scratch } from './testing.ts'
 import { openWeights } from './weights.ts'
 
 class Net extends Module {

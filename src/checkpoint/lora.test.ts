@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { addLora, Embedding, initRandom, Linear, linears, Module } from '../nn/index.ts'
 import { tensor, tidy } from '../tensor/index.ts'
 import { adapterConfigText } from './adapter.ts'
 import { adapterSettings, loadAdapter, saveAdapter } from './lora.ts'
 import { readAll, readHeader, writeSafetensors } from './safetensors.ts'
-import { golden, refuses, scratch } from './testing.ts'
 
 class Attention extends Module {
   readonly q_proj = new Linear(64, 64)

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { test } from 'node:test'
+import { fixture, refuses, survives } from '../../tests/support/checkpoint.ts'
 import { stream } from '../core/index.ts'
 import { NumpyArray } from './numpy.ts'
 import { readPickle } from './pickle.ts'
-import { fixture, refuses, survives } from './testing.ts'
 
 const expected = JSON.parse(readFileSync(fixture('expected.json'), 'utf8'))
 const read = (name: string) => readPickle(readFileSync(fixture(name)), name)

@@ -13,10 +13,10 @@ import {
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { fixture, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { stream } from '../core/index.ts'
 import { listCheckpoints, newestValid, prune, whyInvalid, writeCheckpoint } from './run-checkpoint.ts'
 import { writeSafetensors } from './safetensors.ts'
-import { fixture, refuses, scratch } from './testing.ts'
 
 const files = (step: number) => ({
   'adapter/weights.bin': new Uint8Array(1000).fill(step),

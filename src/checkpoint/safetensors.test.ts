@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { mkdirSync, readdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { golden, refuses, scratch, survives } from '../../tests/support/checkpoint.ts'
 import { stream } from '../core/index.ts'
 import type { DType } from './dtype.ts'
 import { readAll, readHeader, readTensorBytes, type TensorSource, writeSafetensors } from './safetensors.ts'
 import { duplicateKey, parseHeader } from './safetensors-header.ts'
-import { golden, refuses, scratch, survives } from './testing.ts'
 
 function sources(path: string): TensorSource[] {
   return Array.from(readAll(path), ([name, tensor]) => ({ name, ...tensor }))

@@ -3,8 +3,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { honest, startServer } from '../../tests/support/judge-server.ts'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
-import { honest, startServer } from '../rewards/judge/scripted-server.ts'
 import { command } from './score.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-score-'))

@@ -13,7 +13,8 @@ import {
   settingSections,
 } from '../config/index.ts'
 import { packageRoot } from '../engine/index.ts'
-import { OptimConfig, RunConfig, type RunInput, resolveRun } from '../rl/index.ts'
+import { OptimConfig } from '../optim/index.ts'
+import { RunConfig, type RunInput, resolveRun } from '../rl/index.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {

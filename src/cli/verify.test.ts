@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { readAll, writeSafetensors } from '../checkpoint/index.ts'
-import { findGolden } from './golden.ts'
+import { findGolden } from '../verify/golden.ts'
 import { verifyOne } from './verify.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden')

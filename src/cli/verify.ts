@@ -1,6 +1,6 @@
 import { Command } from 'commander'
 import { type CheckRow, log, messageOf } from '../core/index.ts'
-import { findGolden, type Golden } from './golden.ts'
+import { findGolden, type Golden } from '../verify/index.ts'
 
 interface Options {
   all?: boolean
@@ -53,24 +53,13 @@ function finish(results: readonly Result[], options: Options): void {
 /** Runs in the engine thread. */
 export async function verifyOne(set: Golden): Promise<Result> {
   try {
-    const rows = await rowsOf(set)
+    const { verifyGolden } = await import('../verify/index.ts')
+    const rows = await verifyGolden(set)
     return { ...set, pass: rows.length > 0 && rows.every((r) => r.pass), rows }
   } catch (error) {
     const row = { name: 'error', abs: Number.NaN, rel: Number.NaN, limit: 'no error', pass: false }
     return { ...set, pass: false, rows: [{ ...row, detail: messageOf(error) }] }
   }
-}
-
-async function rowsOf({ path, kind }: Golden): Promise<CheckRow[]> {
-  if (kind === 'sa2va') return (await import('../models/index.ts')).verifySa2VA(path)
-  if (kind === 'qwen2_5_vl') return (await import('../models/index.ts')).verifyQwenVL(path)
-  if (kind === 'meteor') return (await import('../rewards/index.ts')).verifyMeteor(path)
-  if (kind === 'porter') return (await import('../rewards/index.ts')).verifyPorter(path)
-  const rl = await import('../rl/index.ts')
-  if (kind === 'grpo') return rl.verifyGrpo(path)
-  if (kind === 'lora') return rl.verifyLora(path)
-  const { verifyMisc } = await import('../models/index.ts')
-  return [...(await verifyMisc(path)), ...rl.verifyMiscOptim(path)]
 }
 
 const most = 12

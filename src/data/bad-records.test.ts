@@ -3,13 +3,13 @@ import { mkdirSync, readFileSync, statSync, truncateSync, writeFileSync } from '
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { RecordBatchStreamWriter, Table } from 'apache-arrow'
+import { boxRle, garRow, grey, rowsOf, testFolder } from '../../tests/support/data.ts'
 import { encodePng } from '../image/index.ts'
 import { type GarRow, garSchema, writeGarArrow } from './arrow/write.ts'
 import type { DataOptions } from './config.ts'
 import { BadRecord, type Reason } from './example.ts'
 import { openLoader } from './loader.ts'
 import { openSource } from './sources/open.ts'
-import { boxRle, garRow, grey, rowsOf, testFolder } from './testing.ts'
 
 const root = testFolder()
 const settings: DataOptions = { workers: 0, shuffle: false, maxRejectFraction: 0.5 }

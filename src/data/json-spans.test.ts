@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import fc from 'fast-check'
+import { testFolder } from '../../tests/support/data.ts'
 import { jsonSpans } from './json-spans.ts'
-import { testFolder } from './testing.ts'
 
 const folder = testFolder()
 const path = join(folder, 'value.json')

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { garRow, rowsOf, testFolder } from '../../tests/support/data.ts'
 import { maskArea } from '../mask/index.ts'
 import { writeGarArrow } from './arrow/write.ts'
 import type { DataOptions } from './config.ts'
@@ -9,7 +10,6 @@ import type { Example, Source } from './example.ts'
 import { type Loader, openLoader } from './loader.ts'
 import { isEval } from './order.ts'
 import { openSource } from './sources/open.ts'
-import { garRow, rowsOf, testFolder } from './testing.ts'
 
 const root = testFolder()
 const folder = join(root, 'set')

@@ -1,7 +1,6 @@
 // Models: InternViT, language models, SAM2, Sa2VA on top of them, and Qwen2.5-VL. Field names are checkpoint names.
 // May import nn, text, image, mask, checkpoint and below.
 // Start reading at sa2va/model.ts.
-export { compareIds, compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
 export {
   Decoder,
   type Generated,
@@ -17,5 +16,4 @@ export {
 } from './llm/index.ts'
 export * from './qwen2_5_vl/index.ts'
 export * from './sa2va/index.ts'
-export { type Sam2Config, type Sam2Features, Sam2Model, sam2Config } from './sam2/index.ts'
-export { verifyMisc } from './verify-misc.ts'
+export { type Sam2Config, type Sam2Features, Sam2Model, type Sam2Prompt, sam2Config } from './sam2/index.ts'

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
+import { warmupStepsOf } from '../optim/schedule.ts'
 import { type AdvantageOptions, groupAdvantages } from './advantages.ts'
 import { GrpoConfig } from './config.ts'
 import { completionMasks } from './masks.ts'
 import { generationPlan, repeatOrder } from './repeat-sampler.ts'
-import { warmupStepsOf } from './schedule.ts'
 
 const options = (more: Partial<AdvantageOptions> = {}): AdvantageOptions => ({ ...GrpoConfig.parse({}), ...more })
 

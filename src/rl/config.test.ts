@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { GrpoConfig, type GrpoInput, grpoPresetNames, OptimConfig, resolveGrpo, validateGrpo } from './config.ts'
+import { OptimConfig } from '../optim/index.ts'
+import { GrpoConfig, type GrpoInput, grpoPresetNames, resolveGrpo, validateGrpo } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, initialEntropyState } from './entropy.ts'
 
 test('every preset resolves, and given values win over it', () => {

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
+import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
 import { tensorsIn } from '../tensor/index.ts'
 import { FeatureStore } from './feature-store.ts'
 import { featureTensors, release, workItems } from './records.ts'
-import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from './testing.ts'
 import { featureFingerprint, train } from './trainer.ts'
 
 const folder = scratch('features')

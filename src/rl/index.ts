@@ -11,16 +11,13 @@ export {
   grpoPresets,
   type LossType,
   lossTypes,
-  OptimConfig,
   resolveGrpo,
   rolloutModes,
-  type SchedulerType,
   tokenNormalized,
   validateGrpo,
 } from './config.ts'
 export { doctor, type Finding } from './doctor.ts'
 export { type DryRun, type DryRunRow, dryRun } from './dry-run.ts'
-export { Ema, type EmaOptions } from './ema.ts'
 export {
   adaptEntropy,
   currentEntropyCoef,
@@ -35,8 +32,6 @@ export { type KlEstimator, klClamped, klOf } from './kl.ts'
 export { Learner } from './learner.ts'
 export { diceLoss } from './mask-loss.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
-export { makeMiniature, miniatureConfig } from './miniature.ts'
-export { AdamW, type AdamWOptions, adamwOf, clipCoefficient, decayGroups, type ParamGroup } from './optim.ts'
 export {
   type GenerationPlan,
   type GenerationSizes,
@@ -53,12 +48,9 @@ export {
   type TrainGroup,
   trainGroups,
 } from './run-config.ts'
-export { learningRateAt, type ScheduleConfig, warmupStepsOf } from './schedule.ts'
 export { completion, readRows, type SftRow, segmentRow } from './sft.ts'
 export { type SftResult, type SftSettings, sftRun } from './sft-run.ts'
 export { type Group, learn, type Run, sampleGroups } from './step.ts'
 export { StepReport } from './step-report.ts'
 export { loadTrained, type TrainedOptions } from './trained.ts'
 export { type Host, type Progress, type RunResult, runOf, Trainer, train } from './trainer.ts'
-export { verifyGrpo, verifyMiscOptim } from './verify.ts'
-export { verifyLora } from './verify-lora.ts'

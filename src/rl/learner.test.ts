@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
+import { hashes, makeToy, openRun, scratch, toyRun } from '../../tests/support/runs.ts'
 import { tensorAt } from '../nn/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { Learner } from './learner.ts'
 import { loadRun, type RunState, readState, saveRun } from './run-state.ts'
-import { hashes, makeToy, openRun, scratch, toyRun } from './testing.ts'
 import { openModel } from './trainer.ts'
 
 const folder = scratch('learner')

@@ -3,9 +3,8 @@
 import { Mismatch } from '../core/index.ts'
 import { type Loaded, loraTargets } from '../models/index.ts'
 import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
+import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import { keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
-import { Ema } from './ema.ts'
-import { type AdamW, adamwOf } from './optim.ts'
 import { type RunConfig, type TrainGroup, trainGroups } from './run-config.ts'
 
 /** `all`: every weight, encoders included. */

@@ -2,8 +2,9 @@
 import { z } from 'zod'
 import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
+import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
-import { GrpoConfig, type GrpoInput, OptimConfig, resolveGrpo } from './config.ts'
+import { GrpoConfig, type GrpoInput, resolveGrpo } from './config.ts'
 
 export const LoraConfig = z.strictObject({
   rank: z.int().positive().default(128).describe('rank of the adapters'),

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
+import { scratch, toyRun } from '../../tests/support/runs.ts'
 import { openRunFolder } from './run-folder.ts'
-import { scratch, toyRun } from './testing.ts'
 
 const folder = scratch('run-folder')
 after(() => rmSync(folder, { recursive: true, force: true }))

@@ -33,4 +33,3 @@ export {
 } from './templates.ts'
 export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 export type { AddedToken, TokenizerJson } from './tokenizer-files.ts'
-export { verifyTokenizer } from './verify.ts'

@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
+import { readInt64 } from '../../tests/support/golden-text.ts'
 import { Mismatch } from '../core/index.ts'
+import { verifyTokenizer } from '../verify/tokens.ts'
 import { baseVocabulary, byteAlphabet } from './byte-level.ts'
-import { readInt64 } from './golden-fixture.ts'
 import { tokenDecoder } from './token-decoder.ts'
 import { loadTokenizer } from './tokenizer.ts'
-import { verifyTokenizer } from './verify.ts'
 
 const sa2va = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
 const qwenVl = fileURLToPath(new URL('../../tests/fixtures/golden/qwen2_5_vl-tiny', import.meta.url))

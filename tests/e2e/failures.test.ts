@@ -9,8 +9,8 @@ import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { listCheckpoints, newestValid, readAll, whyInvalid, writeSafetensors } from '../../src/checkpoint/index.ts'
 import { defineReward, openRewards, type Reward, RewardsConfig, scoreGroup } from '../../src/rewards/index.ts'
-import { hostOf, makeToy, runBytes, scratch, spread, toyRun } from '../../src/rl/testing.ts'
 import { type Host, train } from '../../src/rl/trainer.ts'
+import { hostOf, makeToy, runBytes, scratch, spread, toyRun } from '../support/runs.ts'
 
 const folder = scratch('failures')
 const toy = makeToy(join(folder, 'toy'))

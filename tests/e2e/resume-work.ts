@@ -1,8 +1,8 @@
 // One run in a process of its own, to be killed: node --import tsx resume-work.ts MODEL OUTPUT PASSES [STEPS]. Says where it is: "at 0" when
 // the model is open, "at N" after step N.
 import { writeSync } from 'node:fs'
-import { hostOf, toyRun } from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
+import { hostOf, toyRun } from '../support/runs.ts'
 
 const [model, output, passes, steps] = process.argv.slice(2)
 const config = toyRun(model!, output!, {

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream, streamId } from '../../src/core/index.ts'
-import { makeToy, runBytes, scratch } from '../../src/rl/testing.ts'
+import { makeToy, runBytes, scratch } from '../support/runs.ts'
 
 const folder = scratch('resume')
 const toy = makeToy(join(folder, 'toy'))

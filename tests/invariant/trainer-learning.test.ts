@@ -8,9 +8,9 @@ import { openLoader, openSource } from '../../src/data/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
 import type { RunInput } from '../../src/rl/index.ts'
 import { resolveRun } from '../../src/rl/index.ts'
-import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../../src/rl/testing.ts'
 import { Trainer, train } from '../../src/rl/trainer.ts'
 import { tidy } from '../../src/tensor/index.ts'
+import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('learning')
 const toy = makeToy(join(folder, 'toy'))

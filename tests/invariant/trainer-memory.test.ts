@@ -2,9 +2,9 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { hostOf, makeToy, scratch, toyRun } from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
 import { memory } from '../../src/tensor/index.ts'
+import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
 
 const folder = scratch('memory')
 const toy = makeToy(join(folder, 'toy'))

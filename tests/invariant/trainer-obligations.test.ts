@@ -11,19 +11,9 @@ import { type GrpoInput, grpoLoss, type LossConfig, type LossType, lossTypes, re
 import { release, workItems } from '../../src/rl/records.ts'
 import { contextOf, type Group, learn, plainDensities, type Run } from '../../src/rl/step.ts'
 import { StepReport } from '../../src/rl/step-report.ts'
-import {
-  changed,
-  hashes,
-  hostOf,
-  makeToy,
-  type Opened,
-  openRun,
-  runBytes,
-  scratch,
-  toyRun,
-} from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
 import { backward, noGrad, stack, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { changed, hashes, hostOf, makeToy, type Opened, openRun, runBytes, scratch, toyRun } from '../support/runs.ts'
 
 const folder = scratch('obligations')
 const toy = makeToy(join(folder, 'toy'))

@@ -9,9 +9,9 @@ import type { ScoredRow } from '../../src/rewards/index.ts'
 import { groupAdvantages, type RunInput, resolveGrpo, resolveRun } from '../../src/rl/index.ts'
 import { readState } from '../../src/rl/run-state.ts'
 import { advantagesOf } from '../../src/rl/step.ts'
-import { hostOf, makeToy, runBytes, scratch, storedWeights, toyRun } from '../../src/rl/testing.ts'
 import { train } from '../../src/rl/trainer.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { hostOf, makeToy, runBytes, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('switches')
 const toy = makeToy(join(folder, 'toy'))

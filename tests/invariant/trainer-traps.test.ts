@@ -12,8 +12,8 @@ import { contextOf, type Group, learn, plainDensities, type Run } from '../../sr
 import { StepReport } from '../../src/rl/step-report.ts'
 import { restoreGroup, storeGroup } from '../../src/rl/stored-group.ts'
 import { captionToMask, describeAll, maskToCaption, type Rollout, segmentAll } from '../../src/rl/tasks/index.ts'
-import { hashes, hostOf, makeToy, type Opened, openRun, scratch, toyRun } from '../../src/rl/testing.ts'
 import { noGrad, Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
+import { hashes, hostOf, makeToy, type Opened, openRun, scratch, toyRun } from '../support/runs.ts'
 
 const folder = scratch('traps')
 const toy = makeToy(join(folder, 'toy'))

@@ -1,6 +1,6 @@
 // One stage of pre-training: steps of AdamW on what a loss reaches, with a line of figures now and then.
 import { log } from '../../../src/core/index.ts'
-import { adamwOf, learningRateAt, OptimConfig } from '../../../src/rl/index.ts'
+import { adamwOf, learningRateAt, OptimConfig } from '../../../src/optim/index.ts'
 import { backward, clearTape, type Tensor, tidy } from '../../../src/tensor/index.ts'
 
 /** What every stage can be told. */

@@ -11,11 +11,11 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from '../../../tests/support/data.ts'
 import { maskArea, maskBox } from '../../mask/index.ts'
 import { writeGarArrow } from '../arrow/write.ts'
 import type { DataOptions } from '../config.ts'
 import { BadRecord, type Source } from '../example.ts'
-import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from '../testing.ts'
 import { openSource } from './open.ts'
 
 const root = testFolder()

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { loadWeights, openWeights, readHeader, readTensors } from '../../checkpoint/index.ts'
 import { tensorAt } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, tidy } from '../../tensor/index.ts'
-import { compareTensor } from '../compare.ts'
+import { compareTensor } from '../../verify/compare.ts'
 import { InternVisionModel, readVisionConfig } from './model.ts'
 
 function open(name: string) {

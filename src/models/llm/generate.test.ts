@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { box, encode, freeFeatures, tinyConfig, tinyModel } from '../../../tests/support/sa2va.ts'
 import { Mismatch, stream, streamId } from '../../core/index.ts'
 import { expectNoLeak, tidy } from '../../tensor/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
-import { box, encode, freeFeatures, tinyConfig, tinyModel } from '../sa2va/testing.ts'
 import { type Generated, type GenerateOptions, generate } from './generate.ts'
 
 const tiny = tinyModel()

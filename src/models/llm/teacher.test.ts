@@ -1,10 +1,18 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import {
+  box,
+  encode,
+  fillAdapters,
+  freeFeatures,
+  type Tiny,
+  tinyConfig,
+  tinyModel,
+} from '../../../tests/support/sa2va.ts'
 import { addLora, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
-import { box, encode, fillAdapters, freeFeatures, type Tiny, tinyConfig, tinyModel } from '../sa2va/testing.ts'
 import { headLogProbs, teacherForce, teacherForceRows } from './teacher.ts'
 
 /** A miniature with adapters that do something: B is zero at the start, which would hide half of the gradient. */

@@ -6,7 +6,7 @@ import { loadWeights, openWeights, readHeader, readTensors } from '../../checkpo
 import { Mismatch } from '../../core/index.ts'
 import { KVCache, tensorAt } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { compareTensor } from '../compare.ts'
+import { compareTensor } from '../../verify/compare.ts'
 import { buildLanguageModule, Decoder, readLlmConfig } from './index.ts'
 
 const variants = ['qwen2-tied', 'qwen3', 'llama', 'llama-bias', 'internlm2', 'phi3']

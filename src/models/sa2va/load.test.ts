@@ -13,6 +13,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { fillAdapters, goldenFolder } from '../../../tests/support/sa2va.ts'
 import {
   loadAdapter,
   openWeights,
@@ -26,7 +27,6 @@ import { addLora, linears, mergeLora } from '../../nn/index.ts'
 import { memory } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
 import { exportSa2VA, isVideoOnly, type Loaded, openSa2VA } from './load.ts'
-import { fillAdapters, goldenFolder } from './testing.ts'
 
 function scratch(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'sa2va-'))

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from '../../../tests/support/sa2va.ts'
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
 import { replaceTensor } from '../../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import { compareTensor } from '../compare.ts'
+import { compareTensor } from '../../verify/compare.ts'
 import { generate, teacherForce } from '../llm/index.ts'
 import { prepareImage } from './inputs.ts'
-import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from './testing.ts'
 
 const tiny = tinyModel()
 const { model, prompter, cfg } = tiny

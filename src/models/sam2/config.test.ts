@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { disposeModel, tinyBlock } from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
 import { count, type Module } from '../../nn/index.ts'
 import { sam2Config } from './config.ts'
 import { blockShapes } from './hiera.ts'
 import { Sam2Model } from './model.ts'
-import { disposeModel, tinyBlock } from './testing.ts'
 
 function elements(module: Module): number {
   return count(module.parameters().values()).elements

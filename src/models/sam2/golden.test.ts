@@ -1,11 +1,18 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import {
+  checkpointTensors,
+  disposeModel,
+  goldenNumbers,
+  goldenTensor,
+  relativeError,
+  tinyModel,
+} from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
 import { backward, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Features, Sam2Model } from './model.ts'
 import { videoOnlyNames } from './model.ts'
 import { chooseMask, takeMask, toMask, upsampleMask } from './selection.ts'
-import { checkpointTensors, disposeModel, goldenNumbers, goldenTensor, relativeError, tinyModel } from './testing.ts'
 
 // 2e-6: the reference ran on another libtorch; the last bits differ.
 const tolerance = 2e-6

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
@@ -7,7 +8,6 @@ import { sam2Config } from './config.ts'
 import { type Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
 import { chooseMask, stability, takeMask, toMask, upsampleMask } from './selection.ts'
-import { disposeModel, goldenTensor, relativeError, tinyModel } from './testing.ts'
 
 /** Element i of tensor k: an integer hash, in [-0.5, 0.5). */
 function hashed(k: number, i: number): number {

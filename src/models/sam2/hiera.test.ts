@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { stream, streamId } from '../../core/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { attention, expectNoLeak, noGrad, tensor, tidy } from '../../tensor/index.ts'
 import { attentionByHeads, type BlockShape, HieraBlock } from './hiera.ts'
-import { disposeModel, goldenTensor, relativeError, tinyModel } from './testing.ts'
 
 type Vector = number[]
 type Grid = Vector[][] // [row][column][channel]

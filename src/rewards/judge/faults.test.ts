@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import type { Outcome } from './faults-scenario.ts'
+import type { Outcome } from '../../../tests/support/judge-faults.ts'
 
 test('10,000 pairs with 20 % faults: every pair is accounted for, each score is the true one or none', async () => {
   const script = fileURLToPath(new URL('./faults-scenario.ts', import.meta.url))

@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { type Asked, honest, type Reply, startServer } from '../../../tests/support/judge-server.ts'
 import { JudgeConfig } from '../config.ts'
 import { fence, makeSafe, newTag, talksToJudge } from './hostile.ts'
 import { Judge } from './judge.ts'
-import { type Asked, honest, type Reply, startServer } from './scripted-server.ts'
 
 const reference = 'a red bicycle with a black seat'
 

@@ -3,12 +3,18 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import {
+  type Asked,
+  honest,
+  type Reply,
+  type ScriptedServer,
+  startServer,
+} from '../../../tests/support/judge-server.ts'
 import { judgeReward, meteorReward } from '../builtin.ts'
 import { JudgeConfig } from '../config.ts'
 import { scoreGroup, scoreGroups } from '../mix.ts'
 import type { Answer } from '../reward.ts'
 import { Judge } from './judge.ts'
-import { type Asked, honest, type Reply, type ScriptedServer, startServer } from './scripted-server.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-judge-'))
 after(() => rmSync(folder, { recursive: true, force: true }))

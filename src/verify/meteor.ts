@@ -1,8 +1,7 @@
 // Recomputes reference files written by NLTK, one JSON object a line; every value must be equal.
 import { readFileSync } from 'node:fs'
-import { type CheckRow, Mismatch } from '../../core/index.ts'
-import { porterStem } from './porter.ts'
-import { type MeteorDetail, meteorDetail } from './score.ts'
+import { type CheckRow, Mismatch } from '../core/index.ts'
+import { type MeteorDetail, meteorDetail, porterStem } from '../rewards/index.ts'
 
 interface Line {
   where: string

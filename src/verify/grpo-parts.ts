@@ -1,16 +1,19 @@
 import { sampleTokens, seenTokens, tokenEntropies, tokenLogps, warpScores } from '../nn/index.ts'
+import { AdamW, clipCoefficient, Ema, learningRateAt, OptimConfig } from '../optim/index.ts'
+import {
+  completionMasks,
+  generationPlan,
+  groupAdvantages,
+  klClamped,
+  klOf,
+  type RolloutOptions,
+  repeatOrder,
+  rolloutWeights,
+  type Score,
+} from '../rl/index.ts'
 import { backward, type DType, keep, type Tensor } from '../tensor/index.ts'
-import { groupAdvantages, type Score } from './advantages.ts'
-import { OptimConfig } from './config.ts'
-import { Ema } from './ema.ts'
-import { klClamped, klOf } from './kl.ts'
-import { completionMasks } from './masks.ts'
-import { AdamW, clipCoefficient } from './optim.ts'
-import { generationPlan, repeatOrder } from './repeat-sampler.ts'
-import { type RolloutOptions, rolloutWeights } from './rollout.ts'
-import { learningRateAt } from './schedule.ts'
-import { type Comparison, type Json, type JsonObject, load } from './verify-compare.ts'
-import { checkMetrics } from './verify-loss.ts'
+import { type Comparison, type Json, type JsonObject, load } from './compare.ts'
+import { checkMetrics } from './grpo-loss.ts'
 
 type Rows = readonly (readonly number[])[]
 

@@ -3,13 +3,13 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { stream } from '../../core/index.ts'
-import { judgeReward, meteorReward } from '../builtin.ts'
-import { JudgeConfig } from '../config.ts'
-import { scoreGroups } from '../mix.ts'
-import type { Answer } from '../reward.ts'
-import { Judge } from './judge.ts'
-import { type Asked, honest, type Reply, startServer } from './scripted-server.ts'
+import { stream } from '../../src/core/index.ts'
+import { judgeReward, meteorReward } from '../../src/rewards/builtin.ts'
+import { JudgeConfig } from '../../src/rewards/config.ts'
+import { Judge } from '../../src/rewards/judge/judge.ts'
+import { scoreGroups } from '../../src/rewards/mix.ts'
+import type { Answer } from '../../src/rewards/reward.ts'
+import { type Asked, honest, type Reply, startServer } from './judge-server.ts'
 
 const faults: readonly Reply[] = [
   'DROP',

@@ -1,16 +1,22 @@
 // Recomputes everything in a golden folder of Qwen2.5-VL: a miniature checkpoint with what transformers computed from it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readTensors } from '../../checkpoint/index.ts'
-import type { CheckRow } from '../../core/index.ts'
-import { decodeImage } from '../../image/index.ts'
-import { tensorAt } from '../../nn/index.ts'
-import { backward, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from '../compare.ts'
-import { generate, teacherForce } from '../llm/index.ts'
-import { chatText, type LoadedQwenVL, openQwenVL } from './load.ts'
-import type { QwenFeatures, QwenPrompt } from './model.ts'
-import { type PatchedImage, patchImage } from './processor.ts'
+import { openWeights, readTensors } from '../checkpoint/index.ts'
+import type { CheckRow } from '../core/index.ts'
+import { decodeImage } from '../image/index.ts'
+import type { QwenFeatures, QwenPrompt } from '../models/index.ts'
+import {
+  chatText,
+  generate,
+  type LoadedQwenVL,
+  openQwenVL,
+  type PatchedImage,
+  patchImage,
+  teacherForce,
+} from '../models/index.ts'
+import { tensorAt } from '../nn/index.ts'
+import { backward, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
 
 interface Golden {
   text: string

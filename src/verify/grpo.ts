@@ -2,12 +2,10 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
 import { type CheckRow, Mismatch, messageOf } from '../core/index.ts'
+import { AdamW, learningRateAt, OptimConfig, type SchedulerType } from '../optim/index.ts'
 import { type DType, keep, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { OptimConfig, type SchedulerType } from './config.ts'
-import { AdamW } from './optim.ts'
-import { learningRateAt } from './schedule.ts'
-import { Comparison, type JsonObject, type Precision, type Tolerance } from './verify-compare.ts'
-import { checkAccumulation, checkLoss } from './verify-loss.ts'
+import { Comparison, type JsonObject, type Precision, type Tolerance } from './compare.ts'
+import { checkAccumulation, checkLoss } from './grpo-loss.ts'
 import {
   checkAdamW,
   checkAdvantages,
@@ -20,7 +18,7 @@ import {
   checkRolloutWeights,
   checkSampler,
   checkSchedule,
-} from './verify-parts.ts'
+} from './grpo-parts.ts'
 
 type Check = (input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison) => void
 

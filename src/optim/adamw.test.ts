@@ -12,9 +12,9 @@ import {
   tensor,
   tidy,
 } from '../tensor/index.ts'
+import { AdamW, adamwOf, decayGroups } from './adamw.ts'
 import { OptimConfig } from './config.ts'
 import { Ema } from './ema.ts'
-import { AdamW, adamwOf, decayGroups } from './optim.ts'
 
 const shapes: Record<string, number[]> = { 'a.weight': [3, 4], 'a.bias': [4], 'b.weight': [2, 2] }
 

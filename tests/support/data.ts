@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { encodePng } from '../image/index.ts'
-import { encodeRle, maskFromDense } from '../mask/index.ts'
-import type { GarRow } from './arrow/write.ts'
+import type { GarRow } from '../../src/data/arrow/write.ts'
+import { encodePng } from '../../src/image/index.ts'
+import { encodeRle, maskFromDense } from '../../src/mask/index.ts'
 
 export const fixtures = join(dirname(fileURLToPath(import.meta.url)), 'fixtures')
 

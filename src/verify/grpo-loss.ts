@@ -1,8 +1,7 @@
 import { Mismatch } from '../core/index.ts'
+import { GrpoConfig, grpoLoss, type LossConfig, type LossInput, type LossResult } from '../rl/index.ts'
 import { backward, type DType, type Tensor } from '../tensor/index.ts'
-import { GrpoConfig } from './config.ts'
-import { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
-import { type Comparison, flatten, type Json, type JsonObject, load, loadOr } from './verify-compare.ts'
+import { type Comparison, flatten, type Json, type JsonObject, load, loadOr } from './compare.ts'
 
 const trlDefaults = { lossType: 'dapo', beta: 0, maxCompletionLength: 512 } as const
 const runOptions = new Set(['numItemsInBatch', 'numProcesses'])

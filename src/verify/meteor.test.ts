@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { Mismatch } from '../../core/index.ts'
-import { verifyMeteor, verifyPorter } from './verify.ts'
+import { Mismatch } from '../core/index.ts'
+import { verifyMeteor, verifyPorter } from './meteor.ts'
 
-const golden = fileURLToPath(new URL('../../../tests/fixtures/golden/', import.meta.url))
+const golden = fileURLToPath(new URL('../../tests/fixtures/golden', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'verify-meteor-'))
 after(() => rmSync(folder, { recursive: true }))
 

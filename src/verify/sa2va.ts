@@ -1,18 +1,25 @@
 // Recomputes everything in a golden folder of Sa2VA: a miniature checkpoint with what the reference computed from it.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readTensors } from '../../checkpoint/index.ts'
-import type { CheckRow } from '../../core/index.ts'
-import { decodeImage, type RgbImage } from '../../image/index.ts'
-import { type Mask, maskFromPng } from '../../mask/index.ts'
-import { tensorAt } from '../../nn/index.ts'
-import { backward, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { verifyTokenizer } from '../../text/index.ts'
-import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from '../compare.ts'
-import { generate, teacherForce } from '../llm/index.ts'
-import type { Sam2Prompt } from '../sam2/index.ts'
-import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
-import { type Loaded, openSa2VA } from './load.ts'
+import { openWeights, readTensors } from '../checkpoint/index.ts'
+import type { CheckRow } from '../core/index.ts'
+import { decodeImage, type RgbImage } from '../image/index.ts'
+import { type Mask, maskFromPng } from '../mask/index.ts'
+import type { Sam2Prompt } from '../models/index.ts'
+import {
+  type Features,
+  generate,
+  type ImageInput,
+  type Loaded,
+  openSa2VA,
+  type Prompt,
+  prepareImage,
+  teacherForce,
+} from '../models/index.ts'
+import { tensorAt } from '../nn/index.ts'
+import { backward, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
+import { verifyTokenizer } from './tokens.ts'
 
 interface Golden {
   cap_question: string

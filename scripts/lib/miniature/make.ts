@@ -1,11 +1,11 @@
 // The embedded miniature: every code path of Sa2VA-4B at about a millionth of its cost.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { tensorSource, writeWeights } from '../checkpoint/index.ts'
-import { atomicWriteJson } from '../core/index.ts'
-import { trainSceneTokenizer } from '../data/index.ts'
-import { parseSa2VAConfig, Sa2VA } from '../models/index.ts'
-import { initRandom } from '../nn/index.ts'
+import { tensorSource, writeWeights } from '../../../src/checkpoint/index.ts'
+import { atomicWriteJson } from '../../../src/core/index.ts'
+import { trainSceneTokenizer } from '../../../src/data/index.ts'
+import { parseSa2VAConfig, Sa2VA } from '../../../src/models/index.ts'
+import { initRandom } from '../../../src/nn/index.ts'
 
 /** Side of a scene image; one tile, 8x8 image tokens. */
 export const miniatureImage = 112

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { expectNoLeak } from '../tensor/index.ts'
-import { verifyGrpo, verifyMiscOptim } from './verify.ts'
+import { verifyGrpo, verifyMiscOptim } from './grpo.ts'
 
 const golden = fileURLToPath(new URL('../../tests/fixtures/golden', import.meta.url))
 

@@ -1,14 +1,14 @@
 // Miniature models for tests: the golden folder's tokenizer and sizes with other switches and random weights.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { RgbImage } from '../../image/index.ts'
-import { type Mask, maskFromDense } from '../../mask/index.ts'
-import { initRandom, linears } from '../../nn/index.ts'
-import { type DType, tensor, tidy } from '../../tensor/index.ts'
-import { chatTemplate, loadTokenizer } from '../../text/index.ts'
-import { parseSa2VAConfig, type Sa2VAConfig } from './config.ts'
-import { type Features, Prompter, prepareImage } from './inputs.ts'
-import { Sa2VA } from './model.ts'
+import type { RgbImage } from '../../src/image/index.ts'
+import { type Mask, maskFromDense } from '../../src/mask/index.ts'
+import { parseSa2VAConfig, type Sa2VAConfig } from '../../src/models/sa2va/config.ts'
+import { type Features, Prompter, prepareImage } from '../../src/models/sa2va/inputs.ts'
+import { Sa2VA } from '../../src/models/sa2va/model.ts'
+import { initRandom, linears } from '../../src/nn/index.ts'
+import { type DType, tensor, tidy } from '../../src/tensor/index.ts'
+import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
 export const goldenFolder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')
 

@@ -4,20 +4,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { loadAdapter, openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
-import {
-  compareNumbers,
-  compareTensor,
-  type Decoder,
-  type Limit,
-  loadLanguageModel,
-  storedTensor,
-} from '../models/index.ts'
+import { type Decoder, loadLanguageModel } from '../models/index.ts'
 import { type AdapterState, tensorAt, tokenLogps, trainOnly } from '../nn/index.ts'
+import { AdamW } from '../optim/index.ts'
+import { groupAdvantages, grpoLoss, type LossResult, resolveGrpo } from '../rl/index.ts'
 import { arange, backward, cat, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { groupAdvantages } from './advantages.ts'
-import { resolveGrpo } from './config.ts'
-import { grpoLoss, type LossResult } from './grpo.ts'
-import { AdamW } from './optim.ts'
+import { compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
 
 /** golden.json: the settings of the step and its scalars. */
 interface Golden {

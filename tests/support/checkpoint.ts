@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch } from '../../src/core/index.ts'
 
 /** A folder of its own for one test, removed after it. */
 export function scratch(t: TestContext): string {

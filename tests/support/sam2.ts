@@ -1,12 +1,12 @@
 // The miniature SAM2 of the golden set, for tests.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readAll, type TensorData } from '../../checkpoint/index.ts'
-import { assert } from '../../core/index.ts'
-import { type Module, replaceTensor, tensorAt } from '../../nn/index.ts'
-import { type DType, type Tensor, tensor } from '../../tensor/index.ts'
-import { sam2Config } from './config.ts'
-import { Sam2Model } from './model.ts'
+import { readAll, type TensorData } from '../../src/checkpoint/index.ts'
+import { assert } from '../../src/core/index.ts'
+import { sam2Config } from '../../src/models/sam2/config.ts'
+import { Sam2Model } from '../../src/models/sam2/model.ts'
+import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
+import { type DType, type Tensor, tensor } from '../../src/tensor/index.ts'
 
 const folder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')
 const prefix = 'grounding_encoder.sam2_model.'

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CheckRow, Mismatch } from '../core/index.ts'
-import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+import { loadTokenizer, type Tokenizer } from '../text/index.ts'
 
 interface TokenizerCase {
   text: string

@@ -1,0 +1,23 @@
+import type { CheckRow } from '../core/index.ts'
+import type { Golden, GoldenKind } from './golden.ts'
+import { verifyGrpo, verifyMiscOptim } from './grpo.ts'
+import { verifyLora } from './lora.ts'
+import { verifyMeteor, verifyPorter } from './meteor.ts'
+import { verifyMisc } from './misc.ts'
+import { verifyQwenVL } from './qwen2_5_vl.ts'
+import { verifySa2VA } from './sa2va.ts'
+
+/** What recomputes each kind of golden data. */
+const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[]>> = {
+  sa2va: verifySa2VA,
+  qwen2_5_vl: verifyQwenVL,
+  meteor: verifyMeteor,
+  porter: verifyPorter,
+  grpo: verifyGrpo,
+  lora: verifyLora,
+  misc: async (path) => [...(await verifyMisc(path)), ...verifyMiscOptim(path)],
+}
+
+export async function verifyGolden({ path, kind }: Golden): Promise<CheckRow[]> {
+  return kinds[kind](path)
+}
