@@ -14,7 +14,7 @@ export function scratch(t: TestContext): string {
 }
 
 export function fixture(name: string): string {
-  return fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
+  return fileURLToPath(new URL(`../../src/checkpoint/fixtures/${name}`, import.meta.url))
 }
 
 export function golden(name: string): string {

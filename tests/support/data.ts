@@ -8,7 +8,7 @@ import type { GarRow } from '../../src/data/arrow/write.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskFromDense } from '../../src/mask/index.ts'
 
-export const fixtures = join(dirname(fileURLToPath(import.meta.url)), 'fixtures')
+export const fixtures = join(import.meta.dirname, '../../src/data/fixtures')
 
 /** A folder for the tests of one file; indexes are kept in it too. */
 export function testFolder(): string {

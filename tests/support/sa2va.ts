@@ -10,7 +10,7 @@ import { initRandom, linears } from '../../src/nn/index.ts'
 import { type DType, tensor, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
-export const goldenFolder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')
+export const goldenFolder = join(import.meta.dirname, '../fixtures/golden/sa2va-tiny')
 
 type Json = Record<string, unknown>
 

@@ -8,7 +8,7 @@ import { Sam2Model } from '../../src/models/sam2/model.ts'
 import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
 import { type DType, type Tensor, tensor } from '../../src/tensor/index.ts'
 
-const folder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')
+const folder = join(import.meta.dirname, '../fixtures/golden/sa2va-tiny')
 const prefix = 'grounding_encoder.sam2_model.'
 
 function decode({ dtype, shape, data }: TensorData): Tensor {

@@ -6,7 +6,7 @@ import { promisify } from 'node:util'
 import type { Outcome } from '../../../tests/support/judge-faults.ts'
 
 test('10,000 pairs with 20 % faults: every pair is accounted for, each score is the true one or none', async () => {
-  const script = fileURLToPath(new URL('./faults-scenario.ts', import.meta.url))
+  const script = fileURLToPath(new URL('../../../tests/support/judge-faults.ts', import.meta.url))
   const { stdout } = await promisify(execFile)(process.execPath, ['--import', 'tsx', script], { maxBuffer: 1 << 26 })
   const outcome = JSON.parse(stdout) as Outcome
   const pairs = outcome.rows.flat()
