@@ -5,9 +5,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { configOf, tokenizerOf } from '../scripts/lib/checkpoint-shapes.ts'
 import { makeScene, sceneExample } from '../src/data/index.ts'
-import { generate, type Loaded, Prompter, parseSa2VAConfig, prepareImage, Sa2VA } from '../src/models/index.ts'
+import { generate, type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../src/models/index.ts'
 import { replaceTensor, tensorAt } from '../src/nn/index.ts'
-import { Learner, learn, resolveRun, runOf, StepReport, sampleGroups } from '../src/rl/index.ts'
+import { sampleAndScore, step } from '../src/rl/index.ts'
+import { Encoder, Learner, type RunConfig, resolveRun, runOf } from '../src/run/index.ts'
+import { type CycleSample, type TaskKind, taskKinds } from '../src/tasks/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../src/text/index.ts'
 import { type BenchRow, row } from './bench.ts'
@@ -66,9 +68,8 @@ export async function run(): Promise<BenchRow[]> {
   let loaded = randomModel()
   const example = sceneExample(makeScene(1, 0, { size: 448 }))
   const seconds: Record<string, number> = {}
-  const features = timed('encode', seconds, () =>
-    loaded.model.encode(prepareImage(example.image, loaded.cfg, { maxTiles: 1 })),
-  )
+  let family = new Sa2VAFamily(loaded)
+  const features = timed('encode', seconds, () => family.encode([family.prepare(example.image, { maxTiles: 1 })])[0]!)
   const prompt = loaded.prompter.segment(features, example.caption)
   const first = tidy(
     () =>
@@ -76,30 +77,37 @@ export async function run(): Promise<BenchRow[]> {
         .ids[0]!,
   )
   loaded = standInForSeg(loaded, first)
-  const learner = new Learner(loaded, config)
-  const items = [{ example, features }]
+  family = new Sa2VAFamily(loaded)
+  const learner = new Learner(family, config)
+  const encoder = new Encoder(family, config, { store: null })
+  const items = encoder.items([example])
   const rows: BenchRow[] = []
   const decode = decodeTime(loaded, features)
   rows.push(row('decode, 4 rows, per token', decode, 25, 'ms'))
-  const bench = runOf(config, learner, {
-    score: async (_loop, groups) =>
-      groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
+  const tasks = (taskKinds.cycle as TaskKind<RunConfig>).build(family, config)
+  const bench = runOf(config, tasks, learner, encoder, {
+    score: async (_task, groups) => ({
+      rows: groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
+      metrics: {},
+    }),
   })
-  bench.actionScale = 1
-  for (let step = 0; step < 2; step++) {
+  for (let number = 0; number < 2; number++) {
     cuda.resetPeak()
     for (const key of Object.keys(seconds)) if (key !== 'encode') delete seconds[key]
     cuda.synchronize()
     const from = performance.now()
-    const groups = await sampleGroups(bench, items, step)
+    const batch = { draw: { seed: 0, step: number }, pieces: [items] }
+    const groups = await sampleAndScore(bench, batch)
     cuda.synchronize()
     seconds['sample and answer, both loops'] = (performance.now() - from) / 1000
-    const report = new StepReport()
-    timed('learn, both loops', seconds, () => learn(bench, groups, 1e-5, report))
-    if (step === 1) {
+    const learnedFrom = performance.now()
+    const report = await step(bench, { ...batch, groups }, 1e-5)
+    cuda.synchronize()
+    seconds['learn, both loops'] = (performance.now() - learnedFrom) / 1000
+    if (number === 1) {
       const lengths = groups.map(
         (g) =>
-          `${g.task.name}: ${g.rollouts.map((r) => r.ids.length).join(' ')} tokens, ${g.rollouts.filter((r) => r.action).length} mask actions`,
+          `${g.task.name}: ${g.samples.map((r) => r.ids.length).join(' ')} tokens, ${g.samples.filter((r) => (r as CycleSample).action).length} mask actions`,
       )
       console.error(lengths.join('; '), JSON.stringify(report.groupNorms))
     }

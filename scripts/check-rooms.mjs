@@ -19,10 +19,12 @@ const rows = {
   models: 5,
   rewards: 5,
   tracking: 5,
-  rl: 6,
+  rl: 5,
+  tasks: 6,
   dashboard: 6,
-  verify: 7,
-  cli: 8,
+  run: 7,
+  verify: 8,
+  cli: 9,
 }
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const src = join(root, 'src')

@@ -35,27 +35,26 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function captionWork(options: Options, port: EnginePort): Promise<Caption> {
-  const { generate, prepareImage } = await import('../models/index.ts')
+  const { generate } = await import('../models/index.ts')
+  const { captionOf } = await import('../tasks/index.ts')
   const { tidy } = await import('../tensor/index.ts')
-  const { cleanCaption } = await import('../text/index.ts')
   const { mask, image } = await readRegion(options.mask, options.image)
-  const { model, prompter, cfg } = await openModel(options, port.send)
+  const family = await openModel(options, port.send)
   const start = performance.now()
-  const input = prepareImage(image, cfg, { maxTiles: options.maxTiles })
+  const input = family.prepare(image, { maxTiles: options.maxTiles })
   return tidy(() => {
-    const features = model.encode(input, { only: 'vision' })
+    const [features] = family.encode([input])
     const question = options.question && withImage(options.question)
-    const prompt = prompter.describe(features, mask, question || undefined)
-    port.send(`${input.tiles} tiles, ${prompt.ids.length} prompt tokens`)
-    const [row] = generate(model, prompter.tokenizer, [prompt], {
+    const prompt = family.describe(features!, mask, question || undefined)
+    port.send(`${family.shapeOf(input)}, ${prompt.ids.length} prompt tokens`)
+    const [row] = generate(family.model, family.tokenizer, [prompt], {
       maxNewTokens: options.maxNewTokens,
-      stopStrings: prompter.template.stopWords,
-      segId: prompter.segId,
+      stopStrings: family.stopWords,
+      segId: family.segId,
     })
     const { text, ids, finished } = row!
-    const caption = cleanCaption(text, prompter.template.stopWords)
     return {
-      caption,
+      caption: captionOf({ family }, text),
       text,
       tokens: ids.length,
       finished,

@@ -4,7 +4,7 @@ import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, log, Mismatch } from '../core/index.ts'
 import { packageRoot } from '../engine/index.ts'
-import type { RunConfig, RunResult } from '../rl/index.ts'
+import type { RunConfig, RunResult } from '../run/index.ts'
 import { type Interval, readRun, runFiles } from '../tracking/index.ts'
 import { runHosted } from './run-host.ts'
 import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
@@ -67,7 +67,7 @@ async function run(argv: readonly string[]): Promise<void> {
     module: import.meta.url,
     work: 'trainWork',
     input: config,
-    rewards: config.rewards,
+    scores: config,
     label: 'train',
   })) as RunResult
   const page = await writeReport(config.output)

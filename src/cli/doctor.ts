@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { Finding, RunConfig } from '../rl/index.ts'
+import type { Finding, RunConfig } from '../run/index.ts'
 import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
@@ -33,7 +33,7 @@ async function run(argv: readonly string[]): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function doctorWork(config: RunConfig, port: EnginePort): Promise<Finding[]> {
-  const { doctor } = await import('../rl/index.ts')
+  const { doctor } = await import('../run/index.ts')
   return doctor(config, portHost(port))
 }
 

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../rl/index.ts'
+import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../run/index.ts'
 import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
@@ -57,6 +57,6 @@ export async function evalWork(
   input: { config: RunConfig; options: EvaluateModelOptions },
   port: EnginePort,
 ): Promise<ModelEvaluation> {
-  const { evaluateModel } = await import('../rl/index.ts')
+  const { evaluateModel } = await import('../run/index.ts')
   return evaluateModel(input.config, input.options, portHost(port))
 }

@@ -13,8 +13,8 @@ interface Options {
 
 export function command(): Command {
   return new Command('export')
-    .description('merge an adapter or a checkpoint of a run into a full Sa2VA folder that the Python code loads')
-    .requiredOption('--model <dir>', 'the Sa2VA folder that was trained')
+    .description('merge an adapter or a checkpoint of a run into a full model folder that the Python code loads')
+    .requiredOption('--model <dir>', 'the model folder that was trained')
     .requiredOption('--out <dir>', 'a new folder: same names, dtypes and files as the source')
     .option('--adapter <dir>', 'PEFT adapter folder')
     .option('--checkpoint <dir>', 'checkpoint_step_N of a run, or the run: its newest whole checkpoint')
@@ -35,13 +35,13 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. Weights keep the dtype they are stored in, so nothing is rounded that did not train. */
 export async function exportWork(options: Options, port: EnginePort): Promise<string[]> {
-  const { openSa2VA, exportSa2VA } = await import('../models/index.ts')
-  const { loadTrained } = await import('../rl/index.ts')
-  const loaded = openSa2VA(options.model)
+  const { openFamily } = await import('../models/index.ts')
+  const { loadTrained } = await import('../run/index.ts')
+  const family = openFamily(options.model)
   const trained = options.adapter ?? options.checkpoint
   if (trained) {
-    const path = loadTrained(loaded, trained, { ema: options.ema })
+    const path = loadTrained(family, trained, { ema: options.ema })
     port.send(`${path}: ${options.ema ? 'the EMA copy' : 'the trained weights'} merged`)
   }
-  return exportSa2VA(loaded, options.out)
+  return family.export(options.out)
 }

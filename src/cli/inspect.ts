@@ -1,136 +1,30 @@
 import { Command } from 'commander'
-import type { WeightEntry } from '../checkpoint/index.ts'
 import { humanBytes } from '../core/index.ts'
-import type { Sa2VAConfig } from '../models/index.ts'
+import type { FolderReport } from '../models/index.ts'
 
 interface Options {
   loraRank?: string
   json?: boolean
 }
 
-interface Group {
-  name: string
-  tensors: number
-  elements: number
-  bytes: number
-  /** Elements the default recipe trains; for the language model these are the adapters', which come on top. */
-  trainable: number
-  dtypes: Record<string, number>
-}
-
-interface Report {
-  path: string
-  architecture: Record<string, string>
-  files: { count: number; bytes: number }
-  groups: Group[]
-  lora: { rank: number; layers: number; elements: number }
-  memory: Record<string, number>
-}
-
 export function command(): Command {
   return new Command('inspect')
-    .description('what a Sa2VA folder holds: architecture, parameters by group, dtypes, memory, what would be trained')
-    .argument('<dir>', 'a Sa2VA folder; only headers are read')
+    .description('what a model folder holds: architecture, parameters by group, dtypes, memory, what would be trained')
+    .argument('<dir>', 'a model folder; only headers are read')
     .option('--lora-rank <n>', "rank of the adapters on the language model; default: the run configuration's")
     .option('--json', 'print one JSON object')
     .action(run)
 }
 
 async function run(dir: string, options: Options): Promise<void> {
-  const report = await inspectFolder(dir, options.loraRank === undefined ? undefined : Number(options.loraRank))
+  const { inspectFolder } = await import('../models/index.ts')
+  const { LoraConfig } = await import('../run/index.ts')
+  const report = inspectFolder(dir, Number(options.loraRank ?? LoraConfig.parse({}).rank))
   process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : print(report))
 }
 
-/** Reads config.json and the headers of the weight files. */
-export async function inspectFolder(dir: string, loraRank?: number): Promise<Report> {
-  const { readSa2VAConfig, isVideoOnly, loraTargets } = await import('../models/index.ts')
-  const { openWeights } = await import('../checkpoint/index.ts')
-  const { LoraConfig, trainGroups } = await import('../rl/index.ts')
-  const cfg = readSa2VAConfig(dir)
-  const folder = openWeights(dir)
-  const entries = folder.names.map((name): [string, WeightEntry] => [name, folder.entry(name)])
-  const rank = loraRank ?? LoraConfig.parse({}).rank
-  const patterns = Object.values(trainGroups).flat()
-  const groups = groupsOf(entries, isVideoOnly, (name) => patterns.some((p) => p.test(name)))
-  const lora = loraOf(entries, loraTargets(cfg.llm.architectures[0]!), rank)
-  const bytes = entries.reduce((sum, [, e]) => sum + e.byteLength, 0)
-  return {
-    path: dir,
-    architecture: architectureOf(cfg),
-    files: { count: folder.files.length, bytes },
-    groups,
-    lora,
-    memory: memoryOf(cfg, groups, lora.elements),
-  }
-}
-
-const order: readonly [string, RegExp][] = [
-  ['vision_model', /^vision_model\./],
-  ['mlp1', /^mlp1\./],
-  ['language_model', /^language_model\./],
-  ['text_hidden_fcs', /^text_hidden_fcs\./],
-  ['sam2 image_encoder', /^grounding_encoder\.sam2_model\.image_encoder\./],
-  ['sam2 no_mem_embed', /^grounding_encoder\.sam2_model\.no_mem_embed$/],
-  ['sam2 sam_prompt_encoder', /^grounding_encoder\.sam2_model\.sam_prompt_encoder\./],
-  ['sam2 sam_mask_decoder', /^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
-]
-
-function groupsOf(
-  entries: readonly [string, WeightEntry][],
-  isVideo: (name: string) => boolean,
-  trains: (name: string) => boolean,
-): Group[] {
-  const groups = new Map<string, Group>()
-  for (const [name, { shape, dtype, byteLength }] of entries) {
-    const key = isVideo(name) ? 'sam2 video (unused)' : (order.find(([, p]) => p.test(name))?.[0] ?? 'other')
-    const group = groups.get(key) ?? { name: key, tensors: 0, elements: 0, bytes: 0, trainable: 0, dtypes: {} }
-    const elements = shape.reduce((a, b) => a * b, 1)
-    group.tensors++
-    group.elements += elements
-    group.bytes += byteLength
-    if (trains(name)) group.trainable += elements
-    group.dtypes[dtype] = (group.dtypes[dtype] ?? 0) + 1
-    groups.set(key, group)
-  }
-  const rank = (name: string) => (order.findIndex(([n]) => n === name) + 100) % 100
-  return [...groups.values()].sort((a, b) => rank(a.name) - rank(b.name))
-}
-
-function loraOf(entries: readonly [string, WeightEntry][], isTarget: (path: string) => boolean, rank: number) {
-  const layers = entries.filter(([name, { shape }]) => {
-    return name.startsWith('language_model.') && shape.length === 2 && isTarget(name.slice(15).replace(/\.weight$/, ''))
-  })
-  const elements = layers.reduce((sum, [, { shape }]) => sum + rank * (shape[0]! + shape[1]!), 0)
-  return { rank, layers: layers.length, elements }
-}
-
-function architectureOf(cfg: Sa2VAConfig): Record<string, string> {
-  const { vision, llm, sam } = cfg
-  const heads = `${llm.num_attention_heads}/${llm.num_key_value_heads} heads of ${llm.head_dim}`
-  return {
-    vision: `InternViT, ${vision.num_hidden_layers} layers of ${vision.hidden_size}, ${vision.norm_type}, tiles of ${cfg.image_size}`,
-    language: `${llm.architectures[0]}, ${llm.num_hidden_layers} layers of ${llm.hidden_size}, ${heads}, vocabulary ${llm.vocab_size}`,
-    masks: `SAM2, ${sam.stages.join('+')} blocks from ${sam.embed_dim} channels, pictures of ${sam.image_size}`,
-    prompt: `${cfg.template}, pixel shuffle ${cfg.ps_version}, at most ${cfg.max_dynamic_patch} tiles${cfg.use_thumbnail ? ' and a thumbnail' : ''}`,
-    dtype: cfg.torch_dtype,
-  }
-}
-
-/** Bytes. Trained weights are float32: master, gradient, two moments, EMA copy; the frozen rest is bfloat16. */
-function memoryOf(cfg: Sa2VAConfig, groups: readonly Group[], lora: number): Record<string, number> {
-  const used = groups.filter((g) => !g.name.includes('video')).reduce((sum, g) => sum + g.elements, 0)
-  const trained = groups.reduce((sum, g) => sum + g.trainable, 0) + lora
-  const { num_hidden_layers: layers, num_key_value_heads: heads, head_dim: dim } = cfg.llm
-  return {
-    'weights in bfloat16': 2 * used,
-    'weights in float32': 4 * used,
-    'trained state (float32 weight, gradient, moments, EMA)': 20 * trained,
-    'key/value cache per 1000 tokens in bfloat16': 2 * 2 * layers * heads * dim * 1000,
-  }
-}
-
-function print({ path, architecture, files, groups, lora, memory }: Report): string {
-  const row = (g: Group): string[] => {
+function print({ path, architecture, files, groups, lora, memory }: FolderReport): string {
+  const row = (g: FolderReport['groups'][number]): string[] => {
     const kinds = Object.entries(g.dtypes).map(([kind, n]) => `${kind} ${n}`)
     return [
       g.name,

@@ -7,12 +7,11 @@ import { saveAdapter, writeCheckpoint, writeSafetensors } from '../checkpoint/in
 import type { EnginePort } from '../engine/index.ts'
 import { decodeImage, encodePng } from '../image/index.ts'
 import { maskArea, maskFromPng } from '../mask/index.ts'
-import { loraTargets, openSa2VA } from '../models/index.ts'
+import { inspectFolder, loraTargets, openSa2VA } from '../models/index.ts'
 import { addLora } from '../nn/index.ts'
 import { tidy } from '../tensor/index.ts'
 import { captionWork } from './caption.ts'
 import { exportWork } from './export.ts'
-import { inspectFolder } from './inspect.ts'
 import { segmentWork } from './segment.ts'
 
 const model = join(import.meta.dirname, '../../tests/fixtures/golden/sa2va-tiny')
@@ -80,7 +79,7 @@ test('segment says so when the answer has no [SEG], and writes nothing', async (
 })
 
 test('inspect counts every tensor of the folder by group from headers alone', async () => {
-  const { groups, lora, files } = await inspectFolder(model, 4)
+  const { groups, lora, files } = inspectFolder(model, 4)
   const total = groups.reduce((n, g) => n + g.tensors, 0)
   assert.equal(total, 346 + 70)
   const of = (name: string) => groups.find((g) => g.name === name)!

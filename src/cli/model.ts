@@ -4,7 +4,7 @@ import { Command, InvalidArgumentError, Option } from 'commander'
 import { Mismatch, messageOf } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { Loaded } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 
 export interface ModelOptions {
   model: string
@@ -27,7 +27,7 @@ export function count(text: string): number {
 export function modelCommand(name: string, description: string): Command {
   return new Command(name)
     .description(description)
-    .requiredOption('--model <dir>', 'Sa2VA folder: config.json, weights, tokenizer')
+    .requiredOption('--model <dir>', 'model folder: config.json, weights, tokenizer')
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
     .option('--adapter <dir>', 'PEFT adapter to put on the language model')
     .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
@@ -40,11 +40,11 @@ export function modelCommand(name: string, description: string): Command {
 }
 
 /** In the engine thread. `report` gets lines for people. */
-export async function openModel(options: ModelOptions, report: (text: string) => void): Promise<Loaded> {
-  const { openSa2VA, readSa2VAConfig } = await import('../models/index.ts')
+export async function openModel(options: ModelOptions, report: (text: string) => void): Promise<GroundedFamily> {
+  const { openFamily, storedDtype } = await import('../models/index.ts')
+  const { requireGrounded } = await import('../tasks/index.ts')
   const { loadAdapter } = await import('../checkpoint/index.ts')
-  const stored = readSa2VAConfig(options.model).torch_dtype
-  const dtype = options.dtype ?? (stored === 'float32' ? 'float32' : 'bfloat16')
+  const dtype = options.dtype ?? storedDtype(options.model)
   const start = performance.now()
   let told = 0
   const onProgress = (done: number, total: number) => {
@@ -52,10 +52,10 @@ export async function openModel(options: ModelOptions, report: (text: string) =>
     told++
     report(`reading weights: ${done} of ${total} tensors`)
   }
-  const loaded = openSa2VA(options.model, { dtype, device: options.device, onProgress })
-  if (options.adapter) loadAdapter(loaded.model, options.adapter, { dropout: 0 })
+  const family = requireGrounded(openFamily(options.model, { dtype, device: options.device, onProgress }))
+  if (options.adapter) loadAdapter(family.module, options.adapter, { dropout: 0 })
   report(`model ready after ${((performance.now() - start) / 1000).toFixed(1)} s`)
-  return loaded
+  return family
 }
 
 export async function readImage(path: string): Promise<RgbImage> {

@@ -1,13 +1,13 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
 import { log, Mismatch } from '../core/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
-import type { OpenRewards, Produced, RewardsConfig } from '../rewards/index.ts'
-import type { Host, Progress as RunProgress } from '../rl/index.ts'
+import type { OpenRewards } from '../rewards/index.ts'
+import type { Host, RunConfig, Progress as RunProgress, Scores } from '../run/index.ts'
+import type { TaskKind } from '../tasks/index.ts'
 import { progress as statusLine } from '../tracking/index.ts'
 
-type Loop = 'loop1' | 'loop2'
 type Groups = Parameters<Host['score']>[1]
-type Asked = { kind: 'score'; loop: Loop; groups: Groups }
+type Asked = { kind: 'score'; task: string; groups: Groups }
 type Message = Asked | { kind: 'progress'; event: RunProgress }
 
 /** The engine thread's side. */
@@ -17,17 +17,11 @@ export function portHost(port: EnginePort): Host {
     if (message === 'stop') stop = true
   })
   return {
-    score: (loop, groups) => port.ask({ kind: 'score', loop, groups } satisfies Asked) as ReturnType<Host['score']>,
+    score: (task, groups) => port.ask({ kind: 'score', task, groups } satisfies Asked) as Promise<Scores>,
     progress: (event) => port.send({ kind: 'progress', event }),
     stopping: () => stop,
-    breathe: () => port.breathe(),
+    yieldToLoop: () => port.breathe(),
   }
-}
-
-/** What the two loops make, for the check that every reward term has its input. */
-const produced: Record<Loop, readonly Produced[]> = {
-  loop1: ['caption', 'maskPrime', 'text'],
-  loop2: ['mask', 'captionPrime', 'text'],
 }
 
 export interface HostedRun {
@@ -35,8 +29,8 @@ export interface HostedRun {
   module: string
   work: string
   input: unknown
-  /** Absent: the work asks for no scores. */
-  rewards?: RewardsConfig
+  /** Whose tasks are scored; absent: the work asks for no scores. */
+  scores?: RunConfig
   /** Word in front of the status line. */
   label: string
 }
@@ -46,7 +40,7 @@ export interface HostedRun {
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
   const signals = listenForSignals()
-  const rewards = run.rewards ? await openScoring(run.rewards) : undefined
+  const rewards = run.scores ? await openScoring(run.scores) : undefined
   const screen = openScreen(run.label)
   try {
     return await runInEngineThread(run.module, run.work, run.input, {
@@ -60,19 +54,24 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
   }
 }
 
-async function openScoring(config: RewardsConfig): Promise<OpenRewards> {
+async function openScoring(config: RunConfig): Promise<OpenRewards> {
   const { openRewards } = await import('../rewards/index.ts')
-  return openRewards(config, produced)
+  const { openKind } = await import('../tasks/index.ts')
+  const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  const { tasks, notices } = kind.rewards(config)
+  for (const notice of notices) log.warn(`rewards: ${notice}`)
+  return openRewards(config.rewards, tasks)
 }
 
 async function answer(message: Message, rewards: OpenRewards | undefined, screen: Screen): Promise<unknown> {
   if (message.kind === 'progress') return screen.show(message.event)
-  if (!rewards) throw new Mismatch({ where: 'run', field: 'rewards', expected: 'open rewards', got: 'none' })
+  const scoring = rewards?.tasks[message.task]
+  if (!rewards || !scoring)
+    throw new Mismatch({ where: 'run', field: 'rewards', expected: `rewards of ${message.task}`, got: 'none' })
   const { scoreGroup } = await import('../rewards/index.ts')
-  const { terms, options } = rewards[message.loop]
-  const rows = await Promise.all(message.groups.map((group) => scoreGroup(terms, group, options)))
+  const rows = await Promise.all(message.groups.map((group) => scoreGroup(scoring.terms, group, scoring.options)))
   rewards.watch.record(rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
-  return rows
+  return { rows, metrics: rewards.metrics() } satisfies Scores
 }
 
 interface Signals {
@@ -124,7 +123,8 @@ function openScreen(label: string): Screen {
         open(`eval ${event.text}`, `evaluation ${event.text}`, { ...event, step: 1 }, 'record').update(event.step ?? 0)
       else if (event.text !== undefined) {
         end()
-        log.info(event.text)
+        if (event.kind === 'warning') log.warn(event.text)
+        else log.info(event.text)
       }
     },
     end,

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { Loaded, Prompt } from '../models/index.ts'
+import type { GroundedFamily, PromptIds } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
 import { type ModelOptions, modelCommand, openModel, readImage } from './model.ts'
@@ -40,22 +40,21 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function segmentWork(options: Options, port: EnginePort): Promise<Segmentation> {
-  const { prepareImage } = await import('../models/index.ts')
   const { noGrad, tidy } = await import('../tensor/index.ts')
   const image = await readImage(options.image)
-  const loaded = await openModel(options, port.send)
+  const family = await openModel(options, port.send)
   const start = performance.now()
-  const input = prepareImage(image, loaded.cfg, { maxTiles: options.maxTiles })
+  const input = family.prepare(image, { maxTiles: options.maxTiles })
   const answer = await answerer(options)
   const { text, masks } = noGrad(() =>
     tidy(() => {
-      const features = loaded.model.encode(input)
+      const features = family.encode([input])[0]!
       const words = options.question ? { question: withImage(options.question) } : options.phrase
-      const { text: said, states } = answer(loaded, loaded.prompter.segment(features, words))
+      const { text: said, states } = answer(family, family.segment(features, words))
       port.send(`answer: ${said}`)
       if (!states) return { text: said, masks: [] as Mask[] }
-      const { logits } = loaded.model.drawMasks(features, loaded.model.segPrompts(states))
-      return { text: said, masks: loaded.model.finishMasks(features, logits) }
+      const { logits } = family.drawMasks(features, family.segPrompts(states))
+      return { text: said, masks: family.finishMasks(features, logits) }
     }),
   )
   if (masks.length === 0) {
@@ -66,27 +65,27 @@ export async function segmentWork(options: Options, port: EnginePort): Promise<S
   return { text, masks: files, seconds: (performance.now() - start) / 1000 }
 }
 
-type Answer = (loaded: Loaded, prompt: Prompt) => { text: string; states: Tensor | null }
+type Answer = (family: GroundedFamily, prompt: PromptIds) => { text: string; states: Tensor | null }
 
 async function answerer(options: Options): Promise<Answer> {
   const { generate, teacherForce } = await import('../models/index.ts')
   const { cat } = await import('../tensor/index.ts')
   if (options.answer === undefined) {
-    return ({ model, prompter }, prompt) => {
-      const [row] = generate(model, prompter.tokenizer, [prompt], {
+    return ({ model, tokenizer, stopWords, segId }, prompt) => {
+      const [row] = generate(model, tokenizer, [prompt], {
         maxNewTokens: options.maxNewTokens,
-        stopStrings: prompter.template.stopWords,
-        segId: prompter.segId,
+        stopStrings: stopWords,
+        segId,
       })
       return { text: row!.text, states: row!.segStates }
     }
   }
   const text = options.answer
-  return ({ model, prompter }, prompt) => {
-    const ids = prompter.tokenizer.encode(text)
+  return ({ model, tokenizer, segId }, prompt) => {
+    const ids = tokenizer.encode(text)
     // one more token, so that the last one of the answer is read too
     const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
-    const at = [...ids.keys()].filter((j) => ids[j] === prompter.segId)
+    const at = [...ids.keys()].filter((j) => ids[j] === segId)
     return { text, states: at.length > 0 ? cat(at.map((j) => pass.stateAt(0, j))) : null }
   }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import test from 'node:test'
-import { RunConfig, resolveRun } from '../rl/index.ts'
+import { RunConfig, resolveRun } from '../run/index.ts'
 import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
 import { takeTrainAll } from './sft.ts'
 

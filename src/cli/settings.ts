@@ -14,7 +14,7 @@ import {
 } from '../config/index.ts'
 import { packageRoot } from '../engine/index.ts'
 import { OptimConfig } from '../optim/index.ts'
-import { RunConfig, type RunInput, resolveRun } from '../rl/index.ts'
+import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { RunConfig, SftResult, SftSettings } from '../rl/index.ts'
+import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
 import { failing, portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
@@ -76,8 +76,8 @@ export async function sftWork(
   input: { config: RunConfig; settings: SftSettings },
   port: EnginePort,
 ): Promise<SftResult> {
-  const { sftRun } = await import('../rl/index.ts')
-  return sftRun(input.config, input.settings, portHost(port))
+  const { sft } = await import('../run/index.ts')
+  return sft(input.config, input.settings, portHost(port))
 }
 
 function summary(config: RunConfig, result: SftResult): string {

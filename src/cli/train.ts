@@ -5,8 +5,8 @@ import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { resolveRewards } from '../rewards/index.ts'
-import type { DryRun, DryRunRow, RunConfig, RunResult } from '../rl/index.ts'
+import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
+import { openKind, type TaskKind } from '../tasks/index.ts'
 import { failing, portHost, runHosted } from './run-host.ts'
 import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluationTable, figure } from './table.ts'
@@ -42,7 +42,7 @@ async function run(argv: readonly string[]): Promise<void> {
       module: import.meta.url,
       work: 'trainWork',
       input: config,
-      rewards: config.rewards,
+      scores: config,
       label: 'train',
     }),
   )) as RunResult
@@ -51,13 +51,13 @@ async function run(argv: readonly string[]): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
-  const { train } = await import('../rl/index.ts')
+  const { train } = await import('../run/index.ts')
   return train(config, portHost(port))
 }
 
 /** Runs in the engine thread. */
 export async function dryRunWork(config: RunConfig, port: EnginePort): Promise<DryRun> {
-  const { dryRun } = await import('../rl/index.ts')
+  const { dryRun } = await import('../run/index.ts')
   return dryRun(config, portHost(port))
 }
 
@@ -80,10 +80,10 @@ async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
       module: import.meta.url,
       work: 'dryRunWork',
       input,
-      rewards,
+      scores: { ...config, rewards },
       label: 'dry run',
     })) as DryRun
-    process.stdout.write(json ? `${JSON.stringify(found)}\n` : dryRunText(config, found))
+    process.stdout.write(json ? `${JSON.stringify(found)}\n` : await dryRunText(config, found))
   } finally {
     rmSync(scratch, { recursive: true, force: true })
   }
@@ -92,25 +92,27 @@ async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
 
 const thousands = (n: number) => n.toLocaleString('en')
 
-function dryRunText(config: RunConfig, found: DryRun): string {
-  const { model, groups, records, steps, action, memory: m } = found
-  const rewards = resolveRewards(config.rewards)
-  const terms = (loop: 'loop1' | 'loop2') =>
-    rewards[loop].terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`).join(' + ')
-  const loops = [...new Set(found.rows.map((r) => r.loop))]
+async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
+  const { model, groups, records, steps, measured, memory: m } = found
+  const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  const rewards = Object.entries(kind.rewards(config).tasks).map(([name, task]) => {
+    const terms = task.rewards.terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`)
+    return `${name}: ${terms.join(' + ')}`
+  })
+  const tasks = [...new Set(found.rows.map((r) => r.task))]
   return [
     `1 model    ${model.dir}: ${thousands(model.values)} values in ${model.tensors} tensors, ${model.dtype} on ${model.device}`,
     ...groups.map((g) => `           trains ${g.group}: ${g.tensors} tensors, ${thousands(g.elements)} values`),
-    `2 records  ${config.dataPath} (${records.format}): ${records.all} records, ${records.train} to train on, ${records.held} held out`,
-    `3 rewards  loop 1: ${terms('loop1')}`,
-    `           loop 2: ${terms('loop2')}${action ? `; mask action ${action.kind}, noise ${action.noise.toPrecision(3)}` : ''}`,
+    `2 records  ${config.dataPath} (${records.format}): ${records.all} records, ${records.train} to train on, ${records.heldOut} held out`,
+    ...rewards.map((line, i) => `${i === 0 ? '3 rewards ' : '          '} ${line}`),
+    ...measured.map((line) => `           ${line}`),
     `4 memory   frozen weights ${humanBytes(m.frozen)}, trained weights with gradient, moments, EMA and start ${humanBytes(m.trained)},`,
     `           image features of a batch ${humanBytes(m.features)}, key-value cache at most ${humanBytes(m.cache)}; peak with one record ${humanBytes(m.peak)}`,
     `5 steps    ${steps.total} of ${steps.recordsPerStep} records and ${steps.completionsPerStep} completions`,
     `6 first record`,
-    ...loops.map((loop) => groupTable(found.rows.filter((r) => r.loop === loop))),
+    ...tasks.map((task) => groupTable(found.rows.filter((r) => r.task === task))),
     `gradient norms  ${Object.entries(found.gradNorms)
-      .map(([group, norm]) => `${group} ${norm?.toExponential(2)}`)
+      .map(([group, norm]) => `${group} ${norm.toExponential(2)}`)
       .join('  ')}`,
     '',
   ].join('\n')
@@ -128,5 +130,5 @@ function groupTable(rows: readonly DryRunRow[]): string {
     figure(r.advantage),
     `${r.tokens}${r.finished ? '' : ' cut'}`,
   ])
-  return `\n${rows[0]!.loop}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}\n${aligned([head, ...body])}\n`
+  return `\n${rows[0]!.task}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}\n${aligned([head, ...body])}\n`
 }

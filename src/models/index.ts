@@ -2,6 +2,14 @@
 // May import nn, text, image, mask, checkpoint and below.
 // Start reading at sa2va/model.ts.
 export {
+  type AdapterPlace,
+  type Family,
+  type FolderReport,
+  type GroundedFamily,
+  type ImageLimits,
+  isGrounded,
+} from './family.ts'
+export {
   Decoder,
   type Generated,
   type GenerateOptions,
@@ -9,11 +17,13 @@ export {
   headLogProbs,
   loadLanguageModel,
   loraTargets,
+  type PromptIds,
   type TeacherOptions,
   TeacherPass,
   teacherForce,
   teacherForceRows,
 } from './llm/index.ts'
+export { inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
 export * from './qwen2_5_vl/index.ts'
 export * from './sa2va/index.ts'
 export { type Sam2Config, type Sam2Features, Sam2Model, type Sam2Prompt, sam2Config } from './sam2/index.ts'

@@ -4,7 +4,7 @@ import { z } from 'zod'
 export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text'] as const
 export type Produced = (typeof producedNames)[number]
 
-const weight = z.number().positive().default(1).describe('share of the term; the weights of a loop need not sum to 1')
+const weight = z.number().positive().default(1).describe('share of the term; the weights of a task need not sum to 1')
 const captionOf = z.enum(['caption', 'captionPrime']).describe('which text is scored against the reference')
 const maskOf = z.enum(['mask', 'maskPrime']).describe("which mask is compared with the record's")
 
@@ -42,14 +42,14 @@ export const LengthShaping = z.strictObject({
 })
 export type LengthShaping = z.infer<typeof LengthShaping>
 
-export const LoopRewards = z.strictObject({
+export const TaskRewards = z.strictObject({
   terms: z.array(TermConfig).min(1).describe('what is scored; the reward is the weighted mean'),
   shaping: z
     .union([z.literal('none'), LengthShaping])
     .default('none')
     .describe('a factor on the total'),
 })
-export type LoopRewards = z.infer<typeof LoopRewards>
+export type TaskRewards = z.infer<typeof TaskRewards>
 
 export const JudgeConfig = z.strictObject({
   enabled: z.boolean().default(false).describe('whether a judge exists at all'),
@@ -150,18 +150,12 @@ export const IouConfig = z.strictObject({
 })
 export type IouConfig = z.infer<typeof IouConfig>
 
-export const presetNames = ['cycle', 'cycle-judge', 'caption', 'mixed'] as const
-export type PresetName = (typeof presetNames)[number]
-
+/** Settings every run has; the rewards of its tasks are added by their kind. */
 export const RewardsConfig = z.strictObject({
-  preset: z.enum(presetNames).default('cycle').describe('terms of both loops, unless given below'),
-  loop1: LoopRewards.optional().describe('mask to caption to mask'),
-  loop2: LoopRewards.optional().describe('caption to mask to caption'),
   modules: z
     .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight }))
     .default([])
-    .describe('rewards of your own, added to both loops (--reward PATH)'),
-  judgeLoop2: z.boolean().default(false).describe('loop 2 becomes meteor 0.25 + judge 0.75 (--use_llm_judge_loop2)'),
+    .describe('rewards of your own, added to every task (--reward PATH)'),
   meteor: MeteorConfig.prefault({}).describe('settings of METEOR'),
   iou: IouConfig.prefault({}).describe('settings of the mask overlap'),
   length: LengthShaping.prefault({}).describe('settings of the length term'),

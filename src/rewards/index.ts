@@ -24,7 +24,6 @@ export {
   scoreGroups,
   summarise,
 } from './mix.ts'
-export { announce, checkProduced, presets, type ResolvedRewards, resolveRewards } from './presets.ts'
 export {
   type Answer,
   type BatchReward,
@@ -34,7 +33,15 @@ export {
   type SingleReward,
   type Term,
 } from './reward.ts'
-export { buildTerms, type LoopScoring, type OpenRewards, openRewards, scoreOptions } from './terms.ts'
+export {
+  buildTerms,
+  checkProduced,
+  type OpenRewards,
+  type OpenTask,
+  openRewards,
+  scoreOptions,
+  type TaskScoring,
+} from './terms.ts'
 
 /** The rewards that need no server, by name, with the settings and fields of the default preset. */
 export const rewards = {

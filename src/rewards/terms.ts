@@ -1,11 +1,10 @@
 import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
-import type { LoopRewards, Produced, RewardsConfig, TermConfig } from './config.ts'
+import type { Produced, RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { iouCounts } from './iou.ts'
 import { Judge } from './judge/judge.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
-import { announce, checkProduced, resolveRewards } from './presets.ts'
 import type { Reward, Term } from './reward.ts'
 
 async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | undefined): Promise<Reward> {
@@ -33,27 +32,39 @@ async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | 
   }
 }
 
-/** A loop's terms, ready to score. */
-export async function buildTerms(loop: LoopRewards, config: RewardsConfig, judge?: Judge): Promise<Term[]> {
+/** A task's terms, ready to score. */
+export async function buildTerms(rewards: TaskRewards, config: RewardsConfig, judge?: Judge): Promise<Term[]> {
   return Promise.all(
-    loop.terms.map(async (term) => ({ reward: await rewardOf(term, config, judge), weight: term.weight })),
+    rewards.terms.map(async (term) => ({ reward: await rewardOf(term, config, judge), weight: term.weight })),
   )
 }
 
-/** How a loop's groups are scored: the judge's policy, and the shaping of the loop's own caption. */
-export function scoreOptions(loop: LoopRewards, config: RewardsConfig, of: 'caption' | 'captionPrime'): ScoreOptions {
+/** How a task's groups are scored: the judge's policy, and the shaping of the task's own caption. */
+export function scoreOptions(
+  rewards: TaskRewards,
+  config: RewardsConfig,
+  of: 'caption' | 'captionPrime',
+): ScoreOptions {
   const { onUnavailable } = config.judge
-  return loop.shaping === 'none' ? { onUnavailable } : { onUnavailable, shaping: { of, length: loop.shaping } }
+  return rewards.shaping === 'none' ? { onUnavailable } : { onUnavailable, shaping: { of, length: rewards.shaping } }
 }
 
-export interface LoopScoring {
+/** What a task asks of the rewards. */
+export interface OpenTask {
+  rewards: TaskRewards
+  /** What the task makes; a term that looks at something else is an error. */
+  produced: readonly Produced[]
+  /** Which text the length shaping counts. */
+  shapes: 'caption' | 'captionPrime'
+}
+
+export interface TaskScoring {
   terms: Term[]
   options: ScoreOptions
 }
 
 export interface OpenRewards {
-  loop1: LoopScoring
-  loop2: LoopScoring
+  tasks: Readonly<Record<string, TaskScoring>>
   judge: Judge | undefined
   /** Told the groups of each step; throws when the judge is away too often. */
   watch: AvailabilityWatch
@@ -61,26 +72,38 @@ export interface OpenRewards {
   close(): void
 }
 
-/** All a run needs to score both loops. What cannot work (a missing module, a judge that does not answer) is told here. */
+/** A term that looks at something this run does not make is told before the first step. */
+export function checkProduced(name: string, { rewards, produced }: OpenTask): void {
+  for (const term of rewards.terms) {
+    if (term.type === 'module' || produced.includes(term.of)) continue
+    const hint = term.of.endsWith('Prime') ? 'it is made by the EMA copy; turn that on or take another term' : undefined
+    throw new Mismatch({
+      where: `rewards.${name}`,
+      field: term.type,
+      expected: `of: ${produced.join(' | ')}`,
+      got: term.of,
+      hint,
+    })
+  }
+}
+
+/** All a run needs to score its tasks. What cannot work (a missing module, a judge that does not answer) is told here. */
 export async function openRewards(
   config: RewardsConfig,
-  produced: Record<'loop1' | 'loop2', readonly Produced[]>,
+  tasks: Readonly<Record<string, OpenTask>>,
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<OpenRewards> {
-  const resolved = resolveRewards(config)
-  checkProduced(resolved.loop1, produced.loop1, 'loop1')
-  checkProduced(resolved.loop2, produced.loop2, 'loop2')
-  announce(resolved)
-  const asks = [resolved.loop1, resolved.loop2].some((loop) => loop.terms.some((t) => t.type === 'judge'))
+  for (const [name, task] of Object.entries(tasks)) checkProduced(name, task)
+  const asks = Object.values(tasks).some(({ rewards }) => rewards.terms.some((t) => t.type === 'judge'))
   const judge = asks ? new Judge(config.judge, env) : undefined
   try {
     await judge?.health()
-    const loop = async (rewards: LoopRewards, of: 'caption' | 'captionPrime'): Promise<LoopScoring> => {
-      return { terms: await buildTerms(rewards, config, judge), options: scoreOptions(rewards, config, of) }
+    const open = async ([name, { rewards, shapes }]: [string, OpenTask]) => {
+      const terms = await buildTerms(rewards, config, judge)
+      return [name, { terms, options: scoreOptions(rewards, config, shapes) }] as const
     }
     return {
-      loop1: await loop(resolved.loop1, 'caption'),
-      loop2: await loop(resolved.loop2, 'captionPrime'),
+      tasks: Object.fromEntries(await Promise.all(Object.entries(tasks).map(open))),
       judge,
       watch: new AvailabilityWatch(config.judge.maxUnavailableFraction),
       metrics: () => ({ ...judge?.metrics(), 'iou/nan': iouCounts.nan }),

@@ -4,7 +4,7 @@ import { warmupStepsOf } from '../optim/schedule.ts'
 import { type AdvantageOptions, groupAdvantages } from './advantages.ts'
 import { GrpoConfig } from './config.ts'
 import { completionMasks } from './masks.ts'
-import { generationPlan, repeatOrder } from './repeat-sampler.ts'
+import { generationPlan, repeatOrder } from './plan.ts'
 
 const options = (more: Partial<AdvantageOptions> = {}): AdvantageOptions => ({ ...GrpoConfig.parse({}), ...more })
 

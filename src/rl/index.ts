@@ -1,6 +1,6 @@
-// Learning: advantages, GRPO losses, masks, optimizer, EMA, schedules, and what checks them against golden data.
-// May import everything below row 6: data, models, rewards, tracking, checkpoint, nn, tensor, config, core.
-// Start reading at grpo.ts and advantages.ts; config.ts for the settings.
+// The method alone: sample, score, learn, follow; losses, advantages, masks, entropy. No model, no file, no task by name.
+// May import optim, distributed, nn, tensor, config and core.
+// Start reading at step.ts, then task.ts and grpo.ts.
 export { type AdvantageOptions, type Advantages, groupAdvantages, type Score } from './advantages.ts'
 export {
   type BatchSizes,
@@ -16,8 +16,6 @@ export {
   tokenNormalized,
   validateGrpo,
 } from './config.ts'
-export { doctor, type Finding } from './doctor.ts'
-export { type DryRun, type DryRunRow, dryRun } from './dry-run.ts'
 export {
   adaptEntropy,
   currentEntropyCoef,
@@ -25,32 +23,32 @@ export {
   entropyThreshold,
   initialEntropyState,
 } from './entropy.ts'
-export { type Evaluation, evaluateBatch, type RecordScores, summariseScores } from './evaluate.ts'
-export { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
+export { advantagesOf, type Columns, type CountedTerm, columnsOf, type Group, type Scored } from './group.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
 export { type KlEstimator, klClamped, klOf } from './kl.ts'
-export { Learner } from './learner.ts'
-export { diceLoss } from './mask-loss.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
-export {
-  type GenerationPlan,
-  type GenerationSizes,
-  generationPlan,
-  needsOldLogps,
-  repeatOrder,
-} from './repeat-sampler.ts'
+export { type GenerationPlan, type GenerationSizes, generationPlan, needsOldLogps, repeatOrder } from './plan.ts'
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
 export {
-  LoraConfig,
-  RunConfig,
-  type RunInput,
-  resolveRun,
-  type TrainGroup,
-  trainGroups,
-} from './run-config.ts'
-export { completion, readRows, type SftRow, segmentRow } from './sft.ts'
-export { type SftResult, type SftSettings, sftRun } from './sft-run.ts'
-export { type Group, learn, type Run, sampleGroups } from './step.ts'
+  type Batch,
+  NonFinite,
+  plainDensities,
+  type Roles,
+  type Run,
+  type StepConfig,
+  sampleAndScore,
+  step,
+  withAdvantages,
+} from './step.ts'
 export { StepReport } from './step-report.ts'
-export { loadTrained, type TrainedOptions } from './trained.ts'
-export { type Host, type Progress, type RunResult, runOf, Trainer, train } from './trainer.ts'
+export {
+  type ActionColumns,
+  type Densities,
+  type Draw,
+  type Item,
+  type Json,
+  type Sample,
+  type Shown,
+  sampleStream,
+  type Task,
+} from './task.ts'

@@ -1,7 +1,4 @@
-import type { Metrics } from '../tracking/index.ts'
-import type { LearnedGroup } from './learner.ts'
-import type { Group } from './step.ts'
-import type { Task } from './tasks/index.ts'
+import { columnSum, type Group, maskedTokens } from './group.ts'
 
 interface Seen {
   loss: number
@@ -23,12 +20,12 @@ function deviation(values: readonly number[]): number {
 /** What one step did, under the names users of TRL and of the prototype know. */
 export class StepReport {
   gradNorm = Number.NaN
-  groupNorms: Partial<Record<LearnedGroup, number>> = {}
-  readonly #tasks = new Map<Task['name'], Seen>()
+  groupNorms: Record<string, number> = {}
+  readonly #tasks = new Map<string, Seen>()
   #entropySum = 0
   #words = 0
 
-  #of(name: Task['name']): Seen {
+  #of(name: string): Seen {
     let seen = this.#tasks.get(name)
     if (!seen) {
       seen = { loss: 0, groups: [], metrics: [], extra: [], gradNorm: Number.NaN }
@@ -37,26 +34,26 @@ export class StepReport {
     return seen
   }
 
-  learned(group: Group, loss: number, metrics: Record<string, number>, mask: Float32Array, extra: number | null): void {
+  learned(group: Group, loss: number, metrics: Record<string, number>, extra: number | null): void {
     const seen = this.#of(group.task.name)
     seen.loss += loss
     seen.groups.push(group)
     seen.metrics.push(metrics)
     if (extra !== null) seen.extra.push(extra)
-    const columns = mask.reduce((a, b) => a + b, 0)
+    const columns = columnSum(group.columns)
     this.#entropySum += (metrics.entropy ?? 0) * columns
-    this.#words += columns - actionsIn(mask, group.rollouts)
+    this.#words += columns - actionsIn(group.columns)
   }
 
   /** Norm of the gradient accumulated so far, read after each task. */
-  measure(name: Task['name'], norm: () => number): void {
+  measure(name: string, norm: () => number): void {
     this.#of(name).gradNorm = norm()
   }
 
   /** Norm of each task's own gradient, by difference: exact when the tasks' gradients are orthogonal. */
-  taskNorms(): Map<Task['name'], number> {
+  taskNorms(): Map<string, number> {
     let before = 0
-    const out = new Map<Task['name'], number>()
+    const out = new Map<string, number>()
     for (const [name, seen] of this.#tasks) {
       out.set(name, Math.sqrt(Math.max(0, seen.gradNorm ** 2 - before ** 2)))
       before = seen.gradNorm
@@ -72,20 +69,20 @@ export class StepReport {
   get tokens(): number {
     return [...this.#tasks.values()]
       .flatMap((s) => s.groups)
-      .reduce((n, g) => n + g.rollouts.reduce((m, r) => m + r.ids.length, 0), 0)
+      .reduce((n, g) => n + g.samples.reduce((m, r) => m + r.ids.length, 0), 0)
   }
 
-  rewardMean(name: Task['name']): number {
+  rewardMean(name: string): number {
     const seen = this.#tasks.get(name)
     return seen ? mean(totals(seen)) : Number.NaN
   }
 
   /** No group of the task had rewards that differ. */
-  flat(name: Task['name']): boolean {
+  flat(name: string): boolean {
     return !this.#tasks.get(name)?.groups.some((g) => g.hasSignal)
   }
 
-  metrics(learningRate: number): Metrics {
+  metrics(learningRate: number): Record<string, number> {
     const out: Record<string, number> = {}
     for (const [name, seen] of this.#tasks) Object.assign(out, taskMetrics(name, seen))
     out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.loss, 0)
@@ -96,10 +93,9 @@ export class StepReport {
   }
 }
 
-/** A mask action is the last column of its row. */
-function actionsIn(mask: Float32Array, rollouts: Group['rollouts']): number {
-  const T = mask.length / rollouts.length
-  return rollouts.filter((r, k) => r.action && r.action.value.length > 0 && mask[(k + 1) * T - 1] === 1).length
+/** Columns that are no tokens. */
+function actionsIn({ mask, all, tokens }: Group['columns']): number {
+  return mask.reduce((n, counts, i) => n + (i % all >= tokens ? counts : 0), 0)
 }
 
 function totals(seen: Seen): number[] {
@@ -108,20 +104,9 @@ function totals(seen: Seen): number[] {
 
 const clipNames = ['low_mean', 'low_min', 'high_mean', 'high_max', 'region_mean'].map((name) => `clip_ratio/${name}`)
 
-/** Of completions that ended by themselves; 0 when none did, as TRL logs it. */
-function terminatedLengths(lengths: readonly number[]): Record<string, number> {
-  const some = lengths.length > 0 ? lengths : [0]
-  return {
-    'completions/mean_terminated_length': mean(some),
-    'completions/min_terminated_length': Math.min(...some),
-    'completions/max_terminated_length': Math.max(...some),
-  }
-}
-
 function taskMetrics(name: string, seen: Seen): Record<string, number> {
   const all = totals(seen)
-  const rows = seen.groups.flatMap((g) => g.rollouts)
-  const lengths = rows.map((r) => r.ids.length)
+  const rows = seen.groups.flatMap((g) => g.samples)
   const average = (key: string) =>
     mean(seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v)))
   const own: Record<string, number> = {
@@ -139,11 +124,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     ),
     frac_reward_zero_std: mean(seen.groups.map((g) => (g.hasSignal ? 0 : 1))),
     unscored: seen.groups.reduce((n, g) => n + g.scores.filter((s) => s.total === null).length, 0),
-    'completions/mean_length': mean(lengths),
-    'completions/min_length': Math.min(...lengths),
-    'completions/max_length': Math.max(...lengths),
-    'completions/clipped_ratio': mean(rows.map((r) => (r.finished ? 0 : 1))),
-    ...terminatedLengths(rows.filter((r) => r.finished).map((r) => r.ids.length)),
+    ...maskedTokens(rows, false).metrics,
     ...partMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)

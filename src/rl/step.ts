@@ -1,237 +1,210 @@
-// One optimizer step of any set of tasks: sample, score, learn, follow. B records, K samples each, T columns.
+// The method: sample, score, learn, follow. B records, K samples each, T columns. docs/method.md tells the same in words.
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
-import type { ScoredRow } from '../rewards/index.ts'
+import type { World } from '../distributed/index.ts'
+import type { AdamW } from '../optim/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { type Advantages, groupAdvantages } from './advantages.ts'
+import type { GrpoConfig } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.ts'
+import { advantagesOf, columnSum, columnsOf, type Group, type Scored } from './group.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
-import type { Learner } from './learner.ts'
-import type { RunConfig } from './run-config.ts'
-import type { StepReport } from './step-report.ts'
-import type { Answered, Rollout, Streams, Task, TaskContext, WorkItem } from './tasks/index.ts'
+import { StepReport } from './step-report.ts'
+import type { Draw, Item, Sample, Task } from './task.ts'
 
-/** Scoring is awaited: a judge answers over the network while the next task is sampled. */
-export type Scorer = (loop: Task['name'], groups: readonly (readonly Answered[])[]) => Promise<ScoredRow[]>[]
+/** The weights in their roles: the policy trains, the EMA copy answers, the reference holds the policy back. */
+export interface Roles {
+  readonly optim: AdamW
+  params(): ReadonlyMap<string, Tensor>
+  /** Runs `fn` with the EMA copy's (the reference's) weights in place, without gradient. */
+  asEma<R>(fn: () => R): R
+  asReference<R>(fn: () => R): R
+  /** After an update: the EMA copy, and a reference that moves, take their small step. */
+  follow(): void
+  /** Gradient norm of each trainable group as it stands. */
+  gradNorms(): Record<string, number>
+}
 
-/** One record's samples of one task, scored: plain data, ready to be learned from, now or in a later pass. */
-export interface Group {
-  task: Task
-  item: WorkItem
-  rollouts: readonly Rollout[]
-  answered: readonly Answered[]
-  scores: readonly ScoredRow[]
-  advantages: Float64Array
-  hasSignal: boolean
-  /** [K * T] under the weights that sampled; only when the group is used more than once. */
-  old: Float32Array | null
-  /** [K * T] under the reference; only when beta is not 0. */
-  reference: Float32Array | null
+export interface StepConfig {
+  readonly rl: GrpoConfig
+  /** Gradients are scaled to this norm at most; 0: never. */
+  readonly maxGradNorm: number
+  readonly learningRate: number
+  /** Rewards permuted inside each group: a control that carries no signal. */
+  readonly shuffleRewards: boolean
 }
 
 export interface Run {
-  config: RunConfig
-  learner: Learner
-  tasks: readonly Task[]
-  score: Scorer
-  /** Scale of the mask action, measured once at the start. */
-  actionScale: number
-  /** Weights of the loops besides the configured ones; 1 unless adaptive. */
-  balance: Record<Task['name'], number>
+  readonly config: StepConfig
+  readonly tasks: readonly Task[]
+  readonly roles: Roles
+  readonly world: World
+  /** Runs `fn` while what the records need (their features) is in memory. */
+  inWork<R>(items: readonly Item[], fn: () => R): R
+  /** One promise a group: a judge answers over the network while the next task is sampled. */
+  score(task: string, replies: readonly (readonly object[])[]): Promise<readonly Scored[]>[]
+  /** Weights of the tasks besides their own; 1 unless adaptive. */
+  balance: Record<string, number>
   /** Coefficient of the entropy bonus, and the entropy that decides on it. */
   entropy: EntropyState
 }
 
-export function contextOf(run: Run): TaskContext {
-  return { learner: run.learner, config: run.config, actionScale: run.actionScale }
+/** What a step learns from: groups sampled before, or records to sample now. Records of one piece are in memory together. */
+export interface Batch {
+  readonly draw: Draw
+  readonly pieces: readonly (readonly Item[])[]
+  readonly groups?: readonly Group[]
 }
 
-/** Sampling and scoring of a generation batch. Only plain data leaves; nothing sampled can be differentiated. */
-export async function sampleGroups(run: Run, items: readonly WorkItem[], step: number): Promise<Group[]> {
-  const { config, learner } = run
-  const context = contextOf(run)
-  const pending: { task: Task; rollouts: Rollout[][]; answered: Answered[][]; scores: Promise<ScoredRow[]>[] }[] = []
-  for (const task of run.tasks) {
-    const streams = streamsOf(config, task, step)
-    const rollouts = noGrad(() => tidy(() => task.sample(context, items, streams)))
-    const answered = learner.asEma(() => tidy(() => task.answer(context, items, rollouts)))
-    pending.push({ task, rollouts, answered, scores: run.score(task.name, answered) })
+/** One optimizer step: sample, score, learn, follow. */
+export async function step(
+  run: Run,
+  batch: Batch,
+  learningRate: number,
+  report = new StepReport(),
+): Promise<StepReport> {
+  const groups = batch.groups ?? (await sampleAndScore(run, batch)) // only plain data leaves
+  const { optim } = run.roles
+  try {
+    for (const task of run.tasks) {
+      const settings = lossSettings(run, task, groups)
+      for (const items of batch.pieces)
+        run.inWork(items, () => {
+          for (const group of groups)
+            if (group.task === task && items.includes(group.item)) learnGroup(run, group, settings, report)
+        })
+      report.measure(task.name, () => optim.clipGradNorm(Number.POSITIVE_INFINITY))
+    }
+    await run.world.sumGradients(run.roles.params())
+    requireFiniteGradients(run)
+    report.groupNorms = run.roles.gradNorms()
+    report.gradNorm = optim.clipGradNorm(run.config.maxGradNorm || Number.POSITIVE_INFINITY)
+    optim.step(learningRate)
+    run.roles.follow()
+    run.entropy = adaptEntropy(run.entropy, report.entropy, run.config.rl)
+    return report
+  } finally {
+    optim.zeroGrad()
   }
+}
+
+/** One record's samples of a task and the EMA copy's replies, on their way to be scored. */
+export interface Sampled {
+  task: Task
+  item: Item
+  samples: readonly Sample[]
+  replies: readonly object[]
+  scores: Promise<readonly Scored[]>
+}
+
+/** Samples of all tasks, replies, scores, advantages. Pieces are sampled one after the other; their scoring overlaps. */
+export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise<Group[]> {
+  const sampled = pieces.flatMap((items) => run.inWork(items, () => sample(run, items, draw)))
+  return groupsOf(run, sampled, draw)
+}
+
+/** Nothing that leaves can be differentiated. */
+function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
+  return run.tasks.flatMap((task) => {
+    const samples = noGrad(() => tidy(() => task.sample(items, draw)))
+    const replies = run.roles.asEma(() => tidy(() => task.answer(items, samples)))
+    const scores = run.score(task.name, replies)
+    return items.map((item, b) => {
+      return { task, item, samples: samples[b]!, replies: replies[b]!, scores: scores[b]! }
+    })
+  })
+}
+
+/** Groups of all tasks, task by task; advantages see every group of their task. */
+async function groupsOf(run: Run, sampled: readonly Sampled[], draw: Draw): Promise<Group[]> {
   const groups: Group[] = []
-  for (const { task, rollouts, answered, scores } of pending) {
-    const rows = await Promise.all(scores)
-    const found = advantagesOf(
-      rows.flatMap((row, b) => rewardedRows(run, task, items[b]!, row, step)),
-      config.rl,
-    )
-    groups.push(...rows.map((row, b) => scoredGroup(task, items[b]!, rollouts[b]!, answered[b]!, row, found, b)))
+  for (const task of run.tasks) {
+    const own = sampled.filter((s) => s.task === task)
+    const rows = await Promise.all(own.map((s) => s.scores))
+    const made = own.map((s, i): Group => {
+      const columns = columnsOf(task, s.samples, run.config.rl)
+      const plain = { advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
+      return { ...s, scores: rows[i]!, columns, ...plain }
+    })
+    groups.push(...withAdvantages(run, made, draw))
   }
   return groups
 }
 
-/** Words and actions of loop 2 come from streams of their own: the noise must not depend on what was said. */
-function streamsOf(config: RunConfig, task: Task, step: number): Streams {
-  return ({ example }, k, use) => {
-    if (task.name === 'loop1') return stream(config.seed, streamId.sampling, step, example.id, k)
-    if (use === 'action') return stream(config.seed, streamId.maskAction, step, example.id, k)
-    return stream(config.seed, streamId.sampling, step, example.id, k, task.name)
-  }
+/** The same groups of one task with the advantages they have among each other. */
+export function withAdvantages(run: Run, groups: readonly Group[], draw: Draw): Group[] {
+  if (groups.length === 0) return []
+  const { advantages, hasSignal } = advantagesOf(
+    groups.flatMap((group) => rewardedRows(run, group, draw)),
+    run.config.rl,
+  )
+  const K = groups[0]!.scores.length
+  return groups.map((group, b) => {
+    return { ...group, advantages: advantages.slice(b * K, (b + 1) * K), hasSignal: hasSignal[b] ?? false }
+  })
 }
 
-function rewardedRows(
-  run: Run,
-  task: Task,
-  item: WorkItem,
-  scores: readonly ScoredRow[],
-  step: number,
-): readonly ScoredRow[] {
+function rewardedRows(run: Run, { task, item, scores }: Group, draw: Draw): readonly Scored[] {
   if (!run.config.shuffleRewards) return scores
-  return shuffled(scores, stream(run.config.seed, streamId.rows, step, task.name, item.example.id))
-}
-
-/** From the totals, or with normalize_then_sum from the terms: a term that a group lost is a column without values there. */
-export function advantagesOf(rows: readonly ScoredRow[], rl: RunConfig['rl']): Advantages {
-  if (rl.multiObjectiveAggregation === 'sum_then_normalize') {
-    return groupAdvantages(
-      rows.map((r) => r.total),
-      rl,
-    )
-  }
-  const weights = new Map(rows.flatMap((r) => r.counted).map((t) => [t.name, t.weight]))
-  const names = [...weights.keys()]
-  const table = rows.map((r) => names.map((name) => r.counted.find((t) => t.name === name)?.value ?? null))
-  return groupAdvantages(table, { ...rl, weights: [...weights.values()], names })
-}
-
-/** The group's part of the advantages of a generation batch. */
-function scoredGroup(
-  task: Task,
-  item: WorkItem,
-  rollouts: Rollout[],
-  answered: Answered[],
-  scores: ScoredRow[],
-  found: Advantages,
-  at: number,
-): Group {
-  const K = rollouts.length
-  return {
-    task,
-    item,
-    rollouts,
-    answered,
-    scores,
-    advantages: found.advantages.slice(at * K, (at + 1) * K),
-    hasSignal: found.hasSignal[at] ?? false,
-    old: null,
-    reference: null,
-  }
+  return shuffled(scores, stream(draw.seed, streamId.rows, draw.step, task.name, item.id))
 }
 
 /** Log-densities without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
-export function plainDensities(run: Run, group: Group): Float32Array {
-  return noGrad(() =>
-    tidy(() => group.task.densities(contextOf(run), group.item, group.rollouts).logps.to('float32').array()),
-  ) as Float32Array
+export function plainDensities({ task, item, samples }: Pick<Group, 'task' | 'item' | 'samples'>): Float32Array {
+  return noGrad(() => tidy(() => task.densities(item, samples).logps.to('float32').array())) as Float32Array
 }
 
-function lossConfig(run: Run, task: Task, groups: readonly Group[]): LossConfig {
-  const mine = groups.filter((g) => g.task === task)
-  const context = contextOf(run)
-  const tokens = mine.reduce((n, g) => n + task.mask(context, g.rollouts).reduce((a, b) => a + b, 0), 0)
-  const beta = task.name === 'loop2' ? (run.config.loop2.beta ?? run.config.rl.beta) : run.config.rl.beta
-  const entropyCoef = currentEntropyCoef(run.entropy, run.config.rl)
-  return { ...run.config.rl, beta, entropyCoef, gradientAccumulationSteps: mine.length, numItemsInBatch: tokens }
+/** What the loss of a task needs to know about the whole optimizer batch. */
+function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfig {
+  const own = groups.filter((g) => g.task === task)
+  return {
+    ...run.config.rl,
+    beta: task.beta,
+    entropyCoef: currentEntropyCoef(run.entropy, run.config.rl),
+    gradientAccumulationSteps: own.length,
+    numItemsInBatch: own.reduce((n, g) => n + columnSum(g.columns), 0),
+  }
 }
 
 /** The only lines of the product where a gradient is recorded: one group, its loss, backward. */
-function learnGroup(run: Run, group: Group, config: LossConfig, weight: number, report: StepReport): void {
-  const context = contextOf(run)
-  const { task, item, rollouts } = group
-  if (config.beta > 0) group.reference ??= run.learner.asReference(() => plainDensities(run, group))
+function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepReport): void {
+  const { task, item, samples, columns } = group
+  if (settings.beta > 0) group.reference ??= run.roles.asReference(() => plainDensities(group))
   try {
     tidy(() => {
-      const { logps, entropies } = task.densities(context, item, rollouts) // [K, T]
-      const shape = logps.shape as number[]
-      const like = (data: Float32Array) => tensor(data, shape, { device: logps.device })
-      const mask = lossMask(run, group)
+      const { logps, entropies } = task.densities(item, samples) // [K, T]
+      const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
       const result = grpoLoss(
         {
           logps,
           oldLogps: group.old ? like(group.old) : null,
           refLogps: group.reference ? like(group.reference) : null,
-          mask: like(mask),
+          mask: like(columns.mask),
           advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
           entropies,
         },
-        config,
+        settings,
       )
-      const extra = task.extraLoss(context, item, rollouts)
-      const loss = extra ? result.loss.add(extra.div(config.gradientAccumulationSteps)) : result.loss
+      const extra = task.extraLoss(item, samples)
+      const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
+      const weight = task.weight * run.balance[task.name]!
       backward(weight === 1 ? loss : loss.mul(weight))
-      report.learned(group, loss.item(), result.metrics(), mask, extra ? extra.item() : null)
-      requireFinite(run, loss, group)
+      const value = loss.item()
+      report.learned(group, value, result.metrics(), extra ? extra.item() : null)
+      if (!Number.isFinite(value)) throw nonFinite(run, `record ${item.id}`, `${task.name} loss`, String(value))
     })
   } finally {
     clearTape()
   }
 }
 
-function lossMask(run: Run, group: Group): Float32Array {
-  const mask = group.task.mask(contextOf(run), group.rollouts)
-  if (!run.config.rl.maskTruncatedCompletions) return mask
-  const T = mask.length / group.rollouts.length
-  group.rollouts.forEach((r, k) => {
-    if (!r.finished) mask.fill(0, k * T, (k + 1) * T)
-  })
-  return mask
-}
-
 export class NonFinite extends Mismatch {}
 
-function requireFinite(run: Run, loss: Tensor, group: Group): void {
-  const value = loss.item()
-  if (Number.isFinite(value)) return
-  throw new NonFinite({
-    where: `record ${group.item.example.id}`,
-    field: `${group.task.name} loss`,
-    expected: 'a finite number',
-    got: String(value),
-    hint: hintOf(run),
-  })
-}
-
-function hintOf(run: Run): string {
-  return `the last checkpoint is intact; try a smaller optim.learningRate than ${run.config.optim.learningRate}, or onNonFinite skip`
-}
-
-/** Learning from scored groups: gradients of all of them, one update, then what follows the policy takes its small step. */
-export function learn(run: Run, groups: readonly Group[], learningRate: number, report: StepReport): void {
-  const { learner, config } = run
-  try {
-    for (const task of run.tasks) {
-      const settings = lossConfig(run, task, groups)
-      const weight = config[task.name].weight * run.balance[task.name]
-      for (const group of groups) if (group.task === task) learnGroup(run, group, settings, weight, report)
-      report.measure(task.name, () => learner.optim.clipGradNorm(Number.POSITIVE_INFINITY))
-    }
-    requireFiniteGradients(run)
-    report.groupNorms = learner.gradNorms()
-    report.gradNorm = learner.optim.clipGradNorm(config.optim.maxGradNorm || Number.POSITIVE_INFINITY)
-    learner.optim.step(learningRate)
-    learner.follow()
-    run.entropy = adaptEntropy(run.entropy, report.entropy, config.rl)
-  } finally {
-    learner.optim.zeroGrad()
-  }
+function nonFinite(run: Run, where: string, field: string, got: string): NonFinite {
+  const rate = run.config.learningRate
+  const hint = `the last checkpoint is intact; try a smaller optim.learningRate than ${rate}, or onNonFinite skip`
+  return new NonFinite({ where, field, expected: 'finite numbers', got, hint })
 }
 
 function requireFiniteGradients(run: Run): void {
-  const bad = run.learner.optim.nonFiniteGradients()
-  if (bad.length === 0) return
-  throw new NonFinite({
-    where: 'gradient',
-    field: bad[0]!,
-    expected: 'finite numbers',
-    got: `NaN or infinity in ${bad.length} tensors`,
-    hint: hintOf(run),
-  })
+  const bad = run.roles.optim.nonFiniteGradients()
+  if (bad.length > 0) throw nonFinite(run, 'gradient', bad[0]!, `NaN or infinity in ${bad.length} tensors`)
 }

@@ -7,11 +7,14 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { z } from 'zod'
 import { listCheckpoints, newestValid, readAll, whyInvalid, writeSafetensors } from '../../src/checkpoint/index.ts'
 import { defineReward, openRewards, type Reward, RewardsConfig, scoreGroup } from '../../src/rewards/index.ts'
-import { type Host, train } from '../../src/rl/trainer.ts'
+import { type Host, train } from '../../src/run/index.ts'
+import { resolveRewards, taskRewardSettings } from '../../src/tasks/index.ts'
 import { hostOf, makeToy, runBytes, scratch, spread, toyRun } from '../support/runs.ts'
 
+const CycleRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
 const folder = scratch('failures')
 const toy = makeToy(join(folder, 'toy'))
 const at = (name: string) => join(folder, name)
@@ -70,9 +73,10 @@ function hostWith(wrong: (id: string) => number): Host {
       score: (answer) => (step === 3 ? wrong(answer.id) : spread(answer, 0, 'loop1')!),
     })
   return hostOf(undefined, {
-    score: (_, groups) => {
+    score: async (_, groups) => {
       const step = 1 + Math.floor(calls++ / 2) // two loops a step
-      return Promise.all(groups.map((g) => scoreGroup([{ reward: mine(step), weight: 1 }], g)))
+      const rows = await Promise.all(groups.map((g) => scoreGroup([{ reward: mine(step), weight: 1 }], g)))
+      return { rows, metrics: {} }
     },
   })
 }
@@ -179,7 +183,7 @@ async function judged(
   use: (host: Host, run: () => Promise<unknown>, back: () => void) => Promise<void>,
 ) {
   const server = await judge()
-  const config = RewardsConfig.parse({
+  const config = CycleRewards.parse({
     loop1: {
       terms: [
         { type: 'iou', weight: 1, of: 'maskPrime' },
@@ -196,16 +200,14 @@ async function judged(
       cacheDir: at(`cache-${name}`),
     },
   })
-  const rewards = await openRewards(config, {
-    loop1: ['caption', 'maskPrime', 'text'],
-    loop2: ['mask', 'captionPrime', 'text'],
-  })
+  const rewards = await openRewards(config, resolveRewards(config).tasks)
   let calls = 0
   const host = hostOf(undefined, {
     score: async (loop, groups) => {
       if (++calls === 5) server.there = false // the third step
-      const { terms, options } = rewards[loop]
-      return Promise.all(groups.map((g) => scoreGroup(terms, g, options)))
+      const { terms, options } = rewards.tasks[loop]!
+      const rows = await Promise.all(groups.map((g) => scoreGroup(terms, g, options)))
+      return { rows, metrics: {} }
     },
   })
   const more = { checkGroups: false, optim: { maxGradNorm: 0 }, rl: { beta: 0 } }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { train } from '../../src/rl/trainer.ts'
+import { train } from '../../src/run/index.ts'
 import { memory } from '../../src/tensor/index.ts'
 import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
 

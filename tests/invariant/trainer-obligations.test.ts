@@ -5,15 +5,35 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { stream, streamId } from '../../src/core/index.ts'
-import { headLogProbs, type Sa2VA } from '../../src/models/index.ts'
+import { type Decoder, headLogProbs } from '../../src/models/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
-import { type GrpoInput, grpoLoss, type LossConfig, type LossType, lossTypes, resolveGrpo } from '../../src/rl/index.ts'
-import { release, workItems } from '../../src/rl/records.ts'
-import { contextOf, type Group, learn, plainDensities, type Run } from '../../src/rl/step.ts'
-import { StepReport } from '../../src/rl/step-report.ts'
-import { train } from '../../src/rl/trainer.ts'
-import { backward, noGrad, stack, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
-import { changed, hashes, hostOf, makeToy, type Opened, openRun, runBytes, scratch, toyRun } from '../support/runs.ts'
+import {
+  columnsOf,
+  type Group,
+  type GrpoInput,
+  grpoLoss,
+  type LossConfig,
+  type LossType,
+  lossTypes,
+  plainDensities,
+  resolveGrpo,
+} from '../../src/rl/index.ts'
+import { train } from '../../src/run/index.ts'
+import { backward, memory, noGrad, resetPeak, stack, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import {
+  changed,
+  hashes,
+  hostOf,
+  makeToy,
+  type Opened,
+  openRun,
+  runBytes,
+  samplesIn,
+  scratch,
+  storedWeights,
+  toyRun,
+} from '../support/runs.ts'
 
 const folder = scratch('obligations')
 const toy = makeToy(join(folder, 'toy'))
@@ -67,8 +87,8 @@ function lossOf(scored: Tensor, fixed: Fixed, config: LossConfig): Tensor {
 }
 
 /** The head at once, in float64: an independent way to the same scores. */
-function plainHead(model: Sa2VA, hidden: Tensor): Tensor {
-  const logp = hidden.linear(model.decoder.headWeight.detach().to('float64')).div(0.9).logSoftmax(-1)
+function plainHead(decoder: Decoder, hidden: Tensor): Tensor {
+  const logp = hidden.linear(decoder.headWeight.detach().to('float64')).div(0.9).logSoftmax(-1)
   const chosen = logp.gather(-1, tensor(ids).unsqueeze(-1)).squeeze(-1)
   const entropy = logp.exp().mul(logp).sum(-1).neg()
   return stack([chosen, entropy])
@@ -83,13 +103,13 @@ function normals(count: number, name: string): Float64Array {
 const stopped: ReadonlySet<LossType> = new Set(['cispo', 'vespo'])
 
 test('the gradient through the chunked head is the finite difference of every loss type', () =>
-  opened({}, ({ run }) => {
-    const { model } = run.learner.loaded
+  opened({}, ({ learner }) => {
+    const { decoder } = learner.family.model
     const start = normals(B * T * S, 'hidden')
     const direction = normals(B * T * S, 'direction')
     tidy(() => {
       const logps = noGrad(() =>
-        plainHead(model, tensor(start, [B * T, S]))
+        plainHead(decoder, tensor(start, [B * T, S]))
           .select(0, 0)
           .reshape([B, T]),
       )
@@ -98,13 +118,13 @@ test('the gradient through the chunked head is the finite difference of every lo
       for (const lossType of lossTypes) {
         const config = lossConfig(lossType)
         const h = tensor(Float32Array.from(start), [B * T, S]).requiresGrad_()
-        backward(lossOf(headLogProbs(model.decoder, h, tensor(ids), 0.9, 5 * 497), fixed, config)) // chunks of 5, 5 and 2 rows
+        backward(lossOf(headLogProbs(decoder, h, tensor(ids), 0.9, 5 * 497), fixed, config)) // chunks of 5, 5 and 2 rows
         const grad = h.grad()!.numbers()
         const slope = grad.reduce((sum, g, i) => sum + g * direction[i]!, 0)
         const lossAt = (step: number) =>
           lossOf(
             plainHead(
-              model,
+              decoder,
               tensor(
                 start.map((v, i) => v + step * direction[i]!),
                 [B * T, S],
@@ -114,7 +134,7 @@ test('the gradient through the chunked head is the finite difference of every lo
             config,
           )
         const expected = stopped.has(lossType)
-          ? plainSlope(model, start, direction, fixed, config)
+          ? plainSlope(decoder, start, direction, fixed, config)
           : (lossAt(1e-6).item() - lossAt(-1e-6).item()) / 2e-6
         const size = Math.sqrt(grad.reduce((sum, g) => sum + g * g, 0))
         assert.ok(size > 1e-2, `${lossType}: the gradient has norm ${size}`)
@@ -124,14 +144,14 @@ test('the gradient through the chunked head is the finite difference of every lo
   }))
 
 function plainSlope(
-  model: Sa2VA,
+  decoder: Decoder,
   start: Float64Array,
   direction: Float64Array,
   fixed: Fixed,
   config: LossConfig,
 ): number {
   const h = tensor(start, [B * T, S]).requiresGrad_()
-  backward(lossOf(plainHead(model, h), fixed, config))
+  backward(lossOf(plainHead(decoder, h), fixed, config))
   return h
     .grad()!
     .numbers()
@@ -139,13 +159,13 @@ function plainSlope(
 }
 
 /** Columns that count, as [old, new] pairs. */
-function pairs(run: Run, group: Group, old: Float32Array): [number, number][] {
+function pairs(group: Group, old: Float32Array): [number, number][] {
   const now = tidy(() => {
-    const { logps } = group.task.densities(contextOf(run), group.item, group.rollouts)
+    const { logps } = group.task.densities(group.item, group.samples)
     assert.ok(logps.requiresGrad, 'the pass of the loss records a gradient')
     return logps.detach().numbers()
   })
-  const counts = group.task.mask(contextOf(run), group.rollouts)
+  const counts = group.columns.mask
   return now.flatMap((v, i) => (counts[i] ? [[old[i]!, v] as [number, number]] : []))
 }
 
@@ -153,12 +173,12 @@ for (const action of ['field', 'embedding'] as const) {
   test(`in the first of two passes every ratio is 1 within 1e-5, tokens and ${action} action alike`, () => {
     const train = ['mlp1', 'lora', 'text_hidden_fcs'] as const
     const more = action === 'embedding' ? { train: [...train] } : {}
-    return opened({ rl: { numIterations: 2 }, loop2: { action }, ...more }, async ({ run, sample }) => {
+    return opened({ rl: { numIterations: 2 }, loop2: { action }, ...more }, async ({ sample }) => {
       const groups = await sample()
       assert.equal(groups.length, 4)
       for (const group of groups) {
-        const found = pairs(run, group, plainDensities(run, group))
-        const columns = group.rollouts.reduce((n, r) => n + r.ids.length + (r.action ? 1 : 0), 0)
+        const found = pairs(group, plainDensities(group))
+        const columns = samplesIn(group).reduce((n, r) => n + r.ids.length + (r.action ? 1 : 0), 0)
         assert.equal(found.length, columns)
         const worst = Math.max(...found.map(([a, b]) => Math.abs(Math.exp(b - a) - 1)))
         assert.ok(worst < 1e-5, `${group.task.name}: ${worst}`)
@@ -168,33 +188,32 @@ for (const action of ['field', 'embedding'] as const) {
 }
 
 test('in the second pass the ratio has moved', () =>
-  opened({ rl: { numIterations: 2 } }, async ({ run, sample }) => {
+  opened({ rl: { numIterations: 2 } }, async ({ learn, sample }) => {
     const groups = await sample()
-    const old = groups.map((g) => plainDensities(run, g))
-    learn(run, groups, 1e-2, new StepReport())
+    const old = groups.map((g) => plainDensities(g))
+    await learn(groups, 1e-2)
     groups.forEach((group, i) => {
-      const worst = Math.max(...pairs(run, group, old[i]!).map(([a, b]) => Math.abs(Math.exp(b - a) - 1)))
+      const worst = Math.max(...pairs(group, old[i]!).map(([a, b]) => Math.abs(Math.exp(b - a) - 1)))
       assert.ok(worst > 1e-3, `${group.task.name}: ${worst}`)
     })
   }))
 
 /** Weights of the model outside what learns. */
-function frozen({ learner }: Run): Map<string, string> {
+function frozen({ learner }: Pick<Opened, 'learner'>): Map<string, string> {
   const mine = new Set(learner.slots.map((s) => s.name))
-  const rest = learner.loaded.model.slots().filter((s) => !mine.has(s.name))
+  const rest = learner.family.module.slots().filter((s) => !mine.has(s.name))
   return hashes(rest.map((s) => [s.name, tensorAt(s)]))
 }
 
 test('one step moves every LoRA B and every other trained tensor, two steps every LoRA A, and no frozen bit', () =>
-  opened({}, async ({ run, sample }) => {
-    const { learner } = run
-    const still = frozen(run)
+  opened({}, async ({ learner, learn, sample }) => {
+    const still = frozen({ learner })
     const states = [hashes(learner.params())]
     const drawn = new Set<number>()
     for (let step = 0; step < 2; step++) {
       const groups = await sample(step)
-      if (step === 0) for (const r of groups.flatMap((g) => g.rollouts)) if (r.action) drawn.add(r.action.choice)
-      learn(run, groups, 1e-3, new StepReport())
+      if (step === 0) for (const r of groups.flatMap(samplesIn)) if (r.action) drawn.add(r.action.choice)
+      await learn(groups, 1e-3)
       states.push(hashes(learner.params()))
     }
     const names = [...states[0]!.keys()]
@@ -207,7 +226,7 @@ test('one step moves every LoRA B and every other trained tensor, two steps ever
     assert.deepEqual(first.filter(isA), [])
     assert.deepEqual(changed(states[1]!, states[2]!).filter(isA), names.filter(isA))
     assert.ok(names.filter(isA).length === 14, '7 linear layers in each of 2 layers')
-    assert.deepEqual(changed(still, frozen(run)), [])
+    assert.deepEqual(changed(still, frozen({ learner })), [])
     assert.ok(still.size > 100)
   }))
 
@@ -220,74 +239,103 @@ function unreached(names: readonly string[], choices: ReadonlySet<number>): stri
 }
 
 test('another image changes the log-probs of both loops', () =>
-  opened({}, async ({ run, items, sample }) => {
+  opened({}, async ({ encoder, items, sample }) => {
     const groups = await sample()
     const item = items[0]!
     const image = { ...item.example.image, data: item.example.image.data.map((v) => 255 - v) }
-    const [other] = workItems(run.learner, run.config, [{ ...item.example, image }], null)
-    for (const group of groups.filter((g) => g.item === item)) {
-      const here = plainDensities(run, group)
-      const there = plainDensities(run, { ...group, item: other! })
-      const moved = Math.max(...here.map((v, i) => Math.abs(v - there[i]!)))
-      assert.ok(moved > 1e-3, `${group.task.name}: ${moved}`)
-    }
-    release([other!])
+    encoder.with([{ ...item.example, image }], ([other]) => {
+      for (const group of groups.filter((g) => g.item === item)) {
+        const here = plainDensities(group)
+        const there = plainDensities({ ...group, item: other! })
+        const moved = Math.max(...here.map((v, i) => Math.abs(v - there[i]!)))
+        assert.ok(moved > 1e-3, `${group.task.name}: ${moved}`)
+      }
+    })
   }))
 
+/** Weights after two optimizer steps of 4 records each, what was sampled, and the largest share of memory in tensors. */
+async function split(name: string, batchSize: number, rl: GrpoInput) {
+  const config = toyRun(toy, at(name), { batchSize, maxSteps: 2, saveSteps: 0, rl })
+  resetPeak()
+  const before = memory().bytes
+  await train(config, hostOf())
+  const samples = [...readRun(config.output).samples()].map(({ step, loop, id, k, text, total }) => {
+    return { step, loop, id, k, text, total }
+  })
+  const weights = storedWeights(config.output, 2, ['adapter_model', 'trainables', 'ema'])
+  const order = (a: { loop: string; id: string }, b: { loop: string; id: string }) =>
+    a.loop + a.id < b.loop + b.id ? -1 : 1
+  return { weights, samples: samples.sort(order), peak: memory().peakBytes - before }
+}
+
+function farthest(a: Map<string, number[]>, b: Map<string, number[]>): number {
+  assert.deepEqual([...a.keys()], [...b.keys()])
+  let far = 0
+  for (const [name, values] of a)
+    for (const [i, v] of values.entries()) far = Math.max(far, Math.abs(v - b.get(name)![i]!))
+  return far
+}
+
 for (const lossType of ['grpo', 'dr_grpo', 'dapo'] as const) {
-  test(`${lossType}: 4 records in 1, 2 or 4 micro-batches give the same weights bit for bit`, async () => {
-    const found = []
-    for (const parts of [1, 2, 4]) {
+  test(`${lossType}: 4 records in 1, 2 or 4 micro-batches draw the same samples and give the same weights within 1e-5`, async () => {
+    const whole = await split(`split-${lossType}-1`, 4, { lossType })
+    for (const parts of [2, 4]) {
       const rl = { lossType, gradientAccumulationSteps: parts }
-      const config = toyRun(toy, at(`split-${lossType}-${parts}`), {
-        batchSize: 4 / parts,
-        maxSteps: 2,
-        saveSteps: 0,
-        rl,
-      })
-      await train(config, hostOf())
-      found.push(runBytes(config.output))
-    }
-    const weights = (run: Map<string, string>) =>
-      ['adapter_model', 'trainables', 'ema', 'optimizer'].map((f) => run.get(`checkpoint_step_2/${f}.safetensors`))
-    assert.ok(weights(found[0]!).every((hash) => hash !== undefined))
-    for (const other of found.slice(1)) {
-      assert.deepEqual(weights(other), weights(found[0]!))
-      assert.equal(other.get('samples.jsonl'), found[0]!.get('samples.jsonl'))
+      const other = await split(`split-${lossType}-${parts}`, 4 / parts, rl)
+      assert.deepEqual(other.samples, whole.samples)
+      assert.ok(farthest(other.weights, whole.weights) < 1e-5, `${farthest(other.weights, whole.weights)}`)
     }
   })
 }
 
+test('several generations in one step, or one for two steps, learn from the same records in the same steps', async () => {
+  const rl = { gradientAccumulationSteps: 4 }
+  const one = await split('spg-4', 1, { ...rl, stepsPerGeneration: 4 })
+  assert.equal(one.samples.length, 2 * 2 * 4 * 3, '2 steps, 2 loops, 4 records, 3 samples')
+  for (const stepsPerGeneration of [1, 2]) {
+    const other = await split(`spg-${stepsPerGeneration}`, 1, { ...rl, stepsPerGeneration })
+    assert.deepEqual(other.samples, one.samples)
+    assert.ok(farthest(other.weights, one.weights) < 1e-5)
+  }
+  // with 8 the second step learns from samples of the first weights: the records are the same, their samples not
+  const eight = await split('spg-8', 1, { ...rl, stepsPerGeneration: 8 })
+  assert.deepEqual([...new Set(eight.samples.map((s) => s.step))], [1])
+  assert.deepEqual(new Set(eight.samples.map((s) => s.id)), new Set(one.samples.map((s) => s.id)))
+})
+
+test('accumulation bounds memory: 8 micro-batches peak within a tenth of what 2 need', async () => {
+  const peakOf = async (parts: number) =>
+    (await split(`peak-${parts}`, 1, { gradientAccumulationSteps: parts, numGenerations: 3 })).peak
+  const [two, eight] = [await peakOf(2), await peakOf(8)]
+  assert.ok(eight < 1.1 * two, `${two} and ${eight} bytes`)
+})
+
 test('the gradient of a step is the mean over its records: learned one by one they sum to it', () =>
-  opened({ rl: { beta: 0.1 } }, async ({ run, sample }) => {
+  opened({ rl: { beta: 0.1 }, optim: { maxGradNorm: 0 } }, async ({ learner, learn, run, sample }) => {
     const groups = await sample()
-    const gradients = (some: readonly Group[]): Map<string, number[]> => {
+    const gradients = async (part: readonly Group[]): Promise<Map<string, number[]>> => {
       const taken = new Map<string, number[]>()
-      const { optim } = run.learner
+      const { optim } = learner
       const step = optim.step.bind(optim)
       optim.step = () => {
-        for (const [name, t] of run.learner.params())
+        for (const [name, t] of learner.params())
           taken.set(
             name,
             tidy(() => t.grad()?.numbers() ?? []),
           )
       }
       try {
-        learn(
-          { ...run, config: { ...run.config, optim: { ...run.config.optim, maxGradNorm: 0 } } },
-          some,
-          0,
-          new StepReport(),
-        )
+        await learn(part, 0)
       } finally {
         optim.step = step
       }
       return taken
     }
-    const all = gradients(groups)
-    const parts = run.tasks
-      .flatMap((task) => [0, 1].map((i) => groups.filter((g) => g.task === task)[i]!))
-      .map((g) => gradients([g]))
+    const all = await gradients(groups)
+    const parts: Map<string, number[]>[] = []
+    for (const task of run.tasks)
+      for (const g of groups.filter((other) => other.task === task)) parts.push(await gradients([g]))
+    assert.equal(parts.length, 4)
     for (const [name, values] of all) {
       const sums = values.map((_, i) => parts.reduce((sum, p) => sum + (p.get(name)![i] ?? 0), 0) / 2)
       const size = Math.max(...values.map(Math.abs), 1e-6)
@@ -316,15 +364,18 @@ test('2 steps, stop, 2 steps: every byte of weights, EMA, optimizer, events and 
 })
 
 test('garbage at masked columns of the stored log-probs changes neither loss nor weights', () =>
-  opened({ rl: { beta: 0.1, numIterations: 2 } }, async ({ run, sample }) => {
-    const groups = await sample()
+  opened({ rl: { beta: 0.1, numIterations: 2 } }, async ({ config, learner, learn, sample }) => {
+    const groups = (await sample()).map((g) => {
+      if (g.task.name !== 'loop1') return g
+      const samples = g.samples.map((r, k) => ({ ...r, ids: r.ids.subarray(0, 8 - 2 * k) }))
+      return { ...g, samples, columns: columnsOf(g.task, samples, config.rl) }
+    })
     for (const g of groups) {
-      if (g.task.name === 'loop1') g.rollouts = g.rollouts.map((r, k) => ({ ...r, ids: r.ids.subarray(0, 8 - 2 * k) }))
-      g.old = plainDensities(run, g)
-      g.reference = run.learner.asReference(() => plainDensities(run, g))
+      g.old = plainDensities(g)
+      g.reference = learner.asReference(() => plainDensities(g))
     }
     const spoiled = groups.map((g) => {
-      const counts = g.task.mask(contextOf(run), g.rollouts)
+      const counts = g.columns.mask
       const spoil = (values: Float32Array) => values.map((v, i) => (counts[i] ? v : [Number.NaN, 1e4, -1e4][i % 3]!))
       return { ...g, old: spoil(g.old!), reference: spoil(g.reference!) }
     })
@@ -332,20 +383,19 @@ test('garbage at masked columns of the stored log-probs changes neither loss nor
       spoiled.some((g) => g.old.some(Number.isNaN)),
       'there are masked columns',
     )
-    const before = run.learner.params()
+    const before = learner.params()
     const copies = new Map([...before].map(([name, t]) => [name, noGrad(() => t.detach().clone())]))
-    const outcome = (some: readonly Group[]) => {
-      const report = new StepReport()
-      learn(run, some, 1e-3, report)
-      const after = hashes(run.learner.params())
+    const outcome = async (part: readonly Group[]) => {
+      const report = await learn(part, 1e-3)
+      const after = hashes(learner.params())
       noGrad(() => before.forEach((t, name) => void t.copy_(copies.get(name)!)))
       return { after, metrics: report.metrics(0) }
     }
-    const emptied = run.learner.optim.state()
+    const emptied = learner.optim.state()
     for (const t of emptied.values()) if (t.ndim > 0) noGrad(() => void t.zero_())
-    const clean = outcome(groups)
-    run.learner.optim.load(new Map([...run.learner.optim.state()].map(([name, t]) => [name, t.mul(0)])))
-    const dirty = outcome(spoiled)
+    const clean = await outcome(groups)
+    learner.optim.load(new Map([...learner.optim.state()].map(([name, t]) => [name, t.mul(0)])))
+    const dirty = await outcome(spoiled)
     assert.deepEqual(dirty, clean)
     for (const t of copies.values()) t.dispose()
   }))

@@ -6,10 +6,9 @@ import test, { after } from 'node:test'
 import { writeCheckpoint } from '../../src/checkpoint/index.ts'
 import { openLoader, openSource } from '../../src/data/index.ts'
 import type { ScoredRow } from '../../src/rewards/index.ts'
-import { groupAdvantages, type RunInput, resolveGrpo, resolveRun } from '../../src/rl/index.ts'
-import { readState } from '../../src/rl/run-state.ts'
-import { advantagesOf } from '../../src/rl/step.ts'
-import { train } from '../../src/rl/trainer.ts'
+import { advantagesOf, groupAdvantages, resolveGrpo } from '../../src/rl/index.ts'
+import { type RunInput, resolveRun, train } from '../../src/run/index.ts'
+import { readState } from '../../src/run/state.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { hostOf, makeToy, runBytes, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
@@ -72,7 +71,8 @@ test('the entropy bonus grows while the entropy is low and acts from the second 
   assert.equal(weights(high, 1), weights(plain, 1))
   assert.notEqual(weights(high, 2), weights(plain, 2))
   assert.equal(weights(low, 4), weights(plain, 4))
-  const state = (run: string, step: number) => readState(join(run, `checkpoint_step_${step}`)).entropy!
+  const state = (run: string, step: number) =>
+    readState(join(run, `checkpoint_step_${step}`), toyRun(toy, at('none'))).entropy!
   for (let step = 1; step <= 4; step++) {
     assert.equal(state(high, step).coef, 0.25 * step)
     assert.equal(metricsOf(high)[step - 1]!.entropy_coef, 0.25 * step)
@@ -90,7 +90,7 @@ test('the entropy that steers is the mean over tokens, mask actions left out', a
   assert.ok(actions > 0)
   const sum = metrics!['loop1/entropy']! * tokens('loop1') + metrics!['loop2/entropy']! * (tokens('loop2') + actions)
   const expected = sum / (tokens('loop1') + tokens('loop2'))
-  const { last } = readState(join(run, 'checkpoint_step_1')).entropy!
+  const { last } = readState(join(run, 'checkpoint_step_1'), toyRun(toy, run)).entropy!
   assert.ok(Math.abs(last! - expected) < 1e-6 * expected, `${last} against ${expected}`)
 })
 
@@ -99,7 +99,7 @@ test('a checkpoint from before the entropy was kept resumes to the same weights'
   const old = await ran('old', { ...words, maxSteps: 2 })
   const path = join(old, 'checkpoint_step_2')
   const files = readdirSync(path).filter((name) => name !== 'manifest.json')
-  const { entropy: _, ...state } = readState(path)
+  const { entropy: _, ...state } = readState(path, toyRun(toy, old))
   const content = files.map((name) => [name, readFileSync(join(path, name))] as const)
   rmSync(path, { recursive: true })
   writeCheckpoint(old, 2, { ...Object.fromEntries(content), 'state.json': JSON.stringify(state) })
@@ -146,8 +146,10 @@ test('rewards are normalised one by one when asked; a group that lost one is nor
 test('a run with rewards normalised one by one learns from them', async () => {
   const score = (name: string, id: string, k: number) => (name === 'a' ? k / 10 : (id.length * 7 + k * 5) % 3) / 3
   const host = hostOf(undefined, {
-    score: async (_, groups) =>
-      groups.map((g) => g.map((a, k) => row({ a: score('a', a.id, k), b: score('b', a.id, k) }))),
+    score: async (_, groups) => ({
+      rows: groups.map((g) => g.map((a, k) => row({ a: score('a', a.id, k), b: score('b', a.id, k) }))),
+      metrics: {},
+    }),
   })
   const rl = { multiObjectiveAggregation: 'normalize_then_sum' as const }
   await train(toyRun(toy, at('gdpo'), { maxSteps: 1, ...words, rl }), host)

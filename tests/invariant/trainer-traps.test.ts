@@ -6,14 +6,11 @@ import test, { after } from 'node:test'
 import { stream, streamId } from '../../src/core/index.ts'
 import { selectSlots } from '../../src/nn/index.ts'
 import { defineReward, scoreGroup, type Term } from '../../src/rewards/index.ts'
-import { klOf } from '../../src/rl/kl.ts'
-import { trainGroups } from '../../src/rl/run-config.ts'
-import { contextOf, type Group, learn, plainDensities, type Run } from '../../src/rl/step.ts'
-import { StepReport } from '../../src/rl/step-report.ts'
-import { restoreGroup, storeGroup } from '../../src/rl/stored-group.ts'
-import { captionToMask, describeAll, maskToCaption, type Rollout, segmentAll } from '../../src/rl/tasks/index.ts'
+import { columnsOf, type Group, klOf, plainDensities } from '../../src/rl/index.ts'
+import { restoreGroup, storeGroup } from '../../src/run/stored-group.ts'
+import { type CycleSample, describeAll, segmentAll } from '../../src/tasks/index.ts'
 import { noGrad, Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
-import { hashes, hostOf, makeToy, type Opened, openRun, scratch, toyRun } from '../support/runs.ts'
+import { hashes, hostOf, makeToy, type Opened, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
 
 const folder = scratch('traps')
 const toy = makeToy(join(folder, 'toy'))
@@ -40,28 +37,29 @@ function isPlain(value: unknown): boolean {
 }
 
 test('samples are plain data: numbers and strings, no tensor and no function, and they survive JSON with the same bits', () =>
-  opened({}, async ({ run, items, sample }) => {
+  opened({}, async ({ config, run, items, sample }) => {
     for (const group of await sample()) {
-      assert.ok(group.rollouts.every(isPlain))
-      assert.equal(tensorsIn(group.rollouts).length, 0)
+      assert.ok(group.samples.every(isPlain))
+      assert.equal(tensorsIn(group.samples).length, 0)
       const stored = JSON.parse(JSON.stringify(storeGroup(group)))
-      const back = restoreGroup(stored, run.tasks, new Map(items.map((i) => [i.example.id, i])))
-      assert.deepEqual(back.rollouts, group.rollouts)
+      const back = restoreGroup(stored, run.tasks, new Map(items.map((i) => [i.id, i])), config.rl)
+      assert.deepEqual(back.samples, group.samples)
+      assert.deepEqual(back.columns, group.columns)
       assert.deepEqual(back.advantages, group.advantages)
-      assert.deepEqual(plainDensities(run, back), plainDensities(run, group))
+      assert.deepEqual(plainDensities(back), plainDensities(group))
     }
   }))
 
 test("the sampler's log-probs are near those of the loss, and only the latter have a gradient", () =>
-  opened({}, async ({ run, sample }) => {
+  opened({}, async ({ sample }) => {
     for (const group of loop(await sample(), 'loop1')) {
       const { logps, needs } = tidy(() => {
-        const pass = group.task.densities(contextOf(run), group.item, group.rollouts)
+        const pass = group.task.densities(group.item, group.samples)
         return { logps: pass.logps.detach().numbers(), needs: pass.logps.requiresGrad }
       })
       assert.ok(needs)
-      const T = logps.length / group.rollouts.length
-      group.rollouts.forEach((r, k) => {
+      const T = logps.length / group.samples.length
+      group.samples.forEach((r, k) => {
         r.logps.forEach((v, t) => {
           assert.ok(Math.abs(v - logps[k * T + t]!) < 1e-4)
         })
@@ -70,48 +68,49 @@ test("the sampler's log-probs are near those of the loss, and only the latter ha
   }))
 
 test('a pattern that matches no weight is an error', () =>
-  opened({}, ({ run }) => {
-    const { model } = run.learner.loaded
-    assert.throws(() => selectSlots(model, [/^mlp1\./, /^sam_mask_decoder\./]), /sam_mask_decoder.*no match/)
+  opened({}, ({ learner }) => {
+    assert.throws(
+      () => selectSlots(learner.family.module, [/^mlp1\./, /^sam_mask_decoder\./]),
+      /sam_mask_decoder.*no match/,
+    )
   }))
 
 test("SAM2's parts are found under grounding_encoder.sam2_model", () =>
-  opened({}, ({ run }) => {
-    const { model } = run.learner.loaded
+  opened({}, ({ learner }) => {
+    const { module, groups } = learner.family
     for (const group of ['mask_decoder', 'prompt_encoder'] as const) {
-      const names = selectSlots(model, trainGroups[group]).map((s) => s.name)
+      const names = selectSlots(module, groups[group]!).map((s) => s.name)
       assert.ok(names.length > 0 && names.every((n) => n.startsWith('grounding_encoder.sam2_model.sam_')))
     }
-    assert.deepEqual([...run.learner.namesOf('prompt_encoder')].sort(), [
+    assert.deepEqual([...learner.namesOf('prompt_encoder')].sort(), [
       'grounding_encoder.sam2_model.sam_prompt_encoder.no_mask_embed.weight',
       'grounding_encoder.sam2_model.sam_prompt_encoder.not_a_point_embed.weight',
     ])
   }))
 
 /** Mean k3 of a group under the reference, and the same as learn() reports it. */
-function klOfGroup(run: Run, group: Group): number {
-  const now = plainDensities(run, group)
-  const reference = run.learner.asReference(() => plainDensities(run, group))
-  const counts = group.task.mask(contextOf(run), group.rollouts)
+function klOfGroup(learner: Opened['learner'], group: Group): number {
+  const now = plainDensities(group)
+  const reference = learner.asReference(() => plainDensities(group))
+  const counts = group.columns.mask
   const each = [...now].map((v, i) => Math.exp(reference[i]! - v) - (reference[i]! - v) - 1)
   return each.reduce((sum, v, i) => sum + v * counts[i]!, 0) / counts.reduce((a, b) => a + b)
 }
 
 test('the KL is k3 against the start, mlp1 included: with the adapters off a changed mlp1 still counts', () =>
-  opened({ rl: { beta: 0.1 } }, async ({ run, sample }) => {
+  opened({ rl: { beta: 0.1 } }, async ({ run, learner, learn, sample }) => {
     const groups = await sample()
-    for (const g of groups) assert.equal(klOfGroup(run, g), 0, 'at the start policy and reference are one')
-    const start = hashes(run.learner.start)
-    const weight = run.learner.params().get('mlp1.1.weight')!
+    for (const g of groups) assert.equal(klOfGroup(learner, g), 0, 'at the start policy and reference are one')
+    const start = hashes(learner.start)
+    const weight = learner.params().get('mlp1.1.weight')!
     noGrad(() => tidy(() => void weight.add_(weight.mul(0.5))))
-    run.learner.adapter!.enabled = false
-    for (const g of groups) assert.ok(klOfGroup(run, g) > 1e-6, `${g.task.name}: ${klOfGroup(run, g)}`)
-    run.learner.adapter!.enabled = true
-    const expected = klOfGroup(run, groups[0]!)
-    const report = new StepReport()
-    learn({ ...run, tasks: [maskToCaption] }, [groups[0]!], 1e-3, report)
+    learner.adapter!.enabled = false
+    for (const g of groups) assert.ok(klOfGroup(learner, g) > 1e-6, `${g.task.name}: ${klOfGroup(learner, g)}`)
+    learner.adapter!.enabled = true
+    const expected = klOfGroup(learner, groups[0]!)
+    const report = await learn([groups[0]!], 1e-3, [run.tasks[0]!])
     assert.ok(Math.abs(report.metrics(0)['loop1/kl']! - expected) < 1e-5 * Math.max(1, expected))
-    assert.deepEqual(hashes(run.learner.start), start, 'the reference does not learn')
+    assert.deepEqual(hashes(learner.start), start, 'the reference does not learn')
   }))
 
 test('k3 is e^u - u - 1: 0 at 0, never negative', () => {
@@ -123,27 +122,27 @@ test('k3 is e^u - u - 1: 0 at 0, never negative', () => {
 })
 
 test('the reference has a start of its own: swapped in and out, the policy keeps every bit', () =>
-  opened({}, async ({ run, sample }) => {
-    learn(run, await sample(), 1e-2, new StepReport())
-    const before = hashes(run.learner.params())
-    run.learner.asReference(() => undefined)
-    run.learner.asEma(() => undefined)
-    assert.throws(() => run.learner.asEma(() => assert.fail('inside')), /inside/)
-    assert.throws(() => run.learner.asReference(() => assert.fail('inside')), /inside/)
-    assert.deepEqual(hashes(run.learner.params()), before)
-    assert.equal(run.learner.adapter!.enabled, true)
+  opened({}, async ({ learner, learn, sample }) => {
+    await learn(await sample(), 1e-2)
+    const before = hashes(learner.params())
+    learner.asReference(() => undefined)
+    learner.asEma(() => undefined)
+    assert.throws(() => learner.asEma(() => assert.fail('inside')), /inside/)
+    assert.throws(() => learner.asReference(() => assert.fail('inside')), /inside/)
+    assert.deepEqual(hashes(learner.params()), before)
+    assert.equal(learner.adapter!.enabled, true)
   }))
 
 test('the end token is part of the loss, and nothing after it', () =>
-  opened({ rl: { numGenerations: 4, maxCompletionLength: 12 } }, async ({ run, sample }) => {
-    const { eosIds } = run.learner.loaded.prompter.tokenizer
-    const rollouts: Rollout[] = []
+  opened({ rl: { numGenerations: 4, maxCompletionLength: 12 } }, async ({ learner, sample }) => {
+    const { eosIds } = learner.family.tokenizer
+    const rollouts: CycleSample[] = []
     for (let step = 0; step < 6; step++) {
       for (const group of loop(await sample(step), 'loop1')) {
-        rollouts.push(...group.rollouts)
-        const counts = group.task.mask(contextOf(run), group.rollouts)
-        const T = counts.length / group.rollouts.length
-        group.rollouts.forEach((r, k) => {
+        rollouts.push(...samplesIn(group))
+        const counts = group.columns.mask
+        const T = counts.length / group.samples.length
+        group.samples.forEach((r, k) => {
           const row = [...counts.subarray(k * T, (k + 1) * T)]
           assert.deepEqual(
             row,
@@ -162,11 +161,13 @@ test('the end token is part of the loss, and nothing after it', () =>
   }))
 
 test('truncated rows stay out of the loss only when asked', () =>
-  opened({ rl: { maskTruncatedCompletions: true, beta: 0 } }, async ({ run, sample }) => {
+  opened({ rl: { maskTruncatedCompletions: true, beta: 0 } }, async ({ config, run, learn, sample }) => {
     const groups = loop(await sample(), 'loop1')
-    const cut = groups.map((g) => ({ ...g, rollouts: g.rollouts.map((r) => ({ ...r, finished: false })) }))
-    const report = new StepReport()
-    learn({ ...run, tasks: [maskToCaption] }, cut, 1e-3, report)
+    const cut = groups.map((g) => {
+      const samples = g.samples.map((r) => ({ ...r, finished: false }))
+      return { ...g, samples, columns: columnsOf(g.task, samples, config.rl) }
+    })
+    const report = await learn(cut, 1e-3, [run.tasks[0]!])
     assert.equal(report.gradNorm, 0)
   }))
 
@@ -177,36 +178,35 @@ test("the sampler does not take top-k or temperature from the folder's generatio
     JSON.stringify({ do_sample: true, top_k: 1, top_p: 0.1, temperature: 0.01, repetition_penalty: 2 }),
   )
   const drawn = (model: string) =>
-    opened({ rl: { numGenerations: 4 } }, async ({ sample }) => (await sample()).map((g) => g.rollouts), model)
+    opened({ rl: { numGenerations: 4 } }, async ({ sample }) => (await sample()).map((g) => g.samples), model)
   assert.deepEqual(await drawn(other), await drawn(toy))
 })
 
 test('LoRA dropout is off in reinforcement learning whatever lora.dropout says: two passes agree bit for bit', () =>
-  opened({ lora: { dropout: 0.5 } }, async ({ run, sample }) => {
-    assert.equal(run.learner.adapter!.dropout, 0)
-    learn(run, await sample(), 1e-2, new StepReport())
-    for (const group of await sample(1)) assert.deepEqual(plainDensities(run, group), plainDensities(run, group))
+  opened({ lora: { dropout: 0.5 } }, async ({ learner, learn, sample }) => {
+    assert.equal(learner.adapter!.dropout, 0)
+    await learn(await sample(), 1e-2)
+    for (const group of await sample(1)) assert.deepEqual(plainDensities(group), plainDensities(group))
   }))
 
 test('the EMA copy answers greedily with its own weights: the same input, the same answer, also after the policy moved', () =>
-  opened({ optim: { emaDecay: 0.999 } }, async ({ run, items, sample }) => {
+  opened({ optim: { emaDecay: 0.999 } }, async ({ cycle, learner, items, sample }) => {
     const groups = await sample()
-    const context = contextOf(run)
-    const captions = loop(groups, 'loop1').map((g) => g.rollouts[0]!.caption!)
+    const captions = loop(groups, 'loop1').map((g) => samplesIn(g)[0]!.caption!)
     const asked = () =>
-      run.learner.asEma(() => ({
+      learner.asEma(() => ({
         masks: segmentAll(
-          context,
+          cycle,
           items.map(({ features }, i) => ({ features, caption: captions[i]! })),
         ),
         texts: describeAll(
-          context,
+          cycle,
           items.map(({ features, example }) => ({ features, mask: example.mask })),
         ),
       }))
     const first = asked()
     assert.deepEqual(asked(), first)
-    const weights = run.learner.params().get('text_hidden_fcs.0.weight')!
+    const weights = learner.params().get('text_hidden_fcs.0.weight')!
     noGrad(() => void weights.mul_(-1)) // the policy alone
     assert.deepEqual(asked(), first)
     assert.ok(first.masks.every((f) => f.mask && f.segs === 1))
@@ -218,26 +218,27 @@ for (const action of ['field', 'embedding'] as const) {
       action === 'embedding'
         ? { train: ['mlp1', 'lora', 'text_hidden_fcs'] as ['mlp1', 'lora', 'text_hidden_fcs'] }
         : {}
-    return opened({ loop2: { action }, ...more, rl: { numGenerations: 3 } }, async ({ run, sample }) => {
+    return opened({ loop2: { action }, ...more, rl: { numGenerations: 3 } }, async ({ config, sample }) => {
       for (const group of loop(await sample(), 'loop2')) {
-        const found = plainDensities(run, group)
-        const T = found.length / group.rollouts.length
-        group.rollouts.forEach((r, k) => {
+        const samples = samplesIn(group)
+        const found = plainDensities(group)
+        const T = found.length / group.samples.length
+        samples.forEach((r, k) => {
           // -|u - m|^2 / (2 s^2 n) of u = m + s e: the noise alone decides it
           const n = r.action!.value.length
-          const random = stream(run.config.seed, streamId.maskAction, 0, group.item.example.id, k)
+          const random = stream(config.seed, streamId.maskAction, 0, group.item.id, k)
           let squares = 0
           for (let i = 0; i < n; i++) squares += random.normalAt(i) ** 2
           assert.ok(Math.abs(found[k * T + T - 1]! + squares / (2 * n)) < 1e-4, `${found[k * T + T - 1]}`)
         })
-        const choices = group.rollouts.map((r) => r.action!.choice)
+        const choices = samples.map((r) => r.action!.choice)
         assert.ok(choices.every((c) => c >= 0 && c < 3))
         if (action === 'field') {
-          const other = group.rollouts.map((r) => ({
+          const other = samples.map((r) => ({
             ...r,
             action: { ...r.action!, choice: (r.action!.choice + 1) % 3 },
           }))
-          assert.notDeepEqual(plainDensities(run, { ...group, rollouts: other }), found)
+          assert.notDeepEqual(plainDensities({ ...group, samples: other }), found)
         }
       }
     })
@@ -245,35 +246,44 @@ for (const action of ['field', 'embedding'] as const) {
 }
 
 test('the mask output of the sample is kept in the recompute, even when the weights would choose another', () =>
-  opened({}, async ({ run, sample }) => {
+  opened({}, async ({ learner, sample }) => {
     const [group] = loop(await sample(), 'loop2')
-    const before = plainDensities(run, group!)
+    const before = plainDensities(group!)
     // the head that rates the outputs: it decides the choice and has no part in a mask's values
-    const { model } = run.learner.loaded
-    const rating = selectSlots(model, [/iou_prediction_head\.layers\.2\.(weight|bias)$/])
-    const params = model.parameters()
+    const { module } = learner.family
+    const rating = selectSlots(module, [/iou_prediction_head\.layers\.2\.(weight|bias)$/])
+    const params = module.parameters()
     noGrad(() => {
       for (const { name } of rating) params.get(name)!.mul_(-1)
     })
     const [again] = loop(await sample(), 'loop2')
-    assert.notEqual(again!.rollouts[0]!.action!.choice, group!.rollouts[0]!.action!.choice)
-    assert.deepEqual(plainDensities(run, group!), before)
+    assert.notEqual(samplesIn(again!)[0]!.action!.choice, samplesIn(group!)[0]!.action!.choice)
+    assert.deepEqual(plainDensities(group!), before)
   }))
 
-test('words and noise of loop 2 are drawn from different streams', () =>
-  opened({ loop2: { sampleText: true } }, async ({ run, items }) => {
-    const uses: string[] = []
-    const [rollouts] = noGrad(() =>
-      tidy(() =>
-        captionToMask.sample(contextOf(run), [items[0]!], (_, k, use) => {
-          uses.push(use)
-          return stream(1, streamId.test, k, use)
+test('the noise of loop 2 does not depend on what was said: sampled and greedy answers get the same', async () => {
+  const noise = (sampleText: boolean) =>
+    opened(
+      { loop2: { sampleText, action: 'embedding' }, train: ['mlp1', 'lora', 'text_hidden_fcs'] },
+      async ({ sample }) =>
+        loop(await sample(), 'loop2').map((g) => {
+          const densities = plainDensities(g)
+          const T = g.columns.all
+          return samplesIn(g).map((s, k) => (s.action ? densities[k * T + T - 1]! : null))
         }),
-      ),
     )
-    assert.equal(rollouts!.length, 3)
-    assert.ok(uses.includes('text') && uses.includes('action'))
-  }))
+  const [greedy, sampled] = [await noise(false), await noise(true)]
+  let compared = 0
+  greedy.forEach((rows, i) => {
+    rows.forEach((v, k) => {
+      const other = sampled[i]![k]
+      if (v === null || other === null || other === undefined) return
+      compared++
+      assert.ok(Math.abs(v - other) < 1e-4, `${v} and ${other}`)
+    })
+  })
+  assert.ok(compared > 0)
+})
 
 const answers = [0, 1, 2].map((k) => ({
   id: `r#${k}`,

@@ -1,9 +1,8 @@
 // For tests of this room: folders that vanish, a cache of their own, and small records written by hand.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { after } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import type { GarRow } from '../../src/data/arrow/write.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskFromDense } from '../../src/mask/index.ts'

@@ -9,13 +9,26 @@ import { openSource } from '../../src/data/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
 import { initRandom, tensorAt } from '../../src/nn/index.ts'
 import type { Answer, ScoredRow } from '../../src/rewards/index.ts'
-import { measureActionScale } from '../../src/rl/action-scale.ts'
-import { Learner } from '../../src/rl/learner.ts'
-import { release, workItems } from '../../src/rl/records.ts'
-import { type RunConfig, type RunInput, resolveRun } from '../../src/rl/run-config.ts'
-import { type Group, type Run, sampleGroups } from '../../src/rl/step.ts'
-import { captionToMask, type WorkItem } from '../../src/rl/tasks/index.ts'
-import { type Host, openModel, runOf } from '../../src/rl/trainer.ts'
+import { type Group, type Run, StepReport, sampleAndScore, step, type Task } from '../../src/rl/index.ts'
+import {
+  disposeModel,
+  Encoder,
+  type Host,
+  Learner,
+  openModel,
+  type RunConfig,
+  type RunInput,
+  resolveRun,
+  runOf,
+} from '../../src/run/index.ts'
+import {
+  type Cycle,
+  type CycleSample,
+  requireGrounded,
+  type TaskKind,
+  taskKinds,
+  type WorkItem,
+} from '../../src/tasks/index.ts'
 import { noGrad, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
@@ -115,7 +128,7 @@ export function toyRun(model: string, output: string, input: Partial<RunInput> =
   })
 }
 
-export type Scores = (answer: Answer, k: number, loop: 'loop1' | 'loop2') => number | null
+export type Scores = (answer: Answer, k: number, task: string) => number | null
 
 /** A reward between 0 and 1 that differs from sample to sample and depends on nothing but the sample's name. */
 export const spread: Scores = (answer) => Number.parseInt(sha256(answer.id).slice(0, 6), 16) / 0xffffff
@@ -128,42 +141,67 @@ export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host 
     dropped: [],
   })
   return {
-    score: async (loop, groups) => groups.map((answers) => answers.map((a, k) => row(scores(a, k, loop)))),
+    score: async (task, groups) => ({
+      rows: groups.map((answers) => answers.map((a, k) => row(scores(a, k, task)))),
+      metrics: {},
+    }),
     progress: () => undefined,
     stopping: () => false,
-    breathe: async () => undefined,
+    yieldToLoop: async () => undefined,
     ...more,
   }
 }
 
 /** The parts of a run in memory, for tests of a step. */
 export interface Opened {
+  config: RunConfig
   run: Run
+  learner: Learner
+  encoder: Encoder
+  cycle: Cycle
   items: WorkItem[]
   /** Samples and scores of the records at hand, drawn with the numbers of `step`. */
   sample(step?: number): Promise<Group[]>
+  /** One update from groups, of all tasks or of those given. */
+  learn(groups: readonly Group[], learningRate: number, tasks?: readonly Task[]): Promise<StepReport>
   dispose(): void
 }
 
 export async function openRun(config: RunConfig, count = 2, host = hostOf()): Promise<Opened> {
-  const learner = new Learner(openModel(config), config)
-  const run = runOf(config, learner, host)
+  const family = openModel(config)
+  const learner = new Learner(family, config)
+  const encoder = new Encoder(family, config)
+  const kind = taskKinds.cycle as TaskKind<RunConfig>
+  const run = runOf(config, kind.build(family, config), learner, encoder, host)
   const source = await openSource(config.dataPath, config.data)
   const examples = await Promise.all(Array.from({ length: count }, (_, i) => source.get(i)))
   await source.close()
-  const items = workItems(learner, config, examples, null)
-  const acts = run.tasks.includes(captionToMask) && config.loop2.action !== 'text'
-  run.actionScale = acts ? measureActionScale(run, items) : 1
+  const items = encoder.items(examples)
+  encoder.inWork(items, () => {
+    for (const task of run.tasks) if (task.opens) task.open(items)
+  })
+  const batch = (number: number) => ({ draw: { seed: config.seed, step: number }, pieces: [items] })
   return {
+    config,
     run,
+    learner,
+    encoder,
+    cycle: { family: requireGrounded(family), config },
     items,
-    sample: (step = 0) => sampleGroups(run, items, step),
+    sample: (number = 0) => sampleAndScore(run, batch(number)),
+    learn: (groups, learningRate, tasks = run.tasks) =>
+      step({ ...run, tasks }, { ...batch(0), groups }, learningRate, new StepReport()),
     dispose() {
-      release(items)
+      encoder.release(items)
       learner.dispose()
-      for (const t of learner.loaded.model.parameters().values()) t.dispose()
+      disposeModel(family)
     },
   }
+}
+
+/** The samples of a group of one of the two round trips. */
+export function samplesIn(group: Pick<Group, 'samples'>): CycleSample[] {
+  return group.samples as CycleSample[]
 }
 
 /** One hash per tensor: equal when every bit is. */

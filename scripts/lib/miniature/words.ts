@@ -1,8 +1,8 @@
 // Language: captions of regions, answers to segmentation questions, and a [SEG] state that means what the words say, in the vectors
 // the segmenter knows. The image encoders stay as they are.
 import { word } from '../../../src/data/index.ts'
-import type { Features, Loaded } from '../../../src/models/index.ts'
-import { completion, readRows, segmentRow } from '../../../src/rl/index.ts'
+import { type Features, type Loaded, Sa2VAFamily } from '../../../src/models/index.ts'
+import { readRows, segmentRow } from '../../../src/tasks/index.ts'
 import { noGrad, type Tensor } from '../../../src/tensor/index.ts'
 import { regionQuestions } from '../../../src/text/index.ts'
 import { runStage, type StageOptions } from './stage.ts'
@@ -17,6 +17,7 @@ export interface WordsStage extends StageOptions {
 
 export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage: WordsStage): void {
   const { model, prompter } = loaded
+  const family = new Sa2VAFamily(loaded)
   const parts = /^(mlp1|language_model|text_hidden_fcs)\./
   const params = new Map([...model.parameters()].filter(([name]) => parts.test(name)))
   const spread = table.square().mean().item()
@@ -37,11 +38,11 @@ export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage
     }
     const described = rows.map((row) => ({
       prompt: prompter.describe(features(row), row.mask, random.pick(regionQuestions)),
-      answer: completion(loaded, captionOf(row, batch, stage)),
+      answer: family.completion(captionOf(row, batch, stage)),
     }))
     const asked = rows.map((row) => demandFor(row, random))
-    const segmented = rows.map((row, i) => segmentRow(loaded, features(row), word(asked[i]!, random), random))
-    const { caption, answer, states } = readRows(loaded, described, segmented)
+    const segmented = rows.map((row, i) => segmentRow(family, features(row), word(asked[i]!, random), random))
+    const { caption, answer, states } = readRows(family, described, segmented)
     const meaning = model.segPrompts(states).sub(bagsOf(asked).matmul(table)).square().mean().div(spread)
     return { loss: caption.add(answer).add(meaning), figures: { caption, answer, meaning } }
   }

@@ -1,0 +1,118 @@
+// What a run may ask of any model. Each family of models implements it in its own folder; nobody above this room names a family.
+import type { AdapterNames } from '../checkpoint/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Mask } from '../mask/index.ts'
+import type { Module } from '../nn/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+import type { Tokenizer } from '../text/index.ts'
+import type { PromptIds, Speaker } from './llm/index.ts'
+
+/** Limits on what becomes of an image. */
+export interface ImageLimits {
+  /** Tiles at most; the model's own limit if absent. */
+  maxTiles?: number
+}
+
+/** Where adapters go: below which module, on which layers, and under which names files hold them. */
+export interface AdapterPlace {
+  readonly on: Module
+  readonly targets: (path: string) => boolean
+  readonly names: AdapterNames
+  /** A rank above it would not be low. */
+  readonly width: number
+}
+
+/** Numbers for the memory estimate of a run. */
+export interface FamilySizes {
+  /** Bytes of keys and values that one token of one row takes, by the bytes of an element. */
+  cacheBytesPerToken(bytesPerElement: number): number
+  /** Tokens of the prompt that stand for the image. */
+  imageTokens(features: object): number
+}
+
+/**
+ * A model that can train. Inputs (I) are plain data and may be made in a decoding thread; features (F) are what the frozen encoders
+ * make of them, shared by policy, EMA copy, reference and all samples; prompts (P) are what the language model reads.
+ */
+export interface Family<I = object, F extends object = object, P extends PromptIds = PromptIds> {
+  /** Such as `sa2va`. */
+  readonly name: string
+  /** The folder it was opened from. */
+  readonly dir: string
+  /** config.json as it was read. */
+  readonly config: unknown
+  /** Every weight, under the checkpoint's names. */
+  readonly module: Module
+  /** For generation and teacher forcing. */
+  readonly model: Speaker<P>
+  readonly tokenizer: Tokenizer
+  /** Texts that end an answer. */
+  readonly stopWords: readonly string[]
+  /** What can train: patterns of weight names by group. A group that matches nothing is an error. */
+  readonly groups: Readonly<Record<string, readonly RegExp[]>>
+  readonly adapter: AdapterPlace
+  readonly sizes: FamilySizes
+  prepare(image: RgbImage, limits?: ImageLimits): I
+  /** Frozen features of images; the caller owns their tensors. */
+  encode(inputs: readonly I[]): F[]
+  /** Images that may be encoded together have the same shape. */
+  shapeOf(input: I): string
+  /** Images of one shape in one pass, with a gradient where the caller records one; `rows` are views of `all`. */
+  encodeTogether(inputs: readonly I[]): { all: F; rows: F[] }
+  /** The tensors of features, by name: the store writes them, release() frees them. */
+  tensorsOf(features: F): Record<string, Tensor>
+  /** The features of an image from stored tensors. */
+  featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): F
+  /** The token ids of an answer, its end included. */
+  completion(text: string): Int32Array
+  /** A full folder with the weights as they are now; returns the files written. */
+  export(dir: string, maxShardBytes?: number): string[]
+}
+
+/** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
+export interface DrawnMask {
+  logits: Tensor // [B, h, w]
+  choice: number[]
+}
+
+/** A family that describes regions and draws masks from its answers: what the two round trips need. */
+export interface GroundedFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
+  extends Family<I, F, P> {
+  /** The token whose state becomes a mask. */
+  readonly segId: number
+  /** Describe one or several regions. `thin`: a mask was too small for the prompt's grid and its nearest cell stands for it. */
+  describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean }
+  /** Find what a phrase means. */
+  segment(features: F, phrase: string | { question: string }): P
+  /** States of [SEG] tokens [B, S] -> prompts of the mask decoder [B, d]. */
+  segPrompts(states: Tensor): Tensor
+  /** Prompts [B, d] of one image -> logits of the best mask each, or of the given choices. */
+  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask
+  /** Low-res logits [B, h, w] -> masks at the image's size. */
+  finishMasks(features: F, logits: Tensor): Mask[]
+}
+
+export function isGrounded(family: Family): family is GroundedFamily {
+  return 'drawMasks' in family && 'describe' in family
+}
+
+/** Weights that belong together. */
+export interface WeightGroup {
+  name: string
+  tensors: number
+  elements: number
+  bytes: number
+  /** Elements the default recipe trains; for the language model these are the adapters', which come on top. */
+  trainable: number
+  dtypes: Record<string, number>
+}
+
+/** What a folder holds, from config.json and the headers of its weight files. */
+export interface FolderReport {
+  path: string
+  architecture: Record<string, string>
+  files: { count: number; bytes: number }
+  groups: WeightGroup[]
+  lora: { rank: number; layers: number; elements: number }
+  memory: Record<string, number>
+}

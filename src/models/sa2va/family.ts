@@ -1,0 +1,150 @@
+import { languageModelNames, type OpenOptions } from '../../checkpoint/index.ts'
+import type { RgbImage } from '../../image/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
+import { loraTargets } from '../llm/index.ts'
+import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
+import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
+import type { DrawnMask } from './model.ts'
+
+export const sa2vaGroups = {
+  mlp1: [/^mlp1\./],
+  lora: [/\.lora_[AB]\./],
+  text_hidden_fcs: [/^text_hidden_fcs\./],
+  mask_decoder: [/^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
+  prompt_encoder: [/^grounding_encoder\.sam2_model\.sam_prompt_encoder\.(not_a_point_embed|no_mask_embed)\./],
+} as const
+
+/** Sa2VA as a run sees it. */
+export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt> {
+  readonly name = 'sa2va'
+  readonly groups = sa2vaGroups
+  readonly adapter: AdapterPlace
+  readonly loaded: Loaded
+
+  constructor(loaded: Loaded) {
+    this.loaded = loaded
+    const { llm } = loaded.cfg
+    this.adapter = {
+      on: loaded.model.language_model,
+      targets: loraTargets(llm.architectures[0]!),
+      names: languageModelNames,
+      width: llm.hidden_size,
+    }
+  }
+
+  static open(dir: string, options: OpenOptions = {}): Sa2VAFamily {
+    return new Sa2VAFamily(openSa2VA(dir, options))
+  }
+
+  get dir() {
+    return this.loaded.dir
+  }
+
+  get config() {
+    return this.loaded.cfg.raw
+  }
+
+  get module() {
+    return this.loaded.model
+  }
+
+  get model() {
+    return this.loaded.model
+  }
+
+  get tokenizer() {
+    return this.loaded.prompter.tokenizer
+  }
+
+  get stopWords() {
+    return this.loaded.prompter.template.stopWords
+  }
+
+  get segId() {
+    return this.loaded.prompter.segId
+  }
+
+  get sizes() {
+    const { llm } = this.loaded.cfg
+    const { grid } = this.loaded.prompter
+    return {
+      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
+      imageTokens: (features: object) => grid ** 2 * (features as Features).tiles,
+    }
+  }
+
+  prepare(image: RgbImage, limits: ImageLimits = {}): ImageInput {
+    return prepareImage(image, this.loaded.cfg, limits)
+  }
+
+  /** Rows in storage order, as a file would hold them: kernels round differently for other strides, and stored features must give the same bits. */
+  encode(inputs: readonly ImageInput[]): Features[] {
+    return inputs.map((input) =>
+      tidy(() => {
+        const { vision, sam, ...rest } = this.model.encode(input)
+        const levels = {
+          level0: sam.level0.contiguous(),
+          level1: sam.level1.contiguous(),
+          level2: sam.level2.contiguous(),
+        }
+        return { ...rest, vision: vision.contiguous(), sam: levels }
+      }),
+    )
+  }
+
+  shapeOf({ tiles }: ImageInput): string {
+    return `${tiles} tiles`
+  }
+
+  encodeTogether(inputs: readonly ImageInput[]): { all: Features; rows: Features[] } {
+    const { device, dtype } = this.model.home
+    const { size, tiles, height, width } = inputs[0]!
+    const side = this.loaded.cfg.sam.image_size
+    const all = tidy(() => {
+      const pixels = cat(inputs.map((x) => tensor(x.pixels, [tiles, 3, size, size], { device }))).to(dtype)
+      const sam = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)
+      return { vision: this.model.visionFeatures(pixels), sam: this.model.sam.encodeImage(sam), tiles, height, width }
+    })
+    return { all, rows: inputs.map((_, i) => ({ ...all, vision: all.vision.narrow(0, i * tiles, tiles) })) }
+  }
+
+  tensorsOf({ vision, sam }: Features): Record<string, Tensor> {
+    const { level0, level1, level2 } = sam
+    return { vision, level0, level1, level2 }
+  }
+
+  featuresOf(tensors: Readonly<Record<string, Tensor>>, { height, width }: RgbImage): Features {
+    const { vision, level0, level1, level2 } = tensors as Record<'vision' | 'level0' | 'level1' | 'level2', Tensor>
+    return { vision, sam: { level0, level1, level2 }, tiles: vision.size(0), height, width }
+  }
+
+  completion(text: string): Int32Array {
+    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false })
+  }
+
+  export(dir: string, maxShardBytes?: number): string[] {
+    return exportSa2VA(this.loaded, dir, maxShardBytes)
+  }
+
+  describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
+    return this.loaded.prompter.describe(features, mask, question)
+  }
+
+  segment(features: Features, phrase: string | { question: string }): Prompt {
+    return this.loaded.prompter.segment(features, phrase)
+  }
+
+  segPrompts(states: Tensor): Tensor {
+    return this.model.segPrompts(states)
+  }
+
+  drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    return this.model.drawMasks(features, prompts, choice)
+  }
+
+  finishMasks(features: Features, logits: Tensor): Mask[] {
+    return this.model.finishMasks(features, logits)
+  }
+}

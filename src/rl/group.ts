@@ -1,0 +1,91 @@
+// One record's samples of one task, scored: plain data, ready to be learned from, now or in a later pass.
+import type { Advantages } from './advantages.ts'
+import { groupAdvantages } from './advantages.ts'
+import type { GrpoConfig } from './config.ts'
+import { completionMasks } from './masks.ts'
+import type { Item, Sample, Task } from './task.ts'
+
+/** A term that counts in a total. */
+export interface CountedTerm {
+  name: string
+  weight: number
+  value: number | null
+}
+
+/** What the rewards say of one sample. */
+export interface Scored {
+  /** Weighted sum; null when the sample could not be scored. */
+  total: number | null
+  /** Each reward unweighted. */
+  parts: Readonly<Record<string, number | null>>
+  /** The terms the total is made of. */
+  counted: readonly CountedTerm[]
+}
+
+/** Which columns of a group's densities the loss uses. */
+export interface Columns {
+  /** [K * T], 0 or 1, row-major. */
+  mask: Float32Array
+  /** T, and how many of them are tokens; the rest are actions. */
+  all: number
+  tokens: number
+}
+
+export interface Group {
+  readonly task: Task
+  readonly item: Item
+  readonly samples: readonly Sample[]
+  readonly replies: readonly object[]
+  readonly scores: readonly Scored[]
+  readonly columns: Columns
+  readonly advantages: Float64Array
+  readonly hasSignal: boolean
+  /** [K * T] under the weights that sampled; only when the group is used more than once. */
+  old: Float32Array | null
+  /** [K * T] under the reference; only when beta is not 0. */
+  reference: Float32Array | null
+}
+
+/** The one mask for counting and for the loss: tokens up to the end, then actions; nothing of a truncated row where the settings say so. */
+export function columnsOf(
+  task: Task,
+  samples: readonly Sample[],
+  { maskTruncatedCompletions }: Pick<GrpoConfig, 'maskTruncatedCompletions'>,
+): Columns {
+  const { columns: tokens, lossMask, truncated } = maskedTokens(samples, maskTruncatedCompletions)
+  const actions = task.actions(samples)
+  const all = tokens + (actions?.columns ?? 0)
+  const mask = new Float32Array(samples.length * all)
+  samples.forEach((_, k) => {
+    mask.set(lossMask.subarray(k * tokens, (k + 1) * tokens), k * all)
+    if (!actions || (maskTruncatedCompletions && truncated[k])) return
+    mask.set(actions.counts.subarray(k * actions.columns, (k + 1) * actions.columns), k * all + tokens)
+  })
+  return { mask, all, tokens }
+}
+
+/** A sample ends where its ids end: the sampler has cut it at the end token or the stop text, and says whether it ended by itself. */
+export function maskedTokens(samples: readonly Sample[], maskTruncated: boolean) {
+  return completionMasks(
+    samples.map((s) => s.ids),
+    { eos: new Set(), pad: -1, maskTruncated, finished: samples.map((s) => s.finished) },
+  )
+}
+
+export function columnSum({ mask }: Columns): number {
+  return mask.reduce((a, b) => a + b, 0)
+}
+
+/** From the totals, or with normalize_then_sum from the terms: a term that a group lost is a column without values there. */
+export function advantagesOf(rows: readonly Scored[], rl: GrpoConfig): Advantages {
+  if (rl.multiObjectiveAggregation === 'sum_then_normalize') {
+    return groupAdvantages(
+      rows.map((r) => r.total),
+      rl,
+    )
+  }
+  const weights = new Map(rows.flatMap((r) => r.counted).map((t) => [t.name, t.weight]))
+  const names = [...weights.keys()]
+  const table = rows.map((r) => names.map((name) => r.counted.find((t) => t.name === name)?.value ?? null))
+  return groupAdvantages(table, { ...rl, weights: [...weights.values()], names })
+}

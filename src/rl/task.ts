@@ -1,0 +1,93 @@
+// What the step may ask of a task. A task says how a record becomes samples, how samples are answered, and which log-densities the
+// loss sees. B records, K samples of each, T columns (tokens, then the columns of other actions).
+import { stream } from '../core/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+
+/** Plain data that travels as JSON. */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json | undefined }
+
+/** A record in work. The method knows its name; the rest is the task's business. */
+export interface Item {
+  readonly id: string
+}
+
+/** One sample: plain data, nothing here can be differentiated. */
+export interface Sample {
+  /** Tokens, the end included. */
+  readonly ids: Int32Array
+  readonly text: string
+  /** Ended by itself, not by the length limit. */
+  readonly finished: boolean
+  /** Of each token, as the sampler saw it. */
+  readonly logps: Float32Array
+}
+
+/** What decides the random numbers of a sampling phase, besides the record and k. */
+export interface Draw {
+  readonly seed: number
+  readonly step: number
+  /** How often a record was sampled in this step before. */
+  readonly again?: ReadonlyMap<string, number>
+}
+
+/** The random numbers of sample k of a record: they depend on nothing else that is in work. */
+export function sampleStream({ seed, step, again }: Draw, use: number, id: string, k: number, ...more: string[]) {
+  const times = again?.get(id) ?? 0
+  return stream(seed, use, step, id, k, ...more, ...(times > 0 ? [`again ${times}`] : []))
+}
+
+export interface Densities {
+  logps: Tensor // [K, T], with gradient when recorded
+  entropies: Tensor | null // [K, T]
+}
+
+/** Actions that are no tokens (a drawn mask): columns behind the tokens of each row. */
+export interface ActionColumns {
+  readonly columns: number
+  /** [K * columns], 1 where the row has the action. */
+  readonly counts: Float32Array
+}
+
+/** One thing a sample shows to a person: what it is, who made it. */
+export interface Shown {
+  kind: 'text' | 'mask' | 'points'
+  by: 'record' | 'policy' | 'ema'
+  value: Json
+}
+
+export interface Task<I extends Item = Item, S extends Sample = Sample, R extends object = object> {
+  /** Prefix of its metrics, key in checkpoints and settings: `loop1`. */
+  readonly name: string
+  /** For people: `mask -> caption -> mask`. */
+  readonly title: string
+  /** Of its loss in the sum; above 0. */
+  readonly weight: number
+  /** Weight of its KL term; 0 skips the reference pass. */
+  readonly beta: number
+  /** Whether `open` needs records. */
+  readonly opens: boolean
+  /** What it measures before the first step (the scale of its noise), kept in checkpoints; null: nothing. */
+  open(items: readonly I[]): Json
+  /** Puts back what `open` gave. */
+  reopen(state: Json): void
+  /** Says what `open` found, for the start of a run; null: nothing to say. */
+  describe(): string | null
+  /** K samples of each record. No gradient is recorded; only plain data leaves. */
+  sample(items: readonly I[], draw: Draw): S[][]
+  /** Replies of the EMA copy, whose weights are in place, greedy and without noise. */
+  answer(items: readonly I[], groups: readonly (readonly S[])[]): R[][]
+  /** Log-densities of the same samples under the weights in place. */
+  densities(item: I, group: readonly S[]): Densities
+  /** Columns besides the tokens; null: none. */
+  actions(group: readonly S[]): ActionColumns | null
+  /** A differentiable term beside the policy gradient; null when the settings ask for none. */
+  extraLoss(item: I, group: readonly S[]): Tensor | null
+  /** Samples that surely end and act, made without the model's consent: for the doctor. */
+  probe(item: I): S[]
+  /** Remarks about what the model does with a record as it is now, for the doctor. */
+  examine?(item: I): string[]
+  /** What a person sees of a sample, beside its text. */
+  shown(item: I, sample: S, reply: R | undefined): Shown[]
+  store(sample: S): Json
+  restore(stored: Json): S
+}

@@ -1,0 +1,207 @@
+// Which records an optimizer step learns from. A generation batch has `stepsPerGeneration` pieces of `batchSize` records and is passed
+// over `numIterations` times; an optimizer step takes `gradientAccumulationSteps` pieces, from one generation batch or several.
+import type { Example, Loader, Source } from '../data/index.ts'
+import {
+  type Batch,
+  type Draw,
+  type Group,
+  needsOldLogps,
+  plainDensities,
+  type Run,
+  sampleAndScore,
+  withAdvantages,
+} from '../rl/index.ts'
+import type { WorkItem } from '../tasks/index.ts'
+import type { RunConfig } from './config.ts'
+import type { Encoder } from './features.ts'
+import { restoreGroup, type StoredGroup, storeGroup } from './stored-group.ts'
+
+/** A record that comes twice in one step is sampled anew the second time. */
+type CountedDraw = Draw & { again: Map<string, number> }
+
+/** Scored groups of some records, in pieces, and how many pieces were taken so far, over all passes. */
+interface Generation {
+  pieces: WorkItem[][]
+  groups: Group[]
+  taken: number
+  /** The epoch ended inside it. */
+  short: boolean
+}
+
+export interface StoredGeneration {
+  groups: StoredGroup[]
+  pieces: string[][]
+  taken: number
+  short: boolean
+}
+
+/** What a step is given, and the groups that were sampled for it. */
+export interface NextBatch {
+  batch: Batch & { groups: Group[] }
+  fresh: Group[]
+}
+
+export class Batches {
+  readonly #run: Run
+  readonly #config: RunConfig
+  readonly #loader: Loader
+  readonly #source: Source
+  readonly #encoder: Encoder
+  readonly #sizes: { pieces: number; passes: number; accumulated: number; old: boolean }
+  #generation: Generation | null = null
+
+  constructor(run: Run, config: RunConfig, records: { loader: Loader; source: Source }, encoder: Encoder) {
+    this.#run = run
+    this.#config = config
+    this.#loader = records.loader
+    this.#source = records.source
+    this.#encoder = encoder
+    const { numIterations, gradientAccumulationSteps, stepsPerGeneration } = config.rl
+    const pieces = stepsPerGeneration ?? gradientAccumulationSteps
+    const old = needsOldLogps({ gradientAccumulationSteps, stepsPerGeneration: pieces, numIterations })
+    this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps, old }
+  }
+
+  /** The groups of optimizer step `step`, sampled and scored where it is their turn. */
+  async next(step: number, seconds: Record<string, number>): Promise<NextBatch> {
+    const draw = { seed: this.#config.seed, step, again: new Map<string, number>() }
+    const pieces: WorkItem[][] = []
+    const groups: Group[] = []
+    const fresh: Group[] = []
+    while (pieces.length < this.#sizes.accumulated) {
+      if (!this.#generation) {
+        this.#generation = await this.#generate(draw, seconds)
+        fresh.push(...this.#generation.groups)
+      }
+      const { items, last, short } = this.#take(this.#generation)
+      pieces.push(items)
+      groups.push(...this.#generation.groups.filter((g) => items.includes(g.item as WorkItem)))
+      if (last) this.#generation = null
+      if (short) break // a step does not reach over the end of an epoch
+    }
+    return { batch: { draw, pieces, groups: byTask(groups, this.#run) }, fresh }
+  }
+
+  #take(generation: Generation): { items: WorkItem[]; last: boolean; short: boolean } {
+    const { pieces, short } = generation
+    const items = pieces[generation.taken % pieces.length]!
+    generation.taken++
+    const endOfPass = generation.taken % pieces.length === 0
+    return { items, last: generation.taken === pieces.length * this.#sizes.passes, short: short && endOfPass }
+  }
+
+  /** Frees what a finished step no longer needs. */
+  release(pieces: readonly (readonly WorkItem[])[]): void {
+    const waiting = new Set(this.#generation?.pieces.flat())
+    for (const items of pieces) this.#encoder.release(items.filter((item) => !waiting.has(item)))
+  }
+
+  /** Samples and scores the records of the next generation batch; with groupFilter, groups without spread are replaced. */
+  async #generate(draw: CountedDraw, seconds: Record<string, number>): Promise<Generation> {
+    const { batchSize, rl } = this.#config
+    const wanted = batchSize * this.#sizes.pieces
+    const made: Group[] = []
+    const records: WorkItem[] = []
+    let short = false
+    for (let round = 0; round <= (rl.groupFilter ? rl.maxResampleTimes : 0); round++) {
+      const needed = wanted - this.#smallest(made, round)
+      if (needed < 1) break
+      const examples = await this.#records(needed)
+      short ||= round === 0 && examples.length < needed
+      const items = this.#encoder.items(examples)
+      records.push(...items)
+      made.push(...(await this.#sample(chunks(items, batchSize), draw, seconds)))
+      for (const { id } of items) draw.again.set(id, (draw.again.get(id) ?? 0) + 1)
+    }
+    const groups = rl.groupFilter ? this.#filtered(made, wanted, draw) : made
+    const used = new Set(groups.map((g) => g.item))
+    this.#encoder.release(records.filter((item) => !used.has(item)))
+    const pieces = chunks(
+      records.filter((item) => used.has(item)),
+      batchSize,
+    )
+    if (this.#sizes.old) this.#keepDensities(pieces, groups)
+    return { pieces, groups, taken: 0, short }
+  }
+
+  /** Log-densities of the weights that sampled: they move before the groups are used again. */
+  #keepDensities(pieces: readonly WorkItem[][], groups: readonly Group[]): void {
+    for (const items of pieces)
+      this.#run.inWork(items, () => {
+        for (const g of groups) if (items.includes(g.item as WorkItem)) g.old = plainDensities(g)
+      })
+  }
+
+  /** Records that every task can already learn from. */
+  #smallest(made: readonly Group[], round: number): number {
+    if (round === 0) return 0
+    return Math.min(...this.#run.tasks.map((task) => made.filter((g) => g.task === task && g.hasSignal).length))
+  }
+
+  async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<Group[]> {
+    const startedAt = performance.now()
+    const groups = await sampleAndScore(this.#run, { pieces, draw })
+    seconds.sample = (seconds.sample ?? 0) + (performance.now() - startedAt) / 1000
+    return groups
+  }
+
+  /** For each task its groups with spread, at most as many as wanted, normalised among each other; all flat: the first ones. */
+  #filtered(made: readonly Group[], wanted: number, draw: Draw): Group[] {
+    return this.#run.tasks.flatMap((task) => {
+      const own = made.filter((g) => g.task === task)
+      const useful = own.filter((g) => g.hasSignal)
+      return withAdvantages(this.#run, (useful.length > 0 ? useful : own).slice(0, wanted), draw)
+    })
+  }
+
+  /** Records of one batch differ: where an epoch ends inside it, or the set is smaller, it ends at the first that came before. */
+  async #records(count: number): Promise<Example[]> {
+    const out = new Map<string, Example>()
+    while (out.size < count) {
+      const before = this.#loader.state()
+      const example = await this.#loader.next()
+      if (out.has(example.id)) {
+        this.#loader.restore(before) // it is the next batch's
+        break
+      }
+      out.set(example.id, example)
+    }
+    return [...out.values()]
+  }
+
+  state(): StoredGeneration | null {
+    if (!this.#generation) return null
+    const { groups, pieces, taken, short } = this.#generation
+    return { groups: groups.map(storeGroup), pieces: pieces.map((items) => items.map((i) => i.id)), taken, short }
+  }
+
+  /** Records of a stored generation batch are read again by id; their samples and scores come from the checkpoint. */
+  async restore(stored: StoredGeneration): Promise<void> {
+    const wanted = new Set(stored.pieces.flat())
+    const found = new Map<string, Example>()
+    for (let i = 0; i < this.#source.length && found.size < wanted.size; i++) {
+      const id = this.#source.id(i)
+      if (wanted.has(id) && !found.has(id)) found.set(id, await this.#source.get(i))
+    }
+    const items = new Map(this.#encoder.items([...found.values()]).map((item) => [item.id, item]))
+    this.#generation = {
+      groups: stored.groups.map((g) => restoreGroup(g, this.#run.tasks, items, this.#config.rl)),
+      pieces: stored.pieces.map((ids) => ids.map((id) => items.get(id)!)),
+      taken: stored.taken,
+      short: stored.short,
+    }
+  }
+
+  close(): void {
+    if (this.#generation) this.#encoder.release(this.#generation.pieces.flat())
+    this.#generation = null
+  }
+}
+
+function byTask(groups: readonly Group[], run: Run): Group[] {
+  return run.tasks.flatMap((task) => groups.filter((g) => g.task === task))
+}
+
+function chunks<T>(list: readonly T[], size: number): T[][] {
+  return Array.from({ length: Math.ceil(list.length / size) }, (_, i) => list.slice(i * size, (i + 1) * size))
+}

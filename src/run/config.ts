@@ -1,0 +1,148 @@
+// Every setting of a run, composed once from the rooms' own schemas. Flags, recipe files and the reference page come from here.
+import { z } from 'zod'
+import { Mismatch } from '../core/index.ts'
+import { DataConfig } from '../data/index.ts'
+import { type TrainGroup, trainGroupNames } from '../models/index.ts'
+import { OptimConfig } from '../optim/index.ts'
+import { RewardsConfig } from '../rewards/index.ts'
+import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
+import { builtInKind, type TaskKind, taskRewardSettings, taskSettings } from '../tasks/index.ts'
+
+export const LoraConfig = z.strictObject({
+  rank: z.int().positive().default(128).describe('rank of the adapters'),
+  alpha: z.number().positive().default(256).describe('the adapters are scaled by alpha / rank'),
+  dropout: z
+    .number()
+    .min(0)
+    .lt(1)
+    .default(0.05)
+    .describe('dropout on the adapters in sft; reinforcement learning uses none'),
+})
+
+const scaleOf = (group: string) =>
+  z.number().positive().default(1).describe(`factor on optim.learningRate for ${group}`)
+
+/** One factor for each trainable group. */
+export const LrScaleConfig = z.strictObject(
+  Object.fromEntries(trainGroupNames.map((group) => [group, scaleOf(group)])) as Record<
+    TrainGroup,
+    ReturnType<typeof scaleOf>
+  >,
+)
+
+/** Rewards of the run: what every kind of task has, and what the kinds add. */
+const RunRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
+
+export const RunConfig = z.strictObject({
+  task: z.string().default('cycle').describe('what is trained: cycle, or a module that exports `task`'),
+  model: z.string().default('').describe('folder of the model: config.json, weights, tokenizer'),
+  output: z.string().default('runs/train').describe('run folder'),
+  device: z.string().default('auto').describe('cpu, cuda, cuda:N, or auto: cuda where there is one'),
+  dtype: z
+    .enum(['auto', 'float32', 'bfloat16'])
+    .default('auto')
+    .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
+  seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
+  threads: z.int().nonnegative().default(0).describe('CPU threads; 0: all cores'),
+  dataPath: z.string().default('').describe('folder or file of the records, or scenes:N for N generated ones'),
+  evalPath: z
+    .string()
+    .nullable()
+    .default(null)
+    .describe('records of the evaluation; a part of dataPath (data.evalFraction) if null'),
+  data: DataConfig.prefault({}).describe('records'),
+  maxTiles: z
+    .int()
+    .positive()
+    .nullable()
+    .default(null)
+    .describe("tiles per image at most; the model's own limit if null"),
+  batchSize: z.int().positive().default(4).describe('records per micro-batch and process'),
+  epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
+  maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
+  rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
+  optim: OptimConfig.prefault({}).describe('optimizer, schedule, EMA'),
+  lrScale: LrScaleConfig.prefault({}).describe('learning rates of the groups against each other'),
+  ...taskSettings,
+  adaptiveLoops: z
+    .boolean()
+    .default(false)
+    .describe("scale each loop's weight by the inverse of its running gradient norm"),
+  rewards: RunRewards.prefault({}).describe('what is rewarded'),
+  shuffleRewards: z
+    .boolean()
+    .default(false)
+    .describe('test switch: permute rewards inside each group, so that they carry no signal'),
+  lora: LoraConfig.prefault({}).describe('adapters on the language model'),
+  train: z
+    .array(z.enum(trainGroupNames))
+    .nonempty()
+    .default([...trainGroupNames])
+    .describe('groups of weights that learn; every other weight is frozen'),
+  checkpointing: z
+    .boolean()
+    .default(false)
+    .describe('recompute decoder layers in backward: less memory, about a third more time'),
+  featureCache: z
+    .string()
+    .nullable()
+    .default(null)
+    .describe('folder that keeps the frozen image features across epochs and runs'),
+  evalRecords: z.int().nonnegative().default(64).describe('held-out records of an evaluation; 0: none'),
+  evalSteps: z.int().nonnegative().default(0).describe('optimizer steps between evaluations; 0: before and after only'),
+  evalBatch: z.int().positive().default(16).describe('records per evaluation batch'),
+  saveSteps: z.int().nonnegative().default(500).describe('optimizer steps between checkpoints; 0: at the end only'),
+  saveTotalLimit: z.int().positive().default(3).describe('checkpoints kept'),
+  logSteps: z
+    .int()
+    .positive()
+    .default(1)
+    .describe('optimizer steps between updates of the status line; the run folder has every step'),
+  onNonFinite: z
+    .enum(['stop', 'skip'])
+    .default('stop')
+    .describe('a NaN or infinity in loss or gradient ends the run, or skips the update'),
+  checkGroups: z
+    .boolean()
+    .default(true)
+    .describe('end the run when a trainable group gets no gradient in the first steps'),
+  tensorboard: z.boolean().default(true).describe('also write TensorBoard event files'),
+})
+export type RunConfig = z.infer<typeof RunConfig>
+export type RunInput = z.input<typeof RunConfig>
+
+/** Types, presets and combinations checked; what cannot work is refused here with the reason. */
+export function resolveRun(input: RunInput): RunConfig {
+  const parsed = RunConfig.safeParse(input)
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!
+    throw new Mismatch({
+      where: 'settings',
+      field: issue.path.join('.') || 'settings',
+      expected: issue.message,
+      got: valueAt(input, issue.path),
+    })
+  }
+  const config = { ...parsed.data, rl: resolveGrpo((input.rl ?? {}) as GrpoInput) }
+  checkRun(config)
+  return config
+}
+
+function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  let value: unknown = input
+  for (const key of path) value = (value as Record<PropertyKey, unknown> | undefined)?.[key]
+  return value ?? 'nothing'
+}
+
+function refuse(field: string, expected: string, got: unknown, hint?: string): never {
+  throw new Mismatch({ where: 'settings', field, expected, got, hint })
+}
+
+/** What could have no effect in a run is refused. */
+function checkRun(config: RunConfig): void {
+  const hint = 'a run samples with the weights and the engine it scores with: every weight would be 1'
+  const { rolloutCorrection } = config.rl
+  if (rolloutCorrection !== null) refuse('rl.rolloutCorrection', 'null', rolloutCorrection, hint)
+  const kind = builtInKind(config.task) as TaskKind<RunConfig> | null // a user's module is asked when it is loaded
+  kind?.check(config)
+}

@@ -1,0 +1,296 @@
+// Does a gradient reach what should learn, does the image reach the answer? Two learning steps in memory, with made-up rewards so that
+// every group has spread; nothing is written. K completions per record, T columns.
+import { humanBytes, Mismatch, sha256 } from '../core/index.ts'
+import { type Example, openSource } from '../data/index.ts'
+import { native } from '../engine/index.ts'
+import { tensorAt } from '../nn/index.ts'
+import { columnsOf, type Group, plainDensities, type Run, step } from '../rl/index.ts'
+import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
+import { cuda, gradEnabled, memory, noGrad, type Tensor, threads, tidy } from '../tensor/index.ts'
+import type { RunConfig } from './config.ts'
+import { deviceOf, openModel } from './device.ts'
+import { Encoder } from './features.ts'
+import type { Host } from './host.ts'
+import { Learner } from './learner.ts'
+import { disposeLearner } from './loop.ts'
+import { runOf } from './train.ts'
+
+export interface Finding {
+  name: string
+  /** Null: a fact, neither good nor bad. */
+  pass: boolean | null
+  detail: string
+}
+
+/** The learning rate of the two steps: large enough to move float32 weights visibly, small enough to stay finite. */
+const rate = 1e-4
+
+export async function doctor(config: RunConfig, host: Pick<Host, 'progress'>): Promise<Finding[]> {
+  const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  host.progress({ kind: 'phase', text: `model ${config.model}` })
+  const learner = new Learner(openModel(config), config)
+  const encoder = new Encoder(learner.family, config)
+  try {
+    const noScores = () => Promise.reject(new Mismatch({ where: 'doctor', expected: 'no scoring', got: 'a request' }))
+    const run = runOf(config, kind.build(learner.family, config), learner, encoder, { score: noScores })
+    const [example] = await readExamples(config)
+    const [item, other] = encoder.items([example!, inverted(example!)]) as [WorkItem, WorkItem]
+    const together = [item, other]
+    const { findings, groups } = encoder.inWork(together, () => look(run, config, item, other, host))
+    host.progress({ kind: 'phase', text: 'two learning steps' })
+    const learned = await learning(run, learner, { draw: { seed: config.seed, step: 0 }, pieces: [[item]], groups })
+    encoder.release(together)
+    return [...findings, ...learned, ...memoryFacts(config)]
+  } finally {
+    disposeLearner(learner)
+  }
+}
+
+/** Everything but learning: the engine, what the model answers, and whether log-probs are those of the sampler and of the image. */
+function look(run: Run, config: RunConfig, item: WorkItem, other: WorkItem, host: Pick<Host, 'progress'>) {
+  for (const task of run.tasks) if (task.opens) task.open([item])
+  host.progress({ kind: 'phase', text: 'samples, log-probs, image' })
+  const groups = noGrad(() => tidy(() => run.tasks.map((task) => probeGroup(run, task, item))))
+  const remarks = noGrad(() => tidy(() => run.tasks.flatMap((task) => task.examine?.(item) ?? [])))
+  return {
+    groups,
+    findings: [
+      ...engineFacts(config),
+      ...remarks.map((detail): Finding => ({ name: 'answer', pass: null, detail })),
+      ...groups.flatMap((group) => scoring(config, group, other)),
+    ],
+  }
+}
+
+/** Samples that surely end and act, with advantages +1, -1, +1, ...: the group has spread, whatever the model says. */
+function probeGroup(run: Run, task: Group['task'], item: WorkItem): Group {
+  const samples = task.probe(item)
+  return {
+    task,
+    item,
+    samples,
+    replies: [],
+    scores: [],
+    columns: columnsOf(task, samples, run.config.rl),
+    advantages: Float64Array.from(samples, (_, k) => (k % 2 === 0 ? 1 : -1)),
+    hasSignal: true,
+    old: null,
+    reference: null,
+  }
+}
+
+async function readExamples(config: RunConfig): Promise<Example[]> {
+  const source = await openSource(config.dataPath, config.data)
+  try {
+    return [await source.get(0)]
+  } finally {
+    await source.close()
+  }
+}
+
+/** The same record with another image of the same size. */
+function inverted(example: Example): Example {
+  const data = example.image.data.map((v) => 255 - v)
+  return { ...example, id: `${example.id} inverted`, image: { ...example.image, data } }
+}
+
+function engineFacts(config: RunConfig): Finding[] {
+  const { version, blas, cuda: cudaVersion } = native().info()
+  const { device, dtype } = deviceOf(config)
+  const fact = (name: string, detail: string): Finding => ({ name, pass: null, detail })
+  const card = device.startsWith('cuda') ? `${cuda.name()}, ${humanBytes(cuda.memory().total)}` : `${threads()} threads`
+  return [
+    fact('engine', `libtorch ${version}, ${blas}${cudaVersion ? `, CUDA ${cudaVersion}` : ''}`),
+    fact('device', `${device} (${card}), ${dtype}`),
+  ]
+}
+
+function memoryFacts(config: RunConfig): Finding[] {
+  const { bytes, peakBytes } = memory()
+  const onCard = deviceOf(config).device.startsWith('cuda')
+  const card = onCard
+    ? `; on the device ${humanBytes(cuda.memory().allocated)}, peak ${humanBytes(cuda.memory().peak)}`
+    : ''
+  return [
+    { name: 'memory', pass: null, detail: `${humanBytes(bytes)} in tensors, peak ${humanBytes(peakBytes)}${card}` },
+  ]
+}
+
+function scoring(config: RunConfig, group: Group, other: WorkItem): Finding[] {
+  const name = group.task.name
+  const old = plainDensities(group)
+  const { mask } = group.columns
+  const wide = deviceOf(config).dtype === 'float32'
+  const [ratioLimit, samplerLimit] = wide ? [1e-5, 1e-3] : [0.05, 0.5]
+  const again = withGradient(group)
+  const ratio = worst(old, (i) => (mask[i] ? Math.abs(Math.exp(again[i]! - old[i]!) - 1) : 0))
+  const elsewhere = plainDensities({ ...group, item: withImageOf(group.item as WorkItem, other) })
+  const moved = worst(old, (i) => (mask[i] ? Math.abs(elsewhere[i]! - old[i]!) : 0))
+  const findings: Finding[] = [
+    {
+      name: `${name} on-policy ratio`,
+      pass: ratio < ratioLimit,
+      detail: `max |ratio - 1| = ${short(ratio)}, limit ${ratioLimit}`,
+    },
+    {
+      name: `${name} image matters`,
+      pass: moved > 1e-6,
+      detail: `another image moves log-probs by up to ${short(moved)}`,
+    },
+    endCounts(group, old, mask),
+  ]
+  const drift = samplerDrift(group, old)
+  if (drift !== null)
+    findings.push({
+      name: `${name} sampler agrees`,
+      pass: drift < samplerLimit,
+      detail: `sampling and scoring log-probs differ by up to ${short(drift)}, limit ${samplerLimit}`,
+    })
+  return findings
+}
+
+/** The record's own words and masks with another image's features. */
+function withImageOf({ id, example }: WorkItem, { features }: WorkItem): WorkItem {
+  return { id, example, features }
+}
+
+/** The pass of the loss itself: with a gradient recorded. */
+function withGradient({ task, item, samples }: Group): Float32Array {
+  return tidy(() => {
+    const { logps } = task.densities(item, samples)
+    if (!gradEnabled()) throw new Mismatch({ where: 'doctor', expected: 'gradients on', got: 'off' })
+    return logps.detach().to('float32').array()
+  }) as Float32Array
+}
+
+/**
+ * Row 0 ends with the end token: it must count in the loss and carry a log-prob, which a sure model has at 0; so another token in its
+ * place must be scored otherwise.
+ */
+function endCounts(group: Group, logps: Float32Array, mask: Float32Array): Finding {
+  const { ids } = group.samples[0]!
+  const T = logps.length / group.samples.length
+  const last = ids.length - 1
+  const id = ids[last]!
+  const swapped = ids.with(last, id === 0 ? 1 : 0)
+  const samples = group.samples.map((r) => (r.ids === ids ? { ...r, ids: swapped } : r))
+  const other = plainDensities({ ...group, samples })[last]!
+  const own = logps[last]!
+  return {
+    name: `${group.task.name} end token`,
+    pass: last < T && mask[last] === 1 && Number.isFinite(own) && own <= 0 && own !== other,
+    detail: `token ${id} at ${last}: log-prob ${short(own)}, in the loss; another token there: ${short(other)}`,
+  }
+}
+
+/** Null when nothing was sampled token by token. */
+function samplerDrift(group: Group, scored: Float32Array): number | null {
+  const T = scored.length / group.samples.length
+  const differences = group.samples.flatMap((r, k) =>
+    Array.from(r.logps, (logp, t) => Math.abs(logp - scored[k * T + t]!)),
+  )
+  return differences.length === 0 ? null : Math.max(...differences)
+}
+
+/** One hash per tensor. */
+function hashes(tensors: Iterable<[string, Tensor]>): Map<string, string> {
+  const out = new Map<string, string>()
+  for (const [name, t] of tensors) {
+    const array = noGrad(() => tidy(() => t.detach().to('cpu').contiguous().array()))
+    out.set(name, sha256(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)))
+  }
+  return out
+}
+
+async function learning(run: Run, learner: Learner, batch: Parameters<typeof step>[1]): Promise<Finding[]> {
+  const trained = new Set(learner.slots.map((s) => s.name))
+  const frozen = () =>
+    hashes(
+      learner.family.module
+        .slots()
+        .filter((s) => !trained.has(s.name))
+        .map((s) => [s.name, tensorAt(s)]),
+    )
+  const frozenBefore = frozen()
+  const states = [hashes(learner.params())]
+  const emaBefore = hashes(learner.ema.state())
+  const norms: Record<string, number>[] = []
+  const live: number[] = []
+  for (let pass = 0; pass < 2; pass++) {
+    const { groupNorms } = await step(run, batch, rate)
+    norms.push(groupNorms)
+    states.push(hashes(learner.params()))
+    live.push(memory().tensors)
+  }
+  const changed = differing(frozenBefore, frozen())
+  const followed = differing(emaBefore, hashes(learner.ema.state())).length
+  return [
+    ...Object.keys(norms[0]!).map((group) => groupFinding(group, norms, learner, states)),
+    ...loraFindings(states),
+    {
+      name: 'frozen weights',
+      pass: changed.length === 0,
+      detail:
+        changed.length === 0
+          ? `${frozenBefore.size} tensors bit-identical after two steps`
+          : `changed: ${changed.slice(0, 3).join(', ')}`,
+    },
+    { name: 'EMA copy', pass: followed > 0, detail: `${followed} of ${emaBefore.size} tensors followed` },
+    {
+      name: 'no leak',
+      pass: live[0] === live[1],
+      detail: `live tensors ${live[0]} after step 1, ${live[1]} after step 2`,
+    },
+  ]
+}
+
+function groupFinding(
+  group: string,
+  norms: readonly Record<string, number>[],
+  learner: Learner,
+  states: readonly Map<string, string>[],
+): Finding {
+  const [first, second] = norms.map((n) => n[group] ?? 0)
+  const names = learner.namesOf(group)
+  const moved = differing(states[0]!, states[2]!).filter((name) => names.has(name)).length
+  return {
+    name: `gradient ${group}`,
+    pass: first! > 0 && second! > 0 && moved > 0,
+    detail: `norm ${short(first!)} in step 1, ${short(second!)} in step 2; ${moved} of ${names.size} tensors moved`,
+  }
+}
+
+/** A starts behind a zero B: its gradient is exactly 0 in the first step. */
+function loraFindings([before, first, second]: readonly Map<string, string>[]): Finding[] {
+  const of = (part: 'A' | 'B') => [...before!.keys()].filter((name) => name.includes(`.lora_${part}.`))
+  const [a, b] = [of('A'), of('B')]
+  if (a.length === 0) return []
+  const moved = (names: readonly string[], from: Map<string, string>, to: Map<string, string>) =>
+    names.filter((name) => from.get(name) !== to.get(name)).length
+  const bFirst = moved(b, before!, first!)
+  const aFirst = moved(a, before!, first!)
+  const aSecond = moved(a, first!, second!)
+  return [
+    { name: 'LoRA B, step 1', pass: bFirst === b.length, detail: `${bFirst} of ${b.length} tensors moved` },
+    { name: 'LoRA A, step 1', pass: aFirst === 0, detail: `${aFirst} of ${a.length} moved; none can while B is 0` },
+    { name: 'LoRA A, step 2', pass: aSecond === a.length, detail: `${aSecond} of ${a.length} tensors moved` },
+  ]
+}
+
+function differing(a: ReadonlyMap<string, string>, b: ReadonlyMap<string, string>): string[] {
+  return [...a.keys()].filter((name) => a.get(name) !== b.get(name))
+}
+
+function worst(values: Float32Array, of: (i: number) => number): number {
+  let most = 0
+  for (let i = 0; i < values.length; i++) {
+    const v = of(i)
+    if (Number.isNaN(v)) return Number.NaN
+    most = Math.max(most, v)
+  }
+  return most
+}
+
+function short(value: number): string {
+  return value === 0 ? '0' : value.toExponential(2)
+}

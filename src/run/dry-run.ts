@@ -1,0 +1,142 @@
+// What a run would do, without doing it: everything is opened, the first record is sampled and scored, nothing is written.
+import { count } from '../nn/index.ts'
+import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
+import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
+import { cuda, memory, resetPeak } from '../tensor/index.ts'
+import type { RunConfig } from './config.ts'
+import { deviceOf, openModel } from './device.ts'
+import { Encoder } from './features.ts'
+import type { Host } from './host.ts'
+import { type GroupCount, Learner } from './learner.ts'
+import { disposeLearner, totalSteps } from './loop.ts'
+import { openRecords, type Records, readEvalRecords } from './records.ts'
+import { runOf } from './train.ts'
+
+export interface DryRunRow {
+  task: string
+  id: string
+  reference: string
+  k: number
+  text: string
+  answer: string | null
+  parts: Readonly<Record<string, number | null>>
+  total: number | null
+  advantage: number
+  tokens: number
+  finished: boolean
+}
+
+export interface DryRun {
+  model: { dir: string; device: string; dtype: string; tensors: number; values: number }
+  groups: GroupCount[]
+  records: { format: string; all: number; train: number; heldOut: number }
+  steps: { total: number; recordsPerStep: number; completionsPerStep: number }
+  /** What the tasks measured at the start, in words. */
+  measured: string[]
+  /** Bytes: what the weights and the optimizer take is exact; the last is what the first record needed at most. */
+  memory: { frozen: number; trained: number; features: number; cache: number; peak: number }
+  rows: DryRunRow[]
+  gradNorms: Record<string, number>
+}
+
+export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
+  const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  host.progress({ kind: 'phase', text: `1 model ${config.model}` })
+  const learner = new Learner(openModel(config), config)
+  let records: Records | null = null
+  try {
+    host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
+    records = await openRecords(config)
+    const heldOut = (await readEvalRecords(config)).length
+    const encoder = new Encoder(learner.family, config)
+    const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
+    host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })
+    const items = encoder.items([await records.loader.next()])
+    try {
+      return await tryRecord({ config, learner, records, heldOut, run, encoder, item: items[0]! })
+    } finally {
+      encoder.release(items)
+    }
+  } finally {
+    await records?.close()
+    disposeLearner(learner)
+  }
+}
+
+interface Trial {
+  config: RunConfig
+  learner: Learner
+  records: Records
+  heldOut: number
+  run: Run
+  encoder: Encoder
+  item: WorkItem
+}
+
+/** One record through a whole step with learning rate 0. */
+async function tryRecord({ config, learner, records, heldOut, run, encoder, item }: Trial): Promise<DryRun> {
+  encoder.inWork([item], () => {
+    for (const task of run.tasks) if (task.opens) task.open([item])
+  })
+  resetPeak()
+  const batch: Batch = { draw: { seed: config.seed, step: 0 }, pieces: [[item]] }
+  const groups = await sampleAndScore(run, batch)
+  const report = await step(run, { ...batch, groups }, 0)
+  const { rl, batchSize } = config
+  const recordsPerStep = batchSize * rl.gradientAccumulationSteps
+  const { source, loader } = records
+  return {
+    model: { dir: config.model, ...deviceOf(config), ...sizeOf(learner) },
+    groups: learner.counts(),
+    records: { format: source.format, all: source.length, train: loader.epochLength, heldOut },
+    steps: {
+      total: totalSteps(config, loader.epochLength, rl.numIterations),
+      recordsPerStep,
+      completionsPerStep: recordsPerStep * rl.numGenerations * run.tasks.length,
+    },
+    measured: run.tasks.flatMap((task) => task.describe() ?? []),
+    memory: memoryOf(config, learner, item),
+    rows: groups.flatMap(rowsOf),
+    gradNorms: report.groupNorms,
+  }
+}
+
+function sizeOf(learner: Learner): { tensors: number; values: number } {
+  const { tensors, elements } = count(learner.family.module.parameters().values())
+  return { tensors, values: elements }
+}
+
+function memoryOf(config: RunConfig, learner: Learner, item: WorkItem): DryRun['memory'] {
+  const { family } = learner
+  const all = count(family.module.parameters().values()).bytes
+  const trained = count(learner.params().values())
+  const start = count(learner.start.values()).bytes
+  const { device, dtype } = deviceOf(config)
+  const length = family.sizes.imageTokens(item.features) + config.rl.maxCompletionLength + 64 // 64: the words of the question
+  const rows = config.batchSize * config.rl.numGenerations
+  return {
+    frozen: all - trained.bytes,
+    // weight, gradient, two moments, EMA copy; and the start values where there is a KL term
+    trained: 5 * trained.bytes + start,
+    features: config.batchSize * count(Object.values(family.tensorsOf(item.features))).bytes,
+    cache: rows * length * family.sizes.cacheBytesPerToken(dtype === 'float32' ? 4 : 2),
+    peak: device.startsWith('cuda') ? cuda.memory().peak : memory().peakBytes,
+  }
+}
+
+function rowsOf(group: Group): DryRunRow[] {
+  const { example } = group.item as WorkItem
+  return group.samples.map((s, k) => ({
+    task: group.task.name,
+    id: example.id,
+    reference: example.caption,
+    k,
+    text: s.text,
+    answer: (group.replies[k] as { text?: string | null } | undefined)?.text ?? null,
+    parts: group.scores[k]!.parts,
+    total: group.scores[k]!.total,
+    advantage: group.advantages[k]!,
+    tokens: s.ids.length,
+    finished: s.finished,
+  }))
+}

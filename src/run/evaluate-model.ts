@@ -1,0 +1,69 @@
+// Evaluation of a folder, without a run: records are read as they come, none is kept.
+import { openLoader, openSource } from '../data/index.ts'
+import { openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
+import type { Interval } from '../tracking/index.ts'
+import type { RunConfig } from './config.ts'
+import { disposeModel, openModel } from './device.ts'
+import { Encoder } from './features.ts'
+import type { Host } from './host.ts'
+import { evaluateAll } from './loop.ts'
+import { loadTrained } from './trained.ts'
+
+export interface EvaluateModelOptions {
+  /** Checkpoint, run or adapter folder on top of the model; null: the model as it is. */
+  adapter: string | null
+  ema: boolean
+  /** At most this many records; null: all. */
+  records: number | null
+}
+
+export interface ModelEvaluation {
+  model: string
+  adapter: string | null
+  records: number
+  metrics: Record<string, Interval>
+  scores: RecordScore[]
+  stopped: boolean
+}
+
+export async function evaluateModel(
+  config: RunConfig,
+  options: EvaluateModelOptions,
+  host: Pick<Host, 'progress' | 'stopping'>,
+): Promise<ModelEvaluation> {
+  const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  const family = openModel(config)
+  const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null
+  const encoder = new Encoder(family, config)
+  const evaluator = kind.evaluator(family, config)
+  const source = await openSource(config.dataPath, config.data)
+  const loader = openLoader(source, { ...config.data, shuffle: false, curriculum: 'none' })
+  const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
+  const scores: RecordScore[] = []
+  try {
+    const records = loader[Symbol.asyncIterator]()
+    while (scores.length < total && !host.stopping()) {
+      const batch = []
+      while (batch.length < Math.min(config.evalBatch, total - scores.length)) {
+        const next = await records.next()
+        if (next.done) break
+        batch.push(next.value)
+      }
+      if (batch.length === 0) break
+      const found = await evaluateAll(
+        batch,
+        batch.length,
+        (part) => encoder.with(part, (items) => evaluator.score(items)),
+        () => undefined,
+      )
+      scores.push(...(found ?? []))
+      host.progress({ kind: 'eval', text: '', step: scores.length, total })
+    }
+  } finally {
+    await loader.close()
+    await source.close()
+    disposeModel(family)
+  }
+  const metrics = evaluator.summary(scores, config.seed)
+  return { model: config.model, adapter, records: scores.length, metrics, scores, stopped: scores.length < total }
+}

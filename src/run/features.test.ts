@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
+import type { WorkItem } from '../tasks/index.ts'
+import { Encoder, FeatureStore, featureFingerprint } from './features.ts'
+import { train } from './train.ts'
+
+const folder = scratch('features')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const opened = await openRun(toyRun(toy, join(folder, 'none')), 2)
+after(() => opened.dispose())
+
+const files = (root: string) =>
+  (readdirSync(root, { recursive: true }) as string[]).filter((f) => f.endsWith('.safetensors'))
+const { family } = opened.learner
+const bits = (items: readonly WorkItem[]) =>
+  items.map(({ features }) => [
+    ...hashes(Object.entries(family.tensorsOf(features)).map(([n, t]) => [`${n} ${t.shape} ${t.dtype}`, t] as const)),
+  ])
+
+function through(store: FeatureStore | null, examples = opened.items.map((i) => i.example)): ReturnType<typeof bits> {
+  return new Encoder(family, opened.config, { store }).with(examples, bits)
+}
+
+test('features from the disk are those of the encoder bit for bit, and an image is encoded once', () => {
+  const root = join(folder, 'a')
+  const store = new FeatureStore(root, 'x', 'cpu')
+  const plain = through(null)
+  assert.deepEqual(through(store), plain)
+  assert.deepEqual(through(store), plain)
+  assert.deepEqual([store.misses, store.hits], [2, 2])
+  assert.equal(files(root).length, 2)
+})
+
+for (const [what, damage] of [
+  ['cut short', (path: string) => truncateSync(path, statSync(path).size - 100)],
+  ['empty', (path: string) => writeFileSync(path, '')],
+  [
+    'of the right size with one bit changed',
+    (path: string) => {
+      const bytes = readFileSync(path)
+      bytes[bytes.length - 7]! ^= 4
+      writeFileSync(path, bytes)
+    },
+  ],
+] as const) {
+  test(`a file that is ${what} is encoded again and replaced`, () => {
+    const root = join(folder, what.slice(0, 5).trim())
+    const plain = through(new FeatureStore(root, 'x', 'cpu'))
+    for (const file of files(root)) damage(join(root, file))
+    const store = new FeatureStore(root, 'x', 'cpu')
+    assert.deepEqual(through(store), plain)
+    assert.deepEqual([store.misses, store.hits], [2, 0])
+    assert.deepEqual(through(store), plain)
+    assert.equal(store.hits, 2)
+  })
+}
+
+test('another fingerprint and another image of the same id are other files', () => {
+  const root = join(folder, 'b')
+  through(new FeatureStore(root, 'x', 'cpu'))
+  const other = new FeatureStore(root, 'y', 'cpu')
+  through(other)
+  assert.equal(other.misses, 2)
+  const { example } = opened.items[0]!
+  through(other, [{ ...example, image: { ...example.image, data: example.image.data.map((v) => 255 - v) } }])
+  assert.equal(other.misses, 3)
+})
+
+test('the fingerprint changes with tiles, dtype and the weight files, and with nothing that leaves features alone', () => {
+  const of = (more: object) => featureFingerprint({ ...opened.config, ...more }, family)
+  const here = of({})
+  assert.equal(of({ seed: 9, batchSize: 7, output: 'elsewhere' }), here)
+  assert.notEqual(of({ maxTiles: 3 }), here)
+  assert.notEqual(of({ dtype: 'bfloat16' }), here)
+  const weights = join(toy, 'model.safetensors')
+  const { atime, mtimeMs } = statSync(weights)
+  utimesSync(weights, atime, new Date(mtimeMs + 5000))
+  assert.notEqual(of({}), here)
+})
+
+test('a run with a store, cold or warm, learns the same weights as one without', async () => {
+  const weights = async (name: string, featureCache: string | null) => {
+    const config = toyRun(toy, join(folder, name), { maxSteps: 2, saveSteps: 0, featureCache })
+    await train(config, hostOf())
+    const all = runBytes(config.output)
+    return ['adapter_model', 'trainables', 'ema', 'optimizer'].map((f) => all.get(`checkpoint_step_2/${f}.safetensors`))
+  }
+  const plain = await weights('plain', null)
+  assert.ok(plain.every(Boolean))
+  assert.deepEqual(await weights('cold', join(folder, 'c')), plain)
+  assert.deepEqual(await weights('warm', join(folder, 'c')), plain)
+})

@@ -1,0 +1,180 @@
+// One way from records to features: prepared as plain data, encoded once, kept on disk where a folder for them is set.
+import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
+import { assert, log, Mismatch, messageOf, sha256 } from '../core/index.ts'
+import type { Example } from '../data/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Family } from '../models/index.ts'
+import type { Item } from '../rl/index.ts'
+import type { WorkItem } from '../tasks/index.ts'
+import { keep, type Tensor, tidy } from '../tensor/index.ts'
+import type { RunConfig } from './config.ts'
+import { deviceOf } from './device.ts'
+
+/** Raised when the preprocessing or an encoder changes what it makes of an image: features of other versions are not read. */
+const featureVersion = 1
+
+type Named = Record<string, Tensor>
+
+/** Frozen features on disk, one file per image, under a fingerprint of everything they depend on. */
+export class FeatureStore {
+  readonly #folder: string
+  readonly #device: string
+  hits = 0
+  misses = 0
+
+  /** `fingerprint`: the frozen weights, their dtype and the preprocessing; another one is another folder. */
+  constructor(root: string, fingerprint: string, device: string) {
+    this.#folder = join(root, sha256(fingerprint).slice(0, 16))
+    this.#device = device
+    mkdirSync(this.#folder, { recursive: true })
+  }
+
+  get(id: string, image: RgbImage, make: () => Named): Named {
+    const key = sha256(`${id}\n${image.width}x${image.height}\n${sha256(image.data)}`).slice(0, 32)
+    const path = join(this.#folder, `${key}.safetensors`)
+    const stored = this.#read(path)
+    if (stored) {
+      this.hits++
+      return stored
+    }
+    this.misses++
+    const tensors = make()
+    const entries = Object.entries(tensors).map(([name, t]) => {
+      const { data, ...rest } = tensorSource(name, t)
+      return { ...rest, data: typeof data === 'function' ? data() : data }
+    })
+    writeSafetensors(path, entries, { sha256: checksum(entries) })
+    return tensors
+  }
+
+  #read(path: string): Named | null {
+    if (!existsSync(path)) return null
+    try {
+      const stored = Array.from(readAll(path), ([name, { data }]) => ({ name, data }))
+      const { sha256: expected } = readHeader(path).metadata
+      const got = checksum(stored)
+      if (got !== expected) throw new Mismatch({ where: path, field: 'sha256', expected: `${expected}`, got })
+      return tidy(() => Object.fromEntries(readTensors(openWeights(path), this.#device)))
+    } catch (error) {
+      log.warn(`${path}: cannot be read (${messageOf(error)}); the image is encoded again`)
+      rmSync(path, { force: true })
+      return null
+    }
+  }
+}
+
+/** A file of the right size may still have been damaged; features are read without looking at them. */
+function checksum(entries: readonly { name: string; data: Uint8Array }[]): string {
+  const sorted = [...entries].sort((a, b) => (a.name < b.name ? -1 : 1))
+  return sha256(sorted.map(({ name, data }) => `${name} ${sha256(data)}`).join('\n'))
+}
+
+/** Everything the stored features depend on: the checkpoint's files (by size and time of change) and the preprocessing. */
+export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick<Family, 'dir' | 'config'>): string {
+  const files = openWeights(dir).files.map((path) => {
+    const { size, mtimeMs } = statSync(path)
+    return [basename(path), size, mtimeMs]
+  })
+  const { maxTiles } = config
+  return JSON.stringify({ dir, files, dtype: deviceOf(config).dtype, maxTiles, raw, featureVersion })
+}
+
+/** A record whose features come and go; between, it is plain data. */
+class EncodedItem implements WorkItem {
+  readonly example: Example
+  loaded: object | null = null
+
+  constructor(example: Example) {
+    this.example = example
+  }
+
+  get id(): string {
+    return this.example.id
+  }
+
+  get features(): object {
+    assert(this.loaded, `record ${this.id} is in work`)
+    return this.loaded
+  }
+}
+
+export interface EncoderOptions {
+  /** Features stay until release(), for steps of one piece; false: they are made anew for each phase, so that memory is one piece's. */
+  keeps?: boolean
+  /** Instead of the one the settings name. */
+  store?: FeatureStore | null
+}
+
+function openStore(family: Family, config: RunConfig): FeatureStore | null {
+  if (!config.featureCache) return null
+  return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.home.device)
+}
+
+/** Turns records into items in work. */
+export class Encoder {
+  readonly family: Family
+  readonly store: FeatureStore | null
+  /** Spent on encoding so far. */
+  seconds = 0
+  readonly #limits: { maxTiles?: number }
+  readonly #keeps: boolean
+
+  constructor(family: Family, config: RunConfig, options: EncoderOptions = {}) {
+    this.family = family
+    this.#limits = { maxTiles: config.maxTiles ?? undefined }
+    this.#keeps = options.keeps ?? true
+    this.store = options.store === undefined ? openStore(family, config) : options.store
+  }
+
+  items(examples: readonly Example[]): WorkItem[] {
+    return examples.map((example) => new EncodedItem(example))
+  }
+
+  /** Runs `work` with the features of the items in memory. */
+  inWork<R>(items: readonly Item[], work: () => R): R {
+    this.#load(items as readonly EncodedItem[])
+    try {
+      return work()
+    } finally {
+      if (!this.#keeps) this.release(items)
+    }
+  }
+
+  /** The work on some records, with their features freed at its end. */
+  with<R>(examples: readonly Example[], work: (items: readonly WorkItem[]) => R): R {
+    const items = this.items(examples)
+    try {
+      return this.inWork(items, () => work(items))
+    } finally {
+      this.release(items)
+    }
+  }
+
+  release(items: readonly Item[]): void {
+    for (const item of items as readonly EncodedItem[]) {
+      if (item.loaded) for (const t of Object.values(this.family.tensorsOf(item.loaded))) t.dispose()
+      item.loaded = null
+    }
+  }
+
+  #load(items: readonly EncodedItem[]): void {
+    const startedAt = performance.now()
+    for (const item of items) {
+      if (item.loaded) continue
+      item.loaded = this.#features(item.example)
+      for (const t of Object.values(this.family.tensorsOf(item.loaded))) keep(t)
+    }
+    this.seconds += (performance.now() - startedAt) / 1000
+  }
+
+  #features({ id, image }: Example): object {
+    const encode = () => this.family.encode([this.family.prepare(image, this.#limits)])[0]!
+    if (!this.store) return encode()
+    return this.family.featuresOf(
+      this.store.get(id, image, () => this.family.tensorsOf(encode())),
+      image,
+    )
+  }
+}

@@ -1,0 +1,35 @@
+// What a run and the thread around it say to each other.
+import type { Answer, ScoredRow } from '../rewards/index.ts'
+import type { Interval } from '../tracking/index.ts'
+
+export interface Progress {
+  kind: 'phase' | 'step' | 'eval' | 'note' | 'warning'
+  text?: string
+  step?: number
+  total?: number
+  fields?: Record<string, number>
+}
+
+/** Rows of each group, and figures of the scoring itself (a judge's calls, cost, failures). */
+export interface Scores {
+  rows: ScoredRow[][]
+  metrics: Record<string, number>
+}
+
+/** What a run needs from the thread that keeps the terminal and the network. */
+export interface Host {
+  score(task: string, groups: readonly (readonly Answer[])[]): Promise<Scores>
+  progress(event: Progress): void
+  /** Polled between steps: finish the step, save, end. */
+  stopping(): boolean
+  /** Lets messages of the other thread arrive. */
+  yieldToLoop(): Promise<void>
+}
+
+export interface RunResult {
+  step: number
+  stopped: boolean
+  before: Record<string, Interval> | null
+  after: Record<string, Interval> | null
+  checkpoint: string | null
+}

@@ -1,0 +1,15 @@
+// Runs: settings composed once, the life of a training run, its folder and checkpoints, evaluation, doctor, dry run.
+// May import everything below: tasks, rl, models, rewards, data, tracking, checkpoint and the rest.
+// Start reading at train.ts, then loop.ts.
+export { LoraConfig, RunConfig, type RunInput, resolveRun } from './config.ts'
+export { deviceOf, disposeModel, openModel } from './device.ts'
+export { doctor, type Finding } from './doctor.ts'
+export { type DryRun, type DryRunRow, dryRun } from './dry-run.ts'
+export { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
+export { Encoder } from './features.ts'
+export type { Host, Progress, RunResult, Scores } from './host.ts'
+export { Learner } from './learner.ts'
+export { evaluateAll, totalSteps } from './loop.ts'
+export { type SftResult, type SftSettings, sft } from './sft.ts'
+export { runOf, train } from './train.ts'
+export { loadTrained, type TrainedOptions } from './trained.ts'

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { hashes, makeToy, openRun, scratch, toyRun } from '../../tests/support/runs.ts'
+import { tensorAt } from '../nn/index.ts'
+import { noGrad, tidy } from '../tensor/index.ts'
+import { disposeModel, openModel } from './device.ts'
+import { Learner } from './learner.ts'
+import { loadRun, type RunState, readState, saveRun } from './state.ts'
+
+const folder = scratch('learner')
+const toy = makeToy(join(folder, 'toy'))
+const config = toyRun(toy, join(folder, 'none'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+test('only what the groups name gets gradients; counts tell what that is', async () => {
+  const { learner, dispose } = await openRun(config, 1)
+  const mine = new Set(learner.slots.map((s) => s.name))
+  for (const slot of learner.family.module.slots())
+    assert.equal(tensorAt(slot).requiresGrad, mine.has(slot.name), slot.name)
+  const counts = learner.counts()
+  assert.deepEqual(
+    counts.map((c) => c.group),
+    config.train,
+  )
+  assert.equal(
+    counts.reduce((n, c) => n + c.tensors, 0),
+    mine.size,
+  )
+  assert.ok(!mine.has('language_model.model.embed_tokens.weight') && !mine.has('language_model.lm_head.weight'))
+  dispose()
+})
+
+test('a group moves by its own share of the learning rate', async () => {
+  const scaled = { ...config, lrScale: { ...config.lrScale, mask_decoder: 0.25 } }
+  const { learner, dispose } = await openRun(scaled, 1)
+  const moved = tidy(() => {
+    const params = [...learner.params()]
+    const before = noGrad(() => params.map(([, t]) => t.detach().clone()))
+    for (const [, t] of params) t.setGrad(t.detach().onesLike())
+    learner.optim.step(1e-2)
+    return params.map(([name, t], i) => [name, before[i]!.sub(t.detach()).mean().item()] as const)
+  })
+  const slow = learner.namesOf('mask_decoder')
+  assert.ok(slow.size > 0 && slow.size < moved.length)
+  for (const [name, by] of moved) assert.ok(Math.abs(by - (slow.has(name) ? 2.5e-3 : 1e-2)) < 1e-6, `${name}: ${by}`)
+  learner.optim.zeroGrad()
+  dispose()
+})
+
+test('a rank above the hidden size is refused', () => {
+  const wide = { ...config, lora: { ...config.lora, rank: 33 } }
+  const family = openModel(config)
+  assert.throws(() => new Learner(family, wide), /lora.rank: expected at most the hidden size 32, got 33/)
+  disposeModel(family)
+})
+
+test('adapters start from the seed: the same one gives the same weights, another one others, and B is 0', async () => {
+  const factors = async (seed: number) => {
+    const { learner, dispose } = await openRun({ ...config, seed }, 1)
+    const found = hashes([...learner.params()].filter(([name]) => name.includes('.lora_A.')))
+    const b = [...learner.params()].filter(([name]) => name.includes('.lora_B.'))
+    assert.ok(b.length > 0 && b.every(([, t]) => tidy(() => t.detach().abs().sum().item()) === 0))
+    dispose()
+    return found
+  }
+  const first = await factors(1)
+  assert.deepEqual(await factors(1), first)
+  const other = await factors(2)
+  assert.ok([...first].every(([name, hash]) => other.get(name) !== hash))
+})
+
+test('a saved run comes back bit for bit: weights, EMA, optimizer and counters', async () => {
+  const state: RunState = {
+    version: 2,
+    step: 3,
+    settings: { 'rl.beta': 0.04 },
+    loader: { version: 1, fingerprint: 'd', seed: 1, rank: 0, world: 1, epoch: 0, position: 2, seen: 2, rejects: {} },
+    position: { events: 5, samples: 6 },
+    tasks: {
+      loop1: { balance: 1 / 3, norm: 1e-300, state: null },
+      loop2: { balance: 1, norm: 0, state: { scale: 0.1 + 0.2 } },
+    },
+    entropy: { coef: 0.1 + 0.2, last: null },
+    generation: null,
+    flat: 0,
+  }
+  const [a, b] = [await openRun(config, 1), await openRun(config, 1)]
+  const all = (o: typeof a) => {
+    const { learner } = o
+    return [hashes(learner.params()), hashes(learner.ema.state()), hashes(learner.optim.state())]
+  }
+  noGrad(() => {
+    for (const t of [...a.learner.params().values(), ...a.learner.ema.state().values()]) t.mul_(1.7).add_(0.3)
+  })
+  assert.notDeepEqual(all(a), all(b))
+  const path = saveRun(join(folder, 'saved'), a.learner, state)
+  assert.deepEqual(readState(path, config), state)
+  loadRun(path, b.learner)
+  assert.deepEqual(all(b), all(a))
+  a.dispose()
+  b.dispose()
+})

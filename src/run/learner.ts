@@ -1,0 +1,141 @@
+// The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
+// KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
+import { Mismatch } from '../core/index.ts'
+import type { Family } from '../models/index.ts'
+import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
+import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
+import type { Roles } from '../rl/index.ts'
+import { keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import type { RunConfig } from './config.ts'
+
+export interface GroupCount {
+  group: string
+  tensors: number
+  elements: number
+}
+
+export class Learner implements Roles {
+  readonly family: Family
+  readonly slots: readonly Slot[]
+  readonly optim: AdamW
+  readonly ema: Ema
+  /** The KL reference where it follows the policy (syncRefModel); null: it is the start. */
+  readonly reference: Ema | null
+  readonly adapter: AdapterState | null
+  readonly #groups: ReadonlyMap<string, readonly Slot[]>
+  /** Start values of what trains, adapters left out while they start at zero. */
+  readonly #start: ReadonlyMap<string, Tensor>
+  readonly #startSlots: readonly Slot[]
+
+  constructor(family: Family, config: RunConfig, options: { dropout?: number; everything?: boolean } = {}) {
+    this.family = family
+    const withLora = config.train.includes('lora') && !options.everything
+    this.adapter = withLora ? attach(family, config, options.dropout ?? 0) : null
+    const groups: [string, readonly RegExp[]][] = options.everything
+      ? [['all', [/./]]]
+      : config.train.map((g) => [g, patternsOf(family, g)])
+    this.slots = trainOnly(
+      family.module,
+      groups.flatMap(([, patterns]) => patterns),
+    )
+    this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(family.module, patterns)]))
+    const scales = new Map(
+      [...this.#groups].flatMap(([group, slots]) =>
+        slots.map((s) => [s.name, config.lrScale[group as keyof RunConfig['lrScale']] ?? 1]),
+      ),
+    )
+    this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!)
+    this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
+    const { syncRefModel, refModelMixupAlpha, refModelSyncSteps } = config.rl
+    this.reference = syncRefModel
+      ? new Ema(this.params(), { decay: 1 - refModelMixupAlpha, every: refModelSyncSteps })
+      : null
+    this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
+    this.#start = new Map(
+      this.#startSlots.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]),
+    )
+  }
+
+  params(): Map<string, Tensor> {
+    return new Map(this.slots.map((s) => [s.name, tensorAt(s)]))
+  }
+
+  counts(): GroupCount[] {
+    return [...this.#groups].map(([group, slots]) => ({
+      group,
+      tensors: slots.length,
+      elements: slots.reduce((n, s) => n + tensorAt(s).numel, 0),
+    }))
+  }
+
+  namesOf(group: string): Set<string> {
+    return new Set(this.#groups.get(group)?.map((s) => s.name))
+  }
+
+  /** Runs `fn` with the EMA copy's weights, without gradient. */
+  asEma<R>(fn: () => R): R {
+    return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
+  }
+
+  /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
+  follow(): void {
+    const params = this.params()
+    this.ema.update(params)
+    this.reference?.update(params, this.optim.steps)
+  }
+
+  /** Runs `fn` with the reference's weights. At the start: adapters off, the other trainables as they were. Without gradient. */
+  asReference<R>(fn: () => R): R {
+    const { adapter, reference } = this
+    if (reference) return noGrad(() => withWeights(this.slots, reference.weights, fn))
+    const was = adapter?.enabled ?? false
+    try {
+      if (adapter) adapter.enabled = false
+      return noGrad(() => withWeights(this.#startSlots, this.#start, fn))
+    } finally {
+      if (adapter) adapter.enabled = was
+    }
+  }
+
+  get start(): ReadonlyMap<string, Tensor> {
+    return this.#start
+  }
+
+  /** Gradient norm of each group as it stands. */
+  gradNorms(): Record<string, number> {
+    const out: Record<string, number> = {}
+    for (const [group, slots] of this.#groups)
+      out[group] = Math.sqrt(slots.reduce((sum, s) => sum + squaredGrad(tensorAt(s)), 0))
+    return out
+  }
+
+  dispose(): void {
+    this.optim.dispose()
+    this.ema.dispose()
+    this.reference?.dispose()
+    for (const t of this.#start.values()) t.dispose()
+  }
+}
+
+function squaredGrad(t: Tensor): number {
+  return tidy(() => {
+    const g = t.grad()
+    return g ? g.to('float64').square().sum().item() : 0
+  })
+}
+
+function patternsOf(family: Family, group: string): readonly RegExp[] {
+  const patterns = family.groups[group]
+  if (patterns) return patterns
+  const expected = `groups of a ${family.name}: ${Object.keys(family.groups).join(', ')}`
+  throw new Mismatch({ where: 'settings', field: 'train', expected, got: group })
+}
+
+function attach({ adapter }: Family, config: RunConfig, dropout: number): AdapterState {
+  const { rank, alpha } = config.lora
+  if (rank > adapter.width) {
+    const expected = `at most the hidden size ${adapter.width}`
+    throw new Mismatch({ where: 'settings', field: 'lora.rank', expected, got: rank })
+  }
+  return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
+}

@@ -1,0 +1,272 @@
+// The life of any run: open, resume, evaluate, step, save, stop. What a step does is its work: train.ts or sft.ts.
+import { prune } from '../checkpoint/index.ts'
+import type { Example } from '../data/index.ts'
+import { learningRateAt } from '../optim/index.ts'
+import { type Evaluator, openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
+import type { Interval, Metrics, RunWriter } from '../tracking/index.ts'
+import type { RunConfig } from './config.ts'
+import { disposeModel, openModel } from './device.ts'
+import { Encoder } from './features.ts'
+import { openRunFolder, type RunFolder } from './folder.ts'
+import type { Host, RunResult } from './host.ts'
+import { decidingSettings, type Settings } from './identity.ts'
+import { Learner } from './learner.ts'
+import { Notices } from './notices.ts'
+import { openRecords, type Records, readEvalRecords } from './records.ts'
+import { loadRun, type RunState, saveRun } from './state.ts'
+
+/** Everything a run has open. */
+export interface Opened {
+  readonly config: RunConfig
+  readonly host: LoopHost
+  readonly kind: TaskKind<RunConfig>
+  readonly learner: Learner
+  readonly encoder: Encoder
+  readonly records: Records
+  readonly heldOut: readonly Example[]
+  readonly writer: RunWriter
+  readonly notices: Notices
+  /** Optimizer steps of the run. */
+  readonly total: number
+}
+
+export type LoopHost = Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>
+
+/** What a step said: metrics for the log, clocks for the timing file, a few fields for the status line. */
+export interface StepLog {
+  metrics: Metrics
+  timing: Metrics
+  fields: Record<string, number>
+}
+
+/** What a checkpoint keeps of the work, besides weights and positions. */
+export type WorkState = Pick<RunState, 'tasks' | 'entropy' | 'generation' | 'flat'>
+
+/** What is done in a step. */
+export interface Work {
+  /** Facts of the start event. */
+  readonly facts: Readonly<Record<string, unknown>>
+  /** Before the first step of a new run. */
+  begin(): Promise<void>
+  step(step: number, learningRate: number): Promise<StepLog>
+  /** Weights as they are evaluated: dropout takes no part. */
+  evaluating<R>(fn: () => R): R
+  state(): WorkState
+  restore(state: RunState): Promise<void>
+  close(): void
+}
+
+export interface LoopOptions {
+  /** Every weight learns, without adapters. */
+  everything?: boolean
+  dropout?: number
+  /** Passes over each record, for the length of the run. */
+  passes: number
+  /** Settings of this kind of run that decide its numbers. */
+  settings?: Settings
+  work(opened: Opened): Work
+}
+
+/** Optimizer steps of the run. */
+export function totalSteps(config: RunConfig, epochLength: number, passes: number): number {
+  if (config.maxSteps >= 0) return config.maxSteps
+  const perStep = config.batchSize * config.rl.gradientAccumulationSteps
+  return Math.max(1, Math.ceil((config.epochs * epochLength * passes) / perStep))
+}
+
+/** Runs the work to its end, or to where it is stopped; `finish` sees the trained model before it is freed. */
+export async function runLoop(
+  config: RunConfig,
+  host: LoopHost,
+  options: LoopOptions,
+  finish: (opened: Opened, result: RunResult) => void = () => undefined,
+): Promise<RunResult> {
+  const loop = await RunLoop.open(config, host, options)
+  try {
+    const result = await loop.run()
+    finish(loop.opened, result)
+    return result
+  } finally {
+    await loop.close()
+  }
+}
+
+class RunLoop {
+  readonly opened: Opened
+  readonly #work: Work
+  readonly #settings: Settings
+  readonly #evaluator: Evaluator
+  #step = 0
+  #fresh = true
+
+  private constructor(opened: Opened, work: Work, settings: Settings) {
+    this.opened = opened
+    this.#work = work
+    this.#settings = settings
+    this.#evaluator = opened.kind.evaluator(opened.learner.family, opened.config)
+  }
+
+  static async open(config: RunConfig, host: LoopHost, options: LoopOptions): Promise<RunLoop> {
+    const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+    kind.check(config)
+    host.progress({ kind: 'phase', text: `1 model ${config.model}` })
+    const { everything, dropout } = options
+    const learner = new Learner(openModel(config), config, { everything, dropout })
+    let records: Records | null = null
+    try {
+      tellGroups(learner, host)
+      host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
+      records = await openRecords(config)
+      return await RunLoop.#assemble(config, host, options, { kind, learner, records })
+    } catch (error) {
+      await records?.close()
+      disposeLearner(learner)
+      throw error
+    }
+  }
+
+  static async #assemble(
+    config: RunConfig,
+    host: LoopHost,
+    options: LoopOptions,
+    parts: Pick<Opened, 'kind' | 'learner' | 'records'>,
+  ): Promise<RunLoop> {
+    const heldOut = await readEvalRecords(config)
+    const total = totalSteps(config, parts.records.loader.epochLength, options.passes)
+    const settings = decidingSettings(config, total, options.settings)
+    const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
+    const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
+    const encoder = new Encoder(parts.learner.family, config, { keeps: pieces === 1 })
+    const notices = new Notices(host)
+    const { writer, resumed } = openRunFolder(config, settings)
+    notices.open(writer, !resumed)
+    const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, notices, total }
+    try {
+      const loop = new RunLoop(opened, options.work(opened), settings)
+      if (resumed) await loop.#restore(resumed)
+      return loop
+    } catch (error) {
+      writer.close()
+      throw error
+    }
+  }
+
+  async #restore({ path, state }: NonNullable<RunFolder['resumed']>): Promise<void> {
+    const { host, learner, records } = this.opened
+    host.progress({ kind: 'phase', text: `3 resume ${path}` })
+    loadRun(path, learner)
+    this.#step = state.step
+    this.#fresh = false
+    records.loader.restore(state.loader)
+    await this.#work.restore(state)
+  }
+
+  async run(): Promise<RunResult> {
+    const { config, host, records, writer, total } = this.opened
+    if (this.#fresh) {
+      writer.start({ total, records: records.source.length, source: records.source.format, ...this.#work.facts })
+      await this.#work.begin()
+    }
+    const before = this.#fresh ? await this.#evaluate('before') : null
+    if (this.#fresh && !host.stopping()) this.#checkpoint()
+    let saved: string | null = null
+    let since = 0
+    while (this.#step < total && !host.stopping()) {
+      await this.#oneStep()
+      since++
+      if (config.evalSteps > 0 && this.#step % config.evalSteps === 0 && this.#step < total)
+        await this.#evaluate(`step ${this.#step}`)
+      if (config.saveSteps > 0 && this.#step % config.saveSteps === 0) {
+        saved = this.#checkpoint()
+        since = 0
+      }
+      await host.yieldToLoop()
+    }
+    const stopped = this.#step < total
+    if (since > 0) saved = this.#checkpoint()
+    const after = stopped ? null : await this.#evaluate('after')
+    writer.stop(this.#step, stopped ? 'stopped' : 'done')
+    return { step: this.#step, stopped, before, after, checkpoint: saved }
+  }
+
+  async #oneStep(): Promise<void> {
+    const { config, host, notices, total, writer } = this.opened
+    const learningRate = learningRateAt(this.#step, config.optim, total)
+    notices.at(this.#step + 1)
+    const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate)
+    this.#step++
+    writer.step(this.#step, metrics, timing)
+    if (this.#step % config.logSteps === 0 || this.#step === total)
+      host.progress({ kind: 'step', step: this.#step, total, fields })
+  }
+
+  #checkpoint(): string {
+    const { config, learner, records, writer } = this.opened
+    writer.checkpoint(this.#step, `checkpoint_step_${this.#step}`)
+    const path = saveRun(config.output, learner, {
+      version: 2,
+      step: this.#step,
+      settings: this.#settings,
+      loader: records.loader.state(),
+      position: writer.position(),
+      ...this.#work.state(),
+    })
+    prune(config.output, config.saveTotalLimit)
+    return path
+  }
+
+  async #evaluate(name: string): Promise<Record<string, Interval> | null> {
+    const { config, encoder, heldOut, host, writer } = this.opened
+    if (heldOut.length === 0) return null
+    const scores = await evaluateAll(
+      heldOut,
+      config.evalBatch,
+      (batch) => this.#work.evaluating(() => encoder.with(batch, (items) => this.#evaluator.score(items))),
+      (done) => host.progress({ kind: 'eval', text: name, step: done, total: heldOut.length }),
+      () => host.stopping(),
+    )
+    if (!scores) return null
+    const result = this.#evaluator.summary(scores, config.seed)
+    writer.eval(this.#step, name, scores.length, result)
+    return result
+  }
+
+  async close(): Promise<void> {
+    const { learner, records, writer } = this.opened
+    this.#work.close()
+    writer.close()
+    await records.close()
+    disposeLearner(learner)
+  }
+}
+
+export function tellGroups(learner: Learner, host: Pick<Host, 'progress'>): void {
+  for (const { group, tensors, elements } of learner.counts())
+    host.progress({
+      kind: 'note',
+      text: `  trains ${group}: ${tensors} tensors, ${elements.toLocaleString('en')} values`,
+    })
+}
+
+export function disposeLearner(learner: Learner): void {
+  learner.dispose()
+  disposeModel(learner.family)
+}
+
+/** Null when it was stopped before the last record: figures over a part would look like figures over all. */
+export async function evaluateAll<S extends RecordScore>(
+  examples: readonly Example[],
+  batchSize: number,
+  evaluate: (batch: readonly Example[]) => S[],
+  onProgress: (done: number) => void,
+  stopping: () => boolean = () => false,
+): Promise<S[] | null> {
+  const scores: S[] = []
+  for (let at = 0; at < examples.length; at += batchSize) {
+    scores.push(...evaluate(examples.slice(at, at + batchSize)))
+    onProgress(scores.length)
+    await new Promise((done) => setImmediate(done))
+    if (stopping() && scores.length < examples.length) return null
+  }
+  return scores
+}

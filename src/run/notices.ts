@@ -1,0 +1,44 @@
+// What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, told once each:
+// on the terminal, as a warning event, in the report.
+import type { RunWriter } from '../tracking/index.ts'
+import type { Host } from './host.ts'
+
+export interface Notice {
+  /** What is counted together: `settings`, `data`, `bad-record`, `no-spread`, ... */
+  kind: string
+  text: string
+  /** How many things it stands for. */
+  count?: number
+}
+
+export class Notices {
+  readonly #host: Pick<Host, 'progress'>
+  #writer: RunWriter | null = null
+  #step = 0
+  readonly #waiting: Notice[] = []
+
+  constructor(host: Pick<Host, 'progress'>) {
+    this.#host = host
+  }
+
+  /** From here on notices go into the run folder too. `fresh`: those told before the folder was open are written now. */
+  open(writer: RunWriter, fresh: boolean): void {
+    this.#writer = writer
+    if (fresh) for (const notice of this.#waiting) this.#write(notice)
+    this.#waiting.length = 0
+  }
+
+  at(step: number): void {
+    this.#step = step
+  }
+
+  tell(notice: Notice): void {
+    this.#host.progress({ kind: 'warning', text: notice.text })
+    if (this.#writer) this.#write(notice)
+    else this.#waiting.push(notice)
+  }
+
+  #write({ kind, text, count }: Notice): void {
+    this.#writer!.warning(this.#step, kind, text, count ?? 1)
+  }
+}

@@ -1,0 +1,153 @@
+// What a checkpoint holds: adapters in PEFT's layout, the other trainables, the EMA copy, a reference that moves, the optimizer, and
+// one JSON of counters and positions. Everything is float32 or plain numbers, so that a resumed run goes on bit for bit.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  adapterConfigText,
+  fromFileName,
+  openWeights,
+  readTensors,
+  tensorSource,
+  toFileName,
+  writeCheckpoint,
+  writeSafetensors,
+} from '../checkpoint/index.ts'
+import { Mismatch, messageOf } from '../core/index.ts'
+import type { LoaderState } from '../data/index.ts'
+import { tensorAt } from '../nn/index.ts'
+import type { EntropyState, Json } from '../rl/index.ts'
+import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import type { RunPosition } from '../tracking/index.ts'
+import type { StoredGeneration } from './batches.ts'
+import type { RunConfig } from './config.ts'
+import type { Settings } from './identity.ts'
+import type { Learner } from './learner.ts'
+import type { StoredGroup } from './stored-group.ts'
+
+/** What a task keeps besides weights: its adaptive weight, the running norm behind it, and what it measured at the start. */
+export interface TaskState {
+  balance: number
+  norm: number
+  state: Json
+}
+
+export interface RunState {
+  version: 2
+  step: number
+  /** Everything that decides the numbers; a run is not resumed under others. Null in checkpoints of 0.1.0: its config.json has it. */
+  settings: Settings | null
+  loader: LoaderState
+  position: RunPosition
+  /** By task name; empty in supervised runs. */
+  tasks: Record<string, TaskState>
+  entropy: EntropyState | null
+  /** The generation batch that later steps still use. */
+  generation: StoredGeneration | null
+  /** Steps in a row in which a task had no spread. */
+  flat: number
+}
+
+/** state.json of 0.1.0: two tasks by name, and groups without their pieces. */
+interface RunStateV1 {
+  version: 1
+  step: number
+  loader: LoaderState
+  position: RunPosition
+  actionScale: number
+  balance: Record<string, number>
+  norms: Record<string, number>
+  entropy?: EntropyState
+  buffer: { groups: StoredGroup[]; next: number } | null
+  flat: number
+}
+
+const isLora = (name: string) => /\.lora_[AB]\./.test(name)
+
+function writer(entries: Iterable<[string, Tensor]>, rename: (name: string) => string = (n) => n) {
+  return (path: string) => {
+    writeSafetensors(
+      path,
+      Array.from(entries, ([name, t]) => tensorSource(rename(name), t)),
+    )
+  }
+}
+
+export function saveRun(dir: string, learner: Learner, state: RunState): string {
+  const params = [...learner.params()]
+  const lora = params.filter(([name]) => isLora(name))
+  const files: Record<string, string | ((path: string) => void)> = {
+    'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),
+    'ema.safetensors': writer(learner.ema.state()),
+    'optimizer.safetensors': (path) => writer(learner.optim.state())(path), // its counters are new tensors of the scope
+    'state.json': `${JSON.stringify(state)}\n`,
+  }
+  if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
+  if (learner.adapter && lora.length > 0) {
+    const { rank, alpha, dropout } = learner.adapter
+    const modules = [...new Set(lora.map(([name]) => name.split('.').at(-3)!))].sort()
+    files['adapter_model.safetensors'] = writer(lora, (name) => toFileName(name, learner.family.adapter.names))
+    files['adapter_config.json'] = adapterConfigText({
+      r: rank,
+      lora_alpha: alpha,
+      lora_dropout: dropout,
+      target_modules: modules,
+    })
+  }
+  try {
+    return tidy(() => writeCheckpoint(dir, state.step, files))
+  } catch (error) {
+    if (!['ENOSPC', 'EDQUOT', 'EFBIG'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    throw new Mismatch({
+      where: dir,
+      field: `checkpoint of step ${state.step}`,
+      expected: 'room on the disk',
+      got: messageOf(error),
+      hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
+    })
+  }
+}
+
+export function readState(path: string, config: RunConfig): RunState {
+  const where = join(path, 'state.json')
+  const state = JSON.parse(readFileSync(where, 'utf8')) as RunState | RunStateV1
+  if (state.version === 2) return state
+  if (state.version === 1) return fromVersion1(state, config)
+  throw new Mismatch({ where, field: 'version', expected: '2', got: (state as RunState).version })
+}
+
+function fromVersion1(old: RunStateV1, { batchSize, rl }: RunConfig): RunState {
+  const { step, loader, position, balance, norms, entropy, buffer, flat, actionScale } = old
+  const tasks = Object.keys(balance).map((name): [string, TaskState] => {
+    return [name, { balance: balance[name]!, norm: norms[name]!, state: { scale: actionScale } }]
+  })
+  const records = [...new Set(buffer?.groups.map((g) => g.record))]
+  const pieces = Array.from({ length: Math.ceil(records.length / batchSize) }, (_, i) =>
+    records.slice(i * batchSize, (i + 1) * batchSize),
+  )
+  const taken = (buffer?.next ?? 0) * Math.min(rl.gradientAccumulationSteps, pieces.length)
+  const generation = buffer ? { groups: buffer.groups, pieces, taken, short: false } : null
+  const common = { step, loader, position, flat, entropy: entropy ?? null }
+  return { version: 2, settings: null, tasks: Object.fromEntries(tasks), generation, ...common }
+}
+
+/** Puts weights, EMA, moving reference and optimizer of a checkpoint in place. */
+export function loadRun(path: string, learner: Learner): void {
+  noGrad(() =>
+    tidy(() => {
+      const { device } = learner.family.model.home
+      const { names } = learner.family.adapter
+      const read = (file: string) => readTensors(openWeights(join(path, file)), device)
+      const stored = read('trainables.safetensors')
+      if (learner.adapter)
+        for (const [name, t] of read('adapter_model.safetensors')) stored.set(fromFileName(name, names), t)
+      for (const slot of learner.slots) {
+        const t = stored.get(slot.name)
+        if (!t) throw new Mismatch({ where: path, field: slot.name, expected: 'a stored tensor', got: 'none' })
+        tensorAt(slot).copy_(t)
+      }
+      learner.ema.load(read('ema.safetensors'))
+      learner.reference?.load(read('reference.safetensors'))
+      learner.optim.load(read('optimizer.safetensors'))
+    }),
+  )
+}

@@ -1,0 +1,51 @@
+// Groups as plain JSON, for checkpoints in the middle of a generation batch (several passes over it, or several steps from it).
+import { columnsOf, type Group, type GrpoConfig, type Item, type Json, type Scored, type Task } from '../rl/index.ts'
+
+const pack = (a: Float32Array | Float64Array) => Buffer.from(a.buffer, a.byteOffset, a.byteLength).toString('base64')
+const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64')).buffer
+
+export interface StoredGroup {
+  task: string
+  record: string
+  rollouts: Json[]
+  scores: Scored[]
+  advantages: string
+  hasSignal: boolean
+  old: string | null
+  reference: string | null
+}
+
+export function storeGroup(g: Group): StoredGroup {
+  return {
+    task: g.task.name,
+    record: g.item.id,
+    rollouts: g.samples.map((s) => g.task.store(s)),
+    scores: [...g.scores],
+    advantages: pack(g.advantages),
+    hasSignal: g.hasSignal,
+    old: g.old ? pack(g.old) : null,
+    reference: g.reference ? pack(g.reference) : null,
+  }
+}
+
+export function restoreGroup(
+  s: StoredGroup,
+  tasks: readonly Task[],
+  items: ReadonlyMap<string, Item>,
+  rl: GrpoConfig,
+): Group {
+  const task = tasks.find((t) => t.name === s.task)!
+  const samples = s.rollouts.map((r) => task.restore(r))
+  return {
+    task,
+    item: items.get(s.record)!,
+    samples,
+    replies: [],
+    scores: s.scores,
+    columns: columnsOf(task, samples, rl),
+    advantages: new Float64Array(bytes(s.advantages)),
+    hasSignal: s.hasSignal,
+    old: s.old ? new Float32Array(bytes(s.old)) : null,
+    reference: s.reference ? new Float32Array(bytes(s.reference)) : null,
+  }
+}

@@ -1,0 +1,231 @@
+// Reinforcement learning as a run: batches, the step, its log.
+
+import { Mismatch, messageOf } from '../core/index.ts'
+import { alone } from '../distributed/index.ts'
+import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task } from '../rl/index.ts'
+import { memory } from '../tensor/index.ts'
+import { Batches } from './batches.ts'
+import type { RunConfig } from './config.ts'
+import type { Encoder } from './features.ts'
+import type { Host, RunResult } from './host.ts'
+import type { Learner } from './learner.ts'
+import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
+import { samplesOf } from './samples.ts'
+import type { RunState } from './state.ts'
+
+/** Trains to the end of the run, or until the host stops it; a run folder that holds a run is resumed. `finish` sees the trained model. */
+export async function train(
+  config: RunConfig,
+  host: Host,
+  finish?: (opened: Opened, result: RunResult) => void,
+): Promise<RunResult> {
+  const options = { passes: config.rl.numIterations, work: (opened: Opened) => new TrainWork(opened, host) }
+  return runLoop(config, host, options, finish)
+}
+
+/** The parts a step needs. Figures of the scoring itself are put into `scoring`. */
+export function runOf(
+  config: RunConfig,
+  tasks: readonly Task[],
+  learner: Learner,
+  encoder: Encoder,
+  host: Pick<Host, 'score'>,
+  scoring: Record<string, number> = {},
+): Run {
+  return {
+    config: {
+      rl: config.rl,
+      maxGradNorm: config.optim.maxGradNorm,
+      learningRate: config.optim.learningRate,
+      shuffleRewards: config.shuffleRewards,
+    },
+    tasks,
+    roles: learner,
+    world: alone,
+    inWork: (items, fn) => encoder.inWork(items, fn),
+    balance: Object.fromEntries(tasks.map((t) => [t.name, 1])),
+    entropy: initialEntropyState(config.rl),
+    score: (task, replies) => {
+      const all = host.score(
+        task,
+        replies.map((group) => group.map((reply) => (reply as { answer: never }).answer)),
+      )
+      // an error is met where a group is awaited; another task's error may come first and leave this one unmet
+      const one = replies.map(async (_, i) => {
+        const { rows, metrics } = await all
+        Object.assign(scoring, metrics)
+        return rows[i]!
+      })
+      for (const promise of [all, ...one]) promise.catch(() => undefined)
+      return one
+    },
+  }
+}
+
+class TrainWork implements Work {
+  readonly #opened: Opened
+  readonly #run: Run
+  readonly #batches: Batches
+  readonly #scoring: Record<string, number> = {}
+  #norms: Record<string, number>
+  #measured: Record<string, RunState['tasks'][string]['state']>
+  #flat = 0
+
+  constructor(opened: Opened, host: Pick<Host, 'score'>) {
+    this.#opened = opened
+    const { config, encoder, kind, learner, records } = opened
+    const tasks = kind.build(learner.family, config)
+    this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring)
+    this.#batches = new Batches(this.#run, config, records, encoder)
+    this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
+    this.#measured = Object.fromEntries(tasks.map((t) => [t.name, null]))
+  }
+
+  get facts() {
+    return { tasks: this.#run.tasks.map(({ name, title }) => ({ name, title })) }
+  }
+
+  /** Tasks measure what they need on held-out records; without any, on the first. */
+  async begin(): Promise<void> {
+    const { heldOut, records, encoder, host } = this.#opened
+    const tasks = this.#run.tasks
+    if (tasks.some((t) => t.opens)) {
+      const examples = heldOut.length > 0 ? heldOut.slice(0, 32) : [await records.source.get(0)]
+      encoder.with(examples, (items) => {
+        for (const task of tasks) this.#measured[task.name] = task.open(items)
+      })
+    }
+    for (const text of tasks.map((t) => t.describe())) if (text) host.progress({ kind: 'note', text: `  ${text}` })
+  }
+
+  async step(number: number, learningRate: number): Promise<StepLog> {
+    const startedAt = performance.now()
+    const seconds: Record<string, number> = {}
+    const encodedBefore = this.#opened.encoder.seconds
+    const { batch, fresh } = await this.#batches.next(number, seconds)
+    const learnedAt = performance.now()
+    const report = new StepReport()
+    const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
+    seconds.learn = (performance.now() - learnedAt) / 1000
+    seconds.encode = this.#opened.encoder.seconds - encodedBefore
+    this.#batches.release(batch.pieces as never)
+    if (updated) this.#balance(report)
+    const log = this.#log(report, learningRate, seconds, startedAt)
+    for (const group of fresh) this.#opened.writer.samples(await samplesOf(group, number + 1, this.#opened.writer))
+    this.#watchSpread(number + 1, log.metrics)
+    return log
+  }
+
+  /** False when the update was skipped. */
+  async #learn(number: number, report: StepReport, work: () => Promise<StepReport>): Promise<boolean> {
+    try {
+      await work()
+      this.#checkGroups(number, report)
+      return true
+    } catch (error) {
+      if (!(error instanceof NonFinite) || this.#opened.config.onNonFinite === 'stop') throw error
+      this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number}: update skipped: ${messageOf(error)}` })
+      return false
+    }
+  }
+
+  /**
+   * A trainable group whose gradient is exactly zero in the first steps is a defect, not a silence. LoRA A starts behind a zero B.
+   * Judged in steps where every task had rewards with spread; without any, #watchSpread speaks.
+   */
+  #checkGroups(number: number, report: StepReport): void {
+    if (!this.#opened.config.checkGroups || number < 1 || number > 9) return
+    if (this.#run.tasks.some(({ name }) => report.flat(name))) return
+    const dead = Object.entries(report.groupNorms)
+      .filter(([, norm]) => norm === 0)
+      .map(([group]) => group)
+    if (dead.length === 0) return
+    throw new Mismatch({
+      where: 'train',
+      field: dead.join(', '),
+      expected: 'a gradient from the enabled losses',
+      got: `exactly 0 in step ${number + 1}`,
+      hint: 'leave the group out of `train`, or enable a loss that reaches it; a model that never says [SEG] draws no mask',
+    })
+  }
+
+  /** Tasks with the larger gradient get the smaller weight; all start at 1. */
+  #balance(report: StepReport): void {
+    if (!this.#opened.config.adaptiveLoops) return
+    const { balance, tasks } = this.#run
+    for (const [name, weighted] of report.taskNorms()) {
+      const norm = weighted / balance[name]!
+      this.#norms[name] = this.#norms[name] === 0 ? norm : 0.9 * this.#norms[name]! + 0.1 * norm
+    }
+    const mean = tasks.reduce((sum, { name }) => sum + this.#norms[name]!, 0) / tasks.length
+    for (const { name } of tasks)
+      if (this.#norms[name]! > 0) balance[name] = Math.min(5, Math.max(0.2, mean / this.#norms[name]!))
+  }
+
+  #log(report: StepReport, learningRate: number, seconds: Record<string, number>, startedAt: number): StepLog {
+    const { useAdaptiveEntropy } = this.#opened.config.rl
+    const spent = (performance.now() - startedAt) / 1000
+    const { tensors, bytes } = memory()
+    const tokens = report.tokens
+    const metrics = {
+      ...report.metrics(learningRate),
+      ...this.#scoring,
+      ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
+    }
+    const timing = {
+      step_time: spent,
+      tokens_per_second: tokens / spent,
+      live_tensors: tensors,
+      live_bytes: bytes,
+      ...Object.fromEntries(Object.entries(seconds).map(([k, v]) => [`seconds/${k}`, v])),
+    }
+    const fields: Record<string, number> = {}
+    for (const { name } of this.#run.tasks) fields[name] = report.rewardMean(name)
+    fields.grad = report.gradNorm
+    fields['tok/s'] = tokens / spent
+    return { metrics, timing, fields }
+  }
+
+  /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
+  #watchSpread(done: number, metrics: Readonly<Record<string, number>>): void {
+    const flat = this.#run.tasks.filter((t) => metrics[`${t.name}/frac_reward_zero_std`] === 1).map((t) => t.name)
+    this.#flat = flat.length > 0 ? this.#flat + 1 : 0
+    if (this.#flat !== 3 || done !== 3) return
+    const text = `${flat.join(' and ')}: in the first three steps the rewards of every group were equal: advantages are 0 and nothing is learned; see docs/troubleshooting.md`
+    this.#opened.notices.tell({ kind: 'no-spread', text })
+  }
+
+  evaluating<R>(fn: () => R): R {
+    return fn()
+  }
+
+  state(): WorkState {
+    const tasks = this.#run.tasks.map(({ name }) => {
+      return [name, { balance: this.#run.balance[name]!, norm: this.#norms[name]!, state: this.#measured[name]! }]
+    })
+    return {
+      tasks: Object.fromEntries(tasks),
+      entropy: this.#run.entropy,
+      generation: this.#batches.state(),
+      flat: this.#flat,
+    }
+  }
+
+  async restore({ tasks, entropy, generation, flat }: RunState): Promise<void> {
+    for (const task of this.#run.tasks) {
+      const stored = tasks[task.name]
+      if (!stored) continue
+      this.#run.balance[task.name] = stored.balance
+      this.#norms[task.name] = stored.norm
+      this.#measured[task.name] = stored.state
+      if (stored.state !== null) task.reopen(stored.state)
+    }
+    this.#run.entropy = entropy ?? this.#run.entropy
+    this.#flat = flat
+    if (generation) await this.#batches.restore(generation)
+  }
+
+  close(): void {
+    this.#batches.close()
+  }
+}

@@ -1,0 +1,84 @@
+// Mask actions: what is perturbed, with which log-density, and how an executed action becomes a mask. d prompt width, g grid side,
+// h w low-res mask. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
+import type { RandomStream } from '../../core/index.ts'
+import type { GroundedFamily } from '../../models/index.ts'
+import { stack, type Tensor, tensor } from '../../tensor/index.ts'
+
+/** Average over a g x g grid: [B, h, w] -> [B, g, g]. */
+export function pooled(logits: Tensor, grid: number): Tensor {
+  const [B, h, w] = logits.shape as [number, number, number]
+  return logits.reshape([B, grid, h / grid, grid, w / grid]).mean([2, 4])
+}
+
+/** The grid that divides the mask: the asked one, or the mask's own side when that is smaller. */
+export function gridOf(asked: number, side: number): number {
+  let g = Math.min(asked, side)
+  while (side % g !== 0) g--
+  return g
+}
+
+function normals(random: RandomStream, count: number): Float32Array {
+  return Float32Array.from({ length: count }, (_, i) => random.normalAt(i))
+}
+
+/** A sampled mask action: the numbers that were executed, and the mask output they belong to. */
+export interface MaskAction {
+  value: Float32Array
+  choice: number
+}
+
+export interface Drawn {
+  action: MaskAction
+  logits: Tensor // [1, h, w], executed
+}
+
+/** z = f + s e in the prompt space; the decoder is run on z. */
+export function sampleEmbedding(
+  family: GroundedFamily,
+  features: object,
+  mean: Tensor,
+  scale: number,
+  randoms: readonly RandomStream[],
+): Drawn[] {
+  const d = mean.size(-1)
+  const noise = stack(randoms.map((r) => tensor(normals(r, d), [d], { device: mean.device })))
+  const z = mean.to('float32').add(noise.mul(scale)) // [K, d]
+  const drawn = family.drawMasks(features, z.to(mean.dtype))
+  return randoms.map((_, k) => ({
+    action: { value: z.select(0, k).array() as Float32Array, choice: drawn.choice[k]! },
+    logits: drawn.logits.narrow(0, k, 1),
+  }))
+}
+
+/** u = m + s e on the pooled logits of the chosen mask; executed logits = y + upsample(u - m). */
+export function sampleField(
+  family: GroundedFamily,
+  features: object,
+  mean: Tensor,
+  scale: number,
+  grid: number,
+  randoms: readonly RandomStream[],
+): Drawn[] {
+  const drawn = family.drawMasks(features, mean)
+  const y = drawn.logits.to('float32') // [1, h, w]
+  const [, h, w] = y.shape as [number, number, number]
+  const g = gridOf(grid, h)
+  const m = pooled(y, g)
+  return randoms.map((random) => {
+    const shift = tensor(normals(random, g * g), [1, g, g], { device: y.device }).mul(scale)
+    const value = m.add(shift).flatten().array() as Float32Array
+    const logits = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
+    return { action: { value, choice: drawn.choice[0]! }, logits }
+  })
+}
+
+/** Log-density of executed actions [K, n] under a mean [1, n]: -|a - mean|^2 / (2 s^2 n), [K, 1]. */
+export function actionDensity(actions: readonly MaskAction[], mean: Tensor, scale: number): Tensor {
+  const n = mean.numel
+  const values = stack(actions.map((a) => tensor(a.value, [n], { device: mean.device })))
+  return values
+    .sub(mean.to('float32').reshape([1, n]))
+    .square()
+    .sum(-1, { keepdim: true })
+    .div(-2 * scale * scale * n)
+}

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict'
+import test, { after } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { toyRun } from '../../../tests/support/runs.ts'
+import { makeScene, sceneExample } from '../../data/index.ts'
+import { maskArea } from '../../mask/index.ts'
+import { openFamily } from '../../models/index.ts'
+import { expectNoLeak, keep } from '../../tensor/index.ts'
+import { describeAll, segmentAll } from './ask.ts'
+import { type Cycle, requireGrounded } from './config.ts'
+
+const model = fileURLToPath(new URL('../../../assets/miniature', import.meta.url))
+const family = requireGrounded(openFamily(model, { dtype: 'float32' }))
+const context: Cycle = { family, config: toyRun(model, '', { rl: { maxCompletionLength: 16 } }) }
+const scenes = [0, 1].map((i) => sceneExample(makeScene(5, i)))
+const features = family.encode(scenes.map((s) => family.prepare(s.image)))
+for (const f of features) for (const t of Object.values(family.tensorsOf(f))) keep(t)
+after(() => {
+  for (const f of features) for (const t of Object.values(family.tensorsOf(f))) t.dispose()
+  for (const t of family.module.parameters().values()) t.dispose()
+})
+
+test('phrases of several images, found together, give the masks and words of each alone', () => {
+  const phrases = ['the red circle', 'the large blue square on the left', 'a star'].flatMap((caption) =>
+    features.map((f) => ({ features: f, caption })),
+  )
+  const together = segmentAll(context, [...phrases, phrases[0]!])
+  const alone = phrases.flatMap((p) => segmentAll(context, [p]))
+  assert.deepEqual(together.slice(0, -1), alone)
+  assert.deepEqual(together.at(-1), together[0])
+  assert.ok(new Set(alone.map((f) => maskArea(f.mask!))).size > 2, 'the phrases mean different things')
+})
+
+test('regions of several images, described together, get the words of each alone; an empty one gets none', () => {
+  const { mask } = scenes[0]!
+  const none = { ...mask, counts: Uint32Array.of(mask.height * mask.width) }
+  const found = segmentAll(context, [{ features: features[0]!, caption: 'a star' }])[0]!.mask!
+  const regions = [
+    { features: features[0]!, mask },
+    { features: features[1]!, mask: scenes[1]!.mask },
+    { features: features[0]!, mask: found },
+  ]
+  const alone = regions.flatMap((r) => describeAll(context, [r]))
+  assert.deepEqual(describeAll(context, [...regions, { features: features[0]!, mask: none }]), [...alone, null])
+})
+
+test('reading leaves no tensor behind', () => {
+  expectNoLeak(() => void segmentAll(context, [{ features: features[0]!, caption: 'a star' }]))
+})

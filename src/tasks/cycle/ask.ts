@@ -1,0 +1,119 @@
+// The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
+import type { RandomStream } from '../../core/index.ts'
+import { type Mask, maskArea } from '../../mask/index.ts'
+import {
+  type Generated,
+  type GenerateOptions,
+  type GroundedFamily,
+  generate,
+  type PromptIds,
+} from '../../models/index.ts'
+import { cleanCaption } from '../../rewards/index.ts'
+import { cat, noGrad, tidy } from '../../tensor/index.ts'
+import { cleanCaption as cutAtStop } from '../../text/index.ts'
+import type { Cycle } from './config.ts'
+
+export interface Sampled {
+  samples: number
+  random: (row: number, k: number) => RandomStream
+}
+
+function options({ family, config }: Cycle, sampled?: Sampled): GenerateOptions {
+  const { temperature, topK, topP, minP, repetitionPenalty, maxCompletionLength } = config.rl
+  return {
+    maxNewTokens: maxCompletionLength,
+    stopStrings: family.stopWords,
+    segId: family.segId,
+    samples: sampled?.samples ?? 1,
+    ...(sampled ? { sampling: { temperature, topK, topP, minP, repetitionPenalty }, random: sampled.random } : {}),
+  }
+}
+
+/** Rows in prompt-major order; returned tensors belong to the current scope. */
+export function ask(cycle: Cycle, prompts: readonly PromptIds[], sampled?: Sampled): Generated[] {
+  const { model, tokenizer } = cycle.family
+  return generate(model, tokenizer, prompts, options(cycle, sampled))
+}
+
+/** The caption in an answer, as rewards and the other model see it. */
+export function captionOf({ family }: Pick<Cycle, 'family'>, text: string): string {
+  return cleanCaption(cutAtStop(text, family.stopWords))
+}
+
+export interface Region {
+  features: object
+  mask: Mask
+}
+
+/** Captions of regions, greedily; null for an empty mask, which cannot be asked about. */
+export function describeAll(cycle: Cycle, regions: readonly Region[]): (string | null)[] {
+  const askable = regions.map((r, i) => [r, i] as const).filter(([r]) => maskArea(r.mask) > 0)
+  const texts = noGrad(() =>
+    tidy(() =>
+      ask(
+        cycle,
+        askable.map(([r]) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
+      ).map((g) => g.text),
+    ),
+  )
+  const out: (string | null)[] = regions.map(() => null)
+  askable.forEach(([, i], j) => {
+    out[i] = captionOf(cycle, texts[j]!)
+  })
+  return out
+}
+
+export interface Phrase {
+  features: object
+  caption: string
+}
+
+export interface Found {
+  mask: Mask | null
+  text: string
+  /** [SEG] tokens in the answer. */
+  segs: number
+}
+
+/** Masks of phrases, greedily; null when the answer has no [SEG]. Equal phrases of one image are asked once. */
+export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
+  const { family } = cycle
+  const unique: Phrase[] = []
+  const slot = phrases.map((p) => {
+    const same = unique.findIndex((u) => u.features === p.features && u.caption === p.caption)
+    return same >= 0 ? same : unique.push(p) - 1
+  })
+  const found = noGrad(() =>
+    tidy(() => {
+      const rows = ask(
+        cycle,
+        unique.map((p) => family.segment(p.features, p.caption)),
+      )
+      const masks = drawAll(family, unique, rows)
+      return rows.map(({ ids, text }, i): Found => {
+        return { mask: masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
+      })
+    }),
+  )
+  return slot.map((i) => found[i]!)
+}
+
+/** The mask of each answer's first [SEG]; those of one image are drawn together. */
+function drawAll(family: GroundedFamily, phrases: readonly Phrase[], rows: readonly Generated[]): (Mask | null)[] {
+  const out: (Mask | null)[] = rows.map(() => null)
+  const ofImage = new Map<object, number[]>()
+  rows.forEach(({ segStates }, i) => {
+    const { features } = phrases[i]!
+    if (segStates) ofImage.set(features, [...(ofImage.get(features) ?? []), i])
+  })
+  for (const [features, at] of ofImage) {
+    tidy(() => {
+      const states = cat(at.map((i) => rows[i]!.segStates!.narrow(0, 0, 1)))
+      const { logits } = family.drawMasks(features, family.segPrompts(states))
+      at.forEach((i, j) => {
+        out[i] = family.finishMasks(features, logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+      })
+    })
+  }
+  return out
+}

@@ -1,0 +1,116 @@
+import { z } from 'zod'
+import { Mismatch } from '../../core/index.ts'
+import { type Family, type GroundedFamily, isGrounded } from '../../models/index.ts'
+import { TaskRewards } from '../../rewards/index.ts'
+import type { CommonSettings } from '../kind.ts'
+
+/** Settings of the two round trips, under the names that runs and flags have always had. */
+export const cycleSettings = {
+  loop1: z
+    .strictObject({
+      weight: z
+        .number()
+        .nonnegative()
+        .default(1)
+        .describe('weight of mask -> caption -> mask in the loss; 0 switches it off'),
+      question: z.string().optional().describe("the question about a region; the model family's own if absent"),
+    })
+    .prefault({})
+    .describe('mask -> caption -> mask'),
+  loop2: z
+    .strictObject({
+      weight: z
+        .number()
+        .nonnegative()
+        .default(1)
+        .describe('weight of caption -> mask -> caption in the loss; 0 switches it off'),
+      action: z
+        .enum(['field', 'embedding', 'text'])
+        .default('field')
+        .describe('what is sampled: the pooled mask logits, the [SEG] prompt, or the answer text alone'),
+      actionStd: z
+        .number()
+        .positive()
+        .default(0.5)
+        .describe('noise of the action, as a multiple of its spread over records, measured at the start'),
+      grid: z.int().positive().default(16).describe('side of the grid the field action perturbs'),
+      beta: z
+        .number()
+        .nonnegative()
+        .nullable()
+        .default(null)
+        .describe('weight of the KL term in this loop; rl.beta if null'),
+      sampleText: z.boolean().default(false).describe('sample the answer text instead of decoding it greedily'),
+      maskLoss: z
+        .number()
+        .nonnegative()
+        .default(0)
+        .describe('weight of the supervised BCE + Dice term on the undisturbed mask'),
+    })
+    .prefault({})
+    .describe('caption -> mask -> caption'),
+} as const
+
+export const presetNames = ['cycle', 'cycle-judge', 'caption', 'mixed'] as const
+export type PresetName = (typeof presetNames)[number]
+
+/** Settings of the rewards of the two round trips. */
+export const cycleRewardSettings = {
+  preset: z.enum(presetNames).default('cycle').describe('terms of both loops, unless given below'),
+  loop1: TaskRewards.optional().describe('mask to caption to mask'),
+  loop2: TaskRewards.optional().describe('caption to mask to caption'),
+  judgeLoop2: z.boolean().default(false).describe('loop 2 becomes meteor 0.25 + judge 0.75 (--use_llm_judge_loop2)'),
+} as const
+
+const CycleSettings = z.object(cycleSettings)
+const CycleRewardSettings = z.object(cycleRewardSettings)
+
+export interface CycleConfig extends CommonSettings, z.infer<typeof CycleSettings> {
+  readonly rewards: CommonSettings['rewards'] & z.infer<typeof CycleRewardSettings>
+}
+
+/** What both round trips ask with: a model that describes and draws, and the settings. */
+export interface Cycle {
+  readonly family: GroundedFamily
+  readonly config: CycleConfig
+}
+
+export function requireGrounded(family: Family): GroundedFamily {
+  if (isGrounded(family)) return family
+  throw new Mismatch({
+    where: family.dir,
+    field: 'model',
+    expected: 'one that describes regions and draws masks',
+    got: family.name,
+  })
+}
+
+function refuse(field: string, expected: string, got: unknown, hint?: string): never {
+  throw new Mismatch({ where: 'settings', field, expected, got, hint })
+}
+
+export function checkCycle(c: CycleConfig): void {
+  if (c.loop1.weight === 0 && c.loop2.weight === 0)
+    refuse('loop1.weight, loop2.weight', 'at least one loop with a weight', 0)
+  if (c.loop2.action === 'text' && c.loop2.weight > 0 && !c.loop2.sampleText) {
+    const hint = 'a greedy answer gives K equal masks: no spread, no gradient'
+    refuse('loop2.sampleText', 'true with loop2.action text', false, hint)
+  }
+  if (c.rl.lossType === 'luspo' && (c.loop2.beta ?? 0) !== 0) refuse('loop2.beta', '0 or null for luspo', c.loop2.beta)
+  const unreached = unreachedGroups(c)
+  if (unreached.length > 0) {
+    const hint = 'use loop2.action field, set loop2.maskLoss, or leave them out of train'
+    refuse('train', 'groups that the enabled losses reach', unreached.join(', '), hint)
+  }
+}
+
+/** Groups no enabled loss has a path to: they would be called trainable and never move. */
+export function unreachedGroups(c: CycleConfig): string[] {
+  const reached = new Set(['mlp1', 'lora'])
+  if (c.loop2.weight > 0 && (c.loop2.action !== 'text' || c.loop2.maskLoss > 0)) reached.add('text_hidden_fcs')
+  if (c.loop2.weight > 0 && (c.loop2.action === 'field' || c.loop2.maskLoss > 0)) {
+    reached.add('mask_decoder')
+    reached.add('prompt_encoder')
+  }
+  return c.train.filter((group) => !reached.has(group))
+}

@@ -1,0 +1,20 @@
+// The two round trips: mask -> caption -> mask' and caption -> mask -> caption'.
+// Start reading at mask-to-caption.ts, then caption-to-mask.ts.
+import type { TaskKind } from '../kind.ts'
+import { CaptionToMask } from './caption-to-mask.ts'
+import { type CycleConfig, checkCycle, requireGrounded } from './config.ts'
+import { cycleEvaluator } from './evaluate.ts'
+import { MaskToCaption } from './mask-to-caption.ts'
+import { resolveRewards } from './rewards.ts'
+
+export const cycle: TaskKind<CycleConfig> = {
+  name: 'cycle',
+  doc: 'mask -> caption -> mask and caption -> mask -> caption',
+  check: checkCycle,
+  rewards: ({ rewards }) => resolveRewards(rewards),
+  build(family, config) {
+    const both = { family: requireGrounded(family), config }
+    return [new MaskToCaption(both), new CaptionToMask(both)].filter((task) => task.weight > 0)
+  },
+  evaluator: (family, config) => cycleEvaluator({ family: requireGrounded(family), config }),
+}

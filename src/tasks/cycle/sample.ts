@@ -1,0 +1,71 @@
+// What both round trips sample, and how it is kept in a checkpoint.
+import { decodeRle, encodeRle, type Mask } from '../../mask/index.ts'
+import type { Answer } from '../../rewards/index.ts'
+import type { Json, Sample, Shown } from '../../rl/index.ts'
+import type { WorkItem } from '../kind.ts'
+import type { MaskAction } from './action.ts'
+
+export interface CycleSample extends Sample {
+  readonly action: MaskAction | null
+  /** What the EMA copy is asked about: a caption, or a mask (null: none was made). */
+  readonly caption: string | null
+  readonly mask: Mask | null
+}
+
+/** What the EMA copy made of a sample, and what the rewards see of both. */
+export interface CycleReply {
+  readonly answer: Answer
+  /** The mask of this trip: redrawn from the caption, or sampled. */
+  readonly mask: Mask | null
+  readonly text: string | null
+}
+
+const pack = (a: Float32Array | Int32Array) => Buffer.from(a.buffer, a.byteOffset, a.byteLength).toString('base64')
+const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64')).buffer
+
+interface StoredSample {
+  ids: string
+  text: string
+  finished: boolean
+  logps: string
+  action: { value: string; choice: number } | null
+  caption: string | null
+  mask: ReturnType<typeof encodeRle> | null
+}
+
+export function storeSample(s: CycleSample): Json {
+  const stored: StoredSample = {
+    ids: pack(s.ids),
+    text: s.text,
+    finished: s.finished,
+    logps: pack(s.logps),
+    action: s.action ? { value: pack(s.action.value), choice: s.action.choice } : null,
+    caption: s.caption,
+    mask: s.mask ? encodeRle(s.mask) : null,
+  }
+  return stored as unknown as Json
+}
+
+export function restoreSample(json: Json): CycleSample {
+  const s = json as unknown as StoredSample
+  return {
+    ids: new Int32Array(bytes(s.ids)),
+    text: s.text,
+    finished: s.finished,
+    logps: new Float32Array(bytes(s.logps)),
+    action: s.action ? { value: new Float32Array(bytes(s.action.value)), choice: s.action.choice } : null,
+    caption: s.caption,
+    mask: s.mask ? decodeRle(s.mask) : null,
+  }
+}
+
+/** The record's mask and words, and what the trip made of them. */
+export function shownOf({ example }: WorkItem, reply: CycleReply | undefined): Shown[] {
+  const shown: Shown[] = [
+    { kind: 'mask', by: 'record', value: encodeRle(example.mask) as unknown as Json },
+    { kind: 'text', by: 'record', value: example.caption },
+  ]
+  if (reply?.mask) shown.push({ kind: 'mask', by: 'policy', value: encodeRle(reply.mask) as unknown as Json })
+  if (reply && reply.text !== null) shown.push({ kind: 'text', by: 'ema', value: reply.text })
+  return shown
+}

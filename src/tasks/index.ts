@@ -1,0 +1,51 @@
+// Tasks: what a run can train a model to do. A kind is one folder here and one line in `taskKinds`.
+// May import rl, models, rewards, data, tracking and below.
+// Start reading at kind.ts, then cycle/index.ts.
+import { loadExport, Mismatch } from '../core/index.ts'
+import { cycleRewardSettings, cycleSettings } from './cycle/config.ts'
+import { cycle } from './cycle/index.ts'
+import type { TaskKind } from './kind.ts'
+
+export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
+export { type Cycle, type CycleConfig, requireGrounded } from './cycle/config.ts'
+export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
+export { diceLoss } from './cycle/mask-loss.ts'
+export { resolveRewards } from './cycle/rewards.ts'
+export type { CycleReply, CycleSample } from './cycle/sample.ts'
+export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
+export type {
+  CommonSettings,
+  Evaluator,
+  RecordScore,
+  TaskKind,
+  TaskRewardsPlan,
+  WorkItem,
+} from './kind.ts'
+
+/** Every kind that comes with the package. */
+export const taskKinds = { cycle } as const
+
+/** What the kinds add to the settings of a run, and to those of its rewards. */
+export const taskSettings = { ...cycleSettings } as const
+export const taskRewardSettings = { ...cycleRewardSettings } as const
+
+/** A kind by its name, or null for the path of a user's module. */
+export function builtInKind(name: string): TaskKind<never> | null {
+  return Object.hasOwn(taskKinds, name) ? taskKinds[name as keyof typeof taskKinds] : null
+}
+
+/** A kind by its name, or by the path of a module that exports `task`. */
+export async function openKind(name: string): Promise<TaskKind<never>> {
+  const known = builtInKind(name)
+  if (known) return known
+  if (!/[./\\]/.test(name)) {
+    const expected = `${Object.keys(taskKinds).join(', ')}, or the path of a module`
+    throw new Mismatch({ where: 'settings', field: 'task', expected, got: name })
+  }
+  const hint = 'export const task = { name, doc, check, rewards, build, evaluator } satisfies TaskKind'
+  const kind = await loadExport(name, 'task', hint)
+  const lacks = ['check', 'rewards', 'build', 'evaluator'].find((key) => typeof kind[key] !== 'function')
+  if (lacks)
+    throw new Mismatch({ where: name, field: 'task', expected: `${lacks}: a function`, got: Object.keys(kind), hint })
+  return kind as unknown as TaskKind<never>
+}

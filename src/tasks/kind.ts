@@ -1,0 +1,53 @@
+// A kind of task: what a run can train. It adds settings, builds the tasks of a run, says what is rewarded and how a model is
+// evaluated. Every kind is one folder of this room and one line in its index.
+import type { Example } from '../data/index.ts'
+import type { Family } from '../models/index.ts'
+import type { OpenTask, RewardsConfig } from '../rewards/index.ts'
+import type { GrpoConfig, Item, Task } from '../rl/index.ts'
+import type { Interval } from '../tracking/index.ts'
+
+/** A record in work: the example and its frozen features, encoded once for a whole step. */
+export interface WorkItem extends Item {
+  readonly example: Example
+  readonly features: object
+}
+
+/** What every kind finds in the settings of a run, whatever its own settings are. */
+export interface CommonSettings {
+  readonly seed: number
+  readonly rl: GrpoConfig
+  readonly checkpointing: boolean
+  readonly train: readonly string[]
+  readonly rewards: RewardsConfig
+}
+
+/** Rewards of each task by name, and what a user should know about them. */
+export interface TaskRewardsPlan {
+  tasks: Record<string, OpenTask>
+  notices: string[]
+}
+
+/** Scores of one held-out record: its id and numbers. */
+export interface RecordScore {
+  readonly id: string
+}
+
+/** The same numbers before and after: greedy, no noise. */
+export interface Evaluator<S extends RecordScore = RecordScore> {
+  /** Scores of records under the weights in place. */
+  score(items: readonly WorkItem[]): S[]
+  /** Metric name -> mean and interval. */
+  summary(scores: readonly S[], seed: number): Record<string, Interval>
+}
+
+export interface TaskKind<C extends CommonSettings = CommonSettings> {
+  readonly name: string
+  readonly doc: string
+  /** Refuses settings that cannot work, with the reason. */
+  check(config: C): void
+  /** Rewards are decided once, before the first step. */
+  rewards(config: C): TaskRewardsPlan
+  /** The tasks of a run, those with a weight; a family that cannot do them is refused by name. */
+  build(family: Family, config: C): Task[]
+  evaluator(family: Family, config: C): Evaluator
+}

@@ -1,0 +1,59 @@
+// Runs begun by earlier versions go on. tests/fixtures/run-0.1.0 was written by 0.1.0: 3 of 6 steps of the toy model, two passes over
+// each generation batch, stopped between the passes, so that its checkpoint holds groups. The losses are those 0.1.0 went on to.
+import assert from 'node:assert/strict'
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { train } from '../../src/run/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
+
+const folder = scratch('old')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+function oldRun(name: string, change: Record<string, unknown> = {}): string {
+  const output = join(folder, name)
+  cpSync(join(import.meta.dirname, '../fixtures/run-0.1.0'), output, { recursive: true })
+  const path = join(output, 'config.json')
+  const config = JSON.parse(readFileSync(path, 'utf8'))
+  writeFileSync(path, JSON.stringify({ ...config, model: toy, ...change }))
+  return output
+}
+
+const config = (output: string, more = {}) =>
+  toyRun(toy, output, {
+    maxSteps: 6,
+    saveTotalLimit: 1,
+    train: ['mlp1', 'lora', 'mask_decoder'],
+    lora: { rank: 2, alpha: 4 },
+    ...more,
+    rl: { numIterations: 2 },
+  })
+
+const expected = JSON.parse(readFileSync(join(import.meta.dirname, '../fixtures/run-0.1.0.expected.json'), 'utf8'))
+
+test('a run of 0.1.0 goes on from its checkpoint to the losses and gradients 0.1.0 went on to', async () => {
+  const output = oldRun('resumed')
+  const { step, stopped } = await train(config(output), hostOf())
+  assert.deepEqual([step, stopped], [6, false])
+  const steps = readRun(output).events.flatMap((e) => (e.t === 'step' ? [e] : []))
+  assert.deepEqual(
+    steps.map((e) => e.step),
+    [1, 2, 3, 4, 5, 6],
+  )
+  for (const { step: n, metrics } of steps.slice(3)) {
+    for (const [key, value] of Object.entries<number>(expected[n])) {
+      const far = Math.abs(metrics[key]! - value)
+      assert.ok(far <= 1e-3 * Math.max(Math.abs(value), 1e-3), `step ${n} ${key}: ${metrics[key]}, then ${value}`)
+    }
+  }
+})
+
+test('a run of 0.1.0 is not resumed under other settings; they are named with both values', async () => {
+  const output = oldRun('refused')
+  await assert.rejects(
+    train(config(output, { optim: { learningRate: 2e-3, lrSchedulerType: 'constant' } }), hostOf()),
+    /optim\.learningRate: 0\.001, now 0\.002/,
+  )
+})
