@@ -119,6 +119,30 @@ export class AdamW {
     })
   }
 
+  /** Sets the gradients aside: the parameters have none afterwards. The tensors belong to the caller until addGradients(). */
+  takeGradients(): Map<string, Tensor> {
+    const taken = new Map(
+      tidy(() => this.#gradients().map(({ entry, grad }) => [entry.name, keep(grad.detach().clone())] as const)),
+    )
+    this.zeroGrad()
+    return taken
+  }
+
+  /** Adds gradients that were set aside, and frees them. */
+  addGradients(taken: ReadonlyMap<string, Tensor>): void {
+    noGrad(() =>
+      tidy(() => {
+        for (const [name, aside] of taken) {
+          const { param } = this.#entries.get(name)!
+          const grad = param.grad()
+          param.setGrad(grad ? grad.add(aside) : aside.clone())
+        }
+      }),
+    )
+    for (const t of taken.values()) t.dispose()
+    this.#norm = null
+  }
+
   /** Names of parameters whose gradient has NaN or infinity (or a norm beyond its dtype). */
   nonFiniteGradients(): string[] {
     return tidy(() => {

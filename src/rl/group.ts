@@ -29,6 +29,8 @@ export interface Columns {
   /** T, and how many of them are tokens; the rest are actions. */
   all: number
   tokens: number
+  /** [K * T] 0 at words that were not sampled but decoded greedily: no policy gradient is theirs. Null: all were sampled. */
+  sampled: Float32Array | null
 }
 
 export interface Group {
@@ -61,7 +63,16 @@ export function columnsOf(
     if (!actions || (maskTruncatedCompletions && truncated[k])) return
     mask.set(actions.counts.subarray(k * actions.columns, (k + 1) * actions.columns), k * all + tokens)
   })
-  return { mask, all, tokens }
+  return { mask, all, tokens, sampled: sampledColumns(samples, tokens, all) }
+}
+
+function sampledColumns(samples: readonly Sample[], tokens: number, all: number): Float32Array | null {
+  if (samples.every((s) => s.sampled !== false)) return null
+  const out = new Float32Array(samples.length * all).fill(1)
+  samples.forEach((s, k) => {
+    if (s.sampled === false) out.fill(0, k * all, k * all + tokens)
+  })
+  return out
 }
 
 /** A sample ends where its ids end: the sampler has cut it at the end token or the stop text, and says whether it ended by itself. */

@@ -2,7 +2,7 @@
 // Masked positions are overwritten with 0 before anything else: no value there reaches the loss or its gradient.
 import { Mismatch } from '../core/index.ts'
 import { wide } from '../nn/index.ts'
-import { full, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
+import { arange, full, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
 import { type GrpoConfig, type LossType, tokenNormalized } from './config.ts'
 import { entropyThreshold } from './entropy.ts'
 import { klOf } from './kl.ts'
@@ -25,6 +25,10 @@ export interface LossInput {
   isRatio?: Tensor | null
   /** [B, T] as the sampler reported them, for the off-policy mask. */
   samplingLogps?: Tensor | null
+  /** Leading columns that are tokens; the rest are other actions, which no entropy rule concerns. All when absent. */
+  tokenColumns?: number
+  /** [B, T] 0 where a column was not sampled (greedy words): it stays out of the policy term. */
+  sampled?: Tensor | null
 }
 
 export type LossConfig = Pick<
@@ -86,6 +90,8 @@ interface Batch {
   change: Tensor
   mask: Tensor
   real: Tensor
+  /** Unmasked columns that are tokens. */
+  words: Tensor
   advantages: Tensor // [B, 1]
   tokens: Tensor // [B, 1] per row
   divisor: Tensor // [B, 1] the same, at least 1
@@ -105,7 +111,7 @@ export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
     const entropyMask = config.topEntropyQuantile < 1 ? topEntropy(batch, config) : null
     const keptRows = config.offPolicyMaskThreshold === null ? null : onPolicyRows(input, batch, config)
     const { value, phi } = policyTerm(batch, config, stats)
-    const gain = weighted(value, batch, entropyMask, keptRows, config)
+    const gain = weighted(value, batch, [entropyMask, keptRows, input.sampled ?? null], config)
     const perTokenLoss = withKl(gain, kl, batch, config)
     const policyLoss = aggregate(perTokenLoss, batch, config)
     stats.add('policy_loss', kl ? noGrad(() => aggregate(gain, batch, config)) : policyLoss) // KL is logged on its own
@@ -113,7 +119,7 @@ export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
     const own = policyLoss.div(accumulation(config))
     const loss = entropyBonus ? own.sub(entropyBonus.mul(config.entropyCoef)) : own
     if (kl) stats.kl(kl, batch)
-    if (batch.entropies) stats.tokenMean('entropy', batch.entropies, batch)
+    if (batch.entropies) stats.entropy(batch.entropies, batch, entropyMask)
     const ratio = batch.ratio.detach()
     const parts = { loss, policyLoss, perTokenLoss, ratio, klPerToken: kl, entropyMask, entropyBonus, keptRows, phi }
     return { ...parts, ...stats.finish(policyLoss) }
@@ -164,6 +170,7 @@ function prepare(input: LossInput, config: LossConfig): Batch {
     change,
     mask,
     real,
+    words: wordsOf(real, input.tokenColumns),
     advantages: input.advantages.to(logps.dtype).detach().unsqueeze(-1),
     tokens,
     divisor: tokens.clampMin(1),
@@ -172,6 +179,13 @@ function prepare(input: LossInput, config: LossConfig): Batch {
     isRatio: input.isRatio ? input.isRatio.to(logps.dtype).detach() : null,
   }
   return { ...batch, ratio: logRatio(batch, config).exp() }
+}
+
+/** [B, T] */
+function wordsOf(real: Tensor, tokens: number | undefined): Tensor {
+  const T = real.size(1)
+  if (tokens === undefined || tokens === T) return real
+  return arange(T, { device: real.device }).lt(tokens).unsqueeze(0).logicalAnd(real)
 }
 
 function clampTo(t: Tensor, limit: number): Tensor {
@@ -198,8 +212,8 @@ function klTerm(batch: Batch, config: LossConfig): Tensor {
 function topEntropy(batch: Batch, config: LossConfig): Tensor {
   return noGrad(() => {
     const entropies = batch.entropies!.detach()
-    const limit = config.entropyThreshold ?? entropyThreshold(entropies, batch.real, config.topEntropyQuantile)
-    return entropies.ge(limit).logicalAnd(batch.real).to(batch.mask.dtype)
+    const limit = config.entropyThreshold ?? entropyThreshold(entropies, batch.words, config.topEntropyQuantile)
+    return entropies.ge(limit).logicalOr(batch.words.logicalNot()).logicalAnd(batch.real).to(batch.mask.dtype)
   })
 }
 
@@ -295,16 +309,10 @@ function geometricMean(batch: Batch, config: LossConfig, stats: LossStats): Tens
   return rowMean(change, batch).exp().mul(batch.advantages).neg()
 }
 
-function weighted(
-  value: Tensor,
-  batch: Batch,
-  entropyMask: Tensor | null,
-  keptRows: Tensor | null,
-  config: LossConfig,
-): Tensor {
+function weighted(value: Tensor, batch: Batch, masks: readonly (Tensor | null)[], config: LossConfig): Tensor {
   let out = value
-  if (keptRows) out = out.mul(keptRows)
-  if (entropyMask) out = out.mul(entropyMask)
+  const wholeRows = rowLosses.has(config.lossType) // one value a row: nothing per token can be left out
+  for (const mask of masks) if (mask && !(wholeRows && mask.size(1) > 1)) out = out.mul(mask)
   if (batch.isRatio && config.lossType !== 'vespo') out = out.mul(cleanWeights(batch))
   return out
 }
@@ -348,7 +356,8 @@ function aggregate(value: Tensor, batch: Batch, config: LossConfig): Tensor {
 }
 
 function meanEntropy(batch: Batch, entropyMask: Tensor | null, config: LossConfig): Tensor {
-  const mask = entropyMask ?? batch.mask
+  const words = batch.words.to(batch.mask.dtype)
+  const mask = entropyMask ? entropyMask.mul(words) : words
   const sum = batch.entropies!.mul(mask).sum()
   if (tokenNormalized.has(config.lossType)) return sum.div(itemsPerProcess(config))
   return sum.div(mask.sum().clampMin(1)).div(config.gradientAccumulationSteps)

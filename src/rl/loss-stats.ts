@@ -22,6 +22,18 @@ export class LossStats {
     noGrad(() => this.add(name, meanOf(value.detach().to(batch.mask.dtype), batch)))
   }
 
+  /** Mean over tokens; and what steers an adaptive bonus: sum and count over the tokens that the entropy filter leaves. */
+  entropy(entropies: Tensor, batch: Masked & { words: Tensor }, filter: Tensor | null): void {
+    noGrad(() => {
+      const words = batch.words.to(batch.mask.dtype)
+      const used = filter ? filter.mul(words) : words
+      const value = entropies.detach()
+      this.add('entropy', value.mul(words).sum().div(words.sum().clampMin(1)))
+      this.add('entropy_sum', value.mul(used).sum())
+      this.add('entropy_tokens', used.sum())
+    })
+  }
+
   /** Mean over tokens, and the mean over rows of their means, over rows that have tokens. */
   kl(kl: Tensor, batch: Masked): void {
     noGrad(() => {

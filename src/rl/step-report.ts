@@ -1,11 +1,11 @@
-import { columnSum, type Group, maskedTokens } from './group.ts'
+import { type Group, maskedTokens } from './group.ts'
 
 interface Seen {
   loss: number
   groups: Group[]
   metrics: Record<string, number>[]
   extra: number[]
-  gradNorm: number
+  weight: number
 }
 
 function mean(values: readonly number[]): number {
@@ -28,7 +28,7 @@ export class StepReport {
   #of(name: string): Seen {
     let seen = this.#tasks.get(name)
     if (!seen) {
-      seen = { loss: 0, groups: [], metrics: [], extra: [], gradNorm: Number.NaN }
+      seen = { loss: 0, groups: [], metrics: [], extra: [], weight: 1 }
       this.#tasks.set(name, seen)
     }
     return seen
@@ -40,28 +40,19 @@ export class StepReport {
     seen.groups.push(group)
     seen.metrics.push(metrics)
     if (extra !== null) seen.extra.push(extra)
-    const columns = columnSum(group.columns)
-    this.#entropySum += (metrics.entropy ?? 0) * columns
-    this.#words += columns - actionsIn(group.columns)
+    this.#entropySum += metrics.entropy_sum ?? 0
+    this.#words += metrics.entropy_tokens ?? 0
   }
 
-  /** Norm of the gradient accumulated so far, read after each task. */
-  measure(name: string, norm: () => number): void {
-    this.#of(name).gradNorm = norm()
+  /** How much of the total the task's loss makes. */
+  weigh(name: string, weight: number): void {
+    this.#of(name).weight = weight
   }
 
-  /** Norm of each task's own gradient, by difference: exact when the tasks' gradients are orthogonal. */
-  taskNorms(): Map<string, number> {
-    let before = 0
-    const out = new Map<string, number>()
-    for (const [name, seen] of this.#tasks) {
-      out.set(name, Math.sqrt(Math.max(0, seen.gradNorm ** 2 - before ** 2)))
-      before = seen.gradNorm
-    }
-    return out
-  }
+  /** Norm of each task's own gradient, without its weight; measured for adaptive weights only. */
+  readonly taskNorms = new Map<string, number>()
 
-  /** Mean over the loss's tokens of all groups; a mask action is a column without entropy and is not counted. */
+  /** Mean over the tokens of all groups that the entropy filter leaves; other actions have no entropy. */
   get entropy(): number {
     return this.#entropySum / Math.max(1, this.#words)
   }
@@ -85,17 +76,12 @@ export class StepReport {
   metrics(learningRate: number): Record<string, number> {
     const out: Record<string, number> = {}
     for (const [name, seen] of this.#tasks) Object.assign(out, taskMetrics(name, seen))
-    out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.loss, 0)
+    out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.weight * s.loss, 0)
     out.learning_rate = learningRate
     out.grad_norm = this.gradNorm
     for (const [group, norm] of Object.entries(this.groupNorms)) out[`grad_norm/${group}`] = norm
     return out
   }
-}
-
-/** Columns that are no tokens. */
-function actionsIn({ mask, all, tokens }: Group['columns']): number {
-  return mask.reduce((n, counts, i) => n + (i % all >= tokens ? counts : 0), 0)
 }
 
 function totals(seen: Seen): number[] {

@@ -28,6 +28,8 @@ export interface StepConfig {
   /** Gradients are scaled to this norm at most; 0: never. */
   readonly maxGradNorm: number
   readonly learningRate: number
+  /** Tasks are weighed by the inverse of their running gradient norms, which are measured. */
+  readonly adaptiveLoops: boolean
   /** Rewards permuted inside each group: a control that carries no signal. */
   readonly shuffleRewards: boolean
 }
@@ -66,12 +68,13 @@ export async function step(
   try {
     for (const task of run.tasks) {
       const settings = lossSettings(run, task, groups)
+      const others = run.config.adaptiveLoops ? optim.takeGradients() : null
       for (const items of batch.pieces)
         run.inWork(items, () => {
           for (const group of groups)
             if (group.task === task && items.includes(group.item)) learnGroup(run, group, settings, report)
         })
-      report.measure(task.name, () => optim.clipGradNorm(Number.POSITIVE_INFINITY))
+      if (others) measureTask(run, task, others, report)
     }
     await run.world.sumGradients(run.roles.params())
     requireFiniteGradients(run)
@@ -84,6 +87,15 @@ export async function step(
   } finally {
     optim.zeroGrad()
   }
+}
+
+const weightOf = (run: Run, task: Task) => task.weight * run.balance[task.name]!
+
+/** The norm of a task's own gradient, its weights divided out; then the gradients of the others join it. */
+function measureTask(run: Run, task: Task, others: ReadonlyMap<string, Tensor>, report: StepReport): void {
+  const { optim } = run.roles
+  report.taskNorms.set(task.name, optim.clipGradNorm(Number.POSITIVE_INFINITY) / weightOf(run, task))
+  optim.addGradients(others)
 }
 
 /** One record's samples of a task and the EMA copy's replies, on their way to be scored. */
@@ -180,14 +192,17 @@ function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepRe
           mask: like(columns.mask),
           advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
           entropies,
+          tokenColumns: columns.tokens,
+          sampled: columns.sampled ? like(columns.sampled) : null,
         },
         settings,
       )
       const extra = task.extraLoss(item, samples)
       const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
-      const weight = task.weight * run.balance[task.name]!
+      const weight = weightOf(run, task)
       backward(weight === 1 ? loss : loss.mul(weight))
       const value = loss.item()
+      report.weigh(task.name, weight)
       report.learned(group, value, result.metrics(), extra ? extra.item() : null)
       if (!Number.isFinite(value)) throw nonFinite(run, `record ${item.id}`, `${task.name} loss`, String(value))
     })

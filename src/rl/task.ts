@@ -20,6 +20,8 @@ export interface Sample {
   readonly finished: boolean
   /** Of each token, as the sampler saw it. */
   readonly logps: Float32Array
+  /** False: the words were decoded greedily, and only the other actions are random. */
+  readonly sampled?: boolean
 }
 
 /** What decides the random numbers of a sampling phase, besides the record and k. */

@@ -38,6 +38,7 @@ export function runOf(
       maxGradNorm: config.optim.maxGradNorm,
       learningRate: config.optim.learningRate,
       shuffleRewards: config.shuffleRewards,
+      adaptiveLoops: config.adaptiveLoops,
     },
     tasks,
     roles: learner,
@@ -153,8 +154,7 @@ class TrainWork implements Work {
   #balance(report: StepReport): void {
     if (!this.#opened.config.adaptiveLoops) return
     const { balance, tasks } = this.#run
-    for (const [name, weighted] of report.taskNorms()) {
-      const norm = weighted / balance[name]!
+    for (const [name, norm] of report.taskNorms) {
       this.#norms[name] = this.#norms[name] === 0 ? norm : 0.9 * this.#norms[name]! + 0.1 * norm
     }
     const mean = tasks.reduce((sum, { name }) => sum + this.#norms[name]!, 0) / tasks.length

@@ -125,7 +125,17 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return drawn.map((d, k) => {
       const { ids, text, finished, logps } = answers[shared ? 0 : k]!
       const mask = d ? this.#cycle.family.finishMasks(item.features, d.logits)[0]! : null
-      return { ids, text, finished, logps, action: d?.action ?? null, caption: null, mask }
+      const sampled = this.#cycle.config.loop2.sampleText
+      return {
+        ids,
+        text,
+        finished,
+        logps,
+        action: d?.action ?? null,
+        caption: null,
+        mask,
+        ...(sampled ? {} : { sampled }),
+      }
     })
   }
 

@@ -31,6 +31,8 @@ interface StoredSample {
   action: { value: string; choice: number } | null
   caption: string | null
   mask: ReturnType<typeof encodeRle> | null
+  /** Absent in checkpoints of 0.1.0. */
+  sampled?: boolean
 }
 
 export function storeSample(s: CycleSample): Json {
@@ -42,6 +44,7 @@ export function storeSample(s: CycleSample): Json {
     action: s.action ? { value: pack(s.action.value), choice: s.action.choice } : null,
     caption: s.caption,
     mask: s.mask ? encodeRle(s.mask) : null,
+    ...(s.sampled === false ? { sampled: false } : {}),
   }
   return stored as unknown as Json
 }
@@ -56,6 +59,7 @@ export function restoreSample(json: Json): CycleSample {
     action: s.action ? { value: new Float32Array(bytes(s.action.value)), choice: s.action.choice } : null,
     caption: s.caption,
     mask: s.mask ? decodeRle(s.mask) : null,
+    ...(s.sampled === false ? { sampled: false } : {}),
   }
 }
 
