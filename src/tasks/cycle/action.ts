@@ -23,8 +23,11 @@ function normals(random: RandomStream, count: number): Float32Array {
 
 /** A sampled mask action: the numbers that were executed, and the mask output they belong to. */
 export interface MaskAction {
+  /** The disturbed prompt (embedding), or the disturbed grid of mask logits (field, both). */
   value: Float32Array
   choice: number
+  /** `both`: the disturbed prompt the mask was drawn from. */
+  prompt?: Float32Array
 }
 
 export interface Drawn {
@@ -72,12 +75,39 @@ export function sampleField(
   })
 }
 
-/** Log-density of executed actions [K, n] under a mean [1, n]: -|a - mean|^2 / (2 s^2 n), [K, 1]. */
-export function actionDensity(actions: readonly MaskAction[], mean: Tensor, scale: number): Tensor {
-  const n = mean.numel
-  const values = stack(actions.map((a) => tensor(a.value, [n], { device: mean.device })))
+/** z = f + s1 xi in the prompt space, then u = m(z) + s2 e on the logits the decoder draws from z: two actions of one sample. */
+export function sampleBoth(
+  family: GroundedFamily,
+  features: object,
+  mean: Tensor,
+  scales: { prompt: number; field: number },
+  grid: number,
+  randoms: readonly { prompt: RandomStream; field: RandomStream }[],
+): Drawn[] {
+  const prompts = sampleEmbedding(
+    family,
+    features,
+    mean,
+    scales.prompt,
+    randoms.map((r) => r.prompt),
+  )
+  return prompts.map(({ action, logits }, k) => {
+    const y = logits.to('float32') // [1, h, w]
+    const [, h, w] = y.shape as [number, number, number]
+    const g = gridOf(grid, h)
+    const shift = tensor(normals(randoms[k]!.field, g * g), [1, g, g], { device: y.device }).mul(scales.field)
+    const value = pooled(y, g).add(shift).flatten().array() as Float32Array
+    const executed = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
+    return { action: { value, choice: action.choice, prompt: action.value }, logits: executed }
+  })
+}
+
+/** Log-density of executed actions [K, n] under a mean [1, n], or one each [K, n]: -|a - mean|^2 / (2 s^2 n), [K, 1]. */
+export function actionDensity(actions: readonly Float32Array[], mean: Tensor, scale: number): Tensor {
+  const n = mean.size(-1)
+  const values = stack(actions.map((a) => tensor(a, [n], { device: mean.device })))
   return values
-    .sub(mean.to('float32').reshape([1, n]))
+    .sub(mean.to('float32'))
     .square()
     .sum(-1, { keepdim: true })
     .div(-2 * scale * scale * n)

@@ -1,15 +1,24 @@
 // caption -> mask -> caption': the policy draws a mask from a caption, the EMA copy describes what was drawn. The mask itself is the
 // sampled action: with text alone all K masks would be equal and nothing would reach the mask decoder.
-import { type RandomStream, stream, streamId } from '../../core/index.ts'
+import { type RandomStream, streamId } from '../../core/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { type TeacherPass, teacherForce } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
-import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
 import type { WorkItem } from '../kind.ts'
-import { actionDensity, type Drawn, gridOf, type MaskAction, pooled, sampleEmbedding, sampleField } from './action.ts'
+import {
+  actionDensity,
+  type Drawn,
+  gridOf,
+  type MaskAction,
+  pooled,
+  sampleBoth,
+  sampleEmbedding,
+  sampleField,
+} from './action.ts'
 import { ask, describeAll, segmentAll } from './ask.ts'
-import type { Cycle } from './config.ts'
+import { type Cycle, usesField, usesPrompt } from './config.ts'
 import { maskLoss } from './mask-loss.ts'
 import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
 
@@ -22,14 +31,19 @@ interface AnswerRow {
   segState: Tensor | null // [1, S]
 }
 
+interface Noise {
+  prompt: RandomStream
+  field: RandomStream
+}
+
 export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
   readonly name = 'loop2'
   readonly title = 'caption -> mask -> caption'
   readonly weight: number
   readonly beta: number
   readonly #cycle: Cycle
-  /** Of the noise, in the units of what it perturbs; measured by `open`. */
-  #scale = 1
+  /** Of the noise on the mask logits and on the prompt, in the units of what they perturb; measured by `open`. */
+  #scale = { field: 1, prompt: 1 }
 
   constructor(cycle: Cycle) {
     this.#cycle = cycle
@@ -42,48 +56,58 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return this.#cycle.config.loop2.action !== 'text'
   }
 
-  /** The spread of what the action perturbs: standard deviation over records, averaged over dimensions, times loop2.actionStd. */
+  /** The spread of what the actions perturb: standard deviation over records, averaged over dimensions, times the settings' multiples. */
   open(items: readonly WorkItem[]): Json {
-    if (this.opens) this.#scale = Math.max(this.#spread(items), 1e-6) * this.#cycle.config.loop2.actionStd
-    return { scale: this.#scale }
+    const { action, actionStd, promptStd } = this.#cycle.config.loop2
+    const { prompt, field } = this.#spreads(items)
+    // the embedding action alone has always been scaled by actionStd
+    const prompts = action === 'embedding' ? actionStd : promptStd
+    this.#scale = { field: Math.max(field, 1e-6) * actionStd, prompt: Math.max(prompt, 1e-6) * prompts }
+    return { ...this.#scale }
   }
 
+  /** Checkpoints of 0.1.0 have one scale. */
   reopen(state: Json): void {
-    this.#scale = (state as { scale: number }).scale
+    const stored = state as { scale?: number; field?: number; prompt?: number }
+    this.#scale = { field: stored.field ?? stored.scale ?? 1, prompt: stored.prompt ?? stored.scale ?? 1 }
   }
 
   describe(): string | null {
-    return this.opens ? `mask action ${this.#cycle.config.loop2.action}: noise ${this.#scale.toPrecision(3)}` : null
+    const { action } = this.#cycle.config.loop2
+    const noise = [
+      ...(usesPrompt(action) ? [`${this.#scale.prompt.toPrecision(3)} on the prompt`] : []),
+      ...(usesField(action) ? [`${this.#scale.field.toPrecision(3)} on the mask logits`] : []),
+    ]
+    return noise.length > 0 ? `mask action ${action}: noise ${noise.join(', ')}` : null
   }
 
-  #spread(items: readonly WorkItem[]): number {
-    const { family } = this.#cycle
+  #spreads(items: readonly WorkItem[]): { prompt: number; field: number } {
+    const { family, config } = this.#cycle
     return noGrad(() =>
       tidy(() => {
         const rows = ask(
           this.#cycle,
           items.map((item) => this.#prompt(item)),
         )
-        const means = rows.flatMap((row, i) => {
+        const drawn = rows.flatMap((row, i) => {
           if (!row.segStates) return []
-          const e = family.segPrompts(row.segStates.narrow(0, 0, 1))
-          return [this.#mean(items[i]!, e).squeeze(0)]
+          const prompt = family.segPrompts(row.segStates.narrow(0, 0, 1))
+          return [{ prompt: prompt.squeeze(0).to('float32'), field: this.#field(items[i]!, prompt).squeeze(0) }]
         })
-        if (means.length === 0) return 1
-        if (means.length === 1) return means[0]!.std(null, { correction: 1 }).item()
-        return stack(means).std([0], { correction: 1 }).mean().item()
+        const { action } = config.loop2
+        return {
+          prompt: usesPrompt(action) ? spreadOf(drawn.map((d) => d.prompt)) : 1,
+          field: usesField(action) ? spreadOf(drawn.map((d) => d.field)) : 1,
+        }
       }),
     )
   }
 
-  /** The mean of the action at a prompt of the decoder [1, d], float32 [1, n]: the prompt itself, or the pooled logits of its mask. */
-  #mean({ features }: WorkItem, prompt: Tensor, choice?: number): Tensor {
+  /** The pooled logits of the masks drawn from prompts [B, d] of one image, float32 [B, g * g]. */
+  #field({ features }: WorkItem, prompts: Tensor, choice?: readonly number[]): Tensor {
     const { family, config } = this.#cycle
-    if (config.loop2.action === 'embedding') return prompt.to('float32')
-    const { logits } = family.drawMasks(features, prompt, choice === undefined ? undefined : [choice])
-    return pooled(logits.to('float32'), gridOf(config.loop2.grid, logits.size(1)))
-      .flatten()
-      .unsqueeze(0)
+    const { logits } = family.drawMasks(features, prompts, choice)
+    return pooled(logits.to('float32'), gridOf(config.loop2.grid, logits.size(1))).flatten({ startDim: 1 })
   }
 
   #prompt({ features, example }: WorkItem) {
@@ -113,7 +137,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
 
   #samples(item: WorkItem, answers: readonly AnswerRow[], draw: Draw): CycleSample[] {
     const K = this.#cycle.config.rl.numGenerations
-    const random = (k: number) => sampleStream(draw, streamId.maskAction, item.id, k)
+    const random = (k: number) => this.#noise(draw, item, k)
     const all = Array.from({ length: K }, (_, k) => random(k))
     const shared = answers.length === 1
     const first = answers[0]!.segState
@@ -139,14 +163,23 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     })
   }
 
-  #act({ features }: WorkItem, state: Tensor, randoms: readonly RandomStream[]): Drawn[] {
+  #noise(draw: Draw, { id }: WorkItem, k: number): Noise {
+    return {
+      field: sampleStream(draw, streamId.maskAction, id, k),
+      prompt: sampleStream(draw, streamId.maskAction, id, k, 'prompt'),
+    }
+  }
+
+  #act({ features }: WorkItem, state: Tensor, noise: readonly Noise[]): Drawn[] {
     const { family, config } = this.#cycle
     const { action, grid } = config.loop2
     const mean = family.segPrompts(state) // [1, d]
-    if (action === 'embedding') return sampleEmbedding(family, features, mean, this.#scale, randoms)
-    if (action === 'field') return sampleField(family, features, mean, this.#scale, grid, randoms)
+    const fields = noise.map((n) => n.field)
+    if (action === 'both') return sampleBoth(family, features, mean, this.#scale, grid, noise)
+    if (action === 'embedding') return sampleEmbedding(family, features, mean, this.#scale.prompt, fields)
+    if (action === 'field') return sampleField(family, features, mean, this.#scale.field, grid, fields)
     const { choice, logits } = family.drawMasks(features, mean)
-    return randoms.map(() => ({ action: { value: new Float32Array(0), choice: choice[0]! }, logits }))
+    return noise.map(() => ({ action: { value: new Float32Array(0), choice: choice[0]! }, logits }))
   }
 
   answer(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): CycleReply[][] {
@@ -174,24 +207,48 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     const K = group.length
     const spread = (t: Tensor) => (answers.length === K ? t : t.expand([K, -1]))
     if (!this.opens) return { logps: spread(tokens.logps), entropies: spread(tokens.entropies) }
-    const column = this.#actionColumn(item, group, pass, answers.length === K) // [K, 1]
-    const none = zeros([K, 1], { device: pass.hidden.device })
+    const columns = this.#actionColumns(item, group, pass, answers.length === K) // [K, n]
+    const none = zeros([K, columns.size(1)], { device: pass.hidden.device })
     return {
-      logps: cat([spread(tokens.logps), column], { dim: 1 }),
+      logps: cat([spread(tokens.logps), columns], { dim: 1 }),
       entropies: cat([spread(tokens.entropies), none], { dim: 1 }),
     }
   }
 
-  /** Log-densities of the actions; the K rows of one greedy answer share its mean. */
-  #actionColumn(item: WorkItem, group: readonly CycleSample[], pass: TeacherPass, separate: boolean): Tensor {
+  /** Log-densities of the actions [K, n]; the K rows of one greedy answer share its prompt. */
+  #actionColumns(item: WorkItem, group: readonly CycleSample[], pass: TeacherPass, separate: boolean): Tensor {
     const density = (rows: readonly CycleSample[], k: number) => {
       const at = this.#segAt(rows[0]!.ids)
       const actions = rows.map((s) => s.action)
-      if (at < 0 || !actions[0]) return zeros([rows.length, 1], { device: pass.hidden.device })
-      const mean = this.#mean(item, this.#cycle.family.segPrompts(pass.stateAt(k, at)), actions[0].choice)
-      return actionDensity(actions as MaskAction[], mean, this.#scale)
+      if (at < 0 || !actions[0]) return zeros([rows.length, this.#columns], { device: pass.hidden.device })
+      return this.#density(item, actions as MaskAction[], this.#cycle.family.segPrompts(pass.stateAt(k, at)))
     }
     return separate ? cat(group.map((s, k) => density([s], k))) : density(group, 0)
+  }
+
+  /** `prompt` [1, d]: what the answer's [SEG] says under the weights in place. */
+  #density(item: WorkItem, actions: readonly MaskAction[], prompt: Tensor): Tensor {
+    const { action, maskLoss } = this.#cycle.config.loop2
+    const values = actions.map((a) => a.value)
+    if (action === 'embedding') return actionDensity(values, prompt, this.#scale.prompt)
+    if (action === 'field') {
+      // through the decoder the words get ten times less signal than noise: only a mask loss teaches them here
+      const mean = this.#field(item, maskLoss > 0 ? prompt : prompt.detach(), [actions[0]!.choice])
+      return actionDensity(values, mean, this.#scale.field)
+    }
+    const drawn = actions.map((a) => a.prompt!)
+    const held = stack(drawn.map((z) => tensor(z, [z.length], { device: prompt.device }))).to(prompt.dtype) // [K, d]
+    const fields = this.#field(
+      item,
+      held,
+      actions.map((a) => a.choice),
+    )
+    const columns = [actionDensity(drawn, prompt, this.#scale.prompt), actionDensity(values, fields, this.#scale.field)]
+    return cat(columns, { dim: 1 })
+  }
+
+  get #columns(): number {
+    return this.#cycle.config.loop2.action === 'both' ? 2 : 1
   }
 
   /** Where the first [SEG] of an answer is; -1 without one that was read back. */
@@ -202,7 +259,11 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
 
   actions(group: readonly CycleSample[]): ActionColumns | null {
     if (!this.opens) return null
-    return { columns: 1, counts: Float32Array.from(group, (s) => (s.action ? 1 : 0)) }
+    const columns = this.#columns
+    return {
+      columns,
+      counts: Float32Array.from(group.flatMap((s) => new Array<number>(columns).fill(s.action ? 1 : 0))),
+    }
   }
 
   extraLoss(item: WorkItem, group: readonly CycleSample[]): Tensor | null {
@@ -223,12 +284,11 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     const ids = family.completion(text)
     const pass = teacherForce(family.model, this.#prompt(item), [ids])
     const state = pass.stateAt(0, ids.indexOf(family.segId))
-    const randoms = Array.from({ length: config.rl.numGenerations }, (_, k) =>
-      stream(config.seed, streamId.maskAction, 0, item.id, k),
-    )
+    const draw = { seed: config.seed, step: 0 }
+    const noise = Array.from({ length: config.rl.numGenerations }, (_, k) => this.#noise(draw, item, k))
     const plain = { ids, text, finished: true, logps: new Float32Array(0), caption: null, mask: null }
-    if (!this.opens) return randoms.map(() => ({ ...plain, action: null }))
-    return this.#act(item, state, randoms).map(({ action }) => ({ ...plain, action }))
+    if (!this.opens) return noise.map(() => ({ ...plain, action: null }))
+    return this.#act(item, state, noise).map(({ action }) => ({ ...plain, action }))
   }
 
   /** A model that never says [SEG] draws no mask: there is nothing to learn from. */
@@ -241,6 +301,13 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
   shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply)
   store = storeSample
   restore = restoreSample
+}
+
+/** Standard deviation over records, averaged over dimensions; of one record, over its dimensions. */
+function spreadOf(means: readonly Tensor[]): number {
+  if (means.length === 0) return 1
+  if (means.length === 1) return means[0]!.std(null, { correction: 1 }).item()
+  return stack(means).std([0], { correction: 1 }).mean().item()
 }
 
 /** The K rows of a greedy answer are one completion. */

@@ -25,15 +25,22 @@ export const cycleSettings = {
         .default(1)
         .describe('weight of caption -> mask -> caption in the loss; 0 switches it off'),
       action: z
-        .enum(['field', 'embedding', 'text'])
-        .default('field')
-        .describe('what is sampled: the pooled mask logits, the [SEG] prompt, or the answer text alone'),
+        .enum(['both', 'field', 'embedding', 'text'])
+        .default('both')
+        .describe(
+          'what is sampled: the [SEG] prompt and the pooled mask logits drawn from it, one of the two, or the answer text alone',
+        ),
       actionStd: z
         .number()
         .positive()
         .default(0.5)
-        .describe('noise of the action, as a multiple of its spread over records, measured at the start'),
-      grid: z.int().positive().default(16).describe('side of the grid the field action perturbs'),
+        .describe('noise on the mask logits, as a multiple of their spread over records, measured at the start'),
+      promptStd: z
+        .number()
+        .positive()
+        .default(0.6)
+        .describe('noise on the [SEG] prompt, as a multiple of its spread over records, measured at the start'),
+      grid: z.int().positive().default(16).describe('side of the grid of mask logits that is perturbed'),
       beta: z
         .number()
         .nonnegative()
@@ -85,6 +92,10 @@ export function requireGrounded(family: Family): GroundedFamily {
   })
 }
 
+export type MaskActionKind = CycleConfig['loop2']['action']
+export const usesPrompt = (action: MaskActionKind) => action === 'both' || action === 'embedding'
+export const usesField = (action: MaskActionKind) => action === 'both' || action === 'field'
+
 function refuse(field: string, expected: string, got: unknown, hint?: string): never {
   throw new Mismatch({ where: 'settings', field, expected, got, hint })
 }
@@ -99,16 +110,18 @@ export function checkCycle(c: CycleConfig): void {
   if (c.rl.lossType === 'luspo' && (c.loop2.beta ?? 0) !== 0) refuse('loop2.beta', '0 or null for luspo', c.loop2.beta)
   const unreached = unreachedGroups(c)
   if (unreached.length > 0) {
-    const hint = 'use loop2.action field, set loop2.maskLoss, or leave them out of train'
+    const hint =
+      'use loop2.action both, set loop2.maskLoss, or leave them out of train (--train mlp1,lora for the first loop alone)'
     refuse('train', 'groups that the enabled losses reach', unreached.join(', '), hint)
   }
 }
 
 /** Groups no enabled loss has a path to: they would be called trainable and never move. */
 export function unreachedGroups(c: CycleConfig): string[] {
+  const { action, maskLoss, weight } = c.loop2
   const reached = new Set(['mlp1', 'lora'])
-  if (c.loop2.weight > 0 && (c.loop2.action !== 'text' || c.loop2.maskLoss > 0)) reached.add('text_hidden_fcs')
-  if (c.loop2.weight > 0 && (c.loop2.action === 'field' || c.loop2.maskLoss > 0)) {
+  if (weight > 0 && (usesPrompt(action) || maskLoss > 0)) reached.add('text_hidden_fcs')
+  if (weight > 0 && (usesField(action) || maskLoss > 0)) {
     reached.add('mask_decoder')
     reached.add('prompt_encoder')
   }

@@ -28,11 +28,22 @@ interface StoredSample {
   text: string
   finished: boolean
   logps: string
-  action: { value: string; choice: number } | null
+  action: { value: string; choice: number; prompt?: string } | null
   caption: string | null
   mask: ReturnType<typeof encodeRle> | null
   /** Absent in checkpoints of 0.1.0. */
   sampled?: boolean
+}
+
+type StoredAction = NonNullable<StoredSample['action']>
+
+function storeAction({ value, choice, prompt }: MaskAction): StoredAction {
+  return { value: pack(value), choice, ...(prompt ? { prompt: pack(prompt) } : {}) }
+}
+
+function restoreAction({ value, choice, prompt }: StoredAction): MaskAction {
+  const numbers = (text: string) => new Float32Array(bytes(text))
+  return { value: numbers(value), choice, ...(prompt ? { prompt: numbers(prompt) } : {}) }
 }
 
 export function storeSample(s: CycleSample): Json {
@@ -41,7 +52,7 @@ export function storeSample(s: CycleSample): Json {
     text: s.text,
     finished: s.finished,
     logps: pack(s.logps),
-    action: s.action ? { value: pack(s.action.value), choice: s.action.choice } : null,
+    action: s.action ? storeAction(s.action) : null,
     caption: s.caption,
     mask: s.mask ? encodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
@@ -56,7 +67,7 @@ export function restoreSample(json: Json): CycleSample {
     text: s.text,
     finished: s.finished,
     logps: new Float32Array(bytes(s.logps)),
-    action: s.action ? { value: new Float32Array(bytes(s.action.value)), choice: s.action.choice } : null,
+    action: s.action ? restoreAction(s.action) : null,
     caption: s.caption,
     mask: s.mask ? decodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
