@@ -1,15 +1,18 @@
 // A run folder opened for a new run, or to go on behind its newest valid checkpoint.
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import { newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch } from '../core/index.ts'
+import { basename, join } from 'node:path'
+import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf } from '../core/index.ts'
 import { describeEnvironment, RunWriter, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import { differences, flattened, type Settings } from './identity.ts'
+import { lockRun, type RunLock } from './lock.ts'
 import { type RunState, readState } from './state.ts'
 
 export interface RunFolder {
+  /** Held until the run closes. */
+  lock: RunLock
   writer: RunWriter
   /** The checkpoint to go on from; null: the run begins. */
   resumed: { path: string; state: RunState } | null
@@ -17,8 +20,30 @@ export interface RunFolder {
 
 /** `settings`: all that decides the numbers; a run is not resumed under others. */
 export function openRunFolder(config: RunConfig, settings: Settings): RunFolder {
+  const lock = reserveFolder(config.output)
+  try {
+    return { lock, ...openLocked(config, settings) }
+  } catch (error) {
+    lock.release()
+    throw error
+  }
+}
+
+/** Before any work: the folder can be made and written, and nobody else writes to it. */
+export function reserveFolder(output: string): RunLock {
+  try {
+    mkdirSync(output, { recursive: true })
+    return lockRun(output)
+  } catch (error) {
+    if (error instanceof Mismatch) throw error
+    const hint = 'choose another output folder, or make this one writable'
+    throw new Mismatch({ where: output, field: 'output', expected: 'a folder to write to', got: messageOf(error), hint })
+  }
+}
+
+function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'lock'> {
   const { output, tensorboard } = config
-  mkdirSync(output, { recursive: true })
+  requireLog(output)
   const started = existsSync(join(output, runFiles.events))
   const resumed = started ? newestState(config) : null
   if (resumed) requireSame(config, resumed.state, settings)
@@ -31,6 +56,19 @@ export function openRunFolder(config: RunConfig, settings: Settings): RunFolder 
     : RunWriter.create(output, { config, environment, tensorboard })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed }
+}
+
+/** Checkpoints without the log they belong to: another run's, or one whose log was lost. Starting afresh would mix the two. */
+function requireLog(output: string): void {
+  const [first] = listCheckpoints(output)
+  if (!first || existsSync(join(output, runFiles.events))) return
+  throw new Mismatch({
+    where: output,
+    field: runFiles.events,
+    expected: 'the log of the run whose checkpoints are here',
+    got: `none, beside ${basename(first.path)}`,
+    hint: 'nothing was changed; put the log back, or choose another output folder',
+  })
 }
 
 function newestState(config: RunConfig): RunFolder['resumed'] {

@@ -7,10 +7,11 @@ import type { Interval, Metrics, RunWriter } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Encoder } from './features.ts'
-import { openRunFolder, type RunFolder } from './folder.ts'
+import { openRunFolder, type RunFolder, reserveFolder } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
+import type { RunLock } from './lock.ts'
 import { Notices } from './notices.ts'
 import { openRecords, type Records, readEvalRecords } from './records.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
@@ -25,6 +26,7 @@ export interface Opened {
   readonly records: Records
   readonly heldOut: readonly Example[]
   readonly writer: RunWriter
+  readonly lock: RunLock
   readonly notices: Notices
   /** Optimizer steps of the run. */
   readonly total: number
@@ -109,6 +111,7 @@ class RunLoop {
   static async open(config: RunConfig, host: LoopHost, options: LoopOptions): Promise<RunLoop> {
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
+    reserveFolder(config.output).release() // found out before minutes of loading
     host.progress({ kind: 'phase', text: `1 model ${config.model}` })
     const { everything, dropout } = options
     const learner = new Learner(openModel(config), config, { everything, dropout })
@@ -138,15 +141,16 @@ class RunLoop {
     const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
     const encoder = new Encoder(parts.learner.family, config, { keeps: pieces === 1 })
     const notices = new Notices(host)
-    const { writer, resumed } = openRunFolder(config, settings)
+    const { lock, writer, resumed } = openRunFolder(config, settings)
     notices.open(writer, !resumed)
-    const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, notices, total }
+    const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total }
     try {
       const loop = new RunLoop(opened, options.work(opened), settings)
       if (resumed) await loop.#restore(resumed)
       return loop
     } catch (error) {
       writer.close()
+      lock.release()
       throw error
     }
   }
@@ -195,6 +199,7 @@ class RunLoop {
     notices.at(this.#step + 1)
     const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate)
     this.#step++
+    this.opened.lock.touch()
     writer.step(this.#step, metrics, timing)
     if (this.#step % config.logSteps === 0 || this.#step === total)
       host.progress({ kind: 'step', step: this.#step, total, fields })
@@ -232,9 +237,10 @@ class RunLoop {
   }
 
   async close(): Promise<void> {
-    const { learner, records, writer } = this.opened
+    const { learner, lock, records, writer } = this.opened
     this.#work.close()
     writer.close()
+    lock.release()
     await records.close()
     disposeLearner(learner)
   }

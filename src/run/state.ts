@@ -16,7 +16,7 @@ import { Mismatch, messageOf } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import type { EntropyState, Json } from '../rl/index.ts'
-import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
 import type { RunConfig } from './config.ts'
@@ -72,8 +72,23 @@ function writer(entries: Iterable<[string, Tensor]>, rename: (name: string) => s
   }
 }
 
+/** A checkpoint of NaN or infinity would be called good and take the place of one that is. */
+function requireFinite(dir: string, step: number, tensors: readonly [string, Tensor][]): void {
+  const flags = noGrad(() => tidy(() => stack(tensors.map(([, t]) => t.detach().isfinite().all())).to('cpu').numbers()))
+  const bad = tensors.filter((_, i) => !flags[i]).map(([name]) => name)
+  if (bad.length === 0) return
+  throw new Mismatch({
+    where: dir,
+    field: `checkpoint of step ${step}`,
+    expected: 'finite weights',
+    got: `NaN or infinity in ${bad.length} of ${tensors.length} tensors, the first ${bad[0]}`,
+    hint: 'not written, earlier checkpoints are intact; go on from them with a smaller optim.learningRate in another folder',
+  })
+}
+
 export function saveRun(dir: string, learner: Learner, state: RunState): string {
   const params = [...learner.params()]
+  requireFinite(dir, state.step, [...params, ...learner.ema.state()])
   const lora = params.filter(([name]) => isLora(name))
   const files: Record<string, string | ((path: string) => void)> = {
     'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),

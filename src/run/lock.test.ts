@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { scratch } from '../../tests/support/runs.ts'
+import { lockRun } from './lock.ts'
+
+const folder = scratch('lock')
+const path = join(folder, 'run.lock')
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const refused = new RegExp(`process ${process.pid} on ${hostname()} has been writing since \\d{4}-`)
+
+test('a folder has one writer; the second is told host, process and since when; released, it is free', () => {
+  const first = lockRun(folder)
+  assert.throws(() => lockRun(folder), refused)
+  first.release()
+  assert.ok(!existsSync(path))
+  lockRun(folder).release()
+})
+
+test('what a killed process left is taken over, also when its pid was given again', async () => {
+  const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' })
+  const left = (pid: number, born: string | null) =>
+    writeFileSync(path, JSON.stringify({ host: hostname(), pid, born, since: 'x', token: 'y' }))
+  left(child.pid!, null)
+  assert.throws(() => lockRun(folder), /has been writing/)
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  lockRun(folder).release()
+  left(process.pid, '1')
+  lockRun(folder).release()
+})
+
+test('a lock of another host stands while it is touched, and a torn one does not', () => {
+  writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
+  assert.throws(() => lockRun(folder), /process 1 on elsewhere/)
+  const hourAgo = new Date(Date.now() - 3_600_000)
+  utimesSync(path, hourAgo, hourAgo)
+  lockRun(folder).release()
+  writeFileSync(path, '{"host":')
+  lockRun(folder).release()
+})
+
+test('a lock that was taken over is not removed by its former owner', () => {
+  const first = lockRun(folder)
+  writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
+  first.release()
+  assert.ok(existsSync(path))
+  rmSync(path)
+})

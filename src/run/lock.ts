@@ -1,0 +1,110 @@
+// One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
+import { randomUUID } from 'node:crypto'
+import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+
+interface Owner {
+  host: string
+  pid: number
+  /** Start of the process, in clock ticks since the machine booted: a pid alone may have been given again. */
+  born: string | null
+  since: string
+  token: string
+}
+
+export interface RunLock {
+  /** Tells other hosts that the owner lives. */
+  touch(): void
+  release(): void
+}
+
+/** Nothing can be asked of a process on another host: its lock counts as left behind when it was not touched for so long. */
+const silentAfter = 15 * 60_000 // ms
+
+export function lockRun(dir: string): RunLock {
+  const path = join(dir, 'run.lock')
+  const own: Owner = {
+    host: hostname(),
+    pid: process.pid,
+    born: bornAt(process.pid),
+    since: new Date().toISOString(),
+    token: randomUUID(),
+  }
+  for (let attempt = 0; !tryCreate(path, own); attempt++) {
+    const owner = readOwner(path)
+    if (owner && (attempt > 8 || isAlive(owner, path))) refuse(dir, owner)
+    takeAway(path)
+  }
+  return {
+    touch: () => utimesSync(path, new Date(), new Date()),
+    release: () => {
+      if (readOwner(path)?.token === own.token) rmSync(path, { force: true })
+    },
+  }
+}
+
+function tryCreate(path: string, owner: Owner): boolean {
+  try {
+    const fd = openSync(path, 'wx')
+    try {
+      writeSync(fd, `${JSON.stringify(owner)}\n`)
+    } finally {
+      closeSync(fd)
+    }
+    return true
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
+    throw error
+  }
+}
+
+/** Null when it is gone, or half written by a process that died. */
+function readOwner(path: string): Owner | null {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')) as Owner
+  } catch {
+    return null
+  }
+}
+
+/** Renamed first: of two that find it stale, one gets it. */
+function takeAway(path: string): void {
+  const aside = `${path}.${randomUUID()}`
+  try {
+    renameSync(path, aside)
+    rmSync(aside, { force: true })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+}
+
+function isAlive({ host, pid, born }: Owner, path: string): boolean {
+  if (host !== hostname()) {
+    const touched = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
+    return Date.now() - touched < silentAfter
+  }
+  const now = bornAt(pid)
+  return now !== null && (born === null || born === now)
+}
+
+/** Null when there is no such process. */
+function bornAt(pid: number): string | null {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    return text.slice(text.lastIndexOf(')') + 2).split(' ')[19] ?? null
+  } catch {
+    return null
+  }
+}
+
+function refuse(dir: string, { host, pid, since }: Owner): never {
+  throw new Mismatch({
+    where: dir,
+    field: 'run.lock',
+    expected: 'a run folder that nobody writes to',
+    got: `one that process ${pid} on ${host} has been writing since ${since}`,
+    hint: `wait for it, stop it, or choose another output folder; if that process is gone, remove ${join(dir, 'run.lock')}`,
+  })
+}
