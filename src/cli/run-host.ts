@@ -58,8 +58,7 @@ async function openScoring(config: RunConfig): Promise<OpenRewards> {
   const { openRewards } = await import('../rewards/index.ts')
   const { openKind } = await import('../tasks/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
-  const { tasks, notices } = kind.rewards(config)
-  for (const notice of notices) log.warn(`rewards: ${notice}`)
+  const { tasks } = kind.rewards(config)
   return openRewards(config.rewards, tasks)
 }
 

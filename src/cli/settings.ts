@@ -20,6 +20,7 @@ import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 export const prototypeFlags: Readonly<Record<string, string>> = {
   model_path: 'model',
   data_dir: 'dataPath',
+  dataset_name: 'dataPath',
   output_dir: 'output',
   batch_size: 'batchSize',
   per_device_batch_size: 'batchSize',
@@ -42,7 +43,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   entropy_coef: 'rl.entropyCoef',
   warmup_steps: 'optim.warmupSteps',
   max_grad_norm: 'optim.maxGradNorm',
-  use_llm_judge: 'rewards.judge.enabled',
+  use_llm_judge: 'rewards.judgeLoop1',
   use_llm_judge_loop2: 'rewards.judgeLoop2',
   llm_judge_base_url: 'rewards.judge.baseUrl',
   llm_judge_model: 'rewards.judge.model',

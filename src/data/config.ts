@@ -2,7 +2,12 @@ import { z } from 'zod'
 
 /** Settings of the data room: what is read, in which order, and what happens to records that cannot be used. */
 export const DataConfig = z.strictObject({
-  seed: z.int().nonnegative().default(0).describe('decides the order of records together with the epoch'),
+  seed: z
+    .int()
+    .nonnegative()
+    .nullable()
+    .default(null)
+    .describe('decides the order of records together with the epoch; null: the seed of the run'),
   shuffle: z.boolean().default(true).describe('a new order every epoch; false reads records as stored'),
   split: z
     .enum(['all', 'train', 'eval'])

@@ -96,7 +96,7 @@ class StreamLoader implements Loader {
     this.#pool = new DecodePool(config.workers)
     const rejects = source.broken.length > 0 ? { 'broken-shard': source.broken.length } : {}
     const { fingerprint } = source
-    this.#state = { version: 1, fingerprint, seed: config.seed, ...rank, epoch: 0, position: 0, seen: 0, rejects }
+    this.#state = { version: 1, fingerprint, seed: config.seed ?? 0, ...rank, epoch: 0, position: 0, seen: 0, rejects }
   }
 
   get rejects(): Partial<Record<Reason, number>> {

@@ -46,7 +46,7 @@ export function epochOrder(
   epoch: number,
 ): Uint32Array {
   const order = part.slice()
-  if (config.shuffle) shuffleInPlace(order, config.seed, epoch)
+  if (config.shuffle) shuffleInPlace(order, config.seed ?? 0, epoch)
   if (!buckets) return order
   return Uint32Array.from(
     [...order.keys()].sort((a, b) => buckets[order[a]!]! - buckets[order[b]!]! || a - b),

@@ -111,6 +111,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     frac_reward_zero_std: mean(seen.groups.map((g) => (g.hasSignal ? 0 : 1))),
     unscored: seen.groups.reduce((n, g) => n + g.scores.filter((s) => s.total === null).length, 0),
     ...maskedTokens(rows, false).metrics,
+    'completions/unique': mean(seen.groups.map((g) => new Set(g.samples.map((s) => s.text)).size / g.samples.length)),
     ...partMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)

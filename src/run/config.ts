@@ -143,6 +143,11 @@ function checkRun(config: RunConfig): void {
   const hint = 'a run samples with the weights and the engine it scores with: every weight would be 1'
   const { rolloutCorrection } = config.rl
   if (rolloutCorrection !== null) refuse('rl.rolloutCorrection', 'null', rolloutCorrection, hint)
+  const { split } = config.data
+  if (split !== 'all' && config.evalPath === null && config.evalRecords > 0) {
+    const hint = 'the run holds out a part by itself; set evalPath or evalRecords 0 to choose the part'
+    refuse('data.split', 'all', split, hint)
+  }
   const kind = builtInKind(config.task) as TaskKind<RunConfig> | null // a user's module is asked when it is loaded
   kind?.check(config)
 }

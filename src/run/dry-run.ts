@@ -9,7 +9,7 @@ import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
-import { openRecords, type Records, readEvalRecords } from './records.ts'
+import { openRecords, type Records } from './records.ts'
 import { runOf } from './train.ts'
 
 export interface DryRunRow {
@@ -47,13 +47,12 @@ export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
   try {
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
     records = await openRecords(config)
-    const heldOut = (await readEvalRecords(config)).length
     const encoder = new Encoder(learner.family, config)
     const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
     host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })
     const items = encoder.items([await records.loader.next()])
     try {
-      return await tryRecord({ config, learner, records, heldOut, run, encoder, item: items[0]! })
+      return await tryRecord({ config, learner, records, run, encoder, item: items[0]! })
     } finally {
       encoder.release(items)
     }
@@ -67,14 +66,13 @@ interface Trial {
   config: RunConfig
   learner: Learner
   records: Records
-  heldOut: number
   run: Run
   encoder: Encoder
   item: WorkItem
 }
 
 /** One record through a whole step with learning rate 0. */
-async function tryRecord({ config, learner, records, heldOut, run, encoder, item }: Trial): Promise<DryRun> {
+async function tryRecord({ config, learner, records, run, encoder, item }: Trial): Promise<DryRun> {
   encoder.inWork([item], () => {
     for (const task of run.tasks) if (task.opens) task.open([item])
   })
@@ -88,7 +86,7 @@ async function tryRecord({ config, learner, records, heldOut, run, encoder, item
   return {
     model: { dir: config.model, ...deviceOf(config), ...sizeOf(learner) },
     groups: learner.counts(),
-    records: { format: source.format, all: source.length, train: loader.epochLength, heldOut },
+    records: { format: source.format, all: source.length, train: loader.epochLength, heldOut: records.heldOut.length },
     steps: {
       total: totalSteps(config, loader.epochLength, rl.numIterations),
       recordsPerStep,

@@ -101,5 +101,6 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
 
 /** What a run of 0.1.0 was started with. */
 function storedSettings(output: string): Settings {
-  return flattened(JSON.parse(readFileSync(join(output, runFiles.config), 'utf8')))
+  const { 'data.seed': _, ...rest } = flattened(JSON.parse(readFileSync(join(output, runFiles.config), 'utf8')))
+  return rest // data.seed had no effect then
 }

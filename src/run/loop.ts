@@ -1,6 +1,7 @@
 // The life of any run: open, resume, evaluate, step, save, stop. What a step does is its work: train.ts or sft.ts.
 import { prune } from '../checkpoint/index.ts'
 import type { Example } from '../data/index.ts'
+import { count } from '../nn/index.ts'
 import { learningRateAt } from '../optim/index.ts'
 import { type Evaluator, openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
 import type { Interval, Metrics, RunWriter } from '../tracking/index.ts'
@@ -12,8 +13,8 @@ import type { Host, RunResult } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
-import { Notices } from './notices.ts'
-import { openRecords, type Records, readEvalRecords } from './records.ts'
+import { type Notice, Notices } from './notices.ts'
+import { openRecords, type Records } from './records.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
 /** Everything a run has open. */
@@ -66,6 +67,8 @@ export interface LoopOptions {
   passes: number
   /** Settings of this kind of run that decide its numbers. */
   settings?: Settings
+  /** What a user should know about the settings. */
+  notices?(kind: TaskKind<RunConfig>): Notice[]
   work(opened: Opened): Work
 }
 
@@ -100,6 +103,7 @@ class RunLoop {
   readonly #evaluator: Evaluator
   #step = 0
   #fresh = true
+  #rejected = 0
 
   private constructor(opened: Opened, work: Work, settings: Settings) {
     this.opened = opened
@@ -134,13 +138,16 @@ class RunLoop {
     options: LoopOptions,
     parts: Pick<Opened, 'kind' | 'learner' | 'records'>,
   ): Promise<RunLoop> {
-    const heldOut = await readEvalRecords(config)
-    const total = totalSteps(config, parts.records.loader.epochLength, options.passes)
+    const { heldOut, loader, source } = parts.records
+    const total = totalSteps(config, loader.epochLength, options.passes)
+    const split = `${loader.epochLength} to train on, ${heldOut.length} held out`
+    host.progress({ kind: 'note', text: `  ${source.length} records (${source.format}): ${split}` })
     const settings = decidingSettings(config, total, options.settings)
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
     const encoder = new Encoder(parts.learner.family, config, { keeps: pieces === 1 })
     const notices = new Notices(host)
+    for (const notice of [...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]) notices.tell(notice)
     const { lock, writer, resumed } = openRunFolder(config, settings)
     notices.open(writer, !resumed)
     const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total }
@@ -162,6 +169,7 @@ class RunLoop {
     this.#step = state.step
     this.#fresh = false
     records.loader.restore(state.loader)
+    this.#rejected = Object.values(records.loader.rejects).reduce((a, b) => a + b, 0)
     await this.#work.restore(state)
   }
 
@@ -200,9 +208,22 @@ class RunLoop {
     const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate)
     this.#step++
     this.opened.lock.touch()
+    this.#tellRejects()
     writer.step(this.#step, metrics, timing)
     if (this.#step % config.logSteps === 0 || this.#step === total)
       host.progress({ kind: 'step', step: this.#step, total, fields })
+  }
+
+  /** Records that could not be used since the last step, with their reasons. */
+  #tellRejects(): void {
+    const { rejects } = this.opened.records.loader
+    const count = Object.values(rejects).reduce((a, b) => a + b, 0)
+    if (count > this.#rejected) {
+      const reasons = Object.entries(rejects).map(([why, n]) => `${n} ${why}`)
+      const text = `records that could not be used so far: ${reasons.join(', ')}`
+      this.opened.notices.tell({ kind: 'bad-record', text, count: count - this.#rejected })
+    }
+    this.#rejected = count
   }
 
   #checkpoint(): string {
@@ -247,6 +268,11 @@ class RunLoop {
 }
 
 export function tellGroups(learner: Learner, host: Pick<Host, 'progress'>): void {
+  const all = count(learner.family.module.parameters().values()).elements
+  const trained = learner.counts().reduce((n, c) => n + c.elements, 0)
+  const share = ((100 * trained) / all).toPrecision(3)
+  const whole = `${all.toLocaleString('en')} values, ${trained.toLocaleString('en')} trainable (${share} %)`
+  host.progress({ kind: 'note', text: `  ${whole}` })
   for (const { group, tensors, elements } of learner.counts())
     host.progress({
       kind: 'note',

@@ -1,32 +1,73 @@
-import { type Example, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
+import { type Example, isEval, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
+import { Mismatch } from '../core/index.ts'
 import type { RunConfig } from './config.ts'
+import type { Notice } from './notices.ts'
 
 export interface Records {
   source: Source
   loader: Loader
+  /** Never trained on, in stored order; empty where the settings ask for none. */
+  heldOut: Example[]
+  /** Facts about the data worth knowing before a run. */
+  notices: Notice[]
   close(): Promise<void>
 }
 
+/** The records to train on and those held out; what the source has to say about itself comes along. */
 export async function openRecords(config: RunConfig): Promise<Records> {
-  const source = await openSource(config.dataPath, config.data)
-  const split = config.evalPath === null && config.evalRecords > 0 ? 'train' : config.data.split
-  const loader = openLoader(source, { ...config.data, seed: config.seed, split })
-  return {
-    source,
-    loader,
-    close: async () => {
+  const data = { ...config.data, seed: config.data.seed ?? config.seed }
+  const source = await openSource(config.dataPath, data)
+  try {
+    const notices = noticesOf(source)
+    const held = heldOutSettings(source, config, notices)
+    const loader = openLoader(source, { ...data, split: held ? 'train' : data.split, ...held })
+    const heldOut = await readHeldOut(config, { ...data, ...held }, held !== null || config.evalPath !== null)
+    requireBatch(source, loader, config)
+    const close = async () => {
       await loader.close()
       await source.close()
-    },
+    }
+    return { source, loader, heldOut, notices, close }
+  } catch (error) {
+    await source.close()
+    throw error
   }
 }
 
-/** The held-out records, in stored order: never trained on. */
-export async function readEvalRecords(config: RunConfig): Promise<Example[]> {
-  if (config.evalRecords === 0) return []
-  const source = await openSource(config.evalPath ?? config.dataPath, config.data)
+function noticesOf(source: Source): Notice[] {
+  const left = Object.entries(source.leftOut).filter(([, count]) => count > 0)
+  return [
+    ...source.warnings.map((text) => ({ kind: 'data', text })),
+    ...left.map(([why, count]) => ({ kind: 'left-out', text: `${source.name}: ${count} records left out: ${why}`, count })),
+  ]
+}
+
+/** The part of the data that is held out; null: none of it. A set so small that its share is empty holds out what a larger share gives. */
+function heldOutSettings(source: Source, config: RunConfig, notices: Notice[]): { evalFraction: number } | null {
+  if (config.evalPath !== null || config.evalRecords === 0) return null
+  const ids = Array.from({ length: source.length }, (_, i) => source.id(i))
+  const asked = config.data.evalFraction
+  const count = (fraction: number) => ids.reduce((n, id) => n + (isEval(id, fraction) ? 1 : 0), 0)
+  let evalFraction = asked
+  while (evalFraction > 0 && evalFraction < 1 && count(evalFraction) === 0) evalFraction = Math.min(1, evalFraction * 1.1)
+  const held = count(evalFraction)
+  if (held === 0 || held === ids.length) {
+    const text = `${source.name}: data.evalFraction ${asked} of ${ids.length} records holds out none: nothing is evaluated`
+    notices.push({ kind: 'data', text })
+    return null
+  }
+  if (evalFraction !== asked) {
+    const text = `${source.name}: data.evalFraction ${asked} of ${ids.length} records is none; ${held} held out instead (--evalRecords 0 holds out none)`
+    notices.push({ kind: 'data', text })
+  }
+  return { evalFraction }
+}
+
+async function readHeldOut(config: RunConfig, data: RunConfig['data'], any: boolean): Promise<Example[]> {
+  if (config.evalRecords === 0 || !any) return []
+  const source = await openSource(config.evalPath ?? config.dataPath, data)
   const split = config.evalPath === null ? 'eval' : 'all'
-  const loader = openLoader(source, { ...config.data, shuffle: false, split, curriculum: 'none' })
+  const loader = openLoader(source, { ...data, shuffle: false, split, curriculum: 'none' })
   const out: Example[] = []
   try {
     for await (const example of loader) {
@@ -38,4 +79,15 @@ export async function readEvalRecords(config: RunConfig): Promise<Example[]> {
     await source.close()
   }
   return out
+}
+
+function requireBatch({ name, length }: Source, { epochLength }: Loader, { batchSize }: RunConfig): void {
+  if (epochLength >= batchSize) return
+  throw new Mismatch({
+    where: name,
+    field: 'records to train on',
+    expected: `at least batchSize (${batchSize})`,
+    got: `${epochLength} of ${length}`,
+    hint: `--batchSize ${Math.max(1, epochLength)} would do`,
+  })
 }

@@ -2,14 +2,16 @@
 
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone } from '../distributed/index.ts'
-import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task } from '../rl/index.ts'
+import { initialEntropyState, NonFinite, type Run, StepReport, step, validateGrpo, type Task } from '../rl/index.ts'
+import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
 import { Batches } from './batches.ts'
-import type { RunConfig } from './config.ts'
+import { LoraConfig, type RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
 import type { Host, RunResult } from './host.ts'
 import type { Learner } from './learner.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
+import type { Notice } from './notices.ts'
 import { samplesOf } from './samples.ts'
 import type { RunState } from './state.ts'
 
@@ -19,8 +21,21 @@ export async function train(
   host: Host,
   finish?: (opened: Opened, result: RunResult) => void,
 ): Promise<RunResult> {
-  const options = { passes: config.rl.numIterations, work: (opened: Opened) => new TrainWork(opened, host) }
+  const options = {
+    passes: config.rl.numIterations,
+    notices: (kind: TaskKind<RunConfig>) => settingNotices(config, kind),
+    work: (opened: Opened) => new TrainWork(opened, host),
+  }
   return runLoop(config, host, options, finish)
+}
+
+/** Settings that work and may not do what was meant. */
+function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] {
+  const { dropout } = config.lora
+  const texts = [...validateGrpo(config.rl), ...kind.rewards(config).notices.map((text) => `rewards: ${text}`)]
+  if (dropout !== LoraConfig.parse({}).dropout)
+    texts.push(`lora.dropout ${dropout} acts in sft alone: reinforcement learning scores without dropout`)
+  return texts.map((text) => ({ kind: 'settings', text }))
 }
 
 /** The parts a step needs. Figures of the scoring itself are put into `scoring`. */
@@ -164,12 +179,12 @@ class TrainWork implements Work {
 
   #log(report: StepReport, learningRate: number, seconds: Record<string, number>, startedAt: number): StepLog {
     const { useAdaptiveEntropy } = this.#opened.config.rl
+    const { store } = this.#opened.encoder
     const spent = (performance.now() - startedAt) / 1000
     const { tensors, bytes } = memory()
     const tokens = report.tokens
     const metrics = {
       ...report.metrics(learningRate),
-      ...this.#scoring,
       ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
     }
     const timing = {
@@ -177,6 +192,8 @@ class TrainWork implements Work {
       tokens_per_second: tokens / spent,
       live_tensors: tensors,
       live_bytes: bytes,
+      ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
+      ...this.#scoring,
       ...Object.fromEntries(Object.entries(seconds).map(([k, v]) => [`seconds/${k}`, v])),
     }
     const fields: Record<string, number> = {}

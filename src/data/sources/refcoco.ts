@@ -94,7 +94,7 @@ async function buildIndex(instances: string, refs: string, config: DataConfig, p
 
 function chosen(ref: Ref, config: DataConfig): Ref['sentences'] {
   if (config.textMode === 'all' || ref.sentences.length === 0) return ref.sentences
-  return [stream(config.seed, streamId.data, 'sentence', ref.ref_id).pick(ref.sentences)]
+  return [stream(config.seed ?? 0, streamId.data, 'sentence', ref.ref_id).pick(ref.sentences)]
 }
 
 /** As Sa2VA trains on it: lower case, one full stop at the end removed. */
@@ -130,7 +130,7 @@ export async function openRefCoco(folder: string, config: DataConfig): Promise<R
   const pool = new FilePool()
   const instances = join(folder, 'instances.json')
   const refs = refsFile(folder)
-  const settings = `${config.refSplit} ${config.textMode} ${config.textMode === 'random' ? config.seed : ''}`
+  const settings = `${config.refSplit} ${config.textMode} ${config.textMode === 'random' ? (config.seed ?? 0) : ''}`
   const stored = await cachedIndex({ kind: 'refcoco-1', files: [instances, refs], settings }, () =>
     buildIndex(instances, refs, config, pool),
   )

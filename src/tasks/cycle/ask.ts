@@ -1,6 +1,6 @@
 // The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
 import type { RandomStream } from '../../core/index.ts'
-import { type Mask, maskArea } from '../../mask/index.ts'
+import { type Mask, maskArea, maskUnion } from '../../mask/index.ts'
 import {
   type Generated,
   type GenerateOptions,
@@ -9,7 +9,7 @@ import {
   type PromptIds,
 } from '../../models/index.ts'
 import { cleanCaption } from '../../rewards/index.ts'
-import { cat, noGrad, tidy } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { cleanCaption as cutAtStop } from '../../text/index.ts'
 import type { Cycle } from './config.ts'
 
@@ -89,7 +89,7 @@ export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
         cycle,
         unique.map((p) => family.segment(p.features, p.caption)),
       )
-      const masks = drawAll(family, unique, rows)
+      const masks = drawAll(family, unique, rows, cycle.config.rewards.iou.multiSeg)
       return rows.map(({ ids, text }, i): Found => {
         return { mask: masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
       })
@@ -98,20 +98,29 @@ export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
   return slot.map((i) => found[i]!)
 }
 
-/** The mask of each answer's first [SEG]; those of one image are drawn together. */
-function drawAll(family: GroundedFamily, phrases: readonly Phrase[], rows: readonly Generated[]): (Mask | null)[] {
+/** The mask of each answer's first [SEG], or the union of all of them; those of one image are drawn together. */
+function drawAll(
+  family: GroundedFamily,
+  phrases: readonly Phrase[],
+  rows: readonly Generated[],
+  several: 'first' | 'union',
+): (Mask | null)[] {
   const out: (Mask | null)[] = rows.map(() => null)
-  const ofImage = new Map<object, number[]>()
-  rows.forEach(({ segStates }, i) => {
-    const { features } = phrases[i]!
-    if (segStates) ofImage.set(features, [...(ofImage.get(features) ?? []), i])
+  const ofImage = new Map<object, { row: number; state: Tensor }[]>()
+  rows.forEach(({ segStates }, row) => {
+    if (!segStates) return
+    const { features } = phrases[row]!
+    const used = several === 'first' ? 1 : segStates.size(0)
+    const states = Array.from({ length: used }, (_, j) => ({ row, state: segStates.narrow(0, j, 1) }))
+    ofImage.set(features, [...(ofImage.get(features) ?? []), ...states])
   })
-  for (const [features, at] of ofImage) {
+  for (const [features, segs] of ofImage) {
     tidy(() => {
-      const states = cat(at.map((i) => rows[i]!.segStates!.narrow(0, 0, 1)))
-      const { logits } = family.drawMasks(features, family.segPrompts(states))
-      at.forEach((i, j) => {
-        out[i] = family.finishMasks(features, logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+      const { logits } = family.drawMasks(features, family.segPrompts(cat(segs.map((s) => s.state))))
+      segs.forEach(({ row }, j) => {
+        const mask = family.finishMasks(features, logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+        const before = out[row]
+        out[row] = before ? maskUnion(before, mask) : mask
       })
     })
   }

@@ -66,6 +66,7 @@ export const cycleRewardSettings = {
   preset: z.enum(presetNames).default('cycle').describe('terms of both loops, unless given below'),
   loop1: TaskRewards.optional().describe('mask to caption to mask'),
   loop2: TaskRewards.optional().describe('caption to mask to caption'),
+  judgeLoop1: z.boolean().default(false).describe('loop 1 becomes meteor 0.25 + judge 0.75 (--use_llm_judge)'),
   judgeLoop2: z.boolean().default(false).describe('loop 2 becomes meteor 0.25 + judge 0.75 (--use_llm_judge_loop2)'),
 } as const
 

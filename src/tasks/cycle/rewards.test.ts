@@ -116,8 +116,12 @@ test('the judge flags act on loop 2, and say when they change nothing', () => {
   )
   const both = resolveRewards(CycleRewards.parse({ judgeLoop2: true, judge: { enabled: true } }))
   assert.deepEqual(types(both.tasks.loop2!), ['meteor 0.25', 'judge 0.75'])
+  const first = resolveRewards(CycleRewards.parse({ judgeLoop1: true }))
+  assert.deepEqual(types(first.tasks.loop1!), ['meteor 0.25', 'judge 0.75'])
+  assert.deepEqual(types(first.tasks.loop2!), ['meteor 1'])
+  assert.deepEqual(first.notices, [])
   const cycle = resolveRewards(CycleRewards.parse({ judge: { enabled: true } }))
-  assert.match(cycle.notices.join(), /no term in loop 1/)
+  assert.match(cycle.notices.join(), /no loop has a term of it/)
   assert.deepEqual(resolveRewards(CycleRewards.parse({})).notices, [])
 })
 

@@ -52,25 +52,29 @@ export function resolveRewards(config: CycleConfig['rewards']): TaskRewardsPlan 
   const notices: string[] = []
   const preset = presets[config.preset]
   const modules = config.modules.map((m): TermConfig => ({ type: 'module', ...m }))
-  const loop2 = config.judgeLoop2
-    ? { ...(config.loop2 ?? preset.loop2), terms: judged('captionPrime') }
-    : (config.loop2 ?? preset.loop2)
-  const loops: Record<Loop, TaskRewards> = { loop1: config.loop1 ?? preset.loop1, loop2 }
-  if (config.judgeLoop2 && !config.judge.enabled) {
-    const hint = 'add --use_llm_judge, with --llm_judge_base_url and --llm_judge_model'
+  const enabled = config.judge.enabled || config.judgeLoop1
+  if (config.judgeLoop2 && !enabled) {
     throw new Mismatch({
       where: 'rewards',
       field: 'judgeLoop2',
       expected: 'an enabled judge',
       got: 'judge.enabled false',
-      hint,
+      hint: 'add --use_llm_judge, with --llm_judge_base_url and --llm_judge_model',
     })
   }
-  if (config.judge.enabled && !hasJudge(loops.loop1))
-    notices.push('the judge has no term in loop 1, so it does not change that reward')
+  const of = (name: Loop, asked: boolean, caption: 'caption' | 'captionPrime'): TaskRewards => {
+    const chosen = config[name] ?? preset[name]
+    return asked ? { ...chosen, terms: judged(caption) } : chosen
+  }
+  const loops: Record<Loop, TaskRewards> = {
+    loop1: of('loop1', config.judgeLoop1, 'caption'),
+    loop2: of('loop2', config.judgeLoop2, 'captionPrime'),
+  }
+  if (enabled && !Object.values(loops).some(hasJudge))
+    notices.push('the judge is enabled and no loop has a term of it: it changes no reward (rewards.preset caption, mixed)')
   for (const name of ['loop1', 'loop2'] as const) {
     const loop = loops[name]
-    if (hasJudge(loop) && !config.judge.enabled) {
+    if (hasJudge(loop) && !enabled) {
       notices.push(`${name}: no judge is enabled, its share goes to METEOR`)
       loops[name] = withoutJudge(loop)
     }
