@@ -24,6 +24,7 @@ export {
   showShape,
   toTorchDType,
 } from './dtype.ts'
+export { type ExportOptions, exportModel } from './export-model.ts'
 export { readJsonObject } from './file-ranges.ts'
 export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
 export { adapterSettings, type LoadAdapterOptions, loadAdapter, saveAdapter } from './lora.ts'

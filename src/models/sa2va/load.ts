@@ -1,19 +1,5 @@
-import { copyFileSync, mkdirSync, readdirSync } from 'node:fs'
-import { basename, join } from 'node:path'
-import {
-  loadWeights,
-  type OpenOptions,
-  openWeights,
-  readHeader,
-  type TensorSource,
-  toTorchDType,
-  type WeightFolder,
-  writeSafetensors,
-  writeWeights,
-} from '../../checkpoint/index.ts'
+import { exportModel, loadWeights, type OpenOptions, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
-import { Linear, mergedWeight, type Slot } from '../../nn/index.ts'
-import { type DType, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
 import { videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
@@ -78,67 +64,7 @@ function tieIfHeadIsMissing(cfg: Sa2VAConfig, folder: WeightFolder): void {
   cfg.llm.tie_word_embeddings = true
 }
 
-/**
- * A full folder with the model's weights, loadable by the Python code. Adapters are merged in what is written, not in the model.
- * Every other file and every tensor the model does not hold (video modules) is copied; names, dtypes and shards are the source's.
- */
+/** A full folder with the model's weights, loadable by the Python code: exportModel says what it holds. */
 export function exportSa2VA(loaded: Loaded, out: string, maxShardBytes?: number): string[] {
-  const source = openWeights(loaded.dir)
-  mkdirSync(out, { recursive: true })
-  requireEmpty(out)
-  const slots = new Map(loaded.model.slots().map((slot) => [slot.name, slot]))
-  const entries = source.names.map((name) => entryOf(name, slots.get(name), source))
-  const inShards = source.files.every((file) => file.endsWith('.safetensors')) && maxShardBytes === undefined
-  const files = inShards ? writeShards(source, entries, out) : writeWeights(out, entries, { maxShardBytes })
-  copyOthers(loaded.dir, out)
-  return files
-}
-
-function requireEmpty(out: string): void {
-  const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
-  if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
-}
-
-const weightFile = /\.(safetensors|bin|pt|pth)$|\.index\.json$/
-
-function copyOthers(from: string, out: string): void {
-  for (const file of readdirSync(from, { withFileTypes: true })) {
-    if (file.isFile() && !weightFile.test(file.name)) copyFileSync(join(from, file.name), join(out, file.name))
-  }
-}
-
-/** The same files with the same tensors in each; the index is the source's own. */
-function writeShards(source: WeightFolder, entries: readonly TensorSource[], out: string): string[] {
-  const files = source.files.map((file) => {
-    const inside = entries.filter((entry) => source.entry(entry.name).file === file)
-    writeSafetensors(join(out, basename(file)), inside, readHeader(file).metadata)
-    return basename(file)
-  })
-  const index = 'model.safetensors.index.json'
-  if (files.length === 1 && files[0] === 'model.safetensors') return files
-  copyFileSync(join(source.path, index), join(out, index))
-  return [...files, index]
-}
-
-/** The tensor to write for a weight of the model, made when its turn comes. */
-function currentWeight({ owner, key }: Slot): Tensor {
-  if (owner instanceof Linear && key === 'weight') return mergedWeight(owner)
-  return (owner as Record<string, Tensor>)[key]!.detach()
-}
-
-function entryOf(name: string, slot: Slot | undefined, source: WeightFolder): TensorSource {
-  const { dtype, shape } = source.entry(name)
-  const torch = toTorchDType(dtype)
-  if (!slot || !torch) return { name, dtype, shape, data: () => source.read(name) }
-  const data = () => {
-    const array = tidy(() =>
-      currentWeight(slot)
-        .to(torch as DType)
-        .to('cpu')
-        .contiguous()
-        .array(),
-    )
-    return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
-  }
-  return { name, dtype, shape, data }
+  return exportModel(loaded.model, loaded.dir, out, { maxShardBytes })
 }

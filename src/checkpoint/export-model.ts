@@ -1,0 +1,161 @@
+// A trained model as a full folder again. Base weights come from the source folder in the dtype they are stored in, never from
+// memory, where a run may hold them rounded: what is written does not depend on the dtype a run computed in.
+import { copyFileSync, cpSync, mkdirSync, readdirSync, rmSync, type Stats, statSync } from 'node:fs'
+import { basename, join, relative, resolve } from 'node:path'
+import { log, Mismatch, messageOf } from '../core/index.ts'
+import { Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
+import { type DType, isFloating, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { toTorchDType } from './dtype.ts'
+import { TensorReader } from './load.ts'
+import { readHeader, type TensorSource, writeSafetensors } from './safetensors.ts'
+import { openWeights, type WeightFolder } from './weights.ts'
+import { writeWeights } from './weights-write.ts'
+
+export interface ExportOptions {
+  /** Writes shards of at most this size instead of the source's own files. */
+  maxShardBytes?: number
+}
+
+/**
+ * Writes the folder `dir`, as `model` has changed it, to `out`. A weight is written anew where the model's value is not the
+ * source's (to the precision the model holds it in) or where it has adapters, which are added in float64 and rounded once; every
+ * other tensor and every other file has the source's bytes. The model stays as it was. Returns the names of the weight files.
+ */
+export function exportModel(model: Module, dir: string, out: string, options: ExportOptions = {}): string[] {
+  const source = openWeights(dir)
+  mkdirSync(out, { recursive: true })
+  requireEmpty(out)
+  const before = new Set(readdirSync(out))
+  const reader = new TensorReader(source)
+  try {
+    const files = writeTensors(source, entriesOf(model, source, reader), out, options)
+    copyOthers(source, dir, out)
+    return files
+  } catch (error) {
+    for (const name of readdirSync(out)) if (!before.has(name)) rmSync(join(out, name), { recursive: true })
+    throw error
+  } finally {
+    reader.close()
+  }
+}
+
+function requireEmpty(out: string): void {
+  const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
+  if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
+}
+
+function entriesOf(model: Module, source: WeightFolder, reader: TensorReader): TensorSource[] {
+  const slots = new Map(model.slots().map((slot) => [slot.name, slot]))
+  return source.names.map((name) => {
+    const { dtype, shape } = source.entry(name)
+    const slot = slots.get(name)
+    const torch = toTorchDType(dtype) as DType | undefined
+    if (!slot || !torch) return { name, dtype, shape, data: () => source.read(name) }
+    const data = () => changedBytes(slot, reader.read(name), source) ?? source.read(name)
+    return { name, dtype, shape, data }
+  })
+}
+
+/** The bytes of a weight that is no longer the source's, in the source's dtype; null for one that is. */
+function changedBytes(slot: Slot, stored: Tensor, source: WeightFolder): Uint8Array | null {
+  const array = noGrad(() =>
+    tidy(() => {
+      const value = currentValue(slot, stored)
+      if (value === null) return null
+      requireFinite(value, slot.name, source)
+      return value.contiguous().array()
+    }),
+  )
+  stored.dispose()
+  return array && new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
+}
+
+function currentValue(slot: Slot, stored: Tensor): Tensor | null {
+  const now = tensorAt(slot).detach().to('cpu')
+  const base = isSame(now, stored) ? stored : now
+  const adapted = slot.owner instanceof Linear && slot.key === 'weight' && slot.owner.lora_A ? slot.owner : null
+  const value = adapted ? base.to('float64').add(deltaOf(adapted)).to(stored.dtype) : base.to(stored.dtype)
+  return value.equal(stored) ? null : value
+}
+
+/** Narrow dtypes a model may be opened in; a float32 master of it then begins at the narrow value. */
+const narrow: readonly DType[] = ['bfloat16', 'float16']
+
+/** Whether a model's value is the stored one as loading rounds it. */
+function isSame(now: Tensor, stored: Tensor): boolean {
+  if (!isFloating(stored.dtype) || stored.to(now.dtype).equal(now)) return stored.to(now.dtype).equal(now)
+  return narrow.some((dtype) => stored.to(dtype).to(now.dtype).equal(now))
+}
+
+/** scale B A on the CPU in float64: [out, in]. */
+function deltaOf(linear: Linear): Tensor {
+  const wide = (t: Tensor) => t.detach().to('cpu').to('float64')
+  return wide(linear.lora_B!.weight).matmul(wide(linear.lora_A!.weight)).mul(linear.adapter!.scale)
+}
+
+function requireFinite(value: Tensor, name: string, source: WeightFolder): void {
+  if (!isFloating(value.dtype) || value.numel === 0) return
+  const bad = value.numel - value.isfinite().sum().item()
+  if (bad === 0) return
+  throw new Mismatch({
+    where: 'export',
+    field: name,
+    expected: `finite weights in ${source.entry(name).dtype}`,
+    got: `${bad} of ${value.numel} NaN or infinite`,
+    hint: 'the run diverged, or the stored dtype is too narrow; nothing was written',
+  })
+}
+
+function writeTensors(
+  source: WeightFolder,
+  entries: readonly TensorSource[],
+  out: string,
+  { maxShardBytes }: ExportOptions,
+): string[] {
+  const own = maxShardBytes === undefined && source.files.every((file) => file.endsWith('.safetensors'))
+  return own ? writeShards(source, entries, out) : writeWeights(out, entries, { maxShardBytes })
+}
+
+/** The same files with the same tensors in each; the index is the source's own. */
+function writeShards(source: WeightFolder, entries: readonly TensorSource[], out: string): string[] {
+  const files = source.files.map((file) => {
+    const inside = entries.filter((entry) => source.entry(entry.name).file === file)
+    writeSafetensors(join(out, basename(file)), inside, readHeader(file).metadata)
+    return basename(file)
+  })
+  const index = 'model.safetensors.index.json'
+  if (files.length === 1 && files[0] === 'model.safetensors') return files
+  copyFileSync(join(source.path, index), join(out, index))
+  return [...files, index]
+}
+
+/** Weights in any of the loader's spellings; their place is taken by what was written. */
+const weightFile = /^(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.index\.json)?$/
+/** What tools leave beside a download. */
+const notOfTheModel = new Set(['.git', '.cache'])
+
+/** Files and folders beside the weights. Links are followed: a folder of the hub's cache is made of them. */
+function copyOthers(source: WeightFolder, from: string, out: string): void {
+  const written = new Set(source.files.map((file) => basename(file)))
+  for (const name of readdirSync(from)) {
+    const path = join(from, name)
+    if (written.has(name) || weightFile.test(name) || notOfTheModel.has(name) || isInside(out, path)) continue
+    const stats = statsOf(path)
+    if (stats.isFile()) copyFileSync(path, join(out, name))
+    else if (stats.isDirectory()) cpSync(path, join(out, name), { recursive: true, dereference: true })
+    else log.warn(`${path}: neither a file nor a folder, not exported`)
+  }
+}
+
+function isInside(path: string, folder: string): boolean {
+  const way = relative(resolve(folder), resolve(path))
+  return way === '' || !(way === '..' || way.startsWith('../') || resolve(way) === way)
+}
+
+function statsOf(path: string): Stats {
+  try {
+    return statSync(path)
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a file or a link to one', got: messageOf(error) }, { cause: error })
+  }
+}
