@@ -3,6 +3,7 @@
 // Start reading at tokenizer.ts, then prompts.ts.
 export { type BpeOptions, trainByteLevelBpe } from './bpe-trainer.ts'
 export { type EncodedConversation, encodeConversation, ignoreLabel, type Turn } from './conversation.ts'
+export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,
   cleanCaption,
@@ -11,6 +12,10 @@ export {
   imagePlaceholder,
   imageString,
   type PromptParts,
+  type PromptText,
+  promptText,
+  type Question,
+  type QuestionAbout,
   referringPhrase,
   regionCaptionPrompt,
   regionQuestion,
@@ -31,5 +36,5 @@ export {
   type RenderOptions,
   renderChat,
 } from './templates.ts'
-export { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+export { type EncodeOptions, loadTokenizer, type Tokenizer } from './tokenizer.ts'
 export type { AddedToken, TokenizerJson } from './tokenizer-files.ts'

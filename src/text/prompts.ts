@@ -1,6 +1,7 @@
 // Prompt strings of Sa2VA, character for character as the reference builds them. Encode a prompt as ONE string: the `<` of
 // `<|end|>` merges with the punctuation before it and the `>` with the newline after it.
 import { Mismatch } from '../core/index.ts'
+import type { TextRange } from './plain-text.ts'
 import type { ChatTemplate } from './templates.ts'
 
 export const imagePlaceholder = '<image>'
@@ -8,9 +9,19 @@ export const imagePlaceholder = '<image>'
 /** Question of the released region-caption evaluation. */
 export const regionQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture marked by region1.`
 
+/** A question around words of others, a caption or a phrase: `<image>` in `before` and `after` is the image, in `words` it is text. */
+export interface QuestionAbout {
+  readonly before: string
+  readonly words: string
+  readonly after: string
+}
+
+/** A question as somebody wrote it for this model, or one around words that came from elsewhere. */
+export type Question = string | QuestionAbout
+
 /** Question of the released referring-segmentation evaluation; the space after the newline is the reference's. */
-export function segmentQuestion(phrase: string): string {
-  return `${imagePlaceholder}\n Please segment ${referringPhrase(phrase)} in this image.`
+export function segmentQuestion(phrase: string): QuestionAbout {
+  return { before: `${imagePlaceholder}\n Please segment `, words: referringPhrase(phrase), after: ' in this image.' }
 }
 
 /** Referring phrases are lower case and lose a final full stop. */
@@ -25,12 +36,12 @@ export const regionQuestions: readonly string[] = [
   `${imagePlaceholder}\nPlease describe the region region1 in the image in detail.`,
 ]
 
-export function segmentQuestions(phrase: string): readonly string[] {
-  const what = referringPhrase(phrase)
+export function segmentQuestions(phrase: string): readonly QuestionAbout[] {
+  const words = referringPhrase(phrase)
   return [
     segmentQuestion(phrase),
-    `${imagePlaceholder}\nPlease segment ${what}.`,
-    `${imagePlaceholder}\nCan you segment ${what} in this image?`,
+    { before: `${imagePlaceholder}\nPlease segment `, words, after: '.' },
+    { before: `${imagePlaceholder}\nCan you segment `, words, after: ' in this image?' },
   ]
 }
 
@@ -47,8 +58,8 @@ export interface PromptParts extends ImageTokens {
   template: ChatTemplate
   /** Region tokens of each region, in order; empty or absent without regions. */
   regionTokens?: readonly number[]
-  /** User text; every `<image>` becomes the image and its regions. */
-  text: string
+  /** User text; every `<image>` of the question becomes the image and its regions. */
+  text: Question
 }
 
 function count(value: number, field: string, least: number): number {
@@ -72,17 +83,40 @@ export function regionString(regionTokens: readonly number[]): string {
   return `\nThere are ${regions.length} part regions in the picture: ${regions.join(', ')}.\n`
 }
 
+/** A prompt, and where it holds words of others; the tokenizer's `plain` option takes the ranges. */
+export interface PromptText {
+  text: string
+  plain: readonly TextRange[]
+}
+
 /** The user text with its image and regions in place, before the chat template. */
 export function expandImage(text: string, parts: ImageTokens & { regionTokens?: readonly number[] }): string {
-  if (!text.includes(imagePlaceholder)) {
-    throw new Mismatch({ where: 'prompt', field: 'text', expected: `a text with ${imagePlaceholder}`, got: text })
-  }
+  requireImage(text)
   return text.replaceAll(imagePlaceholder, imageString(parts) + regionString(parts.regionTokens ?? []))
 }
 
-/** The whole prompt of a first turn. */
+function requireImage(text: string): void {
+  if (text.includes(imagePlaceholder)) return
+  throw new Mismatch({ where: 'prompt', field: 'text', expected: `a text with ${imagePlaceholder}`, got: text })
+}
+
+/** The whole prompt of a first turn. The image is put in before the words are, so that no word can be taken for one. */
+export function promptText(parts: PromptParts): PromptText {
+  const { template, text } = parts
+  const question: QuestionAbout = typeof text === 'string' ? { before: text, words: '', after: '' } : text
+  requireImage(question.before + question.after)
+  const [before, after] = [question.before, question.after].map((piece) =>
+    piece.includes(imagePlaceholder) ? expandImage(piece, parts) : piece,
+  ) as [string, string]
+  const input = before + question.words + after
+  const whole = template.system + template.instruction(input)
+  const start = whole.indexOf(input) + before.length
+  return { text: whole, plain: question.words === '' ? [] : [[start, start + question.words.length]] }
+}
+
+/** The characters of promptText. */
 export function buildPrompt(parts: PromptParts): string {
-  return parts.template.system + parts.template.instruction(expandImage(parts.text, parts))
+  return promptText(parts).text
 }
 
 /** Region(s) -> caption. `question` defaults to the released evaluation's. */
@@ -98,17 +132,17 @@ export function regionCaptionPrompt(
 
 /** Phrase -> mask. Give a phrase, asked as the released evaluation does, or a whole question with `<image>`. */
 export function segmentPrompt(
-  options: ImageTokens & { template: ChatTemplate } & ({ phrase: string } | { question: string }),
-): string {
-  const text = 'phrase' in options ? segmentQuestion(options.phrase) : options.question
-  return buildPrompt({ ...options, text })
+  options: ImageTokens & { template: ChatTemplate } & ({ phrase: string } | { question: Question }),
+): PromptText {
+  return promptText({ ...options, text: 'phrase' in options ? segmentQuestion(options.phrase) : options.question })
 }
 
-/** The caption of an answer: cut at the first stop word, added tokens out, white space collapsed. */
+/** The caption of an answer: cut at the first stop word, added tokens out, white space collapsed. Cleaning it again changes nothing. */
 export function cleanCaption(text: string, stopWords: readonly string[]): string {
   const cuts = stopWords.map((word) => text.indexOf(word)).filter((at) => at >= 0)
   const kept = cuts.length === 0 ? text : text.slice(0, Math.min(...cuts))
-  return kept.replace(addedTokenPattern, '').replace(/\s+/g, ' ').trim()
+  const clean = kept.replace(addedTokenPattern, '').replace(/\s+/g, ' ').trim()
+  return clean === text ? clean : cleanCaption(clean, stopWords) // what was taken out may have stood inside another
 }
 
 const addedTokenPattern = /<\|(?:endoftext|im_start|im_end)\|>|<\/?(?:img|quad|ref|box|p|vp)>|<IMG_CONTEXT>|\[SEG\]/g

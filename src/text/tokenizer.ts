@@ -1,6 +1,7 @@
 import { Mismatch } from '../core/index.ts'
 import { lossyText } from './byte-level.ts'
 import { type HubTokenizer, hubTokenizer } from './hub.ts'
+import { stretches, type TextRange, withoutAddedTokens } from './plain-text.ts'
 import { type TokenDecoder, tokenDecoder } from './token-decoder.ts'
 import { readTokenizerFiles, type TokenizerFiles } from './tokenizer-files.ts'
 
@@ -14,8 +15,8 @@ export interface Tokenizer {
   /** Every id that ends a generation. */
   readonly eosIds: ReadonlySet<number>
   readonly specialIds: ReadonlySet<number>
-  /** Ids of the text. `addSpecial` (default true) adds what the post-processor adds: BOS for Llama and InternLM2, nothing for Qwen2. */
-  encode(text: string, options?: { addSpecial?: boolean }): Int32Array
+  /** Ids of the text. */
+  encode(text: string, options?: EncodeOptions): Int32Array
   /** Text of ids; ids above the vocabulary (padding rows of a model) add nothing. */
   decode(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }): string
   idOf(token: string): number | undefined
@@ -24,6 +25,13 @@ export interface Tokenizer {
   tokenText(id: number): string
   /** Bytes that one token adds to a text. */
   tokenBytes(id: number): Uint8Array
+}
+
+export interface EncodeOptions {
+  /** Adds what the post-processor adds: BOS for Llama and InternLM2, nothing for Qwen2. Default true. */
+  addSpecial?: boolean
+  /** Where the text is words and nothing else: no added token is read in these ranges, whatever they spell. */
+  plain?: readonly TextRange[]
 }
 
 interface Entry {
@@ -48,9 +56,12 @@ class LoadedTokenizer implements Tokenizer {
   readonly #decoder: TokenDecoder
   readonly #entries: (Entry | undefined)[]
   readonly #ids = new Map<string, number>()
+  readonly #files: TokenizerFiles
+  #plainHub: HubTokenizer | undefined
 
   constructor(files: TokenizerFiles) {
     this.#where = files.where
+    this.#files = files
     this.#decoder = tokenDecoder(files.json.decoder, files.where)
     this.#entries = readEntries(files)
     this.#entries.forEach((entry, id) => {
@@ -65,9 +76,32 @@ class LoadedTokenizer implements Tokenizer {
     this.eosIds = this.#checkedEos(files.declaredEos)
   }
 
-  encode(text: string, options: { addSpecial?: boolean } = {}): Int32Array {
-    if (text === '' && options.addSpecial === false) return new Int32Array(0)
-    const { ids, tokens } = this.#hub.encode(text, { add_special_tokens: options.addSpecial ?? true })
+  encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const parts = options.plain ? stretches(text, options.plain, this.#files.json.added_tokens) : []
+    if (parts.length <= 1 && !parts[0]?.plain) return this.#piece(this.#hub, text, options.addSpecial ?? true)
+    const ids = parts.flatMap((part) => [...this.#piece(part.plain ? this.#plain() : this.#hub, part.text, false)])
+    return Int32Array.from(options.addSpecial === false ? ids : this.#framed(ids))
+  }
+
+  #plain(): HubTokenizer {
+    const { json, settings, where } = this.#files
+    this.#plainHub ??= hubTokenizer(withoutAddedTokens(json), { ...settings, added_tokens_decoder: {} }, where)
+    return this.#plainHub
+  }
+
+  /** What the post-processor puts around ids: seen on a text of one piece. */
+  #framed(ids: readonly number[]): number[] {
+    const [bare, full] = [false, true].map((special) => [...this.#piece(this.#hub, 'a', special)]) as [
+      number[],
+      number[],
+    ]
+    const at = full.findIndex((_, i) => bare.every((id, j) => full[i + j] === id))
+    return [...full.slice(0, at), ...ids, ...full.slice(at + bare.length)]
+  }
+
+  #piece(hub: HubTokenizer, text: string, addSpecial: boolean): Int32Array {
+    if (text === '' && !addSpecial) return new Int32Array(0)
+    const { ids, tokens } = hub.encode(text, { add_special_tokens: addSpecial })
     const unknown = ids.findIndex((id) => !Number.isInteger(id))
     if (unknown >= 0) {
       throw new Mismatch({

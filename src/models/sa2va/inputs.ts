@@ -3,7 +3,14 @@ import { Mismatch } from '../../core/index.ts'
 import { pixelValues, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
-import { type ChatTemplate, regionCaptionPrompt, segmentPrompt, type Tokenizer } from '../../text/index.ts'
+import {
+  type ChatTemplate,
+  type PromptText,
+  type Question,
+  regionCaptionPrompt,
+  segmentPrompt,
+  type Tokenizer,
+} from '../../text/index.ts'
 import type { Sam2Features } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 
@@ -89,11 +96,11 @@ export class Prompter {
       template: this.template,
     })
     const cells = regions.map((r) => r.cells)
-    return { ...this.#prompt(text, features, cells), thin: regions.some((r) => r.fallback) }
+    return { ...this.#prompt({ text, plain: [] }, features, cells), thin: regions.some((r) => r.fallback) }
   }
 
-  /** Find what a phrase means. */
-  segment(features: Features, phrase: string | { question: string }): Prompt {
+  /** Find what a phrase means. Words that came from elsewhere stay words, whatever they spell. */
+  segment(features: Features, phrase: string | { question: Question }): Prompt {
     const words = typeof phrase === 'string' ? { phrase } : phrase
     const text = segmentPrompt({
       numTiles: features.tiles,
@@ -104,8 +111,8 @@ export class Prompter {
     return this.#prompt(text, features, [])
   }
 
-  #prompt(text: string, features: Features, regions: Uint8Array[]): Prompt {
-    const ids = this.tokenizer.encode(text)
+  #prompt({ text, plain }: PromptText, features: Features, regions: Uint8Array[]): Prompt {
+    const ids = this.tokenizer.encode(text, { plain })
     const imagePositions: number[] = []
     ids.forEach((id, i) => {
       if (id === this.#imageId) imagePositions.push(i)
