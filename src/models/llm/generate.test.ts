@@ -233,3 +233,43 @@ test('NaN in the weights is told at the row where it appears', () => {
   freeFeatures(features)
   other.dispose()
 })
+
+test('suppressed ids are out before the warpers choose: with top-k 1 the next best is drawn, and no warper is left with nothing', () => {
+  const first = (more: Partial<GenerateOptions>) =>
+    tidy(() =>
+      generate(model, prompter.tokenizer, prompts, { ...base, maxNewTokens: 1, ...more }).map((r) => r.ids[0]!),
+    )
+  const best = first({})
+  const second = first({ suppressIds: best })
+  assert.ok(second.every((id) => !best.includes(id)))
+  const random = (b: number, k: number) => rowStream(b, k)
+  const narrow: Partial<GenerateOptions['sampling']>[] = [{ topK: 1 }, { topP: 1e-6 }, { minP: 0.999999 }]
+  for (const sampling of narrow) {
+    assert.deepEqual(first({ sampling, random }), best)
+    assert.deepEqual(first({ sampling, random, suppressIds: best }), second)
+  }
+})
+
+test('a caption made with the suppression of the prompter holds no marker, however likely it is', () => {
+  const { tokenizer, captionSuppressIds } = prompter
+  const names = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
+  assert.deepEqual(
+    captionSuppressIds,
+    names.map((name) => tokenizer.requireId(name)),
+  )
+  const random = (b: number, k: number) => rowStream(b, k)
+  const hot: Partial<GenerateOptions> = { sampling: { temperature: 5 }, random, samples: 8, maxNewTokens: 24 }
+  const ids = (more: Partial<GenerateOptions>) =>
+    tidy(() => generate(model, tokenizer, prompts, { ...base, ...hot, ...more }).flatMap((r) => [...r.ids]))
+  const marked = (list: number[]) => list.filter((id) => captionSuppressIds.includes(id)).length
+  assert.ok(marked(ids({})) > 0, 'they would be drawn')
+  assert.equal(marked(ids({ suppressIds: captionSuppressIds })), 0)
+})
+
+test('a phrase that spells the image placeholder asks about one image all the same', () => {
+  const places = (phrase: string) => prompter.segment(square, phrase).imagePositions.length
+  for (const phrase of ['the red <image> star', 'a <IMG_CONTEXT> star', '</img><img>']) {
+    assert.equal(places(phrase), places('a star'))
+    tidy(() => generate(model, prompter.tokenizer, [prompter.segment(square, phrase)], { ...base, maxNewTokens: 1 }))
+  }
+})

@@ -27,7 +27,7 @@ export interface GenerateOptions {
   stopStrings: readonly string[]
   /** Ids that end a row, besides the tokenizer's own. */
   stopIds?: ReadonlySet<number>
-  /** Ids never drawn. */
+  /** Ids never drawn; the warpers choose among the others. `logps` stay those of all ids, as the loss scores them. */
   suppressIds?: readonly number[]
   /** The token whose states are given back. */
   segId?: number
@@ -190,8 +190,10 @@ class Generation<P extends PromptIds> {
             device,
           )
         : undefined
-    const scores = this.#options.sampling ? warpScores(logits, this.#settings, seen) : logits
-    return suppressIds?.length ? suppress(scores, tensor(BigInt64Array.from(suppressIds, BigInt), { device })) : scores
+    const allowed = suppressIds?.length
+      ? suppress(logits, tensor(BigInt64Array.from(suppressIds, BigInt), { device }))
+      : logits // before the warpers: what they keep must be left to draw from
+    return this.#options.sampling ? warpScores(allowed, this.#settings, seen) : allowed
   }
 
   #context(row: Row, r: number): number[] {

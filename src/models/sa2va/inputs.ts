@@ -58,11 +58,16 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, options: { maxTi
   }
 }
 
+/** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
+const notInCaptions = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
+
 /** Builds prompts of one model: tokenizer, template, and the ids of its special tokens. */
 export class Prompter {
   readonly tokenizer: Tokenizer
   readonly template: ChatTemplate
   readonly segId: number
+  /** Ids a caption may not contain, for `suppressIds` of generate. */
+  readonly captionSuppressIds: readonly number[]
   readonly #imageId: number
   readonly #grid: number
 
@@ -70,6 +75,7 @@ export class Prompter {
     this.tokenizer = tokenizer
     this.template = template
     this.segId = tokenizer.requireId('[SEG]')
+    this.captionSuppressIds = notInCaptions.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
     this.#imageId = tokenizer.requireId('<IMG_CONTEXT>')
     this.#grid = tokenGrid(cfg)
   }
