@@ -373,6 +373,30 @@ ENTRY(gradOf) {
   END
 }
 
+// buffer = n, roots..., n, leaves... -> 1 for each leaf that a backward from the roots would reach, else 0
+ENTRY(reaches) {
+  BODY
+  const double* d = buf();
+  auto roots = tensorsAt(d);
+  auto leaves = tensorsAt(d);
+  const auto found = rt::reachedLeaves(roots, leaves);
+  std::copy(found.begin(), found.end(), buf());
+  END
+}
+// buffer = n, some..., n, others... -> buffer[0] = whether their graphs have an operation in common
+ENTRY(shareGraph) {
+  BODY
+  const double* d = buf();
+  auto some = tensorsAt(d);
+  auto others = tensorsAt(d);
+  buf()[0] = rt::shareOperations(some, others);
+  END
+}
+// buffer[0] = handle -> buffer[0] = owners of the tensor: handles, graphs
+DO(useCount, buf()[0] = static_cast<double>(engine().table.get(buf()[0]).use_count()))
+// buffer[0] = handle; argument: why a backward must not reach it any more
+DO(refuse, rt::refuseGradients(engine().table.get(buf()[0]), a.text(0)))
+
 // Generators: id -1 is the CPU's default one, -2 - n that of CUDA device n.
 at::Generator generatorAt(int id) {
   if (id == -1) return at::detail::getDefaultCPUGenerator();
@@ -507,6 +531,7 @@ const Named entries[] = {
     {"scopeBegin", scopeBegin}, {"scopeEnd", scopeEnd}, {"alias", alias}, {"alive", alive}, {"stats", stats},
     {"liveHandles", liveHandles}, {"resetPeak", resetPeak}, {"emptyCache", emptyCache}, {"gradMode", gradMode},
     {"requiresGrad", requiresGrad}, {"grad", grad}, {"setGrad", setGrad}, {"backward", backward}, {"gradOf", gradOf},
+    {"reaches", reaches}, {"shareGraph", shareGraph}, {"useCount", useCount}, {"refuse", refuse},
     {"generatorNew", generatorNew}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
     {"generatorRestore", generatorRestore}, {"mapOpen", mapOpen}, {"mapSize", mapSize}, {"mapTensor", mapTensor},
     {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"threads", threads}, {"info", info_},

@@ -84,6 +84,11 @@ void execOp();                                                         // comman
 std::string describeCall();                                            // the failed command's arguments, for the error text
 std::vector<std::string> allSchemas();
 
+// graph.cc
+std::vector<bool> reachedLeaves(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves);
+bool shareOperations(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others);  // leaves do not count
+void refuseGradients(const at::Tensor& leaf, const std::string& why);  // a backward that reaches it from now on fails
+
 // io.cc
 int mapOpen(const std::string& path);
 int64_t mapSize(int map);

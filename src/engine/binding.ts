@@ -54,6 +54,10 @@ export interface Native {
   setGrad(): void
   backward(): void
   gradOf(): void
+  reaches(): void
+  shareGraph(): void
+  useCount(): void
+  refuse(why: string): void
   generatorNew(device: number): number
   generatorSeed(id: number, seed: number): void
   generatorState(id: number): void

@@ -254,6 +254,147 @@ test('gradOf returns gradients, also of gradients, and null for what was not use
   })
 })
 
+/** Gradients of both parameters from two losses, one backward each after both forwards. */
+function twoRoots(run: typeof plain, trunk: (w: Tensor) => Tensor, order: readonly number[]): number[][] {
+  return tidy(() => {
+    const [w1, w2] = [tensor([2, 3], f64).requiresGrad_(), tensor([5, 7], f64).requiresGrad_()]
+    const a = run((x) => x!.mul(x!).tanh(), trunk(w1)).sum()
+    const b = run((x) => run((y) => y!.mul(0.5), x!.mul(x!)), trunk(w2)).sum()
+    for (const i of order) backward([a, b][i]!)
+    return [w1, w2].map((w) => w.grad()!.numbers())
+  })
+}
+
+test('two checkpointed losses, each with its own backward, give the gradients of plain ones in either order', () => {
+  expectNoLeak(() => {
+    for (const trunk of [(w: Tensor) => w.mul(1), (w: Tensor) => w])
+      for (const order of [
+        [0, 1],
+        [1, 0],
+      ]) {
+        assert.deepEqual(twoRoots(taped, trunk, order), twoRoots(plain, trunk, order))
+        assert.equal(tapeLength(), 0)
+      }
+  })
+})
+
+test('an input that segments of two losses take carries both gradients', () => {
+  tidy(() => {
+    const w = tensor([2, 3], f64).requiresGrad_()
+    const x = w.mul(w)
+    const a = checkpoint((t: Tensor) => t.sin(), x).sum()
+    const b = checkpoint((t: Tensor) => t.cos(), x).sum()
+    backward(a)
+    backward(b)
+    const expected = w.numbers().map((v) => 2 * v * (Math.cos(v * v) - Math.sin(v * v)))
+    assert.ok(worst(w.grad()!.numbers(), expected) < 1e-14)
+    assert.equal(tapeLength(), 0)
+  })
+})
+
+test('a second loss over a segment that was already run backwards is an error in words, with retainGraph it is none', () => {
+  expectNoLeak(() =>
+    tidy(() => {
+      const w = tensor([2, 3], f64).requiresGrad_()
+      const trunk = () => checkpoint((t: Tensor) => t.mul(t), w.mul(1))
+      const shared = trunk()
+      const [a, b] = [shared.sum(), shared.mul(2).sum()]
+      backward(a)
+      assert.throws(() => backward(b), /already run backwards.*retainGraph/s)
+      w.setGrad(null)
+      const again = trunk()
+      const [c, d] = [again.sum(), again.mul(2).sum()]
+      backward(c, { retainGraph: true })
+      backward(d)
+      assert.deepEqual(w.grad()!.numbers(), [12, 18])
+      const forgotten = trunk().sum()
+      clearTape()
+      assert.throws(() => backward(forgotten), /tape was cleared/)
+    }),
+  )
+})
+
+test('a segment nothing refers to any more leaves the tape with the next backward', () => {
+  tidy(() => {
+    const w = tensor([2, 3], f64).requiresGrad_()
+    tidy(() => void checkpoint((t: Tensor) => t.mul(t), w.mul(2)))
+    const unused = checkpoint((t: Tensor) => t.mul(t), w.mul(3))
+    backward(checkpoint((t: Tensor) => t.mul(t), w.mul(1)).sum())
+    assert.equal(tapeLength(), 2, 'the one in hand stays')
+    backward(unused.sum())
+    assert.deepEqual(w.grad()!.numbers(), [40, 60])
+    assert.equal(tapeLength(), 0)
+  })
+})
+
+test('gradOf through a checkpoint or a custom function says that it cannot, beside one it works', () => {
+  tidy(() => {
+    const w = tensor([2, 3], f64).requiresGrad_()
+    const double = customFunction(
+      (t: Tensor) => t.mul(2),
+      (_, g) => [g.mul(2)],
+    )
+    for (const f of [(t: Tensor) => checkpoint((u: Tensor) => u.mul(u), t), double]) {
+      const out = f(w.mul(1))
+      assert.throws(() => gradOf([out.sum()], [w]), /gradOf: expected a graph without checkpoints/)
+      assert.deepEqual(gradOf([out.mul(3).sum()], [out])[0]!.numbers(), [3, 3])
+      assert.deepEqual(gradOf([w.pow(2).sum()], [w])[0]!.numbers(), [4, 6])
+    }
+    clearTape()
+  })
+})
+
+test('one tensor given as the gradient of two inputs is two gradients', () => {
+  tidy(() => {
+    const [a, b] = [tensor([1, 2]).requiresGrad_(), tensor([3, 4]).requiresGrad_()]
+    const sum = customFunction<[Tensor, Tensor]>(
+      (x, y) => x.add(y),
+      (_, g) => [g, g],
+    )
+    backward(sum(a, b).mul(2).sum())
+    noGrad(() => a.grad()!.mul_(0.5))
+    assert.deepEqual(
+      [a.grad()!.numbers(), b.grad()!.numbers()],
+      [
+        [1, 1],
+        [2, 2],
+      ],
+    )
+  })
+})
+
+test('a constant that a checkpoint hands through stays a constant', () => {
+  tidy(() => {
+    const constant = tensor([1, 2])
+    const w = tensor([3, 4]).requiresGrad_()
+    const [same, product] = checkpoint((x: Tensor) => [x, x.mul(w)], constant) as [Tensor, Tensor]
+    assert.equal(constant.requiresGrad, false)
+    backward(same.add(product).sum())
+    assert.deepEqual([w.grad()!.numbers(), constant.grad()], [[1, 2], null])
+  })
+})
+
+test('saved values go while they are consumed, also behind a custom function', () => {
+  const head = customFunction(
+    (t: Tensor) => t.mul(2),
+    (_, g) => [g.mul(2)],
+  )
+  const depth = 16
+  const change = (last: (t: Tensor) => Tensor) =>
+    tidy(() => {
+      const w = randn([128, 128]).requiresGrad_()
+      const [loss] = tidy(() => {
+        let h = w
+        for (let i = 0; i < depth; i++) h = h.matmul(w).tanh()
+        return [last(h).sum(), h] as const // the caller holds h, and with it the graph
+      })
+      const base = memory().bytes
+      backward(loss)
+      return memory().bytes - base
+    })
+  assert.ok(change(head) < -0.8 * depth * 128 * 128 * 4, 'freed while the graph is still there')
+})
+
 test('noGrad restores the mode after an error', () => {
   assert.throws(() =>
     noGrad(() => {

@@ -1,9 +1,20 @@
-// Gradients. Checkpointing and custom functions run on a tape of segments in TypeScript, so that no JavaScript ever runs inside
-// libtorch's backward (on CUDA that is another thread).
+// Gradients: libtorch's backward, with checkpoints and custom functions on a tape (tape.ts) between its pieces.
 import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { generatorState, restoreGenerators } from './generator.ts'
-import { keep, tidy } from './scope.ts'
+import { tidy } from './scope.ts'
+import {
+  type Bridge,
+  clearGrad,
+  type Entry,
+  nativeBackward,
+  own,
+  reaches,
+  type Segment,
+  shareGraph,
+  Tape,
+  writeHandles,
+} from './tape.ts'
 import { Tensor, tensorOfHandle } from './tensor.ts'
 
 function setGradMode(on: boolean): boolean {
@@ -36,39 +47,8 @@ export function enableGrad<R>(fn: () => R): R {
   return withGradMode(true, fn)
 }
 
-interface Segment {
-  kind: 'segment'
-  rerun: (inputs: readonly Tensor[]) => readonly Tensor[]
-  /** Given saved inputs and the outputs' gradients, the inputs' gradients; absent for a checkpoint. */
-  vjp?: (inputs: readonly Tensor[], grads: readonly (Tensor | null)[]) => readonly (Tensor | null)[]
-  inputs: readonly Tensor[]
-  outs: readonly Tensor[]
-  random: Tensor[] | null
-}
-interface Bridge {
-  kind: 'bridge'
-  original: Tensor
-  leaf: Tensor
-}
-
-let tape: (Segment | Bridge)[] = []
-const leafOf = new Map<number, Tensor>()
-
-/** A kept handle of the same tensor: the tape's own, whatever the scopes around it do. */
-function own(t: Tensor): Tensor {
-  return keep(t.alias())
-}
-
-/** Cuts the graph at x once per tape: later segments that take the same x share the leaf. */
-function cut(x: Tensor): Tensor {
-  if (!x.requiresGrad || x.isLeaf) return own(x)
-  const known = leafOf.get(x.handle)
-  if (known?.alive) return own(known)
-  const leaf = keep(x.detach()).requiresGrad_()
-  tape.push({ kind: 'bridge', original: own(x), leaf })
-  leafOf.set(x.handle, leaf)
-  return own(leaf)
-}
+/** The tape that is being recorded; running a checkpoint again has one of its own. */
+let tape = new Tape()
 
 /**
  * Runs `fn` without storing its intermediates; backward() runs it again. Random numbers drawn inside are drawn the same again.
@@ -100,11 +80,13 @@ function record(
   inputs: readonly Tensor[],
   vjp: Segment['vjp'],
 ): readonly Tensor[] {
-  const leaves = inputs.map(cut)
+  const cuts = inputs.map((x) => tape.cut(x))
   const random = vjp ? null : generatorState()
-  const outs = noGrad(() => tidy(() => forward().map((t) => t.alias())))
+  // tensors of their own: what `fn` hands through, an input or a constant, must not come to require a gradient
+  const outs = noGrad(() => tidy(() => forward().map((t) => t.detach())))
   for (const out of outs) if (isDifferentiable(out)) out.requiresGrad_()
-  tape.push({ kind: 'segment', rerun, vjp, inputs: leaves, outs: outs.map(own), random })
+  const bridges = cuts.flatMap(({ bridge }) => bridge ?? [])
+  tape.record({ rerun, vjp, inputs: cuts.map(({ input }) => input), outs: outs.map(own), random }, bridges)
   return outs
 }
 
@@ -151,84 +133,93 @@ export function backward(root: Tensor, options: BackwardOptions = {}): void {
   }
   const here = generatorState()
   try {
-    sweep([root], [options.gradient ?? null], takeTape(), options.retainGraph ?? false)
+    sweep(tape, [root], [options.gradient ?? null], options.retainGraph ?? false)
+    if (!options.retainGraph) tape.collect()
+  } catch (error) {
+    tape.clear()
+    throw error
   } finally {
     restoreGenerators(here)
     for (const t of here) t.dispose()
   }
 }
 
-function takeTape(): (Segment | Bridge)[] {
-  const entries = tape
-  tape = []
-  leafOf.clear()
-  return entries
-}
-
-/** One pass of libtorch's backward, then the entries of the tape in reverse; with `retain` they stay for the next pass. */
-function sweep(
-  roots: readonly Tensor[],
-  grads: readonly (Tensor | null)[],
-  entries: (Segment | Bridge)[],
-  retain: boolean,
-): void {
-  const walk = retain ? [...entries] : entries
-  try {
-    nativeBackward(roots, grads, retain || entries.some((e) => e.kind === 'bridge'))
-    while (walk.length > 0) unwind(walk, retain)
-  } catch (error) {
-    dropTape([...entries, ...takeTape()])
-    throw error
+/**
+ * One pass of libtorch's backward, then the tape in reverse. Entries that get a gradient belong to the roots and are used up, unless
+ * `retain`; the others stay. Later entries never get a gradient from earlier ones, so one walk meets all.
+ */
+function sweep(over: Tape, roots: readonly Tensor[], grads: readonly (Tensor | null)[], retain: boolean): void {
+  const entries = [...over.entries]
+  nativeBackward(roots, grads, retain || shareGraph(roots, originals(entries)))
+  while (entries.length > 0) {
+    const reached = takeLast(entries).filter(hasGrad)
+    if (reached.length === 0) continue
+    tidy(() => {
+      if (reached[0]!.kind === 'segment') replay(reached[0]!)
+      else cross(over, reached as Bridge[], retain, entries)
+    })
+    if (retain) reached.forEach(clearGrad)
+    else release(over, reached)
   }
-  clearGrads(entries)
-  if (retain) tape = entries
 }
 
-function clearGrads(entries: readonly (Segment | Bridge)[]): void {
-  for (const e of entries) for (const t of e.kind === 'bridge' ? [e.leaf] : e.outs) t.setGrad(null)
+/** The last segment, or the last run of bridges, which one pass crosses together. */
+function takeLast(entries: Entry[]): Entry[] {
+  const taken = [entries.pop()!]
+  if (taken[0]!.kind === 'segment') return taken
+  while (entries.at(-1)?.kind === 'bridge') taken.push(entries.pop()!)
+  return taken
 }
+
+function hasGrad(entry: Entry): boolean {
+  return tidy(() =>
+    (entry.kind === 'bridge' ? [entry.leaf] : entry.outs).some((t) => t.requiresGrad && t.grad() !== null),
+  )
+}
+
+/** A bridge that segments of other roots still take stays, without the gradient that has gone over it. */
+function release(over: Tape, done: readonly Entry[]): void {
+  const stays = (e: Entry) => e.kind === 'bridge' && over.isTaken(e)
+  const kept = done.filter(stays)
+  kept.forEach(clearGrad)
+  over.drop(done.filter((e) => !kept.includes(e)))
+}
+
+const originals = (entries: readonly Entry[]) => entries.flatMap((e) => (e.kind === 'bridge' ? [e.original] : []))
 
 /** Forgets checkpoint segments of a forward pass that no backward() will follow. */
 export function clearTape(): void {
-  dropTape(takeTape())
+  tape.clear()
 }
 
 export function tapeLength(): number {
   return tape.length
 }
 
-/** Takes the last segment, or the last run of bridges, off the list; frees it unless it is needed again. */
-function unwind(entries: (Segment | Bridge)[], retain: boolean): void {
-  const last = entries.at(-1)!
-  const done = [last]
-  if (last.kind === 'segment') tidy(() => replay(last))
-  else {
-    while (entries.at(-1 - done.length)?.kind === 'bridge') done.push(entries.at(-1 - done.length)!)
-    tidy(() => cross(done as Bridge[]))
-  }
-  entries.length -= done.length
-  if (!retain) dropTape(done)
-}
-
 function replay(segment: Segment): void {
   const grads = segment.outs.map((out) => (out.requiresGrad ? out.grad() : null))
-  if (grads.every((g) => g === null)) return
   if (segment.vjp) {
     applyVjp(segment, grads)
     return
   }
   restoreGenerators(segment.random!)
-  const outs = enableGrad(() => segment.rerun(segment.inputs))
-  const inner = takeTape() // checkpoints and custom functions inside the segment
-  const used = outs.map((out, i) => [out, grads[i]] as const).filter(([out, g]) => g && out.requiresGrad)
-  if (used.length === 0) dropTape(inner)
-  else
-    sweep(
-      used.map((u) => u[0]),
-      used.map((u) => u[1]!),
-      inner,
-      false,
-    )
+  const outer = tape
+  const inner = new Tape() // checkpoints and custom functions inside the segment
+  tape = inner
+  try {
+    const outs = enableGrad(() => segment.rerun(segment.inputs))
+    const used = outs.map((out, i) => [out, grads[i]] as const).filter(([out, g]) => g && out.requiresGrad)
+    if (used.length > 0)
+      sweep(
+        inner,
+        used.map((u) => u[0]),
+        used.map((u) => u[1]!),
+        false,
+      )
+  } finally {
+    inner.clear()
+    tape = outer
+  }
 }
 
 function applyVjp(segment: Segment, grads: readonly (Tensor | null)[]): void {
@@ -243,47 +234,30 @@ function applyVjp(segment: Segment, grads: readonly (Tensor | null)[]): void {
   })
 }
 
+/** The leaf's gradient has memory of its own: a derivative may give one tensor for two inputs, and gradients are scaled in place. */
 function accumulate(leaf: Tensor, g: Tensor): void {
   const had = leaf.grad()
-  leaf.setGrad(noGrad(() => (had ? had.add(g) : g.detach())))
+  leaf.setGrad(noGrad(() => (had ? had.add(g) : g.detach().clone())))
 }
 
-function cross(bridges: readonly Bridge[]): void {
-  const live = bridges.map((b) => [b.original, b.leaf.grad()] as const).filter((pair) => pair[1] !== null)
-  if (live.length > 0)
-    nativeBackward(
-      live.map((l) => l[0]),
-      live.map((l) => l[1]!),
-      true,
-    )
+/** Saved values are left where a bridge that comes later, or that other roots take, passes them again. */
+function cross(over: Tape, bridges: readonly Bridge[], retain: boolean, later: readonly Entry[]): void {
+  const roots = bridges.map((b) => b.original)
+  const again = retain || bridges.some((b) => over.isTaken(b)) || shareGraph(roots, originals(later))
+  nativeBackward(
+    roots,
+    bridges.map((b) => b.leaf.grad()),
+    again,
+  )
 }
 
-function dropTape(entries: readonly (Segment | Bridge)[]): void {
-  clearGrads(entries)
-  for (const e of entries) {
-    const held = e.kind === 'bridge' ? [e.original, e.leaf] : [...e.outs, ...e.inputs, ...(e.random ?? [])]
-    for (const t of held) t.dispose()
-  }
-}
-
-function writeHandles(at: number, list: readonly (Tensor | null)[]): number {
-  buffer[at++] = list.length
-  for (const t of list) buffer[at++] = t ? t.handle : -1
-  return at
-}
-
-function nativeBackward(roots: readonly Tensor[], grads: readonly (Tensor | null)[], retain: boolean): void {
-  buffer[0] = retain ? 1 : 0
-  writeHandles(writeHandles(1, roots), grads)
-  native().backward()
-}
-
-/** Gradients of outputs with respect to inputs, returned instead of accumulated; null where an input is not used. */
+/** Gradients of outputs with respect to inputs, returned instead of accumulated; null where an input is not used. Not through a tape. */
 export function gradOf(
   outputs: readonly Tensor[],
   inputs: readonly Tensor[],
   options: { gradOutputs?: readonly Tensor[]; retainGraph?: boolean; createGraph?: boolean } = {},
 ): (Tensor | null)[] {
+  requireNoTape(outputs, inputs)
   buffer[0] = options.retainGraph ? 1 : 0
   buffer[1] = options.createGraph ? 1 : 0
   let at = writeHandles(2, outputs)
@@ -292,4 +266,18 @@ export function gradOf(
   native().gradOf()
   const handles = Array.from(buffer.subarray(0, inputs.length))
   return handles.map((h) => (h === -1 ? null : tensorOfHandle(h)))
+}
+
+/** The graph behind a checkpoint or a custom function is not libtorch's: what lies behind would come out as null. */
+function requireNoTape(outputs: readonly Tensor[], inputs: readonly Tensor[]): void {
+  const results = tape.entries.flatMap((e) => (e.kind === 'segment' ? e.outs : []))
+  if (results.length === 0) return
+  const wanted = reaches(inputs, results)
+  if (!reaches(outputs, results).some((reached, i) => reached && !wanted[i])) return
+  throw new Mismatch({
+    where: 'gradOf',
+    expected: 'a graph without checkpoints and custom functions between outputs and inputs',
+    got: 'one of them on the way',
+    hint: 'use backward(), or leave checkpointing off',
+  })
 }
