@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
@@ -107,11 +107,56 @@ test('one switch turns all adapters off, layers of their own rank included', (t)
   assert.deepEqual(run(), plain)
   q_proj.adapter!.enabled = true
   assert.equal(state.enabled, true)
+  state.dropout = 0.5
+  assert.equal(q_proj.adapter!.dropout, 0.5)
+  state.dropout = 0
   assert.deepEqual(run(), adapted)
   const back = adapterSettings(model, 'language_model.')
   assert.deepEqual(back.rank_pattern, { 'model.layers.1.self_attn.q_proj': 4 })
   assert.equal(back.use_rslora, true)
   x.dispose()
+  free(model)
+})
+
+test('keys of rank_pattern are names, read as PEFT reads them: an end after a dot, a whole path behind ^, escaped dots', (t) => {
+  const path = 'model.layers.1.self_attn.q_proj'
+  const cases: [string, boolean][] = [
+    ['q_proj', true],
+    ['self_attn.q_proj', true],
+    [path, true],
+    [`^${path}`, true],
+    [`${path.replaceAll('.', '\\.')}$`, true],
+    ['_proj', false],
+    ['^self_attn.q_proj', false],
+    ['layers.0.self_attn.q_proj', false],
+  ]
+  for (const [key, hits] of cases) {
+    const dir = scratch(t)
+    const first = whole()
+    addLora(first, (p) => p.endsWith(path), { rank: 4, alpha: 8, seed: 1 })
+    saveAdapter(dir, first, 'language_model.')
+    const config = { r: hits ? 8 : 4, lora_alpha: 8, target_modules: ['q_proj'], rank_pattern: { [key]: hits ? 4 : 8 } }
+    writeFileSync(join(dir, 'adapter_config.json'), adapterConfigText(config))
+    const second = whole()
+    loadAdapter(second, dir)
+    assert.equal(second.language_model.model.layers[1]!.self_attn.q_proj.adapter!.rank, 4, key)
+    free(first)
+    free(second)
+  }
+})
+
+test('a regular expression in an adapter is refused at once, whatever it would cost to try', (t) => {
+  const model = whole()
+  const keys = ['(([a-z_.0-9])+)+!', '(', '[', 'q_proj|k_proj', '.*', '', `${'a'.repeat(100_000)}!`]
+  for (const key of keys)
+    for (const field of ['rank_pattern', 'alpha_pattern']) {
+      const dir = scratch(t)
+      cpSync(folder, dir, { recursive: true })
+      const config = JSON.parse(readFileSync(join(dir, 'adapter_config.json'), 'utf8'))
+      writeFileSync(join(dir, 'adapter_config.json'), JSON.stringify({ ...config, [field]: { [key]: 8 } }))
+      refuses(() => loadAdapter(model, dir), new RegExp(`${field}: expected names of layers`))
+    }
+  assert.ok(linears(model).every(([, l]) => !l.lora_A))
   free(model)
 })
 

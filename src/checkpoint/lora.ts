@@ -93,7 +93,7 @@ export function loadAdapter(model: Module, dir: string, options: LoadAdapterOpti
   const ours = new Map(weights.names.map((file) => [fromFileName(file, names), file]))
   const paths = [...new Set([...ours.keys()].filter((n) => factor.test(n)).map((n) => n.replace(factor, '')))]
   if (paths.length === 0) throw new Mismatch({ where: dir, field: 'tensors', expected: 'LoRA factors', got: 'none' })
-  const stateOf = states(config, names.ours, options.dropout ?? config.lora_dropout)
+  const stateOf = states(dir, config, names.ours, options.dropout ?? config.lora_dropout)
   checkShapes(dir, paths, byPath, ours, weights.shapes(), (path) => stateOf(path).rank)
   const reader = new TensorReader(weights)
   try {
@@ -122,33 +122,61 @@ function placed(stored: Tensor, dtype: DType, like: Tensor): Tensor {
   return tidy(() => stored.to(dtype, { copy: true }).to(like.device))
 }
 
-/** PEFT's rank_pattern and alpha_pattern: the first key that is the path or, after a dot, its end. */
-function byPattern(table: Readonly<Record<string, number>>, path: string, usual: number): number {
-  const key = Object.keys(table).find((pattern) => new RegExp(`(^|\\.)(${pattern})$`).test(path))
-  return key === undefined ? usual : table[key]!
+interface PatternKey {
+  name: string
+  /** The whole path, not its end after a dot. */
+  whole: boolean
+}
+
+/**
+ * A key of rank_pattern or alpha_pattern. PEFT takes it for a regular expression; what it writes itself and documents is a name with
+ * dots, also as `\.`, with `^` in front for a whole path or `$` behind. Nothing else is accepted: a file could hold an expression
+ * that never ends.
+ */
+function patternKey(where: string, field: string, key: string): PatternKey {
+  const found = /^(\^?)((?:[\w-]|\\?\.)+)(\$?)$/.exec(key.length <= 1024 ? key : '')
+  if (found) return { whole: found[1] !== '', name: found[2]!.replaceAll('\\.', '.') }
+  throw new Mismatch({
+    where,
+    field,
+    expected: 'names of layers such as q_proj, self_attn.q_proj or ^model.layers.0.self_attn.q_proj',
+    got: key.slice(0, 80),
+    hint: 'regular expressions are not read; write the names out',
+  })
+}
+
+/** PEFT's rule: the first key that is the path or, after a dot, its end. */
+function byPattern(where: string, field: string, table: Readonly<Record<string, number>>) {
+  const keys = Object.entries(table).map(([key, value]) => ({ ...patternKey(where, field, key), value }))
+  return (path: string, usual: number): number =>
+    keys.find(({ name, whole }) => path === name || (!whole && path.endsWith(`.${name}`)))?.value ?? usual
 }
 
 /** One switch for all; layers whose rank or alpha differs keep numbers of their own behind the same switch. */
-function states(config: AdapterConfig, prefix: string, dropout: number): (path: string) => AdapterState {
+function states(where: string, config: AdapterConfig, prefix: string, dropout: number): (path: string) => AdapterState {
   const make = (rank: number, alpha: number): AdapterState => {
     return { rank, alpha, scale: alpha / (config.use_rslora ? Math.sqrt(rank) : rank), dropout, enabled: true }
   }
   const shared = make(config.r, config.lora_alpha)
+  const rankOf = byPattern(where, 'rank_pattern', config.rank_pattern)
+  const alphaOf = byPattern(where, 'alpha_pattern', config.alpha_pattern)
   return (path) => {
     const inner = path.slice(prefix.length)
-    const rank = byPattern(config.rank_pattern, inner, config.r)
-    const alpha = byPattern(config.alpha_pattern, inner, config.lora_alpha)
+    const [rank, alpha] = [rankOf(inner, config.r), alphaOf(inner, config.lora_alpha)]
     return rank === shared.rank && alpha === shared.alpha ? shared : behind(shared, make(rank, alpha))
   }
 }
 
+/** Its own numbers; what is switched during a run, on and off and the dropout, is the shared one's. */
 function behind(shared: AdapterState, own: AdapterState): AdapterState {
-  return Object.defineProperty(own, 'enabled', {
-    get: () => shared.enabled,
-    set: (on: boolean) => {
-      shared.enabled = on
+  const through = <K extends 'enabled' | 'dropout'>(key: K): PropertyDescriptor => ({
+    enumerable: true,
+    get: () => shared[key],
+    set: (value: AdapterState[K]) => {
+      shared[key] = value
     },
   })
+  return Object.defineProperties(own, { enabled: through('enabled'), dropout: through('dropout') })
 }
 
 function checkShapes(
