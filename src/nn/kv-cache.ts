@@ -1,4 +1,4 @@
-import { keep, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { type DType, keep, type Tensor, tidy, zeros } from '../tensor/index.ts'
 
 /** Keys and values of past tokens, one pair per layer, allocated once: [B, Hkv, capacity, D]. */
 export class KVCache {
@@ -6,7 +6,11 @@ export class KVCache {
   readonly values: Tensor[]
   readonly capacity: number
 
-  constructor(layers: number, shape: { batch: number; heads: number; capacity: number; dim: number }, like: Tensor) {
+  constructor(
+    layers: number,
+    shape: { batch: number; heads: number; capacity: number; dim: number },
+    like: { dtype: DType; device: string },
+  ) {
     const make = () =>
       keep(zeros([shape.batch, shape.heads, shape.capacity, shape.dim], { dtype: like.dtype, device: like.device }))
     this.keys = Array.from({ length: layers }, make)

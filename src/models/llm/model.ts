@@ -1,12 +1,18 @@
 // Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../../core/index.ts'
 import { cast, type Embedding, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
-import { arange, checkpoint, type Tensor, tidy } from '../../tensor/index.ts'
+import { arange, checkpoint, type DType, type Tensor, tidy } from '../../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { LlmConfig } from './config.ts'
 import { InternLM2ForCausalLM } from './internlm2.ts'
 import { Phi3ForCausalLM } from './phi3.ts'
 import { Qwen2ForCausalLM } from './qwen2.ts'
+
+/** Where activations live and in which dtype they are computed. */
+export interface Home {
+  readonly device: string
+  readonly dtype: DType
+}
 
 interface Parts {
   embedding: Embedding
@@ -69,6 +75,7 @@ export class Decoder {
   readonly cfg: LlmConfig
   readonly module: LanguageModule
   readonly #rope: Rope
+  #computeDtype: DType | undefined
 
   constructor(cfg: LlmConfig, module: LanguageModule) {
     this.cfg = cfg
@@ -76,8 +83,20 @@ export class Decoder {
     this.#rope = new Rope(cfg.head_dim, cfg.rope_theta, cfg.mrope_section)
   }
 
+  /** Where activations live and in which dtype they are computed: that of the opened weights, whatever masters train later. */
+  get home(): Home {
+    const { device, dtype } = this.module.parts.norm.weight
+    return { device, dtype: this.#computeDtype ?? dtype }
+  }
+
+  /** Fixes the dtype of activations; whoever opens a model calls it before any weight becomes a float32 master. */
+  computeIn(dtype: DType): void {
+    this.#computeDtype = dtype
+  }
+
   embed(ids: Tensor): Tensor {
-    return this.module.parts.embedding.forward(ids)
+    const rows = this.module.parts.embedding.forward(ids)
+    return this.#computeDtype && rows.dtype !== this.#computeDtype ? rows.to(this.#computeDtype) : rows
   }
 
   get headWeight(): Tensor {

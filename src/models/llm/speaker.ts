@@ -1,6 +1,6 @@
 // What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and where their tokens stand.
 import { type Tensor, tensor } from '../../tensor/index.ts'
-import type { Decoder } from './model.ts'
+import type { Decoder, Home } from './model.ts'
 
 export interface PromptIds {
   readonly ids: Int32Array
@@ -13,8 +13,7 @@ export interface PromptPositions {
 }
 
 export interface Speaker<P extends PromptIds> {
-  /** Where activations live and in which dtype the frozen parts compute. */
-  readonly home: Tensor
+  readonly home: Home
   readonly decoder: Decoder
   /** [1, N, S] */
   promptEmbeddings(prompt: P): Tensor

@@ -32,6 +32,7 @@ export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
+  model.decoder.computeIn(options.dtype ?? model.home.dtype)
   return { dir, cfg, processor: readProcessorConfig(dir), model, tokenizer }
 }
 

@@ -2,7 +2,7 @@
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { commonIds, Decoder, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
+import { commonIds, Decoder, type Home, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
 import type { QwenVLConfig } from './config.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 import { QwenVision } from './vision.ts'
@@ -41,8 +41,8 @@ export class QwenVL extends Qwen2ForCausalLM {
     return this.#decoder
   }
 
-  get home(): Tensor {
-    return this.model.norm.weight
+  get home(): Home {
+    return this.#decoder.home
   }
 
   /** With gradient to the tower where one is recorded. */

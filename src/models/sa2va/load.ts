@@ -51,6 +51,7 @@ export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
+  model.decoder.computeIn(options.dtype ?? model.home.dtype)
   return { dir, cfg, model, prompter }
 }
 

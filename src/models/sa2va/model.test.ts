@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from '../../../tests/support/sa2va.ts'
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
 import { replaceTensor } from '../../nn/index.ts'
-import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { compareTensor } from '../../verify/compare.ts'
 import { generate, teacherForce } from '../llm/index.ts'
 import { prepareImage } from './inputs.ts'
@@ -132,7 +132,9 @@ test('features without SAM2 serve captions and refuse masks', () => {
     generate(model, prompter.tokenizer, [prompt], { maxNewTokens: 2, stopStrings: [], segId: prompter.segId }),
   )
   assert.equal(row!.ids.length, 2)
-  tidy(() => assert.throws(() => model.drawMasks(features, model.segPrompts(model.home.unsqueeze(0))), /vision only/))
+  tidy(() =>
+    assert.throws(() => model.drawMasks(features, model.segPrompts(zeros([1, cfg.llm.hidden_size]))), /vision only/),
+  )
   freeFeatures(features)
 })
 

@@ -6,7 +6,7 @@ import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { InternVisionModel } from '../internvit/model.ts'
-import { buildLanguageModule, commonIds, Decoder, type LanguageModule } from '../llm/index.ts'
+import { buildLanguageModule, commonIds, Decoder, type Home, type LanguageModule } from '../llm/index.ts'
 import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import type { Features, ImageInput, Prompt } from './inputs.ts'
@@ -60,9 +60,8 @@ export class Sa2VA extends Module {
     return this.grounding_encoder.sam2_model
   }
 
-  /** Where activations live and in which dtype the frozen parts compute. */
-  get home(): Tensor {
-    return this.#decoder.module.parts.norm.weight
+  get home(): Home {
+    return this.#decoder.home
   }
 
   /** [T, 3, H, W] -> [T, n, 4h]: ViT, class token dropped, pixel shuffle. Depends on the image alone: frozen. */
