@@ -401,14 +401,26 @@ DO(refuse, rt::refuseGradients(engine().table.get(buf()[0]), a.text(0)))
 at::Generator generatorAt(int id) {
   if (id == -1) return at::detail::getDefaultCPUGenerator();
   if (id < -1) return at::globalContext().defaultGenerator(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(-2 - id)));
-  TORCH_CHECK(id < static_cast<int>(engine().generators.size()), "unknown generator");
+  TORCH_CHECK(id < static_cast<int>(engine().generators.size()) && engine().generators[id].defined(), "unknown generator");
   return engine().generators[id];
 }
 ENTRY(generatorNew) {  // (device index or -1 for the CPU) -> id
   BODY
   const int device = a.integer(0);
-  engine().generators.push_back(device < 0 ? at::detail::createCPUGenerator() : rt::cudaGenerator(device));
-  return num(env, static_cast<double>(engine().generators.size()) - 1);
+  auto& all = engine().generators;
+  size_t id = 0;
+  while (id < all.size() && all[id].defined()) id++;
+  if (id == all.size()) all.emplace_back();
+  all[id] = device < 0 ? at::detail::createCPUGenerator() : rt::cudaGenerator(device);
+  return num(env, static_cast<double>(id));
+  END
+}
+// (id): the generator is freed, its place goes to the next
+ENTRY(generatorFree) {
+  BODY
+  const auto id = static_cast<size_t>(a.integer(0));
+  TORCH_CHECK(id < engine().generators.size(), "unknown generator");
+  engine().generators[id] = at::Generator();
   END
 }
 ENTRY(generatorSeed) {
@@ -510,14 +522,17 @@ ENTRY(cudaName) {
   BODY return str(env, rt::cudaName(a.integer(0)));
   END
 }
-DO(cudaSynchronize, rt::cudaSynchronize())
-DO(cudaSideStream, rt::cudaUseSideStream(a.flag(0)))
+DO(cudaUse, rt::cudaUse(a.integer(0)))
+GIVE(cudaCurrent, rt::cudaCurrent())
+DO(cudaSynchronize, rt::cudaSynchronize(a.integer(0)))
+DO(cudaSideStream, rt::cudaUseSideStream(a.flag(0), a.integer(1)))
 DO(cudaMemory, rt::cudaMemory(a.integer(0), buf()))
 DO(cudaResetPeak, rt::cudaResetPeak(a.integer(0)))
-GIVE(cudaEvent, rt::cudaEvent())
+GIVE(cudaEvent, rt::cudaEvent(a.integer(0)))
+DO(cudaEventFree, rt::cudaEventFree(a.integer(0)))
 GIVE(cudaElapsed, rt::cudaElapsed(a.integer(0), a.integer(1)))
-GIVE(graphBegin, rt::cudaGraphBegin())
-DO(graphEnd, rt::cudaGraphEnd(a.integer(0)))
+GIVE(graphBegin, rt::cudaGraphBegin(a.integer(0)))
+DO(graphEnd, rt::cudaGraphEnd(a.integer(0), a.integer(1)))
 DO(graphReplay, rt::cudaGraphReplay(a.integer(0)))
 DO(graphFree, rt::cudaGraphFree(a.integer(0)))
 
@@ -532,12 +547,12 @@ const Named entries[] = {
     {"liveHandles", liveHandles}, {"resetPeak", resetPeak}, {"emptyCache", emptyCache}, {"gradMode", gradMode},
     {"requiresGrad", requiresGrad}, {"grad", grad}, {"setGrad", setGrad}, {"backward", backward}, {"gradOf", gradOf},
     {"reaches", reaches}, {"shareGraph", shareGraph}, {"useCount", useCount}, {"refuse", refuse},
-    {"generatorNew", generatorNew}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
+    {"generatorNew", generatorNew}, {"generatorFree", generatorFree}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
     {"generatorRestore", generatorRestore}, {"mapOpen", mapOpen}, {"mapSize", mapSize}, {"mapTensor", mapTensor},
     {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"threads", threads}, {"info", info_},
-    {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaSynchronize", cudaSynchronize},
+    {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent}, {"cudaSynchronize", cudaSynchronize},
     {"cudaSideStream", cudaSideStream}, {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak},
-    {"cudaEvent", cudaEvent}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},
+    {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},
     {"graphReplay", graphReplay}, {"graphFree", graphFree},
 };
 

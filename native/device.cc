@@ -13,14 +13,29 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include <map>
 
 namespace rt {
 
 namespace {
+using c10::cuda::CUDAGuard;
+using PoolId = decltype(at::cuda::graph_pool_handle());
+
+// One side stream and one memory pool for all captures on a device: blocks are cached per stream, and a pool of its own would stay
+// reserved with every graph. The anchor is a graph that is never freed; without one the pool would end with the last graph.
+struct Captures {
+  c10::cuda::CUDAStream stream;
+  PoolId pool;
+  std::unique_ptr<at::cuda::CUDAGraph> anchor;
+};
+
 struct CudaState {
   std::vector<std::unique_ptr<at::cuda::CUDAEvent>> events;
   std::vector<std::unique_ptr<at::cuda::CUDAGraph>> graphs;
+  std::map<int, Captures> captures;
 };
 CudaState& state() {
   static auto* s = new CudaState();
@@ -30,51 +45,121 @@ at::cuda::CUDAGraph& graphAt(int id) {
   TORCH_CHECK(id >= 0 && id < static_cast<int>(state().graphs.size()) && state().graphs[id], "unknown graph");
   return *state().graphs[id];
 }
+at::cuda::CUDAEvent& eventAt(int id) {
+  TORCH_CHECK(id >= 0 && id < static_cast<int>(state().events.size()) && state().events[id], "unknown event");
+  return *state().events[id];
+}
+
+c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
+
+// The first free place of a list.
+template <class T>
+int place(std::vector<std::unique_ptr<T>>& list, std::unique_ptr<T> item) {
+  for (size_t i = 0; i < list.size(); i++)
+    if (!list[i]) {
+      list[i] = std::move(item);
+      return static_cast<int>(i);
+    }
+  list.push_back(std::move(item));
+  return static_cast<int>(list.size()) - 1;
+}
+
+Captures& capturesOf(int device) {
+  auto& all = state().captures;
+  auto found = all.find(device);
+  if (found == all.end())
+    found = all.emplace(device, Captures{c10::cuda::getStreamFromPool(false, index(device)), at::cuda::graph_pool_handle(), nullptr}).first;
+  return found->second;
+}
+
+// Thread-local: other threads (a prefetch, a watchdog of collectives) may allocate meanwhile.
+void beginCapture(at::cuda::CUDAGraph& graph, PoolId pool) {
+#if TORCH_AT_LEAST(2, 1)
+  graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+#else
+  graph.capture_begin(pool);
+#endif
+}
+
+// On the side stream, which is current.
+void ensureAnchor(Captures& c, int device) {
+  if (c.anchor) return;
+  auto anchor = std::make_unique<at::cuda::CUDAGraph>();
+  at::Tensor cell = at::zeros({1}, at::TensorOptions().device(at::kCUDA, index(device)));
+  c10::cuda::device_synchronize();
+  beginCapture(*anchor, c.pool);
+  cell.add_(1);
+  anchor->capture_end();
+  c.anchor = std::move(anchor);
+}
 }  // namespace
 
 void cudaLoad() {}
 int cudaCount() { return static_cast<int>(c10::cuda::device_count()); }
 std::string cudaName(int device) { return at::cuda::getDeviceProperties(device)->name; }
-void cudaSynchronize() { c10::cuda::device_synchronize(); }
-
-void cudaUseSideStream(bool on) {
+void cudaUse(int device) { c10::cuda::set_device(index(device)); }
+int cudaCurrent() { return c10::cuda::current_device(); }
+void cudaSynchronize(int device) {
+  CUDAGuard guard(index(device));
   c10::cuda::device_synchronize();
-  c10::cuda::setCurrentCUDAStream(on ? c10::cuda::getStreamFromPool() : c10::cuda::getDefaultCUDAStream());
+}
+
+void cudaUseSideStream(bool on, int device) {
+  CUDAGuard guard(index(device));
+  c10::cuda::device_synchronize();
+  c10::cuda::setCurrentCUDAStream(on ? capturesOf(device).stream : c10::cuda::getDefaultCUDAStream(index(device)));
 }
 
 void cudaMemory(int device, double* out) {
-  at::empty({1}, at::TensorOptions().device(at::kCUDA, static_cast<c10::DeviceIndex>(device)));  // the allocator may be asleep
-  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(device));
+  at::empty({1}, at::TensorOptions().device(at::kCUDA, index(device)));  // the allocator may be asleep
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index(device));
   out[0] = static_cast<double>(stats.allocated_bytes[0].current);
   out[1] = static_cast<double>(stats.reserved_bytes[0].current);
   out[2] = static_cast<double>(stats.allocated_bytes[0].peak);
   out[3] = static_cast<double>(at::cuda::getDeviceProperties(device)->totalGlobalMem);
 }
 
-void cudaResetPeak(int device) { c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(device)); }
+void cudaResetPeak(int device) { c10::cuda::CUDACachingAllocator::resetPeakStats(index(device)); }
 void cudaEmptyCache() {
   if (cudaCount() > 0) c10::cuda::CUDACachingAllocator::emptyCache();
 }
 
-int cudaEvent() {
-  state().events.push_back(std::make_unique<at::cuda::CUDAEvent>(cudaEventDefault));
-  state().events.back()->record();
-  return static_cast<int>(state().events.size()) - 1;
+int cudaEvent(int device) {
+  CUDAGuard guard(index(device));
+  auto event = std::make_unique<at::cuda::CUDAEvent>(cudaEventDefault);
+  event->record(c10::cuda::getCurrentCUDAStream(index(device)));
+  return place(state().events, std::move(event));
 }
 
 double cudaElapsed(int from, int to) {
-  auto& events = state().events;
-  TORCH_CHECK(from >= 0 && to >= 0 && std::max(from, to) < static_cast<int>(events.size()), "unknown event");
-  events[to]->synchronize();
-  return events[from]->elapsed_time(*events[to]);
+  eventAt(to).synchronize();
+  return eventAt(from).elapsed_time(eventAt(to));
+}
+void cudaEventFree(int event) {
+  eventAt(event);
+  state().events[event].reset();
 }
 
-int cudaGraphBegin() {
-  state().graphs.push_back(std::make_unique<at::cuda::CUDAGraph>());
-  state().graphs.back()->capture_begin();
-  return static_cast<int>(state().graphs.size()) - 1;
+int cudaGraphBegin(int device) {
+  CUDAGuard guard(index(device));
+  Captures& c = capturesOf(device);
+  ensureAnchor(c, device);
+  auto graph = std::make_unique<at::cuda::CUDAGraph>();
+  beginCapture(*graph, c.pool);
+  return place(state().graphs, std::move(graph));
 }
-void cudaGraphEnd(int graph) { graphAt(graph).capture_end(); }
+void cudaGraphEnd(int graph, int device) {
+  CUDAGuard guard(index(device));
+  try {
+    graphAt(graph).capture_end();
+  } catch (...) {
+    // The allocator may still take the pool for one that is being recorded: the next capture gets another.
+    Captures& c = capturesOf(device);
+    c.pool = at::cuda::graph_pool_handle();
+    c.anchor.release();  // freeing it could end the pool that is in doubt
+    throw;
+  }
+}
 void cudaGraphReplay(int graph) { graphAt(graph).replay(); }
 void cudaGraphFree(int graph) {
   graphAt(graph).reset();
@@ -83,6 +168,7 @@ void cudaGraphFree(int graph) {
 
 void cudaShutdown() {
   state().graphs.clear();
+  state().captures.clear();
   state().events.clear();
 }
 
@@ -101,15 +187,18 @@ namespace {
 void cudaLoad() {}
 int cudaCount() { return 0; }
 std::string cudaName(int) { none(); }
-void cudaSynchronize() {}
-void cudaUseSideStream(bool) { none(); }
+void cudaUse(int) { none(); }
+int cudaCurrent() { none(); }
+void cudaSynchronize(int) {}
+void cudaUseSideStream(bool, int) { none(); }
 void cudaMemory(int, double*) { none(); }
 void cudaResetPeak(int) { none(); }
 void cudaEmptyCache() {}
-int cudaEvent() { none(); }
+int cudaEvent(int) { none(); }
+void cudaEventFree(int) { none(); }
 double cudaElapsed(int, int) { none(); }
-int cudaGraphBegin() { none(); }
-void cudaGraphEnd(int) { none(); }
+int cudaGraphBegin(int) { none(); }
+void cudaGraphEnd(int, int) { none(); }
 void cudaGraphReplay(int) { none(); }
 void cudaGraphFree(int) { none(); }
 void cudaShutdown() {}

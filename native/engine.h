@@ -5,6 +5,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ class Table {
   Slot* find(double handle);
   void release(uint32_t index);
   std::vector<Slot> slots_;
-  std::vector<uint32_t> free_;
+  std::deque<uint32_t> free_;  // oldest first, see put
   std::vector<std::vector<Entry>> scopes_;
   size_t live_ = 0;
   uint64_t created_ = 0;
@@ -114,15 +115,18 @@ void emptyHostCache();
 // cuda.cc, or its stand-ins in device.cc when built without CUDA
 int cudaCount();
 void cudaLoad();  // registers the CUDA backend when the libraries are there
-void cudaSynchronize();
-void cudaUseSideStream(bool on);
+void cudaUse(int device);  // the current device from now on
+int cudaCurrent();
+void cudaSynchronize(int device);
+void cudaUseSideStream(bool on, int device);  // one for all captures of the process
 void cudaMemory(int device, double* out);  // allocated, reserved, peak allocated, total
 void cudaResetPeak(int device);
 void cudaEmptyCache();
-int cudaEvent();  // records now
+int cudaEvent(int device);  // records now
 double cudaElapsed(int from, int to);
-int cudaGraphBegin();
-void cudaGraphEnd(int graph);
+void cudaEventFree(int event);
+int cudaGraphBegin(int device);
+void cudaGraphEnd(int graph, int device);
 void cudaGraphReplay(int graph);
 void cudaGraphFree(int graph);
 void cudaShutdown();

@@ -4,7 +4,9 @@ namespace rt {
 
 namespace {
 constexpr double kSlots = 4294967296.0;  // 2^32
-constexpr uint32_t kGenerations = 1u << 20;
+constexpr uint32_t kGenerations = 1u << 21;
+// Free slots wait in a queue of at least this length, so that a stale handle meets its own generation again after 2^33 tensors at the soonest.
+constexpr size_t kWaiting = 4096;
 }  // namespace
 
 Engine& engine() {
@@ -14,12 +16,12 @@ Engine& engine() {
 
 double Table::put(at::Tensor t) {
   uint32_t index;
-  if (free_.empty()) {
+  if (free_.size() < kWaiting) {
     index = static_cast<uint32_t>(slots_.size());
     slots_.emplace_back();
   } else {
-    index = free_.back();
-    free_.pop_back();
+    index = free_.front();
+    free_.pop_front();
   }
   Slot& slot = slots_[index];
   slot.tensor = std::move(t);

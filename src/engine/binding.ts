@@ -59,6 +59,7 @@ export interface Native {
   useCount(): void
   refuse(why: string): void
   generatorNew(device: number): number
+  generatorFree(id: number): void
   generatorSeed(id: number, seed: number): void
   generatorState(id: number): void
   generatorRestore(id: number): void
@@ -72,14 +73,17 @@ export interface Native {
   info(): NativeInfo
   cudaCount(): number
   cudaName(device: number): string
-  cudaSynchronize(): void
-  cudaSideStream(on: boolean): void
+  cudaUse(device: number): void
+  cudaCurrent(): number
+  cudaSynchronize(device: number): void
+  cudaSideStream(on: boolean, device: number): void
   cudaMemory(device: number): void
   cudaResetPeak(device: number): void
-  cudaEvent(): number
+  cudaEvent(device: number): number
+  cudaEventFree(event: number): void
   cudaElapsed(from: number, to: number): number
-  graphBegin(): number
-  graphEnd(graph: number): void
+  graphBegin(device: number): number
+  graphEnd(graph: number, device: number): void
   graphReplay(graph: number): void
   graphFree(graph: number): void
 }

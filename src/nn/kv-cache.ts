@@ -1,4 +1,4 @@
-import { type DType, keep, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { type DType, itemBytes, keep, type Tensor, tidy, zeros } from '../tensor/index.ts'
 
 /** Keys and values of past tokens, one pair per layer, allocated once: [B, Hkv, capacity, D]. */
 export class KVCache {
@@ -38,6 +38,27 @@ export class KVCache {
         list[i] = picked
       })
     }
+  }
+
+  get bytes(): number {
+    const { numel, dtype } = this.keys[0]!
+    return 2 * this.keys.length * numel * itemBytes[dtype]
+  }
+
+  /** The first columns of another cache; `rows` chooses among its rows, null takes them all. Columns behind them become zero. */
+  copyFrom(other: KVCache, columns: number, rows: Tensor | null): void {
+    const lists = [
+      [this.keys, other.keys],
+      [this.values, other.values],
+    ] as const
+    for (const [mine, theirs] of lists)
+      mine.forEach((t, i) => {
+        tidy(() => {
+          const read = theirs[i]!.slice({ dim: 2, end: columns })
+          t.slice({ dim: 2, end: columns }).copy_(rows ? read.indexSelect(0, rows) : read)
+          t.slice({ dim: 2, start: columns }).fill_(0) // an old NaN behind the mask would still spread
+        })
+      })
   }
 
   dispose(): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { expectNoLeak, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { arange, expectNoLeak, memory, type Tensor, tensor, tidy, zeros } from '../tensor/index.ts'
 import {
   addLora,
   initRandom,
@@ -210,4 +210,16 @@ test('random weights depend on seed and name alone', () => {
   assert.notDeepEqual(a.layers[0]!.weight.numbers().slice(0, 4), a.layers[2]!.weight.numbers().slice(0, 4))
   free(a)
   free(b)
+})
+
+test('rotary tables of equal shape are one, however many models there are', () => {
+  tidy(() => {
+    const positions = arange(0, 4, { dtype: 'int64' }).unsqueeze(0)
+    const like = zeros([1])
+    const make = () => tidy(() => void new Rope(24, 12345).table(positions, like))
+    make()
+    const before = memory().tensors
+    for (let i = 0; i < 5; i++) make()
+    assert.equal(memory().tensors, before)
+  })
 })

@@ -13,11 +13,13 @@ function inverseFrequencies(dim: number, theta: number, device: string): Tensor 
   return base.pow(exponents).reciprocal() // [D/2]
 }
 
+/** Shared by every model of the process that rotates alike: as many as there are head sizes, bases and devices. */
+const frequencies = new Map<string, Tensor>()
+
 export class Rope {
   readonly #dim: number
   readonly #theta: number
   readonly #sections: readonly number[]
-  readonly #frequencies = new Map<string, Tensor>()
 
   /** `sections`: how many of the D/2 frequencies follow each axis, where positions have several (Qwen2.5-VL: time, row, column). */
   constructor(dim: number, theta: number, sections: readonly number[] = []) {
@@ -50,10 +52,11 @@ export class Rope {
   }
 
   #frequency(device: string): Tensor {
-    let f = this.#frequencies.get(device)
-    if (!f) {
+    const key = `${this.#dim} ${this.#theta} ${device}`
+    let f = frequencies.get(key)
+    if (!f?.alive) {
       f = keep(tidy(() => inverseFrequencies(this.#dim, this.#theta, device)))
-      this.#frequencies.set(device, f)
+      frequencies.set(key, f)
     }
     return f
   }

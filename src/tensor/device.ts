@@ -1,24 +1,49 @@
+import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { keep, tensorsIn, tidy } from './scope.ts'
+
+/** The number in `cuda:N`; plain `cuda` is the current device. */
+export function deviceIndex(device: string): number {
+  const found = /^cuda(?::(\d+))?$/.exec(device)
+  if (!found) throw new Mismatch({ where: 'device', expected: 'cuda or cuda:N', got: device })
+  return found[1] === undefined ? native().cudaCurrent() : Number(found[1])
+}
+
+const indexOf = (device: number | string | undefined) =>
+  typeof device === 'number' ? device : deviceIndex(device ?? 'cuda')
 
 /** CUDA: devices, memory, timing, captured graphs. On a build without CUDA count() is 0 and the rest says so. */
 export const cuda = {
   count: (): number => native().cudaCount(),
   name: (device = 0): string => native().cudaName(device),
-  synchronize: (): void => native().cudaSynchronize(),
+  /** Makes `cuda:N` the current device of this thread: what `cuda` means from now on. */
+  use: (device: string): void => native().cudaUse(deviceIndex(device)),
+  synchronize: (device?: number | string): void => {
+    if (native().cudaCount() > 0) native().cudaSynchronize(indexOf(device))
+  },
   /** Bytes: in tensors now, reserved by the allocator, most in tensors so far, on the card. */
-  memory(device = 0): { allocated: number; reserved: number; peak: number; total: number } {
-    native().cudaMemory(device)
+  memory(device?: number | string): { allocated: number; reserved: number; peak: number; total: number } {
+    native().cudaMemory(indexOf(device))
     return { allocated: buffer[0]!, reserved: buffer[1]!, peak: buffer[2]!, total: buffer[3]! }
   },
-  resetPeak: (device = 0): void => native().cudaResetPeak(device),
-  /** A point in the stream; elapsed() between two is in milliseconds. */
-  event: (): number => native().cudaEvent(),
+  resetPeak: (device?: number | string): void => native().cudaResetPeak(indexOf(device)),
+  /** A point in the stream; elapsed() between two is in milliseconds. Freed by freeEvent(). */
+  event: (device?: number | string): number => native().cudaEvent(indexOf(device)),
   elapsed: (from: number, to: number): number => native().cudaElapsed(from, to),
-  sideStream: (on: boolean): void => native().cudaSideStream(on),
+  freeEvent: (event: number): void => native().cudaEventFree(event),
 }
 
-/** A step captured once and replayed: everything that changes between replays lives in tensors updated in place. */
+export interface CaptureOptions {
+  /** Where the step's tensors are; the current device if absent. */
+  device?: string
+  /** Runs before the recording, which settle the allocator and the libraries. */
+  warmups?: number
+}
+
+/**
+ * A step captured once and replayed: everything that changes between replays lives in tensors updated in place. All captures of a
+ * device share one side stream and one memory pool, so two graphs must not be replayed at the same time.
+ */
 export class CudaGraph {
   readonly #id: number
 
@@ -26,23 +51,24 @@ export class CudaGraph {
     this.#id = id
   }
 
-  /** Runs `step` a few times to settle the allocator, then records it. What `step` returns stays valid across replays. */
-  static capture<R>(step: () => R, warmups = 3): { graph: CudaGraph; result: R } {
-    native().cudaSideStream(true)
+  /** Runs `step` a few times, then records it. What `step` returns stays valid across replays. */
+  static capture<R>(step: () => R, options: CaptureOptions = {}): { graph: CudaGraph; result: R } {
+    const device = indexOf(options.device)
+    native().cudaSideStream(true, device)
     try {
-      for (let i = 0; i < warmups; i++) tidy(() => void step() as never)
-      native().cudaSynchronize()
-      const id = native().graphBegin()
+      for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
+      native().cudaSynchronize(device)
+      const id = native().graphBegin(device)
       let result: R
       try {
         result = tidy(step as never) as R
         for (const t of tensorsIn(result)) keep(t)
       } finally {
-        native().graphEnd(id)
+        native().graphEnd(id, device)
       }
       return { graph: new CudaGraph(id), result }
     } finally {
-      native().cudaSideStream(false)
+      native().cudaSideStream(false, device)
     }
   }
 

@@ -1,4 +1,5 @@
 import { buffer, type GeneratorHandle, native } from '../engine/index.ts'
+import { deviceIndex } from './device.ts'
 import { keep } from './scope.ts'
 import { type Tensor, tensorOfHandle } from './tensor.ts'
 
@@ -7,9 +8,13 @@ export class Generator implements GeneratorHandle {
   readonly generator: number
 
   constructor(seed: number, device = 'cpu') {
-    const index = device.startsWith('cuda') ? Number(device.split(':')[1] ?? 0) : -1
-    this.generator = native().generatorNew(index)
+    this.generator = native().generatorNew(device.startsWith('cuda') ? deviceIndex(device) : -1)
     this.seed(seed)
+  }
+
+  /** Frees it; its number goes to the next generator. */
+  dispose(): void {
+    native().generatorFree(this.generator)
   }
 
   seed(seed: number): this {

@@ -15,7 +15,7 @@ export {
   tapeLength,
 } from './autograd.ts'
 export { type AttentionOptions, attention, hasFusedAdamW, lowerTriangle, rmsNorm } from './compat.ts'
-export { CudaGraph, cuda } from './device.ts'
+export { type CaptureOptions, CudaGraph, cuda, deviceIndex } from './device.ts'
 export {
   type DType,
   dtypeByCode,

@@ -212,3 +212,15 @@ test('a truncated, missing, empty or closed file is an error that says so', () =
     assert.equal(new MappedFile(join(folder, 'empty')).size, 0)
   })
 })
+
+test('a generator that is freed gives its number to the next, and is not found any more', () => {
+  const first = new Generator(1)
+  const second = new Generator(2)
+  first.dispose()
+  assert.throws(() => first.seed(3), /unknown generator/)
+  const third = new Generator(4)
+  assert.equal(third.generator, first.generator)
+  assert.notEqual(third.generator, second.generator)
+  second.dispose()
+  third.dispose()
+})

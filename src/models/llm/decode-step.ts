@@ -1,30 +1,70 @@
 import type { KVCache } from '../../nn/index.ts'
-import { CudaGraph, keep, ones, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { keep, ones, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { decodePool } from './decode-pool.ts'
 import type { Decoder } from './model.ts'
 
-/**
- * One token for all rows. Everything that changes between steps lives in tensors updated in place, so that on CUDA the whole step
- * is captured once and replayed; on the CPU it runs op by op and looks only at the columns in use.
- */
-export class DecodeStep {
+/** States where tokens were read [R, S], and the scores of the next token [R, V]. */
+export interface Scores {
+  hidden: Tensor
+  logits: Tensor
+}
+
+/** What the prompts left: a cache of P prompts, which prompt each of R rows continues, and where. */
+export interface DecodeStart {
+  cache: KVCache
+  /** [R] the prompt of each row; null: row r continues prompt r. */
+  rows: Tensor | null
+  /** [R, columns], false at padding; null where there is none. */
+  valid: Tensor | null
+  /** [R] the position of each row's first new token. */
+  next: readonly number[]
+  columns: number
+}
+
+/** One token for all rows at a time. */
+export interface Decoding {
+  /** Reads one token per row. */
+  run(ids: readonly number[]): Scores
+  dispose(): void
+}
+
+/** Whether a device records steps: then the states of the pool hold the cache, and the one of the prompts needs no room. */
+export function records(decoder: Decoder): boolean {
+  return decoder.home.device.startsWith('cuda')
+}
+
+/** Decoding of up to `newTokens` tokens behind prompts. A state of the pool copies the start's cache and frees it. */
+export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: number): Decoding {
+  if (!records(decoder)) return new DecodeStep(decoder, start)
+  const state = decodePool.take(decoder, start.next.length, start.columns + newTokens)
+  try {
+    state.begin(start)
+    start.cache.dispose()
+  } catch (error) {
+    decodePool.release(state)
+    throw error
+  }
+  return { run: (ids) => state.run(ids), dispose: () => decodePool.release(state) }
+}
+
+/** Op by op, looking only at the columns in use. */
+class DecodeStep implements Decoding {
   readonly #decoder: Decoder
   readonly #cache: KVCache
-  readonly #firstColumn: number
   readonly #token: Tensor // [R, 1]
   readonly #position: Tensor // [R, 1]
   readonly #column: Tensor // [1]
   readonly #visible: Tensor // [R, 1, 1, capacity]
   readonly #masked: boolean
-  #captured: { graph: CudaGraph; result: { hidden: Tensor; logits: Tensor } } | undefined
-  #t = 0
+  #columns: number
 
-  /** `next`: the position of each row's first new token. */
-  constructor(decoder: Decoder, cache: KVCache, valid: Tensor | null, next: readonly number[], firstColumn: number) {
+  constructor(decoder: Decoder, { cache, rows, valid, next, columns }: DecodeStart) {
     const { device } = cache
     const R = next.length
+    if (rows) cache.select(rows)
     this.#decoder = decoder
     this.#cache = cache
-    this.#firstColumn = firstColumn
+    this.#columns = columns
     this.#token = keep(zeros([R, 1], { dtype: 'int64', device }))
     this.#position = keep(
       tensor(
@@ -33,50 +73,33 @@ export class DecodeStep {
         { device },
       ),
     )
-    this.#column = keep(tensor(BigInt64Array.of(BigInt(firstColumn - 1)), { device }))
-    this.#visible = keep(tidy(() => startMask(valid, R, firstColumn, cache.capacity, device)))
+    this.#column = keep(tensor(BigInt64Array.of(BigInt(columns - 1)), { device }))
+    this.#visible = keep(tidy(() => startMask(valid, R, columns, cache.capacity, device)))
     this.#masked = valid !== null
   }
 
-  /** Reads one token per row; gives the states where they were read and the scores of the next token. */
-  run(ids: readonly number[]): { hidden: Tensor; logits: Tensor } {
-    const { device } = this.#cache
+  run(ids: readonly number[]): Scores {
     tidy(() => {
       this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
       this.#position.add_(1)
       this.#column.add_(1)
-      const at = this.#firstColumn + this.#t
-      this.#visible.slice({ dim: 3, start: at, end: at + 1 }).fill_(true)
+      this.#visible.slice({ dim: 3, start: this.#columns, end: this.#columns + 1 }).fill_(true)
     })
-    this.#t++
-    if (!device.startsWith('cuda')) return tidy(() => this.#step(this.#firstColumn + this.#t))
-    return this.#replay()
+    this.#columns++
+    return tidy(() => this.#step(this.#columns))
   }
 
-  #step(length: number | undefined): { hidden: Tensor; logits: Tensor } {
+  #step(length: number): Scores {
     const decoder = this.#decoder
     const x = decoder.embed(this.#token) // [R, 1, S]
-    const mask =
-      length === undefined ? this.#visible : this.#masked ? this.#visible.slice({ dim: 3, end: length }) : undefined
+    const mask = this.#masked ? this.#visible.slice({ dim: 3, end: length }) : undefined
     const hidden = decoder
       .forward(x, { positions: this.#position, mask, cache: this.#cache, columns: this.#column, length })
       .squeeze(1)
     return { hidden, logits: decoder.logits(hidden) }
   }
 
-  #replay(): { hidden: Tensor; logits: Tensor } {
-    if (!this.#captured) {
-      this.#captured = CudaGraph.capture(() => this.#step(undefined))
-    }
-    this.#captured.graph.replay()
-    const { hidden, logits } = this.#captured.result
-    return { hidden: hidden.clone(), logits: logits.clone() }
-  }
-
   dispose(): void {
-    this.#captured?.graph.dispose()
-    this.#captured?.result.hidden.dispose()
-    this.#captured?.result.logits.dispose()
     for (const t of [this.#token, this.#position, this.#column, this.#visible]) t.dispose()
   }
 }

@@ -12,8 +12,8 @@ import {
 } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
-import { DecodeStep } from './decode-step.ts'
-import { type Prefilled, prefill } from './prefill.ts'
+import { type DecodeStart, openDecoding, records } from './decode-step.ts'
+import { prefill } from './prefill.ts'
 import type { PromptIds, Speaker } from './speaker.ts'
 
 export interface GenerateOptions {
@@ -116,26 +116,29 @@ class Generation<P extends PromptIds> {
   }
 
   run(): Generated[] {
-    const { cache, valid, columns, next, ...read } = this.#prefill()
+    const { logits, ...start } = this.#prefill()
     try {
-      let { logits } = read
       if (this.#options.maxNewTokens > 0) this.#take(logits)
-      const step = new DecodeStep(this.#model.decoder, cache, valid, next, columns)
-      try {
-        for (let t = 1; t < this.#options.maxNewTokens && this.#open > 0; t++) {
-          const out = step.run(this.#rows.map((row) => row.ids.at(-1)!))
-          this.#states.push(out.hidden)
-          logits = out.logits
-          this.#take(logits)
-          this.#options.onStep?.(t, this.#open)
-        }
-      } finally {
-        step.dispose()
-      }
+      if (this.#options.maxNewTokens > 1 && this.#open > 0) this.#decode(start)
     } finally {
-      cache.dispose()
+      start.cache.dispose()
     }
     return this.#rows.map((row, r) => this.#result(row, r))
+  }
+
+  #decode(start: DecodeStart): void {
+    const { maxNewTokens, onStep } = this.#options
+    const decoding = openDecoding(this.#model.decoder, start, maxNewTokens)
+    try {
+      for (let t = 1; t < maxNewTokens && this.#open > 0; t++) {
+        const { hidden, logits } = decoding.run(this.#rows.map((row) => row.ids.at(-1)!))
+        this.#states.push(hidden)
+        this.#take(logits)
+        onStep?.(t, this.#open)
+      }
+    } finally {
+      decoding.dispose()
+    }
   }
 
   get #open(): number {
@@ -143,15 +146,16 @@ class Generation<P extends PromptIds> {
   }
 
   /** Reads the prompts; the K samples of one share what was read. */
-  #prefill(): Prefilled {
-    const read = prefill(this.#model, this.#prompts, this.#options.maxNewTokens)
-    if (this.#samples === 1) return read
+  #prefill(): DecodeStart & { logits: Tensor } {
+    const room = records(this.#model.decoder) ? 0 : this.#options.maxNewTokens
+    const read = prefill(this.#model, this.#prompts, room)
+    if (this.#samples === 1) return { ...read, rows: null }
     const { cache, logits, valid, columns, next } = read
     const prompt = this.#rows.map((_, r) => Math.floor(r / this.#samples))
     const rows = tensor(BigInt64Array.from(prompt, BigInt), { device: logits.device })
-    cache.select(rows)
     return {
       cache,
+      rows,
       logits: logits.indexSelect(0, rows),
       valid: valid ? valid.indexSelect(0, rows) : null,
       columns,

@@ -1,5 +1,6 @@
 export { attend, type LlmContext, splitHeads } from './attention.ts'
 export { type LlmConfig, readLlmConfig } from './config.ts'
+export { DecodePool, decodePool } from './decode-pool.ts'
 export { type Generated, type GenerateOptions, generate } from './generate.ts'
 export { loadLanguageModel } from './load.ts'
 export { buildLanguageModule, Decoder, type Home, type LanguageModule, loraTargets, type Pass } from './model.ts'

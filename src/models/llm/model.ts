@@ -1,6 +1,6 @@
 // Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../../core/index.ts'
-import { cast, type Embedding, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
+import { cast, type Embedding, KVCache, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
 import { arange, checkpoint, type DType, type Tensor, tidy } from '../../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { LlmConfig } from './config.ts'
@@ -92,6 +92,12 @@ export class Decoder {
   /** Fixes the dtype of activations; whoever opens a model calls it before any weight becomes a float32 master. */
   computeIn(dtype: DType): void {
     this.#computeDtype = dtype
+  }
+
+  /** A key/value cache for this decoder; the caller owns it. */
+  emptyCache(batch: number, capacity: number): KVCache {
+    const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = this.cfg
+    return new KVCache(layers, { batch, heads, capacity, dim }, this.home)
   }
 
   embed(ids: Tensor): Tensor {

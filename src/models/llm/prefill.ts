@@ -1,6 +1,6 @@
 // Reading prompts into a key/value cache. Prompts that begin alike (several phrases or regions of one image) read that beginning once.
 // B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
-import { KVCache } from '../../nn/index.ts'
+import type { KVCache } from '../../nn/index.ts'
 import { cat, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { type PromptIds, positionsOf, positionTensor, type Speaker } from './speaker.ts'
 
@@ -35,7 +35,7 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
   const starts = groupOf.map((g) => (shares ? groups[g]!.prefix : 0))
   const first = shares ? Math.max(...starts) : 0
   const rest = Math.max(...prompts.map((p, b) => p.ids.length - starts[b]!))
-  const cache = emptyCache(model, shares ? groups.length : prompts.length, first + rest + newTokens)
+  const cache = model.decoder.emptyCache(shares ? groups.length : prompts.length, first + rest + newTokens)
   try {
     return tidy(() => {
       const positions = prompts.map((p) => positionsOf(model, p))
@@ -66,11 +66,6 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
     cache.dispose()
     throw error
   }
-}
-
-function emptyCache<P extends PromptIds>(model: Speaker<P>, batch: number, capacity: number): KVCache {
-  const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = model.decoder.cfg
-  return new KVCache(layers, { batch, heads, capacity, dim }, model.home)
 }
 
 function groupsOf<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[]): Group[] {

@@ -1,0 +1,68 @@
+import { cuda } from '../../tensor/index.ts'
+import { cudaRecorder, DecodeState, type Recorder, roundedColumns } from './decode-state.ts'
+import type { Decoder } from './model.ts'
+
+/** Shapes kept at a time: two loops, each with the policy's samples and the EMA copy's answers. */
+const most = 4
+
+/**
+ * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the card; what does not fit goes,
+ * oldest first. A state does not belong to a role: policy and EMA copy decode with the same one.
+ */
+export class DecodePool {
+  readonly #record: Recorder
+  readonly #byteLimit: (device: string) => number
+  #states: DecodeState[] = []
+
+  constructor(record: Recorder, byteLimit: (device: string) => number) {
+    this.#record = record
+    this.#byteLimit = byteLimit
+  }
+
+  get size(): number {
+    return this.#states.length
+  }
+
+  /** A state for the caller alone until release(). */
+  take(decoder: Decoder, rows: number, columns: number): DecodeState {
+    const capacity = roundedColumns(columns)
+    const found = this.#states.find(
+      (s) => !s.busy && s.decoder === decoder && s.rows === rows && s.capacity === capacity,
+    )
+    this.#states = this.#states.filter((s) => s !== found)
+    if (!found) this.#makeRoom(decoder.home.device)
+    const state = found ?? new DecodeState(decoder, rows, capacity, this.#record)
+    this.#states.push(state)
+    state.busy = true
+    return state
+  }
+
+  release(state: DecodeState): void {
+    state.busy = false
+    this.#shrink(this.#byteLimit(state.decoder.home.device), most)
+  }
+
+  /** Frees every state, or those of one decoder, before its weights go. */
+  clear(decoder?: Decoder): void {
+    for (const state of this.#states) if (!decoder || state.decoder === decoder) state.dispose()
+    this.#states = this.#states.filter((s) => decoder && s.decoder !== decoder)
+  }
+
+  #makeRoom(device: string): void {
+    this.#shrink(this.#byteLimit(device), most - 1)
+  }
+
+  /** The one that was used last stays, whatever its size. */
+  #shrink(bytes: number, count: number): void {
+    const total = () => this.#states.reduce((sum, s) => sum + s.bytes, 0)
+    while (this.#states.length > count || (this.#states.length > 1 && total() > bytes)) {
+      const oldest = this.#states.find((s) => !s.busy)
+      if (!oldest) return
+      oldest.dispose()
+      this.#states = this.#states.filter((s) => s !== oldest)
+    }
+  }
+}
+
+/** The process's own, on CUDA. */
+export const decodePool = new DecodePool(cudaRecorder, (device) => cuda.memory(device).total / 10)

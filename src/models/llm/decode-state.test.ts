@@ -1,0 +1,175 @@
+// Recorded decoding on the CPU: the recorder runs the step again with the tensors that were in place when it recorded, as a captured
+// graph reads the addresses it was made with. What CUDA itself adds is checked in tests/gpu.
+import assert from 'node:assert/strict'
+import { after, beforeEach, test } from 'node:test'
+import { box, encode, fillAdapters, freeFeatures, tinyModel } from '../../../tests/support/sa2va.ts'
+import { addLora, replaceTensor, type Slot, tensorAt, trainOnly, withWeights } from '../../nn/index.ts'
+import { keep, memory, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import type { Prompt } from '../sa2va/inputs.ts'
+import { DecodePool } from './decode-pool.ts'
+import type { Recorder } from './decode-state.ts'
+import { type Decoding, openDecoding } from './decode-step.ts'
+import { loraTargets } from './model.ts'
+import { prefill } from './prefill.ts'
+
+const tiny = tinyModel()
+const { model, prompter } = tiny
+const { decoder } = model
+const adapter = addLora(model.language_model, loraTargets('Qwen2ForCausalLM'), { rank: 4, alpha: 8, seed: 1 })
+fillAdapters(model, 3)
+const trained = trainOnly(model.language_model, [/\.lora_[AB]\./])
+const [square, wide] = [encode(tiny, 96, 96), encode(tiny, 224, 112)]
+after(() => {
+  freeFeatures(square)
+  freeFeatures(wide)
+  tiny.dispose()
+})
+
+let recordings = 0
+const again: Recorder = (step) => {
+  recordings++
+  const slots = decoder.module.slots()
+  const place = new Map(slots.map((slot) => [slot.name, tensorAt(slot)]))
+  const run = () => withWeights(slots, place, step)
+  const result = tidy(run)
+  for (const t of Object.values(result)) keep(t)
+  const replay = () =>
+    tidy(() => {
+      const { hidden, logits } = run()
+      result.hidden.copy_(hidden)
+      result.logits.copy_(logits)
+    })
+  return { result, replay, dispose: () => undefined }
+}
+const newPool = (bytes = 1e9) => new DecodePool(again, () => bytes)
+beforeEach(() => {
+  recordings = 0
+})
+
+const phrases = [prompter.segment(square, 'the red circle'), prompter.segment(square, 'a very large blue star')]
+const region = [prompter.describe(wide, box(224, 112, 10, 10, 150, 90)), phrases[0]!]
+const tokens = [5, 9, 13, 7]
+
+/** Scores of the tokens after the prompts, read one by one. */
+function read(prompts: readonly Prompt[], open: (start: ReturnType<typeof prefill>) => Decoding): number[] {
+  return noGrad(() =>
+    tidy(() => {
+      const start = prefill(model, prompts, tokens.length + 1)
+      const decoding = open(start)
+      const out = tokens.map((id) => decoding.run(prompts.map((_, r) => id + r)).logits)
+      decoding.dispose()
+      start.cache.dispose()
+      return out.flatMap((t) => t.numbers())
+    }),
+  )
+}
+
+const plainly = (prompts: readonly Prompt[]) => read(prompts, (s) => openDecoding(decoder, { ...s, rows: null }, 8))
+const through = (pool: DecodePool, prompts: readonly Prompt[]) =>
+  read(prompts, (start) => {
+    const state = pool.take(decoder, prompts.length, start.columns + 8)
+    state.begin({ ...start, rows: null })
+    return { run: (ids) => state.run(ids), dispose: () => pool.release(state) }
+  })
+
+function near(a: readonly number[], b: readonly number[]): void {
+  const worst = Math.max(...a.map((v, i) => Math.abs(v - b[i]!)))
+  assert.ok(worst < 1e-4, `differ by ${worst}`)
+}
+
+test('one recording serves prompts of one shape, and gives the scores of decoding op by op', () => {
+  const pool = newPool()
+  near(through(pool, phrases), plainly(phrases))
+  near(through(pool, [...phrases].reverse()), plainly([...phrases].reverse()))
+  near(through(pool, phrases), plainly(phrases))
+  assert.equal(recordings, 1)
+  near(through(pool, region), plainly(region))
+  assert.deepEqual([recordings, pool.size], [2, 2])
+  pool.clear()
+})
+
+/** Other values for the trained weights: what the EMA copy is. */
+function otherRole(): Map<string, Tensor> {
+  return new Map(trained.map((slot) => [slot.name, keep(noGrad(() => tidy(() => tensorAt(slot).detach().mul(-2))))]))
+}
+
+test('another role, an update in place and the adapters switched off are each seen, without and with a new recording', () => {
+  const pool = newPool()
+  const policy = plainly(phrases)
+  near(through(pool, phrases), policy)
+  const ema = otherRole()
+  const roleOf = <R>(fn: () => R) => withWeights(trained as Slot[], ema, fn)
+  near(
+    roleOf(() => through(pool, phrases)),
+    roleOf(() => plainly(phrases)),
+  )
+  near(through(pool, phrases), policy)
+  assert.equal(recordings, 1, 'a role is copied, not recorded')
+  noGrad(() => tidy(() => void tensorAt(trained[0]!).mul_(3)))
+  near(through(pool, phrases), plainly(phrases))
+  assert.equal(recordings, 1)
+  adapter.enabled = false
+  near(through(pool, phrases), plainly(phrases))
+  adapter.enabled = true
+  assert.equal(recordings, 2)
+  near(through(pool, phrases), plainly(phrases))
+  assert.equal(recordings, 3)
+  noGrad(() => tidy(() => void tensorAt(trained[0]!).div_(3)))
+  for (const t of ema.values()) t.dispose()
+  pool.clear()
+})
+
+test('a base weight that is replaced makes a new recording, and is copied from then on', () => {
+  const pool = newPool()
+  through(pool, phrases)
+  const slot = model.language_model.slots().find((s) => s.name.endsWith('norm.weight'))!
+  for (const factor of [2, 0.5]) {
+    replaceTensor(
+      slot,
+      noGrad(() => tidy(() => tensorAt(slot).mul(factor))),
+    )
+    near(through(pool, phrases), plainly(phrases))
+  }
+  assert.equal(recordings, 2)
+  pool.clear()
+})
+
+test('what is left of an earlier call, even NaN, does not reach the next', () => {
+  const pool = newPool()
+  const weight = tensorAt(model.language_model.slots().find((s) => s.name.endsWith('layers.0.input_layernorm.weight'))!)
+  const before = tidy(() => weight.array())
+  noGrad(() => tidy(() => void weight.fill_(Number.NaN)))
+  assert.ok(through(pool, phrases).some(Number.isNaN))
+  noGrad(() => tidy(() => void weight.fill_((before as Float32Array)[0]!)))
+  near(through(pool, phrases), plainly(phrases))
+  assert.equal(recordings, 1)
+  pool.clear()
+})
+
+test('a pool keeps four shapes at most and no more bytes than allowed, the oldest go, and clear leaves nothing', () => {
+  through(newPool(), phrases)
+  const live = memory().tensors
+  const pool = newPool()
+  for (const rows of [1, 2, 3, 4, 5, 6])
+    through(
+      pool,
+      Array.from({ length: rows }, () => phrases[0]!),
+    )
+  assert.equal(pool.size, 4)
+  through(
+    pool,
+    Array.from({ length: 3 }, () => phrases[0]!),
+  )
+  assert.equal(recordings, 1 + 6, 'rows 3 to 6 were kept')
+  pool.clear(decoder)
+  assert.equal(memory().tensors, live)
+  const small = newPool(1)
+  for (const rows of [1, 2, 3])
+    through(
+      small,
+      Array.from({ length: rows }, () => phrases[0]!),
+    )
+  assert.equal(small.size, 1)
+  small.clear()
+  assert.equal(memory().tensors, live)
+})
