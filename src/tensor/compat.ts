@@ -1,5 +1,5 @@
 // Ops that an old libtorch lacks, under the names and meanings of the new ones. The only file that cares which torch it is.
-import { hasOp, op } from '../engine/index.ts'
+import { hasOp, op, planOf } from '../engine/index.ts'
 import { type DType, isFloating } from './dtype.ts'
 import { ones } from './ops.gen.ts'
 import type { Tensor } from './tensor.ts'
@@ -21,8 +21,10 @@ const epsilon: Partial<Record<DType, number>> = {
   float16: 0.0009765625,
 }
 
-/** x / rms(x) over the last dimensions, in float32 inside, times the weight. */
+/** x / rms(x) over the last dimension, in float32 inside, times the weight. One kernel on CUDA where torch has it. */
 export function rmsNorm(x: Tensor, weight: Tensor | null, eps?: number): Tensor {
+  if (x.device.startsWith('cuda') && has('rms_norm') && (!weight || weight.dtype === x.dtype))
+    return op('rms_norm')(x, [x.size(-1)], { weight, eps: eps ?? epsilon[x.dtype] ?? 1e-6 }) as Tensor
   const wide = x.dtype === 'float64' ? x : x.to('float32')
   const scale = wide
     .mul(wide)
@@ -46,13 +48,27 @@ export interface AttentionOptions {
 /** softmax(q k^T scale + mask) v for [B, H, T, D]; fused where libtorch has it. */
 export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const groups = options.groupedHeads ? q.size(1) / k.size(1) : 1
+  if (groups > 1 && takesGroups(q, options)) return fused(q, k, v, options, { enableGqa: true })
   const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
   const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
-  if (has('scaled_dot_product_attention')) {
-    const named = { attnMask: options.mask ?? null, isCausal: options.causal ?? false, scale: options.scale ?? null }
-    return op('scaled_dot_product_attention')(q, keys, values, named) as Tensor
-  }
+  if (has('scaled_dot_product_attention')) return fused(q, keys, values, options)
   return plainAttention(q, keys, values, options)
+}
+
+function fused(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions, more: { enableGqa?: true } = {}): Tensor {
+  const named = { attnMask: options.mask ?? null, isCausal: options.causal ?? false, scale: options.scale ?? null }
+  return op('scaled_dot_product_attention')(q, k, v, { ...named, ...more }) as Tensor
+}
+
+let groupsKnown: boolean | undefined
+/**
+ * Whether the fused op takes fewer key heads as they are (torch 2.5, CUDA), instead of keys and values repeated for every query head. With a
+ * mask only for single queries: there every kernel is at least as good, while longer ones may lose theirs on some cards.
+ */
+function takesGroups(q: Tensor, options: AttentionOptions): boolean {
+  if (!q.device.startsWith('cuda') || (options.mask && q.size(-2) > 1)) return false
+  groupsKnown ??= planOf('scaled_dot_product_attention')?.args.some((a) => a.name === 'enable_gqa') ?? false
+  return groupsKnown
 }
 
 function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): Tensor {
