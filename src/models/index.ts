@@ -10,7 +10,9 @@ export {
   isGrounded,
 } from './family.ts'
 export {
+  DecodePool,
   Decoder,
+  decodePool,
   type Generated,
   type GenerateOptions,
   generate,

@@ -58,17 +58,32 @@ export class CudaGraph {
     try {
       for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
       native().cudaSynchronize(device)
-      const id = native().graphBegin(device)
-      let result: R
-      try {
-        result = tidy(step as never) as R
-        for (const t of tensorsIn(result)) keep(t)
-      } finally {
-        native().graphEnd(id, device)
-      }
-      return { graph: new CudaGraph(id), result }
+      return CudaGraph.#record(step, device)
     } finally {
       native().cudaSideStream(false, device)
+    }
+  }
+
+  static #record<R>(step: () => R, device: number): { graph: CudaGraph; result: R } {
+    const graph = new CudaGraph(native().graphBegin(device))
+    try {
+      const result = tidy(step as never) as R
+      for (const t of tensorsIn(result)) keep(t)
+      native().graphEnd(graph.#id, device)
+      return { graph, result }
+    } catch (error) {
+      graph.#abandon(device)
+      throw error
+    }
+  }
+
+  /** After an error of the step itself the recording can still be ended and freed; after one of the device it is left as it is. */
+  #abandon(device: number): void {
+    try {
+      native().graphEnd(this.#id, device)
+      this.dispose()
+    } catch {
+      // the step's own error is the one to tell
     }
   }
 

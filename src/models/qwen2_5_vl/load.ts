@@ -1,5 +1,6 @@
 import { loadWeights, type OpenOptions, openWeights, renamed } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
+import { cuda } from '../../tensor/index.ts'
 import { loadTokenizer, type Tokenizer } from '../../text/index.ts'
 import { type QwenVLConfig, readQwenVLConfig } from './config.ts'
 import { type QwenFeatures, type QwenPrompt, QwenVL } from './model.ts'
@@ -21,6 +22,7 @@ export function releasedName(name: string): string {
 
 /** A Qwen2.5-VL folder as the hub has it. */
 export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL {
+  if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readQwenVLConfig(dir)
   const folder = renamed(openWeights(dir), releasedName)
   const tokenizer = loadTokenizer(dir)

@@ -1,5 +1,6 @@
 import { exportModel, loadWeights, type OpenOptions, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
+import { cuda } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
 import { videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
@@ -30,6 +31,7 @@ function isSpare(name: string, cfg: Sa2VAConfig): boolean {
 
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */
 export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
+  if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAConfig(dir)
   const folder = openWeights(dir)
   tieIfHeadIsMissing(cfg, folder)
