@@ -14,6 +14,8 @@ import { writeWeights } from './weights-write.ts'
 export interface ExportOptions {
   /** Writes shards of at most this size instead of the source's own files. */
   maxShardBytes?: number
+  /** The model's name of a stored tensor, where the two differ. */
+  ourName?: (stored: string) => string
 }
 
 /**
@@ -28,7 +30,7 @@ export function exportModel(model: Module, dir: string, out: string, options: Ex
   const before = new Set(readdirSync(out))
   const reader = new TensorReader(source)
   try {
-    const files = writeTensors(source, entriesOf(model, source, reader), out, options)
+    const files = writeTensors(source, entriesOf(model, source, reader, options), out, options)
     copyOthers(source, dir, out)
     return files
   } catch (error) {
@@ -44,25 +46,30 @@ function requireEmpty(out: string): void {
   if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
 }
 
-function entriesOf(model: Module, source: WeightFolder, reader: TensorReader): TensorSource[] {
+function entriesOf(
+  model: Module,
+  source: WeightFolder,
+  reader: TensorReader,
+  { ourName }: ExportOptions,
+): TensorSource[] {
   const slots = new Map(model.slots().map((slot) => [slot.name, slot]))
   return source.names.map((name) => {
     const { dtype, shape } = source.entry(name)
-    const slot = slots.get(name)
+    const slot = slots.get(ourName ? ourName(name) : name)
     const torch = toTorchDType(dtype) as DType | undefined
     if (!slot || !torch) return { name, dtype, shape, data: () => source.read(name) }
-    const data = () => changedBytes(slot, reader.read(name), source) ?? source.read(name)
+    const data = () => changedBytes(slot, name, reader.read(name), source) ?? source.read(name)
     return { name, dtype, shape, data }
   })
 }
 
 /** The bytes of a weight that is no longer the source's, in the source's dtype; null for one that is. */
-function changedBytes(slot: Slot, stored: Tensor, source: WeightFolder): Uint8Array | null {
+function changedBytes(slot: Slot, name: string, stored: Tensor, source: WeightFolder): Uint8Array | null {
   const array = noGrad(() =>
     tidy(() => {
       const value = currentValue(slot, stored)
       if (value === null) return null
-      requireFinite(value, slot.name, source)
+      requireFinite(value, name, source)
       return value.contiguous().array()
     }),
   )

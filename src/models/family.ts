@@ -4,7 +4,7 @@ import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import type { Tensor } from '../tensor/index.ts'
-import type { Tokenizer } from '../text/index.ts'
+import type { Question, Tokenizer } from '../text/index.ts'
 import type { PromptIds, Speaker } from './llm/index.ts'
 
 /** Limits on what becomes of an image. */
@@ -80,10 +80,12 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   extends Family<I, F, P> {
   /** The token whose state becomes a mask. */
   readonly segId: number
+  /** Ids a caption may not contain, for `suppressIds` of generate: [SEG] and what stands for images and regions. */
+  readonly captionSuppressIds: readonly number[]
   /** Describe one or several regions. `thin`: a mask was too small for the prompt's grid and its nearest cell stands for it. */
   describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean }
   /** Find what a phrase means. */
-  segment(features: F, phrase: string | { question: string }): P
+  segment(features: F, phrase: string | { question: Question }): P
   /** States of [SEG] tokens [B, S] -> prompts of the mask decoder [B, d]. */
   segPrompts(states: Tensor): Tensor
   /** Prompts [B, d] of one image -> logits of the best mask each, or of the given choices. */

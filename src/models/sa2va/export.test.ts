@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fillAdapters, goldenFolder } from '../../../tests/support/sa2va.ts'
-import { openWeights, readAll, writeWeights } from '../../checkpoint/index.ts'
+import { exportModel, openWeights, readAll, writeWeights } from '../../checkpoint/index.ts'
 import { addLora, type Linear, linears, tensorAt, trainOnly } from '../../nn/index.ts'
 import { type DType, memory, noGrad, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
@@ -146,4 +146,19 @@ test('weights that are not finite in the stored dtype are not exported, and noth
     assert.deepEqual(readdirSync(out), ['mine.txt'])
     free(loaded)
   }
+})
+
+test('a folder that names its tensors otherwise keeps its names', (t) => {
+  const source = scratch(t)
+  const stored = Array.from(readAll(join(goldenFolder, 'model.safetensors')), ([name, entry]) => ({
+    name: `x.${name}`,
+    ...entry,
+  }))
+  writeWeights(source, stored)
+  const loaded = openSa2VA(goldenFolder)
+  noGrad(() => tidy(() => void loaded.model.parameters().get('mlp1.1.bias')!.add_(1)))
+  const out = scratch(t)
+  exportModel(loaded.model, source, out, { ourName: (name) => name.slice(2) })
+  assert.deepEqual(differingNames(source, out), ['x.mlp1.1.bias'])
+  free(loaded)
 })

@@ -2,6 +2,7 @@ import { languageModelNames, type OpenOptions } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { Question } from '../../text/index.ts'
 import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
 import { loraTargets } from '../llm/index.ts'
 import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
@@ -64,6 +65,10 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
 
   get segId() {
     return this.loaded.prompter.segId
+  }
+
+  get captionSuppressIds() {
+    return this.loaded.prompter.captionSuppressIds
   }
 
   get sizes() {
@@ -132,7 +137,7 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
     return this.loaded.prompter.describe(features, mask, question)
   }
 
-  segment(features: Features, phrase: string | { question: string }): Prompt {
+  segment(features: Features, phrase: string | { question: Question }): Prompt {
     return this.loaded.prompter.segment(features, phrase)
   }
 
