@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { Mismatch } from '../core/index.ts'
 import { truncates } from '../nn/index.ts'
+import { needsOldLogps } from './plan.ts'
 
 export const lossTypes = ['grpo', 'bnpo', 'dr_grpo', 'dapo', 'sapo', 'cispo', 'vespo', 'luspo', 'gmpo'] as const
 export type LossType = (typeof lossTypes)[number]
@@ -170,6 +171,12 @@ export function validateGrpo(c: GrpoConfig, sizes?: BatchSizes): string[] {
   checkKl(c)
   checkEntropy(c)
   checkSteps(c)
+  const ownPolicy = c.rolloutCorrection === null && !truncates(c)
+  if (c.offPolicyMaskThreshold !== null && ownPolicy && !needsOldLogps(stepsOf(c))) {
+    const hint =
+      'with one pass and an untruncated sampler no row has drifted: set numIterations, or a sampler such as topP'
+    refuse('offPolicyMaskThreshold', 'null', c.offPolicyMaskThreshold, hint)
+  }
   if (c.rolloutMin !== null && c.rolloutMax !== null && c.rolloutMin > c.rolloutMax)
     refuse('rolloutMin', `at most rolloutMax (${c.rolloutMax})`, c.rolloutMin)
   if (sizes) checkSizes(c, sizes)
@@ -223,6 +230,15 @@ function checkEntropy(c: GrpoConfig): void {
   if (!c.useAdaptiveEntropy) return
   if (c.entropyCoefMin > c.entropyCoefMax)
     refuse('entropyCoefMin', `at most entropyCoefMax (${c.entropyCoefMax})`, c.entropyCoefMin)
+}
+
+function stepsOf(c: GrpoConfig) {
+  const { gradientAccumulationSteps, numIterations } = c
+  return {
+    gradientAccumulationSteps,
+    numIterations,
+    stepsPerGeneration: c.stepsPerGeneration ?? gradientAccumulationSteps,
+  }
 }
 
 function checkSteps(c: GrpoConfig): void {

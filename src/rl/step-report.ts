@@ -88,7 +88,11 @@ function totals(seen: Seen): number[] {
   return seen.groups.flatMap((g) => g.scores.map((s) => s.total)).filter((t): t is number => t !== null)
 }
 
-const clipNames = ['low_mean', 'low_min', 'high_mean', 'high_max', 'region_mean'].map((name) => `clip_ratio/${name}`)
+/** What the loss says of itself, under TRL's names; sums that only steer are left out. */
+function lossNames({ metrics }: Seen): string[] {
+  const told = new Set(['policy_loss', 'kl', 'entropy', 'entropy_sum', 'entropy_tokens'])
+  return [...new Set(metrics.flatMap((m) => Object.keys(m)))].filter((key) => !told.has(key))
+}
 
 function taskMetrics(name: string, seen: Seen): Record<string, number> {
   const all = totals(seen)
@@ -101,7 +105,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     kl_div: average('kl'),
     kl: average('kl'),
     entropy: average('entropy'),
-    ...Object.fromEntries(clipNames.map((key) => [key, average(key)])),
+    ...Object.fromEntries(lossNames(seen).map((key) => [key, average(key)])),
     reward_mean: mean(all),
     reward: mean(all),
     reward_std: deviation(all),

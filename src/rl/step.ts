@@ -7,6 +7,7 @@ import type { GrpoConfig } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.ts'
 import { advantagesOf, columnSum, columnsOf, type Group, type Scored } from './group.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
+import { samplerDrift, samplerWeights } from './sampler.ts'
 import { StepReport } from './step-report.ts'
 import type { Draw, Item, Sample, Task } from './task.ts'
 
@@ -184,6 +185,7 @@ function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepRe
     tidy(() => {
       const { logps, entropies } = task.densities(item, samples) // [K, T]
       const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
+      const sampler = samplerWeights(run.config.rl, group, logps, like)
       const result = grpoLoss(
         {
           logps,
@@ -194,6 +196,8 @@ function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepRe
           entropies,
           tokenColumns: columns.tokens,
           sampled: columns.sampled ? like(columns.sampled) : null,
+          isRatio: sampler?.isRatio ?? null,
+          samplingLogps: sampler?.logps ?? null,
         },
         settings,
       )
@@ -203,7 +207,8 @@ function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepRe
       backward(weight === 1 ? loss : loss.mul(weight))
       const value = loss.item()
       report.weigh(task.name, weight)
-      report.learned(group, value, result.metrics(), extra ? extra.item() : null)
+      const drift = group.old ? {} : samplerDrift(group, logps, like)
+      report.learned(group, value, { ...result.metrics(), ...drift, ...sampler?.metrics }, extra ? extra.item() : null)
       if (!Number.isFinite(value)) throw nonFinite(run, `record ${item.id}`, `${task.name} loss`, String(value))
     })
   } finally {

@@ -20,6 +20,8 @@ export interface Sample {
   readonly finished: boolean
   /** Of each token, as the sampler saw it. */
   readonly logps: Float32Array
+  /** Of the distribution each token was drawn from, where that is not the policy's own; kept when the settings correct for it. */
+  readonly samplerLogps?: Float32Array
   /** False: the words were decoded greedily, and only the other actions are random. */
   readonly sampled?: boolean
 }

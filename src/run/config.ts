@@ -140,9 +140,6 @@ function refuse(field: string, expected: string, got: unknown, hint?: string): n
 
 /** What could have no effect in a run is refused. */
 function checkRun(config: RunConfig): void {
-  const hint = 'a run samples with the weights and the engine it scores with: every weight would be 1'
-  const { rolloutCorrection } = config.rl
-  if (rolloutCorrection !== null) refuse('rl.rolloutCorrection', 'null', rolloutCorrection, hint)
   const { split } = config.data
   if (split !== 'all' && config.evalPath === null && config.evalRecords > 0) {
     const hint = 'the run holds out a part by itself; set evalPath or evalRecords 0 to choose the part'

@@ -37,7 +37,13 @@ export function reserveFolder(output: string): RunLock {
   } catch (error) {
     if (error instanceof Mismatch) throw error
     const hint = 'choose another output folder, or make this one writable'
-    throw new Mismatch({ where: output, field: 'output', expected: 'a folder to write to', got: messageOf(error), hint })
+    throw new Mismatch({
+      where: output,
+      field: 'output',
+      expected: 'a folder to write to',
+      got: messageOf(error),
+      hint,
+    })
   }
 }
 

@@ -1,5 +1,5 @@
-import { type Example, isEval, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
 import { Mismatch } from '../core/index.ts'
+import { type Example, isEval, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
 
@@ -38,7 +38,11 @@ function noticesOf(source: Source): Notice[] {
   const left = Object.entries(source.leftOut).filter(([, count]) => count > 0)
   return [
     ...source.warnings.map((text) => ({ kind: 'data', text })),
-    ...left.map(([why, count]) => ({ kind: 'left-out', text: `${source.name}: ${count} records left out: ${why}`, count })),
+    ...left.map(([why, count]) => ({
+      kind: 'left-out',
+      text: `${source.name}: ${count} records left out: ${why}`,
+      count,
+    })),
   ]
 }
 
@@ -49,7 +53,8 @@ function heldOutSettings(source: Source, config: RunConfig, notices: Notice[]): 
   const asked = config.data.evalFraction
   const count = (fraction: number) => ids.reduce((n, id) => n + (isEval(id, fraction) ? 1 : 0), 0)
   let evalFraction = asked
-  while (evalFraction > 0 && evalFraction < 1 && count(evalFraction) === 0) evalFraction = Math.min(1, evalFraction * 1.1)
+  while (evalFraction > 0 && evalFraction < 1 && count(evalFraction) === 0)
+    evalFraction = Math.min(1, evalFraction * 1.1)
   const held = count(evalFraction)
   if (held === 0 || held === ids.length) {
     const text = `${source.name}: data.evalFraction ${asked} of ${ids.length} records holds out none: nothing is evaluated`

@@ -74,7 +74,13 @@ function writer(entries: Iterable<[string, Tensor]>, rename: (name: string) => s
 
 /** A checkpoint of NaN or infinity would be called good and take the place of one that is. */
 function requireFinite(dir: string, step: number, tensors: readonly [string, Tensor][]): void {
-  const flags = noGrad(() => tidy(() => stack(tensors.map(([, t]) => t.detach().isfinite().all())).to('cpu').numbers()))
+  const flags = noGrad(() =>
+    tidy(() =>
+      stack(tensors.map(([, t]) => t.detach().isfinite().all()))
+        .to('cpu')
+        .numbers(),
+    ),
+  )
   const bad = tensors.filter((_, i) => !flags[i]).map(([name]) => name)
   if (bad.length === 0) return
   throw new Mismatch({

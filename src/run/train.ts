@@ -2,7 +2,7 @@
 
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone } from '../distributed/index.ts'
-import { initialEntropyState, NonFinite, type Run, StepReport, step, validateGrpo, type Task } from '../rl/index.ts'
+import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
 import { Batches } from './batches.ts'

@@ -8,7 +8,9 @@ const src = join(import.meta.dirname, '../../src')
 
 test('every setting is read by code outside the schemas: none is without effect', () => {
   const code = (readdirSync(src, { recursive: true }) as string[])
-    .filter((path) => path.endsWith('.ts') && !/\.test\.ts$|(^|\/)config\.ts$|^cli\/settings\.ts$|\.gen\.ts$/.test(path))
+    .filter(
+      (path) => path.endsWith('.ts') && !/\.test\.ts$|(^|\/)config\.ts$|^cli\/settings\.ts$|\.gen\.ts$/.test(path),
+    )
     .map((path) => readFileSync(join(src, path), 'utf8').replace(/^\s*(\/\/|\/?\*).*$/gm, ''))
     .join('\n')
   const words = new Set(code.match(/[A-Za-z_][A-Za-z0-9_]*/g))

@@ -160,11 +160,26 @@ test('a run with rewards normalised one by one learns from them', async () => {
   assert.notEqual(weights(at('gdpo')), weights(at('sums')))
 })
 
-test('weights for a foreign sampler are refused: a run has one engine', () => {
-  assert.throws(
-    () => resolveRun({ rl: { rolloutCorrection: 'token_mask' } } as RunInput),
-    /rl.rolloutCorrection: expected null.*every weight would be 1/,
+test('a truncated sampler is corrected by the ratio of what the loss scores to what was drawn from', async () => {
+  const rl = { topP: 0.7, rolloutCorrection: 'token_truncate', rolloutMax: 0.9 } as const
+  const run = await ran('corrected', { ...words, maxSteps: 1, rl })
+  const plain = await ran('uncorrected', { ...words, maxSteps: 1, rl: { topP: 0.7 } })
+  const [m] = metricsOf(run)
+  const ratio = (name: string) => m![`loop1/sampling/importance_sampling_ratio/${name}`]!
+  // what is drawn from the top 70 % has at least that share of mass less in the policy: every weight is at most 1
+  assert.ok(ratio('mean') > 0.3 && ratio('mean') < 1 && ratio('max') <= 1, `${ratio('mean')}`)
+  assert.notDeepEqual(storedWeights(run, 1, ['adapter_model']), storedWeights(plain, 1, ['adapter_model']))
+  assert.deepEqual(
+    samplesOf(run).map((s) => s.text),
+    samplesOf(plain).map((s) => s.text),
   )
+})
+
+test('settings that could have no effect are refused with what to do', () => {
+  const refused = (input: RunInput, reason: RegExp) => assert.throws(() => resolveRun(input), reason)
+  refused({ rl: { offPolicyMaskThreshold: 1 } }, /offPolicyMaskThreshold: expected null.*numIterations/)
+  refused({ data: { split: 'train' } }, /data\.split: expected all.*evalPath or evalRecords 0/)
+  resolveRun({ rl: { offPolicyMaskThreshold: 1, numIterations: 2 } })
 })
 
 test('no record is lost where an epoch ends inside a batch', async () => {

@@ -29,6 +29,8 @@ export interface GenerateOptions {
   stopIds?: ReadonlySet<number>
   /** Ids never drawn; the warpers choose among the others. `logps` stay those of all ids, as the loss scores them. */
   suppressIds?: readonly number[]
+  /** Also give back the log-probs of the distribution that was drawn from, warpers and suppressed ids included. */
+  samplerLogps?: boolean
   /** The token whose states are given back. */
   segId?: number
   /** Called after each token with the number of rows still open. */
@@ -45,6 +47,8 @@ export interface Generated {
   finished: boolean
   /** log softmax(logits / temperature) of each token as the sampler saw it; for diagnosis, it has no gradient. */
   logps: Float32Array
+  /** Of the distribution that was drawn from; only when asked for. */
+  samplerLogps: Float32Array | null
   /** Index in ids of each [SEG] that was read back; a [SEG] as the very last token has no state. */
   segAt: number[]
   /** States of those, [n, S]; null when there is none. */
@@ -54,6 +58,7 @@ export interface Generated {
 interface Row {
   ids: number[]
   logps: number[]
+  drawn: number[]
   stop: StopMatcher
   open: boolean
   finished: boolean
@@ -112,7 +117,7 @@ class Generation<P extends PromptIds> {
       })
     const ids = new Set([...this.#tokenizer.eosIds, ...(stopIds ?? [])])
     const stop = new StopMatcher(this.#tokenizer, { stopIds: ids, stopStrings })
-    return { ids: [], logps: [], stop, open: true, finished: false, random: sampling ? random!(b, k) : null }
+    return { ids: [], logps: [], drawn: [], stop, open: true, finished: false, random: sampling ? random!(b, k) : null }
   }
 
   run(): Generated[] {
@@ -165,7 +170,7 @@ class Generation<P extends PromptIds> {
 
   /** Chooses the next token of every row from its scores [R, V]. */
   #take(logits: Tensor): void {
-    const [ids, logps] = tidy(() => {
+    const [ids, logps, drawn] = tidy(() => {
       const scores = this.#scores(logits)
       const t = this.#rows[0]!.ids.length
       const chosen = this.#options.sampling
@@ -176,9 +181,11 @@ class Generation<P extends PromptIds> {
         : greedyTokens(scores)
       const safe = chosen.clamp({ min: 0 })
       const logp = logits.div(this.#settings.temperature).logSoftmax(-1).gather(-1, safe.unsqueeze(-1))
-      return [chosen.numbers(), logp.numbers()] as [number[], number[]]
+      const own = this.#options.samplerLogps ? scores.logSoftmax(-1).gather(-1, safe.unsqueeze(-1)).numbers() : null
+      return [chosen.numbers(), logp.numbers(), own] as [number[], number[], number[] | null]
     })
     this.#rows.forEach((row, r) => {
+      if (drawn && row.open) row.drawn.push(drawn[r]!)
       this.#append(row, r, ids[r]!, logps[r]!)
     })
   }
@@ -239,6 +246,7 @@ class Generation<P extends PromptIds> {
       text: ids.length > 0 ? this.#tokenizer.decode(ids) : '',
       finished: row.finished,
       logps: Float32Array.from(row.logps),
+      samplerLogps: this.#options.samplerLogps ? Float32Array.from(row.drawn) : null,
       segAt,
       segStates: states.length > 0 ? cat(states) : null,
     }

@@ -18,21 +18,31 @@ export interface Sampled {
   random: (row: number, k: number) => RandomStream
 }
 
-function options({ family, config }: Cycle, sampled?: Sampled): GenerateOptions {
+export interface AskOptions {
+  /** Absent: greedy. */
+  sampled?: Sampled
+  /** The answer is a caption: it may hold no [SEG] and nothing that stands for images and regions. */
+  caption?: boolean
+}
+
+function options({ family, config }: Cycle, { sampled, caption }: AskOptions): GenerateOptions {
+  const corrects = config.rl.rolloutCorrection !== null || config.rl.offPolicyMaskThreshold !== null
   const { temperature, topK, topP, minP, repetitionPenalty, maxCompletionLength } = config.rl
   return {
     maxNewTokens: maxCompletionLength,
     stopStrings: family.stopWords,
     segId: family.segId,
+    ...(caption ? { suppressIds: family.captionSuppressIds } : {}),
+    samplerLogps: corrects && sampled !== undefined,
     samples: sampled?.samples ?? 1,
     ...(sampled ? { sampling: { temperature, topK, topP, minP, repetitionPenalty }, random: sampled.random } : {}),
   }
 }
 
 /** Rows in prompt-major order; returned tensors belong to the current scope. */
-export function ask(cycle: Cycle, prompts: readonly PromptIds[], sampled?: Sampled): Generated[] {
+export function ask(cycle: Cycle, prompts: readonly PromptIds[], asked: AskOptions = {}): Generated[] {
   const { model, tokenizer } = cycle.family
-  return generate(model, tokenizer, prompts, options(cycle, sampled))
+  return generate(model, tokenizer, prompts, options(cycle, asked))
 }
 
 /** The caption in an answer, as rewards and the other model see it. */
@@ -53,6 +63,7 @@ export function describeAll(cycle: Cycle, regions: readonly Region[]): (string |
       ask(
         cycle,
         askable.map(([r]) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
+        { caption: true },
       ).map((g) => g.text),
     ),
   )

@@ -28,6 +28,7 @@ interface AnswerRow {
   text: string
   finished: boolean
   logps: Float32Array
+  samplerLogps?: Float32Array
   segState: Tensor | null // [1, S]
 }
 
@@ -128,9 +129,16 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     const rows = ask(
       this.#cycle,
       items.map((item) => this.#prompt(item)),
-      sampled,
-    ).map(({ ids, text, finished, logps, segStates }) => {
-      return { ids, text, finished, logps, segState: segStates ? segStates.narrow(0, 0, 1) : null }
+      { sampled },
+    ).map(({ ids, text, finished, logps, samplerLogps, segStates }) => {
+      return {
+        ids,
+        text,
+        finished,
+        logps,
+        ...(samplerLogps ? { samplerLogps } : {}),
+        segState: segStates ? segStates.narrow(0, 0, 1) : null,
+      }
     })
     return items.map((_, b) => (sampled ? rows.slice(b * K, (b + 1) * K) : [rows[b]!]))
   }
@@ -146,20 +154,11 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
         ? this.#act(item, first, all)
         : all.map(() => null)
       : answers.map((a, k) => (a.segState ? this.#act(item, a.segState, [random(k)])[0]! : null))
+    const { sampleText } = this.#cycle.config.loop2
     return drawn.map((d, k) => {
-      const { ids, text, finished, logps } = answers[shared ? 0 : k]!
+      const { segState: _, ...answer } = answers[shared ? 0 : k]!
       const mask = d ? this.#cycle.family.finishMasks(item.features, d.logits)[0]! : null
-      const sampled = this.#cycle.config.loop2.sampleText
-      return {
-        ids,
-        text,
-        finished,
-        logps,
-        action: d?.action ?? null,
-        caption: null,
-        mask,
-        ...(sampled ? {} : { sampled }),
-      }
+      return { ...answer, action: d?.action ?? null, caption: null, mask, ...(sampleText ? {} : { sampled: false }) }
     })
   }
 

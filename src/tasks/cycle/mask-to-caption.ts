@@ -35,10 +35,14 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
     const rows = ask(
       this.#cycle,
       items.map((item) => this.#prompt(item)),
-      { samples: K, random: (row, k) => sampleStream(draw, streamId.sampling, items[row]!.id, k) },
+      {
+        caption: true,
+        sampled: { samples: K, random: (row, k) => sampleStream(draw, streamId.sampling, items[row]!.id, k) },
+      },
     )
-    const samples = rows.map(({ ids, text, finished, logps }) => {
-      return { ids, text, finished, logps, action: null, caption: captionOf(this.#cycle, text), mask: null }
+    const samples = rows.map(({ ids, text, finished, logps, samplerLogps }) => {
+      const plain = { ids, text, finished, logps, action: null, caption: captionOf(this.#cycle, text), mask: null }
+      return samplerLogps ? { ...plain, samplerLogps } : plain
     })
     return items.map((_, b) => samples.slice(b * K, (b + 1) * K))
   }

@@ -71,7 +71,9 @@ export function resolveRewards(config: CycleConfig['rewards']): TaskRewardsPlan 
     loop2: of('loop2', config.judgeLoop2, 'captionPrime'),
   }
   if (enabled && !Object.values(loops).some(hasJudge))
-    notices.push('the judge is enabled and no loop has a term of it: it changes no reward (rewards.preset caption, mixed)')
+    notices.push(
+      'the judge is enabled and no loop has a term of it: it changes no reward (rewards.preset caption, mixed)',
+    )
   for (const name of ['loop1', 'loop2'] as const) {
     const loop = loops[name]
     if (hasJudge(loop) && !enabled) {

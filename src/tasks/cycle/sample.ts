@@ -33,6 +33,7 @@ interface StoredSample {
   mask: ReturnType<typeof encodeRle> | null
   /** Absent in checkpoints of 0.1.0. */
   sampled?: boolean
+  samplerLogps?: string
 }
 
 type StoredAction = NonNullable<StoredSample['action']>
@@ -56,6 +57,7 @@ export function storeSample(s: CycleSample): Json {
     caption: s.caption,
     mask: s.mask ? encodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
+    ...(s.samplerLogps ? { samplerLogps: pack(s.samplerLogps) } : {}),
   }
   return stored as unknown as Json
 }
@@ -71,6 +73,7 @@ export function restoreSample(json: Json): CycleSample {
     caption: s.caption,
     mask: s.mask ? decodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
+    ...(s.samplerLogps ? { samplerLogps: new Float32Array(bytes(s.samplerLogps)) } : {}),
   }
 }
 
