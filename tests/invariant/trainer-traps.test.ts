@@ -245,8 +245,67 @@ for (const action of ['field', 'embedding'] as const) {
   })
 }
 
+test('the both action is scored as it was drawn: the prompt against the answer, the mask against the prompt that was drawn', () =>
+  opened({ loop2: { action: 'both' }, rl: { numGenerations: 3 } }, async ({ config, learner, sample }) => {
+    const groups = loop(await sample(), 'loop2')
+    const noise = (id: string, k: number, n: number, ...more: string[]) => {
+      const random = stream(config.seed, streamId.maskAction, 0, id, k, ...more)
+      let squares = 0
+      for (let i = 0; i < n; i++) squares += random.normalAt(i) ** 2
+      return -squares / (2 * n)
+    }
+    const check = (group: Group, columns: readonly number[]) => {
+      const found = plainDensities(group)
+      const T = group.columns.all
+      samplesIn(group).forEach(({ action }, k) => {
+        const expected = [
+          noise(group.item.id, k, action!.prompt!.length, 'prompt'),
+          noise(group.item.id, k, action!.value.length),
+        ]
+        for (const column of columns)
+          assert.ok(Math.abs(found[k * T + T - 2 + column]! - expected[column]!) < 1e-4, `${k} ${column}`)
+      })
+    }
+    for (const group of groups) {
+      assert.equal(group.columns.all - group.columns.tokens, 2)
+      check(group, [0, 1])
+    }
+    // another answer moves the density of the prompt; the mask was drawn from the prompt that is held
+    const weight = learner.params().get('text_hidden_fcs.2.bias')!
+    noGrad(() => void weight.add_(0.5))
+    for (const group of groups) {
+      check(group, [1])
+      assert.throws(() => check(group, [0]))
+    }
+  }))
+
+test('under the field action alone the words get no gradient from the mask, unless a mask loss is on', async () => {
+  const reached = (maskLoss: number) =>
+    opened(
+      {
+        loop1: { weight: 0 },
+        loop2: { action: 'field', maskLoss },
+        train: ['mlp1', 'lora', 'mask_decoder'],
+        rl: { beta: 0 },
+      },
+      async ({ learn, sample }) => (await learn(await sample(), 0)).groupNorms,
+    )
+  const alone = await reached(0)
+  assert.deepEqual([alone.mlp1, alone.lora], [0, 0])
+  assert.ok(alone.mask_decoder! > 0)
+  assert.ok((await reached(0.1)).mlp1! > 0)
+})
+
+test('captions hold no [SEG]: the token the model says most is never drawn where a region is described', () =>
+  opened({ rl: { numGenerations: 4, maxCompletionLength: 12 } }, async ({ cycle, sample }) => {
+    for (let step = 0; step < 2; step++)
+      for (const group of loop(await sample(step), 'loop1'))
+        for (const s of group.samples) assert.ok(!s.ids.includes(cycle.family.segId), s.text)
+    for (const group of loop(await sample(), 'loop2')) assert.ok(group.samples[0]!.ids.includes(cycle.family.segId))
+  }))
+
 test('the mask output of the sample is kept in the recompute, even when the weights would choose another', () =>
-  opened({}, async ({ learner, sample }) => {
+  opened({ loop2: { action: 'field' } }, async ({ learner, sample }) => {
     const [group] = loop(await sample(), 'loop2')
     const before = plainDensities(group!)
     // the head that rates the outputs: it decides the choice and has no part in a mask's values

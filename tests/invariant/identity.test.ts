@@ -1,0 +1,53 @@
+// A run goes on only where everything that decides its numbers is the same; what differs is named. Nothing broken is saved.
+import assert from 'node:assert/strict'
+import { copyFileSync, existsSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { newestValid } from '../../src/checkpoint/index.ts'
+import { type RunInput, train } from '../../src/run/index.ts'
+import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
+
+const folder = scratch('identity')
+const at = (name: string) => join(folder, name)
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const small = { batchSize: 1, rl: { numGenerations: 2, maxCompletionLength: 5 } }
+const run = (model: string, name: string, input: Partial<RunInput>) =>
+  train(toyRun(model, at(name), { ...small, ...input }), hostOf())
+
+test('weights replaced under the same path: the run is not resumed, and the file is named', async () => {
+  const toy = makeToy(at('replaced'))
+  await run(toy, 'weights', { maxSteps: 1 })
+  const other = makeToy(at('other'), 2)
+  copyFileSync(join(other, 'model.safetensors'), join(toy, 'model.safetensors'))
+  await assert.rejects(run(toy, 'weights', { maxSteps: 2 }), /weights model\.safetensors: "\d+ bytes, [0-9a-f]+", now /)
+})
+
+test('the same weights in another folder are the same model', async () => {
+  const toy = makeToy(at('here'))
+  await run(toy, 'moved', { maxSteps: 1 })
+  assert.equal((await run(makeToy(at('there')), 'moved', { maxSteps: 2 })).step, 2)
+})
+
+test('another number of steps is another schedule, unless the rate is constant', async () => {
+  const toy = makeToy(at('schedule'))
+  const linear = { optim: { learningRate: 1e-3, lrSchedulerType: 'linear' as const } }
+  await run(toy, 'linear', { ...linear, maxSteps: 2 })
+  await assert.rejects(run(toy, 'linear', { ...linear, maxSteps: 8 }), /steps of the schedule: 2, now 8/)
+  await run(toy, 'constant', { maxSteps: 1 })
+  assert.equal((await run(toy, 'constant', { maxSteps: 2 })).step, 2)
+})
+
+test('other settings are named with both values', async () => {
+  const toy = makeToy(at('settings'))
+  await run(toy, 'named', { maxSteps: 1 })
+  await assert.rejects(run(toy, 'named', { maxSteps: 2, loop2: { weight: 3 } }), /loop2\.weight: 1, now 3/)
+})
+
+test('weights that are not finite are never saved: the last whole checkpoint stays the newest', async () => {
+  const toy = makeToy(at('finite'))
+  const optim = { learningRate: 1e39, lrSchedulerType: 'constant' as const }
+  await assert.rejects(run(toy, 'infinite', { maxSteps: 3, optim }), /checkpoint of step 1: expected finite weights/)
+  assert.ok(!existsSync(join(at('infinite'), 'checkpoint_step_1')))
+  assert.equal(newestValid(at('infinite')).checkpoint?.step, 0)
+})
