@@ -15,6 +15,7 @@ test('every flag of the prototype is accepted and sets what it stands for', () =
   const values: Record<string, [string, unknown]> = {
     model_path: ['m', 'm'],
     data_dir: ['d', 'd'],
+    dataset_name: ['org/name', 'org/name'],
     output_dir: ['o', 'o'],
     batch_size: ['2', 2],
     per_device_batch_size: ['3', 3],

@@ -83,8 +83,8 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
       const ratio = logps.sub(group.old ? like(group.old) : logps.detach()).exp()
       const held = ratio.clamp({ min: 1 - n.epsilon, max: 1 + n.epsilon })
       const gain = ratio.mul(A).minimum(held.mul(A))
-      const greedy = task.name === 'loop2' // its words were not sampled: only the last column acts
-      const acts = greedy ? like(columns.mask.map((_, i) => (i % columns.all === columns.all - 1 ? 1 : 0))) : mask
+      const greedy = task.name === 'loop2' // its words were not sampled: only the columns behind them act
+      const acts = greedy ? like(columns.mask.map((_, i) => (i % columns.all >= columns.tokens ? 1 : 0))) : mask
       const u = like(group.reference!).sub(logps)
       const kl = u.exp().sub(u).sub(1)
       const policy = rowMean(gain.mul(acts).neg().add(kl.mul(n.beta[task.name]!))).mean()
@@ -160,7 +160,7 @@ test('dapo divides by the tokens and actions of the whole batch, truncated rows 
         for (const g of own)
           samplesIn(g).forEach((s, k) => {
             if (!s.finished) return
-            const actions = s.action ? 1 : 0
+            const actions = s.action ? g.columns.all - g.columns.tokens : 0
             count += s.ids.length + actions
             // on policy every ratio is 1; greedy words count in the divisor and have no gain
             sum -= g.advantages[k]! * ((task === 'loop2' ? 0 : s.ids.length) + actions)

@@ -134,7 +134,7 @@ test('the reference has a start of its own: swapped in and out, the policy keeps
   }))
 
 test('the end token is part of the loss, and nothing after it', () =>
-  opened({ rl: { numGenerations: 4, maxCompletionLength: 12 } }, async ({ learner, sample }) => {
+  opened({ rl: { numGenerations: 4, maxCompletionLength: 64 } }, async ({ learner, sample }) => {
     const { eosIds } = learner.family.tokenizer
     const rollouts: CycleSample[] = []
     for (let step = 0; step < 6; step++) {
@@ -214,10 +214,8 @@ test('the EMA copy answers greedily with its own weights: the same input, the sa
 
 for (const action of ['field', 'embedding'] as const) {
   test(`the ${action} action is scored as it was drawn: the same values, the same mask output, a density at its noise`, () => {
-    const more =
-      action === 'embedding'
-        ? { train: ['mlp1', 'lora', 'text_hidden_fcs'] as ['mlp1', 'lora', 'text_hidden_fcs'] }
-        : {}
+    const last = action === 'embedding' ? 'text_hidden_fcs' : 'mask_decoder'
+    const more: Input = { train: ['mlp1', 'lora', last] }
     return opened({ loop2: { action }, ...more, rl: { numGenerations: 3 } }, async ({ config, sample }) => {
       for (const group of loop(await sample(), 'loop2')) {
         const samples = samplesIn(group)
@@ -305,7 +303,7 @@ test('captions hold no [SEG]: the token the model says most is never drawn where
   }))
 
 test('the mask output of the sample is kept in the recompute, even when the weights would choose another', () =>
-  opened({ loop2: { action: 'field' } }, async ({ learner, sample }) => {
+  opened({ loop2: { action: 'field' }, train: ['mlp1', 'lora', 'mask_decoder'] }, async ({ learner, sample }) => {
     const [group] = loop(await sample(), 'loop2')
     const before = plainDensities(group!)
     // the head that rates the outputs: it decides the choice and has no part in a mask's values
