@@ -149,6 +149,7 @@ test('dapo divides by the tokens and actions of the whole batch, truncated rows 
         const samples = g.samples.map((sample, k) => ({
           ...sample,
           ids: sample.ids.subarray(0, 3 + k),
+          logps: sample.logps.subarray(0, 3 + k),
           finished: k !== 1,
         }))
         return { ...g, samples, columns: columnsOf(g.task, samples, o.config.rl) }
@@ -185,6 +186,7 @@ test('half of the rows truncated: dapo counts what the loss sees (TRL: 0.2013)',
       const samples = group!.samples.map((s, k) => ({
         ...s,
         ids: s.ids.subarray(0, [3, 5, 4, 6][k]!),
+        logps: new Float32Array(0),
         finished: k < 2,
       }))
       const advantages = Float64Array.of(0.7, -0.9, 1.3, -1.1)

@@ -367,7 +367,11 @@ test('garbage at masked columns of the stored log-probs changes neither loss nor
   opened({ rl: { beta: 0.1, numIterations: 2 } }, async ({ config, learner, learn, sample }) => {
     const groups = (await sample()).map((g) => {
       if (g.task.name !== 'loop1') return g
-      const samples = g.samples.map((r, k) => ({ ...r, ids: r.ids.subarray(0, 8 - 2 * k) }))
+      const samples = g.samples.map((r, k) => ({
+        ...r,
+        ids: r.ids.subarray(0, 8 - 2 * k),
+        logps: r.logps.subarray(0, 8 - 2 * k),
+      }))
       return { ...g, samples, columns: columnsOf(g.task, samples, config.rl) }
     })
     for (const g of groups) {
