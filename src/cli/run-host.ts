@@ -1,4 +1,5 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
+import { constants } from 'node:os'
 import { log, Mismatch } from '../core/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards } from '../rewards/index.ts'
@@ -43,10 +44,12 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
   const rewards = run.scores ? await openScoring(run.scores) : undefined
   const screen = openScreen(run.label)
   try {
-    return await runInEngineThread(run.module, run.work, run.input, {
+    const result = await runInEngineThread(run.module, run.work, run.input, {
       signal: signals.signal,
       onMessage: (message) => answer(message as Message, rewards, screen),
     })
+    if ((result as { stopped?: boolean } | undefined)?.stopped) process.exitCode = signals.exitCode()
+    return result
   } finally {
     screen.end()
     signals.close()
@@ -64,45 +67,56 @@ async function openScoring(config: RunConfig): Promise<OpenRewards> {
 
 async function answer(message: Message, rewards: OpenRewards | undefined, screen: Screen): Promise<unknown> {
   if (message.kind === 'progress') return screen.show(message.event)
+  const { step } = screen
   const scoring = rewards?.tasks[message.task]
   if (!rewards || !scoring)
     throw new Mismatch({ where: 'run', field: 'rewards', expected: `rewards of ${message.task}`, got: 'none' })
   const { scoreGroup } = await import('../rewards/index.ts')
   const rows = await Promise.all(message.groups.map((group) => scoreGroup(scoring.terms, group, scoring.options)))
-  rewards.watch.record(rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
+  rewards.watch.record(step(), rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
   return { rows, metrics: rewards.metrics() } satisfies Scores
 }
 
 interface Signals {
   signal: AbortSignal
+  /** Of a run that was stopped: 0 for a person at the terminal, 128 + n for a scheduler or a lost terminal. */
+  exitCode(): number
   close(): void
 }
 
+/** SIGUSR1 is how schedulers warn before the time is over; unheard, it would open Node's debugger. */
+const heard = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
+
 function listenForSignals(): Signals {
   const controller = new AbortController()
+  let first: NodeJS.Signals | undefined
   const hear = (name: NodeJS.Signals) => {
-    if (controller.signal.aborted) process.exit(130)
+    if (first && name !== 'SIGHUP') process.exit(130)
+    if (first) return
+    first = name
     log.info(`${name}: finishing the step and saving; once more to end at once`)
     controller.abort()
   }
-  process.on('SIGINT', hear)
-  process.on('SIGTERM', hear)
+  for (const name of heard) process.on(name, hear)
   return {
     signal: controller.signal,
+    exitCode: () => (first === undefined || first === 'SIGINT' ? 0 : 128 + constants.signals[first]),
     close() {
-      process.off('SIGINT', hear)
-      process.off('SIGTERM', hear)
+      for (const name of heard) process.off(name, hear)
     },
   }
 }
 
 interface Screen {
+  /** The last step that was shown. */
+  step(): number
   show(event: RunProgress): void
   end(): void
 }
 
 /** One status line at a time: steps, or the records of an evaluation. */
 function openScreen(label: string): Screen {
+  let step = 0
   let line: { kind: string; shown: ReturnType<typeof statusLine> } | undefined
   const end = () => {
     line?.shown.done()
@@ -116,7 +130,9 @@ function openScreen(label: string): Screen {
     return shown
   }
   return {
+    step: () => step,
     show(event) {
+      if (event.kind === 'step') step = event.step ?? step
       if (event.kind === 'step') open('step', label, event, 'step').update(event.step ?? 0, event.fields)
       else if (event.kind === 'eval')
         open(`eval ${event.text}`, `evaluation ${event.text}`, { ...event, step: 1 }, 'record').update(event.step ?? 0)

@@ -156,6 +156,11 @@ export const RewardsConfig = z.strictObject({
     .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight }))
     .default([])
     .describe('rewards of your own, added to every task (--reward PATH)'),
+  timeoutSeconds: z
+    .number()
+    .positive()
+    .default(600)
+    .describe('a reward that has not scored a group by then ends the run'),
   meteor: MeteorConfig.prefault({}).describe('settings of METEOR'),
   iou: IouConfig.prefault({}).describe('settings of the mask overlap'),
   length: LengthShaping.prefault({}).describe('settings of the length term'),

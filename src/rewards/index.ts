@@ -18,11 +18,8 @@ export {
   type CountedTerm,
   type ScoredRow,
   type ScoreOptions,
-  type ScoreSummary,
   scoreColumn,
   scoreGroup,
-  scoreGroups,
-  summarise,
 } from './mix.ts'
 export {
   type Answer,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { AvailabilityWatch, scoreGroup, scoreGroups, summarise } from './mix.ts'
+import { AvailabilityWatch, scoreGroup } from './mix.ts'
 import { type Answer, defineReward, type Score } from './reward.ts'
 
 const answers = (n: number): Answer[] =>
@@ -81,22 +81,6 @@ test('NaN, infinity, undefined, text and values out of range are errors that nam
   await assert.rejects(scoreGroup([{ reward: fixed('mine', [0]), weight: 1 }], answers(2)), /expected 2 scores.*got 1/)
 })
 
-test('what a reward throws is told with its name', async () => {
-  const throws = defineReward({
-    name: 'mine',
-    range: [0, 1],
-    doc: '',
-    score: () => Promise.reject(new Error('no file')),
-  })
-  await assert.rejects(
-    scoreGroup([{ reward: throws, weight: 1 }], answers(1)),
-    /reward mine: expected scores, got no file/,
-  )
-  const [pending] = scoreGroups([{ reward: throws, weight: 1 }], [answers(1)])
-  await new Promise((resolve) => setTimeout(resolve, 5)) // nobody awaits it yet: the process goes on
-  await assert.rejects(pending!, /no file/)
-})
-
 test('two terms of one name and a weight of 0 are errors', async () => {
   const a = fixed('a', [1])
   await assert.rejects(
@@ -112,22 +96,35 @@ test('two terms of one name and a weight of 0 are errors', async () => {
   await assert.rejects(scoreGroup([{ reward: a, weight: 0 }], answers(1)), /a positive weight/)
 })
 
-test('a summary counts groups without spread, lost terms and unscored rows', async () => {
-  const row = (total: Score, dropped: string[] = []) => ({ total, parts: { a: total }, counted: [], dropped })
-  const s = summarise([
-    [row(0), row(0)],
-    [row(1), row(null)],
-    [row(0.5, ['judge']), row(0.7, ['judge'])],
-  ])
-  assert.deepEqual([s.zeroStdGroups, s.droppedGroups, s.unscoredRows], [1, 1, 1])
-  assert.ok(Math.abs(s.mean.total! - 0.44) < 1e-12)
-  assert.ok(s.std.a! > 0)
-})
-
 test('a run ends when the judge is away too often, and not before', () => {
   const watch = new AvailabilityWatch(0.2)
-  for (let i = 0; i < 10; i++) watch.record(8, 1)
-  assert.throws(() => watch.record(8, 8), /maxUnavailableFraction: expected at most 0.2 .* got 18 of 88/)
+  for (let i = 0; i < 10; i++) {
+    watch.record(i, 4, 1)
+    watch.record(i, 4, 0)
+  }
+  assert.throws(() => watch.record(10, 8, 8), /maxUnavailableFraction: expected at most 0.2 .* got 18 of 88/)
   const long = new AvailabilityWatch(0.2, 3)
-  for (let i = 0; i < 100; i++) long.record(10, i % 3 === 2 ? 6 : 0)
+  for (let i = 0; i < 100; i++) long.record(i, 10, i % 3 === 2 ? 6 : 0)
+})
+
+test('a reward that never answers is an error in words once its time is over', async () => {
+  const never = defineReward({ name: 'never', range: [0, 1], doc: 'test', score: () => new Promise<number>(() => {}) })
+  const [answer] = [{ id: 'r#0', reference: 'a cat' }]
+  await assert.rejects(
+    scoreGroup([{ reward: never, weight: 1 }], [answer!], { timeoutSeconds: 0.05 }),
+    /reward never: expected scores, got none in 0\.05 s/,
+  )
+})
+
+test('what a reward throws is told with its name', async () => {
+  const throws = defineReward({
+    name: 'mine',
+    range: [0, 1],
+    doc: '',
+    score: () => Promise.reject(new Error('no file')),
+  })
+  await assert.rejects(
+    scoreGroup([{ reward: throws, weight: 1 }], answers(1)),
+    /reward mine: expected scores, got no file/,
+  )
 })

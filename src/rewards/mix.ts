@@ -24,6 +24,8 @@ export interface ScoreOptions {
   /** For a term the group lost: the remaining terms alone, no reward at all, or an error. */
   onUnavailable?: 'meteor' | 'skip' | 'stop'
   shaping?: { of: 'caption' | 'captionPrime'; length: LengthShaping }
+  /** A reward that has not answered by then is an error; absent: it may take for ever. */
+  timeoutSeconds?: number
 }
 
 function check(value: unknown, reward: Reward, answer: Answer): Score {
@@ -40,11 +42,16 @@ function check(value: unknown, reward: Reward, answer: Answer): Score {
 }
 
 /** One reward over one group. What it throws is told with its name; it is not taken for a score. */
-export async function scoreColumn(reward: Reward, answers: readonly Answer[]): Promise<Score[]> {
+export async function scoreColumn(
+  reward: Reward,
+  answers: readonly Answer[],
+  { timeoutSeconds }: Pick<ScoreOptions, 'timeoutSeconds'> = {},
+): Promise<Score[]> {
   let values: readonly Score[]
   try {
-    values =
+    const asked = async () =>
       'scoreBatch' in reward ? await reward.scoreBatch(answers) : await Promise.all(answers.map((a) => reward.score(a)))
+    values = await within(timeoutSeconds, asked(), reward.name)
   } catch (error) {
     if (error instanceof Mismatch) throw error
     const where = `group of sample ${answers[0]?.id}`
@@ -58,6 +65,28 @@ export async function scoreColumn(reward: Reward, answers: readonly Answer[]): P
     throw new Mismatch({ where: `reward ${reward.name}`, expected: `${answers.length} scores, one per answer`, got })
   }
   return answers.map((answer, i) => check(values[i], reward, answer))
+}
+
+/** The value, or an error once the time is over; whatever comes later is dropped. */
+async function within<T>(seconds: number | undefined, value: Promise<T>, name: string): Promise<T> {
+  if (seconds === undefined) return value
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    const hint = 'raise rewards.timeoutSeconds, or look at what the reward waits for'
+    const error = new Mismatch({
+      where: 'rewards',
+      field: `reward ${name}`,
+      expected: 'scores',
+      got: `none in ${seconds} s`,
+      hint,
+    })
+    timer = setTimeout(() => reject(error), seconds * 1000)
+  })
+  try {
+    return await Promise.race([value, late])
+  } finally {
+    clearTimeout(timer)
+  }
 }
 
 interface Column {
@@ -125,7 +154,7 @@ export async function scoreGroup(
   checkTerms(terms)
   if (answers.length === 0) return []
   const columns = await Promise.all(
-    terms.map(async (term) => ({ term, values: await scoreColumn(term.reward, answers) })),
+    terms.map(async (term) => ({ term, values: await scoreColumn(term.reward, answers, options) })),
   )
   const lost = columns.filter(isLost)
   const dropped = lost.map((c) => c.term.reward.name)
@@ -157,74 +186,22 @@ export async function scoreGroup(
   })
 }
 
-/**
- * Starts scoring all groups at once and gives a promise for each, so that slow judging overlaps with whatever the caller
- * does next. A promise that fails before anybody awaits it does not end the process.
- */
-export function scoreGroups(
-  terms: readonly Term[],
-  groups: readonly (readonly Answer[])[],
-  options: ScoreOptions = {},
-): Promise<ScoredRow[]>[] {
-  return groups.map((answers) => {
-    const rows = scoreGroup(terms, answers, options)
-    rows.catch(() => undefined) // the caller's await still sees the error
-    return rows
-  })
-}
-
-export interface ScoreSummary {
-  /** Mean and standard deviation of every part and of the total, over the rows that have a value. */
-  mean: Record<string, number>
-  std: Record<string, number>
-  unscoredRows: number
-  /** Groups that lost a term. */
-  droppedGroups: number
-  /** Groups whose totals are all equal: no gradient. */
-  zeroStdGroups: number
-}
-
-function moments(values: readonly number[]): { mean: number; std: number } {
-  const mean = values.reduce((a, b) => a + b, 0) / values.length
-  return { mean, std: Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / values.length) }
-}
-
-/** What is logged of a step's groups. */
-export function summarise(groups: readonly (readonly ScoredRow[])[]): ScoreSummary {
-  const rows = groups.flat()
-  const columns = new Map<string, number[]>([['total', []]])
-  for (const row of rows) {
-    for (const [name, value] of [...Object.entries(row.parts), ['total', row.total] as const]) {
-      if (!columns.has(name)) columns.set(name, [])
-      if (value !== null) columns.get(name)!.push(value)
-    }
-  }
-  const kept = [...columns]
-    .filter(([, values]) => values.length > 0)
-    .map(([name, values]) => [name, moments(values)] as const)
-  const equal = (group: readonly ScoredRow[]) => group.length > 0 && group.every((r) => r.total === group[0]!.total)
-  return {
-    mean: Object.fromEntries(kept.map(([name, m]) => [name, m.mean])),
-    std: Object.fromEntries(kept.map(([name, m]) => [name, m.std])),
-    unscoredRows: rows.filter((r) => r.total === null).length,
-    droppedGroups: groups.filter((g) => (g[0]?.dropped.length ?? 0) > 0).length,
-    zeroStdGroups: groups.filter(equal).length,
-  }
-}
-
 /** Ends a run whose judge is away too often: above `fraction` of the groups of the last `steps` steps. */
 export class AvailabilityWatch {
   readonly #fraction: number
   readonly #steps: number
-  readonly #history: { groups: number; lost: number }[] = []
+  readonly #history: { step: number; groups: number; lost: number }[] = []
 
   constructor(fraction: number, steps = 50) {
     this.#fraction = fraction
     this.#steps = steps
   }
 
-  record(groups: number, lost: number): void {
-    this.#history.push({ groups, lost })
+  /** `step`: calls of one step count together, however many tasks it scores. */
+  record(step: number, groups: number, lost: number): void {
+    const last = this.#history.at(-1)
+    if (last?.step === step) Object.assign(last, { groups: last.groups + groups, lost: last.lost + lost })
+    else this.#history.push({ step, groups, lost })
     if (this.#history.length > this.#steps) this.#history.shift()
     const all = this.#history.reduce((n, h) => n + h.groups, 0)
     const bad = this.#history.reduce((n, h) => n + h.lost, 0)

@@ -45,8 +45,8 @@ export function scoreOptions(
   config: RewardsConfig,
   of: 'caption' | 'captionPrime',
 ): ScoreOptions {
-  const { onUnavailable } = config.judge
-  return rewards.shaping === 'none' ? { onUnavailable } : { onUnavailable, shaping: { of, length: rewards.shaping } }
+  const common = { onUnavailable: config.judge.onUnavailable, timeoutSeconds: config.timeoutSeconds }
+  return rewards.shaping === 'none' ? common : { ...common, shaping: { of, length: rewards.shaping } }
 }
 
 /** What a task asks of the rewards. */

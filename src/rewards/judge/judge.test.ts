@@ -12,7 +12,7 @@ import {
 } from '../../../tests/support/judge-server.ts'
 import { judgeReward, meteorReward } from '../builtin.ts'
 import { JudgeConfig } from '../config.ts'
-import { scoreGroup, scoreGroups } from '../mix.ts'
+import { scoreGroup } from '../mix.ts'
 import type { Answer } from '../reward.ts'
 import { Judge } from './judge.ts'
 
@@ -332,10 +332,8 @@ test('judging goes on while the caller does something else', async () => {
     return honest(asked)
   }
   await withJudge(slow, {}, async ({ judge, server }) => {
-    const pending = scoreGroups(
-      [{ reward: judgeReward(judge, 'caption'), weight: 1 }],
-      [group('a red bicycle'), group('a dog')],
-    )
+    const terms = [{ reward: judgeReward(judge, 'caption'), weight: 1 }]
+    const pending = [group('a red bicycle'), group('a dog')].map((g) => scoreGroup(terms, g))
     assert.equal(pending.length, 2)
     const deadline = performance.now() + 30_000
     while (server.asked.length < 4 && performance.now() < deadline)
