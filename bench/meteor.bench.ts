@@ -4,7 +4,10 @@ import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { log, Mismatch } from '../src/core/index.ts'
-import { type MeteorPair, meteor } from '../src/rewards/meteor/index.ts'
+import { meteor } from '../src/rewards/meteor/index.ts'
+
+type MeteorPair = readonly [reference: string, hypothesis: string]
+
 import { type BenchRow, row } from './bench.ts'
 
 const numPairs = 2000

@@ -12,7 +12,7 @@ export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
 export { Judge, type Verdict } from './judge/judge.ts'
 export { parseChoice } from './judge/reply.ts'
 export { loadReward } from './load.ts'
-export { type MeteorDetail, meteor, meteorBatch, meteorDetail, porterStem } from './meteor/index.ts'
+export { type MeteorDetail, meteor, meteorDetail, porterStem } from './meteor/index.ts'
 export {
   AvailabilityWatch,
   type CountedTerm,

@@ -26,15 +26,12 @@ export {
   segmentQuestion,
   segmentQuestions,
 } from './prompts.ts'
-export { StopMatcher, type StopRule, stopMatchers, TextStream } from './stop-matcher.ts'
+export { StopMatcher, type StopRule } from './stop-matcher.ts'
 export {
-  type ChatMessage,
   type ChatTemplate,
   type ChatTemplateName,
   chatTemplate,
   chatTemplates,
-  type RenderOptions,
-  renderChat,
 } from './templates.ts'
 export { type EncodeOptions, loadTokenizer, type Tokenizer } from './tokenizer.ts'
 export type { AddedToken, TokenizerJson } from './tokenizer-files.ts'

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
 import { Mismatch } from '../core/index.ts'
-import { StopMatcher, stopMatchers, TextStream } from './stop-matcher.ts'
+import { StopMatcher } from './stop-matcher.ts'
 import { loadTokenizer } from './tokenizer.ts'
 
 const tokenizer = loadTokenizer(fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url)))
@@ -60,7 +60,7 @@ describe('StopMatcher', () => {
 
   test('rows stop independently and stay stopped', () => {
     const rows = ['a<|end|>', 'a red circle', '<|end|>'].map((text) => [...tokenizer.encode(text)])
-    const matchers = stopMatchers(rows.length, tokenizer, rule)
+    const matchers = rows.map(() => new StopMatcher(tokenizer, rule))
     const longest = Math.max(...rows.map((row) => row.length))
     for (let t = 0; t < longest; t++) rows.forEach((row, r) => void (t < row.length && matchers[r]!.feed(row[t]!)))
     assert.deepEqual(
@@ -91,24 +91,5 @@ describe('StopMatcher', () => {
       }),
       { numRuns: 200 },
     )
-  })
-})
-
-describe('TextStream', () => {
-  test('a character split over tokens comes out whole with its last byte', () => {
-    const ids = tokenizer.encode('a中🎉')
-    const stream = new TextStream(tokenizer)
-    const pieces = Array.from(ids, (id) => stream.feed(id))
-    assert.deepEqual(
-      pieces.filter((p) => p !== ''),
-      ['a', '中', '🎉'],
-    )
-    assert.equal(stream.end(), '')
-  })
-
-  test('an unfinished character ends as U+FFFD', () => {
-    const stream = new TextStream(tokenizer)
-    for (const id of tokenizer.encode('中').slice(0, 2)) assert.equal(stream.feed(id), '')
-    assert.equal(stream.end(), '\ufffd')
   })
 })

@@ -47,11 +47,6 @@ export class StopMatcher {
   }
 }
 
-/** One matcher per row. */
-export function stopMatchers(rows: number, tokenizer: Tokenizer, rule: StopRule): StopMatcher[] {
-  return Array.from({ length: rows }, () => new StopMatcher(tokenizer, rule))
-}
-
 // Bytes decide as well as text: UTF-8 is self-synchronising, so a valid string is at the end of one iff of the other.
 function endsWith(tail: readonly number[], stop: Uint8Array): boolean {
   const start = tail.length - stop.length
@@ -64,23 +59,4 @@ function stopBytes(text: string): Uint8Array {
     throw new Mismatch({ where: 'stop strings', expected: 'text besides line breaks', got: JSON.stringify(text) })
   }
   return bytes
-}
-
-/** Text of a row as it grows: a character split over tokens comes out with its last byte. */
-export class TextStream {
-  readonly #tokenizer: Pick<Tokenizer, 'tokenBytes'>
-  readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
-
-  constructor(tokenizer: Pick<Tokenizer, 'tokenBytes'>) {
-    this.#tokenizer = tokenizer
-  }
-
-  feed(id: number): string {
-    return this.#decoder.decode(this.#tokenizer.tokenBytes(id), { stream: true })
-  }
-
-  /** What is left at the end: U+FFFD for a character that never became whole. */
-  end(): string {
-    return this.#decoder.decode()
-  }
 }

@@ -1,6 +1,5 @@
 // The chat templates of the Sa2VA releases, as values, and the hub's Jinja templates.
-import { Template } from '@huggingface/jinja'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch } from '../core/index.ts'
 
 export interface ChatTemplate {
   readonly name: string
@@ -64,33 +63,4 @@ export type ChatTemplateName = keyof typeof chatTemplates
 export function chatTemplate(name: string, where = 'config.json'): ChatTemplate {
   if (Object.hasOwn(chatTemplates, name)) return chatTemplates[name as ChatTemplateName]
   throw new Mismatch({ where, field: 'template', expected: Object.keys(chatTemplates).join(', '), got: name })
-}
-
-export interface ChatMessage {
-  role: string
-  content: string | readonly Record<string, unknown>[]
-}
-
-export interface RenderOptions {
-  /** Open the assistant's turn at the end. */
-  addGenerationPrompt?: boolean
-  /** Further variables of the template: bos_token, tools, add_vision_id. */
-  variables?: Record<string, unknown>
-}
-
-/** Renders a hub chat template (Jinja). */
-export function renderChat(
-  templateText: string,
-  messages: readonly ChatMessage[],
-  options: RenderOptions = {},
-): string {
-  try {
-    return new Template(templateText).render({
-      messages: [...messages],
-      add_generation_prompt: options.addGenerationPrompt ?? false,
-      ...options.variables,
-    })
-  } catch (error) {
-    throw new Mismatch({ where: 'chat template', expected: 'to render', got: messageOf(error) }, { cause: error })
-  }
 }

@@ -7,7 +7,7 @@ import { stream } from '../../src/core/index.ts'
 import { judgeReward, meteorReward } from '../../src/rewards/builtin.ts'
 import { JudgeConfig } from '../../src/rewards/config.ts'
 import { Judge } from '../../src/rewards/judge/judge.ts'
-import { scoreGroups } from '../../src/rewards/mix.ts'
+import { scoreGroup } from '../../src/rewards/mix.ts'
 import type { Answer } from '../../src/rewards/reward.ts'
 import { type Asked, honest, type Reply, startServer } from './judge-server.ts'
 
@@ -125,7 +125,7 @@ async function scenario(): Promise<Outcome> {
       { reward: meteorReward('caption'), weight: 0.25 },
       { reward: judgeReward(judge, 'caption'), weight: 0.75 },
     ]
-    const scored = await Promise.all(scoreGroups(terms, groups))
+    const scored = await Promise.all(groups.map((group) => scoreGroup(terms, group)))
     const rows = scored.map((group, g) =>
       group.map(({ total, parts, dropped }, k) => {
         const truth = truths.get(groups[g]![k]!.caption!.replace(/ \d+$/, ''))!

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Mismatch } from '../../core/index.ts'
-import { meteor, meteorBatch, meteorDetail, meteorMax, tokenize } from './index.ts'
+import { meteor, meteorDetail, meteorMax, tokenize } from './index.ts'
 import { cube } from './score.ts'
 
 interface Row {
@@ -157,28 +157,4 @@ test('words of thousands of letters are scored', () => {
     assert.equal(meteor(long, `${long}x`), 0)
     assert.equal(meteor(long, long), 0.5)
   }
-})
-
-test('a batch in this thread gives the scores of single calls in order', async () => {
-  const pairs = rows.map((row) => [row.reference, row.hypothesis] as const)
-  assert.deepEqual(
-    await meteorBatch(pairs),
-    Float64Array.from(rows, (row) => row.score),
-  )
-  assert.deepEqual(await meteorBatch([]), new Float64Array(0))
-})
-
-test('a batch over worker threads gives the scores of single calls in order', async () => {
-  const short = rows.filter((row) => row.ref_len < 6 && row.hyp_len < 6)
-  const many = Array.from({ length: 50_001 }, (_, i) => short[i % short.length]!)
-  const pairs = many.map((row) => [row.reference, row.hypothesis] as const)
-  assert.deepEqual(
-    await meteorBatch(pairs, { maxWorkers: 2 }),
-    Float64Array.from(many, (row) => row.score),
-  )
-})
-
-test('a batch refuses bad options before any work', async () => {
-  await assert.rejects(meteorBatch([['a', 'a']], { maxWorkers: -1 }), Mismatch)
-  await assert.rejects(meteorBatch([['a', 'a']], { alpha: 7 }), Mismatch)
 })
