@@ -2,8 +2,10 @@
 // Imports nothing of ours.
 // Start reading at errors.ts.
 export type { CheckRow } from './check.ts'
+export { crc32 } from './crc32.ts'
 export { assert, Mismatch, type MismatchInfo, messageOf } from './errors.ts'
 export { atomicWrite, atomicWriteJson, hashFile, humanBytes, sha256 } from './files.ts'
 export { type LogLevel, log } from './log.ts'
 export { loadExport } from './module.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
+export { refuseStandIn, standIn } from './stand-in.ts'

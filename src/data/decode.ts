@@ -1,8 +1,8 @@
-import { readFile } from 'node:fs/promises'
 import { Mismatch } from '../core/index.ts'
 import { decodeImageFor, type RgbImage } from '../image/index.ts'
 import { type Mask, maskArea } from '../mask/index.ts'
 import { asBadRecord, BadRecord, type Example, type Region } from './example.ts'
+import { readStored } from './files.ts'
 
 const smallest = 10 // px; smaller pictures carry no region worth describing
 
@@ -27,7 +27,7 @@ function sizeMismatch(where: string, mask: Mask, other: Mask): BadRecord {
 
 export async function readImageFile(path: string, where: string): Promise<Uint8Array> {
   try {
-    return await readFile(path)
+    return await readStored(path)
   } catch (error) {
     throw new BadRecord(
       'image-missing',

@@ -1,6 +1,7 @@
 import { Mismatch, type MismatchInfo } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
+import { ChangedFile } from './files.ts'
 
 /** One region of one image with the text that describes it, decoded and checked: what training sees. */
 export interface Example {
@@ -62,7 +63,7 @@ export class BadRecord extends Mismatch {
 
 /** Turns the message of a lower room into a counted reason; anything that is not bad input passes through. */
 export function asBadRecord(error: unknown, reason: Reason, where: string, field: string): unknown {
-  if (error instanceof BadRecord || !(error instanceof Mismatch)) return error
+  if (error instanceof BadRecord || error instanceof ChangedFile || !(error instanceof Mismatch)) return error
   const { expected, got, hint } = error.info
   return new BadRecord(reason, { where, field, expected, got, hint }, { cause: error })
 }

@@ -1,15 +1,28 @@
-import { type FileHandle, open } from 'node:fs/promises'
-import { Mismatch } from '../core/index.ts'
+import { type Stats, statSync } from 'node:fs'
+import { type FileHandle, open, readFile, stat } from 'node:fs/promises'
+import { assert, Mismatch, messageOf } from '../core/index.ts'
 
 const blockSize = 32 * 1024
 const maxBlocks = 256 // 8 MiB for a whole pool
 const maxOpen = 64
+const recheckMs = 1000
 
 interface Opened {
   handle: Promise<FileHandle>
   /** Reads under way; a file is closed only when idle. */
   users: number
 }
+
+/** A file as it was when its index was read. */
+interface Known {
+  size: number
+  mtimeMs: number
+  inode: number
+  checkedAt: number
+}
+
+/** A file that is no longer the one its index was made for: never a bad record, always the end of the run. */
+export class ChangedFile extends Mismatch {}
 
 /**
  * Positional reads from many files with few of them open. Small reads go through a block cache, because the offsets of
@@ -18,9 +31,35 @@ interface Opened {
 export class FilePool {
   readonly #open = new Map<string, Opened>()
   readonly #blocks = new Map<string, Promise<Buffer>>()
+  readonly #known = new Map<string, Known>()
+  readonly #recheckMs: number
+  #closed = false
+
+  /** `recheckMs`: how long a file is taken for unchanged after it was looked at. */
+  constructor(options: { recheckMs?: number } = {}) {
+    this.#recheckMs = options.recheckMs ?? recheckMs
+  }
+
+  /** Gives a pool to what opens a source; closes it again when that fails. */
+  static async opening<T>(open: (pool: FilePool) => Promise<T>): Promise<T> {
+    const pool = new FilePool()
+    try {
+      return await open(pool)
+    } catch (error) {
+      await pool.close()
+      throw error
+    }
+  }
+
+  /** Remembers what a file is now; from here on another size or time is an error that names it. */
+  watch(path: string): void {
+    if (!this.#known.has(path)) this.#known.set(path, known(regularFile(path)))
+  }
 
   async read(path: string, offset: number, length: number): Promise<Buffer> {
     if (length === 0) return Buffer.alloc(0)
+    const { size } = await this.#unchanged(path)
+    if (!(offset >= 0 && length > 0 && offset + length <= size)) throw tooShort(path, offset, length, size - offset)
     const first = Math.floor(offset / blockSize)
     const last = Math.floor((offset + length - 1) / blockSize)
     if (last - first > 1) return await this.#direct(path, offset, length)
@@ -30,15 +69,20 @@ export class FilePool {
         : [await this.#block(path, first), await this.#block(path, last)]
     const joined = blocks.length === 1 ? blocks[0]! : Buffer.concat(blocks)
     const from = offset - first * blockSize
-    if (from + length > joined.length) throw tooShort(path, offset, length, joined.length - from)
+    if (from + length > joined.length) throw await this.#cut(path, offset, length, joined.length - from)
     return Buffer.from(joined.subarray(from, from + length))
   }
 
+  /** Files with reads under way are closed by the last of them. */
   async close(): Promise<void> {
-    const opened = [...this.#open.values()]
-    this.#open.clear()
+    this.#closed = true
     this.#blocks.clear()
-    for (const entry of opened) await (await entry.handle).close()
+    for (const [path, file] of this.#open) if (file.users === 0) await this.#closeFile(path, file)
+  }
+
+  async #closeFile(path: string, file: Opened): Promise<void> {
+    this.#open.delete(path)
+    await (await file.handle.catch(() => null))?.close()
   }
 
   async #block(path: string, index: number): Promise<Buffer> {
@@ -58,12 +102,32 @@ export class FilePool {
 
   async #direct(path: string, offset: number, length: number): Promise<Buffer> {
     const bytes = await this.#upTo(path, offset, length)
-    if (bytes.length < length) throw tooShort(path, offset, length, bytes.length)
+    if (bytes.length < length) throw await this.#cut(path, offset, length, bytes.length)
     return bytes
+  }
+
+  /** The file as it was when first seen; throws when it is another one now. */
+  async #unchanged(path: string, now = Date.now()): Promise<Known> {
+    this.watch(path)
+    const before = this.#known.get(path)!
+    if (now - before.checkedAt < this.#recheckMs) return before
+    before.checkedAt = now
+    const found = await stat(path).catch(() => null)
+    const after = found && known(found)
+    if (after && after.size === before.size && after.mtimeMs === before.mtimeMs && after.inode === before.inode)
+      return before
+    throw changed(path, before, after)
+  }
+
+  /** Fewer bytes than there were: changed by somebody, or a disk that lies. */
+  async #cut(path: string, offset: number, length: number, got: number): Promise<Mismatch> {
+    const error = await this.#unchanged(path, Number.POSITIVE_INFINITY).catch((e: Mismatch) => e)
+    return error instanceof Mismatch ? error : tooShort(path, offset, length, got)
   }
 
   /** As many of the bytes as the file has. Not from Node's shared pool: the buffer may be moved to a worker. */
   async #upTo(path: string, offset: number, length: number): Promise<Buffer> {
+    assert(!this.#closed, 'a closed pool reads nothing')
     const file = this.#lookup(path)
     file.users++
     try {
@@ -77,27 +141,32 @@ export class FilePool {
       }
       return at === length ? bytes : bytes.subarray(0, at)
     } catch (error) {
-      if (this.#open.get(path) === file) this.#open.delete(path)
-      throw error
+      throw unreadable(path, offset, length, error)
     } finally {
       file.users--
-      await this.#closeIdle()
+      if (this.#closed && file.users === 0) await this.#closeFile(path, file)
+      else await this.#closeIdle()
     }
   }
 
   #lookup(path: string): Opened {
-    const file = this.#open.get(path) ?? { handle: open(path, 'r'), users: 0 }
+    const file = this.#open.get(path) ?? this.#opened(path)
     this.#open.delete(path) // to the end: least recently used first
     this.#open.set(path, file)
     return file
+  }
+
+  #opened(path: string): Opened {
+    const handle = open(path, 'r')
+    handle.catch(() => this.#open.delete(path)) // the next read tries again
+    return { handle, users: 0 }
   }
 
   async #closeIdle(): Promise<void> {
     if (this.#open.size <= maxOpen) return
     for (const [path, file] of this.#open) {
       if (file.users > 0) continue
-      this.#open.delete(path)
-      await (await file.handle).close()
+      await this.#closeFile(path, file)
       return
     }
   }
@@ -111,4 +180,59 @@ function tooShort(path: string, offset: number, length: number, got: number): Mi
     got: `${Math.max(0, got)} before the end of the file`,
     hint: 'the file is shorter than its index says: truncated, or replaced while open',
   })
+}
+
+function known({ size, mtimeMs, ino }: Stats): Known {
+  return { size, mtimeMs, inode: ino, checkedAt: Date.now() }
+}
+
+/** Devices and pipes have no end: only what is stored can be a dataset. */
+export function regularFile(path: string): Stats {
+  let stats: Stats
+  try {
+    stats = statSync(path)
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
+  }
+  if (stats.isFile()) return stats
+  throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
+}
+
+export function kindOf(stats: Stats): string {
+  if (stats.isDirectory()) return 'a folder'
+  if (stats.isFIFO()) return 'a pipe'
+  return stats.isCharacterDevice() || stats.isBlockDevice() ? 'a device' : 'a socket or something else'
+}
+
+/** A read that the system refused (a disk that fails, a network share that is gone), with the place. */
+export function unreadable(path: string, offset: number, length: number, error: unknown): unknown {
+  if (error instanceof Mismatch) return error
+  return new Mismatch(
+    { where: path, field: `bytes at ${offset}`, expected: `${length} readable bytes`, got: messageOf(error) },
+    { cause: error },
+  )
+}
+
+function changed(path: string, before: Known, after: Known | null): ChangedFile {
+  const show = ({ size, mtimeMs }: Known) => `${size} bytes of ${new Date(mtimeMs).toISOString()}`
+  return new ChangedFile({
+    where: path,
+    expected: `the file that the run began with (${show(before)})`,
+    got: after ? `another one (${show(after)})` : 'no file',
+    hint: 'data must not change during a run: records would be read at the wrong place; start again, or resume with the old file',
+  })
+}
+
+const maxStored = 512 * 1024 * 1024
+
+/** A whole small file: an image or a mask that a record names. */
+export async function readStored(path: string): Promise<Buffer> {
+  const { size } = regularFile(path)
+  if (size > maxStored)
+    throw new Mismatch({ where: path, expected: `a file of at most ${maxStored} bytes`, got: `${size} bytes` })
+  try {
+    return await readFile(path)
+  } catch (error) {
+    throw unreadable(path, 0, size, error)
+  }
 }

@@ -9,6 +9,7 @@ export interface TarMember {
 }
 
 const block = 512
+const maxHeader = 1024 * 1024 // a long name or its fields
 
 function text(bytes: Buffer): string {
   const end = bytes.indexOf(0)
@@ -56,7 +57,9 @@ export async function indexTar(path: string, pool: FilePool): Promise<TarMember[
     const length = override.size ? Number(override.size) : sizeOf(header.subarray(124, 136))
     const type = String.fromCharCode(header[156]!)
     const data = at + block
-    if (!Number.isSafeInteger(length) || length < 0 || data + length > size) throw brokenTar(path, at, size)
+    const most = type === 'L' || type === 'x' ? maxHeader : size
+    if (!Number.isSafeInteger(length) || length < 0 || length > most || data + length > size)
+      throw brokenTar(path, at, size)
     if (type === 'L') override.path = text(await pool.read(path, data, length))
     else if (type === 'x') override = { ...override, ...paxFields(await pool.read(path, data, length)) }
     else if (type !== 'g') {

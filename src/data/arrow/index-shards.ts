@@ -52,7 +52,8 @@ async function countRecords(path: string, pool: FilePool, index: ShardIndex): Pr
 
 /** The index of one shard, from the cache when the shard is unchanged. */
 export async function indexShard(path: string, pool: FilePool): Promise<RecordIndex> {
-  return await cachedIndex({ kind: 'arrow-1', files: [path] }, async () => {
+  pool.watch(path)
+  return await cachedIndex({ kind: 'arrow-2', files: [path] }, async () => {
     const index = await scanShard(path)
     return { ...index, perRow: await countRecords(path, pool, index) }
   })

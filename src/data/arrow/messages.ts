@@ -1,13 +1,17 @@
-import { statSync } from 'node:fs'
 import { type FileHandle, open } from 'node:fs/promises'
-import { Message, type Schema } from 'apache-arrow'
-import { Mismatch } from '../../core/index.ts'
+import { type DataType, Message, type Schema } from 'apache-arrow'
+import { Mismatch, messageOf, refuseStandIn } from '../../core/index.ts'
+import { regularFile, unreadable } from '../files.ts'
+
+import { checkMessage, footerCounts } from './flat.ts'
+import { BatchChecker, type BatchHeader, type Column, columnsOf, dictionaryLayout, type layout } from './layout.ts'
 
 /** Where a record batch lies in its shard; the body is read row by row, never whole. */
 export interface BatchEntry {
   metaOffset: number
   metaLength: number
   bodyOffset: number
+  bodyLength: number
   rows: number
 }
 
@@ -23,11 +27,13 @@ export interface ShardIndex {
 const continuation = 0xffffffff
 const maxMetadata = 256 * 1024 * 1024
 
-async function readExactly(file: FileHandle, offset: number, length: number): Promise<Buffer | null> {
+async function readExactly(path: string, file: FileHandle, offset: number, length: number): Promise<Buffer | null> {
   const bytes = Buffer.allocUnsafe(length)
   let at = 0
   while (at < length) {
-    const { bytesRead } = await file.read(bytes, at, length - at, offset + at)
+    const { bytesRead } = await file.read(bytes, at, length - at, offset + at).catch((error) => {
+      throw unreadable(path, offset, length, error)
+    })
     if (bytesRead === 0) return null
     at += bytesRead
   }
@@ -46,41 +52,73 @@ class ShardScanner {
   readonly #file: FileHandle
   readonly #path: string
   readonly #size: number
+  readonly #hasFooter: boolean
 
-  constructor(file: FileHandle, path: string, size: number) {
+  constructor(file: FileHandle, path: string, size: number, hasFooter: boolean) {
     this.#file = file
     this.#path = path
     this.#size = size
+    this.#hasFooter = hasFooter
   }
 
   /** The message at an offset; null at the end of the stream. */
-  async frame(at: number, previousEnd: number): Promise<Frame | null> {
-    if (at === this.#size) return null
-    const head = await readExactly(this.#file, at, Math.min(8, this.#size - at))
-    if (!head || head.length < 4) throw this.truncated(previousEnd, 'a message length')
+  async frame(at: number): Promise<Frame | null> {
+    if (at === this.#size) return this.#ended(at, false)
+    const head = await readExactly(this.#path, this.#file, at, Math.min(8, this.#size - at))
+    if (!head || head.length < 4) throw this.truncated(at, 'a message length')
     const marked = head.readUInt32LE(0) === continuation // absent before Arrow 0.15
-    if (marked && head.length < 8) throw this.truncated(previousEnd, 'a message length')
+    if (marked && head.length < 8) throw this.truncated(at, 'a message length')
     const metaLength = head.readInt32LE(marked ? 4 : 0)
-    if (metaLength === 0) return null
     const metaOffset = at + (marked ? 8 : 4)
+    if (metaLength === 0) return this.#ended(metaOffset, true)
     if (metaLength < 0 || metaLength > maxMetadata) throw this.#notArrow(at, metaLength)
-    if (metaOffset + metaLength > this.#size) throw this.truncated(previousEnd, 'the metadata of a message')
-    const message = this.#decode((await readExactly(this.#file, metaOffset, metaLength))!, at)
+    if (metaOffset + metaLength > this.#size) throw this.truncated(at, 'the metadata of a message')
+    const bytes = await readExactly(this.#path, this.#file, metaOffset, metaLength)
+    if (!bytes) throw this.truncated(at, 'the metadata of a message')
+    return this.#placed(decodeMessage(bytes, this.#path, metaOffset), at, metaOffset, metaLength)
+  }
+
+  #placed(message: Message, at: number, metaOffset: number, metaLength: number): Frame {
     const bodyOffset = metaOffset + metaLength
-    const end = bodyOffset + message.bodyLength
-    if (end > this.#size) throw this.truncated(previousEnd, `the body of a message (${message.bodyLength} bytes)`)
+    const { bodyLength } = message
+    if (!(bodyLength >= 0)) {
+      const field = `message at byte ${metaOffset}`
+      throw new Mismatch({ where: this.#path, field, expected: 'a body of 0 bytes or more', got: bodyLength })
+    }
+    const end = bodyOffset + bodyLength
+    if (end > this.#size) throw this.truncated(at, `the body of a message (${bodyLength} bytes)`)
     return { message, metaOffset, metaLength, bodyOffset, end }
   }
 
-  #decode(bytes: Buffer, at: number): Message {
-    try {
-      return Message.decode(bytes)
-    } catch (error) {
-      throw new Mismatch(
-        { where: this.#path, field: `message at byte ${at}`, expected: 'Arrow metadata', got: error },
-        { cause: error },
-      )
+  /** A stream ends with the file; the file format has a footer after the end of its messages. */
+  #ended(at: number, stated: boolean): null {
+    const rest = this.#size - at
+    if (this.#hasFooter && !(stated && rest > 10)) throw this.truncated(at, 'the list of messages, before the footer')
+    if (!this.#hasFooter && rest >= 8) {
+      const hint = 'a download that was interrupted leaves zeros; fetch the shard again, or pass skipBrokenShards'
+      const got = `${rest} bytes behind it`
+      throw new Mismatch({ where: this.#path, field: `byte ${at}`, expected: 'the end of the file', got, hint })
     }
+    return null
+  }
+
+  /** The footer of the file format lists the batches; one more or less means that some are lost. */
+  async checkFooter(index: ShardIndex): Promise<void> {
+    if (!this.#hasFooter) return
+    const tail = await readExactly(this.#path, this.#file, this.#size - 10, 10)
+    const length = tail?.readInt32LE(0) ?? 0
+    if (tail?.toString('latin1', 4) !== 'ARROW1' || length <= 0 || length > this.#size - 18)
+      throw this.truncated(this.#size, 'the footer')
+    const at = this.#size - 10 - length
+    const found = footerCounts((await readExactly(this.#path, this.#file, at, length))!, this.#path, at)
+    if (found.batches === index.batches.length && found.dictionaries === index.dictionaries.length) return
+    throw new Mismatch({
+      where: this.#path,
+      field: `footer at byte ${at}`,
+      expected: `${found.batches} record batches and ${found.dictionaries} dictionaries`,
+      got: `${index.batches.length} and ${index.dictionaries.length}`,
+      hint: 'the file is damaged; fetch it again, or pass skipBrokenShards',
+    })
   }
 
   truncated(lastComplete: number, inside: string): Mismatch {
@@ -106,40 +144,40 @@ class ShardScanner {
 
 /** One pass over message headers only: two small reads a message, bodies are skipped over. */
 export async function scanShard(path: string): Promise<ShardIndex> {
-  const size = statSync(path).size
+  const { size } = regularFile(path)
   const file = await open(path, 'r')
   try {
-    return await scanOpened(new ShardScanner(file, path, size), await startOf(file, path, size), path)
+    const start = await startOf(file, path, size)
+    return await scanOpened(new ShardScanner(file, path, size, start > 0), start, path)
   } finally {
     await file.close()
   }
 }
 
 async function startOf(file: FileHandle, path: string, size: number): Promise<number> {
-  const head = await readExactly(file, 0, Math.min(64, size))
+  const head = await readExactly(path, file, 0, Math.min(64, size))
   if (!head || size === 0) {
     const hint = 'the download was interrupted; fetch the shard again, or pass skipBrokenShards'
     throw new Mismatch({ where: path, expected: 'an Arrow shard', got: 'a file of 0 bytes', hint })
   }
-  if (head.toString('latin1').startsWith('version https://git-lfs')) {
-    const hint = 'run `git lfs pull` in that folder, or download the file itself'
-    throw new Mismatch({ where: path, expected: 'an Arrow shard', got: 'a Git LFS pointer file', hint })
-  }
+  refuseStandIn(head, path, 'an Arrow shard')
   return head.toString('latin1', 0, 6) === 'ARROW1' ? 8 : 0 // the file format holds the same messages after its magic
 }
 
 async function scanOpened(scanner: ShardScanner, start: number, path: string): Promise<ShardIndex> {
   const index: ShardIndex = { schemaOffset: 0, schemaLength: 0, batches: [], dictionaries: [], rows: 0 }
+  const checks = new SchemaChecks(path)
   let at = start
-  for (let frame = await scanner.frame(at, at); frame; frame = await scanner.frame(at, at)) {
-    addFrame(index, frame, path)
+  for (let frame = await scanner.frame(at); frame; frame = await scanner.frame(at)) {
+    addFrame(index, frame, checks, path)
     at = frame.end
   }
   if (index.schemaLength === 0) throw scanner.truncated(start, 'the schema message')
+  await scanner.checkFooter(index)
   return index
 }
 
-function addFrame(index: ShardIndex, frame: Frame, path: string): void {
+function addFrame(index: ShardIndex, frame: Frame, checks: SchemaChecks, path: string): void {
   const { message, metaOffset, metaLength, bodyOffset } = frame
   const first = index.schemaLength === 0
   if (first !== message.isSchema()) {
@@ -151,17 +189,99 @@ function addFrame(index: ShardIndex, frame: Frame, path: string): void {
       got: `message type ${message.headerType}`,
     })
   }
+  const place = { metaOffset, metaLength, bodyOffset, bodyLength: message.bodyLength }
   if (message.isSchema()) {
     index.schemaOffset = metaOffset
     index.schemaLength = metaLength
+    checks.schema(message, metaOffset)
   } else if (message.isRecordBatch()) {
-    const header = message.header()
-    if (header.compression) throw compressed(path, metaOffset)
-    index.batches.push({ metaOffset, metaLength, bodyOffset, rows: header.length })
-    index.rows += header.length
+    const { length: rows } = checks.batch(message, place)
+    index.batches.push({ ...place, rows })
+    index.rows += rows
   } else if (message.isDictionaryBatch()) {
-    index.dictionaries.push({ metaOffset, metaLength, bodyOffset })
+    checks.dictionary(message, place)
+    index.dictionaries.push(place)
   }
+}
+
+type Place = Omit<BatchEntry, 'rows'>
+
+/** Decodes and checks the messages of a shard against its schema. */
+export class SchemaChecks {
+  readonly #path: string
+  #layout: ReturnType<typeof layout> | null = null
+
+  constructor(path: string) {
+    this.#path = path
+  }
+
+  get columns(): Column[] {
+    return this.#layout?.columns ?? []
+  }
+
+  schema(message: Message, at: number): Schema {
+    const schema = guarded(this.#path, `schema at byte ${at}`, () => message.header() as unknown as Schema)
+    this.#layout = columnsOf(schema, this.#path)
+    return schema
+  }
+
+  batch(message: Message, place: Place): BatchHeader {
+    const header = this.#header<BatchHeader & { compression?: unknown }>(message, place)
+    if (header.compression) throw compressed(this.#path, place.metaOffset)
+    new BatchChecker(header, place.bodyLength, this.#path, place.metaOffset).check(this.#layout!)
+    return header
+  }
+
+  dictionary(message: Message, place: Place): { id: number; isDelta: boolean; data: BatchHeader } {
+    const header = this.#header<{ id: number; isDelta: boolean; data: BatchHeader & { compression?: unknown } }>(
+      message,
+      place,
+    )
+    if (header.data.compression) throw compressed(this.#path, place.metaOffset)
+    const type = dictionaryType(this.columns, header.id)
+    if (!type) {
+      const field = `dictionary batch at byte ${place.metaOffset}`
+      throw new Mismatch({ where: this.#path, field, expected: 'a dictionary of the schema', got: `id ${header.id}` })
+    }
+    const expected = dictionaryLayout(type, this.#path)
+    new BatchChecker(header.data, place.bodyLength, this.#path, place.metaOffset).check(expected)
+    return header
+  }
+
+  #header<T>(message: Message, { metaOffset }: Place): T {
+    return guarded(this.#path, `message at byte ${metaOffset}`, () => message.header() as unknown as T)
+  }
+}
+
+/** Type of the values of a dictionary that a column, at any depth, refers to. */
+function dictionaryType(columns: readonly Column[], id: number): DataType | null {
+  for (const column of columns) {
+    if (column.dictionaryId === id) return (column.type as unknown as { dictionary: DataType }).dictionary
+    const inside = dictionaryType(column.children, id)
+    if (inside) return inside
+  }
+  return null
+}
+
+/** Whatever the decoder throws is about the file. */
+function guarded<T>(where: string, field: string, decode: () => T): T {
+  try {
+    return decode()
+  } catch (error) {
+    if (error instanceof Mismatch) throw error
+    const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
+    const got = messageOf(error)
+    throw new Mismatch({ where, field, expected: 'Arrow metadata', got, hint }, { cause: error })
+  }
+}
+
+/** A message whose every offset lies inside its bytes; its header still has to be checked against the schema. */
+export function decodeMessage(bytes: Uint8Array, path: string, at: number): Message {
+  checkMessage(bytes, path, at)
+  const message = guarded(path, `message at byte ${at}`, () => Message.decode(bytes))
+  if (message.version >= 3) return message // metadata version V4, of Arrow 0.8 (2017)
+  const got = `version V${message.version + 1}`
+  throw new Mismatch({ where: path, field: `message at byte ${at}`, expected: 'metadata version V4 or V5', got })
 }
 
 function compressed(path: string, at: number): Mismatch {
@@ -172,10 +292,4 @@ function compressed(path: string, at: number): Mismatch {
     got: 'a compressed body (LZ4 or ZSTD)',
     hint: 'write it again without compression: rows inside compressed buffers cannot be reached alone',
   })
-}
-
-export function decodeSchema(bytes: Uint8Array): Schema {
-  const message = Message.decode(bytes)
-  if (!message.isSchema()) throw new Error('broken invariant: a schema message was indexed as one')
-  return message.header()
 }

@@ -1,64 +1,20 @@
-import { type DataType, type Field, Message, type Schema, Type } from 'apache-arrow'
+import { type DataType, type Schema, Type } from 'apache-arrow'
 import { assert, Mismatch } from '../../core/index.ts'
 import type { FilePool } from '../files.ts'
-import { type BatchEntry, decodeSchema, type ShardIndex } from './messages.ts'
-
-/** A field with the place of its buffers in the batch's list, pre-order over the schema tree. */
-interface Column {
-  name: string
-  type: DataType
-  buffer: number
-  children: Column[]
-  dictionaryId: number | null
-}
-
-interface Buffers {
-  /** Absolute offset in the file, and length. */
-  offset: number
-  length: number
-}
+import { type BatchHeader, type BufferPlace, type Column, offsetBits } from './layout.ts'
+import { type BatchEntry, decodeMessage, SchemaChecks, type ShardIndex } from './messages.ts'
 
 interface Batch {
   rows: number
-  buffers: Buffers[]
+  /** Values of each node of the schema tree. */
+  lengths: number[]
+  /** Absolute offsets in the file. */
+  buffers: BufferPlace[]
 }
 
-/** How many buffers a type has before its children's. */
-function ownBuffers(type: DataType, where: string, name: string): number {
-  switch (type.typeId) {
-    case Type.Null:
-      return 0
-    case Type.Struct:
-    case Type.FixedSizeList:
-      return 1
-    case Type.Utf8:
-    case Type.Binary:
-    case Type.LargeUtf8:
-    case Type.LargeBinary:
-      return 3
-    case Type.Union:
-    case Type.Utf8View:
-    case Type.BinaryView:
-      throw new Mismatch({ where, field: name, expected: 'a column type of Hugging Face datasets', got: String(type) })
-    default:
-      return 2 // fixed width, bool, list and map: validity and data or offsets
-  }
-}
-
-function layout(schema: Schema, where: string): Column[] {
-  let next = 0
-  const place = (field: Field, path: string): Column => {
-    const type = field.type as DataType
-    const dictionary = type.typeId === Type.Dictionary
-    const stored = (dictionary ? (type as unknown as { indices: DataType }).indices : type) as DataType
-    const buffer = next
-    next += ownBuffers(stored, where, path)
-    const children = dictionary ? [] : (type.children ?? []).map((c: Field) => place(c, `${path}.${c.name}`))
-    const dictionaryId = dictionary ? (type as unknown as { id: number }).id : null
-    return { name: field.name, type, buffer, children, dictionaryId }
-  }
-  return schema.fields.map((field) => place(field, field.name))
-}
+/** Values of one list or row that are made into objects; no caption, mask or conversation has more. */
+const maxValues = 4_000_000
+const maxBytes = 2 ** 31 - 1 // of one read
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
@@ -72,16 +28,18 @@ export class RowReader {
   readonly #pool: FilePool
   readonly #index: ShardIndex
   readonly #columns: Column[]
+  readonly #checks: SchemaChecks
   readonly #starts: number[] = []
   readonly #batches = new Map<number, Promise<Batch>>()
   readonly #dictionaries = new Map<number, Promise<unknown[]>>()
 
-  private constructor(path: string, pool: FilePool, index: ShardIndex, schema: Schema) {
+  private constructor(path: string, pool: FilePool, index: ShardIndex, schema: Schema, checks: SchemaChecks) {
     this.path = path
     this.#pool = pool
     this.#index = index
     this.schema = schema
-    this.#columns = layout(schema, path)
+    this.#checks = checks
+    this.#columns = checks.columns
     let start = 0
     for (const batch of index.batches) {
       this.#starts.push(start)
@@ -90,8 +48,10 @@ export class RowReader {
   }
 
   static async open(path: string, pool: FilePool, index: ShardIndex): Promise<RowReader> {
-    const schema = decodeSchema(await pool.read(path, index.schemaOffset, index.schemaLength))
-    return new RowReader(path, pool, index, schema)
+    const checks = new SchemaChecks(path)
+    const bytes = await pool.read(path, index.schemaOffset, index.schemaLength)
+    const schema = checks.schema(decodeMessage(bytes, path, index.schemaOffset), index.schemaOffset)
+    return new RowReader(path, pool, index, schema, checks)
   }
 
   get rows(): number {
@@ -123,7 +83,7 @@ export class RowReader {
       level = column?.children ?? []
     }
     assert(column, `column ${path.join('.')} exists`)
-    const offsets = await this.#offsets(batch, column, 0, batch.rows)
+    const offsets = await this.#offsets(batch, column, 0, batch.rows, path.join('.'))
     const valid = await this.#validity(batch, column, 0, batch.rows)
     return Array.from({ length: batch.rows }, (_, i) => (valid(i) ? offsets[i + 1]! - offsets[i]! : 0))
   }
@@ -150,16 +110,9 @@ export class RowReader {
     return await batch
   }
 
-  async #readBatch(entry: Omit<BatchEntry, 'rows'>): Promise<Batch> {
-    const message = Message.decode(await this.#pool.read(this.path, entry.metaOffset, entry.metaLength))
-    const header = message.header() as {
-      length: number
-      buffers: Buffers[]
-      data?: { length: number; buffers: Buffers[] }
-    }
-    const batch = header.data ?? header
-    const buffers = batch.buffers.map((b) => ({ offset: entry.bodyOffset + b.offset, length: b.length }))
-    return { rows: batch.length, buffers }
+  async #readBatch(entry: BatchEntry): Promise<Batch> {
+    const bytes = await this.#pool.read(this.path, entry.metaOffset, entry.metaLength)
+    return placed(this.#checks.batch(decodeMessage(bytes, this.path, entry.metaOffset), entry), entry.bodyOffset)
   }
 
   async #bytes(batch: Batch, buffer: number, offset: number, length: number): Promise<Buffer> {
@@ -167,6 +120,10 @@ export class RowReader {
     if (!place || offset + length > place.length || offset < 0) {
       const got = `bytes ${offset} to ${offset + length} of a buffer of ${place?.length ?? 0}`
       throw new Mismatch({ where: this.path, field: `buffer ${buffer}`, expected: 'offsets inside the buffer', got })
+    }
+    if (length > maxBytes) {
+      const expected = `a value of at most ${maxBytes} bytes`
+      throw new Mismatch({ where: this.path, field: `buffer ${buffer}`, expected, got: length })
     }
     return await this.#pool.read(this.path, place.offset + offset, length)
   }
@@ -179,20 +136,32 @@ export class RowReader {
     return (i) => ((bits[((start + i) >> 3) - first]! >> ((start + i) & 7)) & 1) === 1
   }
 
-  async #offsets(batch: Batch, column: Column, start: number, count: number): Promise<number[]> {
-    const { typeId } = column.type
-    const wide = typeId === Type.LargeUtf8 || typeId === Type.LargeBinary || typeId === Type.LargeList
+  async #offsets(batch: Batch, column: Column, start: number, count: number, field: string): Promise<number[]> {
+    const wide = offsetBits(column.type) === 64
     const width = wide ? 8 : 4
-    if ((batch.buffers[column.buffer + 1]?.length ?? 0) === 0) return new Array<number>(count + 1).fill(0)
     const bytes = await this.#bytes(batch, column.buffer + 1, start * width, (count + 1) * width)
-    return Array.from({ length: count + 1 }, (_, i) =>
+    const offsets = Array.from({ length: count + 1 }, (_, i) =>
       wide ? Number(bytes.readBigInt64LE(i * 8)) : bytes.readInt32LE(i * 4),
     )
+    const most = this.#most(batch, column)
+    const wrong = offsets.findIndex((at, i) => at < (offsets[i - 1] ?? 0) || at > most)
+    if (wrong < 0) return offsets
+    const expected = `rising offsets from 0 to ${most}`
+    throw new Mismatch({ where: this.path, field, expected, got: `${offsets[wrong - 1] ?? 0}, then ${offsets[wrong]}` })
+  }
+
+  /** How far the offsets of a list or of texts may reach. */
+  #most(batch: Batch, column: Column): number {
+    const [child] = column.children
+    return child ? batch.lengths[child.node]! : batch.buffers[column.buffer + 2]!.length
   }
 
   /** Values `start` to `start + count` of a column. */
   async #read(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
     if (count === 0) return []
+    if (count > maxValues) {
+      throw new Mismatch({ where: this.path, field, expected: `at most ${maxValues} values in a row`, got: count })
+    }
     if (column.dictionaryId !== null) return await this.#readDictionary(batch, column, start, count, field)
     const valid = await this.#validity(batch, column, start, count)
     const values = await this.#readStored(batch, column, start, count, field)
@@ -208,7 +177,7 @@ export class RowReader {
       case Type.List:
       case Type.LargeList:
       case Type.Map:
-        return await this.#readLists(batch, column, await this.#offsets(batch, column, start, count), field)
+        return await this.#readLists(batch, column, await this.#offsets(batch, column, start, count, field), field)
       case Type.FixedSizeList: {
         const size = (column.type as unknown as { listSize: number }).listSize
         const offsets = Array.from({ length: count + 1 }, (_, i) => (start + i) * size)
@@ -240,7 +209,7 @@ export class RowReader {
   }
 
   async #readBytes(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
-    const offsets = await this.#offsets(batch, column, start, count)
+    const offsets = await this.#offsets(batch, column, start, count, field)
     const first = offsets[0]!
     const all = await this.#bytes(batch, column.buffer + 2, first, offsets.at(-1)! - first)
     const pieces = offsets.slice(1).map((end, i) => all.subarray(offsets[i]! - first, end - first))
@@ -281,7 +250,12 @@ export class RowReader {
     const indices = (column.type as unknown as { indices: DataType }).indices
     const keys = await this.#read(batch, { ...column, type: indices, dictionaryId: null }, start, count, field)
     const values = await this.#dictionary(column, field)
-    return keys.map((key) => (key === null ? null : values[key as number]))
+    return keys.map((key) => {
+      if (key === null) return null
+      if ((key as number) >= 0 && (key as number) < values.length) return values[key as number]
+      const expected = `an index into a dictionary of ${values.length} values`
+      throw new Mismatch({ where: this.path, field, expected, got: key })
+    })
   }
 
   async #dictionary(column: Column, field: string): Promise<unknown[]> {
@@ -293,20 +267,28 @@ export class RowReader {
 
   async #readDictionaryValues(column: Column, field: string): Promise<unknown[]> {
     const type = (column.type as unknown as { dictionary: DataType }).dictionary
-    const stored: Column = { name: column.name, type, buffer: 0, children: [], dictionaryId: null }
+    const stored: Column = { name: column.name, type, node: 0, buffer: 0, children: [], dictionaryId: null }
     if (type.children?.length) {
       throw new Mismatch({ where: this.path, field, expected: 'a dictionary of plain values', got: String(type) })
     }
     let values: unknown[] = []
     for (const entry of this.#index.dictionaries) {
-      const message = Message.decode(await this.#pool.read(this.path, entry.metaOffset, entry.metaLength))
-      const header = message.header() as unknown as { id: number; isDelta: boolean }
+      const bytes = await this.#pool.read(this.path, entry.metaOffset, entry.metaLength)
+      const header = this.#checks.dictionary(decodeMessage(bytes, this.path, entry.metaOffset), entry)
       if (header.id !== column.dictionaryId) continue
-      const batch = await this.#readBatch(entry)
+      const batch = placed(header.data, entry.bodyOffset)
       const part = await this.#read(batch, stored, 0, batch.rows, field)
       values = header.isDelta ? values.concat(part) : part
     }
     return values
+  }
+}
+
+function placed({ length, nodes, buffers }: BatchHeader, bodyOffset: number): Batch {
+  return {
+    rows: length,
+    lengths: nodes.map((node) => node.length),
+    buffers: buffers.map((b) => ({ offset: bodyOffset + b.offset, length: b.length })),
   }
 }
 

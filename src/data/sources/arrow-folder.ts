@@ -1,22 +1,36 @@
 // Hugging Face `save_to_disk` folders, bare shards of one, and single .arrow files.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { log, Mismatch } from '../../core/index.ts'
+import { Mismatch } from '../../core/index.ts'
 import { featuresOf, indexShard, type RecordIndex } from '../arrow/index-shards.ts'
 import { RowReader } from '../arrow/rows.ts'
 import type { DataConfig } from '../config.ts'
-import { BadRecord, type RecordSource } from '../example.ts'
-import { FilePool } from '../files.ts'
-import { chooseColumns } from './regions.ts'
+import type { RecordSource } from '../example.ts'
+import { FilePool, regularFile } from '../files.ts'
+import { type Columns, chooseColumns } from './regions.ts'
 import { type RowShard, rowSource } from './row-source.ts'
+import { insideFolder, missingShards, noneReadable, openEach } from './shards.ts'
 
 const ignored = /^(cache-.*\.arrow|indices\.arrow|tmp.*)$/
 
+function arrowNames(folder: string): string[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.arrow') && !ignored.test(name))
+    .sort()
+}
+
 export function hasArrow(folder: string): boolean {
-  return readdirSync(folder).some((name) => name.endsWith('.arrow') && !ignored.test(name))
+  return arrowNames(folder).length > 0
+}
+
+/** Shards of a `datasets` cache carry their split (NAME-train.arrow, NAME-train-00000-of-00002.arrow); others have none. */
+function ofSplit(names: readonly string[], split: string): string[] {
+  const wanted = names.filter((name) => name.replace(/(-\d{5}-of-\d{5})?\.arrow$/, '').endsWith(`-${split}`))
+  return wanted.length > 0 ? wanted : [...names]
 }
 
 export function readJson(path: string): unknown {
+  regularFile(path)
   try {
     return JSON.parse(readFileSync(path, 'utf8'))
   } catch (error) {
@@ -25,48 +39,22 @@ export function readJson(path: string): unknown {
 }
 
 /** Shard files in the order `state.json` gives, else by name. */
-function shardFiles(folder: string): { files: string[]; missing: string[]; stated: boolean } {
+function shardFiles(folder: string, config: DataConfig): { files: string[]; missing: string[]; stated: boolean } {
   const state = join(folder, 'state.json')
   if (!existsSync(state)) {
-    const names = readdirSync(folder).filter((name) => name.endsWith('.arrow') && !ignored.test(name))
-    return { files: names.sort().map((name) => join(folder, name)), missing: [], stated: false }
+    const names = ofSplit(arrowNames(folder), config.refSplit)
+    return { files: names.map((name) => join(folder, name)), missing: [], stated: false }
   }
-  const listed = (readJson(state) as { _data_files?: { filename?: unknown }[] })._data_files
+  const listed = (readJson(state) as { _data_files?: { filename?: unknown }[] } | null)?._data_files
   if (!Array.isArray(listed) || listed.some((f) => typeof f?.filename !== 'string')) {
     throw new Mismatch({ where: state, field: '_data_files', expected: 'a list of {filename}', got: listed })
   }
-  const names = [...new Set(listed.map((f) => f.filename as string))]
+  const names = [...new Set(listed.map((f) => insideFolder(f.filename as string, state, '_data_files')))]
   const [there, missing] = [
     names.filter((n) => existsSync(join(folder, n))),
     names.filter((n) => !existsSync(join(folder, n))),
   ]
   return { files: there.map((name) => join(folder, name)), missing, stated: true }
-}
-
-/** `have 3 of 44 shards, missing 3 to 43`, or nothing. */
-function missingWarning(folder: string, files: readonly string[], missing: readonly string[]): string[] {
-  if (missing.length > 0) {
-    const named = missing.slice(0, 5).join(', ') + (missing.length > 5 ? ', ...' : '')
-    return [
-      `${folder}: have ${files.length} of ${files.length + missing.length} shards that state.json names; missing ${named}`,
-    ]
-  }
-  const numbered = files.map((f) => /-(\d{5})-of-(\d{5})\.\w+$/.exec(f)).filter((m) => m !== null)
-  const total = Number(numbered[0]?.[2] ?? 0)
-  const have = new Set(numbered.map((m) => Number(m[1])))
-  const absent = Array.from({ length: total }, (_, i) => i).filter((i) => !have.has(i))
-  return absent.length === 0 ? [] : [`${folder}: have ${have.size} of ${total} shards; missing ${ranges(absent)}`]
-}
-
-function ranges(numbers: readonly number[]): string {
-  const parts: string[] = []
-  for (let i = 0; i < numbers.length; ) {
-    let end = i
-    while (numbers[end + 1] === numbers[end]! + 1) end++
-    parts.push(end === i ? `${numbers[i]}` : `${numbers[i]} to ${numbers[end]}`)
-    i = end + 1
-  }
-  return parts.join(', ')
 }
 
 /** `gar-fine-grained-part1` for the known folders, else the folder's own name. */
@@ -75,47 +63,33 @@ export function sourceName(folder: string): string {
   return gar ? `gar-${gar[1]}${gar[2] ?? ''}`.toLowerCase() : basename(folder)
 }
 
-async function indexed(
-  files: readonly string[],
-  pool: FilePool,
-  config: DataConfig,
-): Promise<{ good: { path: string; index: RecordIndex }[]; broken: BadRecord[] }> {
-  const good: { path: string; index: RecordIndex }[] = []
-  const broken: BadRecord[] = []
-  const began = Date.now()
-  for (const [i, path] of files.entries()) {
-    try {
-      good.push({ path, index: await indexShard(path, pool) })
-    } catch (error) {
-      if (!(error instanceof Mismatch)) throw error
-      const bad = new BadRecord('broken-shard', error.info, { cause: error })
-      if (!config.skipBrokenShards) throw bad
-      log.warn(`skipped: ${bad.message}`)
-      broken.push(bad)
-    }
-    if (Date.now() - began > 2000 && i % 10 === 9) log.info(`indexed ${i + 1} of ${files.length} shards`)
-  }
-  return { good, broken }
+interface Opened {
+  path: string
+  index: RecordIndex
+  columns: Columns
+}
+
+/** A shard whose every message was checked and whose columns are those of a dataset. */
+async function openShard(path: string, pool: FilePool): Promise<Opened> {
+  const index = await indexShard(path, pool)
+  const { schema } = await RowReader.open(path, pool, index)
+  const names = schema.fields.map((f) => f.name)
+  return { path, index, columns: chooseColumns(names, featuresOf(schema), path) }
 }
 
 /** A folder of Arrow shards or one shard file. */
 export async function openArrow(path: string, config: DataConfig): Promise<RecordSource> {
+  return await FilePool.opening(async (pool) => await openShards(path, config, pool))
+}
+
+async function openShards(path: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const single = statSync(path).isFile()
   const folder = single ? dirname(path) : path
-  const { files, missing, stated } = single ? { files: [path], missing: [], stated: false } : shardFiles(path)
-  const pool = new FilePool()
-  const { good, broken } = await indexed(files, pool, config)
-  if (good.length === 0) {
-    const hint = broken[0]?.message
-    throw new Mismatch({ where: path, expected: 'at least one readable shard', got: `${broken.length} broken`, hint })
-  }
+  const { files, missing, stated } = single ? { files: [path], missing: [], stated: false } : shardFiles(path, config)
+  const { good, broken } = await openEach(files, config, (file) => openShard(file, pool))
+  if (good.length === 0) throw noneReadable(path, 'shard', broken)
   const readers = good.map(({ path: p, index }) => lazily(() => RowReader.open(p, pool, index)))
   const { schema } = await readers[0]!()
-  const columns = chooseColumns(
-    schema.fields.map((f) => f.name),
-    featuresOf(schema),
-    good[0]!.path,
-  )
   const shards = good.map(
     ({ path: p, index }, i): RowShard => ({
       path: p,
@@ -126,15 +100,17 @@ export async function openArrow(path: string, config: DataConfig): Promise<Recor
       row: async (row, names) => await (await readers[i]!()).row(row, names),
     }),
   )
+  const complete = missing.length === 0 && broken.length === 0
   return rowSource(
     {
       name: single ? basename(path).replace(/\.arrow$/, '') : sourceName(folder),
       format: single ? 'Arrow shard' : stated ? 'Hugging Face folder (save_to_disk)' : 'bare Arrow shards',
       folder,
-      columns,
+      columns: good[0]!.columns,
       schema: schema.fields.map((f) => `${f.name}: ${f.type}`),
       warnings: [
-        ...(single ? [] : missingWarning(folder, files, missing)),
+        ...(single ? [] : missingShards(folder, files, missing)),
+        ...(stated && complete ? rowCountWarning(folder, shards) : []),
         ...broken.map((b) => `skipped: ${b.message}`),
       ],
       broken,
@@ -143,6 +119,19 @@ export async function openArrow(path: string, config: DataConfig): Promise<Recor
     },
     shards,
   )
+}
+
+/** A stream cut between two messages looks whole; the row count that `datasets` wrote down can tell. */
+function rowCountWarning(folder: string, shards: readonly RowShard[]): string[] {
+  const file = join(folder, 'dataset_info.json')
+  if (!existsSync(file)) return []
+  const { splits } = (readJson(file) ?? {}) as { splits?: Record<string, { num_examples?: unknown }> | null }
+  const counts = Object.values(splits ?? {}).map((split) => split?.num_examples)
+  const rows = shards.reduce((sum, shard) => sum + shard.rows, 0)
+  if (counts.length === 0 || counts.some((n) => n === rows || typeof n !== 'number')) return []
+  return [
+    `${folder}: ${rows} rows in the shards, ${counts.join(' or ')} in dataset_info.json: selected later, or a shard is cut`,
+  ]
 }
 
 function lazily<T>(make: () => Promise<T>): () => Promise<T> {

@@ -1,9 +1,13 @@
 import { sha256 } from '../../core/index.ts'
-import type { RecordSource } from '../example.ts'
+import type { BadRecord, RecordSource } from '../example.ts'
 import { lastAtMost } from './row-source.ts'
 
-/** Several sources read as one, in the given order. */
-export function concatSources(name: string, parts: readonly RecordSource[]): RecordSource {
+/** Several sources read as one, in the given order; `broken` are parts that could not be opened. */
+export function concatSources(
+  name: string,
+  parts: readonly RecordSource[],
+  broken: readonly BadRecord[] = [],
+): RecordSource {
   const starts = [0]
   for (const [i, part] of parts.entries()) starts.push(starts[i]! + part.length)
   const length = starts.pop()!
@@ -19,9 +23,9 @@ export function concatSources(name: string, parts: readonly RecordSource[]): Rec
     length,
     fingerprint: sha256(parts.map((p) => p.fingerprint).join('\n')),
     schema: parts.flatMap((p) => (parts.length > 1 ? p.schema.map((line) => `${p.name}: ${line}`) : p.schema)),
-    warnings: parts.flatMap((p) => p.warnings),
+    warnings: [...parts.flatMap((p) => p.warnings), ...broken.map((b) => `skipped: ${b.message}`)],
     leftOut,
-    broken: parts.flatMap((p) => p.broken),
+    broken: [...parts.flatMap((p) => p.broken), ...broken],
     id: (index) => {
       const [part, at] = place(index)
       return part.id(at)

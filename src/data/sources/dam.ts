@@ -53,6 +53,7 @@ async function indexTars(folder: string, pool: FilePool, config: DataConfig, bro
   for (const name of names) {
     const tar = join(folder, 'images', name)
     try {
+      pool.watch(tar)
       const found = await cachedIndex({ kind: 'tar-1', files: [tar] }, () => indexTar(tar, pool))
       for (const member of found) {
         const base = basename(member.name)
@@ -142,6 +143,7 @@ async function openSamples(folder: string, members: Members, pool: FilePool): Pr
     const found = await indexPickles(members, pool)
     return { keys: new PackedStrings(found.keys), counts: found.counts, read: found.read, file: folder, size: 0 }
   }
+  pool.watch(file)
   const stored = await cachedIndex({ kind: 'dam-1', files: [file] }, () => indexAnnotations(file, pool))
   const samples = unpackNumbers(stored.samples)
   const keys = new PackedStrings(stored.keys)
@@ -192,7 +194,10 @@ class DamSubset implements RecordSource {
     const [sample, k] = this.#place(index)
     const key = this.#samples.keys.at(sample)
     const where = `${this.#samples.file}: ${key}[${k}]`
-    const fields = (await this.#samples.read(sample))[k]!
+    const fields = (await this.#samples.read(sample))[k]
+    if (typeof fields !== 'object' || fields === null) {
+      throw new BadRecord('bad-record', { where, expected: 'a region with its fields', got: fields ?? null })
+    }
     const { caption, mask_rle: rle, category, ...meta } = fields
     if (rle === undefined || rle === null) {
       throw new BadRecord('no-mask', { where, field: 'mask_rle', expected: 'an RLE', got: null })
@@ -231,8 +236,9 @@ class DamSubset implements RecordSource {
 
 /** One subset folder: LVIS, SAV, ... */
 export async function openDamSubset(folder: string, config: DataConfig): Promise<RecordSource> {
-  const pool = new FilePool()
-  const broken: BadRecord[] = []
-  const members = await indexTars(folder, pool, config, broken)
-  return new DamSubset(folder, members, await openSamples(folder, members, pool), pool, broken, config.frame)
+  return await FilePool.opening(async (pool) => {
+    const broken: BadRecord[] = []
+    const members = await indexTars(folder, pool, config, broken)
+    return new DamSubset(folder, members, await openSamples(folder, members, pool), pool, broken, config.frame)
+  })
 }

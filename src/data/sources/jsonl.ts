@@ -1,13 +1,12 @@
 // Our own JSONL: {"id", "image": path, "mask": RLE | {"polygons"} | path of a PNG, "caption", "category"?, ...}, a record
 // a line, paths relative to the file.
-import { createReadStream, statSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import { Mismatch, messageOf, sha256 } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseStandIn, sha256 } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, polygonsToMask, type Rle } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool } from '../files.ts'
+import { FilePool, readStored, regularFile, unreadable } from '../files.ts'
 import { PackedStrings } from '../strings.ts'
 import { categoryOf, nonEmpty } from './regions.ts'
 
@@ -23,28 +22,57 @@ interface LineIndex {
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** Byte spans of lines, newlines excluded. */
-async function* lineSpans(path: string): AsyncGenerator<{ offset: number; bytes: Buffer }> {
+/** A record is a path, a mask and a sentence; a longer line is another kind of file. */
+const maxLine = 16 * 1024 * 1024
+
+interface Line {
+  offset: number
+  length: number
+  /** null for a line that is too long to be kept. */
+  bytes: Buffer | null
+}
+
+/** Byte spans of lines, newlines excluded; memory holds one line. */
+async function* lineSpans(path: string): AsyncGenerator<Line> {
   let held: Buffer[] = []
   let start = 0
   let at = 0
-  for await (const piece of createReadStream(path, { highWaterMark: 1 << 20 }) as AsyncIterable<Buffer>) {
+  const line = (end: number): Line => {
+    const length = end - start
+    const bytes = length > maxLine ? null : Buffer.concat(held)
+    held = []
+    return { offset: start, length, bytes }
+  }
+  for await (const piece of pieces(path)) {
     let from = 0
     for (let end = piece.indexOf(10); end >= 0; end = piece.indexOf(10, from)) {
-      yield { offset: start, bytes: Buffer.concat([...held, piece.subarray(from, end)]) }
-      held = []
+      held.push(piece.subarray(from, end))
+      yield line(at + end)
       from = end + 1
       start = at + from
     }
-    held.push(piece.subarray(from))
     at += piece.length
+    if (at - start <= maxLine) held.push(piece.subarray(from))
+    else held = []
   }
-  const rest = Buffer.concat(held)
-  if (rest.length > 0) yield { offset: start, bytes: rest }
+  if (at > start) yield line(at)
+}
+
+async function* pieces(path: string): AsyncGenerator<Buffer> {
+  let at = 0
+  try {
+    for await (const piece of createReadStream(path, { highWaterMark: 1 << 20 }) as AsyncIterable<Buffer>) {
+      at += piece.length
+      yield piece
+    }
+  } catch (error) {
+    throw unreadable(path, at, 1 << 20, error)
+  }
 }
 
 /** The id a line states; lines that cannot be read get their number and fail when asked for. */
-function statedId(bytes: Buffer): string | null {
+function statedId(bytes: Buffer | null): string | null {
+  if (!bytes) return null
   try {
     const id = (JSON.parse(bytes.toString('utf8')) as { id?: unknown } | null)?.id
     return typeof id === 'string' || typeof id === 'number' ? String(id) : null
@@ -60,14 +88,14 @@ async function buildIndex(path: string, name: string): Promise<LineIndex> {
   const duplicates: number[] = []
   const seen = new Set<string>()
   let line = 0
-  for await (const { offset, bytes } of lineSpans(path)) {
+  for await (const { offset, length, bytes } of lineSpans(path)) {
     line++
-    if (bytes.toString('latin1').trim() === '') continue
+    if (bytes?.toString('latin1').trim() === '') continue
     const id = statedId(bytes) ?? `${name}/${line}`
     if (seen.has(id)) duplicates.push(ids.length)
     seen.add(id)
     ids.push(id)
-    spans.push(offset, bytes.length)
+    spans.push(offset, length)
     lines.push(line)
   }
   return { spans: packNumbers(Float64Array.from(spans)), ids, lines: packNumbers(Float64Array.from(lines)), duplicates }
@@ -105,27 +133,25 @@ export async function userMask(value: unknown, size: unknown, folder: string, wh
     if (typeof value === 'string') return await maskFromPng(await readMaskFile(value, folder, where), where)
     const polygons = (value as { polygons?: number[][] }).polygons
     if (!polygons) return decodeRle(value as Rle, where)
-    const [height, width] = ((value as { size?: number[] }).size ?? size ?? []) as number[]
-    if (!height || !width) {
-      const hint = 'polygons need the image size: {"polygons": [...], "size": [height, width]}'
-      throw new Mismatch({ where, field: 'mask.size', expected: '[height, width]', got: size ?? null, hint })
-    }
-    return polygonsToMask(polygons, height, width)
+    const [height, width] = sizeOf((value as { size?: unknown }).size ?? size, where)
+    return polygonsToMask(polygons, height, width, where)
   } catch (error) {
     throw asBadRecord(error, 'mask-unreadable', where, 'mask')
   }
 }
 
+function sizeOf(size: unknown, where: string): [number, number] {
+  if (Array.isArray(size) && size.length === 2) return size as [number, number] // polygonsToMask checks the numbers
+  const hint = 'polygons need the image size: {"polygons": [...], "size": [height, width]}'
+  throw new Mismatch({ where, field: 'mask.size', expected: '[height, width]', got: size ?? null, hint })
+}
+
 async function readMaskFile(path: string, folder: string, where: string): Promise<Buffer> {
-  const full = isAbsolute(path) ? path : join(folder, path)
   try {
-    return await readFile(full)
+    return await readStored(isAbsolute(path) ? path : join(folder, path))
   } catch (error) {
-    throw new BadRecord(
-      'mask-unreadable',
-      { where, field: 'mask', expected: 'a PNG file', got: error },
-      { cause: error },
-    )
+    const info = { where, field: 'mask', expected: 'a PNG file', got: error }
+    throw new BadRecord('mask-unreadable', info, { cause: error })
   }
 }
 
@@ -151,14 +177,20 @@ async function toRegion(line: Record<string, unknown>, id: string, folder: strin
 }
 
 export async function openJsonl(path: string): Promise<RecordSource> {
+  return await FilePool.opening(async (pool) => await openLines(path, pool))
+}
+
+async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
   const name = basename(path).replace(/\.jsonl$/, '')
   const folder = dirname(path)
-  const stored = await cachedIndex({ kind: 'jsonl-1', files: [path], settings: name }, () => buildIndex(path, name))
+  const { size } = regularFile(path)
+  pool.watch(path)
+  refuseStandIn(await pool.read(path, 0, Math.min(512, size)), path, 'a JSON object a line')
+  const stored = await cachedIndex({ kind: 'jsonl-2', files: [path], settings: name }, () => buildIndex(path, name))
   const spans = unpackNumbers(stored.spans)
   const lines = unpackNumbers(stored.lines)
   const ids = new PackedStrings(stored.ids)
   const duplicates = new Set(stored.duplicates)
-  const pool = new FilePool()
 
   const region = async (index: number, options?: RegionOptions): Promise<Region> => {
     const where = `${path}: line ${lines[index]}`
@@ -166,15 +198,19 @@ export async function openJsonl(path: string): Promise<RecordSource> {
     if (duplicates.has(index)) {
       throw new BadRecord('duplicate-id', { where, field: 'id', expected: 'an id used once', got: id })
     }
-    const bytes = await pool.read(path, spans[2 * index]!, spans[2 * index + 1]!)
-    const found = await toRegion(parseLine(bytes, where), id, folder, where)
+    const [offset, length] = [spans[2 * index]!, spans[2 * index + 1]!]
+    if (length > maxLine) {
+      const got = `${length} bytes`
+      throw new BadRecord('bad-record', { where, expected: `a line of at most ${maxLine} bytes`, got })
+    }
+    const found = await toRegion(parseLine(await pool.read(path, offset, length), where), id, folder, where)
     return options?.image === false ? { ...found, image: null } : found
   }
   return {
     name,
     format: 'JSONL of paths',
     length: ids.length,
-    fingerprint: sha256(JSON.stringify([name, statSync(path).size, ids.length])),
+    fingerprint: sha256(JSON.stringify([name, size, ids.length])),
     schema: ['id, image (path), mask (RLE, polygons or PNG path), caption, category?'],
     warnings: duplicates.size > 0 ? [`${path}: ${duplicates.size} records repeat an id and will be rejected`] : [],
     leftOut: {},

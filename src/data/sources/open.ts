@@ -12,6 +12,7 @@ import { openJsonl } from './jsonl.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { isScenes, openScenes } from './scenes.ts'
+import { insideFolder, noneReadable, openEach } from './shards.ts'
 
 const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
@@ -75,7 +76,7 @@ async function openFolder(folder: string, config: DataConfig): Promise<RecordSou
   const jsonl = readdirSync(folder)
     .filter((name) => name.endsWith('.jsonl'))
     .sort()
-  if (jsonl.length > 0) return await openAll(folder, jsonl, (p) => openJsonl(p))
+  if (jsonl.length > 0) return await openAll(folder, jsonl, config, (p) => openJsonl(p))
   if (parquetFiles(folder, config).length > 0) return await openParquet(folder, config)
   return await openRoot(folder, config)
 }
@@ -86,9 +87,9 @@ async function openRoot(folder: string, config: DataConfig): Promise<RecordSourc
     (name) => !name.startsWith('.') && statSync(join(folder, name)).isDirectory(),
   )
   const gar = children.filter((name) => garFolder.test(name)).sort(byPart)
-  if (gar.length > 0) return await openAll(folder, gar, (p) => openArrow(p, config))
+  if (gar.length > 0) return await openAll(folder, gar, config, (p) => openArrow(p, config))
   const dam = children.filter((name) => isDamSubset(join(folder, name))).sort()
-  if (dam.length > 0) return await openAll(folder, dam, (p) => openDamSubset(p, config))
+  if (dam.length > 0) return await openAll(folder, dam, config, (p) => openDamSubset(p, config))
   const nested = ['data', basename(folder)].find((name) => children.includes(name))
   if (nested !== undefined) return await openFolder(join(folder, nested), config)
   const got = readdirSync(folder).slice(0, 8).join(', ') || 'an empty folder'
@@ -105,17 +106,28 @@ function byPart(a: string, b: string): number {
 async function openAll(
   folder: string,
   names: readonly string[],
+  config: DataConfig,
   open: (path: string) => Promise<RecordSource>,
 ): Promise<RecordSource> {
-  const parts: RecordSource[] = []
-  for (const name of names) parts.push(await open(join(folder, name)))
-  return parts.length === 1 ? parts[0]! : concatSources(basename(folder), parts)
+  const paths = names.map((name) => join(folder, name))
+  const opened: RecordSource[] = []
+  const tracked = async (path: string) => {
+    const part = await open(path)
+    opened.push(part)
+    return part
+  }
+  const { good, broken } = await openEach(paths, config, tracked).catch(async (error) => {
+    for (const part of opened) await part.close()
+    throw error
+  })
+  if (good.length === 0) throw noneReadable(folder, 'part', broken)
+  return good.length === 1 && broken.length === 0 ? good[0]! : concatSources(basename(folder), good, broken)
 }
 
 /** The split of a DatasetDict that the settings name, or its only one. */
 async function openDatasetDict(folder: string, config: DataConfig): Promise<RecordSource> {
   const file = join(folder, 'dataset_dict.json')
-  const { splits } = readJson(file) as { splits?: unknown }
+  const { splits } = (readJson(file) ?? {}) as { splits?: unknown }
   if (!Array.isArray(splits))
     throw new Mismatch({ where: file, field: 'splits', expected: 'a list of names', got: splits })
   const name = splits.includes(config.refSplit) ? config.refSplit : splits.length === 1 ? String(splits[0]) : null
@@ -127,7 +139,7 @@ async function openDatasetDict(folder: string, config: DataConfig): Promise<Reco
       got: config.refSplit,
     })
   }
-  return await openArrow(join(folder, name), config)
+  return await openArrow(join(folder, insideFolder(name, file, 'splits')), config)
 }
 
 /** Snapshot folder of an `ORG/NAME` id that was downloaded before. Never goes to the network. */

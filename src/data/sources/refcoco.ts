@@ -2,16 +2,17 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { Mismatch, sha256, stream, streamId } from '../../core/index.ts'
+import { Mismatch, messageOf, sha256, stream, streamId } from '../../core/index.ts'
 import { decodeRle, type Mask, polygonsToMask, type Rle } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool } from '../files.ts'
+import { FilePool, regularFile } from '../files.ts'
 import { jsonSpans } from '../json-spans.ts'
 import { PackedStrings } from '../strings.ts'
 import { readJson } from './arrow-folder.ts'
 import { nonEmpty } from './regions.ts'
+import { insideFolder } from './shards.ts'
 
 interface Ref {
   ref_id: number
@@ -46,9 +47,45 @@ function refsFile(folder: string): string {
 }
 
 function readRefs(file: string): Ref[] {
+  regularFile(file)
   const value = file.endsWith('.json') ? readJson(file) : readPickle(readFileSync(file), file)
-  if (Array.isArray(value)) return value as Ref[]
-  throw new Mismatch({ where: file, expected: 'a list of refs', got: typeof value })
+  if (!Array.isArray(value)) throw new Mismatch({ where: file, expected: 'a list of refs', got: typeof value })
+  const wrong = value.findIndex((ref) => !isRef(ref))
+  if (wrong < 0) return value as Ref[]
+  const expected = '{ref_id, ann_id, split, sentences: [{sent_id, raw, sent}]}'
+  throw new Mismatch({ where: file, field: `ref ${wrong}`, expected, got: describeFields(value[wrong]) })
+}
+
+function isRef(value: unknown): value is Ref {
+  const ref = (value ?? {}) as Partial<Ref>
+  const sentence = (s: Partial<Ref['sentences'][number]> | null) =>
+    typeof s === 'object' && s !== null && typeof s.raw === 'string' && typeof s.sent === 'string' && isId(s.sent_id)
+  return (
+    isId(ref.ref_id) &&
+    isId(ref.ann_id) &&
+    typeof ref.split === 'string' &&
+    Array.isArray(ref.sentences) &&
+    ref.sentences.every(sentence)
+  )
+}
+
+function isId(value: unknown): boolean {
+  return typeof value === 'string' || Number.isFinite(value)
+}
+
+function describeFields(value: unknown): string {
+  return typeof value === 'object' && value !== null ? `fields ${Object.keys(value).join(', ')}` : typeof value
+}
+
+function parseObject(bytes: Buffer, where: string): Record<string, unknown> {
+  let value: unknown
+  try {
+    value = JSON.parse(bytes.toString('utf8'))
+  } catch (error) {
+    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) }, { cause: error })
+  }
+  if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
+  throw new Mismatch({ where, expected: 'a JSON object', got: value })
 }
 
 async function readSpans<T>(
@@ -58,7 +95,7 @@ async function readSpans<T>(
   take: (value: T, at: number, length: number) => void,
 ): Promise<void> {
   for await (const { offset, length } of jsonSpans(file, member)) {
-    take(JSON.parse((await pool.read(file, offset, length)).toString('utf8')) as T, offset, length)
+    take(parseObject(await pool.read(file, offset, length), `${file}: byte ${offset}`) as T, offset, length)
   }
 }
 
@@ -75,7 +112,8 @@ async function buildIndex(instances: string, refs: string, config: DataConfig, p
   const images = new Map<number, { number: number; height: number; width: number }>()
   const names: string[] = []
   await readSpans<{ id: number; file_name: string; height: number; width: number }>(instances, 'images', pool, (i) => {
-    images.set(i.id, { number: names.push(i.file_name) - 1, height: i.height, width: i.width })
+    const name = insideFolder(i.file_name, instances, `image ${i.id}: file_name`)
+    images.set(i.id, { number: names.push(name) - 1, height: Number(i.height), width: Number(i.width) })
   })
   const name = basename(dirname(instances))
   const out: RefIndex = { ids: [], captions: [], images: names, places: '', splits }
@@ -119,7 +157,7 @@ function imageFolder(folder: string, first: string | undefined, config: DataConf
 function segmentationMask(segmentation: unknown, height: number, width: number, where: string): Mask {
   try {
     if (!Array.isArray(segmentation)) return decodeRle(segmentation as Rle, where)
-    if (segmentation.length > 0) return polygonsToMask(segmentation as number[][], height, width)
+    if (segmentation.length > 0) return polygonsToMask(segmentation as number[][], height, width, where)
   } catch (error) {
     throw asBadRecord(error, 'mask-unreadable', where, 'segmentation')
   }
@@ -127,11 +165,15 @@ function segmentationMask(segmentation: unknown, height: number, width: number, 
 }
 
 export async function openRefCoco(folder: string, config: DataConfig): Promise<RecordSource> {
-  const pool = new FilePool()
+  return await FilePool.opening(async (pool) => await openRefs(folder, config, pool))
+}
+
+async function openRefs(folder: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const instances = join(folder, 'instances.json')
   const refs = refsFile(folder)
+  pool.watch(instances)
   const settings = `${config.refSplit} ${config.textMode} ${config.textMode === 'random' ? (config.seed ?? 0) : ''}`
-  const stored = await cachedIndex({ kind: 'refcoco-1', files: [instances, refs], settings }, () =>
+  const stored = await cachedIndex({ kind: 'refcoco-2', files: [instances, refs], settings }, () =>
     buildIndex(instances, refs, config, pool),
   )
   const known = Object.entries(stored.splits).map(([split, n]) => `${split} ${n}`)
@@ -151,7 +193,7 @@ export async function openRefCoco(folder: string, config: DataConfig): Promise<R
       const field = length === 0 ? 'ann_id' : 'image_id'
       throw new BadRecord('bad-record', { where, field, expected: `an entry of ${instances}`, got: 'none' })
     }
-    const { segmentation, category_id } = JSON.parse((await pool.read(instances, offset!, length!)).toString('utf8'))
+    const { segmentation, category_id } = parseObject(await pool.read(instances, offset!, length!), where)
     const path = join(root, images.at(image!))
     return {
       id: ids.at(index),

@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict'
+import { appendFileSync, copyFileSync, mkdirSync, readFileSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { test } from 'node:test'
+import { Mismatch } from '../core/index.ts'
+import { scanShard } from './arrow/messages.ts'
+import { writeGarArrow } from './arrow/write.ts'
+import { BadRecord } from './example.ts'
+import { ChangedFile, FilePool } from './files.ts'
+import { openLoader } from './loader.ts'
+import { openSource } from './sources/open.ts'
+import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from './testing.ts'
+
+const root = testFolder()
+const damaged = join(fixtures, 'damaged')
+
+// one field of a real file changed: what each asks for, and the place that the refusal must name
+const files: [string, RegExp][] = [
+  ['neg-body-loop.arrow', /message at byte \d+: expected a body of 0 bytes or more, got -768/],
+  ['FATAL_HANG-85.arrow', /message at byte \d+: expected offsets and counts inside its \d+ bytes/],
+  ['FATAL_HANG-1706.arrow', /message at byte \d+: expected offsets and counts inside its \d+ bytes/],
+  ['FATAL_HANG-2047.arrow', /message at byte \d+: expected offsets and counts inside its \d+ bytes/],
+  ['FATAL_HANG-1225.arrow', /footer at byte \d+: expected 3 record batches and 0 dictionaries, got 2 and 0/],
+  ['typeerror.arrow', /at byte \d+: expected/],
+  ['rows-1e9.arrow', /record batch at byte \d+: expected rows that its \d+ bytes can hold, got 1000000000 rows/],
+  ['rows-neg.arrow', /record batch at byte \d+: expected rows .* got -1 rows/],
+  ['rows1e12.parquet', /num_rows: expected the 8200 rows of its row groups, got 1000000000000/],
+  ['rows4100.parquet', /num_rows: expected the 8200 rows of its row groups, got 4100/],
+  ['rowsneg.parquet', /num_rows: expected the 8200 rows of its row groups, got -5/],
+  ['refused_Error-12.parquet', /page at byte \d+: expected/],
+]
+
+async function refusal(path: string): Promise<Mismatch> {
+  try {
+    const source = await openSource(path)
+    await source.close()
+  } catch (error) {
+    assert.ok(error instanceof Mismatch, `${basename(path)}: ${error}`)
+    return error
+  }
+  throw new assert.AssertionError({ message: `${basename(path)} was opened` })
+}
+
+for (const [name, place] of files) {
+  test(`${name} is refused at once, with the file and the place`, { timeout: 60_000 }, async () => {
+    const { message } = await refusal(join(damaged, name))
+    assert.ok(message.startsWith(join(damaged, name)), message)
+    assert.match(message, place)
+  })
+}
+
+test('skipBrokenShards goes on without every kind of broken shard and says which', { timeout: 120_000 }, async () => {
+  for (const [name] of files.filter(([n]) => n.endsWith('.arrow'))) {
+    const folder = join(root, `skip-${name}`)
+    await writeGarArrow(folder, rowsOf([await garRow(0), await garRow(1)]))
+    copyFileSync(join(damaged, name), join(folder, 'data-00001-of-00002.arrow'))
+    const state = { _data_files: [0, 1].map((i) => ({ filename: `data-0000${i}-of-0000${i + 1}.arrow` })) }
+    state._data_files[1] = { filename: 'data-00001-of-00002.arrow' }
+    writeFileSync(join(folder, 'state.json'), JSON.stringify(state))
+    await assert.rejects(openSource(folder), BadRecord)
+    const source = await openSource(folder, { skipBrokenShards: true })
+    assert.equal(source.length, 2, name)
+    assert.deepEqual(
+      source.broken.map((b) => b.reason),
+      ['broken-shard'],
+    )
+    assert.ok(source.warnings.some((w) => w.includes('data-00001-of-00002.arrow')))
+    await source.close()
+  }
+})
+
+test('skipBrokenShards passes over broken Parquet and JSONL files too', async () => {
+  const parquet = join(root, 'parquet')
+  mkdirSync(parquet)
+  copyFileSync(join(fixtures, 'train-00000-of-00001.parquet'), join(parquet, 'train-00000-of-00002.parquet'))
+  copyFileSync(join(damaged, 'refused_Error-12.parquet'), join(parquet, 'train-00001-of-00002.parquet'))
+  await assert.rejects(openSource(parquet), /train-00001-of-00002\.parquet/)
+  const source = await openSource(parquet, { skipBrokenShards: true })
+  assert.deepEqual([source.length, source.broken.length], [7, 1])
+  await source.close()
+
+  const jsonl = join(root, 'jsonl')
+  mkdirSync(jsonl)
+  writeFileSync(join(jsonl, 'x.png'), await grey(24, 16))
+  const line = JSON.stringify({ image: 'x.png', mask: boxRle(24, 16, 1, 1, 5, 5), caption: 'a box' })
+  writeFileSync(join(jsonl, 'a.jsonl'), `${line}\n`)
+  writeFileSync(join(jsonl, 'b.jsonl'), 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n')
+  await assert.rejects(openSource(jsonl), /b\.jsonl: .*Git LFS pointer/)
+  const lines = await openSource(jsonl, { skipBrokenShards: true })
+  assert.deepEqual([lines.length, lines.broken.length], [1, 1])
+  assert.ok(lines.warnings.some((w) => /skipped: .*b\.jsonl/.test(w)))
+  await lines.close()
+})
+
+test('a shard whose end is zeros, as an interrupted download leaves it, is refused instead of read in part', async () => {
+  const path = join(root, 'zeros.arrow')
+  const whole = join(fixtures, 'shapes.arrow')
+  const { batches, rows } = await scanShard(whole)
+  const cut = batches[1]!.metaOffset - 8
+  copyFileSync(whole, path)
+  truncateSync(path, cut)
+  assert.ok((await scanShard(path)).rows < rows) // a stream may end between two messages
+  appendFileSync(path, Buffer.alloc(4096))
+  await assert.rejects(
+    scanShard(path),
+    /zeros\.arrow: byte \d+: expected the end of the file, got 409\d bytes behind it/,
+  )
+})
+
+test('a file whose footer lists more batches than are found is refused', async () => {
+  const path = join(root, 'footer.arrow')
+  const bytes = readFileSync(join(fixtures, 'shapes-file.arrow'))
+  copyFileSync(join(fixtures, 'shapes-file.arrow'), path)
+  const { batches } = await scanShard(path)
+  bytes.writeInt32LE(0, batches[1]!.metaOffset - 4) // an end of the stream before the second batch
+  writeFileSync(path, bytes)
+  await assert.rejects(scanShard(path), /footer\.arrow: footer at byte \d+: expected \d+ record batches/)
+})
+
+test('JSONL values of any type are bad records, never errors of ours', async () => {
+  const path = join(root, 'types.jsonl')
+  const odd = [-1, 0, '', 'x', [], [1], {}, null, true, 1e308, [[]], { length: 5 }, ['__proto__']]
+  const lines = odd.flatMap((value) => [
+    { image: 'x.png', mask: { polygons: [[1, 1, 5, 1, 5, 5]], size: value }, caption: 'a' },
+    { image: 'x.png', mask: { polygons: value, size: [16, 24] }, caption: 'a' },
+    { image: 'x.png', mask: { polygons: [value], size: [16, 24] }, caption: 'a' },
+    { image: 'x.png', mask: { size: value, counts: 'abc' }, caption: 'a' },
+    { image: 'x.png', mask: { size: [16, 24], counts: value }, caption: 'a' },
+    { image: 'x.png', mask: value, caption: 'a' },
+    { image: value, mask: { size: [16, 24], counts: [384] }, caption: 'a' },
+    { image: 'x.png', mask: { size: [16, 24], counts: [384] }, caption: value, category: value },
+    value,
+  ])
+  writeFileSync(path, lines.map((line) => JSON.stringify(line)).join('\n'))
+  const source = await openSource(path)
+  for (let i = 0; i < source.length; i++) await assert.rejects(source.get(i), BadRecord, JSON.stringify(lines[i]))
+  await source.close()
+})
+
+test('a shard that changes while it is being read ends the run with its name, not as a bad record', async () => {
+  const folder = join(root, 'changing')
+  await writeGarArrow(folder, rowsOf(await Promise.all([0, 1, 2, 3].map((i) => garRow(i)))))
+  const shard = join(folder, 'data-00000-of-00001.arrow')
+  const pool = new FilePool({ recheckMs: 0 })
+  pool.watch(shard)
+  await pool.read(shard, 0, 16)
+  utimesSync(shard, new Date(), new Date(Date.now() + 5000))
+  await assert.rejects(pool.read(shard, 0, 16), (error) => {
+    assert.ok(error instanceof ChangedFile)
+    assert.match(error.message, /data-00000-of-00001\.arrow: expected the file that the run began with/)
+    return true
+  })
+  await pool.close()
+})
+
+test('a loader stops when a shard was cut under it', async () => {
+  const folder = join(root, 'cutting')
+  await writeGarArrow(folder, rowsOf(await Promise.all(Array.from({ length: 40 }, (_, i) => garRow(i)))))
+  const source = await openSource(folder)
+  const loader = openLoader(source, { workers: 0, prefetch: 1, shuffle: false })
+  await loader.next()
+  truncateSync(join(folder, 'data-00000-of-00001.arrow'), 100)
+  const rest = async () => {
+    for (let i = 0; i < 200; i++) await loader.next()
+  }
+  // what lies in the block cache is still given out; within the second after which files are looked at again it ends
+  await assert.rejects(
+    async () => {
+      for (const end = Date.now() + 20_000; Date.now() < end; ) await rest()
+    },
+    (error) => error instanceof ChangedFile && /cutting/.test(error.message),
+  )
+  await loader.close()
+  await source.close()
+})

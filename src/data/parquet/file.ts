@@ -1,0 +1,248 @@
+// One Parquet file, read a few rows at a time; the pages pass the checks of pages.ts before the decoder sees them.
+import { brotliDecompressSync, gunzipSync } from 'node:zlib'
+import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
+import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
+import { Mismatch, messageOf, refuseStandIn } from '../../core/index.ts'
+import { NotUtf8 } from '../arrow/rows.ts'
+import { type FilePool, regularFile } from '../files.ts'
+import { type Chunk, checkMetadata } from './metadata.ts'
+import { checkLocations, PageChecker, type Unpack } from './pages.ts'
+
+export type Row = Record<string, unknown>
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+/** The packages, loaded when the first file is opened. */
+async function loadTools() {
+  const [core, plan, group, column, indexes, packed] = await Promise.all([
+    import('hyparquet'),
+    import('hyparquet/src/plan.js'),
+    import('hyparquet/src/rowgroup.js'),
+    import('hyparquet/src/column.js'),
+    import('hyparquet/src/indexes.js'),
+    import('hyparquet-compressors'),
+  ])
+  return { ...core, ...plan, ...group, ...column, ...indexes, ...packed }
+}
+type Tools = Awaited<ReturnType<typeof loadTools>>
+
+/** Unpackers that write at most the bytes the page header names. */
+function unpackers(tools: Tools): Record<string, Unpack> {
+  const { SNAPPY, LZ4, LZ4_RAW } = tools.compressors
+  return {
+    ...(SNAPPY && { SNAPPY }),
+    ...(LZ4 && { LZ4 }),
+    ...(LZ4_RAW && { LZ4_RAW }),
+    GZIP: (packed, length) => gunzipSync(packed, { maxOutputLength: Math.max(1, length) }),
+    BROTLI: (packed, length) => brotliDecompressSync(packed, { maxOutputLength: Math.max(1, length) }),
+    ZSTD: (packed, length) => tools.decompressZstd(packed, new Uint8Array(length)),
+  }
+}
+
+export class ParquetFile {
+  readonly path: string
+  readonly metadata: FileMetaData
+  readonly size: number
+  readonly #pool: FilePool
+  readonly #tools: Tools
+  readonly #chunks: Chunk[]
+  readonly #unpackers: Record<string, Unpack>
+  /** The row group read last, without images: its neighbours are often asked for next. */
+  #held: { key: string; rows: Promise<Row[]> } | null = null
+
+  private constructor(path: string, metadata: FileMetaData, pool: FilePool, tools: Tools, size: number) {
+    this.path = path
+    this.metadata = metadata
+    this.size = size
+    this.#pool = pool
+    this.#tools = tools
+    this.#chunks = checkMetadata(metadata, size, path)
+    this.#unpackers = unpackers(tools)
+  }
+
+  static async open(path: string, pool: FilePool): Promise<ParquetFile> {
+    const { size } = regularFile(path)
+    pool.watch(path)
+    refuseStandIn(await pool.read(path, 0, Math.min(64, size)), path, 'a Parquet file')
+    const tools = await loadTools()
+    try {
+      const metadata = await tools.parquetMetadataAsync(asBuffer(path, size, pool), { geoparquet: false })
+      return new ParquetFile(path, metadata, pool, tools, size)
+    } catch (error) {
+      if (error instanceof Mismatch) throw error
+      const hint = 'truncated download, or not a Parquet file'
+      throw new Mismatch({ where: path, expected: 'a Parquet file', got: error, hint }, { cause: error })
+    }
+  }
+
+  get rows(): number {
+    return Number(this.metadata.num_rows)
+  }
+
+  get columns(): string[] {
+    return this.metadata.row_groups[0]?.columns.map((c) => c.meta_data?.path_in_schema[0] ?? '').filter(unique) ?? []
+  }
+
+  /** Only a hint, so a damaged one counts for none. */
+  get features(): unknown {
+    const text = this.metadata.key_value_metadata?.find((entry) => entry.key === 'huggingface')?.value
+    try {
+      return text ? ((JSON.parse(text) as { info?: { features?: unknown } } | null)?.info?.features ?? null) : null
+    } catch {
+      return null
+    }
+  }
+
+  async range(start: number, end: number, columns: readonly string[]): Promise<Row[]> {
+    try {
+      const rows = await this.#decode(start, end, columns)
+      if (rows.length !== end - start) throw new RangeError(`${rows.length} rows were there`)
+      return rows.map((row) => plainValues(row) as Row)
+    } catch (error) {
+      if (error instanceof Mismatch) throw error
+      const field = `rows ${start} to ${end - 1} of ${columns.join(', ')}`
+      const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
+      const info = { where: this.path, field, expected: 'readable pages', got: messageOf(error), hint }
+      throw new Mismatch(info, { cause: error })
+    }
+  }
+
+  async #decode(start: number, end: number, columns: readonly string[]): Promise<Row[]> {
+    const { parquetPlan, parquetSchema, readRowGroup, assembleAsync, asyncGroupToRows } = this.#tools
+    const options: ParquetReadOptions = {
+      file: this.#checkedBuffer(),
+      metadata: this.metadata,
+      columns: [...columns],
+      rowStart: start,
+      rowEnd: end,
+      compressors: this.#unpackers as Compressors,
+      utf8: false,
+      useOffsetIndex: true,
+      parsers: { stringFromBytes: (bytes: Uint8Array) => strictText(bytes, this.path) },
+    }
+    const plan = parquetPlan(options)
+    const schema = parquetSchema(this.metadata)
+    const rows: Row[] = []
+    for (const group of plan.groups) {
+      const read = readRowGroup(options, plan, group)
+      for (const column of read.asyncColumns) column.data.catch(() => undefined) // told by the first that fails
+      const whole = assembleAsync(read, schema, options.parsers)
+      for (const column of whole.asyncColumns) column.data.catch(() => undefined)
+      for (const row of await asyncGroupToRows(whole, group.selectStart, group.selectEnd, [...columns], 'object'))
+        rows.push(row)
+    }
+    return rows
+  }
+
+  /** Reads whole columns, stretches of pages and page indexes, each checked as what it is. */
+  #checkedBuffer(): AsyncBuffer {
+    const plain = asBuffer(this.path, this.size, this.#pool)
+    const tools = { header: this.#tools.parquetHeader, unpacker: (codec: string) => this.#unpacker(codec) }
+    const locations = new Map<Chunk, PageLocation[]>()
+    const checkers = new Map(this.#chunks.map((chunk) => [chunk, new PageChecker(chunk, this.path, tools)]))
+    let before: Promise<unknown> = Promise.resolve() // a dictionary is asked for before the pages that need it
+    const read = async (start: number, end: number): Promise<ArrayBuffer> => {
+      const bytes = await plain.slice(start, end)
+      const chunk = this.#chunks.find((c) => c.begin <= start && end <= c.end)
+      if (chunk) checkers.get(chunk)!.check(bytes, start, locations.get(chunk) ?? null)
+      else locations.set(...this.#pageIndex(bytes, start))
+      return bytes
+    }
+    const slice = (start: number, end = this.size): Promise<ArrayBuffer> => {
+      const mine = before.then(() => read(start, end))
+      before = mine.catch(() => undefined)
+      return mine
+    }
+    return { byteLength: this.size, slice }
+  }
+
+  #pageIndex(bytes: ArrayBuffer, start: number): [Chunk, PageLocation[]] {
+    const chunk = this.#chunks.find((c) => c.index.length > 0 && c.index.begin === start)
+    if (!chunk) throw new Mismatch({ where: this.path, field: `byte ${start}`, expected: 'pages', got: 'other bytes' })
+    const { page_locations: pages } = this.#tools.readOffsetIndex({ view: new DataView(bytes), offset: 0 })
+    checkLocations(pages, chunk, this.path)
+    return [chunk, pages]
+  }
+
+  #unpacker(codec: string): Unpack | null {
+    if (codec === 'UNCOMPRESSED') return null
+    const found = this.#unpackers[codec]
+    if (found) return found
+    throw new Mismatch({
+      where: this.path,
+      field: 'codec',
+      expected: Object.keys(this.#unpackers).join(', '),
+      got: codec,
+    })
+  }
+
+  /** One row: the small columns of its group are kept, the image is read for the row alone. */
+  async row(index: number, names: readonly string[], image: string): Promise<Row> {
+    const small = names.filter((name) => name !== image)
+    const [start, end] = this.#group(index)
+    const key = `${start} ${small.join(' ')}`
+    if (this.#held?.key !== key) this.#held = { key, rows: this.range(start, end, small) }
+    const row = throwStored({ ...(await this.#held.rows)[index - start]! })
+    if (names.includes(image)) row[image] = (await this.range(index, index + 1, [image]))[0]![image]
+    return row
+  }
+
+  #group(index: number): [number, number] {
+    let start = 0
+    for (const group of this.metadata.row_groups) {
+      const end = start + Number(group.num_rows)
+      if (index < end) return [start, end]
+      start = end
+    }
+    throw new Error(`broken invariant: row ${index} of ${this.rows}`)
+  }
+
+  /** First and end row of stretches that are read together: a row group, or part of a large one. */
+  *stretches(most = 20_000): Generator<[number, number]> {
+    let start = 0
+    for (const group of this.metadata.row_groups) {
+      const end = start + Number(group.num_rows)
+      for (; start < end; start = Math.min(end, start + most)) yield [start, Math.min(end, start + most)]
+    }
+  }
+}
+
+function unique<T>(value: T, index: number, all: readonly T[]): boolean {
+  return all.indexOf(value) === index
+}
+
+function asBuffer(path: string, byteLength: number, pool: FilePool): AsyncBuffer {
+  const slice = async (start: number, end = byteLength): Promise<ArrayBuffer> => {
+    const bytes = await pool.read(path, start, end - start)
+    return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer
+  }
+  return { byteLength, slice }
+}
+
+/** Undecodable text is returned: only its own record may fail, not the row group. */
+function strictText(bytes: Uint8Array, where: string): string | NotUtf8 {
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    const got = Buffer.from(bytes.subarray(0, 16)).toString('hex')
+    return new NotUtf8({ where, field: 'text', expected: 'UTF-8 text', got })
+  }
+}
+
+function throwStored<T>(value: T): T {
+  if (value instanceof Mismatch) throw value
+  if (Array.isArray(value)) value.forEach(throwStored)
+  else if (typeof value === 'object' && value !== null && !ArrayBuffer.isView(value))
+    Object.values(value).forEach(throwStored)
+  return value
+}
+
+/** Whole numbers as numbers, nothing as null. */
+function plainValues(value: unknown): unknown {
+  if (value === undefined) return null
+  if (typeof value === 'bigint') return Number(value)
+  if (Array.isArray(value)) return value.map(plainValues)
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || value instanceof Mismatch)
+    return value
+  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plainValues(v)]))
+}
