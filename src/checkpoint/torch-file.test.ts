@@ -3,11 +3,11 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fixture, refuses, scratch, survives } from '../../tests/support/checkpoint.ts'
-import { stream } from '../core/index.ts'
+import { crc32, stream } from '../core/index.ts'
 import { type DType, itemSize } from './dtype.ts'
 import { readTorch, readTorchBytes } from './torch-file.ts'
 import { openWeights } from './weights.ts'
-import { crc32, readZip } from './zip.ts'
+import { readZip } from './zip.ts'
 
 interface Described {
   dtype: string

@@ -1,9 +1,9 @@
-import { Mismatch } from '../core/index.ts'
+import { crc32, Mismatch } from '../core/index.ts'
 import { byteLengthOf, type DType, fromTorchDType, itemSize, showShape, torchDTypes } from './dtype.ts'
 import { readRange, withFile } from './file-ranges.ts'
 import { dataNames, unpickle } from './pickle.ts'
 import { type Fail, type PyCall, PyGlobal } from './pickle-machine.ts'
-import { crc32, readZip, type ZipEntry } from './zip.ts'
+import { readZip, type ZipEntry } from './zip.ts'
 
 // PyTorch's zip files (torch.save since 1.6): a pickle `data.pkl` that describes tensors, and one stored entry per storage.
 

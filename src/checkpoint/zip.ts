@@ -160,15 +160,3 @@ function dataOffset(fd: number, path: string, fileSize: number, rawName: Buffer,
   }
   return local + length + header.readUInt16LE(28)
 }
-
-/** CRC-32 as zip uses it (polynomial 0xedb88320, reflected). */
-export function crc32(bytes: Uint8Array): number {
-  let crc = 0xffffffff
-  for (const byte of bytes) crc = crcTable[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
-  return (crc ^ 0xffffffff) >>> 0
-}
-
-const crcTable = Uint32Array.from({ length: 256 }, (_, n) => {
-  for (let bit = 0; bit < 8; bit++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1
-  return n >>> 0
-})

@@ -8,4 +8,5 @@ export { atomicWrite, atomicWriteJson, hashFile, humanBytes, sha256 } from './fi
 export { type LogLevel, log } from './log.ts'
 export { loadExport } from './module.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
+export { readTextFile, regularFile, unreadable } from './regular-file.ts'
 export { refuseStandIn, standIn } from './stand-in.ts'

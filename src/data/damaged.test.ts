@@ -1,5 +1,17 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, copyFileSync, mkdirSync, readFileSync, truncateSync, utimesSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  appendFileSync,
+  closeSync,
+  copyFileSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
 import { Mismatch } from '../core/index.ts'
@@ -171,5 +183,45 @@ test('a loader stops when a shard was cut under it', async () => {
     (error) => error instanceof ChangedFile && /cutting/.test(error.message),
   )
   await loader.close()
+  await source.close()
+})
+
+test('devices, pipes and folders named as image or mask are bad records, at once', { timeout: 60_000 }, async () => {
+  const folder = join(root, 'devices')
+  mkdirSync(folder)
+  execFileSync('mkfifo', [join(folder, 'pipe')])
+  writeFileSync(join(folder, 'x.png'), await grey(24, 16))
+  const rle = boxRle(24, 16, 1, 1, 5, 5)
+  const places = ['/dev/zero', 'pipe', '.', '/dev/tty', 'absent.png']
+  const lines = places.flatMap((place) => [
+    { image: place, mask: rle, caption: 'a' },
+    { image: 'x.png', mask: place, caption: 'a' },
+  ])
+  writeFileSync(join(folder, 'd.jsonl'), lines.map((line) => JSON.stringify(line)).join('\n'))
+  const source = await openSource(join(folder, 'd.jsonl'))
+  for (let i = 0; i < source.length; i++) await assert.rejects(source.get(i), BadRecord, JSON.stringify(lines[i]))
+  await assert.rejects(
+    source.get(0),
+    /expected a readable file, got .*\/dev\/zero: expected a regular file, got a device/,
+  )
+  await source.close()
+  await assert.rejects(openSource(join(folder, 'pipe')), Mismatch)
+})
+
+test('a line of more than 16 MiB is a bad record and is never held in memory', { timeout: 120_000 }, async () => {
+  const path = join(root, 'long.jsonl')
+  const file = openSync(path, 'w')
+  for (let i = 0; i < 300; i++) writeSync(file, Buffer.alloc(1 << 20, 0x78))
+  writeSync(file, `\n${JSON.stringify({ image: 'x.png', mask: boxRle(24, 16, 1, 1, 5, 5), caption: 'short' })}\n`)
+  closeSync(file)
+  const before = process.memoryUsage().rss
+  const source = await openSource(path)
+  assert.ok(process.memoryUsage().rss - before < 150e6)
+  assert.equal(source.length, 2)
+  await assert.rejects(
+    source.region(0),
+    /long\.jsonl: line 1: expected a line of at most 16777216 bytes, got 314572800/,
+  )
+  assert.equal((await source.region(1)).caption, 'short')
   await source.close()
 })

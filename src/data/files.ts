@@ -1,6 +1,6 @@
-import { type Stats, statSync } from 'node:fs'
+import type { Stats } from 'node:fs'
 import { type FileHandle, open, readFile, stat } from 'node:fs/promises'
-import { assert, Mismatch, messageOf } from '../core/index.ts'
+import { assert, Mismatch, regularFile, unreadable } from '../core/index.ts'
 
 const blockSize = 32 * 1024
 const maxBlocks = 256 // 8 MiB for a whole pool
@@ -184,33 +184,6 @@ function tooShort(path: string, offset: number, length: number, got: number): Mi
 
 function known({ size, mtimeMs, ino }: Stats): Known {
   return { size, mtimeMs, inode: ino, checkedAt: Date.now() }
-}
-
-/** Devices and pipes have no end: only what is stored can be a dataset. */
-export function regularFile(path: string): Stats {
-  let stats: Stats
-  try {
-    stats = statSync(path)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
-  }
-  if (stats.isFile()) return stats
-  throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
-}
-
-export function kindOf(stats: Stats): string {
-  if (stats.isDirectory()) return 'a folder'
-  if (stats.isFIFO()) return 'a pipe'
-  return stats.isCharacterDevice() || stats.isBlockDevice() ? 'a device' : 'a socket or something else'
-}
-
-/** A read that the system refused (a disk that fails, a network share that is gone), with the place. */
-export function unreadable(path: string, offset: number, length: number, error: unknown): unknown {
-  if (error instanceof Mismatch) return error
-  return new Mismatch(
-    { where: path, field: `bytes at ${offset}`, expected: `${length} readable bytes`, got: messageOf(error) },
-    { cause: error },
-  )
 }
 
 function changed(path: string, before: Known, after: Known | null): ChangedFile {

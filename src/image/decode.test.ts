@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { deflateSync } from 'node:zlib'
 import fc from 'fast-check'
 import sharp from 'sharp'
-import { Mismatch, sha256 } from '../core/index.ts'
+import { crc32, Mismatch, sha256 } from '../core/index.ts'
 import { decodeImage, decodeImageFor, encodePng, imageInfo, type RgbImage } from './index.ts'
 
 const width = 20
@@ -122,4 +123,30 @@ test('truncated, empty and foreign files are a Mismatch that names the file', as
   const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"></svg>')
   await assert.rejects(imageInfo(svg, 'photo 3'), named)
   await assert.rejects(encodePng({ width: 2, height: 2, data: new Uint8Array(11) }), Mismatch)
+})
+
+test('a header of more than 100 megapixels is refused before a pixel is decoded', async () => {
+  const chunk = (name: string, data: Uint8Array) => {
+    const body = Buffer.concat([Buffer.from(name, 'latin1'), data])
+    const [length, sum] = [Buffer.alloc(4), Buffer.alloc(4)]
+    length.writeUInt32BE(data.length)
+    sum.writeUInt32BE(crc32(body))
+    return Buffer.concat([length, body, sum])
+  }
+  const header = Buffer.alloc(13)
+  header.writeUInt32BE(30_000, 0)
+  header.writeUInt32BE(30_000, 4)
+  header[8] = 1
+  const rows = deflateSync(new Uint8Array(1 << 22))
+  const png = Buffer.concat([
+    Buffer.from('89504e470d0a1a0a', 'hex'),
+    chunk('IHDR', header),
+    chunk('IDAT', rows),
+    chunk('IEND', new Uint8Array()),
+  ])
+  const before = process.memoryUsage().rss
+  const refused = /big\.png: size: expected at most 100 megapixels, got 30000 x 30000/
+  await assert.rejects(decodeImage(png, 'big.png'), refused)
+  await assert.rejects(decodeImageFor(png, { height: 30_000, width: 30_000 }, 'big.png'), refused)
+  assert.ok(process.memoryUsage().rss - before < 100e6)
 })

@@ -15,6 +15,9 @@ export interface ImageInfo {
 
 const formats = ['jpeg', 'png', 'webp']
 
+/** Known from the header, before a pixel is decoded: 300 MB as RGB. */
+export const maxPixels = 100_000_000
+
 function unreadable(where: string, error: unknown): Mismatch {
   const expected = 'a complete JPEG, PNG or WebP file'
   return new Mismatch({ where, expected, got: messageOf(error) }, { cause: error })
@@ -22,19 +25,22 @@ function unreadable(where: string, error: unknown): Mismatch {
 
 /** Colour profiles are not applied: the reference (Pillow) takes the stored numbers. */
 function open(bytes: Uint8Array): Sharp {
-  return sharp(bytes, { ignoreIcc: true, failOn: 'error' })
+  return sharp(bytes, { ignoreIcc: true, failOn: 'error', limitInputPixels: maxPixels })
 }
 
 async function readMetadata(bytes: Uint8Array, where: string): Promise<Metadata> {
   let metadata: Metadata
   try {
-    metadata = await open(bytes).metadata()
+    metadata = await sharp(bytes, { limitInputPixels: false }).metadata() // reads the header alone
   } catch (error) {
     throw unreadable(where, error)
   }
   if (!formats.includes(metadata.format ?? ''))
     throw new Mismatch({ where, expected: 'JPEG, PNG or WebP', got: metadata.format ?? 'an unknown format' })
-  return metadata
+  const { width, height } = metadata
+  if (width * height <= maxPixels) return metadata
+  const got = `${width} x ${height}`
+  throw new Mismatch({ where, field: 'size', expected: `at most ${maxPixels / 1e6} megapixels`, got })
 }
 
 function infoOf(metadata: Metadata): ImageInfo {

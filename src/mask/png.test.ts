@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { deflateSync } from 'node:zlib'
 import fc from 'fast-check'
 import sharp from 'sharp'
-import { Mismatch } from '../core/index.ts'
+import { crc32, Mismatch } from '../core/index.ts'
 import { maskFromDense, maskFromPng, maskToPng, toDense } from './index.ts'
 
 const golden = new URL('../../tests/fixtures/golden/sa2va-tiny/mask.png', import.meta.url)
@@ -16,13 +16,15 @@ const samples = (channels: number, value: (i: number, c: number) => number) =>
     { raw: { width: 37, height: 23, channels: channels as 1 | 3 | 4 } },
   )
 
-/** A PNG with the chunks given, check sums left at 0 (the reader relies on zlib's own). */
+/** A PNG with the chunks given. */
 function pngOf(...chunks: [string, Uint8Array][]): Uint8Array {
   const parts = chunks.map(([name, data]) => {
     const head = Buffer.alloc(8)
     head.writeUInt32BE(data.length)
     head.write(name, 4, 'latin1')
-    return Buffer.concat([head, data, Buffer.alloc(4)])
+    const sum = Buffer.alloc(4)
+    sum.writeUInt32BE(crc32(Buffer.concat([head.subarray(4), data])))
+    return Buffer.concat([head, data, sum])
   })
   return Buffer.concat([Buffer.from('89504e470d0a1a0a', 'hex'), ...parts])
 }
@@ -107,6 +109,26 @@ test('a truncated or wrong file is a Mismatch at every length', async () => {
   await assert.rejects(maskFromPng(pngOf(['IHDR', header(3, 1, 8, 0)], end)), Mismatch)
   const bomb: [string, Uint8Array] = ['IDAT', deflateSync(new Uint8Array(1 << 20))]
   await assert.rejects(maskFromPng(pngOf(['IHDR', header(3, 1, 8, 0)], bomb, end)), Mismatch)
+})
+
+test('a header alone cannot ask for more than 100 megapixels or 400 MB', async () => {
+  const data: [string, Uint8Array] = ['IDAT', deflateSync(new Uint8Array(1 << 20))]
+  const end: [string, Uint8Array] = ['IEND', new Uint8Array()]
+  const before = process.memoryUsage().rss
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(16383, 16383, 16, 6)], data, end)), /1 to 100000000 pixels/)
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(10001, 10000, 1, 0)], data, end)), /1 to 100000000 pixels/)
+  await assert.rejects(maskFromPng(pngOf(['IHDR', header(10000, 10000, 16, 6)], data, end)), /400000000 bytes/)
+  assert.ok(process.memoryUsage().rss - before < 100e6)
+})
+
+test('a chunk with another check sum is refused by its name', async () => {
+  const png = Buffer.from(await maskToPng(expected))
+  const names = { IHDR: 16, IDAT: png.indexOf('IDAT') + 6, IEND: png.length - 1 }
+  for (const [name, at] of Object.entries(names)) {
+    const changed = Buffer.from(png)
+    changed[at]! ^= 1
+    await assert.rejects(maskFromPng(changed), new RegExp(`${name} chunk with its check sum`))
+  }
 })
 
 test('a file with any byte changed is a mask or a Mismatch', async () => {

@@ -1,6 +1,6 @@
 import { promisify } from 'node:util'
 import { deflate, inflate } from 'node:zlib'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { crc32, Mismatch, messageOf } from '../core/index.ts'
 import { type Mask, maskFromDense, toDense } from './mask.ts'
 
 // A reader of its own because a mask needs the stored samples: a decoder for pictures turns palette indices into
@@ -19,6 +19,11 @@ const adam7 = [
   [1, 0, 2, 2],
   [0, 1, 1, 2],
 ] as const
+
+/** As for images; a header of 33 bytes must not decide over memory. */
+const maxPixels = 100_000_000
+/** Samples of all rows once unpacked; twice this is held for a moment. */
+const maxUnpacked = 400_000_000
 
 interface Header {
   width: number
@@ -42,8 +47,10 @@ function readHeader(data: Buffer, where: string): Header {
     throw bad(where, 'a PNG colour type and depth', { type, depth })
   const width = data.readUInt32BE(0)
   const height = data.readUInt32BE(4)
-  if (width === 0 || height === 0 || width * height >= 2 ** 28)
-    throw bad(where, 'a size of 1 to 2^28 pixels', [height, width])
+  if (width === 0 || height === 0 || width * height > maxPixels)
+    throw bad(where, `a size of 1 to ${maxPixels} pixels`, [height, width])
+  if ((width * height * samples * depth) / 8 > maxUnpacked)
+    throw bad(where, `at most ${maxUnpacked} bytes of pixels`, { height, width, samples, depth })
   const colourSamples = type === 4 || type === 6 ? samples - 1 : samples
   return { width, height, depth, samples, colourSamples, interlaced: data[12] === 1 }
 }
@@ -59,6 +66,8 @@ function readChunks(bytes: Uint8Array, where: string): { header: Header; packed:
     if (at + 12 + length > file.length) throw bad(where, 'a complete PNG file', `an end after ${file.length} bytes`)
     const name = file.toString('latin1', at + 4, at + 8)
     const data = file.subarray(at + 8, at + 8 + length)
+    if (crc32(file.subarray(at + 4, at + 8 + length)) !== file.readUInt32BE(at + 8 + length))
+      throw bad(where, `a ${name} chunk with its check sum`, 'another sum: the file is damaged')
     if (name === 'IHDR') header = readHeader(data, where)
     else if (name === 'IDAT') pieces.push(data)
     else if (name === 'IEND') break
@@ -77,15 +86,18 @@ function paeth(a: number, b: number, c: number): number {
 
 /** Undoes one row's filter in place; `step` is the distance in bytes to the pixel on the left. */
 function unfilter(row: Uint8Array, above: Uint8Array, filter: number, step: number): boolean {
-  if (filter > 4) return false
-  for (let i = 0; filter > 0 && i < row.length; i++) {
-    const left = i >= step ? row[i - step]! : 0
-    const up = above[i]!
-    const corner = i >= step ? above[i - step]! : 0
-    const guess = [0, left, up, (left + up) >> 1, paeth(left, up, corner)][filter]!
-    row[i] = row[i]! + guess
+  const n = row.length
+  if (filter === 1) for (let i = step; i < n; i++) row[i] = row[i]! + row[i - step]!
+  else if (filter === 2) for (let i = 0; i < n; i++) row[i] = row[i]! + above[i]!
+  else if (filter === 3)
+    for (let i = 0; i < n; i++) row[i] = row[i]! + (((i >= step ? row[i - step]! : 0) + above[i]!) >> 1)
+  else if (filter === 4) {
+    for (let i = 0; i < n; i++) {
+      const left = i >= step ? row[i - step]! : 0
+      row[i] = row[i]! + paeth(left, above[i]!, i >= step ? above[i - step]! : 0)
+    }
   }
-  return true
+  return filter <= 4
 }
 
 /** Whether pixel x of an unfiltered row has a non-zero colour sample; alpha says how to draw, not what is inside. */
@@ -133,19 +145,12 @@ export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promis
   return maskFromDense(readRows(raw, header, where), header.height, header.width)
 }
 
-const crcTable = Uint32Array.from({ length: 256 }, (_, n) => {
-  for (let k = 0; k < 8; k++) n = n & 1 ? 0xedb88320 ^ (n >>> 1) : n >>> 1
-  return n
-})
-
 function chunk(name: string, data: Uint8Array): Buffer {
   const body = Buffer.concat([Buffer.from(name, 'latin1'), data])
-  let crc = 0xffffffff
-  for (const byte of body) crc = crcTable[(crc ^ byte) & 255]! ^ (crc >>> 8)
   const length = Buffer.alloc(4)
   length.writeUInt32BE(data.length)
   const check = Buffer.alloc(4)
-  check.writeUInt32BE((crc ^ 0xffffffff) >>> 0)
+  check.writeUInt32BE(crc32(body))
   return Buffer.concat([length, body, check])
 }
 

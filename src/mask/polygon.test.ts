@@ -64,3 +64,30 @@ test('bad polygons are a Mismatch', () => {
   assert.throws(() => polygonsToMask([[1, 2, 3, 4, 5, 1e300]], 4, 4), Mismatch)
   assert.throws(() => polygonsToMask([[1, 1, 2, 2, 3, 1]], 0, 4), Mismatch)
 })
+
+test('outlines of any length cost little: too long ones are refused before they are walked', {
+  timeout: 60_000,
+}, () => {
+  const zigzag = Array.from({ length: 400 }, (_, i) => [(i % 2) * 1e6 * (i % 4 < 2 ? 1 : -1), i]).flat()
+  assert.throws(() => polygonsToMask([zigzag], 480, 640), /outlines of at most 4000000 pixels together/)
+  const dots = Array.from({ length: 10_001 }, () => [1, 1, 2, 2, 3, 3])
+  assert.throws(() => polygonsToMask(dots, 480, 640), /at most 10000 polygons, got 10001/)
+  const started = Date.now()
+  const most = polygonsToMask(
+    dots.slice(1).map((_, i) => [i % 600, i % 400, 5, 5]),
+    480,
+    640,
+  )
+  assert.ok(maskArea(most) > 1000 && Date.now() - started < 20_000)
+})
+
+test('a union in pairs is the union one after the other', () => {
+  const point = fc.tuple(fc.integer({ min: -3, max: 25 }), fc.integer({ min: -3, max: 25 }))
+  const polygon = fc.array(point, { minLength: 3, maxLength: 6 }).map((points) => points.flat())
+  fc.assert(
+    fc.property(fc.array(polygon, { minLength: 1, maxLength: 9 }), (polygons) => {
+      const parts = polygons.map((p) => polygonsToMask([p], 20, 20))
+      assert.deepEqual(polygonsToMask(polygons, 20, 20), maskUnion(parts[0]!, ...parts.slice(1)))
+    }),
+  )
+})

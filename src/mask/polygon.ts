@@ -5,8 +5,11 @@ import { maskFromRuns } from './rle.ts'
 // The polygon's outline is walked on a grid five times finer than the pixels; where the walk steps to another
 // fine column at a pixel centre, the run list gets a boundary. Same rounding as pycocotools, hence bit-exact.
 const scale = 5
-/** Beyond this the outline walk would take minutes; no image is that large. */
+/** No image is that large. */
 const maxCoordinate = 1e6
+/** Steps of all outlines of a mask together, 4 million pixels of border; more would take seconds, and no region has it. */
+const maxSteps = 20_000_000
+const maxPolygons = 10_000
 
 type Visit = (u: number, v: number) => void
 
@@ -72,6 +75,34 @@ function checkPolygon(points: readonly number[], index: number, where: string): 
     throw new Mismatch({ where, field, expected: `coordinates of at most ${maxCoordinate}`, got: String(bad) })
 }
 
+/** Fine-grid steps of an outline. */
+function stepsOf(points: readonly number[]): number {
+  let steps = points.length
+  const n = Math.floor(points.length / 2)
+  for (let j = 0; j < n; j++) {
+    const k = (j + 1) % n
+    const dx = Math.abs(points[2 * k]! - points[2 * j]!)
+    steps += scale * Math.max(dx, Math.abs(points[2 * k + 1]! - points[2 * j + 1]!))
+  }
+  return steps
+}
+
+function checkCost(polygons: readonly (readonly number[])[], where: string): void {
+  if (polygons.length > maxPolygons)
+    throw new Mismatch({ where, expected: `at most ${maxPolygons} polygons`, got: polygons.length })
+  const steps = polygons.reduce((sum, points) => sum + stepsOf(points), 0)
+  if (steps <= maxSteps) return
+  const expected = `outlines of at most ${maxSteps / scale} pixels together`
+  throw new Mismatch({ where, expected, got: Math.round(steps / scale) })
+}
+
+/** In pairs, so that many small parts do not each pass over all the others. */
+function unionOf(parts: readonly Mask[]): Mask {
+  if (parts.length === 1) return parts[0]!
+  const middle = parts.length >> 1
+  return maskUnion(unionOf(parts.slice(0, middle)), unionOf(parts.slice(middle)))
+}
+
 /** pycocotools reads exactly four numbers as a box x, y, width, height. */
 function boxCorners([x, y, w, h]: readonly number[]): number[] {
   return [x!, y!, x!, y! + h!, x! + w!, y! + h!, x! + w!, y!]
@@ -87,10 +118,12 @@ export function polygonsToMask(
   checkSize(height, width, where)
   if (!Array.isArray(polygons) || polygons.length === 0)
     throw new Mismatch({ where, expected: 'at least one polygon', got: polygons })
-  const parts = polygons.map((points, index) => {
-    checkPolygon(points, index, where)
-    const outline = points.length === 4 ? boxCorners(points) : points
-    return maskFromRuns(runsOf(boundaries(outline, height, width), height * width), height, width, where)
-  })
-  return maskUnion(parts[0]!, ...parts.slice(1))
+  for (const [index, points] of polygons.entries()) checkPolygon(points, index, where)
+  const outlines = polygons.map((points) => (points.length === 4 ? boxCorners(points) : points))
+  checkCost(outlines, where)
+  return unionOf(
+    outlines.map((outline) => {
+      return maskFromRuns(runsOf(boundaries(outline, height, width), height * width), height, width, where)
+    }),
+  )
 }

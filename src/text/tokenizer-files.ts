@@ -1,7 +1,7 @@
 // Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readTextFile } from '../core/index.ts'
 import type { DecoderStep } from './token-decoder.ts'
 
 export interface AddedToken {
@@ -47,11 +47,19 @@ export const qwen2Pattern =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 function readJson<T = Json>(path: string): T {
+  const text = readTextFile(path)
+  let value: unknown
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as T
+    value = JSON.parse(text)
   } catch (error) {
     throw new Mismatch({ where: path, expected: 'JSON', got: error }, { cause: error })
   }
+  if (isObject(value)) return value as T
+  throw new Mismatch({ where: path, expected: 'a JSON object', got: Array.isArray(value) ? 'a list' : typeof value })
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function readOptional(path: string): Json {
@@ -100,7 +108,7 @@ export function addedToken(id: number, content: string, options: Partial<AddedTo
 
 function readMerges(path: string): [string, string][] {
   const merges: [string, string][] = []
-  for (const [index, line] of readFileSync(path, 'utf8').split(/\r?\n/).entries()) {
+  for (const [index, line] of readTextFile(path).split(/\r?\n/).entries()) {
     if (line === '' || (index === 0 && line.startsWith('#version'))) continue
     const [left, right, ...rest] = line.split(' ')
     if (!left || !right || rest.length > 0) {
@@ -135,6 +143,10 @@ function listedTokens(folder: string, settings: Json): AddedToken[] {
   const detailed = (settings.added_tokens_decoder ?? {}) as Record<string, Partial<AddedToken>>
   const tokens = new Map<number, AddedToken>()
   for (const [id, token] of Object.entries(detailed)) {
+    if (!isObject(token)) {
+      const [where, field] = [join(folder, 'tokenizer_config.json'), `added_tokens_decoder.${id}`]
+      throw new Mismatch({ where, field, expected: 'a token', got: typeof token })
+    }
     tokens.set(Number(id), addedToken(Number(id), String(token.content), { ...token, id: Number(id) }))
   }
   const specials = namedSpecials(settings, readOptional(join(folder, 'special_tokens_map.json')))
@@ -178,8 +190,8 @@ function declaredEos(folder: string): number[] {
   const generation = idList(readOptional(join(folder, 'generation_config.json')).eos_token_id)
   if (generation.length > 0) return generation
   const config = readOptional(join(folder, 'config.json'))
-  for (const part of [config, config.llm_config, config.text_config] as (Json | undefined)[]) {
-    const ids = idList(part?.eos_token_id)
+  for (const part of [config, config.llm_config, config.text_config] as unknown[]) {
+    const ids = idList(isObject(part) ? part.eos_token_id : undefined)
     if (ids.length > 0) return ids
   }
   return []
@@ -187,9 +199,16 @@ function declaredEos(folder: string): number[] {
 
 function readTokenizerJson(path: string): TokenizerJson {
   const json = readJson<TokenizerJson>(path)
-  if (!json.model?.vocab)
+  if (!isObject(json.model) || typeof json.model.vocab !== 'object' || json.model.vocab === null)
     throw new Mismatch({ where: path, field: 'model.vocab', expected: 'a vocabulary', got: 'none' })
-  return { ...json, added_tokens: json.added_tokens ?? [] }
+  const added = json.added_tokens ?? []
+  if (!Array.isArray(added))
+    throw new Mismatch({ where: path, field: 'added_tokens', expected: 'a list', got: typeof added })
+  for (const [i, token] of added.entries()) {
+    if (isObject(token) && typeof token.content === 'string' && token.content !== '') continue
+    throw new Mismatch({ where: path, field: `added_tokens.${i}`, expected: 'a token with its content', got: token })
+  }
+  return { ...json, added_tokens: added }
 }
 
 /** Reads a checkpoint folder, or one tokenizer.json. */

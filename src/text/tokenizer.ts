@@ -166,14 +166,28 @@ class LoadedTokenizer implements Tokenizer {
   }
 }
 
+/** Ids beyond the number of tokens: a model's rows are filled up to a round number, but not by this much. */
+const spareIds = 200_000
+
 function readEntries(files: TokenizerFiles): (Entry | undefined)[] {
   const { vocab } = files.json.model
   const entries: (Entry | undefined)[] = []
   // Unigram vocabularies are lists of [token, score], BPE ones map a token to its id.
   const pairs: [string, number][] = Array.isArray(vocab)
-    ? vocab.map(([token], id) => [token, id])
+    ? vocab.map((piece, id) => [Array.isArray(piece) ? piece[0] : (piece as unknown as string), id])
     : Object.entries(vocab)
-  for (const [token, id] of pairs) entries[id] = { token, isAdded: false }
-  for (const { id, content } of files.json.added_tokens) entries[id] = { token: content, isAdded: true }
+  const most = pairs.length + files.json.added_tokens.length + spareIds
+  const add = (id: unknown, token: unknown, isAdded: boolean) => {
+    if (typeof token === 'string' && Number.isInteger(id) && (id as number) >= 0 && (id as number) < most)
+      entries[id as number] = { token, isAdded }
+    else throw wrongToken(files.where, token, id, most)
+  }
+  for (const [token, id] of pairs) add(id, token, false)
+  for (const { id, content } of files.json.added_tokens) add(id, content, true)
   return entries
+}
+
+function wrongToken(where: string, token: unknown, id: unknown, most: number): Mismatch {
+  const field = `token ${JSON.stringify(token)?.slice(0, 80)}`
+  return new Mismatch({ where, field, expected: `text with an id from 0 to ${most - 1}`, got: id })
 }

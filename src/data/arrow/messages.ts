@@ -1,7 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { type DataType, Message, type Schema } from 'apache-arrow'
-import { Mismatch, messageOf, refuseStandIn } from '../../core/index.ts'
-import { regularFile, unreadable } from '../files.ts'
+import { Mismatch, messageOf, refuseStandIn, regularFile, unreadable } from '../../core/index.ts'
 
 import { checkMessage, footerCounts } from './flat.ts'
 import { BatchChecker, type BatchHeader, type Column, columnsOf, dictionaryLayout, type layout } from './layout.ts'

@@ -2,9 +2,9 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
 import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
-import { Mismatch, messageOf, refuseStandIn } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseStandIn, regularFile } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
-import { type FilePool, regularFile } from '../files.ts'
+import type { FilePool } from '../files.ts'
 import { type Chunk, checkMetadata } from './metadata.ts'
 import { checkLocations, PageChecker, type Unpack } from './pages.ts'
 

@@ -2,11 +2,11 @@
 // a line, paths relative to the file.
 import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import { Mismatch, messageOf, refuseStandIn, sha256 } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseStandIn, regularFile, sha256, unreadable } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, polygonsToMask, type Rle } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool, readStored, regularFile, unreadable } from '../files.ts'
+import { FilePool, readStored } from '../files.ts'
 import { PackedStrings } from '../strings.ts'
 import { categoryOf, nonEmpty } from './regions.ts'
 

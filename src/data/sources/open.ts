@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, regularFile } from '../../core/index.ts'
 import { DataConfig, type DataOptions } from '../config.ts'
 import { toExample } from '../decode.ts'
 import type { RecordSource, Source } from '../example.ts'
@@ -52,7 +52,9 @@ function withDecoding(records: RecordSource): Source {
 async function openRecords(path: string, config: DataConfig): Promise<RecordSource> {
   if (isScenes(path)) return openScenes(path)
   const found = existsSync(path) ? resolve(path) : hubSnapshot(path)
-  return statSync(found).isFile() ? await openFile(found, config) : await openFolder(found, config)
+  if (statSync(found).isDirectory()) return await openFolder(found, config)
+  regularFile(found)
+  return await openFile(found, config)
 }
 
 async function openFile(path: string, config: DataConfig): Promise<RecordSource> {

@@ -36,11 +36,12 @@ export function readVisionConfig(raw: Record<string, unknown>, where: string): V
     'patch_size',
   ]
   for (const key of numbers) {
-    if (!Number.isInteger(raw[key]))
+    const most = key === 'num_hidden_layers' ? 1024 : 65_536 // more is a damaged file
+    if (!Number.isInteger(raw[key]) || (raw[key] as number) < 1 || (raw[key] as number) > most)
       throw new Mismatch({
         where,
         field: `vision_config.${key}`,
-        expected: 'a whole number',
+        expected: `a whole number from 1 to ${most}`,
         got: raw[key] ?? 'nothing',
       })
   }

@@ -28,6 +28,18 @@ interface Rope {
   mrope_section?: number[]
 }
 
+/** Far above every model there is; a larger number is a damaged file, and building the model would take all memory. */
+const largest: Readonly<Record<string, number>> = {
+  hidden_size: 65_536,
+  num_hidden_layers: 1024,
+  num_attention_heads: 1024,
+  num_key_value_heads: 1024,
+  head_dim: 8192,
+  intermediate_size: 1_048_576,
+  vocab_size: 16_777_216,
+  max_position_embeddings: 134_217_728,
+}
+
 const needed = ['hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'vocab_size'] as const
 
 /** `part` is what stands before a key in errors: where the keys are in config.json. */
@@ -44,6 +56,10 @@ export function readLlmConfig(raw: Record<string, unknown>, where: string, part 
   }
   const architecture = architectures[0] as string
   for (const key of needed) positive(raw, key, site)
+  for (const key of ['num_key_value_heads', 'head_dim', 'max_position_embeddings']) {
+    if (raw[key] !== undefined && raw[key] !== null) positive(raw, key, site)
+  }
+  for (const key of ['rms_norm_eps', 'rope_theta']) checkFinite(raw, key, site)
   checkActivation(raw, site)
   checkRope(raw, site)
   const cfg = { ...sizes(raw, architecture), ...switches(raw, architecture), architectures: architectures as string[] }
@@ -116,14 +132,21 @@ function checkActivation(raw: Record<string, unknown>, { where, part }: Site): v
 
 function positive(raw: Record<string, unknown>, key: string, { where, part }: Site): void {
   const value = raw[key]
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1) {
+  const most = largest[key] ?? Number.MAX_SAFE_INTEGER
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1 || value > most) {
     throw new Mismatch({
       where,
       field: `${part}${key}`,
-      expected: 'a whole number from 1',
+      expected: (value as number) > most ? `at most ${most}` : 'a whole number from 1',
       got: value ?? 'nothing',
     })
   }
+}
+
+function checkFinite(raw: Record<string, unknown>, key: string, { where, part }: Site): void {
+  const value = raw[key] ?? 1
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return
+  throw new Mismatch({ where, field: `${part}${key}`, expected: 'a number above 0', got: value })
 }
 
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */

@@ -81,8 +81,14 @@ function checkSections(llm: LlmConfig, where: string): void {
 
 function wholeNumber(raw: Json, key: string, where: string, part: string): number {
   const value = raw[key]
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value
-  throw new Mismatch({ where, field: `${part}${key}`, expected: 'a whole number', got: value ?? 'nothing' })
+  const most = key === 'depth' ? 1024 : key.endsWith('_id') ? 16_777_216 : 1_048_576 // more is a damaged file
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value
+  throw new Mismatch({
+    where,
+    field: `${part}${key}`,
+    expected: `a whole number up to ${most}`,
+    got: value ?? 'nothing',
+  })
 }
 
 /** The classes' own defaults are those of no released model, so sizes have none here. */

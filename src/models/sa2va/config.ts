@@ -32,6 +32,19 @@ function object(raw: Record<string, unknown>, key: string, where: string): Recor
   return value as Record<string, unknown>
 }
 
+/** Tiles of one image, and the side of a tile in pixels; more is a damaged file. */
+const bounds = [
+  ['min_dynamic_patch', 256],
+  ['max_dynamic_patch', 256],
+  ['force_image_size', 8192],
+] as const
+
+function whole(raw: Record<string, unknown>, key: string, most: number, where: string): void {
+  const value = raw[key] ?? 1
+  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return
+  throw new Mismatch({ where, field: key, expected: `a whole number from 1 to ${most}`, got: value })
+}
+
 export function readSa2VAConfig(dir: string): Sa2VAConfig {
   const where = join(dir, 'config.json')
   if (!existsSync(where))
@@ -53,6 +66,7 @@ export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.j
     throw new Mismatch({ where, field: 'ps_version', expected: 'v1 or v2', got: raw.ps_version })
   }
   const vision = readVisionConfig(object(raw, 'vision_config', where), where)
+  for (const [key, most] of bounds) whole(raw, key, most, where)
   return {
     template: String(raw.template ?? 'phi3_chat').replaceAll('-', '_'),
     select_layer: (raw.select_layer as number | undefined) ?? -1,

@@ -3,15 +3,16 @@
 import { z } from 'zod'
 import { Mismatch } from '../../core/index.ts'
 
-const size = z.int().positive()
+const size = z.int().positive().max(65_536) // more is a damaged file
+const depth = size.max(512)
 const four = z.array(size).length(4)
 const pair = z.array(size).length(2)
 
 const Sam2Keys = z.strictObject({
-  image_size: size.default(1024).describe('side of the square input in pixels'),
+  image_size: size.max(8192).default(1024).describe('side of the square input in pixels'),
   embed_dim: size.default(144).describe('channels of the first stage; each later stage doubles them'),
   num_heads: size.default(2).describe('heads of the first stage; each later stage doubles them'),
-  stages: four.default([2, 6, 36, 4]).describe('blocks per stage'),
+  stages: z.array(depth).length(4).default([2, 6, 36, 4]).describe('blocks per stage'),
   window_spec: four.default([8, 4, 16, 8]).describe('attention window of each stage, in cells'),
   global_att_blocks: z
     .array(z.int().nonnegative())
@@ -23,13 +24,13 @@ const Sam2Keys = z.strictObject({
     .array(z.int().min(0).max(3))
     .default([2, 3])
     .describe('levels that take in the level above them'),
-  decoder_depth: size.default(2),
+  decoder_depth: depth.default(2),
   decoder_heads: size.default(8),
   decoder_mlp_dim: size.default(2048),
-  num_multimask_outputs: size.default(3).describe('masks proposed beside the single one'),
-  iou_head_depth: z.int().min(2).default(3),
+  num_multimask_outputs: depth.default(3).describe('masks proposed beside the single one'),
+  iou_head_depth: depth.min(2).default(3),
   iou_head_hidden_dim: size.default(256),
-  mask_in_chans: z.int().multipleOf(4).positive().default(16).describe('channels of the mask prompt before d_model'),
+  mask_in_chans: size.multipleOf(4).default(16).describe('channels of the mask prompt before d_model'),
   dynamic_multimask_stability_delta: z.number().nonnegative().default(0.05),
   dynamic_multimask_stability_thresh: z.number().default(0.98),
   mem_dim: size.optional().describe('video only: not used here'),

@@ -1,0 +1,43 @@
+import { readFileSync, type Stats, statSync } from 'node:fs'
+import { Mismatch, messageOf } from './errors.ts'
+
+/** Devices and pipes have no end: only what is stored may be read whole or by place. */
+export function regularFile(path: string): Stats {
+  let stats: Stats
+  try {
+    stats = statSync(path)
+  } catch (error) {
+    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
+  }
+  if (stats.isFile()) return stats
+  throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
+}
+
+function kindOf(stats: Stats): string {
+  if (stats.isDirectory()) return 'a folder'
+  if (stats.isFIFO()) return 'a pipe'
+  return stats.isCharacterDevice() || stats.isBlockDevice() ? 'a device' : 'a socket or something else'
+}
+
+/** A read that the system refused (a disk that fails, a network share that is gone), with the place. */
+export function unreadable(path: string, offset: number, length: number, error: unknown): unknown {
+  if (error instanceof Mismatch) return error
+  return new Mismatch(
+    { where: path, field: `bytes at ${offset}`, expected: `${length} readable bytes`, got: messageOf(error) },
+    { cause: error },
+  )
+}
+
+const most = 256 * 1024 * 1024
+
+/** The text of a settings file (JSON, YAML, a list of merges). */
+export function readTextFile(path: string): string {
+  const { size } = regularFile(path)
+  if (size > most)
+    throw new Mismatch({ where: path, expected: `a file of at most ${most} bytes`, got: `${size} bytes` })
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    throw unreadable(path, 0, size, error)
+  }
+}
