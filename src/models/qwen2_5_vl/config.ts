@@ -86,7 +86,7 @@ function wholeNumber(raw: Json, key: string, where: string, part: string): numbe
   throw new Mismatch({
     where,
     field: `${part}${key}`,
-    expected: `a whole number up to ${most}`,
+    expected: (value as number) > most ? `at most ${most}` : 'a whole number',
     got: value ?? 'nothing',
   })
 }
