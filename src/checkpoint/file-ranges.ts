@@ -1,6 +1,6 @@
 import { constants } from 'node:buffer'
-import { closeSync, fstatSync, fsyncSync, openSync, readFileSync, readSync, writeSync } from 'node:fs'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs'
+import { Mismatch, messageOf, readTextFile, refuseStandIn, regularFile, unreadable } from '../core/index.ts'
 
 /** readSync and writeSync take at most 2^31 - 1 bytes a call. */
 const piece = 1 << 30
@@ -18,6 +18,7 @@ export function withFile<T>(path: string, use: (fd: number, size: number) => T):
 }
 
 function openFile(path: string): number {
+  regularFile(path) // opening a pipe would wait for a writer
   try {
     return openSync(path, 'r')
   } catch (error) {
@@ -37,7 +38,7 @@ export function readRange(fd: number, where: string, offset: number, length: num
   }
   const out = Buffer.allocUnsafeSlow(length)
   for (let at = 0; at < length; ) {
-    const n = readSync(fd, out, at, Math.min(piece, length - at), offset + at)
+    const n = readSome(fd, where, out, at, offset)
     if (n === 0) {
       throw new Mismatch({
         where,
@@ -49,6 +50,19 @@ export function readRange(fd: number, where: string, offset: number, length: num
     at += n
   }
   return new Uint8Array(out.buffer, out.byteOffset, length)
+}
+
+function readSome(fd: number, where: string, out: Buffer, at: number, offset: number): number {
+  try {
+    return readSync(fd, out, at, Math.min(piece, out.length - at), offset + at)
+  } catch (error) {
+    throw unreadable(where, offset + at, out.length - at, error)
+  }
+}
+
+/** Refuses what a download leaves in place of a file, by its first bytes. */
+export function refuseStandInAt(fd: number, where: string, size: number, expected: string): void {
+  refuseStandIn(readRange(fd, where, 0, Math.min(512, size)), where, expected)
 }
 
 export function writeAll(fd: number, bytes: Uint8Array): void {
@@ -67,9 +81,11 @@ export function syncPath(path: string): void {
 
 /** A JSON object from a file, with its keys untouched. */
 export function readJsonObject(path: string): Record<string, unknown> {
+  const text = readTextFile(path)
+  refuseStandIn(Buffer.from(text.slice(0, 512)), path, 'a file of JSON')
   let value: unknown
   try {
-    value = JSON.parse(readFileSync(path, 'utf8'))
+    value = JSON.parse(text)
   } catch (error) {
     throw new Mismatch({ where: path, expected: 'a file of JSON', got: messageOf(error) }, { cause: error })
   }

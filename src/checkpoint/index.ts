@@ -44,6 +44,7 @@ export {
   whyInvalid,
   writeCheckpoint,
 } from './run-checkpoint.ts'
+export { readRunState, type StoredRunState } from './run-state-file.ts'
 export {
   readAll,
   readHeader,

@@ -3,7 +3,7 @@ import { closeSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { byteLengthOf, checkName, type DType, dtypes } from './dtype.ts'
-import { readRange, syncPath, withFile, writeAll } from './file-ranges.ts'
+import { readRange, refuseStandInAt, syncPath, withFile, writeAll } from './file-ranges.ts'
 import { parseHeader } from './safetensors-header.ts'
 
 /** One tensor of a file. `begin` and `end` are absolute byte offsets in the file. */
@@ -45,6 +45,7 @@ export function readHeader(path: string): SafetensorsHeader {
 const maxHeader = 100_000_000
 
 function headerOf(fd: number, path: string, fileSize: number): SafetensorsHeader {
+  refuseStandInAt(fd, path, fileSize, 'a safetensors file')
   if (fileSize < 8) throw new Mismatch({ where: path, expected: 'a safetensors file', got: `${fileSize} bytes` })
   const length = Buffer.from(readRange(fd, path, 0, 8)).readBigUInt64LE()
   const most = Math.min(maxHeader, fileSize - 8)

@@ -1,6 +1,6 @@
-import { existsSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, messageOf, readTextFile } from '../core/index.ts'
 import type { SettingTable } from './settings.ts'
 
 function isObject(value: unknown): value is Record<string, unknown> {
@@ -13,7 +13,7 @@ export function readRecipe(path: string, table: SettingTable): [string, unknown]
     throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
   let value: unknown
   try {
-    value = parse(readFileSync(path, 'utf8'))
+    value = parse(readTextFile(path))
   } catch (error) {
     throw new Mismatch({ where: path, field: 'recipe', expected: 'YAML or JSON', got: messageOf(error) })
   }

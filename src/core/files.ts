@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
+import { unreadable } from './regular-file.ts'
 
 export function sha256(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex')
@@ -11,8 +12,14 @@ export function hashFile(path: string): string {
   const hash = createHash('sha256')
   const piece = Buffer.allocUnsafe(1 << 20)
   const fd = openSync(path, 'r')
+  let at = 0
   try {
-    for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) hash.update(piece.subarray(0, n))
+    for (let n = readSync(fd, piece); n > 0; n = readSync(fd, piece)) {
+      hash.update(piece.subarray(0, n))
+      at += n
+    }
+  } catch (error) {
+    throw unreadable(path, at, piece.length, error)
   } finally {
     closeSync(fd)
   }
@@ -50,6 +57,23 @@ function syncFolder(path: string): void {
   } finally {
     closeSync(fd)
   }
+}
+
+/** Linux's number of EDQUOT, which Node does not know by name. */
+const quotaNumber = -122
+
+const noRoom: Readonly<Record<string, string>> = {
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EFBIG: 'the file size limit is reached',
+}
+
+/** In words, with the code, when an error says that there is no room for more bytes; else null. */
+export function lackOfRoom(error: unknown): string | null {
+  if (!(error instanceof Error)) return null
+  const { errno, code = '' } = error as NodeJS.ErrnoException
+  const name = errno === quotaNumber ? 'EDQUOT' : code
+  return name in noRoom ? `${noRoom[name]} (${name})` : null
 }
 
 export function humanBytes(n: number): string {

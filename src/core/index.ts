@@ -4,7 +4,7 @@
 export type { CheckRow } from './check.ts'
 export { crc32 } from './crc32.ts'
 export { assert, Mismatch, type MismatchInfo, messageOf } from './errors.ts'
-export { atomicWrite, atomicWriteJson, hashFile, humanBytes, sha256 } from './files.ts'
+export { atomicWrite, atomicWriteJson, hashFile, humanBytes, lackOfRoom, sha256 } from './files.ts'
 export { type LogLevel, log } from './log.ts'
 export { loadExport } from './module.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'

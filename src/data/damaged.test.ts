@@ -14,14 +14,15 @@ import {
 } from 'node:fs'
 import { basename, join } from 'node:path'
 import { test } from 'node:test'
+import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from '../../tests/support/data.ts'
 import { Mismatch } from '../core/index.ts'
 import { scanShard } from './arrow/messages.ts'
 import { writeGarArrow } from './arrow/write.ts'
 import { BadRecord } from './example.ts'
 import { ChangedFile, FilePool } from './files.ts'
 import { openLoader } from './loader.ts'
+import { previewPage } from './preview.ts'
 import { openSource } from './sources/open.ts'
-import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from './testing.ts'
 
 const root = testFolder()
 const damaged = join(fixtures, 'damaged')
@@ -224,4 +225,43 @@ test('a line of more than 16 MiB is a bad record and is never held in memory', {
   )
   assert.equal((await source.region(1)).caption, 'short')
   await source.close()
+})
+
+test('names that lead out of the folder are refused in state.json, dataset_dict.json and instances.json', async () => {
+  const secret = join(root, 'outside')
+  await writeGarArrow(secret, rowsOf([await garRow(0)]))
+  const folder = join(root, 'inside')
+  mkdirSync(folder)
+  for (const filename of [
+    '../outside/data-00000-of-00001.arrow',
+    join(secret, 'data-00000-of-00001.arrow'),
+    'a/../../b',
+  ]) {
+    writeFileSync(join(folder, 'state.json'), JSON.stringify({ _data_files: [{ filename }] }))
+    await assert.rejects(openSource(folder), /state\.json: _data_files: expected a file below that folder/)
+  }
+  const dict = join(root, 'dict')
+  mkdirSync(dict)
+  writeFileSync(join(dict, 'dataset_dict.json'), JSON.stringify({ splits: ['../outside'] }))
+  await assert.rejects(openSource(dict), /dataset_dict\.json: splits: expected a file below that folder/)
+
+  const coco = join(root, 'refcoco')
+  mkdirSync(join(coco, 'images'), { recursive: true })
+  const sentences = [{ sent_id: 1, raw: 'a', sent: 'a' }]
+  writeFileSync(join(coco, 'refs.json'), JSON.stringify([{ ref_id: 1, ann_id: 1, split: 'train', sentences }]))
+  const images = [{ id: 1, file_name: '../../../etc/passwd', height: 16, width: 24 }]
+  const annotations = [{ id: 1, image_id: 1, segmentation: [[1, 1, 9, 1, 9, 9]] }]
+  writeFileSync(join(coco, 'instances.json'), JSON.stringify({ images, annotations }))
+  await assert.rejects(openSource(coco), /instances\.json: image 1: file_name: expected a file below that folder/)
+})
+
+test('the preview page forbids everything but its own pictures and style', async () => {
+  const folder = join(root, 'page')
+  await writeGarArrow(folder, rowsOf([await garRow(0)]))
+  const source = await openSource(folder)
+  const page = await previewPage(source, [0])
+  await source.close()
+  const policy = /<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src/
+  assert.match(page, policy)
+  assert.ok(page.search(policy) < page.indexOf('<style>') && !/<script|<link|src="http/.test(page))
 })

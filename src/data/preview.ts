@@ -37,6 +37,9 @@ img{display:block;max-width:100%;margin:0 auto}
 figcaption{padding:8px 12px}p{margin:0 0 6px}.facts{color:#57606a;font-size:12px;overflow-wrap:anywhere}
 .bad{border-color:#cf222e}@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}figure{border-color:#30363d}.facts{color:#8b949e}}`
 
+/** Whatever a caption may hold: nothing is run, nothing is fetched. */
+const policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
 /** A page that needs nothing else: the given records with their masks drawn over them; unusable ones say why. */
 export async function previewPage(source: Source, indices: readonly number[]): Promise<string> {
   const cards: string[] = []
@@ -50,7 +53,7 @@ export async function previewPage(source: Source, indices: readonly number[]): P
   }
   const title = `${source.name}: ${indices.length} of ${source.length} records`
   return `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<html lang="en"><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="${policy}"><meta name="viewport" content="width=device-width">
 <title>${escapeHtml(title)}</title><style>${style}</style>
 <h1>${escapeHtml(title)}</h1><p>${escapeHtml(source.format)}</p>
 <main>

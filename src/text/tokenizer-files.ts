@@ -1,7 +1,7 @@
 // Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
 import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { Mismatch, readTextFile } from '../core/index.ts'
+import { Mismatch, readTextFile, refuseStandIn } from '../core/index.ts'
 import type { DecoderStep } from './token-decoder.ts'
 
 export interface AddedToken {
@@ -48,6 +48,7 @@ export const qwen2Pattern =
 
 function readJson<T = Json>(path: string): T {
   const text = readTextFile(path)
+  refuseStandIn(Buffer.from(text.slice(0, 512)), path, 'a file of JSON')
   let value: unknown
   try {
     value = JSON.parse(text)

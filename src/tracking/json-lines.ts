@@ -1,5 +1,5 @@
 import { closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
-import { assert, Mismatch } from '../core/index.ts'
+import { assert, lackOfRoom, Mismatch } from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
@@ -73,22 +73,15 @@ export function* readLines(path: string): Generator<Line> {
   }
 }
 
-const full: Record<string, string> = {
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the disk quota is used up',
-  EFBIG: 'the file size limit is reached',
-}
-
 /** The same error in words where the reason is a lack of space, else the error as it came. */
 export function inWords(error: unknown, path: string, bytes: number): unknown {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const words = full[code]
+  const words = lackOfRoom(error)
   if (!words) return error
   return new Mismatch(
     {
       where: path,
       expected: `room for ${bytes} more bytes`,
-      got: `${words} (${code})`,
+      got: words,
       hint: 'free some space and resume the run; everything written before is whole',
     },
     { cause: error },

@@ -1,0 +1,77 @@
+// state.json of a run's checkpoint: counters and positions that a resumed run goes on from. The manifest's hash tells damage;
+// these checks tell what was edited by hand or copied from another step.
+import { basename, join } from 'node:path'
+import { z } from 'zod'
+import { Mismatch } from '../core/index.ts'
+import { readJsonObject } from './file-ranges.ts'
+
+const count = z.int().nonnegative()
+const finite = z.number()
+/** One number for each task or loop. */
+const perTask = z.record(z.string(), finite)
+
+const loader = z.looseObject({
+  version: z.literal(1),
+  fingerprint: z.string(),
+  seed: count,
+  rank: count,
+  world: z.int().positive(),
+  epoch: count,
+  position: count,
+  seen: count,
+  rejects: z.record(z.string(), count),
+})
+
+const rollout = z.looseObject({ ids: z.string(), text: z.string(), finished: z.boolean(), logps: z.string() })
+const group = z.looseObject({
+  task: z.string(),
+  record: z.string(),
+  rollouts: z.array(rollout).min(1),
+  advantages: z.string(),
+})
+
+const runState = z.looseObject({
+  version: z.literal(1),
+  step: count,
+  fingerprint: z.string(),
+  loader,
+  position: z.looseObject({ events: count, samples: count }),
+  actionScale: finite.positive(),
+  balance: perTask,
+  norms: perTask,
+  entropy: z.looseObject({ coef: finite, last: finite.nullable() }).optional(),
+  buffer: z.looseObject({ groups: z.array(group), next: count }).nullable(),
+  flat: count,
+})
+export type StoredRunState = z.infer<typeof runState>
+
+function firstIssue(error: z.ZodError, value: unknown): { field: string; expected: string; got: unknown } {
+  const issue = error.issues[0]!
+  const got = issue.path.reduce<unknown>((v, key) => (v as Record<PropertyKey, unknown> | undefined)?.[key], value)
+  return { field: issue.path.join('.'), expected: issue.message.replace(/^Invalid input: expected /, ''), got }
+}
+
+/** Reads and checks the state of a checkpoint folder; its step must be the folder's. */
+export function readRunState(folder: string): StoredRunState {
+  const where = join(folder, 'state.json')
+  const value = readJsonObject(where)
+  const parsed = runState.safeParse(value)
+  if (!parsed.success) {
+    const { field, expected, got } = firstIssue(parsed.error, value)
+    throw new Mismatch({ where, field, expected, got: got ?? 'nothing' })
+  }
+  checkStep(parsed.data.step, folder, where)
+  const { buffer } = parsed.data
+  if (buffer && buffer.next > buffer.groups.length) {
+    const expected = `at most the ${buffer.groups.length} groups`
+    throw new Mismatch({ where, field: 'buffer.next', expected, got: buffer.next })
+  }
+  return parsed.data
+}
+
+function checkStep(step: number, folder: string, where: string): void {
+  const named = /^checkpoint_step_(\d+)(?:\.old)?$/.exec(basename(folder))
+  if (!named || Number(named[1]) === step) return
+  const hint = 'the file belongs to another checkpoint, or was edited'
+  throw new Mismatch({ where, field: 'step', expected: `${Number(named[1])}, as the folder's name`, got: step, hint })
+}
