@@ -200,6 +200,9 @@ function addFrame(index: ShardIndex, frame: Frame, checks: SchemaChecks, path: s
   } else if (message.isDictionaryBatch()) {
     checks.dictionary(message, place)
     index.dictionaries.push(place)
+  } else {
+    const got = `message type ${message.headerType}`
+    throw new Mismatch({ where: path, field: `byte ${metaOffset}`, expected: 'a record batch or a dictionary', got })
   }
 }
 

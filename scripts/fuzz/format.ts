@@ -1,0 +1,34 @@
+import type { RandomStream } from '../../src/core/index.ts'
+
+/** One damaged input: files of a folder, and what must hold if the reader takes them. */
+export interface Case {
+  files: Readonly<Record<string, Uint8Array | string>>
+  /** What was done, for the report. */
+  note: string
+  /**
+   * A check sum or a count tells that the data are not those of the seed: reading them as anything else is wrong. The text is
+   * what `read` returns for the whole file.
+   */
+  expect?: string
+}
+
+/** A kind of file: how to damage it and how to read it. Add one in formats/ and in formats/index.ts. */
+export interface Format {
+  name: string
+  /** Prepares seeds in a folder of its own, once a process. */
+  setup(folder: string): Promise<Mutator>
+  /** Reads the case as the product would. A Mismatch is a refusal; any other error is a finding. Returns what was read, as text. */
+  read(folder: string, input: Case): Promise<string>
+}
+
+export type Mutator = (random: RandomStream) => Case | Promise<Case>
+
+export const outcomes = ['read', 'refused', 'crash', 'hang', 'memory', 'raw', 'escape', 'wrong'] as const
+export type Outcome = (typeof outcomes)[number]
+
+export interface CaseResult {
+  index: number
+  outcome: Outcome
+  note: string
+  message: string
+}

@@ -1,0 +1,36 @@
+import { Mismatch } from '../../../src/core/index.ts'
+import type { Format } from '../format.ts'
+import { arrow } from './arrow.ts'
+import { config, recipe, runState, tokenizer } from './folders.ts'
+import { jsonl } from './jsonl.ts'
+import { judgeReply } from './judge-reply.ts'
+import { parquet } from './parquet.ts'
+import { jpeg, png } from './pictures.ts'
+import { refcoco } from './refcoco.ts'
+import { rle } from './rle.ts'
+import { adapter, safetensors, torch } from './weights.ts'
+
+/** Every format of `npm run fuzz`, in the order of its table. */
+export const formats: readonly Format[] = [
+  arrow,
+  parquet,
+  jsonl,
+  rle,
+  png,
+  jpeg,
+  safetensors,
+  torch,
+  tokenizer,
+  config,
+  adapter,
+  recipe,
+  runState,
+  judgeReply,
+  refcoco,
+]
+
+export function formatNamed(name: string): Format {
+  const found = formats.find((format) => format.name === name)
+  if (found) return found
+  throw new Mismatch({ where: 'fuzz', field: 'format', expected: formats.map((f) => f.name).join(', '), got: name })
+}

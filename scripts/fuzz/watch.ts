@@ -1,0 +1,107 @@
+// Keeps a child within its limits: five seconds of computing time a case, a minute of waiting, one gigabyte of memory.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { CaseResult, Outcome } from './format.ts'
+
+export const limits = { cpuSeconds: 5, wallSeconds: 60, bytes: 1024 ** 3 }
+const ticks = 100 // of the clock of /proc/PID/stat a second
+const page = 4096
+
+interface Use {
+  cpu: number
+  memory: number
+}
+
+/** Computing time in seconds and resident memory in bytes; zeros where the system does not tell. */
+function useOf(pid: number): Use {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
+    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+    return { cpu: (Number(fields[11]) + Number(fields[12])) / ticks, memory: Number(fields[21]) * page }
+  } catch {
+    return { cpu: 0, memory: 0 }
+  }
+}
+
+function currentCase(folder: string): number {
+  const file = join(folder, 'current')
+  const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0)
+  return bytes.length === 8 ? bytes.readDoubleLE() : -1
+}
+
+interface Ended {
+  /** Why it was ended from here; null when it ended by itself. */
+  verdict: Outcome | null
+  code: number | null
+  stderr: string
+}
+
+function guard(child: ChildProcess, folder: string): Promise<Ended> {
+  let at = -1
+  let began = { cpu: 0, wall: Date.now() }
+  let verdict: Outcome | null = null
+  let stderr = ''
+  child.stderr?.on('data', (piece) => {
+    stderr = (stderr + piece).slice(-2000)
+  })
+  const timer = setInterval(() => {
+    const { cpu, memory } = useOf(child.pid!)
+    const now = currentCase(folder)
+    if (now !== at) {
+      at = now
+      began = { cpu, wall: Date.now() }
+    }
+    if (memory > limits.bytes) verdict ??= 'memory'
+    if (at >= 0 && (cpu - began.cpu > limits.cpuSeconds || Date.now() - began.wall > 1000 * limits.wallSeconds))
+      verdict ??= 'hang'
+    if (verdict) child.kill('SIGKILL')
+  }, 50)
+  return new Promise((resolve) => {
+    child.on('close', (code) => {
+      clearInterval(timer)
+      resolve({ verdict, code, stderr })
+    })
+  })
+}
+
+export interface RunOptions {
+  n: number
+  seed: number
+  /** Where the files of findings go; empty for nowhere. */
+  keep: string
+}
+
+/** Runs all cases of a format; a child that ends early is followed by another from the next case on. */
+export async function runFormat(name: string, { n, seed, keep }: RunOptions): Promise<CaseResult[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-fuzz-'))
+  const main = join(import.meta.dirname, 'child.ts')
+  const lost: CaseResult[] = []
+  if (keep !== '') mkdirSync(keep, { recursive: true })
+  try {
+    for (let from = 0; from < n; ) {
+      rmSync(join(folder, 'current'), { force: true })
+      rmSync(join(folder, 'outside'), { recursive: true, force: true })
+      const args = ['--import', 'tsx', main, name, String(seed), String(from), String(n), folder, keep]
+      const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
+      const { verdict, code, stderr } = await guard(child, folder)
+      const at = currentCase(folder)
+      if (at < 0) throw new Error(`the fuzzing process of ${name} did not start: ${stderr}`)
+      if (at >= n) break
+      if (keep !== '') cpSync(join(folder, 'case'), join(keep, `${name}-${at}`), { recursive: true })
+      lost.push({ index: at, outcome: verdict ?? 'crash', note: '', message: `${code ?? ''} ${stderr}`.trim() })
+      from = at + 1
+    }
+    return [...readResults(folder), ...lost].sort((a, b) => a.index - b.index)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function readResults(folder: string): CaseResult[] {
+  const file = join(folder, 'results.jsonl')
+  if (!existsSync(file)) return []
+  const lines = readFileSync(file, 'utf8').split('\n')
+  return lines.filter((line) => line !== '').map((line) => JSON.parse(line) as CaseResult)
+}
