@@ -6,6 +6,7 @@ import { jsonl } from './jsonl.ts'
 import { judgeReply } from './judge-reply.ts'
 import { parquet } from './parquet.ts'
 import { jpeg, png } from './pictures.ts'
+import { planted } from './planted.ts'
 import { refcoco } from './refcoco.ts'
 import { rle } from './rle.ts'
 import { adapter, safetensors, torch } from './weights.ts'
@@ -30,7 +31,7 @@ export const formats: readonly Format[] = [
 ]
 
 export function formatNamed(name: string): Format {
-  const found = formats.find((format) => format.name === name)
+  const found = [...formats, planted].find((format) => format.name === name)
   if (found) return found
   throw new Mismatch({ where: 'fuzz', field: 'format', expected: formats.map((f) => f.name).join(', '), got: name })
 }

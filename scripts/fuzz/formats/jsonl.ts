@@ -3,9 +3,8 @@ import { boxRle } from '../../../tests/support/data.ts'
 import { damageBytes } from '../bytes.ts'
 import type { Format } from '../format.ts'
 import { damageJson } from '../json.ts'
-import { pngBase64, readSource } from './source.ts'
+import { readSource, smallPng } from './source.ts'
 
-const png = Buffer.from(pngBase64, 'base64')
 const lines = [
   { id: 'a', image: 'x.png', mask: boxRle(24, 16, 1, 1, 5, 5), caption: 'one box' },
   {
@@ -22,6 +21,7 @@ const lines = [
 export const jsonl: Format = {
   name: 'jsonl',
   async setup() {
+    const png = await smallPng()
     return (random) => {
       const at = random.below(lines.length)
       const { text, note } = damageJson(lines[at], random)

@@ -4,7 +4,7 @@ import { fixtures } from '../../../tests/support/data.ts'
 import { damageBytes, damageField } from '../bytes.ts'
 import type { Format } from '../format.ts'
 import { damageJson } from '../json.ts'
-import { pngBase64, readSource } from './source.ts'
+import { readSource, smallPng } from './source.ts'
 
 const instances = {
   images: [{ id: 1, file_name: 'x.png', height: 16, width: 24 }],
@@ -25,9 +25,10 @@ const payload = () => `cos\nsystem\n(S'touch ${process.env.FUZZ_CANARY}'\ntR.`
 export const refcoco: Format = {
   name: 'refcoco',
   async setup() {
+    const png = await smallPng()
     const pickles = ['refs-0.p', 'refs-2.p'].map((name) => readFileSync(join(fixtures, name)))
     return (random) => {
-      const files: Record<string, string | Uint8Array> = { 'images/x.png': Buffer.from(pngBase64, 'base64') }
+      const files: Record<string, string | Uint8Array> = { 'images/x.png': png }
       files['instances.json'] = JSON.stringify(instances)
       const choice = random.below(4)
       if (choice === 0) {

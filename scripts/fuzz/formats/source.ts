@@ -2,6 +2,7 @@
 import { sha256 } from '../../../src/core/index.ts'
 import { BadRecord, openSource } from '../../../src/data/index.ts'
 import { maskArea } from '../../../src/mask/index.ts'
+import { grey } from '../../../tests/support/data.ts'
 
 const most = 40
 
@@ -25,6 +26,7 @@ export async function readSource(path: string, countOnly = false): Promise<strin
   }
 }
 
-/** A small grey PNG and the runs of a box in it. */
-export const pngBase64 =
-  'iVBORw0KGgoAAAANSUhEUgAAABgAAAAQCAAAAAAueZ0DAAAAFklEQVR42mNsYGBgYGBgYmBgYGBgAAAKAACA6m8u9QAAAABJRU5ErkJggg=='
+/** A grey PNG of 24 x 16. */
+export async function smallPng(): Promise<Buffer> {
+  return Buffer.from(await grey(24, 16))
+}

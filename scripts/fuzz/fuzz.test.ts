@@ -1,0 +1,27 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { formats } from './formats/index.ts'
+import { faults } from './formats/planted.ts'
+import { runFormat } from './watch.ts'
+
+const minute = 60_000
+
+test('the fuzzer finds and names each kind of fault, and goes on behind it', { timeout: 5 * minute }, async () => {
+  const results = await runFormat('planted', { n: faults.length, seed: 0, keep: '' })
+  assert.deepEqual(
+    results.map((r) => r.outcome),
+    [...faults],
+  )
+})
+
+for (const { name } of formats) {
+  test(`${name}: 200 damaged files are read or refused in words`, { timeout: 9 * minute }, async () => {
+    const results = await runFormat(name, { n: 200, seed: 1, keep: '' })
+    assert.equal(results.length, 200)
+    assert.deepEqual(
+      results.filter((r) => r.outcome !== 'read' && r.outcome !== 'refused'),
+      [],
+    )
+    assert.ok(results.some((r) => r.outcome === 'read'))
+  })
+}
