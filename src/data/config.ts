@@ -39,10 +39,18 @@ export const DataConfig = z.strictObject({
     .describe(
       'several sentences of one region (RefCOCO): a record each, or one record with a sentence drawn by the seed',
     ),
+  cocoText: z
+    .enum(['category', 'captions'])
+    .default('category')
+    .describe(
+      "text of a COCO region: its own caption or else its category's name, or the sentences about its image where it is the only object",
+    ),
   refSplit: z
     .string()
     .default('train')
-    .describe('split that the files themselves name: RefCOCO (train, val, test, testA, testB), DatasetDict, Parquet'),
+    .describe(
+      'split that the files themselves name: RefCOCO (train, val, test, testA, testB), COCO, DatasetDict, Parquet, datasets cache',
+    ),
   imageRoot: z
     .string()
     .optional()

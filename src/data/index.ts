@@ -44,4 +44,5 @@ export {
   usedAttributes,
   word,
 } from './scenes/index.ts'
-export { hubSnapshot, openSource } from './sources/open.ts'
+export { hubSnapshot } from './sources/hub-cache.ts'
+export { openSource } from './sources/open.ts'

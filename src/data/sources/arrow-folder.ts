@@ -23,10 +23,15 @@ export function hasArrow(folder: string): boolean {
   return arrowNames(folder).length > 0
 }
 
-/** Shards of a `datasets` cache carry their split (NAME-train.arrow, NAME-train-00000-of-00002.arrow); others have none. */
-function ofSplit(names: readonly string[], split: string): string[] {
-  const wanted = names.filter((name) => name.replace(/(-\d{5}-of-\d{5})?\.arrow$/, '').endsWith(`-${split}`))
-  return wanted.length > 0 ? wanted : [...names]
+/** `NAME-train.arrow`, `NAME-train-00000-of-00002.arrow`: what `load_dataset` leaves carries its split, without state.json. */
+function ofSplit(folder: string, split: string): string[] {
+  const names = arrowNames(folder)
+  const splitOf = (name: string) => /-([^-]+?)(?:-\d{5}-of-\d{5})?\.arrow$/.exec(name)?.[1]
+  const wanted = names.filter((name) => splitOf(name) === split)
+  const splits = [...new Set(names.map(splitOf))]
+  const prepared = existsSync(join(folder, 'dataset_info.json')) && splits.every((s) => s !== undefined)
+  if (wanted.length > 0 || !prepared || splits.length === 1) return wanted.length > 0 ? wanted : names
+  throw new Mismatch({ where: folder, field: 'refSplit', expected: `one of ${splits.join(', ')}`, got: split })
 }
 
 export function readJson(path: string): unknown {
@@ -42,7 +47,7 @@ export function readJson(path: string): unknown {
 function shardFiles(folder: string, config: DataConfig): { files: string[]; missing: string[]; stated: boolean } {
   const state = join(folder, 'state.json')
   if (!existsSync(state)) {
-    const names = ofSplit(arrowNames(folder), config.refSplit)
+    const names = ofSplit(folder, config.refSplit)
     return { files: names.map((name) => join(folder, name)), missing: [], stated: false }
   }
   const listed = (readJson(state) as { _data_files?: { filename?: unknown }[] } | null)?._data_files
@@ -57,10 +62,11 @@ function shardFiles(folder: string, config: DataConfig): { files: string[]; miss
   return { files: there.map((name) => join(folder, name)), missing, stated: true }
 }
 
-/** `gar-fine-grained-part1` for the known folders, else the folder's own name. */
+/** `gar-fine-grained-part1` for the known folders, NAME in a `datasets` cache, else the folder's own name. */
 export function sourceName(folder: string): string {
   const gar = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/.exec(basename(folder))
-  return gar ? `gar-${gar[1]}${gar[2] ?? ''}`.toLowerCase() : basename(folder)
+  if (gar) return `gar-${gar[1]}${gar[2] ?? ''}`.toLowerCase()
+  return /___([^/]+)\/[^/]+\/[^/]+\/[^/]+$/.exec(folder)?.[1] ?? basename(folder)
 }
 
 interface Opened {

@@ -1,15 +1,17 @@
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { homedir } from 'node:os'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { Mismatch, regularFile } from '../../core/index.ts'
 import { DataConfig, type DataOptions } from '../config.ts'
 import { toExample } from '../decode.ts'
 import type { RecordSource, Source } from '../example.ts'
 import { hasArrow, openArrow, readJson } from './arrow-folder.ts'
+import { cocoFiles, openCoco } from './coco.ts'
 import { concatSources } from './concat.ts'
 import { isDamSubset, openDamSubset } from './dam.ts'
+import { hubSnapshot } from './hub-cache.ts'
 import { openJsonl } from './jsonl.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
+import { isPolygonList, openPolygonList } from './polygon-list.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { isScenes, openScenes } from './scenes.ts'
 import { insideFolder, noneReadable, openEach } from './shards.ts'
@@ -17,8 +19,8 @@ import { insideFolder, noneReadable, openEach } from './shards.ts'
 const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
- * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, describe-anything,
- * JSONL, `scenes:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
+ * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
   const config = DataConfig.parse(options)
@@ -75,6 +77,9 @@ async function openFolder(folder: string, config: DataConfig): Promise<RecordSou
   if (hasArrow(folder) || existsSync(join(folder, 'state.json'))) return await openArrow(folder, config)
   if (isRefCoco(folder)) return await openRefCoco(folder, config)
   if (isDamSubset(folder)) return await openDamSubset(folder, config)
+  if (isPolygonList(folder)) return await openPolygonList(folder, config)
+  const coco = cocoFiles(folder, config.refSplit)
+  if (coco) return await openCoco(folder, coco, config)
   const jsonl = readdirSync(folder)
     .filter((name) => name.endsWith('.jsonl'))
     .sort()
@@ -96,7 +101,7 @@ async function openRoot(folder: string, config: DataConfig): Promise<RecordSourc
   if (nested !== undefined) return await openFolder(join(folder, nested), config)
   const got = readdirSync(folder).slice(0, 8).join(', ') || 'an empty folder'
   const expected =
-    'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), describe-anything or Grasp-Any-Region'
+    'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), COCO, annotations.json + images, describe-anything or Grasp-Any-Region'
   throw new Mismatch({ where: folder, expected, got })
 }
 
@@ -142,23 +147,4 @@ async function openDatasetDict(folder: string, config: DataConfig): Promise<Reco
     })
   }
   return await openArrow(join(folder, insideFolder(name, file, 'splits')), config)
-}
-
-/** Snapshot folder of an `ORG/NAME` id that was downloaded before. Never goes to the network. */
-export function hubSnapshot(id: string): string {
-  const missing = (got: string, hint?: string) =>
-    new Mismatch({ where: id, expected: 'a path, or the id of a dataset in the Hugging Face cache', got, hint })
-  if (!/^[\w.-]+\/[\w.-]+$/.test(id)) throw missing('no such file or folder')
-  const home = process.env.HF_HOME ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'huggingface')
-  const repo = join(process.env.HF_HUB_CACHE ?? join(home, 'hub'), `datasets--${id.replace('/', '--')}`)
-  const snapshots = join(repo, 'snapshots')
-  if (!existsSync(snapshots)) throw missing(`no such path, and no ${snapshots}`)
-  const main = join(repo, 'refs', 'main')
-  if (existsSync(main)) return join(snapshots, readFileSync(main, 'utf8').trim())
-  const commits = readdirSync(snapshots)
-  if (commits.length === 1) return join(snapshots, commits[0]!)
-  throw missing(
-    `${commits.length} snapshots and no refs/main`,
-    `name one: ${commits.map((c) => join(snapshots, c)).join(', ')}`,
-  )
 }

@@ -2,15 +2,14 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { Mismatch, messageOf, regularFile, sha256, stream, streamId } from '../../core/index.ts'
-import { decodeRle, type Mask, polygonsToMask, type Rle } from '../../mask/index.ts'
+import { Mismatch, regularFile, sha256, stream, streamId } from '../../core/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
-import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
+import { BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
 import { FilePool } from '../files.ts'
-import { jsonSpans } from '../json-spans.ts'
 import { PackedStrings } from '../strings.ts'
 import { readJson } from './arrow-folder.ts'
+import { findImages, parseObject, readSpans, segmentationMask } from './coco-file.ts'
 import { nonEmpty } from './regions.ts'
 import { insideFolder } from './shards.ts'
 
@@ -77,28 +76,6 @@ function describeFields(value: unknown): string {
   return typeof value === 'object' && value !== null ? `fields ${Object.keys(value).join(', ')}` : typeof value
 }
 
-function parseObject(bytes: Buffer, where: string): Record<string, unknown> {
-  let value: unknown
-  try {
-    value = JSON.parse(bytes.toString('utf8'))
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) }, { cause: error })
-  }
-  if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
-  throw new Mismatch({ where, expected: 'a JSON object', got: value })
-}
-
-async function readSpans<T>(
-  file: string,
-  member: string,
-  pool: FilePool,
-  take: (value: T, at: number, length: number) => void,
-): Promise<void> {
-  for await (const { offset, length } of jsonSpans(file, member)) {
-    take(parseObject(await pool.read(file, offset, length), `${file}: byte ${offset}`) as T, offset, length)
-  }
-}
-
 async function buildIndex(instances: string, refs: string, config: DataConfig, pool: FilePool): Promise<RefIndex> {
   const all = readRefs(refs)
   const splits: Record<string, number> = {}
@@ -148,20 +125,7 @@ function imageFolder(folder: string, first: string | undefined, config: DataConf
     : [folder, up].flatMap((f) =>
         ['coco2014/train2014', 'train2014', 'images', 'images/coco2014/train2014'].map((s) => join(f, s)),
       )
-  const found = tried.find((f) => first !== undefined && existsSync(join(f, first))) ?? tried.find((f) => existsSync(f))
-  if (found !== undefined) return found
-  const hint = 'set data.imageRoot to the folder of COCO train2014 images'
-  throw new Mismatch({ where: folder, field: 'images', expected: tried.join(' or '), got: 'none of them', hint })
-}
-
-function segmentationMask(segmentation: unknown, height: number, width: number, where: string): Mask {
-  try {
-    if (!Array.isArray(segmentation)) return decodeRle(segmentation as Rle, where)
-    if (segmentation.length > 0) return polygonsToMask(segmentation as number[][], height, width, where)
-  } catch (error) {
-    throw asBadRecord(error, 'mask-unreadable', where, 'segmentation')
-  }
-  throw new BadRecord('no-mask', { where, field: 'segmentation', expected: 'polygons or RLE', got: 'an empty list' })
+  return findImages(tried, first, folder, 'set data.imageRoot to the folder of COCO train2014 images')
 }
 
 export async function openRefCoco(folder: string, config: DataConfig): Promise<RecordSource> {
