@@ -13,11 +13,12 @@ import {
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Mismatch, messageOf, stream } from '../../src/core/index.ts'
-import type { Case, CaseResult, Outcome } from './format.ts'
+import { again, type Case, type CaseResult, type Outcome } from './format.ts'
 import { formatNamed } from './formats/index.ts'
 
 const [, , name = '', seed = '0', first = '0', end = '0', folder = '', keep = ''] = process.argv
 const format = formatNamed(name)
+const roomy = 400 * 1024 * 1024
 const place = join(folder, 'case')
 const outside = join(folder, 'outside')
 const results = openSync(join(folder, 'results.jsonl'), 'a')
@@ -74,10 +75,20 @@ async function attempt(input: Case): Promise<[Outcome, string]> {
   }
 }
 
+/** Memory that earlier cases left must not count against the next one; what cannot be freed asks for a new process. */
+function makeRoom(next: number): void {
+  if (process.memoryUsage.rss() < roomy) return
+  globalThis.gc?.()
+  if (process.memoryUsage.rss() < roomy) return
+  begin(next - 1)
+  process.exit(again)
+}
+
 mkdirSync(outside, { recursive: true })
 if (!existsSync(join(folder, 'seeds'))) mkdirSync(join(folder, 'seeds'))
 const mutate = await format.setup(join(folder, 'seeds'))
 for (let index = Number(first); index < Number(end); index++) {
+  if (index > Number(first)) makeRoom(index)
   const input = await mutate(stream(Number(seed), name, index))
   write(input)
   begin(index)

@@ -32,3 +32,6 @@ export interface CaseResult {
   note: string
   message: string
 }
+
+/** Exit code of a process that wants to be followed by another from the next case on. */
+export const again = 75

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { CaseResult, Outcome } from './format.ts'
+import { again, type CaseResult, type Outcome } from './format.ts'
 
 export const limits = { cpuSeconds: 5, wallSeconds: 60, bytes: 1024 ** 3 }
 const ticks = 100 // of the clock of /proc/PID/stat a second
@@ -83,17 +83,19 @@ export async function runFormat(name: string, { n, seed, keep }: RunOptions): Pr
     for (let from = 0; from < n; ) {
       rmSync(join(folder, 'current'), { force: true })
       rmSync(join(folder, 'outside'), { recursive: true, force: true })
-      const args = ['--import', 'tsx', main, name, String(seed), String(from), String(n), folder, keep]
+      const args = ['--expose-gc', '--import', 'tsx', main, name, String(seed), String(from), String(n), folder, keep]
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
       const { verdict, code, stderr } = await guard(child, folder)
       const at = currentCase(folder)
       if (at < 0) throw new Error(`the fuzzing process of ${name} did not start: ${stderr}`)
       if (at >= n) break
+      from = at + 1
+      if (verdict === null && code === again) continue
       if (keep !== '') cpSync(join(folder, 'case'), join(keep, `${name}-${at}`), { recursive: true })
       lost.push({ index: at, outcome: verdict ?? 'crash', note: '', message: `${code ?? ''} ${stderr}`.trim() })
-      from = at + 1
     }
-    return [...readResults(folder), ...lost].sort((a, b) => a.index - b.index)
+    const ended = new Set(lost.map((r) => r.index))
+    return [...readResults(folder).filter((r) => !ended.has(r.index)), ...lost].sort((a, b) => a.index - b.index)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
