@@ -26,6 +26,7 @@ function progress(label: string): (done: number, total: number) => void {
 interface SourceFlags {
   relation: 'skip' | 'first'
   split: string
+  cocoText: 'category' | 'captions'
   imageRoot?: string
   skipBrokenShards?: boolean
 }
@@ -35,15 +36,18 @@ function withSourceFlags(command: Command): Command {
     .addOption(
       new Option('--relation <mode>', 'records that name several regions').choices(['skip', 'first']).default('skip'),
     )
-    .option('--split <name>', 'split of RefCOCO, Parquet or DatasetDict', 'train')
+    .option('--split <name>', 'split of RefCOCO, COCO, Parquet, DatasetDict or a datasets cache', 'train')
+    .addOption(
+      new Option('--coco-text <which>', 'text of COCO regions').choices(['category', 'captions']).default('category'),
+    )
     .option('--image-root <folder>', 'where the images are, if not where the format puts them')
     .option('--skip-broken-shards', 'go on without shards that are truncated or missing')
 }
 
 async function open(path: string, flags: SourceFlags) {
   const { openSource } = await import('../data/index.ts')
-  const { relation, split, imageRoot, skipBrokenShards } = flags
-  return await openSource(path, { relation, refSplit: split, imageRoot, skipBrokenShards })
+  const { relation, split, cocoText, imageRoot, skipBrokenShards } = flags
+  return await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
 }
 
 async function inspect(path: string, flags: SourceFlags & { sample: number; json?: boolean }): Promise<void> {
