@@ -156,7 +156,7 @@ class IndexBuilder {
     else if (sentences.length === 0) this.#leave('no sentence about the image')
     if (!alone || sentences.length === 0) return []
     if (this.#config.textMode === 'all') return sentences
-    return [stream(this.#config.seed, streamId.data, 'sentence', region.id).pick(sentences)]
+    return [stream(this.#config.seed ?? 0, streamId.data, 'sentence', region.id).pick(sentences)]
   }
 
   #join(): CocoIndex {
@@ -193,7 +193,7 @@ async function openIndexed(folder: string, files: Files, config: DataConfig, poo
   }
   const kept = captions === null ? [instances] : [instances, captions]
   for (const file of kept) pool.watch(file)
-  const settings = `${config.cocoText} ${config.textMode} ${config.textMode === 'random' ? config.seed : ''}`
+  const settings = `${config.cocoText} ${config.textMode} ${config.textMode === 'random' ? (config.seed ?? 0) : ''}`
   const stored = await cachedIndex({ kind: 'coco-1', files: kept, settings }, () =>
     new IndexBuilder(files, config).build(pool),
   )
