@@ -1,4 +1,14 @@
-import { closeSync, existsSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  statSync,
+  writeSync,
+} from 'node:fs'
 import { assert, lackOfRoom, Mismatch } from '../core/index.ts'
 
 const newline = 10
@@ -114,8 +124,13 @@ export class JsonLines {
   }
 
   append(...values: readonly unknown[]): void {
+    this.appendText(values.map(encodeLine).join(''))
+  }
+
+  /** Lines that are encoded already, each with its newline. */
+  appendText(text: string): void {
     assert(this.#fd >= 0, `${this.path} is open`)
-    const bytes = Buffer.from(values.map(encodeLine).join(''))
+    const bytes = Buffer.from(text)
     try {
       for (let at = 0; at < bytes.length; ) {
         at += writeSync(this.#fd, bytes, at, bytes.length - at, this.#size + at)
@@ -155,6 +170,27 @@ export class JsonLines {
 
   sync(): void {
     fsyncSync(this.#fd)
+  }
+
+  /** 'here' while the path still names this file; 'gone' when it names nothing, 'other' when it names another file. */
+  place(): 'here' | 'gone' | 'other' {
+    const found = statSync(this.path, { throwIfNoEntry: false })
+    if (!found) return 'gone'
+    const own = fstatSync(this.#fd)
+    return found.ino === own.ino && found.dev === own.dev ? 'here' : 'other'
+  }
+
+  /** Writes a file that was deleted under us back to its path: its bytes live as long as it is open. */
+  putBack(): void {
+    const fd = openSync(this.path, 'wx+')
+    const piece = Buffer.allocUnsafe(pieceSize)
+    for (let at = 0; at < this.#size; ) {
+      const n = readSync(this.#fd, piece, 0, Math.min(pieceSize, this.#size - at), at)
+      writeSync(fd, piece, 0, n, at)
+      at += n
+    }
+    closeSync(this.#fd)
+    this.#fd = fd
   }
 
   close(): void {

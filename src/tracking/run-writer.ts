@@ -1,8 +1,9 @@
-import { existsSync, mkdirSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { atomicWrite, atomicWriteJson, log, Mismatch, sha256 } from '../core/index.ts'
-import type { Interval, Metrics, Sample } from './events.ts'
-import { inWords, JsonLines } from './json-lines.ts'
+import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
+import { inWords } from './json-lines.ts'
+import { PatientLines } from './patient-lines.ts'
 import { TensorboardWriter } from './tensorboard.ts'
 
 /** Where the two deterministic files end; a checkpoint stores it and a resume cuts back to it. */
@@ -36,19 +37,26 @@ export const runFiles = {
 /** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
 export class RunWriter {
   readonly dir: string
-  readonly #events: JsonLines
-  readonly #samples: JsonLines
-  readonly #timing: JsonLines
+  readonly #events: PatientLines
+  readonly #samples: PatientLines
+  readonly #timing: PatientLines
   readonly #images = new Map<string, string>()
+  /** config.json and environment.json as they are, to put them back where somebody deletes the folder. */
+  readonly #described = new Map<string, string>()
   #tensorboard: TensorboardWriter | undefined
+  #step = 0
 
   private constructor(dir: string) {
     this.dir = dir
-    this.#events = new JsonLines(join(dir, runFiles.events))
-    this.#samples = new JsonLines(join(dir, runFiles.samples))
-    this.#timing = new JsonLines(join(dir, runFiles.timing))
+    this.#events = new PatientLines(join(dir, runFiles.events))
+    this.#samples = new PatientLines(join(dir, runFiles.samples))
+    this.#timing = new PatientLines(join(dir, runFiles.timing))
     for (const file of [this.#events, this.#samples, this.#timing]) {
       if (file.dropped > 0) log.warn(`${file.path}: cut off ${file.dropped} bytes of a torn last line`)
+    }
+    for (const name of [runFiles.config, runFiles.environment]) {
+      const path = join(dir, name)
+      if (existsSync(path)) this.#described.set(path, readFileSync(path, 'utf8'))
     }
   }
 
@@ -63,6 +71,7 @@ export class RunWriter {
       })
     }
     mkdirSync(dir, { recursive: true })
+    refuseLostLog(dir)
     writeJson(join(dir, runFiles.config), run.config)
     writeJson(join(dir, runFiles.environment), run.environment)
     const writer = new RunWriter(dir)
@@ -83,39 +92,46 @@ export class RunWriter {
     if (options.tensorboard) {
       writer.#tensorboard = new TensorboardWriter(join(dir, runFiles.tensorboard), { resumeAt: step + 1 })
     }
+    writer.#step = Math.max(0, step)
     writer.#time('resume', step)
     return writer
   }
 
   /** Facts the seed and the data decide; once, at the beginning of a run. */
   start(facts: Readonly<Record<string, unknown>>): void {
-    this.#events.append({ t: 'start', step: 0, facts })
+    this.#event({ t: 'start', step: 0, facts })
   }
 
   /** `timing` takes what a clock or an allocator decides: seconds, tokens per second, bytes in use. */
   step(step: number, metrics: Metrics, timing: Metrics = {}): void {
-    this.#events.append({ t: 'step', step, metrics })
+    this.#step = step
+    this.#event({ t: 'step', step, metrics })
     this.#time('step', step, timing)
     this.#tensorboard?.scalars(step, { ...metrics, ...timing })
   }
 
   eval(step: number, name: string, records: number, metrics: Readonly<Record<string, Interval>>): void {
-    this.#events.append({ t: 'eval', step, name, records, metrics })
+    this.#event({ t: 'eval', step, name, records, metrics })
     const means = Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean] as const)
     this.#tensorboard?.scalars(step, Object.fromEntries(means))
   }
 
   warning(step: number, kind: string, text: string, count = 1): void {
-    this.#events.append({ t: 'warning', step, kind, text, count })
+    this.#event({ t: 'warning', step, kind, text, count })
+  }
+
+  /** The same for facts that belong to no step of their own: noted at the step the run is at. */
+  notice(kind: string, text: string, count = 1): void {
+    this.warning(this.#step, kind, text, count)
   }
 
   /** To be noted before the checkpoint is made, so that the checkpoint's own position includes the note. */
   checkpoint(step: number, name: string): void {
-    this.#events.append({ t: 'checkpoint', step, name })
+    this.#event({ t: 'checkpoint', step, name })
   }
 
   samples(samples: readonly Sample[]): void {
-    if (samples.length > 0) this.#samples.append(...samples)
+    if (samples.length > 0) this.#put(this.#samples, ...samples)
   }
 
   /** Keeps a record's image for the report, once; returns its name for `Sample.image`. Bytes are PNG. */
@@ -134,12 +150,16 @@ export class RunWriter {
   }
 
   stop(step: number, reason: string): void {
-    this.#events.append({ t: 'stop', step, reason })
+    this.#event({ t: 'stop', step, reason })
     this.#time('stop', step)
   }
 
-  /** Synced to the disk first: a checkpoint never points behind what a power loss leaves. */
+  /**
+   * Synced to the disk first: a checkpoint never points behind what a power loss leaves. Lines that still wait for room
+   * are behind it. A folder that was deleted under the run is put back first.
+   */
   position(): RunPosition {
+    this.#checkPlace()
     this.#events.sync()
     this.#samples.sync()
     return { events: this.#events.size, samples: this.#samples.size }
@@ -158,12 +178,61 @@ export class RunWriter {
   }
 
   close(): void {
+    for (const file of [this.#events, this.#samples, this.#timing]) {
+      const missing = file.waiting + file.lost
+      if (missing > 0) log.warn(`${file.path}: ${missing} lines are not in the file: there was no room for them`)
+    }
     for (const file of [this.#events, this.#samples, this.#timing, this.#tensorboard]) file?.close()
   }
 
-  #time(t: string, step: number, metrics?: Metrics): void {
-    this.#timing.append({ t, step, time: Date.now(), ...(metrics && { metrics }) })
+  #event(event: RunEvent): void {
+    this.#put(this.#events, event)
   }
+
+  /** Lines that had to wait are told of once they are out: such a log differs from an undisturbed one by the notice. */
+  #put(file: PatientLines, ...values: readonly unknown[]): void {
+    const late = file.put(...values)
+    if (late === 0) return
+    const text = `${basename(file.path)}: there was no room on the disk; these lines were written late`
+    this.notice('log-late', text, late)
+  }
+
+  #checkPlace(): void {
+    const files = [this.#events, this.#samples, this.#timing]
+    const replaced = files.find((file) => file.place() === 'other')
+    if (replaced) {
+      throw new Mismatch({
+        where: replaced.path,
+        expected: 'the log this run writes',
+        got: 'another file of that name',
+        hint: 'two runs use one output folder, or the folder was replaced; choose another output folder',
+      })
+    }
+    const gone = files.filter((file) => file.place() === 'gone')
+    if (gone.length === 0) return
+    mkdirSync(this.dir, { recursive: true })
+    for (const file of gone) file.putBack()
+    for (const [path, text] of this.#described) if (!existsSync(path)) atomicWrite(path, text)
+    const names = gone.map((file) => basename(file.path)).join(', ')
+    log.warn(`${this.dir}: ${names}: deleted while the run was writing; put back`)
+    this.notice('log-deleted', `${names}: deleted while the run was writing; put back`, gone.length)
+  }
+
+  #time(t: string, step: number, metrics?: Metrics): void {
+    this.#put(this.#timing, { t, step, time: Date.now(), ...(metrics && { metrics }) })
+  }
+}
+
+/** Checkpoints without a log are of a run whose log was lost: a new run among them would mix the two. */
+function refuseLostLog(dir: string): void {
+  const checkpoint = readdirSync(dir).find((name) => /^checkpoint_step_\d+$/.test(name))
+  if (checkpoint === undefined) return
+  throw new Mismatch({
+    where: dir,
+    expected: 'a folder without a run',
+    got: `${checkpoint} and no ${runFiles.events}`,
+    hint: 'the log of an earlier run was lost; put it back to resume that run, or choose another output folder',
+  })
 }
 
 function inRoom(path: string, bytes: number, write: () => void): void {

@@ -1,0 +1,59 @@
+import { log } from '../core/index.ts'
+import { encodeLine, JsonLines, lackOfSpace } from './json-lines.ts'
+
+/** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
+const mostWaitingBytes = 64 * 2 ** 20
+
+/**
+ * A log that does not end a run when the disk is full: lines that find no room wait in memory, in order, and go out
+ * with the next line that does. Steps cost more than log lines.
+ */
+export class PatientLines extends JsonLines {
+  #waiting: string[] = []
+  #waitingBytes = 0
+  #lost = 0
+  readonly #mostBytes: number
+
+  constructor(path: string, mostBytes = mostWaitingBytes) {
+    super(path)
+    this.#mostBytes = mostBytes
+  }
+
+  /** Lines that are not in the file yet. */
+  get waiting(): number {
+    return this.#waiting.length
+  }
+
+  /** Lines for which not even memory was left; they are nowhere. */
+  get lost(): number {
+    return this.#lost
+  }
+
+  /** How many earlier lines went out with these: 0 on a disk with room. */
+  put(...values: readonly unknown[]): number {
+    const lines = values.map(encodeLine)
+    const late = this.#waiting.length
+    try {
+      this.appendText([...this.#waiting, ...lines].join(''))
+    } catch (error) {
+      const reason = lackOfSpace(error)
+      if (!reason) throw error
+      this.#keep(lines, reason)
+      return 0
+    }
+    this.#waiting = []
+    this.#waitingBytes = 0
+    return late
+  }
+
+  #keep(lines: readonly string[], reason: string): void {
+    if (this.#waiting.length === 0) {
+      log.warn(`${this.path}: ${reason}; its lines wait in memory and the run goes on: free some space`)
+    }
+    for (const line of lines) {
+      if (this.#waitingBytes + line.length > this.#mostBytes) this.#lost++
+      else this.#waiting.push(line)
+      this.#waitingBytes += line.length
+    }
+  }
+}
