@@ -8,7 +8,7 @@ export interface Point {
 
 export interface Series {
   name: string
-  /** Colour slot of the style sheet: 1 loop 1, 2 loop 2, 3 anything else. */
+  /** Colour slot of the style sheet: 1 and 2 the first two tasks, 3 anything else. */
   slot: 1 | 2 | 3
   points: readonly Point[]
   /** A schedule or a counter: drawn as it is. */
@@ -26,10 +26,12 @@ export function ticks(low: number, high: number, count: number): number[] {
   const rough = (high - low) / count
   const power = 10 ** Math.floor(Math.log10(rough))
   const step = ([1, 2, 5, 10].find((m) => m * power >= rough * 0.999) ?? 10) * power
-  const out: number[] = []
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; i++)
-    out.push(Number((i * step).toPrecision(12)))
-  return out
+  // Counted from the first tick: far from 0 a running value would not change any more when one is added to it.
+  const first = Math.ceil(low / step - 1e-9)
+  const most = Math.min(4 * count, Math.floor(high / step + 1e-9) - first + 1)
+  if (!(most > 0)) return []
+  const values = Array.from({ length: most }, (_, i) => Number(((first + i) * step).toPrecision(12)))
+  return [...new Set(values)].filter((value) => value >= low - step && value <= high + step)
 }
 
 /** Without the zeros at the end that `short` keeps. */

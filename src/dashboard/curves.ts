@@ -1,4 +1,4 @@
-import type { Run } from '../tracking/index.ts'
+import { type Run, runTasks, type TaskName } from '../tracking/index.ts'
 import { lineChart, type Point, type Series } from './chart.ts'
 import { html, type Markup } from './html.ts'
 
@@ -9,19 +9,20 @@ const first =
   )
 /** Given by a schedule or counted: smoothing would only bend them. */
 const exact = ['learning_rate', 'epoch', 'num_tokens']
-const labels: Record<string, string> = { loop1: 'loop 1', loop2: 'loop 2' }
 
-function slotOf(loop: string): Series['slot'] {
-  return loop === 'loop1' ? 1 : loop === 'loop2' ? 2 : 3
+/** Colour slot of a task: by its place in the run's list; beyond the slots, and for the whole run, the last one. */
+function slotOf(at: number): Series['slot'] {
+  return at === 0 ? 1 : at === 1 ? 2 : 3
 }
 
-/** 'loop1/kl' -> ['loop1', 'kl']; a name without a loop belongs to the whole run. */
-export function splitKey(key: string): [string, string] {
-  const loop = /^(loop\d+)\//.exec(key)?.[1]
-  return loop ? [loop, key.slice(loop.length + 1)] : ['', key]
+/** 'points/kl' -> the task 'points' and 'kl'; a name without a task's prefix belongs to the whole run. */
+export function splitKey(key: string, tasks: readonly TaskName[]): { task?: TaskName; at: number; name: string } {
+  const at = tasks.findIndex(({ name }) => key.startsWith(`${name}/`))
+  const task = tasks[at]
+  return task ? { task, at, name: key.slice(task.name.length + 1) } : { at, name: key }
 }
 
-/** Figure -> its curves, one a loop; steps written twice (after a resume) count once, the last time. */
+/** Figure -> its curves, one a task; steps written twice (after a resume) count once, the last time. */
 export function seriesOf(run: Run): Map<string, Series[]> {
   const values = new Map<string, Map<number, number>>()
   for (const { t, step, metrics = {} } of [...run.events.filter((e) => e.t === 'step'), ...run.timing]) {
@@ -32,13 +33,14 @@ export function seriesOf(run: Run): Map<string, Series[]> {
       else values.set(key, new Map([[step, value]]))
     }
   }
+  const tasks = runTasks(run)
   const figures = new Map<string, Series[]>()
   for (const [key, byStep] of [...values].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const [loop, name] = splitKey(key)
+    const { task, at, name } = splitKey(key, tasks)
     const points: Point[] = [...byStep].map(([step, value]) => ({ step, value })).sort((a, b) => a.step - b.step)
     const series: Series = {
-      name: labels[loop] ?? (loop || name),
-      slot: slotOf(loop),
+      name: task?.name ?? name,
+      slot: slotOf(at),
       points,
       exact: exact.includes(name),
     }
@@ -52,7 +54,7 @@ function rank(name: string): number {
   return at < 0 ? first.length : at
 }
 
-/** Every logged figure over the steps, both loops in one frame. */
+/** Every logged figure over the steps, all tasks in one frame. */
 export function curves(run: Run): Markup {
   const figures = [...seriesOf(run)].sort(([a], [b]) => rank(a) - rank(b))
   if (figures.length === 0) return html`<section><h2>Curves</h2><p>No step has been logged yet.</p></section>`
@@ -63,5 +65,6 @@ export function curves(run: Run): Markup {
     rest.length > 0
       ? html`<details${main.length === 0 ? html` open` : undefined}><summary>${rest.length} more figures</summary><div class="charts" style="margin-top:12px">${draw(rest)}</div></details>`
       : undefined
-  return html`<section><h2>Curves</h2><div class="legend"><span><i class="key s1"></i>loop 1: mask, caption, mask</span><span><i class="key s2"></i>loop 2: caption, mask, caption</span><span><i class="key s3"></i>whole run</span><span>thin: each step, thick: smoothed</span></div><div class="charts">${draw(main)}</div>${more}</section>`
+  const legend = runTasks(run).map(({ title }, at) => html`<span><i class="key s${slotOf(at)}"></i>${title}</span>`)
+  return html`<section><h2>Curves</h2><div class="legend">${legend}<span><i class="key s3"></i>whole run</span><span>thin: each step, thick: smoothed</span></div><div class="charts">${draw(main)}</div>${more}</section>`
 }

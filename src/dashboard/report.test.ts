@@ -38,6 +38,7 @@ function makeRun(text: string): string {
       [text]: step,
       'loop1/reward_mean': step / 5,
       'loop2/reward_mean': step === 2 ? Number.NaN : 0.5,
+      'points/reward_mean': 1e17 + 16 * step,
     })
     const texts = { text, reference: text, answer: text, image: text }
     writer.samples([0, 1].map((k) => sample({ step, id: text + step, k, total: k, rewards: { [text]: k }, ...texts })))
@@ -144,9 +145,10 @@ test('the border of any mask encloses its area: the shoelace sum of the loops is
 })
 
 test('the shown samples are the extremes, one of each record, the later of equal ones', () => {
-  const samples = Array.from({ length: 400 }, (_, i) =>
-    sample({ step: i, id: `r${i % 7}`, k: i % 4, total: i % 9 === 8 ? null : (i * 37) % 100 }),
-  )
+  const samples = Array.from({ length: 400 }, (_, i) => ({
+    ...sample({ step: i, id: `r${i % 7}`, k: i % 4, total: i % 9 === 8 ? null : (i * 37) % 100 }),
+    shown: [],
+  }))
   const { loops, count, unscored } = chooseSamples(samples)
   assert.deepEqual([count, unscored, loops.length], [400, 44, 1])
   const scored = samples.filter((s) => s.total !== null)
@@ -161,6 +163,13 @@ test('the shown samples are the extremes, one of each record, the later of equal
 test('ticks are round, thinning keeps the spikes, smoothing keeps a straight line inside', () => {
   assert.deepEqual(ticks(0.03, 0.97, 5), [0.2, 0.4, 0.6, 0.8])
   assert.deepEqual(ticks(-0.05, 0.05, 5), [-0.04, -0.02, 0, 0.02, 0.04])
+  for (const [low, high] of [
+    [1e17, 1e17 + 16],
+    [-1e300, 1e300],
+    [5e-324, 1e-323],
+    [0, Number.POSITIVE_INFINITY],
+  ] as const)
+    assert.ok(ticks(low, high, 5).length <= 20, `${low} to ${high}`)
   const points = Array.from({ length: 10_000 }, (_, step) => ({ step, value: step === 7777 ? 50 : step / 1e4 }))
   const few = thin(points)
   assert.ok(few.length <= 400 && few.some((p) => p.value === 50))

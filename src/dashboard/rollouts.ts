@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { messageOf } from '../core/index.ts'
-import { type MaskRle, type Run, runFiles, type Sample, short } from '../tracking/index.ts'
+import { type MaskRle, type ReadSample, type Run, runFiles, runTasks, type Shown, short } from '../tracking/index.ts'
 import { html, type Markup } from './html.ts'
 import { maskPath } from './outline.ts'
 
@@ -12,14 +12,14 @@ const shownSide = 640
 
 /** The `count` samples that come first by `compare`, at most one of each record. */
 class Best {
-  readonly kept: Sample[] = []
-  readonly #compare: (a: Sample, b: Sample) => number
+  readonly kept: ReadSample[] = []
+  readonly #compare: (a: ReadSample, b: ReadSample) => number
 
-  constructor(compare: (a: Sample, b: Sample) => number) {
+  constructor(compare: (a: ReadSample, b: ReadSample) => number) {
     this.#compare = compare
   }
 
-  add(sample: Sample): void {
+  add(sample: ReadSample): void {
     const same = this.kept.findIndex((s) => s.id === sample.id)
     if (same >= 0 && this.#compare(this.kept[same]!, sample) <= 0) return
     if (same >= 0) this.kept.splice(same, 1)
@@ -31,8 +31,8 @@ class Best {
 
 export interface LoopSamples {
   loop: string
-  best: readonly Sample[]
-  worst: readonly Sample[]
+  best: readonly ReadSample[]
+  worst: readonly ReadSample[]
 }
 
 export interface Chosen {
@@ -43,8 +43,8 @@ export interface Chosen {
 }
 
 /** One pass over the samples. Equal rewards: the later step first, it shows the model as it became. */
-export function chooseSamples(samples: Iterable<Sample>): Chosen {
-  const later = (a: Sample, b: Sample) => b.step - a.step || a.k - b.k
+export function chooseSamples(samples: Iterable<ReadSample>): Chosen {
+  const later = (a: ReadSample, b: ReadSample) => b.step - a.step || a.k - b.k
   const loops = new Map<string, { best: Best; worst: Best }>()
   const out: Chosen = { loops: [], count: 0, unscored: 0, truncated: 0 }
   for (const sample of samples) {
@@ -107,24 +107,55 @@ function outline(rle: MaskRle | null, kind: string, size: readonly [number, numb
   }
 }
 
-async function picture(run: Run, sample: Sample, problems: Set<string>): Promise<Markup> {
-  const size = sample.given?.size ?? sample.made?.size
+function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined {
+  for (const item of shown) {
+    if (item.kind === 'mask' && item.mask) return item.mask.size
+    if (item.kind === 'points') return item.size
+  }
+  return undefined
+}
+
+/** Masks and points over the image: those of the record in one style, those that were made in another. */
+function overlay(item: Shown, size: readonly [number, number], problems: Set<string>): Markup {
+  const style = item.by === 'record' ? 'given' : 'made'
+  if (item.kind === 'mask') return outline(item.mask, style, size, problems)
+  if (item.kind !== 'points') return html``
+  const radius = Math.max(...size) / 50
+  const dots = item.points.map(
+    ({ x, y, positive }) =>
+      html`<circle class="point ${style} ${positive ? '' : 'negative'}" cx="${x}" cy="${y}" r="${radius}"/>`,
+  )
+  return html`${dots}`
+}
+
+async function picture(run: Run, sample: ReadSample, problems: Set<string>): Promise<Markup> {
+  const size = sizeOf(sample.shown)
   const uri = await imageUri(run, sample.image, problems)
   if (!size || size[0] < 1 || size[1] < 1) return html``
   const [height, width] = size
   const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
   const image =
     uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
-  const masks = [outline(sample.given, 'given', size, problems), outline(sample.made, 'made', size, problems)]
-  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with the given and the made mask">${image}${masks}</svg></div>`
+  const overlays = sample.shown.map((item) => overlay(item, size, problems))
+  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with what the record holds and what was made">${image}${overlays}</svg></div>`
 }
 
-const quote = (title: string, text: string | undefined) =>
-  text === undefined
-    ? undefined
-    : html`<div class="small">${title}</div><blockquote>${text === '' ? '(empty)' : text}</blockquote>`
+const authors: Record<Shown['by'], string> = {
+  record: 'record',
+  policy: 'policy',
+  ema: 'EMA copy',
+  judge: 'judge',
+}
 
-function scores(sample: Sample): Markup {
+function words(item: Shown): Markup | undefined {
+  const title = item.name ?? authors[item.by]
+  if (item.kind === 'mask' && item.mask === null)
+    return html`<div class="small problem">${title}: no mask was made</div>`
+  if (item.kind !== 'text') return undefined
+  return html`<div class="small">${title}</div><blockquote>${item.text === '' ? '(empty)' : item.text}</blockquote>`
+}
+
+function scores(sample: ReadSample): Markup {
   const parts = Object.entries(sample.rewards).map(([name, v]) => [name, v === null ? 'not scored' : short(v)])
   const rows = [
     ['reward', short(sample.total ?? Number.NaN)],
@@ -135,23 +166,18 @@ function scores(sample: Sample): Markup {
   return html`<table>${rows.map(([key, value]) => html`<tr><td>${key}</td><td class="number">${value}</td></tr>`)}</table>`
 }
 
-async function card(run: Run, sample: Sample, problems: Set<string>): Promise<Markup> {
-  const noMask = sample.made === null ? html`<div class="small problem">no mask was made</div>` : undefined
-  return html`<article class="rollout">${await picture(run, sample, problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${noMask}${quote('sampled', sample.text)}${quote('answered', sample.answer)}${quote('reference', sample.reference)}${scores(sample)}</article>`
+async function card(run: Run, sample: ReadSample, problems: Set<string>): Promise<Markup> {
+  return html`<article class="rollout">${await picture(run, sample, problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${sample.shown.map(words)}${scores(sample)}</article>`
 }
 
-const titles: Record<string, string> = {
-  loop1: 'Loop 1: mask, caption, mask',
-  loop2: 'Loop 2: caption, mask, caption',
-}
-
-/** Best and worst rollouts of each loop with their masks; what could not be shown is returned in words. */
+/** Best and worst rollouts of each task with their masks; what could not be shown is returned in words. */
 export async function rollouts(run: Run): Promise<{ markup: Markup; problems: string[] }> {
   const chosen = chooseSamples(run.samples())
   const problems = new Set<string>()
   const blocks: Markup[] = []
+  const titles = new Map(runTasks(run).map(({ name, title }) => [name, title]))
   for (const { loop, best, worst } of chosen.loops) {
-    blocks.push(html`<h2>${titles[loop] ?? loop}</h2>`)
+    blocks.push(html`<h2>${titles.get(loop) ?? loop}</h2>`)
     for (const [title, samples] of [['Highest rewards', best] as const, ['Lowest rewards', worst] as const]) {
       const cards: Markup[] = []
       for (const sample of samples) cards.push(await card(run, sample, problems))
@@ -159,7 +185,7 @@ export async function rollouts(run: Run): Promise<{ markup: Markup; problems: st
     }
   }
   const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
-  const legend = html`<div class="legend"><span><i class="key given"></i>given mask</span><span><i class="key made"></i>made mask</span></div>`
+  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span></div>`
   return {
     markup: html`<section><h2>Rollouts</h2><p>${counts}</p>${chosen.loops.length > 0 ? legend : undefined}${blocks}</section>`,
     problems: [...problems],

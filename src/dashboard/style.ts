@@ -1,4 +1,4 @@
-/** The page's style sheet. Two schemes by the reader's setting; slot 1 is loop 1, slot 2 loop 2, slot 3 the rest. */
+/** The page's style sheet. Two schemes by the reader's setting; slots 1 and 2 are the first two tasks, slot 3 the rest. */
 export const style = `
 :root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #62615d; --line: #e2e0da;
   --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --given: #00b884; --made: #ff4fa3; }
@@ -63,6 +63,7 @@ path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); 
 .picture .made { stroke: var(--made); stroke-width: 2.2; stroke-dasharray: 6 4; fill: var(--made); fill-opacity: 0.12; }
 .picture .halo.made { stroke: #000; stroke-opacity: 0.45; stroke-width: 2.8; stroke-dasharray: 6 4; fill: none; }
 .picture .halo.given { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; fill: none; }
+.picture .point { fill-opacity: 1; stroke: #fff; stroke-width: 1.5; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #000; }
 .rollout blockquote { margin: 4px 0 8px; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 12em; overflow-y: auto; }
 .rollout .small { overflow-wrap: anywhere; }
 .rollout table { font-size: 12.5px; } .rollout td { padding: 3px 0; } .rollout td + td { text-align: right; }

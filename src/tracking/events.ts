@@ -70,24 +70,42 @@ export interface MaskRle {
   counts: string
 }
 
+/** Who made a thing that is shown: the record holds it, the policy sampled it, its EMA copy or the judge answered it. */
+export type Author = 'record' | 'policy' | 'ema' | 'judge'
+
+/** A point on the image, in pixels from its left upper corner; `positive`: it lies on what is meant. */
+export interface ShownPoint {
+  x: number
+  y: number
+  positive: boolean
+}
+
+/** One thing to look at when a sample is judged by eye. `name` says what it is where the author alone does not. */
+export type Shown =
+  | { kind: 'text'; by: Author; text: string; name?: string }
+  | { kind: 'mask'; by: Author; mask: MaskRle | null; name?: string } // null: none was made
+  | { kind: 'points'; by: Author; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
+
 /** One sampled completion, with all that is needed to judge it later. */
 export interface Sample {
   step: number
-  /** 'loop1', 'loop2', or another task's name. */
+  /** The task's name. */
   loop: string
   /** The record. */
   id: string
   /** Index in the group. */
   k: number
-  /** What the policy wrote. */
-  text: string
-  /** What the second model answered in words (loop 2: caption'). */
+  /** What there is to see, in the order of the method: what the record holds, what was sampled, what was answered. */
+  shown?: readonly Shown[]
+  /** The form before `shown`: what the policy wrote. */
+  text?: string
+  /** What the second model answered in words. */
   answer?: string
   /** The record's own caption. */
   reference?: string
-  /** The record's mask, and the mask that was made (loop 1: redrawn from the caption, loop 2: sampled). */
-  given: MaskRle | null
-  made: MaskRle | null
+  /** The record's mask, and the mask that was made. */
+  given?: MaskRle | null
+  made?: MaskRle | null
   /** Each part unweighted; null where it could not be scored. */
   rewards: Readonly<Record<string, number | null>>
   total: number | null
@@ -100,4 +118,15 @@ export interface Sample {
   truncated?: boolean
   /** File name under images/, where the image was kept. */
   image?: string
+}
+
+/** A sample as a reader gives it back: `shown` is there, whichever form the file has. */
+export interface ReadSample extends Sample {
+  shown: readonly Shown[]
+}
+
+/** A task of the run as its `start` event names it: `name` is the metrics' prefix, `title` is for people. */
+export interface TaskName {
+  name: string
+  title: string
 }

@@ -3,20 +3,27 @@
 // Start reading at events.ts, then run-writer.ts.
 export { describeEnvironment } from './environment.ts'
 export type {
+  Author,
   CheckpointEvent,
   EvalEvent,
   Interval,
   MaskRle,
   Metrics,
+  ReadSample,
   RunEvent,
   Sample,
+  Shown,
+  ShownPoint,
   StartEvent,
   StepEvent,
   StopEvent,
+  TaskName,
   TimingLine,
   WarningEvent,
 } from './events.ts'
-export { JsonLines, readLines } from './json-lines.ts'
+export { FollowedRun, type RunEnd } from './follow.ts'
+export { JsonLines, lackOfSpace, readLines } from './json-lines.ts'
+export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
 export {
   clock,
   type Progress,
@@ -26,7 +33,9 @@ export {
   progress,
   short,
 } from './progress.ts'
-export { type Run, readRun } from './run-reader.ts'
+export { type Run, readRun, runTasks } from './run-reader.ts'
 export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions, runFiles } from './run-writer.ts'
+export { SampleIndex } from './sample-index.ts'
+export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
 export { type BootstrapOptions, bootstrapInterval, bootstrapRatioInterval, quantile } from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'

@@ -1,11 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { Mismatch } from '../core/index.ts'
-import type { Interval, MaskRle, RunEvent, Sample, TimingLine } from './events.ts'
-import { decodeNumber, readLines } from './json-lines.ts'
+import type { ReadSample, RunEvent, TaskName, TimingLine } from './events.ts'
+import { readLines } from './json-lines.ts'
+import { findTasks, type Json, toEvent, toSample, toTiming } from './parse.ts'
 import { runFiles } from './run-writer.ts'
-
-type Json = Record<string, unknown>
 
 export interface Run {
   dir: string
@@ -17,7 +16,7 @@ export interface Run {
   /** What could not be read, in words: torn lines, lines of unknown kind. Empty for a clean folder. */
   problems: string[]
   /** Read anew on each call and never held whole; what cannot be read is added to `problems`. */
-  samples(): Iterable<Sample>
+  samples(): Iterable<ReadSample>
 }
 
 /** A run folder as it is now: finished, running, or killed in the middle of a line. */
@@ -64,78 +63,9 @@ function* readAll<T>(path: string, convert: (line: Json) => T | undefined, probl
   if (bad > 0) note(problems, `${basename(path)}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
 }
 
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-const text = (value: unknown): string => (typeof value === 'string' ? value : '')
-const optionalText = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
-
-/** The entries of an object that `convert` can read. */
-function record<T>(value: unknown, convert: (v: unknown) => T | undefined): Record<string, T> {
-  const out: [string, T][] = []
-  for (const [key, raw] of Object.entries(isObject(value) ? value : {})) {
-    const converted = convert(raw)
-    if (converted !== undefined) out.push([key, converted])
-  }
-  return Object.fromEntries(out)
-}
-
-function toInterval(value: unknown): Interval | undefined {
-  if (!isObject(value)) return undefined
-  const [mean, low, high] = [value.mean, value.low, value.high].map(decodeNumber)
-  return mean === undefined ? undefined : { mean, low: low ?? Number.NaN, high: high ?? Number.NaN }
-}
-
-function toEvent(line: Json): RunEvent | undefined {
-  const { t, step } = line
-  if (typeof step !== 'number') return undefined
-  if (t === 'step') return { t, step, metrics: record(line.metrics, decodeNumber) }
-  if (t === 'eval') {
-    const metrics = record(line.metrics, toInterval)
-    return { t, step, name: text(line.name), records: decodeNumber(line.records) ?? 0, metrics }
-  }
-  if (t === 'warning') {
-    return { t, step, kind: text(line.kind), text: text(line.text), count: decodeNumber(line.count) ?? 1 }
-  }
-  if (t === 'start') return { t, step, facts: isObject(line.facts) ? line.facts : {} }
-  if (t === 'checkpoint') return { t, step, name: text(line.name) }
-  return t === 'stop' ? { t, step, reason: text(line.reason) } : undefined
-}
-
-function toTiming(line: Json): TimingLine | undefined {
-  const { t, step, time } = line
-  if (typeof step !== 'number' || typeof time !== 'number') return undefined
-  if (t !== 'start' && t !== 'resume' && t !== 'step' && t !== 'stop') return undefined
-  return { t, step, time, metrics: record(line.metrics, decodeNumber) }
-}
-
-function toMask(value: unknown): MaskRle | null {
-  if (!isObject(value) || typeof value.counts !== 'string' || !Array.isArray(value.size)) return null
-  const [height, width] = value.size as unknown[]
-  if (!Number.isSafeInteger(height) || !Number.isSafeInteger(width)) return null
-  return { size: [height as number, width as number], counts: value.counts }
-}
-
-function toSample(line: Json): Sample | undefined {
-  const { step, loop, id, k } = line
-  if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
-  return {
-    step,
-    loop,
-    id: String(id),
-    k,
-    text: text(line.text),
-    answer: optionalText(line.answer),
-    reference: optionalText(line.reference),
-    given: toMask(line.given),
-    made: toMask(line.made),
-    rewards: record(line.rewards, (v) => (v === null ? null : decodeNumber(v))),
-    total: decodeNumber(line.total) ?? null,
-    advantage: decodeNumber(line.advantage) ?? Number.NaN,
-    logp: decodeNumber(line.logp) ?? Number.NaN,
-    length: decodeNumber(line.length) ?? Number.NaN,
-    truncated: line.truncated === true,
-    image: optionalText(line.image),
-  }
+/** The tasks that the run's start names, and others that have a mean reward of their own. */
+export function runTasks(run: Run): TaskName[] {
+  const start = run.events.find((event) => event.t === 'start')
+  const names = new Set(run.events.flatMap((event) => (event.t === 'step' ? Object.keys(event.metrics) : [])))
+  return findTasks(start?.t === 'start' ? start.facts : {}, names, [])
 }

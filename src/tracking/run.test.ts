@@ -57,8 +57,8 @@ test('a run that is read back is what was written, NaN included', () => {
   const samples = [...run.samples()]
   assert.equal(samples.length, 16)
   assert.deepEqual(
-    { ...samples[5] },
-    { ...sample(2, 1), answer: undefined, reference: undefined, truncated: false, image: undefined },
+    { ...samples[5], shown: undefined },
+    { ...sample(2, 1), shown: undefined, truncated: false, image: undefined },
   )
   assert.equal(run.timing.filter((line) => line.t === 'step').length, 4)
 })

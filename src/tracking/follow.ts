@@ -1,0 +1,186 @@
+// A run folder followed while it grows: only what is new is read, nothing is held open, nothing is written.
+import { readFileSync, statSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import type { RunEvent, TaskName, TimingLine } from './events.ts'
+import { LineFollower, type LineSink } from './line-follower.ts'
+import { MetricTable } from './metric-table.ts'
+import { findTasks, isObject, type Json, toEvent, toTiming } from './parse.ts'
+import { runFiles } from './run-writer.ts'
+import { SampleIndex } from './sample-index.ts'
+
+/** Bytes of samples read in one call of `poll`: a few tens of milliseconds, so that a server answers in between. */
+const samplesAtOnce = 8 << 20
+
+type NotStep = Exclude<RunEvent, { t: 'step' }>
+interface Placed<T> {
+  value: T
+  start: number
+}
+
+function parse(bytes: Buffer): Json | undefined {
+  try {
+    const value: unknown = JSON.parse(bytes.toString('utf8'))
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined // counted as a bad line
+  }
+}
+
+/** Lines of a file as steps with numbers and other events; both can be cut back to an offset. */
+class EventSink<T> implements LineSink {
+  readonly metrics = new MetricTable()
+  others: Placed<T>[] = []
+  bad = 0
+  readonly #convert: (line: Json) => T | undefined
+
+  constructor(convert: (line: Json) => T | undefined) {
+    this.#convert = convert
+  }
+
+  line(bytes: Buffer, start: number): void {
+    const line = parse(bytes)
+    if (line?.t === 'step' && typeof line.step === 'number') {
+      this.metrics.add(line.step, isObject(line.metrics) ? line.metrics : {}, start)
+      return
+    }
+    const value = line && this.#convert(line)
+    if (value) this.others.push({ value, start })
+    else this.bad++
+  }
+
+  cut(offset: number): void {
+    this.metrics.cutAt(offset)
+    this.others = this.others.filter(({ start }) => start < offset)
+    if (offset === 0) this.bad = 0
+  }
+}
+
+export interface RunEnd {
+  step: number
+  reason: string
+}
+
+export class FollowedRun {
+  readonly dir: string
+  readonly name: string
+  readonly samples: SampleIndex
+  /** Grows with everything that changes. */
+  version = 0
+  /** False until all samples are indexed. */
+  samplesWhole = false
+  config: unknown = {}
+  environment: unknown = {}
+  readonly #events = new EventSink<RunEvent>(toEvent)
+  readonly #timing = new EventSink<TimingLine>(toTiming)
+  readonly #eventFile: LineFollower
+  readonly #timingFile: LineFollower
+  readonly #sampleFile: LineFollower
+  readonly #described = new Map<string, string>()
+  #missing: string[] = []
+
+  constructor(dir: string) {
+    this.dir = dir
+    this.name = basename(resolve(dir))
+    this.samples = new SampleIndex(join(dir, runFiles.samples))
+    this.#eventFile = new LineFollower(join(dir, runFiles.events))
+    this.#timingFile = new LineFollower(join(dir, runFiles.timing))
+    this.#sampleFile = new LineFollower(this.samples.path)
+  }
+
+  /** Reads what is new; true: there is more, call again soon. */
+  poll(sampleBytes = samplesAtOnce): boolean {
+    const before = this.#state()
+    this.config = this.#describe(runFiles.config, this.config)
+    this.environment = this.#describe(runFiles.environment, this.environment)
+    this.#eventFile.read(this.#events)
+    this.#timingFile.read(this.#timing)
+    const more = this.#sampleFile.read(this.samples, sampleBytes)
+    this.samplesWhole = !more
+    if (this.#state() !== before) this.version++
+    return more
+  }
+
+  #state(): string {
+    const files = [this.#eventFile, this.#timingFile, this.#sampleFile]
+    const described = [...this.#described.values(), ...this.#missing]
+    return [...files.map((file) => `${file.offset}${file.torn ? '~' : ''}`), this.samplesWhole, ...described].join(' ')
+  }
+
+  /** A JSON file of the folder, read anew when its size or time changed; what it was while it cannot be read. */
+  #describe(name: string, known: unknown): unknown {
+    const path = join(this.dir, name)
+    const found = statSync(path, { throwIfNoEntry: false })
+    const mark = found ? `${found.size} ${found.mtimeMs}` : 'none'
+    if (this.#described.get(name) === mark) return known
+    this.#described.set(name, mark)
+    this.#missing = this.#missing.filter((other) => other !== name)
+    try {
+      return JSON.parse(readFileSync(path, 'utf8'))
+    } catch {
+      this.#missing.push(name)
+      return {}
+    }
+  }
+
+  /** What the seed decides: losses, rewards. */
+  get metrics(): MetricTable {
+    return this.#events.metrics
+  }
+
+  /** What a clock or an allocator decides: seconds, bytes. */
+  get timing(): MetricTable {
+    return this.#timing.metrics
+  }
+
+  /** Everything but the steps. */
+  get events(): NotStep[] {
+    return this.#events.others.map(({ value }) => value as NotStep)
+  }
+
+  /** Starts and resumes with their times; steps are in `timing`. */
+  get sessions(): TimingLine[] {
+    return this.#timing.others.map(({ value }) => value)
+  }
+
+  get lastStep(): number {
+    return this.metrics.lastStep
+  }
+
+  /** How the run ended; undefined while it runs, and for a run that was killed. */
+  get end(): RunEnd | undefined {
+    const last = this.#events.others.at(-1)?.value
+    return last?.t === 'stop' && last.step >= this.lastStep ? { step: last.step, reason: last.reason } : undefined
+  }
+
+  /** Milliseconds since 1970 of the newest file; undefined for an empty folder. */
+  get lastSign(): number | undefined {
+    const files = [this.#eventFile, this.#timingFile, this.#sampleFile]
+    const times = files.flatMap(({ path }) => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? [])
+    return times.length > 0 ? Math.max(...times) : undefined
+  }
+
+  /** Named by the run's start; else everything that has samples or a mean reward of its own. */
+  get tasks(): TaskName[] {
+    const start = this.events.find((event) => event.t === 'start')
+    return findTasks(start?.t === 'start' ? start.facts : {}, this.metrics.names, this.samples.tasks.list)
+  }
+
+  /** What could not be read, in words. */
+  get problems(): string[] {
+    const problems = this.#missing.map((name) => `${name} is missing or no JSON`)
+    const files = [
+      [this.#eventFile, this.#events.bad],
+      [this.#timingFile, this.#timing.bad],
+      [this.#sampleFile, this.samples.bad],
+    ] as const
+    for (const [file, bad] of files) {
+      const name = basename(file.path)
+      // A run that is being written has a torn line now and then; it is a problem in one that ended.
+      if (file.torn && this.end) problems.push(`${name}: the last line is torn`)
+      if (bad > 0) problems.push(`${name}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
+    }
+    const leftOut = this.metrics.leftOut + this.timing.leftOut
+    if (leftOut > 0) problems.push(`${leftOut} values have more names than can be shown`)
+    return problems
+  }
+}

@@ -1,0 +1,137 @@
+import { closeSync, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
+
+const newline = 10
+const firstPiece = 1 << 20
+/** A longer line is no line of ours; it is passed over in pieces, so that a damaged file cannot take all memory. */
+const longestLine = 64 << 20
+/** Distance of the places at which a file that changed is compared. */
+const markDistance = 1 << 20
+const checkLength = 64
+
+/** Bytes in front of an offset at which a line ends: as long as they are there, what was read before still holds. */
+interface Mark {
+  end: number
+  check: Buffer
+}
+
+export interface LineSink {
+  /** One whole line without its newline; the bytes are valid during the call alone. */
+  line(bytes: Buffer, start: number, end: number): void
+  /** Everything from this offset on is not in the file any more. */
+  cut(offset: number): void
+}
+
+/**
+ * Reads what is new in a file of lines. A torn last line waits for its rest. A file that was cut (a resumed run) or
+ * replaced is read again from the last place where it still is what it was; a copy of the file counts as the file.
+ */
+export class LineFollower {
+  readonly path: string
+  /** Whether bytes without a newline stand at the end. */
+  torn = false
+  #offset = 0
+  #marks: Mark[] = []
+  #seen: Pick<Stats, 'size' | 'mtimeMs' | 'ino'> | undefined
+  #piece = Buffer.allocUnsafe(0)
+
+  constructor(path: string) {
+    this.path = path
+  }
+
+  /** Bytes read so far, up to the end of a line. */
+  get offset(): number {
+    return this.#offset
+  }
+
+  /** Reads until the end or until `budget` bytes are through; true: there is more to read. */
+  read(sink: LineSink, budget = Number.POSITIVE_INFINITY): boolean {
+    const found = statSync(this.path, { throwIfNoEntry: false })
+    if (!found?.isFile()) {
+      if (this.#offset > 0) this.#cutTo(0, sink)
+      this.#seen = undefined
+      return false
+    }
+    if (this.#isSeen(found)) return false
+    const fd = openSync(this.path, 'r')
+    try {
+      return this.#readFrom(fd, sink, budget)
+    } finally {
+      closeSync(fd)
+    }
+  }
+
+  #isSeen({ size, mtimeMs, ino }: Stats): boolean {
+    const seen = this.#seen
+    return seen !== undefined && seen.size === size && seen.mtimeMs === mtimeMs && seen.ino === ino
+  }
+
+  #readFrom(fd: number, sink: LineSink, budget: number): boolean {
+    const found = fstatSync(fd)
+    this.#compare(fd, found.size, sink)
+    if (this.#piece.length === 0) this.#piece = Buffer.allocUnsafe(firstPiece)
+    for (let used = 0; this.#offset < found.size; ) {
+      if (used >= budget) return true
+      const n = readSync(fd, this.#piece, 0, Math.min(this.#piece.length, found.size - this.#offset), this.#offset)
+      if (n === 0) break
+      used += n
+      const through = this.#lines(n, sink)
+      if (through === 0 && !this.#widen(n, found.size)) break
+    }
+    this.torn = this.#offset < found.size
+    this.#seen = found
+    if (this.#piece.length > firstPiece) this.#piece = Buffer.allocUnsafe(firstPiece)
+    return false
+  }
+
+  /** The lines of the first `n` bytes of the piece; returns how many bytes they took. */
+  #lines(n: number, sink: LineSink): number {
+    let from = 0
+    for (let to = this.#piece.indexOf(newline); to >= 0 && to < n; to = this.#piece.indexOf(newline, from)) {
+      sink.line(this.#piece.subarray(from, to), this.#offset + from, this.#offset + to + 1)
+      from = to + 1
+    }
+    if (from > 0) this.#mark(this.#offset + from, this.#piece.subarray(Math.max(0, from - checkLength), from))
+    this.#offset += from
+    return from
+  }
+
+  /** The piece held no newline: a larger one, or past a line beyond all measure. False: the rest is not there yet. */
+  #widen(n: number, size: number): boolean {
+    if (this.#offset + n >= size) return false
+    if (this.#piece.length < longestLine) this.#piece = Buffer.allocUnsafe(this.#piece.length * 2)
+    else this.#offset += n
+    return true
+  }
+
+  /** The newest mark moves along; every `markDistance` one stays behind. */
+  #mark(end: number, bytes: Buffer): void {
+    const mark = { end, check: Buffer.from(bytes) }
+    const before = this.#marks.at(-2)
+    if (this.#marks.length > 0 && end - (before?.end ?? 0) < markDistance) this.#marks.pop()
+    this.#marks.push(mark)
+  }
+
+  #compare(fd: number, size: number, sink: LineSink): void {
+    const holds = ({ end, check }: Mark) => {
+      if (end > size) return false
+      const bytes = Buffer.alloc(check.length)
+      readSync(fd, bytes, 0, bytes.length, end - check.length)
+      return bytes.equals(check)
+    }
+    let [low, high] = [0, this.#marks.length]
+    if (high === 0 || holds(this.#marks[high - 1]!)) return
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if (holds(this.#marks[middle]!)) low = middle + 1
+      else high = middle
+    }
+    this.#marks.length = low
+    this.#cutTo(this.#marks.at(-1)?.end ?? 0, sink)
+  }
+
+  #cutTo(offset: number, sink: LineSink): void {
+    if (offset === 0) this.#marks = []
+    this.#offset = offset
+    sink.cut(offset)
+  }
+}

@@ -1,0 +1,193 @@
+import { closeSync, existsSync, openSync, readSync } from 'node:fs'
+import type { ReadSample } from './events.ts'
+import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
+import { decodeNumber } from './json-lines.ts'
+import type { LineSink } from './line-follower.ts'
+import { isObject, type Json, toSample } from './parse.ts'
+
+const mostParts = 64
+const mostTasks = 1024
+
+/** What the index keeps of a line; the rest is read when it is shown. */
+export interface SampleEntry {
+  step: number
+  task: string
+  id: string
+  k: number
+  /** NaN where it could not be scored. */
+  total: number
+  advantage: number
+  rewards: Readonly<Record<string, number | null>>
+}
+
+function toEntry(line: Json): SampleEntry | undefined {
+  const { step, loop, id, k } = line
+  if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
+  const rewards: Record<string, number | null> = {}
+  for (const [name, raw] of Object.entries(isObject(line.rewards) ? line.rewards : {})) {
+    const value = raw === null ? null : decodeNumber(raw)
+    if (value !== undefined && name !== '__proto__') rewards[name] = value
+  }
+  const total = decodeNumber(line.total) ?? Number.NaN
+  return { step, task: loop, id: String(id), k, total, advantage: decodeNumber(line.advantage) ?? Number.NaN, rewards }
+}
+
+function parse(text: string): Json | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
+  } catch {
+    return undefined // the caller counts lines without a value
+  }
+}
+
+const headEnd = Buffer.from(',"k":')
+const tailStart = Buffer.from(',"rewards":{')
+const comma = 44
+const headForm = /^\{"step":(\d+),"loop":"([^"\\\x80-\xff]*)","id":"([^"\\\x80-\xff]*)","k":(\d+)$/
+const tailForm = /^,"rewards":(\{[^{}\\\x80-\xff]*\}),"total":(null|[-+.\deE]+),"advantage":([-+.\deE]+)(?:,[^{}]*)?\}$/
+
+/** The line as the writer writes it, by its two ends; undefined where it has another form. */
+function readEnds(bytes: Buffer): SampleEntry | undefined {
+  const from = bytes.indexOf(headEnd)
+  const to = bytes.lastIndexOf(tailStart)
+  if (from < 0 || to < from || bytes[bytes.length - 1] !== 125 /* } */) return undefined
+  const end = bytes.indexOf(comma, from + headEnd.length)
+  const head = headForm.exec(bytes.toString('latin1', 0, end))
+  const tail = head && tailForm.exec(bytes.toString('latin1', to))
+  if (!head || !tail) return undefined
+  const rewards = parse(tail[1]!) as Record<string, number | null> | undefined
+  if (!rewards) return undefined
+  for (const name in rewards) {
+    const value = rewards[name]
+    if (typeof value !== 'number' && value !== null) return undefined
+  }
+  const total = tail[2] === 'null' ? Number.NaN : Number(tail[2])
+  return {
+    step: Number(head[1]),
+    task: head[2]!,
+    id: head[3]!,
+    k: Number(head[4]),
+    total,
+    advantage: Number(tail[3]),
+    rewards,
+  }
+}
+
+/**
+ * Masks and captions are most of a line, so only its ends are read where they have the writer's form. Quotes inside
+ * strings are escaped, so neither mark can stand in a text, and a nested one is followed by two braces. Every other line
+ * is read whole.
+ */
+export function readEntry(bytes: Buffer): SampleEntry | undefined {
+  const ends = readEnds(bytes)
+  if (ends) return ends
+  const whole = parse(bytes.toString('utf8'))
+  return whole && toEntry(whole)
+}
+
+/** Texts as small numbers. */
+class Names {
+  readonly list: string[] = []
+  readonly #numbers = new Map<string, number>()
+
+  number(text: string): number {
+    const known = this.#numbers.get(text)
+    if (known !== undefined) return known
+    this.#numbers.set(text, this.list.length)
+    return this.list.push(text) - 1
+  }
+
+  find(text: string): number | undefined {
+    return this.#numbers.get(text)
+  }
+}
+
+/** The samples of a run by number: where each stands in its file and what one may look for. */
+export class SampleIndex implements LineSink {
+  readonly path: string
+  readonly tasks = new Names()
+  readonly records = new Names()
+  readonly step = float64()
+  readonly task = uint16()
+  readonly record = uint32()
+  readonly k = uint16()
+  readonly total = float64()
+  readonly advantage = float64()
+  readonly #starts = float64()
+  readonly #lengths = uint32()
+  readonly #parts = new Map<string, Growing<Float32Array>>()
+  /** Lines that are no samples. */
+  bad = 0
+
+  constructor(path: string) {
+    this.path = path
+  }
+
+  get count(): number {
+    return this.step.length
+  }
+
+  get parts(): string[] {
+    return [...this.#parts.keys()]
+  }
+
+  /** One part of the reward of a sample; NaN where it has none. */
+  part(name: string, row: number): number {
+    const column = this.#parts.get(name)
+    return column && row < column.length ? column.at(row) : Number.NaN
+  }
+
+  line(bytes: Buffer, start: number, end: number): void {
+    const entry = readEntry(bytes)
+    if (!entry || (this.tasks.list.length >= mostTasks && this.tasks.find(entry.task) === undefined)) {
+      this.bad++
+      return
+    }
+    const row = this.count
+    this.step.push(entry.step)
+    this.task.push(this.tasks.number(entry.task))
+    this.record.push(this.records.number(entry.id))
+    this.k.push(entry.k)
+    this.total.push(entry.total)
+    this.advantage.push(entry.advantage)
+    this.#starts.push(start)
+    this.#lengths.push(end - 1 - start)
+    for (const name in entry.rewards) this.#setPart(name, row, entry.rewards[name]!)
+  }
+
+  /** Samples before the first that has the part, and those without it, get NaN. */
+  #setPart(name: string, row: number, value: number | null): void {
+    let column = this.#parts.get(name)
+    if (!column) {
+      if (this.#parts.size >= mostParts) return
+      column = float32()
+      this.#parts.set(name, column)
+    }
+    while (column.length < row) column.push(Number.NaN)
+    column.push(value ?? Number.NaN)
+  }
+
+  cut(offset: number): void {
+    const kept = this.#starts.countBelow(offset)
+    const columns = [this.step, this.task, this.record, this.k, this.total, this.advantage, this.#starts, this.#lengths]
+    for (const column of [...columns, ...this.#parts.values()]) column.cut(kept)
+    if (offset === 0) this.bad = 0
+  }
+
+  /** The samples of these rows as they are in the file now; rows that cannot be read are left out. */
+  read(rows: readonly number[]): ReadSample[] {
+    if (rows.length === 0 || !existsSync(this.path)) return []
+    const fd = openSync(this.path, 'r')
+    try {
+      return rows.flatMap((row) => {
+        const bytes = Buffer.alloc(this.#lengths.at(row))
+        readSync(fd, bytes, 0, bytes.length, this.#starts.at(row))
+        const line = parse(bytes.toString('utf8'))
+        return (line && toSample(line)) ?? []
+      })
+    } finally {
+      closeSync(fd)
+    }
+  }
+}
