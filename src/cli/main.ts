@@ -17,6 +17,7 @@ const commands: Record<string, Entry> = {
   segment: { summary: 'draw the mask of what a phrase means', load: () => import('./segment.ts') },
   data: { summary: 'look at datasets, and make one', load: () => import('./data.ts') },
   score: { summary: 'score pairs of captions or masks', load: () => import('./score.ts') },
+  watch: { summary: 'a live page about runs while they train', load: () => import('./watch.ts') },
   report: { summary: 'one HTML page about a run', load: () => import('./report.ts') },
   export: { summary: 'a full model folder from a checkpoint or an adapter', load: () => import('./export.ts') },
   inspect: { summary: 'look into weights and checkpoints', load: () => import('./inspect.ts') },

@@ -1,25 +1,11 @@
-import { type Run, runTasks, type TaskName } from '../tracking/index.ts'
+import { type Run, runTasks } from '../tracking/index.ts'
 import { lineChart, type Point, type Series } from './chart.ts'
+import { exactFigures, firstFigures, rank, splitKey } from './figures.ts'
 import { html, type Markup } from './html.ts'
-
-/** What a reader looks at first, in this order; everything else is folded away below. */
-const first =
-  'reward_mean reward rewards/iou/mean rewards/meteor/mean rewards/judge/mean total_loss loss policy_loss kl_div kl entropy frac_reward_zero_std reward_std reward_group_std completions/mean_length completions/clipped_ratio grad_norm learning_rate step_time'.split(
-    ' ',
-  )
-/** Given by a schedule or counted: smoothing would only bend them. */
-const exact = ['learning_rate', 'epoch', 'num_tokens']
 
 /** Colour slot of a task: by its place in the run's list; beyond the slots, and for the whole run, the last one. */
 function slotOf(at: number): Series['slot'] {
   return at === 0 ? 1 : at === 1 ? 2 : 3
-}
-
-/** 'points/kl' -> the task 'points' and 'kl'; a name without a task's prefix belongs to the whole run. */
-export function splitKey(key: string, tasks: readonly TaskName[]): { task?: TaskName; at: number; name: string } {
-  const at = tasks.findIndex(({ name }) => key.startsWith(`${name}/`))
-  const task = tasks[at]
-  return task ? { task, at, name: key.slice(task.name.length + 1) } : { at, name: key }
 }
 
 /** Figure -> its curves, one a task; steps written twice (after a resume) count once, the last time. */
@@ -42,16 +28,11 @@ export function seriesOf(run: Run): Map<string, Series[]> {
       name: task?.name ?? name,
       slot: slotOf(at),
       points,
-      exact: exact.includes(name),
+      exact: exactFigures.includes(name),
     }
     figures.set(name, [...(figures.get(name) ?? []), series])
   }
   return figures
-}
-
-function rank(name: string): number {
-  const at = first.indexOf(name)
-  return at < 0 ? first.length : at
 }
 
 /** Every logged figure over the steps, all tasks in one frame. */
@@ -59,8 +40,8 @@ export function curves(run: Run): Markup {
   const figures = [...seriesOf(run)].sort(([a], [b]) => rank(a) - rank(b))
   if (figures.length === 0) return html`<section><h2>Curves</h2><p>No step has been logged yet.</p></section>`
   const draw = (which: typeof figures) => which.map(([name, series]) => lineChart(name, series))
-  const main = figures.filter(([name]) => rank(name) < first.length)
-  const rest = figures.filter(([name]) => rank(name) === first.length)
+  const main = figures.filter(([name]) => rank(name) < firstFigures.length)
+  const rest = figures.filter(([name]) => rank(name) === firstFigures.length)
   const more =
     rest.length > 0
       ? html`<details${main.length === 0 ? html` open` : undefined}><summary>${rest.length} more figures</summary><div class="charts" style="margin-top:12px">${draw(rest)}</div></details>`

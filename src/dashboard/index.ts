@@ -1,5 +1,7 @@
 // Dashboard: a run folder as a page for people: figures with intervals, curves, rollouts with their masks.
 // May import tracking, mask and core; knows nothing of training.
-// Start reading at report.ts.
+// Start reading at report.ts, or at server.ts for the live page.
 export { type Point, smooth, ticks } from './chart.ts'
+export { isLoopback } from './guard.ts'
 export { renderReport } from './report.ts'
+export { startWatch, type WatchOptions, type WatchServer } from './server.ts'

@@ -8,8 +8,8 @@ import { findTasks, isObject, type Json, toEvent, toTiming } from './parse.ts'
 import { runFiles } from './run-writer.ts'
 import { SampleIndex } from './sample-index.ts'
 
-/** Bytes of samples read in one call of `poll`: a few tens of milliseconds, so that a server answers in between. */
-const samplesAtOnce = 8 << 20
+/** Bytes of a file read in one call of `poll`: a few tens of milliseconds, so that a server answers in between. */
+const bytesAtOnce = 8 << 20
 
 type NotStep = Exclude<RunEvent, { t: 'step' }>
 interface Placed<T> {
@@ -88,16 +88,17 @@ export class FollowedRun {
   }
 
   /** Reads what is new; true: there is more, call again soon. */
-  poll(sampleBytes = samplesAtOnce): boolean {
+  poll(budget = bytesAtOnce): boolean {
     const before = this.#state()
     this.config = this.#describe(runFiles.config, this.config)
     this.environment = this.#describe(runFiles.environment, this.environment)
-    this.#eventFile.read(this.#events)
-    this.#timingFile.read(this.#timing)
-    const more = this.#sampleFile.read(this.samples, sampleBytes)
-    this.samplesWhole = !more
+    const moreEvents = this.#eventFile.read(this.#events, budget)
+    const moreTiming = this.#timingFile.read(this.#timing, budget)
+    // Curves first: they are what one opens the page for.
+    const moreSamples = moreEvents || moreTiming || this.#sampleFile.read(this.samples, budget)
+    this.samplesWhole = !moreSamples
     if (this.#state() !== before) this.version++
-    return more
+    return moreSamples
   }
 
   #state(): string {

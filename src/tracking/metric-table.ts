@@ -95,11 +95,12 @@ export class MetricTable {
     const [low, high] = [query.from ?? Number.NEGATIVE_INFINITY, query.to ?? Number.POSITIVE_INFINITY]
     let steps: number[] = []
     let values: number[] = []
-    for (let i = 0; i < column.values.length; i++) {
-      const step = this.#steps.at(column.rows.at(i))
+    const [rowOf, valueOf, stepOf] = [column.rows.view(), column.values.view(), this.#steps.view()]
+    for (let i = 0; i < valueOf.length; i++) {
+      const step = stepOf[rowOf[i]!]!
       if (step < low || step > high) continue
       steps.push(step)
-      values.push(column.values.at(i))
+      values.push(valueOf[i]!)
     }
     if (!this.#rising) [steps, values] = lastOfEach(steps, values)
     const count = steps.length
@@ -120,7 +121,6 @@ function thinned(steps: number[], values: number[], most: number): { steps: numb
   const kept: number[] = []
   for (let from = 0; from < steps.length; from += size) {
     const to = Math.min(steps.length, from + size)
-    const chosen = new Set<number>()
     let [low, high, odd] = [-1, -1, -1]
     for (let i = from; i < to; i++) {
       const value = values[i]!
@@ -130,8 +130,8 @@ function thinned(steps: number[], values: number[], most: number): { steps: numb
         if (high < 0 || value > values[high]!) high = i
       }
     }
-    for (const i of [low, high, odd]) if (i >= 0) chosen.add(i)
-    kept.push(...[...chosen].sort((a, b) => a - b))
+    const chosen = [low, high, odd].filter((i, at, all) => i >= 0 && all.indexOf(i) === at)
+    kept.push(...chosen.sort((a, b) => a - b))
   }
   return { steps: kept.map((i) => steps[i]!), values: kept.map((i) => values[i]!) }
 }

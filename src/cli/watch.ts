@@ -1,0 +1,80 @@
+import { Command } from 'commander'
+
+const firstPort = 7007
+const portsTried = 20
+
+interface Options {
+  host: string
+  port?: string
+  token?: string
+  open?: boolean
+}
+
+/** `roundtrip watch [RUNS...]`: a page that follows runs while they train; prints its address and serves until it is stopped. */
+export function command(): Command {
+  return new Command('watch')
+    .description('a live page about runs: curves, evaluations, rollouts with their masks; reads run folders only')
+    .argument('[runs...]', 'run folders, or folders of run folders (default: runs)')
+    .option('--host <address>', 'address to listen on; any other than loopback asks for a token', '127.0.0.1')
+    .option('--port <number>', `port to listen on, 0 for any (default: the first free one from ${firstPort})`)
+    .option('--token <text>', 'token of the page (default with --host: a new one)')
+    .option('--open', 'open the page in a browser')
+    .action(watch)
+}
+
+async function watch(runs: readonly string[], options: Options): Promise<void> {
+  const { join } = await import('node:path')
+  const { mkdirSync } = await import('node:fs')
+  const { log, Mismatch } = await import('../core/index.ts')
+  const { packageRoot } = await import('../engine/index.ts')
+  const { isLoopback } = await import('../dashboard/index.ts')
+  const port = options.port === undefined ? undefined : Number(options.port)
+  if (port !== undefined && (!Number.isInteger(port) || port < 0 || port > 65_535))
+    throw new Mismatch({ where: 'watch', field: '--port', expected: 'a number from 0 to 65535', got: options.port })
+  if (runs.length === 0) mkdirSync('runs', { recursive: true })
+  const server = await serveAt(port, {
+    folders: runs.length > 0 ? runs : ['runs'],
+    page: join(packageRoot(), 'assets', 'watch'),
+    address: options.host,
+    token: options.token ?? (isLoopback(options.host) ? undefined : await newToken()),
+  })
+  process.stdout.write(`${server.url}\n`)
+  if (!isLoopback(options.host)) log.warn('the page is open to everyone who knows this address with its token')
+  if (options.open) await openBrowser(server.url)
+  await new Promise<void>((done) => {
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => done())
+  })
+  await server.close()
+}
+
+async function newToken(): Promise<string> {
+  const { randomBytes } = await import('node:crypto')
+  return randomBytes(24).toString('base64url')
+}
+
+type Target = Omit<import('../dashboard/index.ts').WatchOptions, 'port'>
+
+/** At the asked port, or at the first free one. */
+async function serveAt(port: number | undefined, target: Target) {
+  const { startWatch } = await import('../dashboard/index.ts')
+  const { Mismatch } = await import('../core/index.ts')
+  for (let at = port ?? firstPort; ; at++) {
+    try {
+      return await startWatch({ ...target, port: at })
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException
+      if (code === 'EADDRINUSE' && port === undefined && at < firstPort + portsTried) continue
+      if (code !== 'EADDRINUSE' && code !== 'EADDRNOTAVAIL' && code !== 'EACCES' && code !== 'ENOTFOUND') throw error
+      const where = `${target.address}:${at}`
+      throw new Mismatch({ where, expected: 'a free port', got: code, hint: 'choose another with --port' })
+    }
+  }
+}
+
+/** The desktop's own opener; a machine without one shows the address, which is printed anyway. */
+async function openBrowser(url: string): Promise<void> {
+  const { spawn } = await import('node:child_process')
+  const child = spawn(process.platform === 'darwin' ? 'open' : 'xdg-open', [url], { stdio: 'ignore', detached: true })
+  child.on('error', () => {})
+  child.unref()
+}

@@ -1,0 +1,83 @@
+// Who may ask: pages of this server alone, by a name of this machine, with the token where one is asked for.
+import { timingSafeEqual } from 'node:crypto'
+import { hostname, networkInterfaces } from 'node:os'
+import type { Context, MiddlewareHandler } from 'hono'
+import { getCookie, setCookie } from 'hono/cookie'
+
+/** Scripts, styles, pictures and answers of this server and nothing else; no frames, no forms, no other base. */
+export const contentPolicy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+const headers: Record<string, string> = {
+  'Content-Security-Policy': contentPolicy,
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+  'Referrer-Policy': 'no-referrer',
+  'Cross-Origin-Resource-Policy': 'same-origin',
+  'Cross-Origin-Opener-Policy': 'same-origin',
+}
+
+const loopbackNames = ['localhost', '127.0.0.1', '[::1]']
+
+export function isLoopback(address: string): boolean {
+  return address === 'localhost' || address === '::1' || /^127(\.\d{1,3}){3}$/.test(address)
+}
+
+const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address)
+
+/** Names under which a server at `address` may be asked; ports do not matter, as behind a tunnel they differ. */
+export function allowedNames(address: string): Set<string> {
+  if (isLoopback(address)) return new Set([...loopbackNames, bracketed(address)])
+  if (address !== '0.0.0.0' && address !== '::') return new Set([bracketed(address).toLowerCase()])
+  const own = Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map((item) => bracketed(item.address)))
+  return new Set([...loopbackNames, hostname().toLowerCase(), ...own])
+}
+
+const nameOf = (host: string) => host.replace(/:\d*$/, '').toLowerCase()
+
+function originIsOwn(origin: string, host: string): boolean {
+  return URL.canParse(origin) && new URL(origin).host === host.toLowerCase() && /^https?:/.test(origin)
+}
+
+export interface GuardOptions {
+  address: string
+  /** Absent: everyone who reaches the server may look, which is for loopback alone. */
+  token?: string
+}
+
+function sameText(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)]
+  return left.length === right.length && timingSafeEqual(left, right)
+}
+
+/** True: the request shows the token in its cookie or header. */
+function showsToken(c: Context, token: string): boolean {
+  const [scheme, sent] = (c.req.header('authorization') ?? '').split(' ')
+  if (scheme === 'Bearer' && sent && sameText(sent, token)) return true
+  return sameText(getCookie(c, 'roundtrip_watch') ?? '', token)
+}
+
+export function guard({ address, token }: GuardOptions): MiddlewareHandler {
+  const names = allowedNames(address)
+  return async (c, next) => {
+    for (const [name, value] of Object.entries(headers)) c.header(name, value)
+    c.header('Cache-Control', 'no-store')
+    const host = c.req.header('host') ?? ''
+    if (!names.has(nameOf(host))) return c.text('this server is not asked by that name', 403)
+    const origin = c.req.header('origin')
+    if (origin !== undefined && !originIsOwn(origin, host)) return c.text('not for pages of other sites', 403)
+    const site = c.req.header('sec-fetch-site')
+    if ((site === 'cross-site' || site === 'same-site') && c.req.path !== '/')
+      return c.text('not for pages of other sites', 403)
+    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return c.text('this server only shows', 405)
+    if (token !== undefined) {
+      const sent = c.req.query('token')
+      if (c.req.path === '/' && sent !== undefined && sameText(sent, token)) {
+        setCookie(c, 'roundtrip_watch', token, { httpOnly: true, sameSite: 'Strict', path: '/' })
+        return c.redirect('/', 303)
+      }
+      if (!showsToken(c, token)) return c.text('open the address with its token, as the command printed it', 401)
+    }
+    await next()
+  }
+}

@@ -1,0 +1,66 @@
+// Questions to the server. Numbers that JSON has no word for come as strings, as in the run's files.
+import type { RunSummary, RunView, SamplesView } from '../views.ts'
+
+export type { EvalView, NoticeView, RunSummary, RunView, SampleView, ShownView } from '../views.ts'
+
+export interface Series {
+  name: string
+  steps: number[]
+  values: number[]
+  count: number
+}
+
+const odd: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY, '-Infinity': -Infinity }
+
+export const numberOf = (value: unknown): number =>
+  typeof value === 'number' ? value : (odd[String(value)] ?? Number.NaN)
+
+export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
+  const answer = await fetch(path, { signal, headers: { Accept: 'application/json' } })
+  if (!answer.ok) throw new Error(`${answer.status}: ${await answer.text()}`)
+  return (await answer.json()) as T
+}
+
+export const runPath = (id: string) => `/api/runs/${encodeURIComponent(id)}`
+
+export function readRun(id: string, signal?: AbortSignal): Promise<RunView> {
+  return ask<RunView>(runPath(id), signal)
+}
+
+export interface Range {
+  from?: number
+  to?: number
+}
+
+export async function readSeries(id: string, names: readonly string[], range: Range, signal?: AbortSignal) {
+  if (names.length === 0) return []
+  const query = new URLSearchParams(names.map((name) => ['name', name]))
+  if (range.from !== undefined) query.set('from', String(range.from))
+  if (range.to !== undefined) query.set('to', String(range.to))
+  const { series } = await ask<{ series: Series[] }>(`${runPath(id)}/series?${query}`, signal)
+  return series.map((one) => ({ ...one, values: one.values.map(numberOf) }))
+}
+
+export function readSamples(id: string, query: URLSearchParams, signal?: AbortSignal): Promise<SamplesView> {
+  return ask<SamplesView>(`${runPath(id)}/samples?${query}`, signal)
+}
+
+export const imagePath = (id: string, name: string) => `${runPath(id)}/images/${encodeURIComponent(name)}`
+
+/** Calls `heard` with the state of all runs, at once and whenever something changes; asks again after a lost line. */
+export function listen(
+  heard: (runs: RunSummary[], problems: string[]) => void,
+  lost: (is: boolean) => void,
+): () => void {
+  const source = new EventSource('/api/live')
+  source.addEventListener('runs', (event) => {
+    const { runs, problems } = JSON.parse((event as MessageEvent<string>).data) as {
+      runs: RunSummary[]
+      problems: string[]
+    }
+    lost(false)
+    heard(runs, problems)
+  })
+  source.addEventListener('error', () => lost(true))
+  return () => source.close()
+}

@@ -1,0 +1,149 @@
+import { render } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import 'uplot/dist/uPlot.min.css'
+import './page.css'
+import { listen, type Range, type RunSummary, type RunView } from './api.ts'
+import { Curves, Work } from './curves.tsx'
+import { Evaluations } from './evaluations.tsx'
+import { Rollouts } from './rollouts.tsx'
+import { useDark, useRuns, useTab } from './state.ts'
+import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
+
+const tabs = ['curves', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
+const titles: Record<string, string> = {
+  curves: 'Curves',
+  step: 'Step and memory',
+  evaluations: 'Evaluations',
+  rollouts: 'Rollouts',
+  notices: 'Notices',
+  settings: 'Settings',
+}
+
+interface PickerProps {
+  runs: readonly RunSummary[]
+  chosen: ReadonlySet<string>
+  choose(ids: Set<string>): void
+}
+
+function Picker({ runs, chosen, choose }: PickerProps) {
+  const [words, setWords] = useState('')
+  const found = runs.filter((run) => `${run.name} ${run.folder}`.toLowerCase().includes(words.toLowerCase()))
+  const flip = (id: string) => {
+    const next = new Set(chosen)
+    if (!next.delete(id)) next.add(id)
+    choose(next)
+  }
+  return (
+    <section class="picker card" aria-label="Runs">
+      {runs.length > 6 && (
+        <div class="controls">
+          <label>
+            runs with <input type="search" value={words} onInput={(e) => setWords(e.currentTarget.value)} />
+          </label>
+          <button type="button" onClick={() => choose(new Set(found.map((run) => run.id)))}>
+            all {found.length}
+          </button>
+          <button type="button" onClick={() => choose(new Set())}>
+            none
+          </button>
+        </div>
+      )}
+      <ul>
+        {found.map((run) => (
+          <li key={run.id}>
+            <label title={run.folder}>
+              <input type="checkbox" checked={chosen.has(run.id)} onChange={() => flip(run.id)} />
+              <span class="name">{run.name}</span>
+              <span class={`state ${run.state}`} data-run={run.name} data-step={run.step}>
+                {stateText(run)}, step {run.step}
+                {run.total > 0 ? ` of ${run.total}` : ''}
+              </span>
+              {run.notices + run.problems > 0 && <span class="problem">{run.notices + run.problems} notices</span>}
+            </label>
+          </li>
+        ))}
+      </ul>
+      {runs.length === 0 && <p role="status">No run yet: this page shows one as soon as its folder appears.</p>}
+    </section>
+  )
+}
+
+/** The newest runs that are at work, or else the first one. */
+function firstChoice(runs: readonly RunSummary[]): Set<string> {
+  const running = runs.filter((run) => run.state === 'running').map((run) => run.id)
+  return new Set(running.length > 0 ? running.slice(0, 10) : runs.slice(0, 1).map((run) => run.id))
+}
+
+function App() {
+  const [runs, setRuns] = useState<RunSummary[]>([])
+  const [problems, setProblems] = useState<string[]>([])
+  const [lost, setLost] = useState(false)
+  const [chosen, setChosen] = useState<Set<string> | null>(null)
+  const [range, setRange] = useState<Range>({})
+  const [labelBy, setLabelBy] = useState('')
+  const dark = useDark()
+  const tab = useTab(tabs)
+  useEffect(
+    () =>
+      listen((heard, said) => {
+        setRuns(heard)
+        setProblems(said)
+        setChosen((known) => known ?? (heard.length > 0 ? firstChoice(heard) : null))
+      }, setLost),
+    [],
+  )
+  const picked = chosen ?? new Set<string>()
+  const views = useRuns(runs.filter((run) => picked.has(run.id)))
+  const labels = labelsFor(views)
+  const labelOf = (run: RunView) => {
+    const value = run.config.find(([key]) => key === labelBy)?.[1]
+    return labelBy !== '' && value !== undefined ? `${labelBy.split('.').at(-1)} ${value}` : run.name
+  }
+  const shared = { runs: views, labelOf, range, setRange, dark }
+  return (
+    <>
+      <header>
+        <h1>roundtrip</h1>
+        <nav aria-label="Views">
+          {tabs.map((name) => (
+            <a key={name} href={`#${name}`} aria-current={tab === name ? 'page' : undefined}>
+              {titles[name]}
+            </a>
+          ))}
+        </nav>
+        {lost && (
+          <span class="problem" role="alert">
+            the server does not answer; trying again
+          </span>
+        )}
+      </header>
+      <main>
+        <Picker runs={runs} chosen={picked} choose={setChosen} />
+        {views.length > 1 && (
+          <div class="controls">
+            <label>
+              name runs by{' '}
+              <select value={labelBy} onChange={(e) => setLabelBy(e.currentTarget.value)}>
+                <option value="">their names</option>
+                {labels.map((key) => (
+                  <option key={key} value={key}>
+                    {key}
+                  </option>
+                ))}
+              </select>
+            </label>
+          </div>
+        )}
+        <h2 class="visually-hidden">{titles[tab]}</h2>
+        {tab === 'curves' && <Curves {...shared} />}
+        {tab === 'step' && <Work {...shared} />}
+        {tab === 'evaluations' && <Evaluations runs={views} dark={dark} labelOf={labelOf} />}
+        {tab === 'rollouts' && <Rollouts runs={views} />}
+        {tab === 'notices' && <Notices runs={views} problems={problems} />}
+        {tab === 'settings' && <Settings runs={views} />}
+      </main>
+    </>
+  )
+}
+
+render(<App />, document.getElementById('app')!)

@@ -1,0 +1,102 @@
+// What several views share: the runs that are looked at, the range of steps, the reader's colour scheme.
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { type Range, type RunSummary, type RunView, readRun, readSeries, type Series } from './api.ts'
+
+export function useDark(): boolean {
+  const query = '(prefers-color-scheme: dark)'
+  const [dark, setDark] = useState(() => matchMedia(query).matches)
+  useEffect(() => {
+    const list = matchMedia(query)
+    const heard = () => setDark(list.matches)
+    list.addEventListener('change', heard)
+    return () => list.removeEventListener('change', heard)
+  }, [])
+  return dark
+}
+
+/**
+ * Reads again whenever `key` changes, one question at a time: while an answer is under way, only the newest key is
+ * remembered. A failed question leaves what was known.
+ */
+export function useAnswer<T>(key: string, read: () => Promise<T>, first: T): [T, string] {
+  const [answer, setAnswer] = useState(first)
+  const [failure, setFailure] = useState('')
+  const busy = useRef(false)
+  const wanted = useRef('')
+  const reader = useRef(read)
+  reader.current = read
+  const alive = useRef(true)
+  useEffect(() => {
+    alive.current = true
+    return () => {
+      alive.current = false
+    }
+  }, [])
+  useEffect(() => {
+    wanted.current = key
+    const run = async () => {
+      if (busy.current) return
+      busy.current = true
+      for (let done = ''; done !== wanted.current && alive.current; ) {
+        done = wanted.current
+        try {
+          const found = await reader.current()
+          if (alive.current) setAnswer(found)
+          setFailure('')
+        } catch (error) {
+          setFailure(error instanceof Error ? error.message : String(error))
+        }
+      }
+      busy.current = false
+    }
+    void run()
+  }, [key])
+  return [answer, failure]
+}
+
+/** The whole view of each chosen run, kept up to date. */
+export function useRuns(chosen: readonly RunSummary[]): RunView[] {
+  const known = useRef(new Map<string, RunView>())
+  const key = chosen.map((run) => `${run.id} ${run.version}`).join()
+  const [views] = useAnswer<RunView[]>(key, async () => {
+    const stale = chosen.filter((run) => known.current.get(run.id)?.version !== run.version)
+    for (const view of await Promise.all(stale.map((run) => readRun(run.id)))) known.current.set(view.id, view)
+    return chosen.flatMap((run) => known.current.get(run.id) ?? [])
+  }, [])
+  return views
+}
+
+export type SeriesByRun = ReadonlyMap<string, ReadonlyMap<string, Series>>
+
+export function useSeries(
+  runs: readonly RunView[],
+  namesOf: (run: RunView) => readonly string[],
+  range: Range,
+): SeriesByRun {
+  const wanted = runs.map((run) => [run, namesOf(run)] as const)
+  const key = JSON.stringify([wanted.map(([run, names]) => [run.id, run.version, names]), range])
+  const [series] = useAnswer<SeriesByRun>(
+    key,
+    async () => {
+      const read = wanted.map(async ([run, names]) => {
+        const list = await readSeries(run.id, names, range)
+        return [run.id, new Map(list.map((one) => [one.name, one]))] as const
+      })
+      return new Map(await Promise.all(read))
+    },
+    new Map(),
+  )
+  return series
+}
+
+/** The part of the address behind #; views are links. */
+export function useTab(tabs: readonly string[]): string {
+  const read = () => decodeURIComponent(location.hash.slice(1)) || tabs[0]!
+  const [tab, setTab] = useState(read)
+  useEffect(() => {
+    const heard = () => setTab(read())
+    addEventListener('hashchange', heard)
+    return () => removeEventListener('hashchange', heard)
+  })
+  return tabs.includes(tab) ? tab : tabs[0]!
+}

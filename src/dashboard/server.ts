@@ -1,0 +1,234 @@
+// The live page's server: it reads run folders and answers, and changes nothing.
+import { createReadStream, readFileSync, realpathSync, statSync } from 'node:fs'
+import { open } from 'node:fs/promises'
+import type { AddressInfo } from 'node:net'
+import { basename, join, sep } from 'node:path'
+import { Readable } from 'node:stream'
+import { serve } from '@hono/node-server'
+import { type Context, Hono } from 'hono'
+import { streamSSE } from 'hono/streaming'
+import { Mismatch, messageOf } from '../core/index.ts'
+import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
+import { type GuardOptions, guard } from './guard.ts'
+import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
+import { Watched } from './watched.ts'
+
+const pageFiles: Record<string, { file: string; type: string }> = {
+  '/': { file: 'index.html', type: 'text/html; charset=utf-8' },
+  '/page.js': { file: 'page.js', type: 'text/javascript; charset=utf-8' },
+  '/page.css': { file: 'page.css', type: 'text/css; charset=utf-8' },
+}
+const mostListeners = 64
+const mostNames = 200
+const mostSamples = 100
+const beatMs = 15_000
+
+export interface WatchOptions extends GuardOptions {
+  /** Run folders, or folders of run folders. */
+  folders: readonly string[]
+  /** Folder of the built page. */
+  page: string
+  /** 0: any free one. */
+  port: number
+}
+
+/** Numbers JSON has no word for go as strings, as in the run's own files. */
+function encode(value: unknown): string {
+  return JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
+}
+
+const json = (c: Context, value: unknown) => c.body(encode(value), 200, { 'Content-Type': 'application/json' })
+
+/** A number of the question; undefined where it is absent. */
+function number(c: Context, name: string): number | undefined {
+  const text = c.req.query(name)
+  if (text === undefined || text === '') return undefined
+  const value = Number(text)
+  if (!Number.isFinite(value)) throw new Mismatch({ where: 'question', field: name, expected: 'a number', got: text })
+  return value
+}
+
+function sampleQuery(c: Context): SampleQuery {
+  const order = c.req.query('order') ?? 'newest'
+  if (!sampleOrders.includes(order as SampleOrder)) {
+    throw new Mismatch({ where: 'question', field: 'order', expected: sampleOrders.join(', '), got: order })
+  }
+  const whole = (name: string, most: number, otherwise: number) =>
+    Math.min(most, Math.max(0, Math.floor(number(c, name) ?? otherwise)))
+  return {
+    task: c.req.query('task') || undefined,
+    record: c.req.query('record'),
+    from: number(c, 'from'),
+    to: number(c, 'to'),
+    order: order as SampleOrder,
+    part: c.req.query('part') || undefined,
+    onePerRecord: c.req.query('unique') === '1',
+    offset: whole('offset', 10_000, 0),
+    limit: whole('limit', mostSamples, 24),
+  }
+}
+
+const imageKinds: [string, string][] = [
+  ['image/png', '89504e47'],
+  ['image/jpeg', 'ffd8ff'],
+  ['image/webp', '52494646'],
+]
+
+/** A picture directly under the run's images folder, links out of it excluded; undefined where there is none. */
+async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; type: string } | undefined> {
+  if (basename(name) !== name || name === '' || name.includes('\0')) return undefined
+  const folder = join(run.dir, runFiles.images)
+  try {
+    const path = realpathSync(join(folder, name))
+    if (!path.startsWith(realpathSync(folder) + sep) || !statSync(path).isFile()) return undefined
+    const file = await open(path)
+    try {
+      const head = Buffer.alloc(4)
+      await file.read(head, 0, 4, 0)
+      const type = imageKinds.find(([, magic]) => head.toString('hex').startsWith(magic))?.[0]
+      return type ? { path, type } : undefined
+    } finally {
+      await file.close()
+    }
+  } catch {
+    return undefined // not there, or not ours to read: the same answer
+  }
+}
+
+/** Also the events of the run folders, pushed as they come. */
+function addLive(app: Hono, watched: Watched): void {
+  let listeners = 0
+  app.get('/api/live', (c) => {
+    if (listeners >= mostListeners) return c.text('too many pages are open', 503)
+    return streamSSE(c, async (stream) => {
+      listeners++
+      let wake = () => {}
+      const off = watched.listen(() => wake())
+      stream.onAbort(() => wake())
+      try {
+        while (!stream.aborted) {
+          const runs = watched.runs.map((run) => summaryOf(run))
+          await stream.writeSSE({ event: 'runs', data: encode({ runs, problems: watched.problems }) })
+          await new Promise<void>((done) => {
+            const beat = setTimeout(done, beatMs)
+            wake = () => {
+              clearTimeout(beat)
+              done()
+            }
+          })
+        }
+      } finally {
+        off()
+        listeners--
+      }
+    })
+  })
+}
+
+function addRuns(app: Hono, watched: Watched): void {
+  const paths = new MaskPaths()
+  const withRun = (answer: (c: Context, run: FollowedRun) => Response | Promise<Response>) => (c: Context) => {
+    const run = watched.find(c.req.param('id') ?? '')
+    return run ? answer(c, run) : c.text('no such run', 404)
+  }
+  app.get('/api/runs', (c) => json(c, { runs: watched.runs.map((run) => summaryOf(run)), problems: watched.problems }))
+  app.get(
+    '/api/runs/:id',
+    withRun((c, run) => json(c, runView({ id: c.req.param('id') ?? '', run }))),
+  )
+  app.get(
+    '/api/runs/:id/series',
+    withRun((c, run) => json(c, seriesOf(c, run))),
+  )
+  app.get(
+    '/api/runs/:id/samples',
+    withRun((c, run) => json(c, samplesView(run, sampleQuery(c), paths))),
+  )
+  app.get(
+    '/api/runs/:id/records',
+    withRun((c, run) => json(c, recordsView(run, c.req.query('words') ?? ''))),
+  )
+  app.get(
+    '/api/runs/:id/csv',
+    withRun((c, run) =>
+      c.body(csvOf(run, namesOf(c)), 200, {
+        'Content-Type': 'text/csv; charset=utf-8',
+        'Content-Disposition': 'attachment; filename="metrics.csv"',
+      }),
+    ),
+  )
+  app.get(
+    '/api/runs/:id/images/:name',
+    withRun(async (c, run) => {
+      const image = await imageOf(run, c.req.param('name') ?? '')
+      if (!image) return c.text('no such picture', 404)
+      c.header('Cache-Control', 'private, max-age=3600')
+      c.header('Content-Type', image.type)
+      return c.body(Readable.toWeb(createReadStream(image.path)) as ReadableStream)
+    }),
+  )
+}
+
+const namesOf = (c: Context) => (c.req.queries('name') ?? []).slice(0, mostNames)
+
+function seriesOf(c: Context, run: FollowedRun): unknown {
+  const query = { from: number(c, 'from'), to: number(c, 'to'), points: number(c, 'points') ?? 1000 }
+  const known = new Set(run.metrics.names)
+  const entries = namesOf(c).map((name) => {
+    const table = known.has(name) ? run.metrics : run.timing
+    return { name, ...table.series(name, query) }
+  })
+  return { version: run.version, series: entries }
+}
+
+export function watchApp(options: WatchOptions, watched: Watched): Hono {
+  const app = new Hono()
+  app.use('*', guard(options))
+  app.use('/api/*', async (_, next) => {
+    watched.touch()
+    await next()
+  })
+  for (const [path, { file, type }] of Object.entries(pageFiles)) {
+    const bytes = readFileSync(join(options.page, file))
+    app.get(path, (c) => c.body(bytes, 200, { 'Content-Type': type }))
+  }
+  addRuns(app, watched)
+  addLive(app, watched)
+  app.notFound((c) => c.text('nothing here', 404))
+  app.onError((error, c) =>
+    error instanceof Mismatch ? c.text(error.message, 400) : c.text(`could not be read: ${messageOf(error)}`, 500),
+  )
+  return app
+}
+
+export interface WatchServer {
+  port: number
+  /** The address to open, token included. */
+  url: string
+  close(): Promise<void>
+}
+
+export async function startWatch(options: WatchOptions): Promise<WatchServer> {
+  const watched = new Watched(options.folders)
+  const app = watchApp(options, watched)
+  const { address: hostname, port } = options
+  const server = serve({ fetch: app.fetch, hostname, port })
+  await new Promise<void>((done, fail) => {
+    server.once('listening', done)
+    server.once('error', fail)
+  })
+  watched.touch() // reads while the browser starts
+  const at = (server.address() as AddressInfo).port
+  const name = hostname === '0.0.0.0' || hostname === '::' ? 'localhost' : hostname
+  const shown = name.includes(':') ? `[${name}]` : name
+  return {
+    port: at,
+    url: `http://${shown}:${at}/${options.token === undefined ? '' : `?token=${options.token}`}`,
+    close: () =>
+      new Promise((done) => {
+        watched.close()
+        server.close(() => done())
+        if ('closeAllConnections' in server) server.closeAllConnections()
+      }),
+  }
+}

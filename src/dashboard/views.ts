@@ -1,0 +1,228 @@
+// What the live page is told: plain data from followed runs. Everything here is text and numbers, never markup.
+import { messageOf } from '../core/index.ts'
+import {
+  type FollowedRun,
+  type MaskRle,
+  type ReadSample,
+  type SampleQuery,
+  type Shown,
+  type ShownPoint,
+  selectSamples,
+  type TaskName,
+} from '../tracking/index.ts'
+import { flatten } from './facts.ts'
+import { maskPath } from './outline.ts'
+import type { WatchedRun } from './watched.ts'
+
+/** Without a line for this long, and for 20 steps, a run that noted no end is taken for broken. */
+const quietMs = 120_000
+const noticesShown = 200
+
+export type RunState = 'running' | 'ended' | 'quiet'
+
+export interface RunSummary {
+  id: string
+  name: string
+  folder: string
+  state: RunState
+  /** Why it ended; empty while it has not. */
+  reason: string
+  step: number
+  /** Steps the run is to make; 0 where it does not say. */
+  total: number
+  samples: number
+  /** False while samples are still being indexed. */
+  samplesWhole: boolean
+  notices: number
+  problems: number
+  version: number
+}
+
+export interface EvalView {
+  step: number
+  name: string
+  records: number
+  metrics: Readonly<Record<string, { mean: number; low: number; high: number }>>
+}
+
+export interface NoticeView {
+  step: number
+  kind: string
+  text: string
+  count: number
+}
+
+export interface RunView extends RunSummary {
+  tasks: TaskName[]
+  facts: [string, string][]
+  config: [string, string][]
+  environment: [string, string][]
+  problemTexts: string[]
+  /** Names of the curves: what the seed decides, and what a clock decides. */
+  metrics: string[]
+  timing: string[]
+  evals: EvalView[]
+  noticeKinds: { kind: string; count: number; first: number; last: number }[]
+  /** The newest ones, newest first. */
+  noticeList: NoticeView[]
+  checkpoints: { step: number; name: string }[]
+  resumes: number
+  records: number
+  rewardParts: string[]
+}
+
+function stateOf(run: FollowedRun, now: number): RunState {
+  if (run.end) return 'ended'
+  const patience = Math.max(quietMs, 20_000 * (run.timing.last('step_time') ?? 0))
+  return now - (run.lastSign ?? 0) < patience ? 'running' : 'quiet'
+}
+
+function totalOf(run: FollowedRun): number {
+  const start = run.events.find((event) => event.t === 'start')
+  const total = start?.t === 'start' ? start.facts.total : undefined
+  return typeof total === 'number' && Number.isFinite(total) ? total : 0
+}
+
+export function summaryOf({ id, run }: WatchedRun, now = Date.now()): RunSummary {
+  return {
+    id,
+    name: run.name,
+    folder: run.dir,
+    state: stateOf(run, now),
+    reason: run.end?.reason ?? '',
+    step: run.lastStep,
+    total: totalOf(run),
+    samples: run.samples.count,
+    samplesWhole: run.samplesWhole,
+    notices: run.events.reduce((n, e) => n + (e.t === 'warning' ? e.count : 0), 0),
+    problems: run.problems.length,
+    version: run.version,
+  }
+}
+
+function noticeKinds(list: readonly NoticeView[]): RunView['noticeKinds'] {
+  const kinds = new Map<string, RunView['noticeKinds'][number]>()
+  for (const { kind, count, step } of list) {
+    const known = kinds.get(kind) ?? { kind, count: 0, first: step, last: step }
+    kinds.set(kind, { ...known, count: known.count + count, last: step })
+  }
+  return [...kinds.values()]
+}
+
+export function runView(watched: WatchedRun): RunView {
+  const { run } = watched
+  const { events } = run
+  const start = events.find((event) => event.t === 'start')
+  const notices = events.flatMap((e) => (e.t === 'warning' ? [e] : []))
+  return {
+    ...summaryOf(watched),
+    tasks: run.tasks,
+    facts: start?.t === 'start' ? flatten(start.facts) : [],
+    config: flatten(run.config),
+    environment: flatten(run.environment),
+    problemTexts: run.problems,
+    metrics: run.metrics.names.sort(),
+    timing: run.timing.names.sort(),
+    evals: events.flatMap((e) => (e.t === 'eval' ? [e] : [])),
+    noticeKinds: noticeKinds(notices),
+    noticeList: notices.slice(-noticesShown).reverse(),
+    checkpoints: events.flatMap((e) => (e.t === 'checkpoint' ? [{ step: e.step, name: e.name }] : [])),
+    resumes: run.sessions.filter(({ t }) => t === 'resume').length,
+    records: run.samples.records.list.length,
+    rewardParts: run.samples.parts,
+  }
+}
+
+/** A mask as the path of its border in a frame of its own size. */
+export interface MaskView {
+  kind: 'mask'
+  by: Shown['by']
+  name?: string
+  size: readonly [number, number] | null
+  path: string
+  /** Why nothing is drawn; absent where something is. */
+  missing?: string
+}
+
+export type ShownView =
+  | { kind: 'text'; by: Shown['by']; text: string; name?: string }
+  | { kind: 'points'; by: Shown['by']; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
+  | MaskView
+
+export interface SampleView extends Omit<ReadSample, 'shown' | 'text' | 'answer' | 'reference' | 'given' | 'made'> {
+  shown: ShownView[]
+}
+
+export interface SamplesView {
+  count: number
+  whole: boolean
+  samples: SampleView[]
+}
+
+const mostPaths = 2000
+
+/** Borders of masks, the last ones kept: the record's own mask comes again with each of its samples. */
+export class MaskPaths {
+  readonly #known = new Map<string, string>()
+
+  view(mask: MaskRle | null, by: Shown['by'], name: string | undefined): MaskView {
+    if (!mask) return { kind: 'mask', by, name, size: null, path: '', missing: 'no mask was made' }
+    try {
+      return { kind: 'mask', by, name, size: mask.size, path: this.#path(mask) }
+    } catch (error) {
+      const missing = `a mask could not be drawn: ${messageOf(error)}`
+      return { kind: 'mask', by, name, size: null, path: '', missing }
+    }
+  }
+
+  #path(mask: MaskRle): string {
+    const key = `${mask.size.join()} ${mask.counts}`
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const path = maskPath(mask, mask.size[1], mask.size[0])
+    if (this.#known.size >= mostPaths) this.#known.delete(this.#known.keys().next().value!)
+    this.#known.set(key, path)
+    return path
+  }
+}
+
+export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPaths): SamplesView {
+  const { count, rows } = selectSamples(run.samples, query)
+  const samples = run.samples.read(rows).map((sample): SampleView => {
+    const { text, answer, reference, given, made, ...rest } = sample
+    const shown = sample.shown.map((item) => (item.kind === 'mask' ? paths.view(item.mask, item.by, item.name) : item))
+    return { ...rest, shown }
+  })
+  return { count, whole: run.samplesWhole, samples }
+}
+
+/** Ids of records that hold the words, in order of appearance. */
+export function recordsView(run: FollowedRun, words: string, limit = 50): string[] {
+  const found: string[] = []
+  const wanted = words.toLowerCase()
+  for (const id of run.samples.records.list) {
+    if (found.length >= limit) break
+    if (id.toLowerCase().includes(wanted)) found.push(id)
+  }
+  return found
+}
+
+/** A spreadsheet takes a cell that begins with one of these for a formula. */
+const formula = /^[=+\-@\t\r]/
+
+function cell(text: string): string {
+  const safe = formula.test(text) ? `'${text}` : text
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
+}
+
+/** Every step of the named figures, a column each; empty where a step has no value. */
+export function csvOf(run: FollowedRun, names: readonly string[]): string {
+  const columns = names.map((name) => {
+    const table = run.metrics.names.includes(name) ? run.metrics : run.timing
+    const { steps, values } = table.series(name)
+    return new Map(steps.map((step, i) => [step, values[i]!]))
+  })
+  const steps = [...new Set(columns.flatMap((column) => [...column.keys()]))].sort((a, b) => a - b)
+  const rows = steps.map((step) => [step, ...columns.map((column) => column.get(step) ?? '')].join(','))
+  return `${[['step', ...names.map(cell)].join(','), ...rows].join('\r\n')}\r\n`
+}

@@ -1,0 +1,108 @@
+// The runs that a page follows: found below the named folders, read while somebody looks.
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { Mismatch, messageOf, sha256 } from '../core/index.ts'
+import { FollowedRun, runFiles } from '../tracking/index.ts'
+
+const pollMs = 250
+const scanMs = 2000
+/** Nobody asked for this long: nothing is read until somebody does. */
+const idleMs = 10_000
+const scanDepth = 2
+
+export interface WatchedRun {
+  /** Stands for the folder in addresses, which hold no path. */
+  id: string
+  run: FollowedRun
+}
+
+const isRun = (folder: string) => existsSync(join(folder, runFiles.events))
+
+/** Run folders at or below a folder, at most `depth` levels down. */
+export function findRuns(folder: string, depth = scanDepth): string[] {
+  if (isRun(folder)) return [folder]
+  if (depth === 0 || !statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return []
+  const below = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory())
+  return below.flatMap(({ name }) => findRuns(join(folder, name), depth - 1)).sort()
+}
+
+export class Watched {
+  readonly #folders: readonly string[]
+  readonly #runs = new Map<string, WatchedRun>()
+  readonly #listeners = new Set<() => void>()
+  #timer: NodeJS.Timeout | undefined
+  #scannedAt = Number.NEGATIVE_INFINITY
+  #askedAt = Number.NEGATIVE_INFINITY
+  #state = ''
+  #closed = false
+  /** Folders that could not be read, in words. */
+  problems: string[] = []
+
+  constructor(folders: readonly string[]) {
+    for (const folder of folders) {
+      if (existsSync(folder)) continue
+      throw new Mismatch({ where: folder, expected: 'a run folder, or a folder of run folders', got: 'nothing there' })
+    }
+    this.#folders = folders.map((folder) => resolve(folder))
+  }
+
+  get runs(): WatchedRun[] {
+    return [...this.#runs.values()]
+  }
+
+  find(id: string): FollowedRun | undefined {
+    return this.#runs.get(id)?.run
+  }
+
+  /** Called by every question of a page: the first one reads at once, later ones keep the reading going. */
+  touch(): void {
+    const asleep = this.#timer === undefined
+    this.#askedAt = performance.now()
+    if (asleep && !this.#closed) this.#tick()
+  }
+
+  /** `listener` hears that something changed; the returned function ends that. */
+  listen(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    this.touch()
+    return () => this.#listeners.delete(listener)
+  }
+
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#timer)
+    this.#timer = undefined
+  }
+
+  #tick(): void {
+    this.#scan()
+    let more = false
+    for (const { run } of this.runs) more = run.poll() || more
+    const state = this.runs.map(({ id, run }) => `${id} ${run.version}`).join()
+    if (state !== this.#state) {
+      this.#state = state
+      for (const listener of this.#listeners) listener()
+    }
+    const wanted = more || this.#listeners.size > 0 || performance.now() - this.#askedAt < idleMs
+    this.#timer = wanted && !this.#closed ? setTimeout(() => this.#tick(), more ? 1 : pollMs) : undefined
+  }
+
+  #scan(): void {
+    if (performance.now() - this.#scannedAt < scanMs) return
+    this.#scannedAt = performance.now()
+    const found = new Set<string>()
+    this.problems = []
+    for (const folder of this.#folders) {
+      try {
+        for (const run of findRuns(folder)) found.add(run)
+      } catch (error) {
+        this.problems.push(`${folder}: ${messageOf(error)}`)
+      }
+    }
+    for (const folder of found) {
+      const id = sha256(folder).slice(0, 12)
+      if (!this.#runs.has(id)) this.#runs.set(id, { id, run: new FollowedRun(folder) })
+    }
+    for (const { id, run } of this.runs) if (!found.has(run.dir)) this.#runs.delete(id)
+  }
+}
