@@ -53,6 +53,7 @@ async function staticPhases() {
   const phases = [
     ['lint', () => run(tool('biome'), ['check'])],
     ['types', () => run(tool('tsc'), ['--noEmit'])],
+    ['types of the page', () => run(tool('tsc'), ['--noEmit', '-p', 'src/dashboard/page'])],
     ['rooms', () => run(process.execPath, ['scripts/check-rooms.mjs'])],
   ]
   for (const [name, body] of phases) if (!(await phase(name, body))) return false

@@ -184,7 +184,7 @@ function seriesOf(c: Context, run: FollowedRun): unknown {
 export function watchApp(options: WatchOptions, watched: Watched): Hono {
   const app = new Hono()
   app.use('*', guard(options))
-  app.use('/api/*', async (_, next) => {
+  app.use('*', async (_, next) => {
     watched.touch()
     await next()
   })

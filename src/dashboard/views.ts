@@ -36,6 +36,11 @@ export interface RunSummary {
   notices: number
   problems: number
   version: number
+  samplesVersion: number
+  tasks: TaskName[]
+  /** How many records have samples. */
+  records: number
+  rewardParts: string[]
 }
 
 export interface EvalView {
@@ -53,7 +58,6 @@ export interface NoticeView {
 }
 
 export interface RunView extends RunSummary {
-  tasks: TaskName[]
   facts: [string, string][]
   config: [string, string][]
   environment: [string, string][]
@@ -67,8 +71,6 @@ export interface RunView extends RunSummary {
   noticeList: NoticeView[]
   checkpoints: { step: number; name: string }[]
   resumes: number
-  records: number
-  rewardParts: string[]
 }
 
 function stateOf(run: FollowedRun, now: number): RunState {
@@ -97,6 +99,10 @@ export function summaryOf({ id, run }: WatchedRun, now = Date.now()): RunSummary
     notices: run.events.reduce((n, e) => n + (e.t === 'warning' ? e.count : 0), 0),
     problems: run.problems.length,
     version: run.version,
+    samplesVersion: run.samplesVersion,
+    tasks: run.tasks,
+    records: run.samples.records.list.length,
+    rewardParts: run.samples.parts,
   }
 }
 
@@ -116,7 +122,6 @@ export function runView(watched: WatchedRun): RunView {
   const notices = events.flatMap((e) => (e.t === 'warning' ? [e] : []))
   return {
     ...summaryOf(watched),
-    tasks: run.tasks,
     facts: start?.t === 'start' ? flatten(start.facts) : [],
     config: flatten(run.config),
     environment: flatten(run.environment),
@@ -128,8 +133,6 @@ export function runView(watched: WatchedRun): RunView {
     noticeList: notices.slice(-noticesShown).reverse(),
     checkpoints: events.flatMap((e) => (e.t === 'checkpoint' ? [{ step: e.step, name: e.name }] : [])),
     resumes: run.sessions.filter(({ t }) => t === 'resume').length,
-    records: run.samples.records.list.length,
-    rewardParts: run.samples.parts,
   }
 }
 

@@ -9,6 +9,10 @@ const scanMs = 2000
 /** Nobody asked for this long: nothing is read until somebody does. */
 const idleMs = 10_000
 const scanDepth = 2
+/** Read in one go, about 10 ms, and the pause after it while somebody waits for answers: they come first. */
+const sliceBytes = 1 << 20
+const politeMs = 8
+const waitingMs = 300
 
 export interface WatchedRun {
   /** Stands for the folder in addresses, which hold no path. */
@@ -34,6 +38,7 @@ export class Watched {
   #scannedAt = Number.NEGATIVE_INFINITY
   #askedAt = Number.NEGATIVE_INFINITY
   #state = ''
+  #toldAt = Number.NEGATIVE_INFINITY
   #closed = false
   /** Folders that could not be read, in words. */
   problems: string[] = []
@@ -77,14 +82,21 @@ export class Watched {
   #tick(): void {
     this.#scan()
     let more = false
-    for (const { run } of this.runs) more = run.poll() || more
-    const state = this.runs.map(({ id, run }) => `${id} ${run.version}`).join()
-    if (state !== this.#state) {
-      this.#state = state
-      for (const listener of this.#listeners) listener()
-    }
-    const wanted = more || this.#listeners.size > 0 || performance.now() - this.#askedAt < idleMs
-    this.#timer = wanted && !this.#closed ? setTimeout(() => this.#tick(), more ? 1 : pollMs) : undefined
+    for (const { run } of this.runs) more = run.poll(sliceBytes) || more
+    this.#tell()
+    const since = performance.now() - this.#askedAt
+    const wanted = more || this.#listeners.size > 0 || since < idleMs
+    const pause = more ? (since < waitingMs ? politeMs : 0) : pollMs
+    this.#timer = wanted && !this.#closed ? setTimeout(() => this.#tick(), pause) : undefined
+  }
+
+  /** Not more often than every `pollMs`: while a large run is indexed, something changes all the time. */
+  #tell(): void {
+    const state = this.runs.map(({ id, run }) => `${id} ${run.version} ${run.samplesVersion}`).join()
+    if (state === this.#state || performance.now() - this.#toldAt < pollMs / 2) return
+    this.#state = state
+    this.#toldAt = performance.now()
+    for (const listener of this.#listeners) listener()
   }
 
   #scan(): void {

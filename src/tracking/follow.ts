@@ -64,8 +64,10 @@ export class FollowedRun {
   readonly dir: string
   readonly name: string
   readonly samples: SampleIndex
-  /** Grows with everything that changes. */
+  /** Grows with every change of anything but the samples. */
   version = 0
+  /** Grows with every change of the samples. */
+  samplesVersion = 0
   /** False until all samples are indexed. */
   samplesWhole = false
   config: unknown = {}
@@ -90,6 +92,7 @@ export class FollowedRun {
   /** Reads what is new; true: there is more, call again soon. */
   poll(budget = bytesAtOnce): boolean {
     const before = this.#state()
+    const samplesBefore = `${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}`
     this.config = this.#describe(runFiles.config, this.config)
     this.environment = this.#describe(runFiles.environment, this.environment)
     const moreEvents = this.#eventFile.read(this.#events, budget)
@@ -98,13 +101,14 @@ export class FollowedRun {
     const moreSamples = moreEvents || moreTiming || this.#sampleFile.read(this.samples, budget)
     this.samplesWhole = !moreSamples
     if (this.#state() !== before) this.version++
+    if (`${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}` !== samplesBefore) this.samplesVersion++
     return moreSamples
   }
 
   #state(): string {
-    const files = [this.#eventFile, this.#timingFile, this.#sampleFile]
+    const files = [this.#eventFile, this.#timingFile]
     const described = [...this.#described.values(), ...this.#missing]
-    return [...files.map((file) => `${file.offset}${file.torn ? '~' : ''}`), this.samplesWhole, ...described].join(' ')
+    return [...files.map((file) => `${file.offset}${file.torn ? '~' : ''}`), ...described].join(' ')
   }
 
   /** A JSON file of the folder, read anew when its size or time changed; what it was while it cannot be read. */

@@ -95,12 +95,12 @@ export class MetricTable {
     const [low, high] = [query.from ?? Number.NEGATIVE_INFINITY, query.to ?? Number.POSITIVE_INFINITY]
     let steps: number[] = []
     let values: number[] = []
-    const [rowOf, valueOf, stepOf] = [column.rows.view(), column.values.view(), this.#steps.view()]
-    for (let i = 0; i < valueOf.length; i++) {
-      const step = stepOf[rowOf[i]!]!
+    const [rowNumbers, numbers, allSteps] = [column.rows.view(), column.values.view(), this.#steps.view()]
+    for (let i = 0; i < numbers.length; i++) {
+      const step = allSteps[rowNumbers[i]!]!
       if (step < low || step > high) continue
       steps.push(step)
-      values.push(valueOf[i]!)
+      values.push(numbers[i]!)
     }
     if (!this.#rising) [steps, values] = lastOfEach(steps, values)
     const count = steps.length

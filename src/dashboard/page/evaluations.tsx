@@ -1,5 +1,6 @@
 import { type EvalView, numberOf, type RunView } from './api.ts'
 import { colourOf, short } from './format.ts'
+import { Scroll } from './scroll.tsx'
 
 interface Row {
   run: RunView
@@ -97,7 +98,7 @@ export function Evaluations({
         {shown.length < rows.length && ` The newest ${shown.length} of ${rows.length} rounds.`}
       </p>
       {names.map((name) => (
-        <div class="card scroll" key={name}>
+        <Scroll key={name} label={name}>
           <h3>{name}</h3>
           <Whiskers rows={shown} name={name} dark={dark} colours={colours} />
           <table>
@@ -132,7 +133,7 @@ export function Evaluations({
               })}
             </tbody>
           </table>
-        </div>
+        </Scroll>
       ))}
     </section>
   )

@@ -3,7 +3,7 @@ export function short(value: number): string {
   if (!Number.isFinite(value)) return String(value)
   const size = Math.abs(value)
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2)
-  return Number.isInteger(value) ? String(value) : value.toPrecision(4)
+  return String(Number(value.toPrecision(4)))
 }
 
 export function bytes(value: number): string {

@@ -111,13 +111,18 @@ function onKey(event: KeyboardEvent, u: uPlot, zoomed: (range: Range) => void): 
   event.preventDefault()
 }
 
+/** Without a pointer on the chart its legend tells the last values. */
+function showLast(u: uPlot): void {
+  if (u.data[0].length > 0) u.setLegend({ idx: u.data[0].length - 1 })
+}
+
 export function Plot(props: PlotProps) {
   const holder = useRef<HTMLDivElement>(null)
   const plot = useRef<uPlot | null>(null)
   const setRange = useRef(props.setRange)
   setRange.current = props.setRange
   const shape = JSON.stringify([
-    props.curves.map((c) => [c.label, c.colour, c.faint, c.fill]),
+    props.curves.map((c) => [c.label, c.colour, c.faint, c.fill, c.steps.length < 2]),
     props.logarithmic,
     props.dark,
   ])
@@ -133,6 +138,8 @@ export function Plot(props: PlotProps) {
       element,
     )
     plot.current = made
+    showLast(made)
+    made.over.addEventListener('mouseleave', () => setTimeout(() => plot.current === made && showLast(made)))
     const sized = new ResizeObserver(() => made.setSize({ width: element.clientWidth || 320, height: 210 }))
     sized.observe(element)
     return () => {
@@ -143,7 +150,9 @@ export function Plot(props: PlotProps) {
   }, [shape])
 
   useEffect(() => {
-    plot.current?.setData(joined(props.curves, props.logarithmic ?? false))
+    const made = plot.current
+    made?.setData(joined(props.curves, props.logarithmic ?? false))
+    if (made && (made.cursor.left ?? -1) < 0) showLast(made)
   }, [props.curves, props.logarithmic])
 
   const lost = props.curves.reduce((n, c) => n + (c.faint ? 0 : c.values.filter((v) => !Number.isFinite(v)).length), 0)

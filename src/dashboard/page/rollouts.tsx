@@ -232,7 +232,7 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
   const following = filters.record !== ''
   const query = queryOf(filters, limit)
   const [answer, failure] = useAnswer(
-    run ? `${run.id} ${run.version} ${query}` : '',
+    run ? `${run.id} ${run.samplesVersion} ${query}` : '',
     async () => (run ? readSamples(run.id, query) : { count: 0, whole: true, samples: [] }),
     { count: 0, whole: true, samples: [] },
   )

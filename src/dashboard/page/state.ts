@@ -63,7 +63,8 @@ export function useRuns(chosen: readonly RunSummary[]): RunView[] {
     for (const view of await Promise.all(stale.map((run) => readRun(run.id)))) known.current.set(view.id, view)
     return chosen.flatMap((run) => known.current.get(run.id) ?? [])
   }, [])
-  return views
+  // Samples change without the rest; what is known of them comes with the summary.
+  return views.map((view) => ({ ...view, ...chosen.find((run) => run.id === view.id && run.version === view.version) }))
 }
 
 export type SeriesByRun = ReadonlyMap<string, ReadonlyMap<string, Series>>

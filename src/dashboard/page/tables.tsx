@@ -1,5 +1,6 @@
 import { useState } from 'preact/hooks'
 import type { RunSummary, RunView } from './api.ts'
+import { Scroll } from './scroll.tsx'
 
 export interface NoticesProps {
   runs: readonly RunView[]
@@ -15,7 +16,7 @@ export function Notices({ runs, problems }: NoticesProps) {
         </p>
       ))}
       {runs.map((run) => (
-        <div class="card scroll" key={run.id}>
+        <Scroll key={run.id} label={run.name}>
           <h3>{run.name}</h3>
           {run.problemTexts.map((text) => (
             <p class="problem" key={text}>
@@ -69,7 +70,7 @@ export function Notices({ runs, problems }: NoticesProps) {
               </table>
             </details>
           )}
-        </div>
+        </Scroll>
       ))}
     </section>
   )
@@ -98,7 +99,7 @@ export function Settings({ runs }: { runs: readonly RunView[] }) {
           (key) => all || runs.length < 2 || new Set(tables.map((table) => table.get(key))).size > 1,
         )
         return (
-          <div class="card scroll" key={title}>
+          <Scroll key={title} label={`${title} of the chosen runs`}>
             <h3>
               {title}: {runs.length > 1 ? `${differing(tables, keys)} of ${keys.length} differ` : keys.length}
             </h3>
@@ -124,7 +125,7 @@ export function Settings({ runs }: { runs: readonly RunView[] }) {
                 ))}
               </tbody>
             </table>
-          </div>
+          </Scroll>
         )
       })}
     </section>
