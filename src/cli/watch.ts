@@ -25,12 +25,14 @@ export function command(): Command {
 async function watch(runs: readonly string[], options: Options): Promise<void> {
   const { join } = await import('node:path')
   const { mkdirSync } = await import('node:fs')
+  const { setPriority } = await import('node:os')
   const { log, Mismatch } = await import('../core/index.ts')
   const { packageRoot } = await import('../engine/index.ts')
   const { isLoopback } = await import('../dashboard/index.ts')
   const port = options.port === undefined ? undefined : Number(options.port)
   if (port !== undefined && (!Number.isInteger(port) || port < 0 || port > 65_535))
     throw new Mismatch({ where: 'watch', field: '--port', expected: 'a number from 0 to 65535', got: options.port })
+  setPriority(10) // a run on the same machine comes first
   if (runs.length === 0) mkdirSync('runs', { recursive: true })
   const server = await serveAt(port, {
     folders: runs.length > 0 ? runs : ['runs'],

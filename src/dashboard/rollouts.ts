@@ -1,9 +1,17 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { messageOf } from '../core/index.ts'
-import { type MaskRle, type ReadSample, type Run, runFiles, runTasks, type Shown, short } from '../tracking/index.ts'
+import {
+  type MaskRle,
+  maskPath,
+  type ReadSample,
+  type Run,
+  runFiles,
+  runTasks,
+  type Shown,
+  short,
+} from '../tracking/index.ts'
 import { html, type Markup } from './html.ts'
-import { maskPath } from './outline.ts'
 
 const shownOfEach = 4
 /** Larger files are shown as a smaller JPEG: the page must stay one that can be sent. */

@@ -3,6 +3,7 @@ import { messageOf } from '../core/index.ts'
 import {
   type FollowedRun,
   type MaskRle,
+  maskPath,
   type ReadSample,
   type SampleQuery,
   type Shown,
@@ -11,7 +12,6 @@ import {
   type TaskName,
 } from '../tracking/index.ts'
 import { flatten } from './facts.ts'
-import { maskPath } from './outline.ts'
 import type { WatchedRun } from './watched.ts'
 
 /** Without a line for this long, and for 20 steps, a run that noted no end is taken for broken. */

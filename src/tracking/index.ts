@@ -24,6 +24,7 @@ export type {
 export { FollowedRun, type RunEnd } from './follow.ts'
 export { JsonLines, lackOfSpace, readLines } from './json-lines.ts'
 export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
+export { maskPath } from './outline.ts'
 export {
   clock,
   type Progress,
@@ -39,3 +40,4 @@ export { SampleIndex } from './sample-index.ts'
 export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
 export { type BootstrapOptions, bootstrapInterval, bootstrapRatioInterval, quantile } from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'
+export { type TrackerName, trackerNames } from './trackers/tracker.ts'

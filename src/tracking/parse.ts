@@ -102,6 +102,11 @@ function shownOfOlder(sample: Sample): Shown[] {
   return shown
 }
 
+/** What a sample shows, whichever form it has. */
+export function shownOf(sample: Sample): readonly Shown[] {
+  return sample.shown ?? shownOfOlder(sample)
+}
+
 const olderFields = ['text', 'answer', 'reference', 'given', 'made'] as const
 
 export function toSample(line: Json): ReadSample | undefined {

@@ -4,7 +4,8 @@ import { atomicWrite, atomicWriteJson, log, Mismatch, sha256 } from '../core/ind
 import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { PatientLines } from './patient-lines.ts'
-import { TensorboardWriter } from './tensorboard.ts'
+import type { TrackerName } from './trackers/tracker.ts'
+import { Trackers } from './trackers/trackers.ts'
 
 /** Where the two deterministic files end; a checkpoint stores it and a resume cuts back to it. */
 export interface RunPosition {
@@ -13,8 +14,10 @@ export interface RunPosition {
 }
 
 export interface RunWriterOptions {
-  /** Also write TensorBoard event files under tensorboard/. */
+  /** Also write TensorBoard event files under tensorboard/; the same as 'tensorboard' in `reportTo`. */
   tensorboard?: boolean
+  /** Trackers that get the figures too. */
+  reportTo?: readonly TrackerName[]
 }
 
 export interface NewRun extends RunWriterOptions {
@@ -32,6 +35,7 @@ export const runFiles = {
   timing: 'timing.jsonl',
   images: 'images',
   tensorboard: 'tensorboard',
+  wandb: 'wandb',
 } as const
 
 /** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
@@ -43,8 +47,10 @@ export class RunWriter {
   readonly #images = new Map<string, string>()
   /** config.json and environment.json as they are, to put them back where somebody deletes the folder. */
   readonly #described = new Map<string, string>()
-  #tensorboard: TensorboardWriter | undefined
+  #trackers: Trackers | undefined
+  #stopped: string | undefined
   #step = 0
+  #closed = false
 
   private constructor(dir: string) {
     this.dir = dir
@@ -75,8 +81,8 @@ export class RunWriter {
     writeJson(join(dir, runFiles.config), run.config)
     writeJson(join(dir, runFiles.environment), run.environment)
     const writer = new RunWriter(dir)
-    if (run.tensorboard) writer.#tensorboard = new TensorboardWriter(join(dir, runFiles.tensorboard))
     writer.#time('start', 0)
+    writer.#track(run, run.config)
     return writer
   }
 
@@ -88,13 +94,21 @@ export class RunWriter {
     const writer = new RunWriter(dir)
     if (position) writer.truncateTo(position)
     else writer.truncateAfter(step)
-    // TensorBoard forgets from the given step on, and the checkpoint's own step is kept.
-    if (options.tensorboard) {
-      writer.#tensorboard = new TensorboardWriter(join(dir, runFiles.tensorboard), { resumeAt: step + 1 })
-    }
     writer.#step = Math.max(0, step)
     writer.#time('resume', step)
+    const described = writer.#described.get(join(dir, runFiles.config))
+    writer.#track(options, described === undefined ? {} : JSON.parse(described), step)
     return writer
+  }
+
+  #track(options: RunWriterOptions, config: unknown, resumedAt?: number): void {
+    const names = [...(options.tensorboard ? (['tensorboard'] as const) : []), ...(options.reportTo ?? [])]
+    if (names.length === 0) return
+    const notice = (kind: string, text: string) => {
+      log.warn(text)
+      if (!this.#closed) this.notice(kind, text)
+    }
+    this.#trackers = new Trackers(names, { dir: this.dir, config, resumedAt, folders: runFiles, notice })
   }
 
   /** Facts the seed and the data decide; once, at the beginning of a run. */
@@ -107,13 +121,12 @@ export class RunWriter {
     this.#step = step
     this.#event({ t: 'step', step, metrics })
     this.#time('step', step, timing)
-    this.#tensorboard?.scalars(step, { ...metrics, ...timing })
+    this.#trackers?.step(step, { ...metrics, ...timing })
   }
 
   eval(step: number, name: string, records: number, metrics: Readonly<Record<string, Interval>>): void {
     this.#event({ t: 'eval', step, name, records, metrics })
-    const means = Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean] as const)
-    this.#tensorboard?.scalars(step, Object.fromEntries(means))
+    this.#trackers?.eval(step, metrics)
   }
 
   warning(step: number, kind: string, text: string, count = 1): void {
@@ -131,7 +144,9 @@ export class RunWriter {
   }
 
   samples(samples: readonly Sample[]): void {
-    if (samples.length > 0) this.#put(this.#samples, ...samples)
+    if (samples.length === 0) return
+    this.#put(this.#samples, ...samples)
+    this.#trackers?.samples(samples)
   }
 
   /** Keeps a record's image for the report, once; returns its name for `Sample.image`. Bytes are PNG. */
@@ -150,6 +165,7 @@ export class RunWriter {
   }
 
   stop(step: number, reason: string): void {
+    this.#stopped = reason
     this.#event({ t: 'stop', step, reason })
     this.#time('stop', step)
   }
@@ -177,12 +193,21 @@ export class RunWriter {
     this.#samples.truncateBefore(isLater)
   }
 
-  close(): void {
+  /** The files are closed when the call returns; the promise waits for trackers that answer over the network. */
+  async close(): Promise<void> {
+    const closing = this.#trackers?.close(this.#stopped)
+    this.#trackers = undefined
+    this.#closeFiles()
+    await closing
+  }
+
+  #closeFiles(): void {
+    this.#closed = true
     for (const file of [this.#events, this.#samples, this.#timing]) {
       const missing = file.waiting + file.lost
       if (missing > 0) log.warn(`${file.path}: ${missing} lines are not in the file: there was no room for them`)
     }
-    for (const file of [this.#events, this.#samples, this.#timing, this.#tensorboard]) file?.close()
+    for (const file of [this.#events, this.#samples, this.#timing]) file.close()
   }
 
   #event(event: RunEvent): void {

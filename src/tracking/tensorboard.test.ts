@@ -72,7 +72,7 @@ function readEvent(bytes: Buffer): Read {
     if (field !== 5) continue
     for (const [, item] of fields(value as Buffer)) {
       const parts = new Map(fields(item as Buffer))
-      out.scalars.push([String(parts.get(1)), (parts.get(2) as Buffer).readFloatLE()])
+      if (parts.has(2)) out.scalars.push([String(parts.get(1)), (parts.get(2) as Buffer).readFloatLE()])
     }
   }
   return out

@@ -1,9 +1,10 @@
-// TensorBoard event file, written by hand: TFRecord frames around protobuf `Event` messages that hold scalar summaries.
+// TensorBoard event file, written by hand: TFRecord frames around protobuf `Event` messages that hold summaries.
 import { closeSync, fsyncSync, mkdirSync, openSync, writeSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import type { Metrics } from './events.ts'
 import { inWords } from './json-lines.ts'
+import { fieldBytes, fieldDouble, fieldFloat, fieldMessage, fieldVarint } from './protobuf.ts'
 
 const table = new Uint32Array(256).map((_, i) => {
   let c = i
@@ -34,38 +35,6 @@ export function frame(data: Uint8Array): Buffer {
   return out
 }
 
-function varint(value: number): Buffer {
-  const bytes: number[] = []
-  let rest = BigInt(value)
-  for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) | 128)
-  bytes.push(Number(rest))
-  return Buffer.from(bytes)
-}
-
-// Protobuf wire types: 0 varint, 1 eight bytes, 2 length-delimited, 5 four bytes.
-function fieldVarint(field: number, value: number): Buffer {
-  return Buffer.concat([varint(field << 3), varint(value)])
-}
-
-function fieldBytes(field: number, value: Uint8Array | string): Buffer {
-  const bytes = Buffer.from(value)
-  return Buffer.concat([varint((field << 3) | 2), varint(bytes.length), bytes])
-}
-
-function fieldDouble(field: number, value: number): Buffer {
-  const out = Buffer.alloc(9)
-  out[0] = (field << 3) | 1
-  out.writeDoubleLE(value, 1)
-  return out
-}
-
-function fieldFloat(field: number, value: number): Buffer {
-  const out = Buffer.alloc(5)
-  out[0] = (field << 3) | 5
-  out.writeFloatLE(Math.fround(value), 1)
-  return out
-}
-
 /** Event { wall_time = 1 (seconds), step = 2, body }. */
 function event(seconds: number, step: number, body: Buffer): Buffer {
   return frame(Buffer.concat([fieldDouble(1, seconds), fieldVarint(2, step), body]))
@@ -77,6 +46,29 @@ function summary(metrics: Metrics): Buffer {
     fieldBytes(1, Buffer.concat([fieldBytes(1, tag), fieldFloat(2, value)])),
   )
   return fieldBytes(5, Buffer.concat(values))
+}
+
+/** SummaryMetadata = 9 { plugin_data = 1 { plugin_name = 1, content = 2 } }: which part of TensorBoard shows a value. */
+function plugin(name: string, content: Uint8Array = Buffer.alloc(0)): Buffer {
+  return fieldMessage(9, fieldMessage(1, fieldBytes(1, name), fieldBytes(2, content)))
+}
+
+/** TensorProto = 8 { dtype = 1, tensor_shape = 2 { dim = 2 { size = 1 } }, values }: one value. */
+function oneValue(dtype: number, value: Buffer): Buffer {
+  return fieldMessage(8, fieldVarint(1, dtype), fieldMessage(2, fieldMessage(2, fieldVarint(1, 1))), value)
+}
+const [floatType, stringType] = [1, 7]
+
+/** google.protobuf.Value: number_value = 2, string_value = 3, bool_value = 4. */
+function anyValue(value: string | number | boolean): Buffer {
+  if (typeof value === 'number') return fieldDouble(2, value)
+  return typeof value === 'string' ? fieldBytes(3, value) : fieldVarint(4, value ? 1 : 0)
+}
+
+export interface PngImage {
+  png: Uint8Array
+  width: number
+  height: number
 }
 
 /**
@@ -98,6 +90,42 @@ export class TensorboardWriter {
 
   scalars(step: number, metrics: Metrics, now = Date.now()): void {
     this.#write(event(now / 1000, step, summary(metrics)))
+  }
+
+  /** Image = 4 { height = 1, width = 2, colorspace = 3, encoded_image_string = 4 }. */
+  image(step: number, tag: string, { png, width, height }: PngImage, now = Date.now()): void {
+    const colours = 3 // RGB
+    const image = [fieldVarint(1, height), fieldVarint(2, width), fieldVarint(3, colours), fieldBytes(4, png)]
+    this.#value(step, now, fieldBytes(1, tag), fieldMessage(4, ...image))
+  }
+
+  /** Shown as Markdown. */
+  text(step: number, tag: string, text: string, now = Date.now()): void {
+    this.#value(step, now, fieldBytes(1, tag), plugin('text'), oneValue(stringType, fieldBytes(8, text)))
+  }
+
+  /** SessionStartInfo = 3 { hparams = 1 { key = 1, value = 2 }, group_name = 4, start_time_secs = 5 } of the hparams plugin. */
+  hparams(run: string, settings: Readonly<Record<string, string | number | boolean>>, now = Date.now()): void {
+    const pairs = Object.entries(settings).map(([key, value]) =>
+      fieldMessage(1, fieldBytes(1, key), fieldBytes(2, anyValue(value))),
+    )
+    const start = fieldMessage(3, ...pairs, fieldBytes(4, run), fieldDouble(5, now / 1000))
+    this.#hparamsData('_hparams_/session_start_info', start, now)
+  }
+
+  /** SessionEndInfo = 4 { status = 1 (1 success, 2 failure), end_time_secs = 2 }. */
+  ended(well: boolean, now = Date.now()): void {
+    const end = fieldMessage(4, fieldVarint(1, well ? 1 : 2), fieldDouble(2, now / 1000))
+    this.#hparamsData('_hparams_/session_end_info', end, now)
+  }
+
+  #hparamsData(tag: string, data: Buffer, now: number): void {
+    this.#value(0, now, fieldBytes(1, tag), plugin('hparams', data), oneValue(floatType, fieldFloat(5, 0)))
+  }
+
+  /** Summary = 5 { Value = 1 { ... } }. */
+  #value(step: number, now: number, ...fields: readonly Buffer[]): void {
+    this.#write(event(now / 1000, step, fieldMessage(5, fieldMessage(1, ...fields))))
   }
 
   sync(): void {

@@ -1,5 +1,5 @@
 import { decodeRle, type Mask, resizeMaskNearest, toDense } from '../mask/index.ts'
-import type { MaskRle } from '../tracking/index.ts'
+import type { MaskRle } from './events.ts'
 
 /** A side longer than this is thinned before tracing: the page shows masks a few hundred pixels wide. */
 const longestSide = 256

@@ -1,0 +1,445 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, test } from 'node:test'
+import { crc32 as zlibCrc32 } from 'node:zlib'
+import type { Sample } from '../events.ts'
+import { readRun } from '../run-reader.ts'
+import { RunWriter } from '../run-writer.ts'
+import type { Tracker, TrackerName } from './tracker.ts'
+import { flatSettings, Trackers } from './trackers.ts'
+import { crc32, LogBlocks } from './wandb.ts'
+
+const newFolder = () => mkdtempSync(join(tmpdir(), 'trackers-'))
+const before = { ...process.env }
+afterEach(() => {
+  for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name]
+})
+
+const config = { seed: 7, rl: { beta: 0.04, lossType: 'grpo', list: [1, 2] }, judge: { apiKey: 'sk-hidden', on: true } }
+
+async function image(dir: string, name: string): Promise<void> {
+  const { default: sharp } = await import('sharp')
+  const png = await sharp(Buffer.alloc(8 * 8 * 3, 120), { raw: { width: 8, height: 8, channels: 3 } })
+    .png()
+    .toBuffer()
+  mkdirSync(join(dir, 'images'), { recursive: true })
+  writeFileSync(join(dir, 'images', name), png)
+}
+
+function sample(step: number, k: number): Sample {
+  const given = { size: [8, 8] as const, counts: '0;51003' }
+  const shown = [
+    { kind: 'text' as const, by: 'policy' as const, text: `<b>caption ${k}</b>` },
+    { kind: 'points' as const, by: 'record' as const, size: given.size, points: [{ x: 3, y: 4, positive: true }] },
+  ]
+  const scores = { rewards: { iou: k / 4 }, total: k / 4, advantage: k - 1.5, logp: -3.5, length: 7 }
+  return { step, loop: 'points', id: 'r', k, shown, ...scores, image: 'a.png' }
+}
+
+/** A run of `steps` steps through the writer, as a trainer does it. */
+async function train(dir: string, steps: number, reportTo: readonly TrackerName[]): Promise<void> {
+  const writer = RunWriter.create(dir, { config, environment: {}, reportTo })
+  await image(dir, 'a.png')
+  writer.eval(0, 'before', 4, { giou: { mean: 0.25, low: 0.125, high: 0.5 } })
+  for (let step = 1; step <= steps; step++) {
+    const odd = step === 2 ? Number.NaN : step === 3 ? Number.NEGATIVE_INFINITY : 1 / step
+    writer.step(
+      step,
+      { loss: odd, 'points/reward_mean': Math.sin(step), ['x'.repeat(50)]: step * 1e-30 },
+      { step_time: step / 3 },
+    )
+    writer.samples([0, 1].map((k) => sample(step, k)))
+  }
+  writer.eval(steps, 'after', 4, { giou: { mean: 0.75, low: 0.5, high: Number.NaN } })
+  writer.stop(steps, 'done')
+  await writer.close()
+}
+
+// Readers of their own, from the formats' descriptions.
+function* chunksOf(file: Buffer): Generator<{ type: number; data: Buffer }> {
+  assert.deepEqual([...file.subarray(0, 7)], [...Buffer.from(':W&B'), 0xe1, 0xbe, 0])
+  for (let at = 7; at < file.length; ) {
+    const room = 32_768 - (at % 32_768)
+    if (room < 7) {
+      assert.ok(file.subarray(at, at + room).every((byte) => byte === 0))
+      at += room
+      continue
+    }
+    const length = file.readUInt16LE(at + 4)
+    const covered = file.subarray(at + 6, at + 7 + length)
+    assert.equal(covered.length, length + 1)
+    assert.ok(7 + length <= room)
+    assert.equal(file.readUInt32LE(at), slowCrc(covered))
+    yield { type: file[at + 6]!, data: file.subarray(at + 7, at + 7 + length) }
+    at += 7 + length
+  }
+}
+
+function slowCrc(bytes: Uint8Array): number {
+  let c = 0xffffffffn
+  for (const byte of bytes) {
+    c ^= BigInt(byte)
+    for (let i = 0; i < 8; i++) c = c & 1n ? (c >> 1n) ^ 0xedb88320n : c >> 1n
+  }
+  return Number(c ^ 0xffffffffn)
+}
+
+function recordsOf(file: Buffer): Buffer[] {
+  const records: Buffer[] = []
+  let open: Buffer[] | undefined
+  for (const { type, data } of chunksOf(file)) {
+    if (type === 1 || type === 2) {
+      assert.equal(open, undefined)
+      open = []
+    }
+    assert.ok(open && type >= 1 && type <= 4)
+    open.push(data)
+    if (type === 1 || type === 4) {
+      records.push(Buffer.concat(open))
+      open = undefined
+    }
+  }
+  assert.equal(open, undefined)
+  return records
+}
+
+function fields(bytes: Buffer): [number, bigint | Buffer][] {
+  const found: [number, bigint | Buffer][] = []
+  let at = 0
+  const varint = () => {
+    let value = 0n
+    for (let shift = 0n; ; shift += 7n) {
+      const byte = bytes[at++]!
+      value |= BigInt(byte & 127) << shift
+      if (byte < 128) return value
+    }
+  }
+  while (at < bytes.length) {
+    const key = Number(varint())
+    const wire = key & 7
+    assert.ok([0, 1, 2, 5].includes(wire))
+    if (wire === 0) found.push([key >> 3, varint()])
+    else {
+      const length = wire === 1 ? 8 : wire === 5 ? 4 : Number(varint())
+      found.push([key >> 3, bytes.subarray(at, at + length)])
+      at += length
+    }
+  }
+  return found
+}
+
+const one = (bytes: Buffer, field: number) => fields(bytes).find(([f]) => f === field)?.[1]
+const all = (bytes: Buffer, field: number) => fields(bytes).flatMap(([f, v]) => (f === field ? [v as Buffer] : []))
+
+/** Python's JSON: NaN and the infinities are words. */
+function pythonJson(text: string): unknown {
+  const words: Record<string, number> = {
+    NaN: Number.NaN,
+    Infinity: Number.POSITIVE_INFINITY,
+    '-Infinity': Number.NEGATIVE_INFINITY,
+  }
+  return text in words ? words[text] : JSON.parse(text)
+}
+
+const items = (bytes: Buffer) =>
+  Object.fromEntries(all(bytes, 1).map((item) => [String(one(item, 1)), pythonJson(String(one(item, 16)))]))
+
+/** History rows by step: exactly what events.jsonl and timing.jsonl say. */
+function expectedRows(dir: string): Map<number, Record<string, number>> {
+  const run = readRun(dir)
+  const rows = new Map<number, Record<string, number>>()
+  const add = (step: number, values: Readonly<Record<string, number>>) =>
+    rows.set(step, { ...rows.get(step), ...values })
+  for (const event of run.events) {
+    if (event.t === 'step') add(event.step, event.metrics)
+    if (event.t !== 'eval') continue
+    for (const [key, { mean, low, high }] of Object.entries(event.metrics))
+      add(event.step, { [`eval/${key}`]: mean, [`eval/${key}/low`]: low, [`eval/${key}/high`]: high })
+  }
+  for (const line of run.timing) if (line.t === 'step') add(line.step, line.metrics ?? {})
+  return rows
+}
+
+test('CRC-32 gives the published check values', () => {
+  assert.equal(crc32(Buffer.from('123456789')), 0xcbf43926)
+  assert.equal(crc32(Buffer.from('12345'), Buffer.from('6789')), 0xcbf43926)
+  assert.equal(crc32(), 0)
+  if (zlibCrc32) assert.equal(crc32(Buffer.from('any bytes')), zlibCrc32('any bytes'))
+})
+
+test('the W&B file read record by record has every number of the run', async () => {
+  const dir = newFolder()
+  await train(dir, 300, ['wandb'])
+  const folder = join(dir, 'wandb')
+  const [offline] = readdirSync(folder).filter((name) => name.startsWith('offline-run-'))
+  assert.match(offline!, /^offline-run-\d{8}_\d{6}-[0-9a-f]{8}$/)
+  const id = offline!.split('-').at(-1)!
+  const file = readFileSync(join(folder, offline!, `run-${id}.wandb`))
+  assert.ok(file.length > 2 * 32_768, 'records cross blocks')
+  const records = recordsOf(file)
+  assert.deepEqual(
+    records.map((record) => Number(one(record, 1))),
+    records.map((_, i) => i + 1),
+  )
+  const kinds = records.map((record) => fields(record)[1]![0])
+  assert.deepEqual([kinds[0], kinds[1], kinds.at(-2), kinds.at(-1)], [21, 17, 3, 18])
+  const run = one(records[1]!, 17) as Buffer
+  assert.deepEqual([String(one(run, 1)), String(one(run, 3))], [id, 'roundtrip'])
+  assert.deepEqual(items(one(run, 4) as Buffer), {
+    seed: 7,
+    'rl.beta': 0.04,
+    'rl.lossType': 'grpo',
+    'rl.list': '[1,2]',
+    'judge.on': true,
+  })
+  const rows = new Map<number, Record<string, unknown>>()
+  for (const record of records.filter((_, i) => kinds[i] === 2)) {
+    const row = one(record, 2) as Buffer
+    const step = Number(one(one(row, 2) as Buffer, 1) ?? 0)
+    const { _step, _timestamp, _runtime, ...values } = items(row)
+    assert.equal(_step, step)
+    assert.ok(Number(_timestamp) > 1.7e9 && Number(_runtime) >= 0)
+    assert.equal(rows.has(step), false)
+    rows.set(step, values)
+  }
+  assert.deepEqual(
+    [...rows.keys()],
+    Array.from({ length: 301 }, (_, i) => i),
+  )
+  for (const [step, expected] of expectedRows(dir)) {
+    const numbers = Object.entries(rows.get(step)!).filter(([key]) => !key.startsWith('samples/'))
+    assert.deepEqual(Object.fromEntries(numbers), expected, `step ${step}`)
+  }
+  const pictured = [...rows.values()].find((row) => 'samples/points/1' in row)
+  const picture = pictured?.['samples/points/1'] as { path: string; sha256: string; size: number; width: number }
+  const png = readFileSync(join(folder, offline!, 'files', picture.path))
+  assert.deepEqual([png.length, picture.width, png.toString('latin1', 1, 4)], [picture.size, 256, 'PNG'])
+  const files = records.flatMap((record, i) => (kinds[i] === 6 ? all(one(record, 6) as Buffer, 1) : []))
+  assert.ok(files.some((item) => String(one(item, 1)) === picture.path))
+  const summary = items(one(records.at(-2)!, 3) as Buffer)
+  assert.equal(summary['points/reward_mean'], Math.sin(300))
+  assert.equal(Number(one(one(records.at(-1)!, 18) as Buffer, 1) ?? 0), 0)
+  assert.equal(file.includes('sk-hidden'), false)
+})
+
+test('records of every length around a block are read back as they were', () => {
+  const path = join(newFolder(), 'x.wandb')
+  const log = new LogBlocks(path)
+  const lengths = [0, 1, 32_747, 32_741, 5, 32_754, 32_761, 32_762, 0, 100_000, 65_522, 3]
+  const data = lengths.map((length, i) => Buffer.alloc(length, i + 1))
+  for (const bytes of data) log.append(bytes)
+  log.close()
+  assert.deepEqual(recordsOf(readFileSync(path)), data)
+})
+
+test('a resumed run is the same run at the other end', async () => {
+  const dir = newFolder()
+  await train(dir, 3, ['wandb'])
+  const again = RunWriter.resume(dir, 3, undefined, { reportTo: ['wandb'] })
+  again.step(4, { loss: 4 })
+  await again.close()
+  const names = readdirSync(join(dir, 'wandb')).filter((name) => name.startsWith('offline'))
+  const ids = new Set(names.map((name) => name.split('-').at(-1)))
+  assert.deepEqual([names.length, ids.size], [2, 1])
+})
+
+test('TensorBoard gets pictures, captions as text and settings as hparams', async () => {
+  const dir = newFolder()
+  await train(dir, 26, ['tensorboard'])
+  const folder = join(dir, 'tensorboard')
+  const bytes = readFileSync(join(folder, readdirSync(folder)[0]!))
+  const values: { step: number; tag: string; fields: Buffer }[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const length = Number(bytes.readBigUInt64LE(at))
+    const event = bytes.subarray(at + 12, at + 12 + length)
+    at += 16 + length
+    const summary = one(event, 5) as Buffer | undefined
+    for (const value of summary ? all(summary, 1) : [])
+      values.push({ step: Number(one(event, 2) ?? 0), tag: String(one(value, 1)), fields: value })
+  }
+  const find = (tag: string, step: number, field: number) => {
+    const found = values.find((v) => v.tag === tag && v.step === step && one(v.fields, field) !== undefined)
+    assert.ok(found, `${tag} at ${step}`)
+    return one(found.fields, field) as Buffer
+  }
+  const picture = find('samples/points/0', 25, 4)
+  assert.deepEqual([one(picture, 1), one(picture, 2), one(picture, 3)], [256n, 256n, 3n])
+  assert.equal((one(picture, 4) as Buffer).toString('latin1', 1, 4), 'PNG')
+  const text = find('samples/points/1', 25, 8)
+  assert.equal(one(text, 1), 7n)
+  assert.match(String(one(text, 8)), /^ {4}step 25, points, record r\n {4}policy: <b>caption 1<\/b>\n {4}reward 0\.25/)
+  const plugin = one(find('samples/points/1', 25, 9), 1) as Buffer
+  assert.equal(String(one(plugin, 1)), 'text')
+  const hparams = one(find('_hparams_/session_start_info', 0, 9), 1) as Buffer
+  assert.equal(String(one(hparams, 1)), 'hparams')
+  const start = one(one(hparams, 2) as Buffer, 3) as Buffer
+  const settings = all(start, 1).map((pair) => [String(one(pair, 1)), fields(one(pair, 2) as Buffer)[0]] as const)
+  const beta = settings.find(([key]) => key === 'rl.beta')?.[1]
+  assert.deepEqual([beta![0], (beta![1] as Buffer).readDoubleLE()], [2, 0.04])
+  assert.equal(
+    settings.some(([key]) => key === 'judge.apiKey'),
+    false,
+  )
+  const end = one(one(one(find('_hparams_/session_end_info', 0, 9), 1) as Buffer, 2) as Buffer, 4) as Buffer
+  assert.equal(one(end, 1), 1n)
+})
+
+test('trackio finds whole fragments whose lines are the events', async () => {
+  const dir = newFolder()
+  process.env.TRACKIO_DIR = join(dir, 'trackio')
+  await train(join(dir, 'run'), 120, ['trackio'])
+  const inbox = join(dir, 'trackio', 'inbox')
+  const [writer] = readdirSync(inbox)
+  assert.match(writer!, /^[0-9a-f]{16}$/)
+  const names = readdirSync(join(inbox, writer!)).sort()
+  assert.ok(names.length >= 2)
+  assert.deepEqual(
+    names,
+    names.map((_, i) => `${String(i).padStart(8, '0')}.jsonl`),
+  )
+  const lines = names.flatMap((name) =>
+    readFileSync(join(inbox, writer!, name), 'utf8')
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  )
+  const steps = lines.filter((line) => /-step-/.test(line.log_id))
+  const events = readRun(join(dir, 'run')).events.filter((e) => e.t === 'step')
+  assert.equal(steps.length, events.length)
+  steps.forEach((line, i) => {
+    assert.deepEqual(
+      [line.v, line.kind, line.project, line.run, line.step],
+      [1, 'metric', 'roundtrip', 'run', events[i]!.step],
+    )
+    const { loss } = line.metrics as { loss: unknown }
+    const event = events[i]!
+    assert.equal(String(loss), String(event.t === 'step' && event.metrics.loss))
+  })
+  assert.equal(new Set(lines.map((line) => line.log_id)).size, lines.length)
+  assert.equal(lines[0].config.seed, 7)
+})
+
+interface Asked {
+  path: string
+  body: Record<string, unknown>
+  authorization: string | undefined
+}
+
+/** A server that speaks as much MLflow as the tracker asks for; `answer` may refuse. */
+async function mlflow(answer: (path: string, count: number) => number = () => 200) {
+  const asked: Asked[] = []
+  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
+    let text = ''
+    request.setEncoding('utf8').on('data', (piece: string) => {
+      text += piece
+    })
+    request.on('end', () => {
+      const path = request.url!.replace('/api/2.0/mlflow/', '')
+      asked.push({ path, body: text === '' ? {} : JSON.parse(text), authorization: request.headers.authorization })
+      const status = answer(path, asked.length)
+      const missing = path.startsWith('experiments/get-by-name')
+      response.statusCode = status === 200 && missing ? 404 : status
+      const bodies: Record<string, unknown> = {
+        'experiments/create': { experiment_id: '5' },
+        'runs/create': { run: { info: { run_id: 'run-1' } } },
+      }
+      response.end(JSON.stringify(bodies[path] ?? {}))
+    })
+  })
+  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
+  process.env.MLFLOW_TRACKING_URI = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return { asked, close: () => server.close() }
+}
+
+test('an MLflow server gets the experiment, the settings, every number and the end', async () => {
+  const dir = newFolder()
+  process.env.MLFLOW_TRACKING_TOKEN = 'secret-token'
+  const { asked, close } = await mlflow()
+  await train(dir, 400, ['mlflow'])
+  close()
+  assert.deepEqual(
+    asked.slice(0, 3).map(({ path }) => path.split('?')[0]),
+    ['experiments/get-by-name', 'experiments/create', 'runs/create'],
+  )
+  assert.ok(asked.every(({ authorization }) => authorization === 'Bearer secret-token'))
+  const batches = asked.filter(({ path }) => path === 'runs/log-batch').map(({ body }) => body)
+  const params = batches.flatMap((body) => (body.params ?? []) as { key: string; value: string }[])
+  assert.deepEqual(
+    params.find(({ key }) => key === 'rl.beta'),
+    { key: 'rl.beta', value: '0.04' },
+  )
+  const metrics = batches.flatMap((body) => (body.metrics ?? []) as { key: string; value: unknown; step: number }[])
+  assert.ok(batches.every((body) => ((body.metrics ?? []) as unknown[]).length <= 1000))
+  for (const [step, expected] of expectedRows(dir)) {
+    const found = metrics.filter((m) => m.step === step).map(({ key, value }) => [key, Number(value)])
+    const numbers = Object.entries(expected).filter(([key]) => !/\/(low|high)$/.test(key))
+    assert.deepEqual(Object.fromEntries(found), Object.fromEntries(numbers), `step ${step}`)
+  }
+  assert.deepEqual(asked.at(-1)?.path, 'runs/update')
+  assert.equal(asked.at(-1)?.body.status, 'FINISHED')
+})
+
+test('figures that a server did not take are sent again', async () => {
+  const dir = newFolder()
+  const { asked, close } = await mlflow((_, count) => (count <= 2 ? 503 : 200))
+  await train(dir, 5, ['mlflow'])
+  close()
+  const steps = asked.flatMap(({ body }) =>
+    ((body.metrics ?? []) as { key: string; step: number }[]).filter((m) => m.key === 'loss').map((m) => m.step),
+  )
+  assert.deepEqual(steps, [1, 2, 3, 4, 5])
+  const notices = readRun(dir).events.filter((e) => e.t === 'warning')
+  assert.ok(notices.every((e) => e.kind === 'tracker' && e.text.startsWith('mlflow: ')))
+})
+
+test('trackers that fail in every way become notices, and the run has all its lines', async () => {
+  const dir = newFolder()
+  writeFileSync(join(dir, 'tensorboard'), 'a file where a folder should be')
+  mkdirSync(join(dir, 'wandb'))
+  process.env.TRACKIO_DIR = join(dir, 'tensorboard', 'below-a-file')
+  process.env.MLFLOW_TRACKING_URI = 'ftp://user:password@example.invalid'
+  await train(dir, 4, ['tensorboard', 'trackio', 'mlflow', 'wandb'])
+  const { events } = readRun(dir)
+  const notices = events.flatMap((e) => (e.t === 'warning' ? [e.text.split(':')[0]] : []))
+  assert.deepEqual(notices, ['tensorboard', 'trackio', 'mlflow'])
+  assert.equal(events.filter((e) => e.t === 'step').length, 4)
+  assert.equal(JSON.stringify(events).includes('password'), false)
+  assert.equal(readdirSync(join(dir, 'wandb')).length, 2)
+})
+
+test('a tracker that fails at every step, at once or later, is told of once and left alone after five times', async () => {
+  for (const fail of [() => assert.fail('no'), () => Promise.reject(new Error('no'))]) {
+    const notices: string[] = []
+    const steps: [string, number][] = []
+    const open = (name: TrackerName): Tracker => ({
+      step: (step) => {
+        steps.push([name, step])
+        if (name === 'wandb') return fail()
+      },
+      close: () => {},
+    })
+    const folders = { images: '', tensorboard: '', wandb: '' }
+    const notice = (_: string, text: string) => notices.push(text)
+    const trackers = new Trackers(['wandb', 'trackio'], { dir: '.', config: {}, folders, notice, open })
+    for (let step = 1; step <= 8; step++) {
+      trackers.step(step, { loss: 1 })
+      await new Promise((done) => setImmediate(done))
+    }
+    await trackers.close('done')
+    assert.deepEqual(notices, ['wandb: no', 'wandb: failed 5 times and is left alone now'])
+    assert.equal(steps.filter(([name]) => name === 'wandb').length, 5)
+    assert.equal(steps.filter(([name]) => name === 'trackio').length, 8)
+  }
+})
+
+test('settings are named in full, without what opens doors', () => {
+  assert.deepEqual(flatSettings({ a: { b: 1, apiKey: 'x', c: null }, token: 'y', d: [1] }), {
+    'a.b': 1,
+    'a.c': 'null',
+    d: '[1]',
+  })
+})

@@ -1,0 +1,167 @@
+// Several trackers as one. None of them can stop a run: what fails becomes a notice, and the tracker is left alone.
+import { basename, join, resolve } from 'node:path'
+import { messageOf } from '../../core/index.ts'
+import type { Interval, Metrics, Sample } from '../events.ts'
+import { MlflowTracker } from './mlflow.ts'
+import { pictureOf } from './pictures.ts'
+import { TensorboardTracker } from './tensorboard.ts'
+import type { Picture, TrackedRun, Tracker, TrackerName } from './tracker.ts'
+import { TrackioTracker, trackioFolder } from './trackio.ts'
+import { WandbTracker } from './wandb.ts'
+
+/** Pictures of the first step and of each that is a multiple: they cost more than numbers. */
+const pictureSteps = 25
+const picturesAtOnce = 4
+/** Failures of one tracker after which it is left alone. */
+const mostFailures = 5
+const closeMs = 15_000
+
+type Leaf = string | number | boolean
+const secret = /(api_?key|secret|password|token|authorization)$/i
+
+/** Settings by their full name; lists as text; what opens doors is left out. */
+export function flatSettings(value: unknown, prefix = ''): Record<string, Leaf> {
+  const flat: Record<string, Leaf> = {}
+  for (const [key, inner] of Object.entries((value ?? {}) as Record<string, unknown>)) {
+    const name = prefix === '' ? key : `${prefix}.${key}`
+    if (secret.test(key)) continue
+    if (typeof inner === 'string' || typeof inner === 'number' || typeof inner === 'boolean') flat[name] = inner
+    else if (inner === null || Array.isArray(inner)) flat[name] = JSON.stringify(inner)
+    else if (typeof inner === 'object') Object.assign(flat, flatSettings(inner, name))
+  }
+  return flat
+}
+
+export interface TrackersOptions {
+  dir: string
+  config: unknown
+  resumedAt?: number
+  /** Folders below the run folder. */
+  folders: { images: string; tensorboard: string; wandb: string }
+  notice(kind: string, text: string): void
+  /** Another way to open a tracker, for tests. */
+  open?(name: TrackerName): Tracker
+}
+
+function open(name: TrackerName, run: TrackedRun, options: TrackersOptions, now: number): Tracker {
+  if (name === 'tensorboard') return new TensorboardTracker(join(run.dir, options.folders.tensorboard), run, now)
+  if (name === 'wandb') return new WandbTracker(join(process.env.WANDB_DIR ?? run.dir, options.folders.wandb), run, now)
+  if (name === 'trackio') return new TrackioTracker(trackioFolder(), run)
+  const uri = process.env.MLFLOW_TRACKING_URI
+  if (!uri) throw new Error('MLFLOW_TRACKING_URI is not set')
+  return new MlflowTracker(uri, run)
+}
+
+interface Place {
+  name: TrackerName
+  tracker: Tracker
+  failures: number
+}
+
+export class Trackers {
+  #places: Place[] = []
+  #work: Promise<void> = Promise.resolve()
+  /** Pictures that are being made. */
+  #pending = 0
+  #pictured = { step: -1, tasks: new Set<string>() }
+  readonly #options: TrackersOptions
+
+  constructor(names: readonly TrackerName[], options: TrackersOptions) {
+    this.#options = options
+    const { dir, config, resumedAt } = options
+    const run: TrackedRun = {
+      dir: resolve(dir),
+      name: basename(resolve(dir)),
+      settings: flatSettings(config),
+      resumedAt,
+    }
+    for (const name of new Set(names)) {
+      try {
+        const tracker = options.open?.(name) ?? open(name, run, options, Date.now())
+        this.#places.push({ name, tracker, failures: 0 })
+      } catch (error) {
+        options.notice('tracker', `${name}: could not be opened: ${messageOf(error)}`)
+      }
+    }
+  }
+
+  step(step: number, metrics: Metrics): void {
+    const now = Date.now()
+    this.#each((tracker) => tracker.step(step, metrics, now))
+  }
+
+  eval(step: number, metrics: Readonly<Record<string, Interval>>): void {
+    const now = Date.now()
+    this.#each((tracker) => tracker.eval?.(step, metrics, now))
+  }
+
+  /** The first group of each task, in the steps that are pictured. */
+  samples(samples: readonly Sample[]): void {
+    const { step, loop } = samples[0] ?? {}
+    const wanted = this.#places.some(({ tracker }) => tracker.pictures)
+    if (step === undefined || !wanted || (step !== 1 && step % pictureSteps !== 0)) return
+    if (this.#pictured.step !== step) this.#pictured = { step, tasks: new Set() }
+    if (this.#pictured.tasks.has(loop!)) return
+    this.#pictured.tasks.add(loop!)
+    const now = Date.now()
+    const chosen = samples.filter((sample) => sample.loop === loop).slice(0, picturesAtOnce)
+    this.#pending++
+    this.#work = this.#work.then(async () => {
+      try {
+        const { dir, folders } = this.#options
+        const made = await Promise.all(chosen.map((sample) => pictureOf(dir, folders.images, sample)))
+        const pictures = made.filter((picture): picture is Picture => picture !== undefined)
+        if (pictures.length > 0) this.#each((tracker) => tracker.pictures?.(step, pictures, now))
+      } catch (error) {
+        this.#options.notice('tracker', `pictures of step ${step} could not be made: ${messageOf(error)}`)
+      } finally {
+        this.#pending--
+      }
+    })
+  }
+
+  /** Resolves when everything is out, or after a while without an answer. Trackers that write files are done at once. */
+  close(reason: string | undefined): Promise<void> {
+    const places = this.#places
+    const end = async (place: Place) => {
+      try {
+        await place.tracker.close(reason, Date.now())
+      } catch (error) {
+        this.#failed(place, error)
+      }
+    }
+    const endAll = () => {
+      this.#places = []
+      return Promise.all(places.map(end))
+    }
+    return within(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs)
+  }
+
+  /** What throws at once and what is refused later are the same to a run. */
+  #each(call: (tracker: Tracker) => void | Promise<void> | undefined): void {
+    for (const place of [...this.#places]) {
+      try {
+        Promise.resolve(call(place.tracker)).catch((error: unknown) => this.#failed(place, error))
+      } catch (error) {
+        this.#failed(place, error)
+      }
+    }
+  }
+
+  #failed(place: Place, error: unknown): void {
+    place.failures++
+    if (place.failures === 1) this.#options.notice('tracker', `${place.name}: ${messageOf(error)}`)
+    if (place.failures !== mostFailures) return
+    this.#places = this.#places.filter((other) => other !== place)
+    this.#options.notice('tracker', `${place.name}: failed ${mostFailures} times and is left alone now`)
+  }
+}
+
+async function within(work: Promise<unknown>, ms: number): Promise<void> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<void>((done) => {
+    timer = setTimeout(done, ms)
+  })
+  await Promise.race([work, late])
+  clearTimeout(timer)
+}

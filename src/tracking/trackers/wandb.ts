@@ -1,0 +1,205 @@
+// Weights & Biases, offline: the file that `wandb sync` takes. LevelDB's log blocks around protobuf `Record` messages.
+import { randomBytes } from 'node:crypto'
+import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { sha256 } from '../../core/index.ts'
+import type { Interval, Metrics } from '../events.ts'
+import { fieldBytes, fieldMessage, fieldVarint } from '../protobuf.ts'
+import type { Picture, TrackedRun, Tracker } from './tracker.ts'
+
+const blockSize = 32_768
+const chunkHead = 7
+const [full, first, middle, last] = [1, 2, 3, 4]
+
+const table = new Uint32Array(256).map((_, i) => {
+  let c = i
+  for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0xedb88320 : c >>> 1
+  return c
+})
+
+/** CRC-32 as zlib has it (IEEE, reflected). */
+export function crc32(...pieces: readonly Uint8Array[]): number {
+  let c = 0xffffffff
+  for (const bytes of pieces) for (const byte of bytes) c = (c >>> 8) ^ table[(c ^ byte) & 255]!
+  return (c ^ 0xffffffff) >>> 0
+}
+
+/** Records in blocks of 32 KiB; a record that does not fit into the rest of a block is cut into chunks. */
+export class LogBlocks {
+  #fd: number
+  #inBlock: number
+
+  constructor(path: string) {
+    this.#fd = openSync(path, 'wx')
+    const head = Buffer.from([0x3a, 0x57, 0x26, 0x42, 0xe1, 0xbe, 0]) // ":W&B", magic 0xBEE1, version 0
+    this.#write(head)
+    this.#inBlock = head.length
+  }
+
+  append(data: Uint8Array): void {
+    const out: Buffer[] = []
+    for (let at = 0, isLast = false; !isLast; ) {
+      const room = blockSize - this.#inBlock
+      if (room < chunkHead) {
+        out.push(Buffer.alloc(room))
+        this.#inBlock = 0
+        continue
+      }
+      const piece = data.subarray(at, at + room - chunkHead)
+      isLast = at + piece.length === data.length
+      const type = at === 0 ? (isLast ? full : first) : isLast ? last : middle
+      out.push(this.#chunk(type, piece))
+      this.#inBlock += chunkHead + piece.length
+      at += piece.length
+    }
+    this.#write(Buffer.concat(out))
+  }
+
+  #chunk(type: number, piece: Uint8Array): Buffer {
+    const head = Buffer.alloc(chunkHead)
+    head.writeUInt32LE(crc32(Uint8Array.of(type), piece), 0)
+    head.writeUInt16LE(piece.length, 4)
+    head[6] = type
+    return Buffer.concat([head, piece])
+  }
+
+  #write(bytes: Buffer): void {
+    for (let at = 0; at < bytes.length; ) at += writeSync(this.#fd, bytes, at)
+  }
+
+  close(): void {
+    if (this.#fd >= 0) closeSync(this.#fd)
+    this.#fd = -1
+  }
+}
+
+/** Python's JSON, which wandb reads, has words for numbers that are none. */
+function valueJson(value: unknown): string {
+  return typeof value === 'number' ? String(value) : JSON.stringify(value)
+}
+
+/** {key = 1, value_json = 16}: the same in config, history and summary. */
+const item = (field: number, key: string, value: unknown) =>
+  fieldMessage(field, fieldBytes(1, key), fieldBytes(16, valueJson(value)))
+
+const timestamp = (field: number, now: number) =>
+  fieldMessage(field, fieldVarint(1, Math.floor(now / 1000)), fieldVarint(2, (now % 1000) * 1_000_000))
+
+/** Time in the folder's name, as wandb's own has it: 20261116_093005. */
+function stamp(now: number): string {
+  const iso = new Date(now).toISOString()
+  return `${iso.slice(0, 10).replaceAll('-', '')}_${iso.slice(11, 19).replaceAll(':', '')}`
+}
+
+/** One id for all starts of a run, so that they are one run at the other end. */
+function runId(folder: string): string {
+  const path = join(folder, 'id')
+  if (existsSync(path)) return readFileSync(path, 'utf8').trim()
+  const id = randomBytes(4).toString('hex')
+  writeFileSync(path, `${id}\n`)
+  return id
+}
+
+/** A run may be started twice in one second. */
+function freeName(folder: string, id: string, now: number): string {
+  const path = join(folder, `offline-run-${stamp(now)}-${id}`)
+  return existsSync(path) ? freeName(folder, id, now + 1000) : path
+}
+
+export class WandbTracker implements Tracker {
+  readonly path: string
+  readonly #log: LogBlocks
+  readonly #media: string
+  readonly #began: number
+  readonly #summary = new Map<string, unknown>()
+  #number = 0
+  #row: { step: number; values: Map<string, unknown>; now: number } | undefined
+
+  constructor(folder: string, run: TrackedRun, now: number) {
+    mkdirSync(folder, { recursive: true })
+    const id = runId(folder)
+    const offline = freeName(folder, id, now)
+    this.#media = join(offline, 'files', 'media', 'images')
+    mkdirSync(this.#media, { recursive: true })
+    this.path = join(offline, `run-${id}.wandb`)
+    this.#began = now
+    this.#log = new LogBlocks(this.path)
+    this.#record(21, fieldMessage(1, fieldBytes(1, '0.21.0'), fieldBytes(2, '0.20.0')))
+    this.#record(17, ...this.#runFields(id, run, now))
+  }
+
+  #runFields(id: string, run: TrackedRun, now: number): Buffer[] {
+    const config = Object.entries(run.settings).map(([key, value]) => item(1, key, value))
+    const entity = process.env.WANDB_ENTITY
+    return [
+      fieldBytes(1, id),
+      ...(entity ? [fieldBytes(2, entity)] : []),
+      fieldBytes(3, process.env.WANDB_PROJECT ?? 'roundtrip'),
+      fieldMessage(4, ...config),
+      fieldBytes(8, process.env.WANDB_NAME ?? run.name),
+      fieldBytes(13, hostname()),
+      timestamp(17, now),
+    ]
+  }
+
+  /** Record {num = 1, one of the kinds}. */
+  #record(kind: number, ...fields: readonly Buffer[]): void {
+    this.#log.append(Buffer.concat([fieldVarint(1, ++this.#number), fieldMessage(kind, ...fields)]))
+  }
+
+  step(step: number, metrics: Metrics, now: number): void {
+    this.#add(step, Object.entries(metrics), now)
+  }
+
+  eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): void {
+    const values = Object.entries(metrics).flatMap(([key, { mean, low, high }]): [string, number][] => [
+      [`eval/${key}`, mean],
+      [`eval/${key}/low`, low],
+      [`eval/${key}/high`, high],
+    ])
+    this.#add(step, values, now)
+  }
+
+  pictures(step: number, pictures: readonly Picture[], now: number): void {
+    const files: string[] = []
+    const values = pictures.map(({ png, width, height, caption, sample }, i): [string, unknown] => {
+      const sum = sha256(png)
+      const path = `media/images/samples_${i}_${step}_${sum.slice(0, 20)}.png`
+      writeFileSync(join(this.#media, path.split('/').at(-1)!), png)
+      files.push(path)
+      const value = { _type: 'image-file', path, sha256: sum, size: png.length, width, height, format: 'png', caption }
+      return [`samples/${sample.loop}/${i}`, value]
+    })
+    // path = 1, policy = 2 (0: now), type = 3 (2: media)
+    this.#record(6, ...files.map((path) => fieldMessage(1, fieldBytes(1, path), fieldVarint(2, 0), fieldVarint(3, 2))))
+    // Pictures are made beside the run and come late; steps must not fall, so they go into the row that is open.
+    this.#add(Math.max(step, this.#row?.step ?? step), values, now)
+  }
+
+  /** One row a step: what comes for the same step goes into it, and the next step writes it. */
+  #add(step: number, values: Iterable<readonly [string, unknown]>, now: number): void {
+    if (this.#row && this.#row.step !== step) this.#flush()
+    this.#row ??= { step, values: new Map(), now }
+    for (const [key, value] of values) this.#row.values.set(key, value)
+  }
+
+  #flush(): void {
+    if (!this.#row) return
+    const { step, values, now } = this.#row
+    this.#row = undefined
+    values.set('_step', step)
+    values.set('_timestamp', now / 1000)
+    values.set('_runtime', (now - this.#began) / 1000)
+    for (const [key, value] of values) this.#summary.set(key, value)
+    this.#record(2, ...Array.from(values, ([key, value]) => item(1, key, value)), fieldMessage(2, fieldVarint(1, step)))
+  }
+
+  close(reason: string | undefined, now: number): void {
+    this.#flush()
+    this.#record(3, ...Array.from(this.#summary, ([key, value]) => item(1, key, value)))
+    const code = reason === undefined ? 1 : 0
+    this.#record(18, fieldVarint(1, code), fieldVarint(2, Math.round((now - this.#began) / 1000)))
+    this.#log.close()
+  }
+}
