@@ -3,5 +3,7 @@
 // Start reading at report.ts, or at server.ts for the live page.
 export { type Point, smooth, ticks } from './chart.ts'
 export { isLoopback } from './guard.ts'
+export { type ModelCard, modelCard } from './model-card.ts'
 export { renderReport } from './report.ts'
+export { cardOfRun, cardPicture } from './run-card.ts'
 export { startWatch, type WatchOptions, type WatchServer } from './server.ts'

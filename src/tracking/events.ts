@@ -86,6 +86,14 @@ export type Shown =
   | { kind: 'mask'; by: Author; mask: MaskRle | null; name?: string } // null: none was made
   | { kind: 'points'; by: Author; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
 
+/** The same as tasks tell it; readers give it back in the form above. */
+export interface ToldShown {
+  kind: Shown['kind']
+  by: Author
+  value: unknown
+  name?: string
+}
+
 /** One sampled completion, with all that is needed to judge it later. */
 export interface Sample {
   step: number
@@ -96,7 +104,7 @@ export interface Sample {
   /** Index in the group. */
   k: number
   /** What there is to see, in the order of the method: what the record holds, what was sampled, what was answered. */
-  shown?: readonly Shown[]
+  shown?: readonly (Shown | ToldShown)[]
   /** The form before `shown`: what the policy wrote. */
   text?: string
   /** What the second model answered in words. */

@@ -183,6 +183,10 @@ test('a sample of the older form shows what it showed: who made the mask follows
     { kind: 'text', by: 'policy', text: 'a disc' },
     { kind: 'mask', by: 'ema', mask: null },
   ])
+  const told = [{ kind: 'points', by: 'policy', value: { size: [2, 2], points: [{ x: 1, y: 0 }] } }]
+  assert.deepEqual(toSample({ ...older, ...scores, shown: told })?.shown, [
+    { kind: 'points', by: 'policy', size: [2, 2], points: [{ x: 1, y: 0, positive: true }] },
+  ])
   const drawn = toSample({ ...older, ...scores, made: mask, answer: 'round' })?.shown.slice(3)
   assert.deepEqual(drawn, [
     { kind: 'mask', by: 'policy', mask },

@@ -1,7 +1,7 @@
 // Tracking: the run folder (config.json, events.jsonl, samples.jsonl, timing.jsonl, TensorBoard files), its readers, the status line.
-// May import rows below 5; needs core alone.
+// May import rows below 5; needs core, engine (where the package is) and mask.
 // Start reading at events.ts, then run-writer.ts.
-export { describeEnvironment } from './environment.ts'
+export { describeEnvironment, type EnvironmentFacts, gitCommit } from './environment.ts'
 export type {
   Author,
   CheckpointEvent,
@@ -40,4 +40,5 @@ export { SampleIndex } from './sample-index.ts'
 export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
 export { type BootstrapOptions, bootstrapInterval, bootstrapRatioInterval, quantile } from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'
-export { type TrackerName, trackerNames } from './trackers/tracker.ts'
+export { pictureOf } from './trackers/pictures.ts'
+export { type Picture, type TrackerName, trackerNames } from './trackers/tracker.ts'

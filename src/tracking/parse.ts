@@ -82,12 +82,14 @@ function toSize(value: unknown): readonly [number, number] | undefined {
 
 function toShown(value: unknown): Shown | undefined {
   if (!isObject(value) || !authors.includes(value.by as string)) return undefined
-  const common = { by: value.by as Author, name: optionalText(value.name) }
-  if (value.kind === 'text') return { kind: 'text', ...common, text: text(value.text) }
-  if (value.kind === 'mask') return { kind: 'mask', ...common, mask: toMask(value.mask) }
-  const size = toSize(value.size)
-  if (value.kind !== 'points' || !size || !Array.isArray(value.points)) return undefined
-  return { kind: 'points', ...common, size, points: value.points.flatMap((p) => toPoint(p) ?? []) }
+  const common = { by: value.by as Author, ...(typeof value.name === 'string' ? { name: value.name } : {}) }
+  // Tasks tell what they show as {kind, by, value}; such lines are read as well.
+  if (value.kind === 'text') return { kind: 'text', ...common, text: text(value.text ?? value.value) }
+  if (value.kind === 'mask') return { kind: 'mask', ...common, mask: toMask(value.mask ?? value.value) }
+  const { size: rawSize, points } = isObject(value.value) ? value.value : value
+  const size = toSize(rawSize)
+  if (value.kind !== 'points' || !size || !Array.isArray(points)) return undefined
+  return { kind: 'points', ...common, size, points: points.flatMap((p) => toPoint(p) ?? []) }
 }
 
 /** The older form told things by name: where the second model answered in words, the policy made the mask. */
@@ -104,7 +106,7 @@ function shownOfOlder(sample: Sample): Shown[] {
 
 /** What a sample shows, whichever form it has. */
 export function shownOf(sample: Sample): readonly Shown[] {
-  return sample.shown ?? shownOfOlder(sample)
+  return sample.shown?.flatMap((item) => toShown(item) ?? []) ?? shownOfOlder(sample)
 }
 
 const olderFields = ['text', 'answer', 'reference', 'given', 'made'] as const

@@ -1,0 +1,145 @@
+// README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
+import type { Interval } from '../tracking/index.ts'
+import { figure } from './evaluation.ts'
+
+type Figures = Readonly<Record<string, Interval>>
+
+export interface ModelCard {
+  /** What the model is called. */
+  name: string
+  /** The model that was trained: an id of the hub, or the name of a folder. */
+  baseModel: string
+  /** SPDX name or one of the hub's; absent: the reader is sent to the base model's. */
+  license?: string
+  /** How it was trained, by setting: those that a reader needs to judge or to repeat it. */
+  recipe: readonly (readonly [string, string])[]
+  data: { name: string; records?: number; heldOut?: number }
+  steps?: number
+  before?: Figures
+  after?: Figures
+  /** Held-out records the figures are over. */
+  evalRecords?: number
+  /** A file beside the card. */
+  picture?: { file: string; text: string }
+  /** Product, torch, Node, device, commit. */
+  versions: readonly (readonly [string, string])[]
+  /** Command that trained it. */
+  command?: readonly string[]
+  /** What loads it, by title: code in the language of the fence. */
+  loading: readonly { title: string; language: string; code: string }[]
+}
+
+/** Markdown reads marks and tags in any text; a backslash in front of them makes them plain. */
+export function plain(text: string): string {
+  return text
+    .replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ')
+    .replace(/[\\`*_{}[\]()#+!|<>~&$^=:@-]/g, (mark) => `\\${mark}`)
+    .replaceAll('\\-', '-')
+    .replaceAll('\\:', ':')
+    .replaceAll('\\=', '=')
+}
+
+/** A text inside YAML: JSON's strings are YAML's. */
+const quoted = (text: string) => JSON.stringify(text)
+
+/** A fence longer than any in the code. */
+function fenced(code: string, language: string): string {
+  const longest = Math.max(2, ...(code.match(/`+/g) ?? []).map((run) => run.length))
+  const fence = '`'.repeat(longest + 1)
+  return `${fence}${language}\n${code.trimEnd()}\n${fence}`
+}
+
+function head(card: ModelCard): string[] {
+  const lines = ['---', `base_model: ${quoted(card.baseModel)}`, 'library_name: transformers']
+  if (card.license) lines.push(`license: ${quoted(card.license)}`)
+  lines.push('pipeline_tag: image-text-to-text', 'tags:', '- image-segmentation', '- grpo', '- roundtrip')
+  if (/^[\w.-]+\/[\w.-]+$/.test(card.data.name)) lines.push('datasets:', `- ${quoted(card.data.name)}`)
+  lines.push(...modelIndex(card), '---')
+  return lines
+}
+
+/** Figures as the hub's leaderboards read them. */
+function modelIndex(card: ModelCard): string[] {
+  const figures = Object.entries(card.after ?? {}).filter(([, { mean }]) => Number.isFinite(mean))
+  if (figures.length === 0) return []
+  return [
+    'model-index:',
+    `- name: ${quoted(card.name)}`,
+    '  results:',
+    '  - task:',
+    '      type: image-text-to-text',
+    '    dataset:',
+    `      name: ${quoted(`${card.data.name}, held out`)}`,
+    `      type: ${quoted(card.data.name)}`,
+    '    metrics:',
+    ...figures.flatMap(([name, { mean }]) => [
+      `    - name: ${quoted(name)}`,
+      `      type: ${quoted(name)}`,
+      `      value: ${mean}`,
+    ]),
+  ]
+}
+
+const withRange = (v: Interval | undefined) => (v ? `${figure(v.mean)} [${figure(v.low)}, ${figure(v.high)}]` : 'none')
+
+function change(before: Interval | undefined, after: Interval | undefined): string {
+  if (!before || !after) return ''
+  const by = after.mean - before.mean
+  const apart = after.low > before.high || after.high < before.low
+  return `${by < 0 ? '-' : '+'}${figure(Math.abs(by))}, intervals ${apart ? 'apart' : 'overlap'}`
+}
+
+function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] {
+  const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
+  if (names.length === 0) return ['The run made no evaluation.']
+  const rows = names.map((name) => {
+    return `| ${plain(name)} | ${withRange(before[name])} | ${withRange(after[name])} | ${change(before[name], after[name])} |`
+  })
+  const over = evalRecords ? `${evalRecords} records that were not trained on` : 'Records that were not trained on'
+  return [
+    `${over}; brackets are bootstrap 95 % intervals.`,
+    '',
+    '| figure | before | after | change |',
+    '|---|---|---|---|',
+    ...rows,
+  ]
+}
+
+const table = (rows: readonly (readonly [string, string])[]): string[] => [
+  '| | |',
+  '|---|---|',
+  ...rows.map(([key, value]) => `| ${plain(key)} | ${plain(value)} |`),
+]
+
+export function modelCard(card: ModelCard): string {
+  const { data } = card
+  const counts = [
+    data.records === undefined ? undefined : `${data.records} records`,
+    data.heldOut === undefined ? undefined : `${data.heldOut} of them held out`,
+  ].filter((part) => part !== undefined)
+  const steps = card.steps === undefined ? '' : ` in ${card.steps} steps`
+  const sections: string[][] = [
+    head(card),
+    [`# ${plain(card.name)}`],
+    [
+      `${plain(card.baseModel)}, trained with GRPO${steps} by roundtrip: captions and masks are rewarded by how well they lead back to each other.`,
+    ],
+    card.picture ? [`![${plain(card.picture.text)}](${encodeURI(card.picture.file)})`] : [],
+    ['## Before and after', '', ...results(card)],
+    ['## Data', '', `${plain(data.name)}${counts.length > 0 ? `: ${counts.join(', ')}` : ''}.`],
+    ['## Recipe', '', ...table(card.recipe)],
+    card.command && card.command.length > 0
+      ? ['## Command', '', fenced(['roundtrip', ...card.command].join(' '), 'sh')]
+      : [],
+    [
+      '## Loading',
+      ...card.loading.flatMap(({ title, language, code }) => ['', `${plain(title)}:`, '', fenced(code, language)]),
+    ],
+    ['## Versions', '', ...table(card.versions)],
+    card.license ? [] : ['## Licence', '', 'That of the base model; see its card.'],
+  ]
+  return `${sections
+    .filter((lines) => lines.length > 0)
+    .map((lines) => lines.join('\n'))
+    .join('\n\n')}\n`
+}
