@@ -15,6 +15,7 @@ export { trainWork } from './train.ts'
 
 const flags: CommandFlag[] = [
   { name: 'json', doc: 'print {seed, seconds, before, after} as the last line' },
+  { name: 'watch', doc: 'open a live page about the run while it trains' },
   rewardFlag,
 ]
 
@@ -63,13 +64,15 @@ async function run(argv: readonly string[]): Promise<void> {
   log.info(
     `demo, seed ${config.seed}: ${config.maxSteps} steps of ${config.batchSize} records, run folder ${config.output}`,
   )
+  const live = given.has('watch') ? await openLive(config.output) : undefined
+  if (!live) log.info(`to see it learn: npx roundtrip watch ${config.output}`)
   const { step, stopped, before, after } = (await runHosted({
     module: import.meta.url,
     work: 'trainWork',
     input: config,
     scores: config,
     label: 'train',
-  })) as RunResult
+  }).finally(() => live?.close())) as RunResult
   const page = await writeReport(config.output)
   const seconds = Math.round(performance.now()) / 1000
   if (stopped || !before || !after) {
@@ -79,6 +82,14 @@ async function run(argv: readonly string[]): Promise<void> {
   }
   process.stdout.write(`\n${comparison(before, after)}\n\n${seconds.toFixed(0)} s\nreport ${page}\n`)
   if (given.has('json')) process.stdout.write(`${JSON.stringify({ seed: config.seed, seconds, before, after })}\n`)
+}
+
+async function openLive(output: string) {
+  const { openBrowser, watchBeside } = await import('./watch.ts')
+  const live = await watchBeside(output)
+  log.info(`live page ${live.url}`)
+  await openBrowser(live.url)
+  return live
 }
 
 async function writeReport(output: string): Promise<string> {

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, messageOf, printable } from '../core/index.ts'
 
 interface Entry {
   summary: string
@@ -62,6 +62,6 @@ try {
   await main(process.argv.slice(2))
 } catch (error) {
   const debug = process.env.ROUNDTRIP_LOG === 'debug' && error instanceof Error
-  process.stderr.write(`error: ${debug ? error.stack : messageOf(error)}\n`)
+  process.stderr.write(`error: ${debug ? error.stack : printable(messageOf(error))}\n`)
   process.exitCode = 1
 }

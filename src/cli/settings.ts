@@ -31,6 +31,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   save_steps: 'saveSteps',
   save_total_limit: 'saveTotalLimit',
   log_steps: 'logSteps',
+  report_to: 'reportTo',
   max_completion_length: 'rl.maxCompletionLength',
   gradient_accumulation_steps: 'rl.gradientAccumulationSteps',
   kl_coef: 'rl.beta',

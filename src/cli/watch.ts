@@ -73,8 +73,32 @@ async function serveAt(port: number | undefined, target: Target) {
   }
 }
 
+export interface WatchBeside {
+  url: string
+  close(): void
+}
+
+/** The same page from a process of its own, for a command that trains: reading and answering take nothing from the run. */
+export async function watchBeside(folder: string): Promise<WatchBeside> {
+  const { spawn } = await import('node:child_process')
+  const { mkdirSync } = await import('node:fs')
+  const { join } = await import('node:path')
+  const { packageRoot } = await import('../engine/index.ts')
+  mkdirSync(folder, { recursive: true })
+  const program = join(packageRoot(), 'bin', 'roundtrip.mjs')
+  const child = spawn(process.execPath, [program, 'watch', folder], { stdio: ['ignore', 'pipe', 'inherit'] })
+  const url = await new Promise<string>((done, fail) => {
+    child.stdout.setEncoding('utf8').once('data', (text: string) => done(text.trim()))
+    child.once('error', fail)
+    child.once('close', (code) => fail(new Error(`the live page ended with ${code}`)))
+  })
+  child.unref()
+  process.once('exit', () => child.kill())
+  return { url, close: () => void child.kill() }
+}
+
 /** The desktop's own opener; a machine without one shows the address, which is printed anyway. */
-async function openBrowser(url: string): Promise<void> {
+export async function openBrowser(url: string): Promise<void> {
   const { spawn } = await import('node:child_process')
   const child = spawn(process.platform === 'darwin' ? 'open' : 'xdg-open', [url], { stdio: 'ignore', detached: true })
   child.on('error', () => {})

@@ -70,10 +70,10 @@ const noRoom: Readonly<Record<string, string>> = {
 
 /** In words, with the code, when an error says that there is no room for more bytes; else null. */
 export function lackOfRoom(error: unknown): string | null {
-  if (!(error instanceof Error)) return null
-  const { errno, code = '' } = error as NodeJS.ErrnoException
-  const name = errno === quotaNumber ? 'EDQUOT' : code
-  return name in noRoom ? `${noRoom[name]} (${name})` : null
+  const { code, errno, cause } = (error ?? {}) as { code?: unknown; errno?: unknown; cause?: unknown }
+  const name = errno === quotaNumber ? 'EDQUOT' : String(code)
+  if (Object.hasOwn(noRoom, name)) return `${noRoom[name]} (${name})`
+  return cause === undefined ? null : lackOfRoom(cause)
 }
 
 export function humanBytes(n: number): string {

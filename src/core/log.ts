@@ -3,8 +3,18 @@ export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 const threshold = rank[(process.env.ROUNDTRIP_LOG as LogLevel | undefined) ?? 'info'] ?? 1
 
+/**
+ * Text that may come from a dataset or a server, for a terminal: control characters, which could move the cursor or set the
+ * title, are spelled out, and further lines are indented, so that none of them looks like a message of ours.
+ */
+export function printable(text: string): string {
+  const spelled = (char: string) => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, spelled).replace(/\n(?=.)/g, '\n  ')
+}
+
 function write(level: LogLevel, text: string): void {
-  if (rank[level] >= threshold) process.stderr.write(level === 'info' ? `${text}\n` : `${level}: ${text}\n`)
+  if (rank[level] >= threshold)
+    process.stderr.write(level === 'info' ? `${printable(text)}\n` : `${level}: ${printable(text)}\n`)
 }
 
 /** Messages for people, on standard error; results go to standard output. */

@@ -7,6 +7,7 @@ import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
 import { builtInKind, type TaskKind, taskRewardSettings, taskSettings } from '../tasks/index.ts'
+import { trackerNames } from '../tracking/index.ts'
 
 export const LoraConfig = z.strictObject({
   rank: z.int().positive().default(128).describe('rank of the adapters'),
@@ -107,6 +108,10 @@ export const RunConfig = z.strictObject({
     .default(true)
     .describe('end the run when a trainable group gets no gradient in the first steps'),
   tensorboard: z.boolean().default(true).describe('also write TensorBoard event files'),
+  reportTo: z
+    .array(z.enum([...trackerNames, 'none']))
+    .default([])
+    .describe('trackers that get the figures too; none: not even TensorBoard files'),
 })
 export type RunConfig = z.infer<typeof RunConfig>
 export type RunInput = z.input<typeof RunConfig>

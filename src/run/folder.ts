@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf } from '../core/index.ts'
-import { describeEnvironment, RunWriter, runFiles } from '../tracking/index.ts'
+import { describeEnvironment, RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import { differences, flattened, type Settings } from './identity.ts'
@@ -58,8 +58,8 @@ function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'loc
   // a run that ended before its first checkpoint begins anew, perhaps with other settings
   if (started && !resumed) atomicWriteJson(join(output, runFiles.config), config)
   const writer = started
-    ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, { tensorboard })
-    : RunWriter.create(output, { config, environment, tensorboard })
+    ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, trackers)
+    : RunWriter.create(output, { config, environment, ...trackers })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed }
 }

@@ -18,6 +18,7 @@ const free = new Set([
   'saveTotalLimit',
   'logSteps',
   'tensorboard',
+  'reportTo',
   'maxSteps',
   'epochs',
   'evalSteps',

@@ -260,7 +260,7 @@ class RunLoop {
   async close(): Promise<void> {
     const { learner, lock, records, writer } = this.opened
     this.#work.close()
-    writer.close()
+    await writer.close()
     lock.release()
     await records.close()
     disposeLearner(learner)

@@ -22,7 +22,7 @@ export type {
   WarningEvent,
 } from './events.ts'
 export { FollowedRun, type RunEnd } from './follow.ts'
-export { JsonLines, lackOfSpace, readLines } from './json-lines.ts'
+export { JsonLines, readLines } from './json-lines.ts'
 export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
 export { maskPath } from './outline.ts'
 export {

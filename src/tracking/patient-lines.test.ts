@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { lackOfSpace } from './json-lines.ts'
+import { lackOfRoom } from '../core/index.ts'
 import { PatientLines } from './patient-lines.ts'
 import { readRun } from './run-reader.ts'
 import { RunWriter } from './run-writer.ts'
@@ -16,10 +16,10 @@ const here = fileURLToPath(new URL('.', import.meta.url))
 const hasPrlimit = spawnSync('prlimit', ['--version']).status === 0
 
 test('a quota that is used up has a name although Node has none for it', () => {
-  assert.equal(lackOfSpace({ code: 'Unknown system error -122', errno: -122 }), 'the disk quota is used up (EDQUOT)')
-  assert.equal(lackOfSpace({ code: 'ENOSPC', errno: -28 }), 'the disk is full (ENOSPC)')
-  assert.equal(lackOfSpace(new Error('x', { cause: { code: 'EFBIG' } })), 'the file size limit is reached (EFBIG)')
-  assert.equal(lackOfSpace({ code: 'EIO', errno: -5 }), undefined)
+  assert.equal(lackOfRoom({ code: 'Unknown system error -122', errno: -122 }), 'the disk quota is used up (EDQUOT)')
+  assert.equal(lackOfRoom({ code: 'ENOSPC', errno: -28 }), 'the disk is full (ENOSPC)')
+  assert.equal(lackOfRoom(new Error('x', { cause: { code: 'EFBIG' } })), 'the file size limit is reached (EFBIG)')
+  assert.equal(lackOfRoom({ code: 'EIO', errno: -5 }), null)
 })
 
 test('lines without room wait in memory up to a limit, and what is beyond it is counted', () => {

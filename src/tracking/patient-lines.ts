@@ -1,5 +1,6 @@
 import { log } from '../core/index.ts'
-import { encodeLine, JsonLines, lackOfSpace } from './json-lines.ts'
+import { lackOfRoom } from '../core/index.ts'
+import { encodeLine, JsonLines } from './json-lines.ts'
 
 /** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
 const mostWaitingBytes = 64 * 2 ** 20
@@ -36,7 +37,7 @@ export class PatientLines extends JsonLines {
     try {
       this.appendText([...this.#waiting, ...lines].join(''))
     } catch (error) {
-      const reason = lackOfSpace(error)
+      const reason = lackOfRoom(error)
       if (!reason) throw error
       this.#keep(lines, reason)
       return 0

@@ -62,6 +62,7 @@ function optionsOf(props: PlotProps, width: number, zoomed: (range: Range) => vo
       { label: 'step', value: (_, v) => (v === null ? '-' : String(v)) },
       ...props.curves.map((curve) => ({
         label: curve.label,
+        class: curve.faint ? 'faint' : undefined,
         stroke: curve.faint ? `${curve.colour}55` : curve.colour,
         fill: curve.fill ? curve.colour : undefined,
         width: curve.faint ? 1 : 1.75,
@@ -113,7 +114,10 @@ function onKey(event: KeyboardEvent, u: uPlot, zoomed: (range: Range) => void): 
 
 /** Without a pointer on the chart its legend tells the last values. */
 function showLast(u: uPlot): void {
-  if (u.data[0].length > 0) u.setLegend({ idx: u.data[0].length - 1 })
+  // uPlot empties the legend when it has drawn, which is after this turn.
+  setTimeout(() => {
+    if (u.data[0].length > 0 && (u.cursor.left ?? -1) < 0) u.setLegend({ idx: u.data[0].length - 1 })
+  })
 }
 
 export function Plot(props: PlotProps) {
@@ -139,7 +143,7 @@ export function Plot(props: PlotProps) {
     )
     plot.current = made
     showLast(made)
-    made.over.addEventListener('mouseleave', () => setTimeout(() => plot.current === made && showLast(made)))
+    made.over.addEventListener('mouseleave', () => showLast(made))
     const sized = new ResizeObserver(() => made.setSize({ width: element.clientWidth || 320, height: 210 }))
     sized.observe(element)
     return () => {
@@ -152,7 +156,7 @@ export function Plot(props: PlotProps) {
   useEffect(() => {
     const made = plot.current
     made?.setData(joined(props.curves, props.logarithmic ?? false))
-    if (made && (made.cursor.left ?? -1) < 0) showLast(made)
+    if (made) showLast(made)
   }, [props.curves, props.logarithmic])
 
   const lost = props.curves.reduce((n, c) => n + (c.faint ? 0 : c.values.filter((v) => !Number.isFinite(v)).length), 0)
