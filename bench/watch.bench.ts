@@ -69,7 +69,6 @@ function openPage(url: string): () => void {
       await ask(
         `/api/runs/${id}/series?${new URLSearchParams(metrics.slice(0, 60).map((name): [string, string] => ['name', name]))}`,
       )
-      await ask(`/api/runs/${id}/samples?limit=24`)
     }
   }
   const listen = async () => {

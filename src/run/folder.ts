@@ -48,7 +48,8 @@ export function reserveFolder(output: string): RunLock {
 }
 
 function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'lock'> {
-  const { output, tensorboard } = config
+  const { output } = config
+  const trackers = trackersOf(config)
   requireLog(output)
   const started = existsSync(join(output, runFiles.events))
   const resumed = started ? newestState(config) : null
@@ -75,6 +76,11 @@ function requireLog(output: string): void {
     got: `none, beside ${basename(first.path)}`,
     hint: 'nothing was changed; put the log back, or choose another output folder',
   })
+}
+
+function trackersOf({ tensorboard, reportTo }: RunConfig): RunWriterOptions {
+  if (reportTo.includes('none')) return {}
+  return { tensorboard, reportTo: reportTo.filter((name) => name !== 'none') }
 }
 
 function newestState(config: RunConfig): RunFolder['resumed'] {
