@@ -1,5 +1,4 @@
-import { log } from '../core/index.ts'
-import { lackOfRoom } from '../core/index.ts'
+import { lackOfRoom, log } from '../core/index.ts'
 import { encodeLine, JsonLines } from './json-lines.ts'
 
 /** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
