@@ -22,6 +22,7 @@ const rows = {
   rl: 5,
   tasks: 6,
   dashboard: 6,
+  benchmarks: 6,
   run: 7,
   verify: 8,
   cli: 9,

@@ -1,0 +1,96 @@
+// instances.json (COCO): images and annotations by id, and the target that annotations draw.
+import { readFileSync } from 'node:fs'
+import { Mismatch, messageOf } from '../core/index.ts'
+import { decodeRle, polygonsToMask, type Rle, toDense } from '../mask/index.ts'
+import { emptyTarget, type Target } from './target.ts'
+
+export interface CocoImage {
+  id: number
+  file_name: string
+  height: number
+  width: number
+}
+
+export interface CocoAnnotation {
+  id: number
+  image_id: number
+  iscrowd?: number
+  segmentation: unknown
+}
+
+export interface Instances {
+  file: string
+  images: Map<number, CocoImage>
+  annotations: Map<number, CocoAnnotation>
+}
+
+export function readJsonFile(file: string): unknown {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'))
+  } catch (error) {
+    throw new Mismatch({ where: file, expected: 'a JSON file', got: messageOf(error) }, { cause: error })
+  }
+}
+
+export function readInstances(file: string): Instances {
+  const value = readJsonFile(file) as { images?: unknown; annotations?: unknown } | null
+  const list = <T extends { id: number }>(field: 'images' | 'annotations'): Map<number, T> => {
+    const rows = value?.[field]
+    if (Array.isArray(rows)) return new Map((rows as T[]).map((row) => [row.id, row]))
+    throw new Mismatch({ where: file, field, expected: 'a list', got: rows === undefined ? 'none' : typeof rows })
+  }
+  return { file, images: list<CocoImage>('images'), annotations: list<CocoAnnotation>('annotations') }
+}
+
+/** Sizes and names are checked here, once, because everything after trusts them. */
+export function imageOf(instances: Instances, id: number, where: string): CocoImage {
+  const image = instances.images.get(id)
+  if (!image) throw new Mismatch({ where, field: 'image_id', expected: `an image of ${instances.file}`, got: id })
+  if (typeof image.file_name !== 'string' || !(image.height > 0) || !(image.width > 0)) {
+    const expected = 'file_name, height and width'
+    throw new Mismatch({ where: instances.file, field: `image ${id}`, expected, got: image })
+  }
+  return image
+}
+
+function annotationOf(instances: Instances, id: number, where: string): CocoAnnotation {
+  const annotation = instances.annotations.get(id)
+  if (annotation) return annotation
+  throw new Mismatch({ where, field: 'ann_id', expected: `an annotation of ${instances.file}`, got: id })
+}
+
+/** The parts of one segmentation as row-major 0/1 maps: polygons, boxes, run lengths, or a list of run lengths. */
+function partsOf(segmentation: unknown, { height, width }: CocoImage, where: string): Uint8Array[] {
+  const pieces = Array.isArray(segmentation) ? segmentation : [segmentation]
+  return pieces.map((piece: unknown, i) => {
+    const at = `${where}: segmentation ${i}`
+    const mask = Array.isArray(piece) ? polygonsToMask([piece], height, width, at) : decodeRle(piece as Rle, at)
+    if (mask.height === height && mask.width === width) return toDense(mask)
+    const got = `${mask.height} x ${mask.width}`
+    throw new Mismatch({ where: at, field: 'size', expected: `the image's ${height} x ${width}`, got })
+  })
+}
+
+/** `ids` null: nothing is meant. Crowd regions of a list of annotations are left out, as ReLA does. */
+export function annotationTarget(
+  instances: Instances,
+  image: CocoImage,
+  ids: number | readonly number[] | null,
+  where: string,
+): Target {
+  const target = emptyTarget(image.height, image.width, ids === null)
+  for (const id of [ids ?? []].flat()) {
+    const annotation = annotationOf(instances, id, where)
+    if (Array.isArray(ids) && annotation.iscrowd) continue
+    const sum = new Uint8Array(target.parts.length) // a byte wraps at 256, as numpy's uint8 does
+    for (const part of partsOf(annotation.segmentation, image, `${instances.file}: annotation ${id}`)) {
+      part.forEach((inside, q) => {
+        sum[q]! += inside
+      })
+    }
+    sum.forEach((count, q) => {
+      target.parts[q]! |= count
+    })
+  }
+  return target
+}

@@ -1,0 +1,52 @@
+// Where the pieces of a benchmark lie: a user names the data root, its ref_seg, or the benchmark's own folder.
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+
+export function isFolder(path: string): boolean {
+  return existsSync(path) && statSync(path).isDirectory()
+}
+
+export function namesIn(folder: string): string[] {
+  return isFolder(folder) ? readdirSync(folder).sort() : []
+}
+
+/** The first of `data` itself and the folders below it that `accept`s. */
+export function findFolder(
+  data: string,
+  below: readonly string[],
+  accept: (folder: string) => boolean,
+  expected: string,
+): string {
+  const tried = [data, ...below.map((name) => join(data, name))].map((path) => resolve(path))
+  const found = tried.find((folder) => isFolder(folder) && accept(folder))
+  if (found) return found
+  const got = isFolder(data) ? `none in ${tried.join(', ')}` : 'no folder there'
+  throw new Mismatch({ where: data, field: 'data', expected, got })
+}
+
+const imageFolders = [
+  'glamm_data/images/coco2014/train2014',
+  'images/coco2014/train2014',
+  'coco2014/train2014',
+  'coco/train2014',
+  'train2014',
+  'images/train2014',
+  'images',
+]
+
+/** The folder that has `first`; looked for beside the benchmark's folder and up to two folders above it. */
+export function findImages(folder: string, images: string | null, first: string): string {
+  const bases = [folder, dirname(folder), dirname(dirname(folder))]
+  const tried = images ? [images] : bases.flatMap((base) => imageFolders.map((name) => join(base, name)))
+  const found = tried.find((path) => existsSync(join(path, first)))
+  if (found) return found
+  const hint = 'give --images DIR, the folder of the COCO train2014 images'
+  throw new Mismatch({
+    where: images ?? folder,
+    field: 'images',
+    expected: `a folder with ${first}`,
+    got: 'none',
+    hint,
+  })
+}

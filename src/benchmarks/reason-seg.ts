@@ -1,0 +1,139 @@
+// ReasonSeg: a picture with a JSON file of the same name; polygons labelled target, ignore or flag.
+import { readFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { Mismatch, messageOf } from '../core/index.ts'
+import { imageInfo } from '../image/index.ts'
+import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
+import { findFolder, isFolder, namesIn } from './folders.ts'
+import { fillPolygon } from './opencv-polygon.ts'
+import type { Target } from './target.ts'
+
+interface Shape {
+  label: string
+  points: number[][]
+}
+
+interface Annotation {
+  text: string[]
+  is_sentence: boolean
+  shapes: Shape[]
+}
+
+const splits = ['val', 'test', 'test-short', 'test-long']
+const pictures = /\.(jpe?g|png|webp)$/i
+
+/** Some of the published files are not UTF-8 but cp1252. */
+function decodeText(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
+  } catch {
+    return new TextDecoder('windows-1252').decode(bytes)
+  }
+}
+
+function readAnnotation(file: string): Annotation {
+  let value: Partial<Annotation> | null
+  try {
+    value = JSON.parse(decodeText(readFileSync(file))) as Partial<Annotation> | null
+  } catch (error) {
+    throw new Mismatch({ where: file, expected: 'a JSON file', got: messageOf(error) }, { cause: error })
+  }
+  const texts = typeof value?.text === 'string' ? [value.text] : value?.text
+  if (!Array.isArray(texts) || typeof texts[0] !== 'string')
+    throw new Mismatch({ where: file, field: 'text', expected: 'a list that begins with a text', got: texts ?? 'none' })
+  if (!Array.isArray(value?.shapes) || !value.shapes.every(isShape))
+    throw new Mismatch({
+      where: file,
+      field: 'shapes',
+      expected: 'label and points of each',
+      got: value?.shapes ?? 'none',
+    })
+  return { text: texts, is_sentence: Boolean(value.is_sentence), shapes: value.shapes }
+}
+
+function isShape(shape: Partial<Shape> | null): boolean {
+  const points = shape?.points
+  const numbers =
+    Array.isArray(points) && points.every((p) => Array.isArray(p) && p.length >= 2 && p.every(Number.isFinite))
+  return numbers && typeof shape?.label === 'string' && points.length > 0
+}
+
+function areaOf(shape: Shape, width: number, height: number): number {
+  const drawn = new Uint8Array(width * height)
+  fillPolygon(drawn, width, height, shape.points, 1)
+  return drawn.reduce((sum, v) => sum + v, 0)
+}
+
+/** Largest first, so that small shapes lie on top; of equal ones the later first, as a reversed argsort gives them. */
+function drawTarget(shapes: readonly Shape[], width: number, height: number): Target {
+  const drawn = shapes
+    .filter((shape) => shape.label.toLowerCase() !== 'flag')
+    .map((shape, index) => ({ shape, index, area: areaOf(shape, width, height) }))
+    .sort((a, b) => b.area - a.area || b.index - a.index)
+  const values = new Uint8Array(width * height)
+  for (const { shape } of drawn) {
+    fillPolygon(values, width, height, shape.points, shape.label.toLowerCase().includes('ignore') ? 255 : 1)
+  }
+  return {
+    height,
+    width,
+    parts: values.map((v) => (v === 1 ? 1 : 0)),
+    ignore: values.map((v) => (v === 255 ? 1 : 0)),
+    nothing: false,
+  }
+}
+
+/** LISA's question for a whole sentence, and for a phrase. */
+function question(text: string, isSentence: boolean): string {
+  const asked = isSentence ? text : `What is ${text} in this image?`
+  return `<image>\n ${asked} Please output segmentation mask.`
+}
+
+function recordOf(folder: string, split: string, image: string): BenchmarkRecord {
+  const stem = image.replace(pictures, '')
+  const { text, is_sentence, shapes } = readAnnotation(join(folder, split, `${stem}.json`))
+  const sentence = text[0]!.trim()
+  const path = join(folder, split, image)
+  return {
+    split,
+    id: stem,
+    image: `${split}/${image}`,
+    sentences: [sentence],
+    questions: [question(sentence, is_sentence)],
+    isSentence: is_sentence,
+    target: async () => {
+      const { turnedWidth, turnedHeight } = await imageInfo(readFileSync(path), path)
+      return drawTarget(shapes, turnedWidth, turnedHeight)
+    },
+  }
+}
+
+function recordsIn(folder: string, split: string): BenchmarkRecord[] {
+  const names = namesIn(join(folder, split))
+  const images = names.filter((name) => pictures.test(name))
+  const stems = new Set(images.map((name) => name.replace(pictures, '')))
+  const alone = names.find((name) => name.endsWith('.json') && !stems.has(basename(name, '.json')))
+  if (alone)
+    throw new Mismatch({ where: join(folder, split, alone), expected: 'a picture of the same name', got: 'none' })
+  return images.map((image) => recordOf(folder, split, image))
+}
+
+export function openReasonSeg(data: string, options: BenchmarkOptions): MaskBenchmark {
+  const has = (folder: string) => ['val', 'test'].some((split) => isFolder(join(folder, split)))
+  const below = ['ReasonSeg', 'reason_seg', 'reason_seg/ReasonSeg']
+  const folder = findFolder(data, below, has, 'a ReasonSeg folder with val or test')
+  return {
+    name: 'reasonseg',
+    folder,
+    images: () => options.images ?? folder,
+    orient: true, // LISA opens with cv2.imread, which turns the picture
+    source: null,
+    records: ['val', 'test'].flatMap((split) => recordsIn(folder, split)),
+    splits,
+    inSplit: (split, record) => {
+      const [word, length] = split.split('-')
+      if (record.split !== word) return false
+      return length === undefined || record.isSentence === (length === 'long')
+    },
+  }
+}

@@ -1,0 +1,76 @@
+// Predictions against targets: one row per sentence, with its intersection and union in every protocol.
+import { Mismatch, messageOf } from '../core/index.ts'
+import { decodeRle, encodeRle, type Mask, type Rle } from '../mask/index.ts'
+import type { BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
+import { type Predictions, predictionKey } from './predictions.ts'
+import { protocolsOf, type SentenceScore } from './protocols.ts'
+import { overlapOf, type Target, unionTarget } from './target.ts'
+
+export interface ScoredSentence {
+  split: string
+  id: string | number
+  sentence: number
+  image: string
+  text: string
+  /** gRefCOCO: nothing is meant. */
+  nothing: boolean
+  /** Pixels that more than one polygon covers: where the protocols differ. */
+  overlap: number
+  target: Rle
+  /** Null: no mask. */
+  rle: Rle | null
+  answer?: string
+  scores: Readonly<Record<string, SentenceScore>>
+}
+
+/** Scores of one record's sentences; the target is drawn once. */
+export async function scoreRecord(
+  benchmark: MaskBenchmark,
+  record: BenchmarkRecord,
+  predictions: Predictions,
+): Promise<ScoredSentence[]> {
+  const target = await record.target()
+  const stored = encodeRle(unionTarget(target))
+  return record.sentences.map((text, sentence) => {
+    const key = predictionKey(benchmark.name, record.split, record.id, sentence)
+    const prediction = predictions.get(key)
+    if (!prediction) throw missing(key)
+    const mask = prediction.rle === null ? null : sized(prediction.rle, target, key)
+    const scores = protocolsOf(benchmark.name).map((p) => [p.name, p.score(target, mask)] as const)
+    return {
+      ...{ split: record.split, id: record.id, sentence, image: record.image, text },
+      ...{ nothing: target.nothing, overlap: overlapOf(target), target: stored },
+      rle: mask && encodeRle(mask),
+      ...(prediction.answer === undefined ? {} : { answer: prediction.answer }),
+      scores: Object.fromEntries(scores),
+    }
+  })
+}
+
+function missing(key: string): Mismatch {
+  return new Mismatch({ where: 'predictions', field: key, expected: 'a prediction for every sentence', got: 'none' })
+}
+
+function sized(rle: Rle, target: Target, key: string): Mask {
+  const where = `prediction ${key}`
+  try {
+    const mask = decodeRle(rle, where)
+    if (mask.height === target.height && mask.width === target.width) return mask
+    const expected = `the image's ${target.height} x ${target.width}`
+    throw new Mismatch({ where, field: 'rle.size', expected, got: `${mask.height} x ${mask.width}` })
+  } catch (error) {
+    if (error instanceof Mismatch) throw error
+    throw new Mismatch({ where, field: 'rle', expected: 'COCO run lengths', got: messageOf(error) }, { cause: error })
+  }
+}
+
+/** Every sentence of the records, in their order. */
+export async function scoreRecords(
+  benchmark: MaskBenchmark,
+  records: readonly BenchmarkRecord[],
+  predictions: Predictions,
+): Promise<ScoredSentence[]> {
+  const rows: ScoredSentence[] = []
+  for (const record of records) rows.push(...(await scoreRecord(benchmark, record, predictions)))
+  return rows
+}

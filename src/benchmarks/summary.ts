@@ -1,0 +1,133 @@
+// Figures of a split from the scores of its sentences, each with a 95 % interval that resamples images, not sentences:
+// sentences of one image share its difficulty.
+import { bootstrapRatioInterval } from '../tracking/index.ts'
+import type { Protocol, SentenceScore } from './protocols.ts'
+import type { ScoredSentence } from './score.ts'
+
+export interface SplitSummary {
+  benchmark: string
+  split: string
+  protocol: string
+  sentences: number
+  images: number
+  /** Sums of pixels. */
+  intersection: number
+  union: number
+  /** Figure name -> value, fractions: cIoU, gIoU, N_acc, T_acc, Pr@0.7, ... */
+  figures: Readonly<Record<string, number>>
+  /** Counts behind N_acc and T_acc. */
+  counts: Readonly<Record<string, number>>
+  intervals: Readonly<Record<string, { low: number; high: number }>>
+}
+
+/** A figure is the sum of `above` over the sum of `below` plus `guard`; null leaves the sentence out of both. */
+interface Figure {
+  name: string
+  guard: number
+  terms(score: SentenceScore, row: ScoredSentence): [above: number, below: number] | null
+}
+
+const precisions = [0.7, 0.8, 0.9]
+
+function figuresOf(protocol: Protocol): Figure[] {
+  const share = (
+    name: string,
+    of: (row: ScoredSentence) => boolean,
+    hit: (score: SentenceScore) => boolean,
+  ): Figure => ({
+    name,
+    guard: 0,
+    terms: (score, row) => (of(row) ? [hit(score) ? 1 : 0, 1] : null),
+  })
+  const base: Figure[] = [
+    { name: 'cIoU', guard: protocol.guard, terms: (s) => [s.intersection, s.union] },
+    { name: 'gIoU', guard: protocol.extra, terms: (s) => (s.iou === null ? null : [s.iou, 1]) },
+  ]
+  if (!protocol.noTarget) return base
+  return [
+    ...base,
+    share(
+      'N_acc',
+      (row) => row.nothing,
+      (s) => s.none === true,
+    ),
+    share(
+      'T_acc',
+      (row) => !row.nothing,
+      (s) => s.none !== true,
+    ),
+    ...precisions.map((t) =>
+      share(
+        `Pr@${t}`,
+        (row) => !row.nothing,
+        (s) => (s.iou ?? 0) >= t,
+      ),
+    ),
+  ]
+}
+
+interface Sums {
+  above: number
+  below: number
+}
+
+/** Sums by image, and over all. Images that add nothing to a figure are not resampled for it. */
+function sumsOf(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): { byImage: Sums[]; all: Sums } {
+  const byImage = new Map<string, Sums>()
+  const all = { above: 0, below: 0 }
+  for (const row of rows) {
+    const terms = figure.terms(row.scores[protocol]!, row)
+    if (!terms) continue
+    const image = byImage.get(row.image) ?? { above: 0, below: 0 }
+    byImage.set(row.image, image)
+    for (const sums of [image, all]) {
+      sums.above += terms[0]
+      sums.below += terms[1]
+    }
+  }
+  return { byImage: [...byImage.values()].filter((s) => s.below > 0), all }
+}
+
+export interface SummaryOptions {
+  benchmark: string
+  split: string
+  seed: number
+  resamples?: number
+}
+
+export function summariseSplit(
+  protocol: Protocol,
+  rows: readonly ScoredSentence[],
+  { benchmark, split, seed, resamples }: SummaryOptions,
+): SplitSummary {
+  const figures: Record<string, number> = {}
+  const intervals: Record<string, { low: number; high: number }> = {}
+  for (const figure of figuresOf(protocol)) {
+    const { byImage, all } = sumsOf(figure, protocol.name, rows)
+    figures[figure.name] = all.above / (all.below + figure.guard)
+    const { low, high } = bootstrapRatioInterval(
+      byImage.map((s) => s.above),
+      byImage.map((s) => s.below),
+      { seed, resamples },
+    )
+    intervals[figure.name] = { low, high }
+  }
+  const total = (pick: (score: SentenceScore) => number) =>
+    rows.reduce((sum, r) => sum + pick(r.scores[protocol.name]!), 0)
+  return {
+    ...{ benchmark, split, protocol: protocol.name, sentences: rows.length },
+    images: new Set(rows.map((r) => r.image)).size,
+    intersection: total((s) => s.intersection),
+    union: total((s) => s.union),
+    figures,
+    counts: protocol.noTarget ? countsOf(protocol.name, rows) : {},
+    intervals,
+  }
+}
+
+/** TP: no target, and the model says so. TN: a target, and the model draws. */
+function countsOf(protocol: string, rows: readonly ScoredSentence[]): Record<string, number> {
+  const count = (nothing: boolean, none: boolean) =>
+    rows.filter((r) => r.nothing === nothing && (r.scores[protocol]!.none === true) === none).length
+  return { TP: count(true, true), FN: count(true, false), TN: count(false, false), FP: count(false, true) }
+}
