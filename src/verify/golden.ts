@@ -3,7 +3,7 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, s
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 
-export type GoldenKind = 'grpo' | 'meteor' | 'porter' | 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl'
+export type GoldenKind = 'grpo' | 'meteor' | 'porter' | 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl' | 'benchmarks'
 
 export interface Golden {
   path: string
@@ -26,7 +26,8 @@ export function findGolden(path: string): { found: Golden[]; others: string[] } 
   if (found.length > 0) return { found, others }
   throw new Mismatch({
     where: path,
-    expected: 'grpo-golden JSON, METEOR or Porter lines, a model, adapter or misc folder with golden.json',
+    expected:
+      'grpo-golden JSON, METEOR or Porter lines, a model, adapter or misc folder with golden.json, or benchmarks with expected.json',
     got: others.length > 0 ? `a folder with ${others.length} other entries` : 'something else',
   })
 }
@@ -37,10 +38,15 @@ function kindOf(path: string): GoldenKind | null {
 
 function folderKind(dir: string): GoldenKind | null {
   const has = (name: string) => existsSync(join(dir, name))
+  if (has('expected.json') && has('predictions.jsonl')) return expectedKind(join(dir, 'expected.json'))
   if (!has('golden.json')) return null
   if (has('adapter_config.json') && has('base.safetensors')) return 'lora'
   if (has('config.json')) return modelKind(join(dir, 'config.json'))
   return has('golden.safetensors') ? 'misc' : null
+}
+
+function expectedKind(path: string): GoldenKind | null {
+  return object(readFileSync(path, 'utf8'))?.['format'] === 'benchmarks-golden' ? 'benchmarks' : null
 }
 
 function modelKind(path: string): GoldenKind | null {

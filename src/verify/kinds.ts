@@ -1,4 +1,5 @@
 import type { CheckRow } from '../core/index.ts'
+import { verifyBenchmarks } from './benchmarks.ts'
 import type { Golden, GoldenKind } from './golden.ts'
 import { verifyGrpo, verifyMiscOptim } from './grpo.ts'
 import { verifyLora } from './lora.ts'
@@ -15,6 +16,7 @@ const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[
   porter: verifyPorter,
   grpo: verifyGrpo,
   lora: verifyLora,
+  benchmarks: verifyBenchmarks,
   misc: async (path) => [...(await verifyMisc(path)), ...verifyMiscOptim(path)],
 }
 
