@@ -1,6 +1,7 @@
 // Benchmarks: the published evaluation sets as they lie on disk, and their metrics to the letter of each protocol.
 // May import data, mask, image, rewards, models, tracking, checkpoint, config, core. Knows no training.
 // Start reading at benchmark.ts, then protocols.ts and summary.ts.
+export { type AnswerImages, type AnswerOptions, answerWith, type ImageQuestions, type MaskAnswer } from './answer.ts'
 export {
   type BenchmarkOptions,
   type BenchmarkRecord,
@@ -13,6 +14,18 @@ export {
 export { isMaskBenchmark, openBenchmark } from './open.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
+export { type PublishedColumn, publishedColumns } from './published.ts'
+export {
+  type BenchmarkResult,
+  type ResultFacts,
+  readResult,
+  resultFile,
+  resultOf,
+  type StoredResult,
+  tableRow,
+  writeResult,
+} from './result.ts'
+export { type AnswerRun, answerBenchmark, type BenchmarkHost } from './run.ts'
 export { type ScoredSentence, scoreRecord, scoreRecords } from './score.ts'
 export { type SplitSummary, type SummaryOptions, summariseSplit } from './summary.ts'
 export { overlapOf, sa2vaTarget, type Target, unionTarget } from './target.ts'

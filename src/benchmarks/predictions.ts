@@ -3,6 +3,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import { Mismatch, messageOf } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 
+/** First line of the rows that a run of ours writes; they are predictions too. */
+export const rowsFormat = 'roundtrip-benchmark-rows'
+
 export interface Prediction {
   benchmark: string
   split: string
@@ -26,6 +29,7 @@ export function readPredictions(file: string, benchmark: string): Predictions {
   const out = new Map<string, Prediction>()
   for (const { value, where } of jsonLines(file)) {
     if (typeof value?.['benchmark'] === 'string' && value['benchmark'] !== benchmark) continue
+    if (value?.['format'] === rowsFormat) continue // the head line of a run's own rows
     const row = checked(value, where)
     const key = predictionKey(row.benchmark, row.split, row.id, row.sentence)
     if (out.has(key)) throw new Mismatch({ where, field: 'sentence', expected: 'each sentence once', got: key })

@@ -3,6 +3,7 @@ import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../run/index.ts'
+import { benchmarkFlags, runBenchmarks } from './benchmark.ts'
 import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
@@ -13,10 +14,11 @@ const flags: CommandFlag[] = [
   { name: 'ema', doc: "the checkpoint's EMA copy instead of its policy" },
   { name: 'records', value: 'N', doc: 'at most this many records (default: all)' },
   { name: 'json', doc: 'print one JSON object, scores of every record included' },
+  ...benchmarkFlags,
 ]
 
 const about =
-  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --data.split eval reads only what train held out.'
+  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --data.split eval reads only what train held out. --benchmark NAME: a published benchmark in its own protocols.'
 
 export function command(): Command {
   return runCommand('eval', about, flags, run)
@@ -31,6 +33,7 @@ function recordsOf(text: string | undefined): number | null {
 
 async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given } = readRunSettings(argv, flags)
+  if (given.has('benchmark')) return runBenchmarks(config, given)
   requirePaths(config)
   const options: EvaluateModelOptions = {
     adapter: given.get('adapter')?.[0] ?? null,

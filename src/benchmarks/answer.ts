@@ -1,0 +1,102 @@
+// The one place where a benchmark meets a model: the questions about an image become masks, greedily.
+// S hidden size, n [SEG] tokens of an answer.
+import type { RgbImage } from '../image/index.ts'
+import { type Mask, maskUnion } from '../mask/index.ts'
+import { type Features, generate, type Loaded, type Prompt, prepareImage, teacherForce } from '../models/index.ts'
+import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+
+export interface ImageQuestions {
+  image: RgbImage
+  /** Whole questions with `<image>`. */
+  questions: readonly string[]
+}
+
+export interface MaskAnswer {
+  text: string
+  /** All [SEG] masks OR-ed; null: no [SEG] that could be read. */
+  mask: Mask | null
+}
+
+/** Answers in the order of images and questions. */
+export type AnswerImages = (images: readonly ImageQuestions[]) => MaskAnswer[][]
+
+export interface AnswerOptions {
+  /** generate: the model writes its answer; forced: `[SEG].` is given, and only the mask is the model's. */
+  mode: 'generate' | 'forced'
+  maxNewTokens: number
+  maxTiles: number | null
+  /** Questions read at once. */
+  rows: number
+}
+
+export const forcedAnswer = '[SEG].'
+
+interface Question {
+  features: Features
+  prompt: Prompt
+}
+
+export function answerWith(loaded: Loaded, options: AnswerOptions): AnswerImages {
+  return (images) =>
+    noGrad(() =>
+      tidy(() => {
+        const asked = images.map(({ image, questions }) => {
+          const features = encodeOnce(loaded, image, options)
+          return questions.map((question) => ({ features, prompt: loaded.prompter.segment(features, { question }) }))
+        })
+        const flat = asked.flat()
+        const answers: MaskAnswer[] = []
+        for (let at = 0; at < flat.length; at += options.rows) {
+          answers.push(...tidy(() => answerRows(loaded, flat.slice(at, at + options.rows), options)))
+        }
+        let next = 0
+        return asked.map((questions) => questions.map(() => answers[next++]!))
+      }),
+    )
+}
+
+function encodeOnce({ model, cfg }: Loaded, image: RgbImage, { maxTiles }: AnswerOptions): Features {
+  return model.encode(prepareImage(image, cfg, { maxTiles: maxTiles ?? undefined }))
+}
+
+function answerRows(loaded: Loaded, questions: readonly Question[], options: AnswerOptions): MaskAnswer[] {
+  const spoken = options.mode === 'forced' ? forced(loaded, questions) : generated(loaded, questions, options)
+  return spoken.map(({ text, states }, i) => ({
+    text,
+    mask: states && tidy(() => drawUnion(loaded, questions[i]!.features, states)),
+  }))
+}
+
+interface Spoken {
+  text: string
+  states: Tensor | null // [n, S]
+}
+
+function generated({ model, prompter }: Loaded, questions: readonly Question[], options: AnswerOptions): Spoken[] {
+  const rows = generate(
+    model,
+    prompter.tokenizer,
+    questions.map((q) => q.prompt),
+    { maxNewTokens: options.maxNewTokens, stopStrings: prompter.template.stopWords, segId: prompter.segId },
+  )
+  return rows.map(({ text, segStates }) => ({ text, states: segStates }))
+}
+
+function forced({ model, prompter }: Loaded, questions: readonly Question[]): Spoken[] {
+  const ids = prompter.tokenizer.encode(forcedAnswer)
+  const at = [...ids.keys()].filter((j) => ids[j] === prompter.segId)
+  return questions.map(({ prompt }) => {
+    // one more token, so that the last one of the answer is read too
+    const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
+    return { text: forcedAnswer, states: cat(at.map((j) => pass.stateAt(0, j))) }
+  })
+}
+
+function drawUnion({ model }: Loaded, features: Features, states: Tensor): Mask {
+  const { logits } = model.drawMasks(features, model.segPrompts(states)) // [n, h, w]
+  const masks = Array.from(
+    { length: states.shape[0]! },
+    (_, i) => model.finishMasks(features, logits.narrow(0, i, 1))[0]!,
+  )
+  return maskUnion(masks[0]!, ...masks.slice(1))
+}

@@ -1,0 +1,184 @@
+// A benchmark answered by a model: image by image, each sentence's row appended as soon as it is known, so that a run that was
+// stopped goes on where it ended.
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+import { decodeImage, type RgbImage } from '../image/index.ts'
+import { encodeRle } from '../mask/index.ts'
+import { JsonLines, readLines } from '../tracking/index.ts'
+import type { AnswerImages, MaskAnswer } from './answer.ts'
+import type { BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
+import { predictionKey, rowsFormat } from './predictions.ts'
+import { protocolsOf } from './protocols.ts'
+import type { Target } from './target.ts'
+
+export interface BenchmarkHost {
+  /** Sentences answered by this run, of those that were open at its start. */
+  progress(done: number, total: number, before: number): void
+  stopping(): boolean
+  /** Lets messages in between two batches. */
+  breathe(): Promise<void>
+}
+
+export interface AnswerRun {
+  benchmark: MaskBenchmark
+  records: readonly BenchmarkRecord[]
+  /** JSONL file of the rows. */
+  rows: string
+  /** Everything that decides the answers; rows made under another header are not mixed in. */
+  header: Readonly<Record<string, unknown>>
+  /** Sentences per batch, about: an image's sentences stay together. */
+  batch: number
+  answer: AnswerImages
+  host: BenchmarkHost
+}
+
+interface Asked {
+  record: BenchmarkRecord
+  sentence: number
+}
+
+/** Opens the rows file, or a new one; returns the sentences it has. */
+function openRows(file: string, header: AnswerRun['header']): { lines: JsonLines; known: Set<string> } {
+  const known = new Set<string>()
+  const wanted = JSON.stringify(header)
+  const isNew = !existsSync(file)
+  const lines = new JsonLines(file) // cuts a torn tail off
+  if (isNew || lines.size === 0) {
+    lines.append({ format: rowsFormat, header })
+    return { lines, known }
+  }
+  let first = true
+  for (const { value } of readLines(file)) {
+    if (first && JSON.stringify(value?.['header']) !== wanted) {
+      lines.close()
+      throw otherRows(file, wanted, value)
+    }
+    if (!first && value) known.add(rowKey(value))
+    first = false
+  }
+  return { lines, known }
+}
+
+function otherRows(file: string, expected: string, value: Record<string, unknown> | undefined): Mismatch {
+  const got = JSON.stringify(value?.['header'] ?? 'no header')
+  const hint = 'these rows belong to another model, data or protocol: choose another --out, or remove the file'
+  return new Mismatch({ where: file, field: 'header', expected, got, hint })
+}
+
+function rowKey(value: Record<string, unknown>): string {
+  const [benchmark, split, id] = [value['benchmark'], value['split'], value['id']].map(String) as [
+    string,
+    string,
+    string,
+  ]
+  return predictionKey(benchmark, split, id, Number(value['sentence']))
+}
+
+/** Open sentences by image, in batches of about `batch` sentences. */
+function batchesOf({ benchmark, records, batch }: AnswerRun, known: ReadonlySet<string>): Map<string, Asked[]>[] {
+  const byImage = new Map<string, Asked[]>()
+  for (const record of records) {
+    record.sentences.forEach((_, sentence) => {
+      if (known.has(predictionKey(benchmark.name, record.split, record.id, sentence))) return
+      byImage.set(record.image, [...(byImage.get(record.image) ?? []), { record, sentence }])
+    })
+  }
+  const batches: Map<string, Asked[]>[] = []
+  let room = 0
+  for (const [image, asked] of byImage) {
+    if (room <= 0) {
+      batches.push(new Map())
+      room = batch
+    }
+    batches.at(-1)!.set(image, asked)
+    room -= asked.length
+  }
+  return batches
+}
+
+interface Loaded {
+  batch: Map<string, Asked[]>
+  images: RgbImage[]
+  targets: Map<BenchmarkRecord, Target>
+}
+
+async function load(run: AnswerRun, folder: string, batch: Map<string, Asked[]>): Promise<Loaded> {
+  const { orient } = run.benchmark
+  const images = await Promise.all(
+    [...batch.keys()].map((name) => {
+      const path = join(folder, name)
+      if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'an image', got: 'nothing there' })
+      return decodeImage(readFileSync(path), path, { orient })
+    }),
+  )
+  const targets = new Map<BenchmarkRecord, Target>()
+  for (const [i, [name, asked]] of [...batch].entries()) {
+    for (const { record } of asked) {
+      if (!targets.has(record))
+        targets.set(record, checkedTarget(await record.target(), images[i]!, join(folder, name)))
+    }
+  }
+  return { batch, images, targets }
+}
+
+function checkedTarget(target: Target, image: RgbImage, where: string): Target {
+  if (target.height === image.height && target.width === image.width) return target
+  const expected = `the ${target.width} x ${target.height} that the annotations are for`
+  throw new Mismatch({ where, field: 'size', expected, got: `${image.width} x ${image.height}` })
+}
+
+function rowOf(run: AnswerRun, { record, sentence }: Asked, target: Target, { text, mask }: MaskAnswer) {
+  const { intersection, union } = protocolsOf(run.benchmark.name)[0]!.score(target, mask)
+  return {
+    ...{ benchmark: run.benchmark.name, split: record.split, id: record.id, sentence },
+    ...{ image: record.image, text: record.sentences[sentence], answer: text },
+    ...{ I: intersection, U: union, rle: mask && encodeRle(mask) },
+  }
+}
+
+/** Answers every open sentence; returns false when it was stopped before the last. */
+export async function answerBenchmark(run: AnswerRun): Promise<boolean> {
+  const { lines, known } = openRows(run.rows, run.header)
+  try {
+    const batches = batchesOf(run, known)
+    const total = batches.reduce((n, batch) => n + [...batch.values()].flat().length, 0)
+    if (total === 0) return true
+    const folder = run.benchmark.images()
+    let done = 0
+    run.host.progress(done, total, known.size)
+    let next = load(run, folder, batches[0]!) // the next images are decoded while the model answers
+    for (let i = 0; i < batches.length; i++) {
+      const { batch, images, targets } = await next
+      if (run.host.stopping()) return false
+      if (i + 1 < batches.length) {
+        next = load(run, folder, batches[i + 1]!)
+        next.catch(() => undefined) // seen when it is awaited
+      }
+      done += answerBatch(run, lines, batch, images, targets)
+      run.host.progress(done, total, known.size)
+      await run.host.breathe()
+    }
+    return true
+  } finally {
+    lines.close()
+  }
+}
+
+function answerBatch(
+  run: AnswerRun,
+  lines: JsonLines,
+  batch: Map<string, Asked[]>,
+  images: readonly RgbImage[],
+  targets: Map<BenchmarkRecord, Target>,
+): number {
+  const asked = [...batch.values()]
+  const questions = asked.map((rows, i) => ({
+    image: images[i]!,
+    questions: rows.map(({ record, sentence }) => record.questions[sentence]!),
+  }))
+  const answers = run.answer(questions)
+  const rows = asked.flatMap((list, i) => list.map((a, j) => rowOf(run, a, targets.get(a.record)!, answers[i]![j]!)))
+  lines.append(...rows)
+  return rows.length
+}

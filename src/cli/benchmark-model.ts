@@ -1,0 +1,112 @@
+// A benchmark answered by a model in the engine thread; rows go to a file as they come.
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { hashFile, sha256 } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import type { RunConfig } from '../rl/index.ts'
+import type { Answers, BenchmarkRequest } from './benchmark.ts'
+import { openRequest, rowsFile } from './benchmark.ts'
+import { portHost, runHosted } from './run-host.ts'
+
+export interface ModelChoice {
+  adapter: string | null
+  ema: boolean
+}
+
+interface Work {
+  request: BenchmarkRequest
+  config: RunConfig
+  choice: ModelChoice
+}
+
+interface Answered {
+  finished: boolean
+  header: Record<string, unknown>
+  device: Record<string, unknown>
+}
+
+/** Null: stopped before the last sentence. */
+export async function answerWithModel(
+  request: BenchmarkRequest,
+  config: RunConfig,
+  choice: ModelChoice,
+): Promise<Answers | null> {
+  const start = performance.now()
+  const input: Work = { request, config, choice }
+  const answered = (await runHosted({
+    module: import.meta.url,
+    work: 'benchmarkWork',
+    input,
+    label: request.benchmark,
+  })) as Answered
+  if (!answered.finished) return null
+  const { describeEnvironment } = await import('../tracking/index.ts')
+  return {
+    file: rowsFile(request),
+    by: answered.header,
+    seconds: (performance.now() - start) / 1000,
+    environment: describeEnvironment(answered.device),
+  }
+}
+
+/** Runs in the engine thread. */
+export async function benchmarkWork({ request, config, choice }: Work, port: EnginePort): Promise<Answered> {
+  const { answerBenchmark, answerWith } = await import('../benchmarks/index.ts')
+  const { benchmark, splits } = await openRequest(request)
+  const host = portHost(port)
+  const { loaded, adapter, device } = await openTrained(config, choice)
+  const header = {
+    ...{ benchmark: request.benchmark, refs: benchmark.source && hashFile(benchmark.source) },
+    ...{ model: resolve(config.model), modelFiles: fingerprint(config.model) },
+    ...{ adapter, adapterFiles: adapter && fingerprint(adapter), ema: choice.ema },
+    ...{ answers: request.answers, maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles, ...device },
+  }
+  mkdirSync(request.out, { recursive: true })
+  try {
+    const finished = await answerBenchmark({
+      benchmark,
+      records: benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r))),
+      rows: rowsFile(request),
+      header,
+      batch: config.evalBatch,
+      answer: answerWith(loaded, {
+        mode: request.answers,
+        maxNewTokens: config.rl.maxCompletionLength,
+        maxTiles: config.maxTiles,
+        rows: config.evalBatch,
+      }),
+      host: {
+        ...host,
+        progress: (done, total, before) => {
+          const text = before > 0 ? `${request.benchmark}, ${before} sentences kept` : request.benchmark
+          host.progress({ kind: 'eval', text, step: done, total })
+        },
+      },
+    })
+    return { finished, header, device }
+  } finally {
+    for (const t of loaded.model.parameters().values()) t.dispose()
+  }
+}
+
+async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice) {
+  const { openSa2VA } = await import('../models/index.ts')
+  const { loadTrained } = await import('../rl/index.ts')
+  const { cuda, setThreads } = await import('../tensor/index.ts')
+  if (config.threads > 0) setThreads(config.threads)
+  const device = config.device === 'auto' ? (cuda.count() > 0 ? 'cuda' : 'cpu') : config.device
+  const dtype = config.dtype === 'auto' ? (device.startsWith('cuda') ? 'bfloat16' : 'float32') : config.dtype
+  const loaded = openSa2VA(config.model, { device, dtype })
+  const path = adapter === null ? null : resolve(loadTrained(loaded, adapter, { ema }))
+  return { loaded, adapter: path, device: { device, dtype } }
+}
+
+/** Names, sizes and times of the files: weights that were changed since are other weights. */
+function fingerprint(folder: string): string {
+  const names = existsSync(folder) ? readdirSync(folder).sort() : []
+  const facts = names.map((name) => {
+    const { size, mtimeMs } = statSync(join(folder, name))
+    return [name, size, mtimeMs]
+  })
+  return sha256(JSON.stringify(facts)).slice(0, 16)
+}

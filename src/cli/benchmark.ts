@@ -1,0 +1,195 @@
+// `roundtrip eval --benchmark NAME`: predictions of a file, or answers of a model, scored as papers score them.
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import type { BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
+import type { CommandFlag, Given } from '../config/index.ts'
+import { log, Mismatch } from '../core/index.ts'
+import type { RunConfig } from '../rl/index.ts'
+import { aligned } from './table.ts'
+
+export const benchmarkFlags: CommandFlag[] = [
+  { name: 'benchmark', value: 'NAMES', doc: 'refcoco, refcoco+, refcocog, grefcoco, reasonseg; several with commas' },
+  {
+    name: 'split',
+    value: 'NAMES',
+    doc: 'val, testA, testB, test, test-short, test-long (default: every published one)',
+  },
+  { name: 'predictions', value: 'FILE', doc: 'score this JSONL file of masks instead of a model' },
+  {
+    name: 'protocol',
+    value: 'NAMES',
+    doc: 'union, sa2va, lisa, rela, rela-50, segzero (default: all that fit); generate or forced says how a model answers',
+  },
+  {
+    name: 'compat',
+    value: 'NAME',
+    doc: "the reported protocol beside this one alone: --compat sa2va replays Sa2VA's targets",
+  },
+  { name: 'refs', value: 'NAME', doc: 'division of the refs file: unc, umd, google (default: the one papers report)' },
+  { name: 'images', value: 'DIR', doc: 'folder of the images (default: looked for beside the data)' },
+  { name: 'out', value: 'DIR', doc: 'folder of the rows and of eval-BENCHMARK-SPLIT.json (default: here)' },
+]
+
+export interface BenchmarkRequest {
+  benchmark: string
+  data: string
+  splits: string[] | null
+  predictions: string | null
+  /** Null: all of the benchmark. */
+  protocols: string[] | null
+  answers: 'generate' | 'forced'
+  refs: string | null
+  images: string | null
+  out: string
+}
+
+function words(given: Given['flags'], name: string): string[] | null {
+  const value = given.get(name)?.[0]
+  return value === undefined ? null : value.split(',').map((word) => word.trim())
+}
+
+const answerModes = ['generate', 'forced'] as const
+
+/** One request a benchmark. `--protocol` holds two kinds of words: how a model answers, and how masks are scored. */
+export function readRequests(config: RunConfig, flags: Given['flags']): BenchmarkRequest[] {
+  const protocols = words(flags, 'protocol') ?? []
+  const modes = protocols.filter((word) => (answerModes as readonly string[]).includes(word))
+  const scoring = protocols.filter((word) => !modes.includes(word))
+  const compat = flags.get('compat')?.[0]
+  if (config.dataPath === '') throw missing('--data', 'the folder of the benchmark')
+  return words(flags, 'benchmark')!.map((benchmark) => ({
+    benchmark,
+    data: config.dataPath,
+    splits: words(flags, 'split'),
+    predictions: flags.get('predictions')?.[0] ?? null,
+    protocols: compat !== undefined ? [...scoring, 'reported', compat] : scoring.length > 0 ? scoring : null,
+    answers: (modes[0] as BenchmarkRequest['answers'] | undefined) ?? 'generate',
+    refs: flags.get('refs')?.[0] ?? null,
+    images: flags.get('images')?.[0] ?? null,
+    out: flags.get('out')?.[0] ?? '.',
+  }))
+}
+
+function missing(field: string, expected: string): Mismatch {
+  return new Mismatch({ where: 'flags', field, expected, got: 'nothing' })
+}
+
+function oneOf(field: string, value: string, known: readonly string[]): string {
+  if (known.includes(value)) return value
+  throw new Mismatch({ where: 'flags', field, expected: known.join(', '), got: value })
+}
+
+/** Splits that have records; a split that was asked for must have some. */
+function splitsOf(benchmark: MaskBenchmark, asked: readonly string[] | null): string[] {
+  const filled = benchmark.splits.filter((split) => benchmark.records.some((r) => benchmark.inSplit(split, r)))
+  if (asked) return asked.map((split) => oneOf('--split', split, filled))
+  if (filled.length > 0) return filled
+  const expected = `records of ${benchmark.splits.join(', ')}`
+  throw new Mismatch({ where: benchmark.source ?? benchmark.folder, field: 'split', expected, got: 'none' })
+}
+
+function chosenProtocols(all: readonly Protocol[], asked: readonly string[] | null): readonly Protocol[] {
+  if (!asked) return all
+  const names = asked.map((name) => (name === 'reported' ? all[0]!.name : name))
+  for (const name of names) oneOf('--protocol', name, [...all.map((p) => p.name), ...answerModes])
+  return all.filter((p) => names.includes(p.name))
+}
+
+/** What answers, and where its rows are: a file of predictions, or the rows a model has just written. */
+export interface Answers {
+  file: string
+  by: Readonly<Record<string, unknown>>
+  seconds: number | null
+  environment: Readonly<Record<string, unknown>>
+}
+
+export interface OpenRequest {
+  request: BenchmarkRequest
+  benchmark: MaskBenchmark
+  splits: string[]
+  protocols: readonly Protocol[]
+}
+
+/** Everything that can be wrong with the request is said here, before a model is read. */
+export async function openRequest(request: BenchmarkRequest): Promise<OpenRequest> {
+  const { openBenchmark, protocolsOf } = await import('../benchmarks/index.ts')
+  const benchmark = openBenchmark(request.data, request.benchmark, { images: request.images, refs: request.refs })
+  const protocols = chosenProtocols(protocolsOf(benchmark.name), request.protocols)
+  return { request, benchmark, splits: splitsOf(benchmark, request.splits), protocols }
+}
+
+/** Figures of every split, written beside the rows. */
+export async function scoreRequest(open: OpenRequest, answers: Answers, seed: number): Promise<BenchmarkResult[]> {
+  const { readPredictions, resultFile, resultOf, scoreRecords, writeResult } = await import('../benchmarks/index.ts')
+  const { request, benchmark, splits, protocols } = open
+  const records = benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r)))
+  const scored = await scoreRecords(benchmark, records, readPredictions(answers.file, benchmark.name))
+  const facts = { ...answers, seed, refs: request.refs, protocols }
+  const results = splits.map((split) => resultOf(benchmark, split, scored, facts))
+  mkdirSync(request.out, { recursive: true })
+  for (const result of results) {
+    if (result.warning) log.warn(result.warning)
+    writeResult(resultFile(request.out, result.benchmark, result.split), result)
+  }
+  return results
+}
+
+const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
+
+function cell(summary: SplitSummary, figure: string): string {
+  const value = summary.figures[figure]
+  if (value === undefined) return ''
+  const { low, high } = summary.intervals[figure]!
+  return `${percent(value)} [${percent(low)}, ${percent(high)}]`
+}
+
+/** One line a split and protocol; percent, with 95 % intervals resampled by image. */
+export function benchmarkTable(results: readonly BenchmarkResult[]): string {
+  const summaries = results.flatMap((r) => r.summaries)
+  const figures = [...new Set(summaries.flatMap((s) => Object.keys(s.figures)))]
+  const head = ['benchmark', 'split', 'protocol', 'sentences', 'images', ...figures.map((f) => `${f} % [95 %]`)]
+  const rows = summaries.map((s) => [
+    ...[s.benchmark, s.split, s.protocol, String(s.sentences), String(s.images)],
+    ...figures.map((figure) => cell(s, figure)),
+  ])
+  return aligned([head, ...rows])
+}
+
+/** Columns as papers print them, of the reported protocol. */
+export async function publishedTable(results: readonly BenchmarkResult[]): Promise<string> {
+  const { publishedColumns } = await import('../benchmarks/index.ts')
+  const columns = publishedColumns(results.map((r) => r.summaries[0]!).filter((s) => s !== undefined))
+  return aligned([columns.map((c) => c.name), columns.map((c) => percent(c.value))])
+}
+
+async function answersOf(open: OpenRequest, config: RunConfig, flags: Given['flags']): Promise<Answers | null> {
+  const { predictions } = open.request
+  const { describeEnvironment } = await import('../tracking/index.ts')
+  if (predictions !== null)
+    return { file: predictions, by: { predictions }, seconds: null, environment: describeEnvironment() }
+  if (config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')
+  const { answerWithModel } = await import('./benchmark-model.ts')
+  return answerWithModel(open.request, config, { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') })
+}
+
+export async function runBenchmarks(config: RunConfig, flags: Given['flags']): Promise<void> {
+  const requests = await Promise.all(readRequests(config, flags).map(openRequest))
+  const results: BenchmarkResult[] = []
+  for (const request of requests) {
+    const answers = await answersOf(request, config, flags)
+    if (!answers) {
+      process.stderr.write(`stopped: the rows are in ${rowsFile(request.request)}; the same command goes on\n`)
+      process.exitCode = 130
+      return
+    }
+    results.push(...(await scoreRequest(request, answers, config.seed)))
+  }
+  const { tableRow } = await import('../benchmarks/index.ts')
+  const table = results.flatMap((result) => result.summaries.map(tableRow))
+  if (flags.has('json')) process.stdout.write(`${JSON.stringify({ table })}\n`)
+  else process.stdout.write(`${benchmarkTable(results)}\n\n${await publishedTable(results)}\n`)
+}
+
+export function rowsFile({ out, benchmark }: BenchmarkRequest): string {
+  return join(out, `eval-${benchmark}.jsonl`)
+}
