@@ -92,7 +92,8 @@ function forced({ model, prompter }: Loaded, questions: readonly Question[]): Sp
   })
 }
 
-function drawUnion({ model }: Loaded, features: Features, states: Tensor): Mask {
+/** Every [SEG] of the answer draws a mask; pixels of any count. */
+export function drawUnion({ model }: Loaded, features: Features, states: Tensor): Mask {
   const { logits } = model.drawMasks(features, model.segPrompts(states)) // [n, h, w]
   const masks = Array.from(
     { length: states.shape[0]! },

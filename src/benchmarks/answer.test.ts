@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { makeScene } from '../data/index.ts'
+import { maskArea, maskFromDense, maskIou, maskUnion } from '../mask/index.ts'
+import { generate, openSa2VA, prepareImage } from '../models/index.ts'
+import { cat, expectNoLeak, noGrad, tidy } from '../tensor/index.ts'
+import { answerWith, drawUnion } from './answer.ts'
+
+const model = fileURLToPath(new URL('../../assets/miniature', import.meta.url))
+const loaded = openSa2VA(model, { dtype: 'float32' })
+after(() => {
+  for (const t of loaded.model.parameters().values()) t.dispose()
+})
+
+const options = { mode: 'generate', maxNewTokens: 16, maxTiles: null, rows: 3 } as const
+const scenes = [0, 1, 2].map((i) => makeScene(5, i))
+const ask = (phrase: string) => `<image>\n Please segment ${phrase} in this image.`
+const questions = scenes.map((s, i) => [s.caption, 'the star', 'the red circle'].slice(0, i + 1).map(ask))
+const images = scenes.map(({ image }, i) => ({ image, questions: questions[i]! }))
+
+/** One question alone, written out. */
+function alone(image: (typeof scenes)[0]['image'], question: string) {
+  const { model: sa2va, prompter, cfg } = loaded
+  return noGrad(() =>
+    tidy(() => {
+      const features = sa2va.encode(prepareImage(image, cfg))
+      const [row] = generate(sa2va, prompter.tokenizer, [prompter.segment(features, { question })], {
+        maxNewTokens: 16,
+        stopStrings: prompter.template.stopWords,
+        segId: prompter.segId,
+      })
+      const { logits } = sa2va.drawMasks(features, sa2va.segPrompts(row!.segStates!))
+      return { text: row!.text, mask: sa2va.finishMasks(features, logits)[0]! }
+    }),
+  )
+}
+
+test('questions about several images, answered in batches, get the words and masks of each alone', () => {
+  const together = answerWith(loaded, options)(images)
+  assert.deepEqual(
+    together,
+    images.map(({ image, questions: list }) => list.map((question) => alone(image, question))),
+  )
+})
+
+test('the miniature finds what the scenes mean', () => {
+  const answers = answerWith(
+    loaded,
+    options,
+  )(scenes.map(({ image, caption }) => ({ image, questions: [ask(caption)] })))
+  const ious = answers.map(([found], i) => {
+    const { mask, image } = scenes[i]!
+    return maskIou(found!.mask!, maskFromDense(mask, image.height, image.width))
+  })
+  assert.ok(Math.max(...ious) > 0.3, `${ious}`)
+})
+
+test('forced answers are [SEG]. whatever the model would say, and their masks are drawn', () => {
+  const answers = answerWith(loaded, { ...options, mode: 'forced' })(images).flat()
+  assert.ok(answers.every((a) => a.text === '[SEG].' && a.mask !== null))
+  assert.ok(answers.some((a) => maskArea(a.mask!) > 0))
+})
+
+test('masks of all [SEG] of an answer are OR-ed', () => {
+  noGrad(() =>
+    tidy(() => {
+      const features = loaded.model.encode(prepareImage(scenes[1]!.image, loaded.cfg))
+      const states = ['the star', scenes[1]!.caption, 'the red circle'].map((phrase) => {
+        const prompt = loaded.prompter.segment(features, { question: ask(phrase) })
+        const stopStrings = loaded.prompter.template.stopWords
+        const { tokenizer, segId } = loaded.prompter
+        return generate(loaded.model, tokenizer, [prompt], { maxNewTokens: 16, stopStrings, segId })[0]!.segStates!
+      })
+      const parts = states.map((s) => drawUnion(loaded, features, s))
+      const whole = drawUnion(loaded, features, cat(states))
+      assert.deepEqual(whole, maskUnion(parts[0]!, ...parts.slice(1)))
+      assert.ok(
+        parts.some((part) => maskArea(part) < maskArea(whole)),
+        'the parts differ',
+      )
+    }),
+  )
+})
+
+test('answering leaves no tensor behind', () => {
+  expectNoLeak(() => answerWith(loaded, options)(images.slice(0, 2)))
+})
