@@ -11,6 +11,13 @@ export {
   maskBenchmarks,
   recordsOf,
 } from './benchmark.ts'
+export {
+  type CompareOptions,
+  type Comparison,
+  compareResults,
+  type FigureChange,
+  type SentenceChange,
+} from './compare.ts'
 export { isMaskBenchmark, openBenchmark } from './open.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'

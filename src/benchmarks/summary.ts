@@ -21,7 +21,7 @@ export interface SplitSummary {
 }
 
 /** A figure is the sum of `above` over the sum of `below` plus `guard`; null leaves the sentence out of both. */
-interface Figure {
+export interface Figure {
   name: string
   guard: number
   terms(score: SentenceScore, row: ScoredSentence): [above: number, below: number] | null
@@ -29,7 +29,7 @@ interface Figure {
 
 const precisions = [0.7, 0.8, 0.9]
 
-function figuresOf(protocol: Protocol): Figure[] {
+export function figuresOf(protocol: Protocol): Figure[] {
   const share = (
     name: string,
     of: (row: ScoredSentence) => boolean,
@@ -66,26 +66,35 @@ function figuresOf(protocol: Protocol): Figure[] {
   ]
 }
 
-interface Sums {
+export interface Sums {
   above: number
   below: number
 }
 
-/** Sums by image, and over all. Images that add nothing to a figure are not resampled for it. */
-function sumsOf(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): { byImage: Sums[]; all: Sums } {
+/** Of each image that has a sentence the figure is over. */
+export function sumsByImage(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): Map<string, Sums> {
   const byImage = new Map<string, Sums>()
-  const all = { above: 0, below: 0 }
   for (const row of rows) {
     const terms = figure.terms(row.scores[protocol]!, row)
     if (!terms) continue
-    const image = byImage.get(row.image) ?? { above: 0, below: 0 }
-    byImage.set(row.image, image)
-    for (const sums of [image, all]) {
-      sums.above += terms[0]
-      sums.below += terms[1]
-    }
+    const sums = byImage.get(row.image) ?? { above: 0, below: 0 }
+    byImage.set(row.image, sums)
+    sums.above += terms[0]
+    sums.below += terms[1]
   }
-  return { byImage: [...byImage.values()].filter((s) => s.below > 0), all }
+  return byImage
+}
+
+/** Images that add nothing to a figure are not resampled for it. */
+function sumsOf(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): { byImage: Sums[]; all: Sums } {
+  const byImage = [...sumsByImage(figure, protocol, rows).values()]
+  const all = { above: 0, below: 0 }
+  for (const row of rows) {
+    const [above, below] = figure.terms(row.scores[protocol]!, row) ?? [0, 0]
+    all.above += above // sentence by sentence, as the reference adds
+    all.below += below
+  }
+  return { byImage: byImage.filter((s) => s.below > 0), all }
 }
 
 export interface SummaryOptions {

@@ -28,6 +28,11 @@ export const benchmarkFlags: CommandFlag[] = [
   { name: 'refs', value: 'NAME', doc: 'division of the refs file: unc, umd, google (default: the one papers report)' },
   { name: 'images', value: 'DIR', doc: 'folder of the images (default: looked for beside the data)' },
   { name: 'out', value: 'DIR', doc: 'folder of the rows and of eval-BENCHMARK-SPLIT.json (default: here)' },
+  {
+    name: 'compare',
+    value: 'A.json B.json',
+    doc: 'two results on the same sentences: change, intervals, and a page with masks',
+  },
 ]
 
 export interface BenchmarkRequest {

@@ -4,6 +4,7 @@ import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../run/index.ts'
 import { benchmarkFlags, runBenchmarks } from './benchmark.ts'
+import { runCompare, takeCompare } from './benchmark-compare.ts'
 import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
@@ -32,7 +33,16 @@ function recordsOf(text: string | undefined): number | null {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given } = readRunSettings(argv, flags)
+  const compare = takeCompare(argv)
+  const { config, flags: given } = readRunSettings(compare?.rest ?? argv, flags)
+  if (compare)
+    return runCompare({
+      files: compare.files,
+      protocol: given.get('protocol')?.[0] ?? null,
+      seed: config.seed,
+      out: given.get('out')?.[0] ?? '.',
+      json: given.has('json'),
+    })
   if (given.has('benchmark')) return runBenchmarks(config, given)
   requirePaths(config)
   const options: EvaluateModelOptions = {

@@ -2,6 +2,7 @@
 // May import tracking, mask and core; knows nothing of training.
 // Start reading at report.ts, or at server.ts for the live page.
 export { type Point, smooth, ticks } from './chart.ts'
+export { type ComparedSentence, type ComparisonPage, renderComparison } from './comparison.ts'
 export { isLoopback } from './guard.ts'
 export { type ModelCard, modelCard } from './model-card.ts'
 export { renderReport } from './report.ts'

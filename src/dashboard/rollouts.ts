@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { messageOf } from '../core/index.ts'
 import {
@@ -12,11 +12,9 @@ import {
   short,
 } from '../tracking/index.ts'
 import { html, type Markup } from './html.ts'
+import { imageAddress } from './picture.ts'
 
 const shownOfEach = 4
-/** Larger files are shown as a smaller JPEG: the page must stay one that can be sent. */
-const mostImageBytes = 200_000
-const shownSide = 640
 
 /** The `count` samples that come first by `compare`, at most one of each record. */
 class Best {
@@ -75,12 +73,6 @@ export function chooseSamples(samples: Iterable<ReadSample>): Chosen {
   return out
 }
 
-const kinds: [string, string][] = [
-  ['image/png', '89504e47'],
-  ['image/jpeg', 'ffd8ff'],
-  ['image/webp', '52494646'],
-]
-
 /** The image as a data address, or undefined where it was not kept. Only files directly under images/ are read. */
 async function imageUri(run: Run, name: string | undefined, problems: Set<string>): Promise<string | undefined> {
   if (!name) return undefined
@@ -90,21 +82,19 @@ async function imageUri(run: Run, name: string | undefined, problems: Set<string
     return undefined
   }
   try {
-    const bytes = readFileSync(path)
-    const kind = kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
-    if (!kind) throw new Error('no PNG, JPEG or WebP')
-    if (bytes.length <= mostImageBytes) return `data:${kind};base64,${bytes.toString('base64')}`
-    const { default: sharp } = await import('sharp')
-    const options = { fit: 'inside', withoutEnlargement: true } as const
-    const smaller = await sharp(bytes).resize(shownSide, shownSide, options).jpeg({ quality: 85 }).toBuffer()
-    return `data:image/jpeg;base64,${smaller.toString('base64')}`
+    return await imageAddress(path)
   } catch (error) {
     problems.add(`the image ${name} could not be shown: ${messageOf(error)}`)
     return undefined
   }
 }
 
-function outline(rle: MaskRle | null, kind: string, size: readonly [number, number], problems: Set<string>): Markup {
+export function outline(
+  rle: MaskRle | null,
+  kind: string,
+  size: readonly [number, number],
+  problems: Set<string>,
+): Markup {
   if (!rle) return html``
   try {
     const d = maskPath(rle, size[1], size[0])

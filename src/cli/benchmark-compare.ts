@@ -1,0 +1,108 @@
+// `roundtrip eval --compare A.json B.json`: before and after on the same sentences.
+import { join } from 'node:path'
+import type { Comparison, SentenceChange, StoredResult } from '../benchmarks/index.ts'
+import { atomicWrite, log, Mismatch } from '../core/index.ts'
+import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
+import type { MaskRle } from '../tracking/index.ts'
+import { aligned, clip } from './table.ts'
+
+/** The two words behind `--compare`, and the rest of the line; null without the flag. */
+export function takeCompare(argv: readonly string[]): { files: [string, string]; rest: string[] } | null {
+  const at = argv.indexOf('--compare')
+  if (at < 0) return null
+  const [before, after] = argv.slice(at + 1, at + 3)
+  if (before === undefined || after === undefined || before.startsWith('--') || after.startsWith('--'))
+    throw new Mismatch({
+      where: 'flags',
+      field: '--compare',
+      expected: 'two result files, A.json B.json',
+      got: [before, after].filter((word) => word !== undefined).join(' ') || 'nothing',
+    })
+  return { files: [before, after], rest: [...argv.slice(0, at), ...argv.slice(at + 3)] }
+}
+
+export interface CompareRequest {
+  files: [string, string]
+  protocol: string | null
+  seed: number
+  out: string
+  json: boolean
+}
+
+const shown = 8
+
+export async function runCompare({ files, protocol, seed, out, json }: CompareRequest): Promise<void> {
+  const { compareResults, readResult } = await import('../benchmarks/index.ts')
+  const [before, after] = files.map(readResult) as [StoredResult, StoredResult]
+  const found = compareResults(before, after, { protocol, seed })
+  const { renderComparison } = await import('../dashboard/index.ts')
+  const { mkdirSync } = await import('node:fs')
+  mkdirSync(out, { recursive: true })
+  const file = join(out, `compare-${found.benchmark}-${found.split}.html`)
+  atomicWrite(file, await renderComparison(pageOf(found, before, after, files)))
+  const { moved, ...figures } = found
+  if (json) process.stdout.write(`${JSON.stringify({ ...figures, page: file, moved: moved.map(brief) })}\n`)
+  else process.stdout.write(comparisonTable(found))
+  log.info(`page: ${file}`)
+}
+
+const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
+const signed = (value: number) => (Number.isNaN(value) ? '-' : `${value < 0 ? '-' : '+'}${percent(Math.abs(value))}`)
+
+const brief = ({ before, iou, change }: SentenceChange) => ({
+  ...{ split: before.split, id: before.id, sentence: before.sentence, text: before.text },
+  ...{ before: iou[0], after: iou[1], change },
+})
+
+function verdict(low: number, high: number): string {
+  return low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
+}
+
+/** Figures, counts, and the sentences that moved most. */
+export function comparisonTable(found: Comparison): string {
+  const head = ['figure', 'A %', 'B %', 'change [95 %]', '']
+  const rows = found.figures.map(({ name, before, after, change }) => [
+    ...[name, percent(before), percent(after)],
+    `${signed(change.mean)} [${signed(change.low)}, ${signed(change.high)}]`,
+    verdict(change.low, change.high),
+  ])
+  const moved = found.moved.filter((m) => m.change !== 0).slice(0, shown)
+  const sentences = moved.map(({ before, iou, change }) => [
+    ...[`${before.id}/${before.sentence}`, percent(iou[0]), percent(iou[1]), signed(change), clip(before.text, 60)],
+  ])
+  const about = `${found.benchmark} ${found.split}, protocol ${found.protocol}: ${found.sentences} sentences, ${found.images} images`
+  const counts = `B is better on ${found.wins} sentences, worse on ${found.losses}, equal on ${found.ties}`
+  const list = sentences.length > 0 ? `\n${aligned([['sentence', 'A', 'B', 'change', 'text'], ...sentences])}\n` : ''
+  return `${about}\n${aligned([head, ...rows])}\n${counts}\n${list}`
+}
+
+function pageOf(found: Comparison, a: StoredResult, b: StoredResult, files: [string, string]): ComparisonPage {
+  const folder = b.data.images ?? a.data.images
+  const sentence = ({ before, after, iou }: SentenceChange): ComparedSentence => ({
+    id: `${before.split} ${before.id}, sentence ${before.sentence}`,
+    text: before.text,
+    image: folder === null ? null : join(folder, before.image),
+    target: before.target as MaskRle,
+    sides: [before, after].map((side, i) => ({ iou: iou[i]!, mask: side.rle as MaskRle | null, answer: side.answer })),
+  })
+  const gained = found.moved.filter((m) => m.change > 0).slice(0, shown)
+  const lost = found.moved.filter((m) => m.change < 0).slice(0, shown)
+  return {
+    title: `${found.benchmark} ${found.split}: before and after`,
+    names: ['A', 'B'],
+    facts: [
+      `A: ${files[0]} (${describe(a)})`,
+      `B: ${files[1]} (${describe(b)})`,
+      `Protocol ${found.protocol}; ${found.sentences} sentences, ${found.images} images.`,
+    ],
+    figures: found.figures,
+    ...{ wins: found.wins, losses: found.losses, ties: found.ties },
+    gained: gained.map(sentence),
+    lost: lost.map(sentence),
+  }
+}
+
+function describe({ by }: StoredResult): string {
+  const names = ['model', 'adapter', 'predictions'].map((key) => by[key]).filter((value) => typeof value === 'string')
+  return names.join(', ') || 'unknown'
+}

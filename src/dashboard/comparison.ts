@@ -1,0 +1,114 @@
+// Two models on the same sentences as a page: the change of each figure, and the sentences that moved most with their masks.
+import { existsSync } from 'node:fs'
+import { messageOf } from '../core/index.ts'
+import type { Interval, MaskRle } from '../tracking/index.ts'
+import { whiskerPlot } from './chart.ts'
+import { html, type Markup } from './html.ts'
+import { page } from './page.ts'
+import { imageAddress } from './picture.ts'
+import { outline } from './rollouts.ts'
+
+/** One sentence under both models. */
+export interface ComparedSentence {
+  id: string
+  text: string
+  /** Path of the image; null where it is not known. */
+  image: string | null
+  target: MaskRle
+  /** IoU, mask (null: none) and words of each. */
+  sides: readonly { iou: number; mask: MaskRle | null; answer?: string }[]
+}
+
+export interface ComparisonPage {
+  title: string
+  /** Names of the two, first and second. */
+  names: readonly [string, string]
+  facts: readonly string[]
+  figures: readonly { name: string; before: number; after: number; change: Interval }[]
+  wins: number
+  losses: number
+  ties: number
+  /** Largest gain first, and largest loss first. */
+  gained: readonly ComparedSentence[]
+  lost: readonly ComparedSentence[]
+}
+
+const percent = (value: number) => (Number.isFinite(value) ? (100 * value).toFixed(1) : String(value))
+const signed = (value: number) => `${value < 0 ? '\u2212' : '+'}${percent(Math.abs(value))}`
+
+function verdict({ low, high }: Interval): [className: string, words: string] {
+  if (low > 0) return ['up', 'the interval is above 0']
+  return high < 0 ? ['down', 'the interval is below 0'] : ['flat', 'the interval has 0 in it']
+}
+
+function figureRow({ name, before, after, change }: ComparisonPage['figures'][number], widest: number): Markup {
+  const [className, words] = verdict(change)
+  const whisker = { mean: 100 * change.mean, low: 100 * change.low, high: 100 * change.high, name, slot: 1 as const }
+  const plot = whiskerPlot([whisker], -100 * widest, 100 * widest)
+  return html`<tr><td><b>${name}</b></td><td class="number">${percent(before)}</td><td class="number">${percent(after)}</td><td class="number"><span class="${className}">${signed(change.mean)}</span> <small>[${signed(change.low)}, ${signed(change.high)}]</small></td><td>${words}</td><td class="plot">${plot}</td></tr>`
+}
+
+function figures({ figures: rows, names }: ComparisonPage): Markup {
+  const ends = rows.flatMap(({ change }) => [change.low, change.high, change.mean]).filter(Number.isFinite)
+  const widest = Math.max(0.01, ...ends.map(Math.abs))
+  return html`<section><h2>Figures</h2><p>Percent. The interval of the change is a paired bootstrap over images: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>figure</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => figureRow(row, widest))}</tbody></table></div></section>`
+}
+
+async function imageOf(path: string | null, problems: Set<string>): Promise<string | undefined> {
+  if (path === null) return undefined
+  try {
+    if (!existsSync(path)) throw new Error('there is no such file')
+    return await imageAddress(path)
+  } catch (error) {
+    problems.add(`the image ${path} could not be shown: ${messageOf(error)}`)
+    return undefined
+  }
+}
+
+function picture(uri: string | undefined, target: MaskRle, mask: MaskRle | null, problems: Set<string>): Markup {
+  const [height, width] = target.size
+  const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
+  const image =
+    uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
+  const masks = [outline(target, 'given', target.size, problems), outline(mask, 'made', target.size, problems)]
+  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with the target and the predicted mask">${image}${masks}</svg></div>`
+}
+
+async function card(
+  sentence: ComparedSentence,
+  names: ComparisonPage['names'],
+  problems: Set<string>,
+): Promise<Markup> {
+  const uri = await imageOf(sentence.image, problems)
+  const sides = sentence.sides.map(({ iou, mask, answer }, i) => {
+    const words = answer === undefined ? undefined : html`<div class="small">${answer}</div>`
+    const none = mask === null ? html`<div class="small problem">no mask</div>` : undefined
+    return html`${picture(uri, sentence.target, mask, problems)}<div class="small">${names[i]}: IoU ${percent(iou)}</div>${none}${words}`
+  })
+  return html`<article class="rollout"><blockquote>${sentence.text}</blockquote><div class="small">${sentence.id}</div>${sides}</article>`
+}
+
+async function cards(
+  title: string,
+  rows: readonly ComparedSentence[],
+  names: ComparisonPage['names'],
+  problems: Set<string>,
+) {
+  const shown: Markup[] = []
+  for (const row of rows) shown.push(await card(row, names, problems))
+  return shown.length === 0 ? undefined : html`<h3>${title}</h3><div class="rollouts">${shown}</div>`
+}
+
+export async function renderComparison(data: ComparisonPage): Promise<string> {
+  const problems = new Set<string>()
+  const gained = await cards('Gained most', data.gained, data.names, problems)
+  const lost = await cards('Lost most', data.lost, data.names, problems)
+  const counts = `${data.names[1]} is better on ${data.wins} sentences, worse on ${data.losses}, equal on ${data.ties}.`
+  const legend = html`<div class="legend"><span><i class="key given"></i>target</span><span><i class="key made"></i>predicted</span></div>`
+  const wrong = [...problems].map((text) => html`<p class="problem">${text}</p>`)
+  return page(data.title, [
+    html`<header><h1>${data.title}</h1>${data.facts.map((fact) => html`<p>${fact}</p>`)}</header>`,
+    figures(data),
+    html`<section><h2>Sentences</h2><p>${counts}</p>${legend}${gained}${lost}${wrong}</section>`,
+  ])
+}
