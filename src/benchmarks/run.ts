@@ -5,11 +5,12 @@ import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { encodeRle } from '../mask/index.ts'
-import { JsonLines, readLines } from '../tracking/index.ts'
+import type { JsonLines } from '../tracking/index.ts'
 import type { AnswerImages, MaskAnswer } from './answer.ts'
 import type { BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
-import { predictionKey, rowsFormat } from './predictions.ts'
+import { predictionKey } from './predictions.ts'
 import { protocolsOf } from './protocols.ts'
+import { openRows, type Row, type RowsHeader } from './rows.ts'
 import type { Target } from './target.ts'
 
 export interface BenchmarkHost {
@@ -25,8 +26,7 @@ export interface AnswerRun {
   records: readonly BenchmarkRecord[]
   /** JSONL file of the rows. */
   rows: string
-  /** Everything that decides the answers; rows made under another header are not mixed in. */
-  header: Readonly<Record<string, unknown>>
+  header: RowsHeader
   /** Sentences per batch, about: an image's sentences stay together. */
   batch: number
   answer: AnswerImages
@@ -38,35 +38,7 @@ interface Asked {
   sentence: number
 }
 
-/** Opens the rows file, or a new one; returns the sentences it has. */
-function openRows(file: string, header: AnswerRun['header']): { lines: JsonLines; known: Set<string> } {
-  const known = new Set<string>()
-  const wanted = JSON.stringify(header)
-  const isNew = !existsSync(file)
-  const lines = new JsonLines(file) // cuts a torn tail off
-  if (isNew || lines.size === 0) {
-    lines.append({ format: rowsFormat, header })
-    return { lines, known }
-  }
-  let first = true
-  for (const { value } of readLines(file)) {
-    if (first && JSON.stringify(value?.['header']) !== wanted) {
-      lines.close()
-      throw otherRows(file, wanted, value)
-    }
-    if (!first && value) known.add(rowKey(value))
-    first = false
-  }
-  return { lines, known }
-}
-
-function otherRows(file: string, expected: string, value: Record<string, unknown> | undefined): Mismatch {
-  const got = JSON.stringify(value?.['header'] ?? 'no header')
-  const hint = 'these rows belong to another model, data or protocol: choose another --out, or remove the file'
-  return new Mismatch({ where: file, field: 'header', expected, got, hint })
-}
-
-function rowKey(value: Record<string, unknown>): string {
+function rowKey(value: Row): string {
   const [benchmark, split, id] = [value['benchmark'], value['split'], value['id']].map(String) as [
     string,
     string,
@@ -139,7 +111,8 @@ function rowOf(run: AnswerRun, { record, sentence }: Asked, target: Target, { te
 
 /** Answers every open sentence; returns false when it was stopped before the last. */
 export async function answerBenchmark(run: AnswerRun): Promise<boolean> {
-  const { lines, known } = openRows(run.rows, run.header)
+  const { lines, known: rows } = openRows(run.rows, run.header)
+  const known = new Set(rows.map(rowKey))
   try {
     const batches = batchesOf(run, known)
     const total = batches.reduce((n, batch) => n + [...batch.values()].flat().length, 0)

@@ -1,0 +1,27 @@
+// The file that a run appends its answers to: one head line that says under which settings, then a line per answer.
+import { existsSync } from 'node:fs'
+import { Mismatch } from '../core/index.ts'
+import { JsonLines, readLines } from '../tracking/index.ts'
+import { rowsFormat } from './predictions.ts'
+
+export type Row = Record<string, unknown>
+
+/** Everything that decides the answers; rows made under another header are not mixed in. */
+export type RowsHeader = Readonly<Record<string, unknown>>
+
+/** Opens the rows file, or a new one; `known` gets the rows that are there. A torn last line is cut off. */
+export function openRows(file: string, header: RowsHeader): { lines: JsonLines; known: Row[] } {
+  const isNew = !existsSync(file)
+  const lines = new JsonLines(file)
+  if (isNew || lines.size === 0) {
+    lines.append({ format: rowsFormat, header })
+    return { lines, known: [] }
+  }
+  const [head, ...known] = [...readLines(file)].flatMap(({ value }) => (value ? [value] : []))
+  const expected = JSON.stringify(header)
+  if (JSON.stringify(head?.['header']) === expected) return { lines, known }
+  lines.close()
+  const got = JSON.stringify(head?.['header'] ?? 'no header')
+  const hint = 'these rows belong to another model, data or protocol: choose another --out, or remove the file'
+  throw new Mismatch({ where: file, field: 'header', expected, got, hint })
+}
