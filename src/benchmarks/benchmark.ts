@@ -1,8 +1,6 @@
 // A benchmark as it lies on disk: its records (image, sentences, target) and which of them a named split holds.
+import type { MaskBenchmarkName } from './names.ts'
 import type { Target } from './target.ts'
-
-export const maskBenchmarks = ['refcoco', 'refcoco+', 'refcocog', 'grefcoco', 'reasonseg'] as const
-export type MaskBenchmarkName = (typeof maskBenchmarks)[number]
 
 export interface BenchmarkRecord {
   /** As the record has it; a published split is a rule over these words. */

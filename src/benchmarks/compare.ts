@@ -1,7 +1,7 @@
 // Two results on the same sentences: the change of each figure with its interval, and the sentences that moved.
 import { assert, Mismatch, stream } from '../core/index.ts'
 import { type Interval, quantile } from '../tracking/index.ts'
-import type { MaskBenchmarkName } from './benchmark.ts'
+import type { MaskBenchmarkName } from './names.ts'
 import { isMaskBenchmark } from './open.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
 import type { StoredResult } from './result.ts'

@@ -7,10 +7,9 @@ export {
   type BenchmarkRecord,
   countWarning,
   type MaskBenchmark,
-  type MaskBenchmarkName,
-  maskBenchmarks,
   recordsOf,
 } from './benchmark.ts'
+export { captionTokens, ciderD } from './cider.ts'
 export {
   type CompareOptions,
   type Comparison,
@@ -18,7 +17,16 @@ export {
   type FigureChange,
   type SentenceChange,
 } from './compare.ts'
+export { type AskJudge, judgePrompt } from './dlc-bench.ts'
+export { type MaskBenchmarkName, maskBenchmarks, type OtherBenchmarkName, otherBenchmarks } from './names.ts'
 export { isMaskBenchmark, openBenchmark } from './open.ts'
+export {
+  type AnswerSettings,
+  isOtherBenchmark,
+  type OtherBenchmark,
+  type OtherScores,
+  openOther,
+} from './other.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
 export { type PublishedColumn, publishedColumns } from './published.ts'

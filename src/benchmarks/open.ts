@@ -1,5 +1,6 @@
 import { Mismatch } from '../core/index.ts'
-import { type BenchmarkOptions, type MaskBenchmark, type MaskBenchmarkName, maskBenchmarks } from './benchmark.ts'
+import type { BenchmarkOptions, MaskBenchmark } from './benchmark.ts'
+import { type MaskBenchmarkName, maskBenchmarks, otherBenchmarks } from './names.ts'
 import { openReasonSeg } from './reason-seg.ts'
 import { openRefBenchmark } from './ref-coco.ts'
 
@@ -11,6 +12,11 @@ export function isMaskBenchmark(name: string): name is MaskBenchmarkName {
 export function openBenchmark(data: string, name: string, options: Partial<BenchmarkOptions> = {}): MaskBenchmark {
   const all: BenchmarkOptions = { images: null, refs: null, ...options }
   if (!isMaskBenchmark(name))
-    throw new Mismatch({ where: 'flags', field: '--benchmark', expected: maskBenchmarks.join(', '), got: name })
+    throw new Mismatch({
+      where: 'flags',
+      field: '--benchmark',
+      expected: [...maskBenchmarks, ...otherBenchmarks].join(', '),
+      got: name,
+    })
   return name === 'reasonseg' ? openReasonSeg(data, all) : openRefBenchmark(data, name, all)
 }

@@ -1,6 +1,6 @@
 // The metrics to the letter. Each protocol scores a sentence; how figures come from the scores is in summary.ts.
 import { type Mask, maskArea, maskFromDense, maskIntersection } from '../mask/index.ts'
-import type { MaskBenchmarkName } from './benchmark.ts'
+import type { MaskBenchmarkName } from './names.ts'
 import { sa2vaTarget, type Target, unionTarget } from './target.ts'
 
 export interface SentenceScore {

@@ -3,9 +3,10 @@ import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { readPickle } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
-import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark, MaskBenchmarkName } from './benchmark.ts'
+import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { annotationTarget, type Instances, imageOf, readInstances, readJsonFile } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
+import type { MaskBenchmarkName } from './names.ts'
 
 type RefName = Exclude<MaskBenchmarkName, 'reasonseg'>
 

@@ -88,7 +88,7 @@ test('a stop is heard between two batches, and the progress counts what was open
 test('the rows are predictions: scored again they give the I and U that they say', async () => {
   const run = runOf('scored.jsonl', {})
   await answerBenchmark(run)
-  const scored = await scoreRecords(run.benchmark, run.records, readPredictions(run.rows, 'refcoco'))
+  const scored = await scoreRecords(openBenchmark(root, 'refcoco'), run.records, readPredictions(run.rows, 'refcoco'))
   const rows = readFileSync(run.rows, 'utf8').trim().split('\n').slice(1)
   const said = rows.map((line) => JSON.parse(line) as { id: number; sentence: number; I: number; U: number })
   assert.deepEqual(

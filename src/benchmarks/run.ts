@@ -7,7 +7,8 @@ import { decodeImage, type RgbImage } from '../image/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import type { JsonLines } from '../tracking/index.ts'
 import type { AnswerImages, MaskAnswer } from './answer.ts'
-import type { BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
+import type { BenchmarkRecord } from './benchmark.ts'
+import { isMaskBenchmark } from './open.ts'
 import { predictionKey } from './predictions.ts'
 import { protocolsOf } from './protocols.ts'
 import { openRows, type Row, type RowsHeader } from './rows.ts'
@@ -21,8 +22,15 @@ export interface BenchmarkHost {
   breathe(): Promise<void>
 }
 
+/** What a run must know of a benchmark whose answers are masks. */
+export interface AnswerSource {
+  name: string
+  orient: boolean
+  images(): string
+}
+
 export interface AnswerRun {
-  benchmark: MaskBenchmark
+  benchmark: AnswerSource
   records: readonly BenchmarkRecord[]
   /** JSONL file of the rows. */
   rows: string
@@ -101,11 +109,13 @@ function checkedTarget(target: Target, image: RgbImage, where: string): Target {
 }
 
 function rowOf(run: AnswerRun, { record, sentence }: Asked, target: Target, { text, mask }: MaskAnswer) {
-  const { intersection, union } = protocolsOf(run.benchmark.name)[0]!.score(target, mask)
+  const { name } = run.benchmark
+  const score = isMaskBenchmark(name) ? protocolsOf(name)[0]!.score(target, mask) : null
   return {
-    ...{ benchmark: run.benchmark.name, split: record.split, id: record.id, sentence },
+    ...{ benchmark: name, split: record.split, id: record.id, sentence },
     ...{ image: record.image, text: record.sentences[sentence], answer: text },
-    ...{ I: intersection, U: union, rle: mask && encodeRle(mask) },
+    ...(score ? { I: score.intersection, U: score.union } : {}),
+    rle: mask && encodeRle(mask),
   }
 }
 

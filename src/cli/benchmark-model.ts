@@ -1,9 +1,11 @@
 // A benchmark answered by a model in the engine thread; rows go to a file as they come.
 import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import type { BenchmarkHost } from '../benchmarks/index.ts'
 import { hashFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { RunConfig } from '../rl/index.ts'
+import type { Loaded } from '../models/index.ts'
+import type { Host, RunConfig } from '../rl/index.ts'
 import type { Answers, BenchmarkRequest } from './benchmark.ts'
 import { openRequest, rowsFile } from './benchmark.ts'
 import { portHost, runHosted } from './run-host.ts'
@@ -54,13 +56,9 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   const { answerBenchmark, answerWith } = await import('../benchmarks/index.ts')
   const { benchmark, splits } = await openRequest(request)
   const host = portHost(port)
-  const { loaded, adapter, device } = await openTrained(config, choice)
-  const header = {
-    ...{ benchmark: request.benchmark, refs: benchmark.source && hashFile(benchmark.source) },
-    ...{ model: resolve(config.model), modelFiles: fingerprint(config.model) },
-    ...{ adapter, adapterFiles: adapter && fingerprint(adapter), ema: choice.ema },
-    ...{ answers: request.answers, maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles, ...device },
-  }
+  const trained = await openTrained(config, choice)
+  const { loaded, device } = trained
+  const header = answerHeader(request, config, choice, trained, benchmark.source)
   mkdirSync(request.out, { recursive: true })
   try {
     const finished = await answerBenchmark({
@@ -75,13 +73,7 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
         maxTiles: config.maxTiles,
         rows: config.evalBatch,
       }),
-      host: {
-        ...host,
-        progress: (done, total, before) => {
-          const text = before > 0 ? `${request.benchmark}, ${before} sentences kept` : request.benchmark
-          host.progress({ kind: 'eval', text, step: done, total })
-        },
-      },
+      host: { ...host, progress: reportTo(host, request.benchmark) },
     })
     return { finished, header, device }
   } finally {
@@ -89,7 +81,39 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   }
 }
 
-async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice) {
+/** A status line over what is open; what an earlier run answered is told beside it. */
+export function reportTo(host: Pick<Host, 'progress'>, name: string): BenchmarkHost['progress'] {
+  return (done, total, before) => {
+    const text = before > 0 ? `${name}, ${before} answers kept` : name
+    host.progress({ kind: 'eval', text, step: done, total })
+  }
+}
+
+/** Everything that decides the answers. */
+export function answerHeader(
+  request: BenchmarkRequest,
+  config: RunConfig,
+  choice: ModelChoice,
+  { adapter, device }: Trained,
+  source: string | null,
+): Record<string, unknown> {
+  const isFile = source !== null && existsSync(source) && statSync(source).isFile()
+  return {
+    ...{ benchmark: request.benchmark, refs: isFile ? hashFile(source) : source },
+    ...{ model: resolve(config.model), modelFiles: fingerprint(config.model) },
+    ...{ adapter, adapterFiles: adapter && fingerprint(adapter), ema: choice.ema },
+    ...{ answers: request.answers, maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles, ...device },
+  }
+}
+
+export interface Trained {
+  loaded: Loaded
+  /** The folder that was read. */
+  adapter: string | null
+  device: { device: string; dtype: string }
+}
+
+export async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Promise<Trained> {
   const { openSa2VA } = await import('../models/index.ts')
   const { loadTrained } = await import('../rl/index.ts')
   const { cuda, setThreads } = await import('../tensor/index.ts')

@@ -8,7 +8,11 @@ import type { RunConfig } from '../rl/index.ts'
 import { aligned } from './table.ts'
 
 export const benchmarkFlags: CommandFlag[] = [
-  { name: 'benchmark', value: 'NAMES', doc: 'refcoco, refcoco+, refcocog, grefcoco, reasonseg; several with commas' },
+  {
+    name: 'benchmark',
+    value: 'NAMES',
+    doc: 'refcoco, refcoco+, refcocog, grefcoco, reasonseg (several with commas), dlc-bench, clicks, gar-vqa, ref-l4, refcocog-captions',
+  },
   {
     name: 'split',
     value: 'NAMES',
@@ -27,6 +31,11 @@ export const benchmarkFlags: CommandFlag[] = [
   },
   { name: 'refs', value: 'NAME', doc: 'division of the refs file: unc, umd, google (default: the one papers report)' },
   { name: 'images', value: 'DIR', doc: 'folder of the images (default: looked for beside the data)' },
+  {
+    name: 'judge-prompt',
+    value: 'FILE',
+    doc: "dlc-bench: another wording of the judge's request, with {description}, {question}, {choices}",
+  },
   { name: 'out', value: 'DIR', doc: 'folder of the rows and of eval-BENCHMARK-SPLIT.json (default: here)' },
   {
     name: 'compare',
@@ -45,6 +54,7 @@ export interface BenchmarkRequest {
   answers: 'generate' | 'forced'
   refs: string | null
   images: string | null
+  judgePrompt: string | null
   out: string
 }
 
@@ -71,11 +81,12 @@ export function readRequests(config: RunConfig, flags: Given['flags']): Benchmar
     answers: (modes[0] as BenchmarkRequest['answers'] | undefined) ?? 'generate',
     refs: flags.get('refs')?.[0] ?? null,
     images: flags.get('images')?.[0] ?? null,
+    judgePrompt: flags.get('judge-prompt')?.[0] ?? null,
     out: flags.get('out')?.[0] ?? '.',
   }))
 }
 
-function missing(field: string, expected: string): Mismatch {
+export function missing(field: string, expected: string): Mismatch {
   return new Mismatch({ where: 'flags', field, expected, got: 'nothing' })
 }
 
@@ -177,16 +188,29 @@ async function answersOf(open: OpenRequest, config: RunConfig, flags: Given['fla
   return answerWithModel(open.request, config, { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') })
 }
 
+function stopped(request: BenchmarkRequest): void {
+  process.stderr.write(`stopped: the rows are in ${rowsFile(request)}; the same command goes on\n`)
+  process.exitCode = 130
+}
+
 export async function runBenchmarks(config: RunConfig, flags: Given['flags']): Promise<void> {
-  const requests = await Promise.all(readRequests(config, flags).map(openRequest))
+  const { isOtherBenchmark } = await import('../benchmarks/index.ts')
+  const all = readRequests(config, flags)
+  const others = all.filter(({ benchmark }) => isOtherBenchmark(benchmark))
+  for (const request of others) {
+    const { runOther } = await import('./benchmark-other.ts')
+    const choice = { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') }
+    if (!(await runOther(request, config, choice, flags))) return stopped(request)
+  }
+  const masks = all.filter((request) => !others.includes(request))
+  if (masks.length > 0) await runMasks(await Promise.all(masks.map(openRequest)), config, flags)
+}
+
+async function runMasks(requests: readonly OpenRequest[], config: RunConfig, flags: Given['flags']): Promise<void> {
   const results: BenchmarkResult[] = []
   for (const request of requests) {
     const answers = await answersOf(request, config, flags)
-    if (!answers) {
-      process.stderr.write(`stopped: the rows are in ${rowsFile(request.request)}; the same command goes on\n`)
-      process.exitCode = 130
-      return
-    }
+    if (!answers) return stopped(request.request)
     results.push(...(await scoreRequest(request, answers, config.seed)))
   }
   const { tableRow } = await import('../benchmarks/index.ts')

@@ -7,10 +7,11 @@ export { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from
 export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
 export * from './config.ts'
 export { binarise, bytesIou, iouCounts, iouOf, maskFromScores, packBits, packedIou, resizeMaskBilinear } from './iou.ts'
-export { JudgeFailure } from './judge/client.ts'
+export { JudgeClient, JudgeFailure } from './judge/client.ts'
 export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
 export { Judge, type Verdict } from './judge/judge.ts'
 export { parseChoice } from './judge/reply.ts'
+export { JudgeStats } from './judge/stats.ts'
 export { loadReward } from './load.ts'
 export { type MeteorDetail, meteor, meteorDetail, porterStem } from './meteor/index.ts'
 export {

@@ -7,6 +7,7 @@ import { Breaker, Gate, Pacer, sleep } from './flow.ts'
 import type { JudgeStats } from './stats.ts'
 
 export interface ChatRequest {
+  /** Empty: the request is one user message. */
   system: string
   user: string
   maxTokens: number
@@ -214,7 +215,7 @@ export class JudgeClient {
         {
           model: this.#config.model,
           messages: [
-            { role: 'system', content: request.system },
+            ...(request.system === '' ? [] : [{ role: 'system' as const, content: request.system }]),
             { role: 'user', content: request.user },
           ],
           temperature: request.temperature ?? 0,

@@ -1,0 +1,93 @@
+// Clicks on the masks of any dataset that the data readers open.
+import { readFileSync } from 'node:fs'
+import { Mismatch } from '../core/index.ts'
+import { type Example, openSource, type Source } from '../data/index.ts'
+import { maskArea } from '../mask/index.ts'
+import { type Loaded, prepareImage } from '../models/index.ts'
+import { noGrad, tidy } from '../tensor/index.ts'
+import { clicksOn } from './click-model.ts'
+import { type ClickedRecord, mostClicks, scoreClicks, simulateClicks } from './clicks.ts'
+import type { AnswerSettings, OtherBenchmark } from './other.ts'
+import { rowsFormat } from './predictions.ts'
+import { openRows } from './rows.ts'
+
+export async function openClicks(data: string): Promise<OtherBenchmark> {
+  const source = await openSource(data)
+  const { length } = source
+  await source.close()
+  return {
+    ...{ name: 'clicks', source: data, warning: null },
+    answer: (loaded, settings) => answerClicks(data, loaded, settings),
+    score: async (file, { seed }) => {
+      const rows = readClicks(file)
+      if (rows.length !== length)
+        throw new Mismatch({ where: file, field: 'records', expected: `${length} records`, got: rows.length })
+      return [
+        { split: 'all', items: rows.length, figures: scoreClicks(rows, { seed }), rows: rows.map((r) => ({ ...r })) },
+      ]
+    },
+  }
+}
+
+function readClicks(file: string): ClickedRecord[] {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  const rows = lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Record<string, unknown>)
+  return rows
+    .filter((row) => row['format'] !== rowsFormat)
+    .map(({ id, image, overlaps }, i) => {
+      const numbers = Array.isArray(overlaps) && overlaps.length >= 5 && overlaps.every((v) => typeof v === 'number')
+      if (numbers) return { id: String(id), image: String(image ?? id), overlaps: overlaps as number[] }
+      throw new Mismatch({
+        where: `${file}: line ${i + 1}`,
+        field: 'overlaps',
+        expected: 'at least 5 numbers',
+        got: overlaps,
+      })
+    })
+}
+
+async function answerClicks(data: string, loaded: Loaded, settings: AnswerSettings): Promise<boolean> {
+  const source = await openSource(data)
+  const { lines, known } = openRows(settings.rows, settings.header)
+  try {
+    const start = known.length // rows come in the order of the records
+    settings.host.progress(0, source.length - start, start)
+    for (let i = start; i < source.length; i++) {
+      if (settings.host.stopping()) return false
+      lines.append(clickRow(loaded, await exampleAt(source, i), settings))
+      settings.host.progress(i + 1 - start, source.length - start, start)
+      await settings.host.breathe()
+    }
+    return true
+  } finally {
+    lines.close()
+    await source.close()
+  }
+}
+
+async function exampleAt(source: Source, index: number): Promise<Example> {
+  const example = await source.get(index)
+  if (maskArea(example.mask) > 0) return example
+  throw new Mismatch({
+    where: `${source.name}: ${example.id}`,
+    field: 'mask',
+    expected: 'a pixel to click on',
+    got: 'none',
+  })
+}
+
+function clickRow(loaded: Loaded, example: Example, { maxTiles }: AnswerSettings): Record<string, unknown> {
+  return noGrad(() =>
+    tidy(() => {
+      const features = loaded.model.encode(prepareImage(example.image, loaded.cfg, { maxTiles: maxTiles ?? undefined }))
+      const { draw, release } = clicksOn(loaded, features)
+      try {
+        const overlaps = simulateClicks(example.mask, draw, mostClicks)
+        const image = String((example.meta as Record<string, unknown> | undefined)?.['image'] ?? example.id)
+        return { benchmark: 'clicks', id: example.id, image, overlaps }
+      } finally {
+        release()
+      }
+    }),
+  )
+}

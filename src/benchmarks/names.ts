@@ -1,0 +1,7 @@
+/** Sentences and their masks. */
+export const maskBenchmarks = ['refcoco', 'refcoco+', 'refcocog', 'grefcoco', 'reasonseg'] as const
+export type MaskBenchmarkName = (typeof maskBenchmarks)[number]
+
+/** Words about regions, boxes, clicks. */
+export const otherBenchmarks = ['dlc-bench', 'clicks', 'gar-vqa', 'ref-l4', 'refcocog-captions'] as const
+export type OtherBenchmarkName = (typeof otherBenchmarks)[number]

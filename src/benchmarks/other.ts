@@ -1,0 +1,117 @@
+// Benchmarks that are no plain masks of sentences, behind one face: open, answer with a model, score.
+import { Mismatch } from '../core/index.ts'
+import type { Loaded } from '../models/index.ts'
+import type { Interval } from '../tracking/index.ts'
+import { answerWith } from './answer.ts'
+import { describeWith } from './describe.ts'
+import { type AskJudge, openDlcBench } from './dlc-bench.ts'
+import { openGarVqa } from './gar-vqa.ts'
+import { type OtherBenchmarkName, otherBenchmarks } from './names.ts'
+import { openRefL4, readBoxes, refL4Warning, scoreRefL4 } from './ref-l4.ts'
+import { openRegionCaptions } from './region-captions.ts'
+import type { RowsHeader } from './rows.ts'
+import { answerBenchmark, type BenchmarkHost } from './run.ts'
+import { countTextWarning, readAnswers, type TextBenchmark } from './text-benchmark.ts'
+import { answerItems } from './text-run.ts'
+
+export function isOtherBenchmark(name: string): name is OtherBenchmarkName {
+  return (otherBenchmarks as readonly string[]).includes(name)
+}
+
+export interface AnswerSettings {
+  rows: string
+  header: RowsHeader
+  batch: number
+  mode: 'generate' | 'forced'
+  maxNewTokens: number
+  maxTiles: number | null
+  host: BenchmarkHost
+}
+
+export interface OtherScores {
+  split: string
+  items: number
+  figures: Readonly<Record<string, Interval>>
+  rows: readonly Readonly<Record<string, unknown>>[]
+}
+
+export interface OtherBenchmark {
+  name: OtherBenchmarkName
+  /** The file that says what is asked. */
+  source: string
+  warning: string | null
+  /** False: stopped before the last answer. */
+  answer(loaded: Loaded, settings: AnswerSettings): Promise<boolean>
+  /** From a file of predictions, or from the rows of `answer`. */
+  score(file: string, options: { seed: number; splits: readonly string[] | null }): Promise<OtherScores[]>
+}
+
+export interface OtherOptions {
+  images: string | null
+  ask: AskJudge | null
+  /** Wording of the judge's request; null: ours. */
+  judgePrompt: string | null
+}
+
+export async function openOther(
+  data: string,
+  name: OtherBenchmarkName,
+  options: OtherOptions,
+): Promise<OtherBenchmark> {
+  if (name === 'gar-vqa') return textBenchmark(openGarVqa(data))
+  if (name === 'refcocog-captions') return textBenchmark(openRegionCaptions(data, options.images))
+  if (name === 'dlc-bench') {
+    const { images, ask, judgePrompt } = options
+    return textBenchmark(openDlcBench(data, { images, ask, ...(judgePrompt === null ? {} : { prompt: judgePrompt }) }))
+  }
+  if (name === 'ref-l4') return boxBenchmark(data, options)
+  const { openClicks } = await import('./click-run.ts')
+  return openClicks(data)
+}
+
+function textBenchmark(benchmark: TextBenchmark): OtherBenchmark {
+  return {
+    name: benchmark.name as OtherBenchmarkName,
+    source: benchmark.source,
+    warning: countTextWarning(benchmark),
+    answer: (loaded, settings) => answerItems({ ...settings, benchmark, describe: describeWith(loaded, settings) }),
+    score: async (file, { seed, splits }) => {
+      onlySplit(splits, 'all')
+      const scores = await benchmark.score(readAnswers(file, benchmark.items), { seed })
+      return [{ split: 'all', items: benchmark.items.length, ...scores }]
+    },
+  }
+}
+
+function onlySplit(splits: readonly string[] | null, only: string): void {
+  const other = splits?.find((split) => split !== only)
+  if (other !== undefined) throw new Mismatch({ where: 'flags', field: '--split', expected: only, got: other })
+}
+
+async function boxBenchmark(data: string, { images }: OtherOptions): Promise<OtherBenchmark> {
+  const benchmark = await openRefL4(data, images)
+  const { rows, records, source, name } = benchmark
+  const known = ['val', 'test', 'all']
+  return {
+    name,
+    source,
+    warning: refL4Warning(rows),
+    answer: (loaded, settings) =>
+      answerBenchmark({
+        ...settings,
+        benchmark,
+        records,
+        answer: answerWith(loaded, { ...settings, rows: settings.batch }),
+      }),
+    score: async (file, { seed, splits }) => {
+      const boxes = readBoxes(file)
+      const filled = known.filter((split) => split === 'all' || rows.some((row) => row.split === split))
+      return (splits ?? filled).map((split) => {
+        if (!filled.includes(split))
+          throw new Mismatch({ where: 'flags', field: '--split', expected: filled.join(', '), got: split })
+        const scores = scoreRefL4(rows, boxes, split, { seed })
+        return { split, items: scores.rows.length, ...scores }
+      })
+    },
+  }
+}

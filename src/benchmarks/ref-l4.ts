@@ -1,0 +1,196 @@
+// Ref-L4: boxes of long expressions. A model of masks enters with the box around its mask. Accuracy counts overlaps above (not
+// at) a threshold, compared in float32 as the authors' evaluation does.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+import { decodeRle, maskBox, type Rle } from '../mask/index.ts'
+import type { BenchmarkRecord } from './benchmark.ts'
+import { readJsonFile } from './coco.ts'
+import { findFolder, findImages, namesIn } from './folders.ts'
+import { type MeasureOptions, measure } from './measure.ts'
+import { rowsFormat } from './predictions.ts'
+import { emptyTarget } from './target.ts'
+
+/** x, y, width, height. */
+export type Box = readonly [number, number, number, number]
+
+interface RefL4Row {
+  id: string
+  caption: string
+  bbox: number[]
+  file_name: string
+  height: number
+  width: number
+  split: string
+}
+
+export interface RefL4 {
+  name: 'ref-l4'
+  source: string
+  orient: boolean
+  images(): string
+  rows: readonly RefL4Row[]
+  /** One record a sentence, for the answering run. */
+  records: readonly BenchmarkRecord[]
+}
+
+/** Expressions of the published splits together. */
+const published = 45341
+
+const dataFile = /^(?:ref-l4-)?(val|test)(?:-\d+-of-\d+)?\.(parquet|jsonl|json)$/i
+
+async function parquetRows(file: string): Promise<Record<string, unknown>[]> {
+  const [{ parquetReadObjects }, { compressors }] = await Promise.all([
+    import('hyparquet'),
+    import('hyparquet-compressors'),
+  ])
+  const bytes = readFileSync(file)
+  const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)
+  return parquetReadObjects({ file: buffer, compressors })
+}
+
+async function fileRows(file: string): Promise<Record<string, unknown>[]> {
+  if (file.endsWith('.parquet')) return parquetRows(file)
+  if (file.endsWith('.jsonl')) {
+    const lines = readFileSync(file, 'utf8').split('\n')
+    return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Record<string, unknown>)
+  }
+  const value = readJsonFile(file)
+  if (Array.isArray(value)) return value as Record<string, unknown>[]
+  throw new Mismatch({ where: file, expected: 'a list of rows', got: typeof value })
+}
+
+function checked(row: Record<string, unknown>, split: string, where: string): RefL4Row {
+  const { id, caption, bbox, file_name, height, width } = row
+  const numbers = Array.isArray(bbox) && bbox.length === 4 && bbox.map(Number).every(Number.isFinite)
+  if (
+    typeof caption === 'string' &&
+    typeof file_name === 'string' &&
+    numbers &&
+    Number(height) > 0 &&
+    Number(width) > 0
+  ) {
+    const sizes = { height: Number(height), width: Number(width) }
+    return { id: String(id), caption, bbox: (bbox as unknown[]).map(Number), file_name, ...sizes, split }
+  }
+  const expected = 'id, caption, bbox of four numbers, file_name, height and width'
+  throw new Mismatch({ where, field: 'row', expected, got: Object.keys(row).join(', ') })
+}
+
+function recordOf(row: RefL4Row): BenchmarkRecord {
+  return {
+    ...{ split: row.split, id: row.id, image: row.file_name, sentences: [row.caption] },
+    questions: [`<image>\n Please segment ${row.caption} in this image.`],
+    target: async () => emptyTarget(row.height, row.width, false),
+  }
+}
+
+export async function openRefL4(data: string, images: string | null): Promise<RefL4> {
+  const has = (folder: string) => namesIn(folder).some((name) => dataFile.test(name))
+  const folder = findFolder(
+    data,
+    ['Ref-L4', 'data'],
+    has,
+    'a folder with ref-l4-val and ref-l4-test (parquet, jsonl or json)',
+  )
+  const rows: RefL4Row[] = []
+  const names = namesIn(folder).filter((name) => dataFile.test(name))
+  for (const name of names) {
+    const split = dataFile.exec(name)![1]!.toLowerCase()
+    const found = await fileRows(join(folder, name))
+    rows.push(...found.map((row, i) => checked(row, split, `${join(folder, name)}: row ${i}`)))
+  }
+  return {
+    ...{ name: 'ref-l4' as const, source: join(folder, names[0]!), orient: false, rows, records: rows.map(recordOf) },
+    images: () => findImages(folder, images, rows[0]?.file_name ?? ''),
+  }
+}
+
+/** Predicted boxes by id: the authors' list of {id, pred_bbox, format}, or lines of {id, rle}; null: no mask. */
+export function readBoxes(file: string): Map<string, Box | null> {
+  const value = file.endsWith('.jsonl') ? linesOf(file) : readJsonFile(file)
+  if (!Array.isArray(value)) throw new Mismatch({ where: file, expected: 'a list of predictions', got: typeof value })
+  const rows = (value as Record<string, unknown>[]).filter((row) => row['format'] !== rowsFormat)
+  return new Map(rows.map((row, i) => [String(row['id']), boxOf(row, `${file}: row ${i}`)]))
+}
+
+function linesOf(file: string): unknown[] {
+  const lines = readFileSync(file, 'utf8').split('\n')
+  return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as unknown)
+}
+
+function boxOf({ pred_bbox: box, format, rle }: Record<string, unknown>, where: string): Box | null {
+  if (rle !== undefined) {
+    const found = rle === null ? null : maskBox(decodeRle(rle as Rle, where))
+    return found && found[2] > 0 ? found : null
+  }
+  const numbers = Array.isArray(box) ? box.map(Number) : []
+  if (numbers.length !== 4 || !numbers.every(Number.isFinite) || (format !== 'xywh' && format !== 'xyxy'))
+    throw new Mismatch({ where, field: 'pred_bbox', expected: 'four numbers, format xywh or xyxy', got: [box, format] })
+  const [x, y, right, bottom] = numbers as [number, number, number, number]
+  return format === 'xywh' ? [x, y, right, bottom] : [x, y, right - x, bottom - y]
+}
+
+export function boxIou([ax, ay, aw, ah]: Box, [bx, by, bw, bh]: Box): number {
+  const wide = Math.max(0, Math.min(ax + aw, bx + bw) - Math.max(ax, bx))
+  const high = Math.max(0, Math.min(ay + ah, by + bh) - Math.max(ay, by))
+  const union = aw * ah + bw * bh - wide * high
+  return union > 0 ? Math.fround((wide * high) / union) : 0
+}
+
+const thresholds = Array.from({ length: 10 }, (_, i) => (50 + 5 * i) / 100)
+const sizes = ['small', 'medium', 'large'] as const
+
+/** By the side of a square of the same area: below 128, up to 256, larger. */
+function sizeOf([, , width, height]: Box): (typeof sizes)[number] {
+  const side = Math.sqrt(width * height)
+  return side < 128 ? 'small' : side <= 256 ? 'medium' : 'large'
+}
+
+export function refL4Warning(rows: readonly RefL4Row[]): string | null {
+  if (rows.length === published) return null
+  return `ref-l4: ${rows.length} expressions in val and test, the published set has ${published}; figures are not comparable`
+}
+
+/** Split 'all' is val and test together. */
+export function scoreRefL4(
+  rows: readonly RefL4Row[],
+  boxes: ReadonlyMap<string, Box | null>,
+  split: string,
+  options: MeasureOptions,
+) {
+  const scored = rows
+    .filter((row) => split === 'all' || row.split === split)
+    .map((row) => {
+      const box = boxes.get(row.id)
+      if (box === undefined)
+        throw new Mismatch({
+          where: 'predictions',
+          field: row.id,
+          expected: 'a prediction for every expression',
+          got: 'none',
+        })
+      const target = row.bbox as unknown as Box
+      return { id: row.id, image: row.file_name, size: sizeOf(target), box, iou: box ? boxIou(target, box) : 0 }
+    })
+  const above = (iou: number, t: number) => (iou > Math.fround(t) ? 1 : 0)
+  const mean = (iou: number) => thresholds.reduce((sum, t) => sum + above(iou, t), 0) / thresholds.length
+  const measured = scored.map(({ image, iou, size }) => ({
+    image,
+    values: [
+      ...[above(iou, 0.5), above(iou, 0.75), above(iou, 0.9), mean(iou), 1],
+      ...sizes.flatMap((s) => (s === size ? [above(iou, 0.5), mean(iou), 1] : [0, 0, 0])),
+    ],
+  }))
+  const of = (column: number, count: number) => (s: Float64Array) => s[column]! / s[count]!
+  const figures = {
+    ...{ 'Acc@0.5': of(0, 4), 'Acc@0.75': of(1, 4), 'Acc@0.9': of(2, 4), mAcc: of(3, 4) },
+    ...Object.fromEntries(
+      sizes.flatMap((size, k) => [
+        [`${size} Acc@0.5`, of(5 + 3 * k, 7 + 3 * k)],
+        [`${size} mAcc`, of(6 + 3 * k, 7 + 3 * k)],
+      ]),
+    ),
+  }
+  return { figures: measure(measured, figures, options), rows: scored }
+}

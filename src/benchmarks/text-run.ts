@@ -1,0 +1,64 @@
+// Items about regions answered by a model, a row each as soon as it is known; see run.ts for masks.
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+import { decodeImage, type RgbImage } from '../image/index.ts'
+import { decodeRle } from '../mask/index.ts'
+import type { DescribeRegions } from './describe.ts'
+import { openRows, type RowsHeader } from './rows.ts'
+import type { BenchmarkHost } from './run.ts'
+import type { TextBenchmark, TextItem } from './text-benchmark.ts'
+
+export interface TextRun {
+  benchmark: TextBenchmark
+  rows: string
+  header: RowsHeader
+  /** Items per batch. */
+  batch: number
+  describe: DescribeRegions
+  host: BenchmarkHost
+}
+
+/** Those of one image follow each other, so that its features are made once where a batch allows. */
+function byImage(items: readonly TextItem[]): TextItem[] {
+  const groups = new Map<string, TextItem[]>()
+  for (const item of items) groups.set(item.image, [...(groups.get(item.image) ?? []), item])
+  return [...groups.values()].flat()
+}
+
+async function imagesOf(folder: string, items: readonly TextItem[]): Promise<Map<string, RgbImage>> {
+  const out = new Map<string, RgbImage>()
+  for (const name of new Set(items.map((item) => item.image))) {
+    const path = join(folder, name)
+    if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'an image', got: 'nothing there' })
+    out.set(name, await decodeImage(readFileSync(path), path, { orient: false }))
+  }
+  return out
+}
+
+/** Answers every open item; returns false when it was stopped before the last. */
+export async function answerItems({ benchmark, rows, header, batch, describe, host }: TextRun): Promise<boolean> {
+  const { lines, known } = openRows(rows, header)
+  try {
+    const answered = new Set(known.map((row) => String(row['id'])))
+    const open = byImage(benchmark.items.filter((item) => !answered.has(item.id)))
+    host.progress(0, open.length, known.length)
+    for (let at = 0; at < open.length; at += batch) {
+      if (host.stopping()) return false
+      const items = open.slice(at, at + batch)
+      const images = await imagesOf(benchmark.images, items)
+      const questions = items.map((item) => ({
+        image: images.get(item.image)!,
+        regions: item.regions.map((rle) => decodeRle(rle, `${benchmark.name} ${item.id}`)),
+        question: item.question,
+      }))
+      const texts = describe(questions)
+      lines.append(...items.map(({ id, image }, i) => ({ benchmark: benchmark.name, id, image, answer: texts[i]! })))
+      host.progress(at + items.length, open.length, known.length)
+      await host.breathe()
+    }
+    return true
+  } finally {
+    lines.close()
+  }
+}
