@@ -10,6 +10,8 @@ export interface SplitSummary {
   protocol: string
   sentences: number
   images: number
+  /** Sentences whose target has overlapping polygons: there the protocols differ. */
+  overlapping: number
   /** Sums of pixels. */
   intersection: number
   union: number
@@ -126,6 +128,7 @@ export function summariseSplit(
   return {
     ...{ benchmark, split, protocol: protocol.name, sentences: rows.length },
     images: new Set(rows.map((r) => r.image)).size,
+    overlapping: rows.filter((r) => r.overlap > 0).length,
     intersection: total((s) => s.intersection),
     union: total((s) => s.union),
     figures,

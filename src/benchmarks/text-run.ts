@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
-import { decodeRle } from '../mask/index.ts'
+import { decodeRle, type Mask } from '../mask/index.ts'
 import type { DescribeRegions } from './describe.ts'
 import { openRows, type RowsHeader } from './rows.ts'
 import type { BenchmarkHost } from './run.ts'
@@ -36,6 +36,15 @@ async function imagesOf(folder: string, items: readonly TextItem[]): Promise<Map
   return out
 }
 
+function regionsOf({ regions }: TextItem, { width, height }: RgbImage, where: string): Mask[] {
+  return regions.map((rle, i) => {
+    const mask = decodeRle(rle, where)
+    if (mask.width === width && mask.height === height) return mask
+    const expected = `the image's ${width} x ${height}`
+    throw new Mismatch({ where, field: `region ${i + 1}`, expected, got: `${mask.width} x ${mask.height}` })
+  })
+}
+
 /** Answers every open item; returns false when it was stopped before the last. */
 export async function answerItems({ benchmark, rows, header, batch, describe, host }: TextRun): Promise<boolean> {
   const { lines, known } = openRows(rows, header)
@@ -49,7 +58,7 @@ export async function answerItems({ benchmark, rows, header, batch, describe, ho
       const images = await imagesOf(benchmark.images, items)
       const questions = items.map((item) => ({
         image: images.get(item.image)!,
-        regions: item.regions.map((rle) => decodeRle(rle, `${benchmark.name} ${item.id}`)),
+        regions: regionsOf(item, images.get(item.image)!, `${benchmark.name} ${item.id}`),
         question: item.question,
       }))
       const texts = describe(questions)

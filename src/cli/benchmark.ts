@@ -163,9 +163,17 @@ function cell(summary: SplitSummary, figure: string): string {
 export function benchmarkTable(results: readonly BenchmarkResult[]): string {
   const summaries = results.flatMap((r) => r.summaries)
   const figures = [...new Set(summaries.flatMap((s) => Object.keys(s.figures)))]
-  const head = ['benchmark', 'split', 'protocol', 'sentences', 'images', ...figures.map((f) => `${f} % [95 %]`)]
+  const head = [
+    'benchmark',
+    'split',
+    'protocol',
+    'sentences',
+    'images',
+    'overlaps',
+    ...figures.map((f) => `${f} % [95 %]`),
+  ]
   const rows = summaries.map((s) => [
-    ...[s.benchmark, s.split, s.protocol, String(s.sentences), String(s.images)],
+    ...[s.benchmark, s.split, s.protocol, String(s.sentences), String(s.images), String(s.overlapping)],
     ...figures.map((figure) => cell(s, figure)),
   ])
   return aligned([head, ...rows])
