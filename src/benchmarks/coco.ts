@@ -79,18 +79,15 @@ export function annotationTarget(
   where: string,
 ): Target {
   const target = emptyTarget(image.height, image.width, ids === null)
+  const { parts } = target
   for (const id of [ids ?? []].flat()) {
     const annotation = annotationOf(instances, id, where)
     if (Array.isArray(ids) && annotation.iscrowd) continue
-    const sum = new Uint8Array(target.parts.length) // a byte wraps at 256, as numpy's uint8 does
+    const sum = new Uint8Array(parts.length) // a byte wraps at 256, as numpy's uint8 does
     for (const part of partsOf(annotation.segmentation, image, `${instances.file}: annotation ${id}`)) {
-      part.forEach((inside, q) => {
-        sum[q]! += inside
-      })
+      for (let q = 0; q < sum.length; q++) sum[q] = sum[q]! + part[q]!
     }
-    sum.forEach((count, q) => {
-      target.parts[q]! |= count
-    })
+    for (let q = 0; q < sum.length; q++) parts[q] = parts[q]! | sum[q]!
   }
   return target
 }

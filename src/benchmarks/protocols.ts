@@ -1,7 +1,7 @@
 // The metrics to the letter. Each protocol scores a sentence; how figures come from the scores is in summary.ts.
-import { type Mask, maskArea, maskFromDense, maskIntersection } from '../mask/index.ts'
+import { type Mask, maskArea, maskFromDense, maskIntersection, maskUnion } from '../mask/index.ts'
 import type { MaskBenchmarkName } from './names.ts'
-import { sa2vaTarget, type Target, unionTarget } from './target.ts'
+import { sa2vaTarget, singleTarget, type Target, unionTarget } from './target.ts'
 
 export interface SentenceScore {
   intersection: number
@@ -12,6 +12,8 @@ export interface SentenceScore {
   none?: boolean
 }
 
+export type Scorer = (prediction: Mask | null) => SentenceScore
+
 export interface Protocol {
   name: string
   /** gIoU divides by N plus this. */
@@ -20,8 +22,8 @@ export interface Protocol {
   guard: number
   /** Reports N-acc, T-acc and precision. */
   noTarget: boolean
-  /** `prediction` null: the model gave no mask. */
-  score(target: Target, prediction: Mask | null): SentenceScore
+  /** Scores of one target's predictions; null: the model gave no mask. What the target alone decides is made once. */
+  scorer(target: Target): Scorer
 }
 
 interface Areas {
@@ -29,11 +31,13 @@ interface Areas {
   union: number
 }
 
-function areas(target: Mask, prediction: Mask | null): Areas {
+function areasWith(target: Mask): (prediction: Mask | null) => Areas {
   const area = maskArea(target)
-  if (!prediction) return { intersection: 0, union: area }
-  const intersection = maskArea(maskIntersection(target, prediction))
-  return { intersection, union: area + maskArea(prediction) - intersection }
+  return (prediction) => {
+    if (!prediction) return { intersection: 0, union: area }
+    const intersection = maskArea(maskIntersection(target, prediction))
+    return { intersection, union: area + maskArea(prediction) - intersection }
+  }
 }
 
 /** 1 where target and prediction are both empty; the small number is the reference's. */
@@ -46,13 +50,19 @@ const union: Protocol = {
   extra: 0,
   guard: 1e-10,
   noTarget: false,
-  score: (target, prediction) => guarded(areas(unionTarget(target), prediction)),
+  scorer: (target) => {
+    const areas = areasWith(unionTarget(target))
+    return (prediction) => guarded(areas(prediction))
+  },
 }
 
 const sa2va: Protocol = {
   ...union,
   name: 'sa2va',
-  score: (target, prediction) => guarded(areas(sa2vaTarget(target), prediction)),
+  scorer: (target) => {
+    const areas = areasWith(sa2vaTarget(target))
+    return (prediction) => guarded(areas(prediction))
+  },
 }
 
 /** Pixels of two parts or more are no class; ignored ones leave the prediction too. */
@@ -60,23 +70,13 @@ const lisa: Protocol = {
   ...union,
   name: 'lisa',
   extra: 1e-5,
-  score({ parts, ignore, height, width }, prediction) {
-    const once = maskFromDense(
-      parts.map((n) => (n === 1 ? 1 : 0)),
-      height,
-      width,
-    )
-    return guarded(areas(once, prediction && ignore ? without(prediction, ignore) : prediction))
+  scorer: (target) => {
+    const { ignore, height, width } = target
+    const areas = areasWith(singleTarget(target))
+    const kept = ignore?.map((v) => 1 - v)
+    const counted = kept && maskFromDense(kept, height, width)
+    return (prediction) => guarded(areas(prediction && counted ? maskIntersection(prediction, counted) : prediction))
   },
-}
-
-function without(mask: Mask, ignore: Uint8Array): Mask {
-  const kept = maskFromDense(
-    ignore.map((v) => 1 - v),
-    mask.height,
-    mask.width,
-  )
-  return maskIntersection(mask, kept)
 }
 
 /** The copy of ReasonSeg that Seg-Zero uses: what LISA ignores is foreground. */
@@ -85,14 +85,14 @@ const segzero: Protocol = {
   extra: 0,
   guard: 0,
   noTarget: false,
-  score({ parts, ignore, height, width }, prediction) {
-    const all = maskFromDense(
-      parts.map((n, q) => n | (ignore?.[q] ?? 0)),
-      height,
-      width,
-    )
-    const found = areas(all, prediction)
-    return { ...found, iou: found.union === 0 ? null : found.intersection / found.union }
+  scorer: (target) => {
+    const { ignore, height, width } = target
+    const inside = unionTarget(target)
+    const areas = areasWith(ignore ? maskUnion(inside, maskFromDense(ignore, height, width)) : inside)
+    return (prediction) => {
+      const found = areas(prediction)
+      return { ...found, iou: found.union === 0 ? null : found.intersection / found.union }
+    }
   },
 }
 
@@ -103,13 +103,16 @@ function rela(name: string, least: number): Protocol {
     extra: 0,
     guard: 0,
     noTarget: true,
-    score(target, prediction) {
-      const none = prediction === null || maskArea(prediction) < least
-      if (target.nothing && none) return { intersection: 0, union: 0, iou: 1, none }
-      const found = areas(unionTarget(target), prediction)
-      if (target.nothing) return { ...found, iou: 0, none }
-      const intersection = none ? 0 : found.intersection
-      return { intersection, union: found.union, iou: found.union === 0 ? 0 : intersection / found.union, none }
+    scorer: (target) => {
+      const areas = areasWith(unionTarget(target))
+      return (prediction) => {
+        const none = prediction === null || maskArea(prediction) < least
+        if (target.nothing && none) return { intersection: 0, union: 0, iou: 1, none }
+        const found = areas(prediction)
+        if (target.nothing) return { ...found, iou: 0, none }
+        const intersection = none ? 0 : found.intersection
+        return { intersection, union: found.union, iou: found.union === 0 ? 0 : intersection / found.union, none }
+      }
     },
   }
 }

@@ -110,7 +110,7 @@ function checkedTarget(target: Target, image: RgbImage, where: string): Target {
 
 function rowOf(run: AnswerRun, { record, sentence }: Asked, target: Target, { text, mask }: MaskAnswer) {
   const { name } = run.benchmark
-  const score = isMaskBenchmark(name) ? protocolsOf(name)[0]!.score(target, mask) : null
+  const score = isMaskBenchmark(name) ? protocolsOf(name)[0]!.scorer(target)(mask) : null
   return {
     ...{ benchmark: name, split: record.split, id: record.id, sentence },
     ...{ image: record.image, text: record.sentences[sentence], answer: text },

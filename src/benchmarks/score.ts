@@ -31,18 +31,19 @@ export async function scoreRecord(
 ): Promise<ScoredSentence[]> {
   const target = await record.target()
   const stored = encodeRle(unionTarget(target))
+  const overlap = overlapOf(target)
+  const scorers = protocolsOf(benchmark.name).map((p) => [p.name, p.scorer(target)] as const)
   return record.sentences.map((text, sentence) => {
     const key = predictionKey(benchmark.name, record.split, record.id, sentence)
     const prediction = predictions.get(key)
     if (!prediction) throw missing(key)
     const mask = prediction.rle === null ? null : sized(prediction.rle, target, key)
-    const scores = protocolsOf(benchmark.name).map((p) => [p.name, p.score(target, mask)] as const)
     return {
       ...{ split: record.split, id: record.id, sentence, image: record.image, text },
-      ...{ nothing: target.nothing, overlap: overlapOf(target), target: stored },
+      ...{ nothing: target.nothing, overlap, target: stored },
       rle: mask && encodeRle(mask),
       ...(prediction.answer === undefined ? {} : { answer: prediction.answer }),
-      scores: Object.fromEntries(scores),
+      scores: Object.fromEntries(scorers.map(([name, score]) => [name, score(mask)])),
     }
   })
 }

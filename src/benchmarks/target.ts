@@ -16,21 +16,51 @@ export function emptyTarget(height: number, width: number, nothing: boolean): Ta
   return { height, width, parts: new Uint8Array(height * width), ignore: null, nothing }
 }
 
-/** Pixels of any part. */
-export function unionTarget({ parts, height, width }: Target): Mask {
-  return maskFromDense(parts, height, width)
+interface Known {
+  union: Mask
+  overlap: number
 }
 
-/** Pixels that at least two parts cover. */
-export function overlapOf({ parts }: Target): number {
-  return parts.reduce((n, value) => n + (value > 1 ? 1 : 0), 0)
+/** Every protocol asks for these; a target is as large as its image, so they are made once. */
+const known = new WeakMap<Target, Known>()
+
+function knownOf(target: Target): Known {
+  const found = known.get(target)
+  if (found) return found
+  const { parts, height, width } = target
+  let overlap = 0
+  for (let q = 0; q < parts.length; q++) if (parts[q]! > 1) overlap++
+  const made = { union: maskFromDense(parts, height, width), overlap }
+  known.set(target, made)
+  return made
+}
+
+/** Pixels of any part. */
+export function unionTarget(target: Target): Mask {
+  return knownOf(target).union
+}
+
+/** How many pixels at least two parts cover. */
+export function overlapOf(target: Target): number {
+  return knownOf(target).overlap
+}
+
+/** Pixels of exactly one part. */
+export function singleTarget(target: Target): Mask {
+  if (overlapOf(target) === 0) return unionTarget(target)
+  const { parts, height, width } = target
+  const bits = new Uint8Array(parts.length)
+  for (let q = 0; q < bits.length; q++) bits[q] = parts[q] === 1 ? 1 : 0
+  return maskFromDense(bits, height, width)
 }
 
 /**
  * The target as Sa2VA's evaluation makes it: the sum of the parts goes through COCO's run-length encoder, which starts a new run
  * at every change of value. From a change 1 -> 2 on, inside and outside are exchanged until the next change.
  */
-export function sa2vaTarget({ parts, height, width }: Target): Mask {
+export function sa2vaTarget(target: Target): Mask {
+  if (overlapOf(target) === 0) return unionTarget(target)
+  const { parts, height, width } = target
   const counts: number[] = []
   let value = 0
   let length = 0
