@@ -3,14 +3,14 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { makeScene } from '../data/index.ts'
 import { maskArea, maskFromDense, maskIou, maskUnion } from '../mask/index.ts'
-import { generate, openSa2VA, prepareImage } from '../models/index.ts'
+import { type GroundedFamily, generate, openFamily } from '../models/index.ts'
 import { cat, expectNoLeak, noGrad, tidy } from '../tensor/index.ts'
 import { answerWith, drawUnion } from './answer.ts'
 
 const model = fileURLToPath(new URL('../../assets/miniature', import.meta.url))
-const loaded = openSa2VA(model, { dtype: 'float32' })
+const family = openFamily(model, { dtype: 'float32' }) as GroundedFamily
 after(() => {
-  for (const t of loaded.model.parameters().values()) t.dispose()
+  for (const t of family.module.parameters().values()) t.dispose()
 })
 
 const options = { mode: 'generate', maxNewTokens: 16, maxTiles: null, rows: 3 } as const
@@ -21,23 +21,22 @@ const images = scenes.map(({ image }, i) => ({ image, questions: questions[i]! }
 
 /** One question alone, written out. */
 function alone(image: (typeof scenes)[0]['image'], question: string) {
-  const { model: sa2va, prompter, cfg } = loaded
   return noGrad(() =>
     tidy(() => {
-      const features = sa2va.encode(prepareImage(image, cfg))
-      const [row] = generate(sa2va, prompter.tokenizer, [prompter.segment(features, { question })], {
+      const features = family.encode([family.prepare(image)])[0]!
+      const [row] = generate(family.model, family.tokenizer, [family.segment(features, { question })], {
         maxNewTokens: 16,
-        stopStrings: prompter.template.stopWords,
-        segId: prompter.segId,
+        stopStrings: family.stopWords,
+        segId: family.segId,
       })
-      const { logits } = sa2va.drawMasks(features, sa2va.segPrompts(row!.segStates!))
-      return { text: row!.text, mask: sa2va.finishMasks(features, logits)[0]! }
+      const { logits } = family.drawMasks(features, family.segPrompts(row!.segStates!))
+      return { text: row!.text, mask: family.finishMasks(features, logits)[0]! }
     }),
   )
 }
 
 test('questions about several images, answered in batches, get the words and masks of each alone', () => {
-  const together = answerWith(loaded, options)(images)
+  const together = answerWith(family, options)(images)
   assert.deepEqual(
     together,
     images.map(({ image, questions: list }) => list.map((question) => alone(image, question))),
@@ -46,7 +45,7 @@ test('questions about several images, answered in batches, get the words and mas
 
 test('the miniature finds what the scenes mean', () => {
   const answers = answerWith(
-    loaded,
+    family,
     options,
   )(scenes.map(({ image, caption }) => ({ image, questions: [ask(caption)] })))
   const ious = answers.map(([found], i) => {
@@ -57,7 +56,7 @@ test('the miniature finds what the scenes mean', () => {
 })
 
 test('forced answers are [SEG]. whatever the model would say, and their masks are drawn', () => {
-  const answers = answerWith(loaded, { ...options, mode: 'forced' })(images).flat()
+  const answers = answerWith(family, { ...options, mode: 'forced' })(images).flat()
   assert.ok(answers.every((a) => a.text === '[SEG].' && a.mask !== null))
   assert.ok(answers.some((a) => maskArea(a.mask!) > 0))
 })
@@ -65,15 +64,14 @@ test('forced answers are [SEG]. whatever the model would say, and their masks ar
 test('masks of all [SEG] of an answer are OR-ed', () => {
   noGrad(() =>
     tidy(() => {
-      const features = loaded.model.encode(prepareImage(scenes[1]!.image, loaded.cfg))
+      const features = family.encode([family.prepare(scenes[1]!.image)])[0]!
       const states = ['the star', scenes[1]!.caption, 'the red circle'].map((phrase) => {
-        const prompt = loaded.prompter.segment(features, { question: ask(phrase) })
-        const stopStrings = loaded.prompter.template.stopWords
-        const { tokenizer, segId } = loaded.prompter
-        return generate(loaded.model, tokenizer, [prompt], { maxNewTokens: 16, stopStrings, segId })[0]!.segStates!
+        const prompt = family.segment(features, { question: ask(phrase) })
+        const { model: speaker, tokenizer, segId, stopWords: stopStrings } = family
+        return generate(speaker, tokenizer, [prompt], { maxNewTokens: 16, stopStrings, segId })[0]!.segStates!
       })
-      const parts = states.map((s) => drawUnion(loaded, features, s))
-      const whole = drawUnion(loaded, features, cat(states))
+      const parts = states.map((s) => drawUnion(family, features, s))
+      const whole = drawUnion(family, features, cat(states))
       assert.deepEqual(whole, maskUnion(parts[0]!, ...parts.slice(1)))
       assert.ok(
         parts.some((part) => maskArea(part) < maskArea(whole)),
@@ -84,5 +82,5 @@ test('masks of all [SEG] of an answer are OR-ed', () => {
 })
 
 test('answering leaves no tensor behind', () => {
-  expectNoLeak(() => answerWith(loaded, options)(images.slice(0, 2)))
+  expectNoLeak(() => answerWith(family, options)(images.slice(0, 2)))
 })

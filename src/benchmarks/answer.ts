@@ -2,7 +2,7 @@
 // S hidden size, n [SEG] tokens of an answer.
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskUnion } from '../mask/index.ts'
-import { type Features, generate, type Loaded, type Prompt, prepareImage, teacherForce } from '../models/index.ts'
+import { type GroundedFamily, generate, type PromptIds, teacherForce } from '../models/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 
 export interface ImageQuestions {
@@ -32,22 +32,22 @@ export interface AnswerOptions {
 export const forcedAnswer = '[SEG].'
 
 interface Question {
-  features: Features
-  prompt: Prompt
+  features: object
+  prompt: PromptIds
 }
 
-export function answerWith(loaded: Loaded, options: AnswerOptions): AnswerImages {
+export function answerWith(family: GroundedFamily, options: AnswerOptions): AnswerImages {
   return (images) =>
     noGrad(() =>
       tidy(() => {
         const asked = images.map(({ image, questions }) => {
-          const features = encodeOnce(loaded, image, options)
-          return questions.map((question) => ({ features, prompt: loaded.prompter.segment(features, { question }) }))
+          const features = encodeOnce(family, image, options.maxTiles)
+          return questions.map((question) => ({ features, prompt: family.segment(features, { question }) }))
         })
         const flat = asked.flat()
         const answers: MaskAnswer[] = []
         for (let at = 0; at < flat.length; at += options.rows) {
-          answers.push(...tidy(() => answerRows(loaded, flat.slice(at, at + options.rows), options)))
+          answers.push(...tidy(() => answerRows(family, flat.slice(at, at + options.rows), options)))
         }
         let next = 0
         return asked.map((questions) => questions.map(() => answers[next++]!))
@@ -55,15 +55,16 @@ export function answerWith(loaded: Loaded, options: AnswerOptions): AnswerImages
     )
 }
 
-function encodeOnce({ model, cfg }: Loaded, image: RgbImage, { maxTiles }: AnswerOptions): Features {
-  return model.encode(prepareImage(image, cfg, { maxTiles: maxTiles ?? undefined }))
+/** The frozen features of one image; the only call of an encoder in this room. */
+export function encodeOnce(family: GroundedFamily, image: RgbImage, maxTiles: number | null): object {
+  return family.encode([family.prepare(image, maxTiles === null ? {} : { maxTiles })])[0]!
 }
 
-function answerRows(loaded: Loaded, questions: readonly Question[], options: AnswerOptions): MaskAnswer[] {
-  const spoken = options.mode === 'forced' ? forced(loaded, questions) : generated(loaded, questions, options)
+function answerRows(family: GroundedFamily, questions: readonly Question[], options: AnswerOptions): MaskAnswer[] {
+  const spoken = options.mode === 'forced' ? forced(family, questions) : generated(family, questions, options)
   return spoken.map(({ text, states }, i) => ({
     text,
-    mask: states && tidy(() => drawUnion(loaded, questions[i]!.features, states)),
+    mask: states && tidy(() => drawUnion(family, questions[i]!.features, states)),
   }))
 }
 
@@ -72,19 +73,19 @@ interface Spoken {
   states: Tensor | null // [n, S]
 }
 
-function generated({ model, prompter }: Loaded, questions: readonly Question[], options: AnswerOptions): Spoken[] {
+function generated(family: GroundedFamily, questions: readonly Question[], options: AnswerOptions): Spoken[] {
   const rows = generate(
-    model,
-    prompter.tokenizer,
+    family.model,
+    family.tokenizer,
     questions.map((q) => q.prompt),
-    { maxNewTokens: options.maxNewTokens, stopStrings: prompter.template.stopWords, segId: prompter.segId },
+    { maxNewTokens: options.maxNewTokens, stopStrings: family.stopWords, segId: family.segId },
   )
   return rows.map(({ text, segStates }) => ({ text, states: segStates }))
 }
 
-function forced({ model, prompter }: Loaded, questions: readonly Question[]): Spoken[] {
-  const ids = prompter.tokenizer.encode(forcedAnswer)
-  const at = [...ids.keys()].filter((j) => ids[j] === prompter.segId)
+function forced({ model, tokenizer, segId }: GroundedFamily, questions: readonly Question[]): Spoken[] {
+  const ids = tokenizer.encode(forcedAnswer)
+  const at = [...ids.keys()].filter((j) => ids[j] === segId)
   return questions.map(({ prompt }) => {
     // one more token, so that the last one of the answer is read too
     const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
@@ -93,11 +94,11 @@ function forced({ model, prompter }: Loaded, questions: readonly Question[]): Sp
 }
 
 /** Every [SEG] of the answer draws a mask; pixels of any count. */
-export function drawUnion({ model }: Loaded, features: Features, states: Tensor): Mask {
-  const { logits } = model.drawMasks(features, model.segPrompts(states)) // [n, h, w]
+export function drawUnion(family: GroundedFamily, features: object, states: Tensor): Mask {
+  const { logits } = family.drawMasks(features, family.segPrompts(states)) // [n, h, w]
   const masks = Array.from(
     { length: states.shape[0]! },
-    (_, i) => model.finishMasks(features, logits.narrow(0, i, 1))[0]!,
+    (_, i) => family.finishMasks(features, logits.narrow(0, i, 1))[0]!,
   )
   return maskUnion(masks[0]!, ...masks.slice(1))
 }

@@ -1,20 +1,34 @@
 // SAM2 under clicks: all clicks so far and the logits of the last mask go in; one click may mean several things, so its answer is
 // the best of three, later ones are single masks.
 
+import { Mismatch } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { Features, Loaded } from '../models/index.ts'
+import { type GroundedFamily, type Sam2Features, Sam2Model } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import type { Click, DrawClicks } from './clicks.ts'
 
+function samOf({ module, name }: GroundedFamily): Sam2Model {
+  const { sam } = module as { sam?: unknown }
+  if (sam instanceof Sam2Model) return sam
+  throw new Mismatch({ where: name, field: 'benchmark', expected: 'a family with SAM2 for clicks', got: 'none' })
+}
+
 /** `release` frees the kept logits; call it after the last click of a record. */
-export function clicksOn({ model, cfg }: Loaded, features: Features): { draw: DrawClicks; release(): void } {
-  const side = cfg.sam.image_size
+export function clicksOn(
+  family: GroundedFamily,
+  features: object,
+  { width, height }: Pick<RgbImage, 'width' | 'height'>,
+): { draw: DrawClicks; release(): void } {
+  const sam = samOf(family)
+  const levels = family.tensorsOf(features) as unknown as Sam2Features
   let kept: Tensor | null = null
   const release = () => {
     kept?.dispose()
     kept = null
   }
-  const frame = ({ x, y }: Click) => [(x * side) / features.width, (y * side) / features.height]
+  const side = sam.config.image_size
+  const frame = ({ x, y }: Click) => [(x * side) / width, (y * side) / height]
   const draw = (clicks: readonly Click[]): Mask => {
     const [mask, logits] = noGrad(() =>
       tidy(() => {
@@ -23,11 +37,11 @@ export function clicksOn({ model, cfg }: Loaded, features: Features): { draw: Dr
           labels: [clicks.map((click) => Number(click.inside))],
           ...(kept ? { maskInput: kept } : {}),
         }
-        const { masks, ious } = model.sam.decode(features.sam, prompt, { multimask: clicks.length === 1 })
+        const { masks, ious } = sam.decode(levels, prompt, { multimask: clicks.length === 1 })
         const scores = ious.numbers()
         const best = scores.indexOf(Math.max(...scores))
         const chosen = masks.narrow(1, best, 1) // [1, 1, h, w]
-        return [model.finishMasks(features, chosen.squeeze(1))[0]!, chosen.clamp({ min: -32, max: 32 })] as const
+        return [family.finishMasks(features, chosen.squeeze(1))[0]!, chosen.clamp({ min: -32, max: 32 })] as const
       }),
     )
     release()

@@ -3,8 +3,9 @@ import { readFileSync } from 'node:fs'
 import { Mismatch } from '../core/index.ts'
 import { type Example, openSource, type Source } from '../data/index.ts'
 import { maskArea } from '../mask/index.ts'
-import { type Loaded, prepareImage } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
+import { encodeOnce } from './answer.ts'
 import { clicksOn } from './click-model.ts'
 import { type ClickedRecord, mostClicks, scoreClicks, simulateClicks } from './clicks.ts'
 import type { AnswerSettings, OtherBenchmark } from './other.ts'
@@ -17,7 +18,7 @@ export async function openClicks(data: string): Promise<OtherBenchmark> {
   await source.close()
   return {
     ...{ name: 'clicks', source: data, warning: null },
-    answer: (loaded, settings) => answerClicks(data, loaded, settings),
+    answer: (family, settings) => answerClicks(data, family, settings),
     score: async (file, { seed }) => {
       const rows = readClicks(file)
       if (rows.length !== length)
@@ -46,7 +47,7 @@ function readClicks(file: string): ClickedRecord[] {
     })
 }
 
-async function answerClicks(data: string, loaded: Loaded, settings: AnswerSettings): Promise<boolean> {
+async function answerClicks(data: string, family: GroundedFamily, settings: AnswerSettings): Promise<boolean> {
   const source = await openSource(data)
   const { lines, known } = openRows(settings.rows, settings.header)
   try {
@@ -54,9 +55,9 @@ async function answerClicks(data: string, loaded: Loaded, settings: AnswerSettin
     settings.host.progress(0, source.length - start, start)
     for (let i = start; i < source.length; i++) {
       if (settings.host.stopping()) return false
-      lines.append(clickRow(loaded, await exampleAt(source, i), settings))
+      lines.append(clickRow(family, await exampleAt(source, i), settings))
       settings.host.progress(i + 1 - start, source.length - start, start)
-      await settings.host.breathe()
+      await settings.host.yieldToLoop()
     }
     return true
   } finally {
@@ -76,11 +77,11 @@ async function exampleAt(source: Source, index: number): Promise<Example> {
   })
 }
 
-function clickRow(loaded: Loaded, example: Example, { maxTiles }: AnswerSettings): Record<string, unknown> {
+function clickRow(family: GroundedFamily, example: Example, { maxTiles }: AnswerSettings): Record<string, unknown> {
   return noGrad(() =>
     tidy(() => {
-      const features = loaded.model.encode(prepareImage(example.image, loaded.cfg, { maxTiles: maxTiles ?? undefined }))
-      const { draw, release } = clicksOn(loaded, features)
+      const features = encodeOnce(family, example.image, maxTiles)
+      const { draw, release } = clicksOn(family, features, example.image)
       try {
         const overlaps = simulateClicks(example.mask, draw, mostClicks)
         const image = String((example.meta as Record<string, unknown> | undefined)?.['image'] ?? example.id)

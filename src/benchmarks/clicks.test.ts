@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { stream } from '../core/index.ts'
 import { makeScene, sceneExample } from '../data/index.ts'
 import { maskFromDense } from '../mask/index.ts'
-import { openSa2VA, prepareImage } from '../models/index.ts'
+import { type GroundedFamily, openFamily } from '../models/index.ts'
 import { expectNoLeak, noGrad, tidy } from '../tensor/index.ts'
 import { clicksOn } from './click-model.ts'
 import { nextClick, scoreClicks, simulateClicks } from './clicks.ts'
@@ -69,9 +69,10 @@ test('mIoU after clicks, and the number of clicks with 20 where the goal is neve
   assert.deepEqual(means, { 'mIoU@1': 0.3, 'mIoU@3': 0.58, 'mIoU@5': 0.7, 'NoC@85': 11.5, 'NoC@90': 12 })
 })
 
-const loaded = openSa2VA(fileURLToPath(new URL('../../assets/miniature', import.meta.url)), { dtype: 'float32' })
+const model = fileURLToPath(new URL('../../assets/miniature', import.meta.url))
+const family = openFamily(model, { dtype: 'float32' }) as GroundedFamily
 after(() => {
-  for (const t of loaded.model.parameters().values()) t.dispose()
+  for (const t of family.module.parameters().values()) t.dispose()
 })
 
 test('SAM2 draws from clicks, the mask before goes in again, and nothing is left behind', () => {
@@ -79,13 +80,13 @@ test('SAM2 draws from clicks, the mask before goes in again, and nothing is left
   const run = () =>
     noGrad(() =>
       tidy(() => {
-        const features = loaded.model.encode(prepareImage(image, loaded.cfg))
-        const { draw, release } = clicksOn(loaded, features)
+        const features = family.encode([family.prepare(image)])[0]!
+        const { draw, release } = clicksOn(family, features, image)
         const first = nextClick(target, null)!
         const once = draw([first])
         const again = draw([first, { x: 0, y: 0, inside: false }])
         release()
-        const fresh = clicksOn(loaded, features)
+        const fresh = clicksOn(family, features, image)
         const without = fresh.draw([first, { x: 0, y: 0, inside: false }])
         fresh.release()
         return [once, again, without]

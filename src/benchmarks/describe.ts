@@ -1,9 +1,10 @@
 // Questions about regions become words, greedily.
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
-import { type Features, generate, type Loaded, prepareImage } from '../models/index.ts'
+import { type GroundedFamily, generate } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { cleanCaption } from '../text/index.ts'
+import { encodeOnce } from './answer.ts'
 
 export interface RegionQuestion {
   /** Questions with the same image share its features. */
@@ -19,21 +20,19 @@ export interface DescribeOptions {
   maxTiles: number | null
 }
 
-export function describeWith({ model, prompter, cfg }: Loaded, options: DescribeOptions): DescribeRegions {
-  const { stopWords } = prompter.template
-  const encode = (image: RgbImage) =>
-    model.encode(prepareImage(image, cfg, { maxTiles: options.maxTiles ?? undefined }), { only: 'vision' })
+export function describeWith(family: GroundedFamily, options: DescribeOptions): DescribeRegions {
+  const { stopWords } = family
   return (questions) =>
     noGrad(() =>
       tidy(() => {
-        const features = new Map<RgbImage, Features>()
+        const features = new Map<RgbImage, object>()
         const prompts = questions.map(({ image, regions, question }) => {
-          const encoded = features.get(image) ?? encode(image)
+          const encoded = features.get(image) ?? encodeOnce(family, image, options.maxTiles)
           features.set(image, encoded)
-          return prompter.describe(encoded, regions, question)
+          return family.describe(encoded, regions, question)
         })
         const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords }
-        const rows = generate(model, prompter.tokenizer, prompts, settings)
+        const rows = generate(family.model, family.tokenizer, prompts, settings)
         return rows.map(({ text }) => cleanCaption(text, stopWords))
       }),
     )

@@ -1,6 +1,6 @@
 // Benchmarks that are no plain masks of sentences, behind one face: open, answer with a model, score.
 import { Mismatch } from '../core/index.ts'
-import type { Loaded } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import { answerWith } from './answer.ts'
 import { describeWith } from './describe.ts'
@@ -41,7 +41,7 @@ export interface OtherBenchmark {
   source: string
   warning: string | null
   /** False: stopped before the last answer. */
-  answer(loaded: Loaded, settings: AnswerSettings): Promise<boolean>
+  answer(family: GroundedFamily, settings: AnswerSettings): Promise<boolean>
   /** From a file of predictions, or from the rows of `answer`. */
   score(file: string, options: { seed: number; splits: readonly string[] | null }): Promise<OtherScores[]>
 }
@@ -74,7 +74,7 @@ function textBenchmark(benchmark: TextBenchmark): OtherBenchmark {
     name: benchmark.name as OtherBenchmarkName,
     source: benchmark.source,
     warning: countTextWarning(benchmark),
-    answer: (loaded, settings) => answerItems({ ...settings, benchmark, describe: describeWith(loaded, settings) }),
+    answer: (family, settings) => answerItems({ ...settings, benchmark, describe: describeWith(family, settings) }),
     score: async (file, { seed, splits }) => {
       onlySplit(splits, 'all')
       const scores = await benchmark.score(readAnswers(file, benchmark.items), { seed })
@@ -96,12 +96,12 @@ async function boxBenchmark(data: string, { images }: OtherOptions): Promise<Oth
     name,
     source,
     warning: refL4Warning(rows),
-    answer: (loaded, settings) =>
+    answer: (family, settings) =>
       answerBenchmark({
         ...settings,
         benchmark,
         records,
-        answer: answerWith(loaded, { ...settings, rows: settings.batch }),
+        answer: answerWith(family, { ...settings, rows: settings.batch }),
       }),
     score: async (file, { seed, splits }) => {
       const boxes = readBoxes(file)

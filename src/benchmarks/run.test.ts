@@ -40,7 +40,7 @@ function leftHalf(stopAfter = Number.POSITIVE_INFINITY) {
 
 function runOf(rows: string, change: Partial<AnswerRun>): AnswerRun {
   const benchmark = openBenchmark(root, 'refcoco')
-  const host = { progress: () => undefined, stopping: () => false, breathe: async () => undefined }
+  const host = { progress: () => undefined, stopping: () => false, yieldToLoop: async () => undefined }
   const usual = { benchmark, records: benchmark.records, header: { model: 'a' }, batch: 4, host }
   return { ...usual, rows: join(root, rows), answer: leftHalf().answer, ...change }
 }
@@ -76,7 +76,7 @@ test('a stop is heard between two batches, and the progress counts what was open
   const host = {
     progress: (...event: [number, number, number]) => void seen.push(event),
     stopping: () => seen.length > 2,
-    breathe: async () => undefined,
+    yieldToLoop: async () => undefined,
   }
   assert.equal(await answerBenchmark(runOf('stopped.jsonl', { host })), false)
   assert.deepEqual(seen, [[0, 16, 0], [4, 16, 0], [8, 16, 0]]) // biome-ignore format: a table

@@ -19,7 +19,7 @@ export interface BenchmarkHost {
   progress(done: number, total: number, before: number): void
   stopping(): boolean
   /** Lets messages in between two batches. */
-  breathe(): Promise<void>
+  yieldToLoop(): Promise<void>
 }
 
 /** What a run must know of a benchmark whose answers are masks. */
@@ -140,7 +140,7 @@ export async function answerBenchmark(run: AnswerRun): Promise<boolean> {
       }
       done += answerBatch(run, lines, batch, images, targets)
       run.host.progress(done, total, known.size)
-      await run.host.breathe()
+      await run.host.yieldToLoop()
     }
     return true
   } finally {

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { makeScene, type Scene } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
-import { openSa2VA } from '../models/index.ts'
+import { type GroundedFamily, openFamily } from '../models/index.ts'
 import { JudgeClient, JudgeConfig, JudgeStats, meteor } from '../rewards/index.ts'
 import { describeWith } from './describe.ts'
 import { isPlural, openDlcBench } from './dlc-bench.ts'
@@ -182,14 +182,15 @@ test('answers of a file: every item once', () => {
 })
 
 test('a model answers items with several regions, and a second run asks nothing', async () => {
-  const loaded = openSa2VA(fileURLToPath(new URL('../../assets/miniature', import.meta.url)), { dtype: 'float32' })
+  const folderOf = fileURLToPath(new URL('../../assets/miniature', import.meta.url))
+  const family = openFamily(folderOf, { dtype: 'float32' }) as GroundedFamily
   after(() => {
-    for (const t of loaded.model.parameters().values()) t.dispose()
+    for (const t of family.module.parameters().values()) t.dispose()
   })
   const bench = openGarVqa(join(folder, 'gar'))
-  const host = { progress: () => undefined, stopping: () => false, breathe: async () => undefined }
+  const host = { progress: () => undefined, stopping: () => false, yieldToLoop: async () => undefined }
   let asked = 0
-  const model = describeWith(loaded, { maxNewTokens: 8, maxTiles: null })
+  const model = describeWith(family, { maxNewTokens: 8, maxTiles: null })
   const describe = (questions: Parameters<typeof model>[0]) => {
     asked += questions.length
     return model(questions)

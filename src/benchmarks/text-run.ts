@@ -64,7 +64,7 @@ export async function answerItems({ benchmark, rows, header, batch, describe, ho
       const texts = describe(questions)
       lines.append(...items.map(({ id, image }, i) => ({ benchmark: benchmark.name, id, image, answer: texts[i]! })))
       host.progress(at + items.length, open.length, known.length)
-      await host.breathe()
+      await host.yieldToLoop()
     }
     return true
   } finally {

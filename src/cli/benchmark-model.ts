@@ -4,8 +4,8 @@ import { join, resolve } from 'node:path'
 import type { BenchmarkHost } from '../benchmarks/index.ts'
 import { hashFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { Loaded } from '../models/index.ts'
-import type { Host, RunConfig } from '../rl/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
+import type { Host, RunConfig } from '../run/index.ts'
 import type { Answers, BenchmarkRequest } from './benchmark.ts'
 import { openRequest, rowsFile } from './benchmark.ts'
 import { portHost, runHosted } from './run-host.ts'
@@ -57,7 +57,6 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   const { benchmark, splits } = await openRequest(request)
   const host = portHost(port)
   const trained = await openTrained(config, choice)
-  const { loaded, device } = trained
   const header = answerHeader(request, config, choice, trained, benchmark.source)
   mkdirSync(request.out, { recursive: true })
   try {
@@ -67,7 +66,7 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
       rows: rowsFile(request),
       header,
       batch: config.evalBatch,
-      answer: answerWith(loaded, {
+      answer: answerWith(trained.family, {
         mode: request.answers,
         maxNewTokens: config.rl.maxCompletionLength,
         maxTiles: config.maxTiles,
@@ -75,9 +74,9 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
       }),
       host: { ...host, progress: reportTo(host, request.benchmark) },
     })
-    return { finished, header, device }
+    return { finished, header, device: trained.device }
   } finally {
-    for (const t of loaded.model.parameters().values()) t.dispose()
+    trained.close()
   }
 }
 
@@ -107,22 +106,19 @@ export function answerHeader(
 }
 
 export interface Trained {
-  loaded: Loaded
+  family: GroundedFamily
   /** The folder that was read. */
   adapter: string | null
   device: { device: string; dtype: string }
+  close(): void
 }
 
 export async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Promise<Trained> {
-  const { openSa2VA } = await import('../models/index.ts')
-  const { loadTrained } = await import('../rl/index.ts')
-  const { cuda, setThreads } = await import('../tensor/index.ts')
-  if (config.threads > 0) setThreads(config.threads)
-  const device = config.device === 'auto' ? (cuda.count() > 0 ? 'cuda' : 'cpu') : config.device
-  const dtype = config.dtype === 'auto' ? (device.startsWith('cuda') ? 'bfloat16' : 'float32') : config.dtype
-  const loaded = openSa2VA(config.model, { device, dtype })
-  const path = adapter === null ? null : resolve(loadTrained(loaded, adapter, { ema }))
-  return { loaded, adapter: path, device: { device, dtype } }
+  const { deviceOf, disposeModel, loadTrained, openModel } = await import('../run/index.ts')
+  const { requireGrounded } = await import('../tasks/index.ts')
+  const family = requireGrounded(openModel(config))
+  const path = adapter === null ? null : resolve(loadTrained(family, adapter, { ema }))
+  return { family, adapter: path, device: deviceOf(config), close: () => disposeModel(family) }
 }
 
 /** Names, sizes and times of the files: weights that were changed since are other weights. */

@@ -5,7 +5,7 @@ import type { OtherBenchmark, OtherBenchmarkName, OtherScores } from '../benchma
 import type { Given } from '../config/index.ts'
 import { atomicWrite, log } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import type { RunConfig } from '../rl/index.ts'
+import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, missing, rowsFile } from './benchmark.ts'
 import { answerHeader, type ModelChoice, openTrained, reportTo } from './benchmark-model.ts'
 import { portHost, runHosted } from './run-host.ts'
@@ -81,14 +81,14 @@ export async function otherWork({ request, config, choice }: Work, port: EngineP
   const header = answerHeader(request, config, choice, trained, benchmark.source)
   mkdirSync(request.out, { recursive: true })
   try {
-    const finished = await benchmark.answer(trained.loaded, {
+    const finished = await benchmark.answer(trained.family, {
       ...{ rows: rowsFile(request), header, batch: config.evalBatch, mode: request.answers },
       ...{ maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles },
       host: { ...host, progress: reportTo(host, request.benchmark) },
     })
     return { finished, header }
   } finally {
-    for (const t of trained.loaded.model.parameters().values()) t.dispose()
+    trained.close()
   }
 }
 

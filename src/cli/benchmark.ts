@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
 import type { CommandFlag, Given } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
-import type { RunConfig } from '../rl/index.ts'
+import type { RunConfig } from '../run/index.ts'
 import { aligned } from './table.ts'
 
 export const benchmarkFlags: CommandFlag[] = [
