@@ -131,9 +131,19 @@ export function openDlcBench(data: string, options: DlcOptions): TextBenchmark {
   })
   return {
     ...{ name: 'dlc-bench', source, items, published: 100 },
-    images: findImages(folder, options.images, items[0]?.image ?? ''),
+    images: () => findImages(folder, options.images, items[0]?.image ?? ''),
     score: (answers, scoring) => scoreAll(items, questions, classes, answers, options, scoring),
   }
+}
+
+export function noJudge(): Mismatch {
+  return new Mismatch({
+    where: 'flags',
+    field: 'rewards.judge.enabled',
+    expected: 'a judge for DLC-Bench',
+    got: 'none',
+    hint: '--rewards.judge.enabled true --rewards.judge.baseUrl URL; the published figures use Llama-3.1-8B-Instruct',
+  })
 }
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length
@@ -146,14 +156,7 @@ async function scoreAll(
   { ask, prompt = judgePrompt }: DlcOptions,
   options: ScoreTextOptions,
 ): Promise<TextScores> {
-  if (!ask)
-    throw new Mismatch({
-      where: 'flags',
-      field: 'rewards.judge.enabled',
-      expected: 'a judge for DLC-Bench',
-      got: 'none',
-      hint: '--rewards.judge.enabled --rewards.judge.baseUrl URL; the published figures use Llama-3.1-8B-Instruct',
-    })
+  if (!ask) throw noJudge()
   const rows = await Promise.all(
     items.map(async ({ id }): Promise<DlcScore> => {
       const className = classes.get(id)

@@ -48,7 +48,7 @@ export function openGarVqa(data: string): TextBenchmark {
     return { id: String(i), image: item.image, regions: item.mask_rles, question: questionOf(item) }
   })
   return {
-    ...{ name: 'gar-vqa', source, images: dirname(source), items, published: 424 },
+    ...{ name: 'gar-vqa', source, images: () => dirname(source), items, published: 424 },
     score: async (answers, options) => scoreVqa(stored, answers, options),
   }
 }

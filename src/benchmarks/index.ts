@@ -17,7 +17,7 @@ export {
   type FigureChange,
   type SentenceChange,
 } from './compare.ts'
-export { type AskJudge, judgePrompt } from './dlc-bench.ts'
+export { type AskJudge, judgePrompt, noJudge } from './dlc-bench.ts'
 export { type MaskBenchmarkName, maskBenchmarks, type OtherBenchmarkName, otherBenchmarks } from './names.ts'
 export { isMaskBenchmark, openBenchmark } from './open.ts'
 export {
@@ -41,6 +41,6 @@ export {
   writeResult,
 } from './result.ts'
 export { type AnswerRun, answerBenchmark, type BenchmarkHost } from './run.ts'
-export { type ScoredSentence, scoreRecord, scoreRecords } from './score.ts'
+export { type ScoredSentence, scoreRecord, scoreRecords, unknownPredictions } from './score.ts'
 export { type SplitSummary, type SummaryOptions, summariseSplit } from './summary.ts'
 export { overlapOf, sa2vaTarget, type Target, unionTarget } from './target.ts'

@@ -52,7 +52,7 @@ export function openRegionCaptions(data: string, images: string | null): TextBen
   if (lost) throw new Mismatch({ where: source, field: lost.id, expected: 'a caption of the same id', got: 'none' })
   return {
     ...{ name: 'refcocog-captions', source, items, published: null },
-    images: findImages(folder, images, items[0]?.image ?? ''),
+    images: () => findImages(folder, images, items[0]?.image ?? ''),
     score: async (answers, options) => scoreCaptions(items, captions, answers, options),
   }
 }

@@ -75,3 +75,13 @@ export async function scoreRecords(
   for (const record of records) rows.push(...(await scoreRecord(benchmark, record, predictions)))
   return rows
 }
+
+/** Predictions of sentences that the benchmark does not have; a wrong file, or another division of the refs. */
+export function unknownPredictions(benchmark: MaskBenchmark, predictions: Predictions): string[] {
+  const known = new Set(
+    benchmark.records.flatMap((record) =>
+      record.sentences.map((_, sentence) => predictionKey(benchmark.name, record.split, record.id, sentence)),
+    ),
+  )
+  return [...predictions.keys()].filter((key) => !known.has(key))
+}

@@ -19,7 +19,8 @@ export interface TextBenchmark {
   name: string
   /** The file that says what is asked, for its hash. */
   source: string
-  images: string
+  /** Folder of the images; scoring needs none, so they are looked for when a model answers. */
+  images(): string
   items: readonly TextItem[]
   /** Items of the published set; null where nobody says. */
   published: number | null

@@ -51,11 +51,13 @@ export async function answerItems({ benchmark, rows, header, batch, describe, ho
   try {
     const answered = new Set(known.map((row) => String(row['id'])))
     const open = byImage(benchmark.items.filter((item) => !answered.has(item.id)))
+    if (open.length === 0) return true
+    const folder = benchmark.images()
     host.progress(0, open.length, known.length)
     for (let at = 0; at < open.length; at += batch) {
       if (host.stopping()) return false
       const items = open.slice(at, at + batch)
-      const images = await imagesOf(benchmark.images, items)
+      const images = await imagesOf(folder, items)
       const questions = items.map((item) => ({
         image: images.get(item.image)!,
         regions: regionsOf(item, images.get(item.image)!, `${benchmark.name} ${item.id}`),

@@ -1,9 +1,9 @@
 // `roundtrip eval --benchmark` for what is no mask of a sentence: questions and captions about regions, boxes, clicks.
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { OtherBenchmark, OtherBenchmarkName, OtherScores } from '../benchmarks/index.ts'
+import type { AskJudge, OtherBenchmark, OtherBenchmarkName, OtherScores } from '../benchmarks/index.ts'
 import type { Given } from '../config/index.ts'
-import { atomicWrite, log } from '../core/index.ts'
+import { atomicWrite, log, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, missing, rowsFile } from './benchmark.ts'
@@ -22,21 +22,36 @@ interface Answered {
   header: Record<string, unknown>
 }
 
-async function open(request: BenchmarkRequest, config: RunConfig): Promise<OtherBenchmark> {
+export async function openOne(request: BenchmarkRequest, ask: AskJudge | null): Promise<OtherBenchmark> {
   const { openOther } = await import('../benchmarks/index.ts')
   return openOther(request.data, request.benchmark as OtherBenchmarkName, {
     images: request.images,
-    ask: await judgeOf(config),
+    ask,
     judgePrompt: request.judgePrompt === null ? null : readFileSync(request.judgePrompt, 'utf8'),
   })
 }
 
-/** One request a question, temperature 0, at most 300 tokens, one user message. */
-async function judgeOf({ rewards: { judge } }: RunConfig) {
-  if (!judge.enabled) return null
+/**
+ * One request a question: temperature 0, at most 300 tokens, one user message. Replies are kept beside the results, so that a
+ * judge that fails half-way is not asked everything again.
+ */
+async function judgeOf({ rewards: { judge } }: RunConfig, { out }: BenchmarkRequest): Promise<AskJudge> {
+  if (!judge.enabled) throw (await import('../benchmarks/index.ts')).noJudge()
   const { JudgeClient, JudgeStats } = await import('../rewards/index.ts')
+  const { JsonLines, readLines } = await import('../tracking/index.ts')
+  mkdirSync(out, { recursive: true })
+  const lines = new JsonLines(join(out, 'eval-dlc-bench-judge.jsonl'))
+  const known = new Map([...readLines(lines.path)].map(({ value }) => [value?.['key'], value?.['reply'] as string]))
   const client = new JudgeClient(judge, new JudgeStats())
-  return (user: string) => client.complete({ system: '', user, maxTokens: 300, temperature: 0 })
+  return async (user: string): Promise<string> => {
+    const key = sha256(JSON.stringify([judge.model, user]))
+    const before = known.get(key)
+    if (before !== undefined) return before
+    const reply = await client.complete({ system: '', user, maxTokens: 300, temperature: 0 })
+    lines.append({ key, reply })
+    known.set(key, reply)
+    return reply
+  }
 }
 
 /** False: stopped; the rows that are there are kept. */
@@ -46,7 +61,7 @@ export async function runOther(
   choice: ModelChoice,
   flags: Given['flags'],
 ): Promise<boolean> {
-  const benchmark = await open(request, config)
+  const benchmark = await openOne(request, request.benchmark === 'dlc-bench' ? await judgeOf(config, request) : null)
   let by: Record<string, unknown> = { predictions: request.predictions }
   if (request.predictions === null) {
     if (config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')
@@ -54,18 +69,25 @@ export async function runOther(
     if (!answered.finished) return false
     by = answered.header
   }
+  const scores = await scoreOne(request, benchmark, config, by)
+  print(request, scores, flags.has('json'))
+  return true
+}
+
+/** Figures from the predictions, or from the rows that a model left; written beside them. */
+export async function scoreOne(
+  request: BenchmarkRequest,
+  benchmark: OtherBenchmark,
+  config: RunConfig,
+  by: Record<string, unknown>,
+): Promise<OtherScores[]> {
   const file = request.predictions ?? rowsFile(request)
   const scores = await benchmark.score(file, { seed: config.seed, splits: request.splits })
   if (benchmark.warning) log.warn(benchmark.warning)
   const judge = request.benchmark === 'dlc-bench' ? { judge: config.rewards.judge.model } : {}
-  write(request, scores, {
-    by: { ...by, ...judge },
-    source: benchmark.source,
-    seed: config.seed,
-    warning: benchmark.warning,
-  })
-  print(request, scores, flags.has('json'))
-  return true
+  const { source, warning } = benchmark
+  write(request, scores, { by: { ...by, ...judge }, source, seed: config.seed, warning })
+  return scores
 }
 
 async function answer(input: Work): Promise<Answered> {
@@ -75,7 +97,7 @@ async function answer(input: Work): Promise<Answered> {
 
 /** Runs in the engine thread. */
 export async function otherWork({ request, config, choice }: Work, port: EnginePort): Promise<Answered> {
-  const benchmark = await open(request, config)
+  const benchmark = await openOne(request, null)
   const host = portHost(port)
   const trained = await openTrained(config, choice)
   const header = answerHeader(request, config, choice, trained, benchmark.source)

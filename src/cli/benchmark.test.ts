@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { makeRefCoco } from '../../tests/support/benchmark-folder.ts'
 import { benchmarkFlags, openRequest, readRequests } from './benchmark.ts'
 import { takeCompare } from './benchmark-compare.ts'
+import { openOne, scoreOne } from './benchmark-other.ts'
 import { readRunSettings } from './settings.ts'
 
 const golden = fileURLToPath(new URL('../../tests/fixtures/golden/benchmarks-tiny', import.meta.url))
@@ -69,4 +70,36 @@ test('--compare takes two files wherever it stands', () => {
   })
   assert.equal(takeCompare(['--json']), null)
   assert.throws(() => takeCompare(['--compare', 'a.json', '--json']), /--compare: expected two result files/)
+})
+
+test('boxes of a file: figures by split, and a result file with a row an expression', async () => {
+  const folder = join(scenes, 'Ref-L4')
+  mkdirSync(folder)
+  const row = { caption: 'a thing', bbox: [0, 0, 10, 10], file_name: 'a.jpg', height: 40, width: 40 }
+  writeFileSync(join(folder, 'ref-l4-val.json'), JSON.stringify([{ id: 'v', ...row }]))
+  writeFileSync(join(folder, 'ref-l4-test.json'), JSON.stringify([{ id: 't', ...row }]))
+  const boxes = ['v', 't'].map((id, i) => ({ id, pred_bbox: [0, 0, 10, 10 - 8 * i], format: 'xywh' }))
+  writeFileSync(join(folder, 'boxes.json'), JSON.stringify(boxes))
+  const words = [
+    '--benchmark',
+    'ref-l4',
+    '--data',
+    scenes,
+    '--predictions',
+    join(folder, 'boxes.json'),
+    '--out',
+    folder,
+  ]
+  const { config, flags } = readRunSettings(words, benchmarkFlags)
+  const [request] = readRequests(config, flags)
+  const scores = await scoreOne(request!, await openOne(request!, null), config, { predictions: 'boxes.json' })
+  assert.deepEqual(
+    scores.map((s) => [s.split, s.items, s.figures['Acc@0.5']!.mean]),
+    [['val', 1, 1], ['test', 1, 0], ['all', 2, 0.5]], // biome-ignore format: a table
+  )
+  const stored = JSON.parse(readFileSync(join(folder, 'eval-ref-l4-all.json'), 'utf8')) as { rows: { iou: number }[] }
+  assert.deepEqual(
+    stored.rows.map((r) => Number(r.iou.toFixed(6))),
+    [0.2, 1],
+  )
 })

@@ -136,10 +136,16 @@ export async function openRequest(request: BenchmarkRequest): Promise<OpenReques
 
 /** Figures of every split, written beside the rows. */
 export async function scoreRequest(open: OpenRequest, answers: Answers, seed: number): Promise<BenchmarkResult[]> {
-  const { readPredictions, resultFile, resultOf, scoreRecords, writeResult } = await import('../benchmarks/index.ts')
+  const { readPredictions, resultFile, resultOf, scoreRecords, unknownPredictions, writeResult } = await import(
+    '../benchmarks/index.ts'
+  )
   const { request, benchmark, splits, protocols } = open
   const records = benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r)))
-  const scored = await scoreRecords(benchmark, records, readPredictions(answers.file, benchmark.name))
+  const predictions = readPredictions(answers.file, benchmark.name)
+  const unknown = unknownPredictions(benchmark, predictions)
+  if (unknown.length > 0)
+    log.warn(`${answers.file}: ${unknown.length} predictions of sentences that are not there, first ${unknown[0]}`)
+  const scored = await scoreRecords(benchmark, records, predictions)
   const facts = { ...answers, seed, refs: request.refs, protocols }
   const results = splits.map((split) => resultOf(benchmark, split, scored, facts))
   mkdirSync(request.out, { recursive: true })
