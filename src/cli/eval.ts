@@ -32,6 +32,16 @@ function recordsOf(text: string | undefined): number | null {
   throw new Mismatch({ where: 'flags', field: '--records', expected: 'a whole number from 1', got: text })
 }
 
+/** A flag that would do nothing is an error: --records belongs to records of ours, the rest to a benchmark. */
+function refuseStray(given: ReadonlyMap<string, readonly string[]>): void {
+  const others = benchmarkFlags.map((flag) => flag.name).filter((name) => name !== 'benchmark')
+  const stray = given.has('benchmark') ? ['records'] : others
+  const name = stray.find((flag) => given.has(flag))
+  if (name === undefined) return
+  const expected = given.has('benchmark') ? 'no --benchmark beside it' : '--benchmark NAME beside it'
+  throw new Mismatch({ where: 'flags', field: `--${name}`, expected, got: given.get(name)?.[0] })
+}
+
 async function run(argv: readonly string[]): Promise<void> {
   const compare = takeCompare(argv)
   const { config, flags: given } = readRunSettings(compare?.rest ?? argv, flags)
@@ -43,6 +53,7 @@ async function run(argv: readonly string[]): Promise<void> {
       out: given.get('out')?.[0] ?? '.',
       json: given.has('json'),
     })
+  refuseStray(given)
   if (given.has('benchmark')) return runBenchmarks(config, given)
   requirePaths(config)
   const options: EvaluateModelOptions = {

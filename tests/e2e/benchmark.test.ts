@@ -74,3 +74,8 @@ test('before and after: the change with its interval in the terminal, and a page
   assert.match(err, /page: .*compare-refcoco-val\.html/)
   assert.deepEqual(readdirSync(at('compare')), ['compare-refcoco-val.html'])
 })
+
+test('a flag that would do nothing is refused', async () => {
+  const { code, err } = await roundtrip('eval', '--split', 'val', '--data', golden, '--model', model)
+  assert.deepEqual([code, /--split: expected --benchmark NAME beside it/.test(err)], [1, true], err)
+})
