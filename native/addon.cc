@@ -17,6 +17,10 @@
 #include "compat.h"
 #include "engine.h"
 
+namespace rt {
+void addCollectives(napi_env env, napi_value exports);  // collectives.cc
+}
+
 namespace {
 
 using rt::engine;
@@ -133,6 +137,7 @@ double* buf() { return engine().buffer; }
 #define GIVE(name, value) ENTRY(name) { BODY return num(env, static_cast<double>(value)); END }
 
 void cleanup(void*) {
+  rt::collectivesShutdown();
   rt::cudaShutdown();
   engine().table.clear();
   engine().generators.clear();
@@ -566,5 +571,6 @@ NAPI_MODULE_INIT() {
     napi_create_function(env, e.name, NAPI_AUTO_LENGTH, e.call, nullptr, &f);
     napi_set_named_property(env, exports, e.name, f);
   }
+  rt::addCollectives(env, exports);
   return exports;
 }

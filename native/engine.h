@@ -112,6 +112,9 @@ AllocStats allocStats();
 void resetPeak();
 void emptyHostCache();
 
+// collectives.cc
+void collectivesShutdown();
+
 // cuda.cc, or its stand-ins in device.cc when built without CUDA
 int cudaCount();
 void cudaLoad();  // registers the CUDA backend when the libraries are there

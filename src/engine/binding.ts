@@ -1,3 +1,5 @@
+import type { NativeCollectives } from './collectives.ts'
+
 /** One argument of an op as its schema has it. Kinds: see native/boxed.cc. */
 export interface ArgPlan {
   name: string
@@ -28,7 +30,7 @@ export interface NativeInfo {
 }
 
 /** The addon's functions. Numbers not named here travel in the shared buffer; native/addon.cc says where. */
-export interface Native {
+export interface Native extends NativeCollectives {
   init(buffer: Float64Array): void
   exec(): void
   resolve(name: string, overload: string): OpPlan | null

@@ -2,6 +2,7 @@
 // May import core. Only the tensor room should need it.
 // Start reading at dispatch.ts; the C++ side is native/addon.cc.
 export type { ArgPlan, Native, NativeInfo, OpPlan } from './binding.ts'
+export type { NativeCollectives } from './collectives.ts'
 export {
   camel,
   type DType,
