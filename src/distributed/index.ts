@@ -1,4 +1,9 @@
-// The processes that train together, behind one small face. `alone` is the only process: every call is the identity.
-// May import core, config, engine and tensor.
-// Start reading at world.ts.
+// Distributed: several processes that train as one. World is what the step asks of the others; alone is the identity.
+// May import core, config, engine, tensor.
+// Start reading at world.ts; environment.ts for launchers, failure.ts for how a run of several ends.
+export { deviceIndex, type Environment, type Meeting, type Place, podWarning, readPlace } from './environment.ts'
+export { Disagreement, Divergence, exitCodeOf, exitCodes, mayRestart, PeerFailure, writeErrorFile } from './failure.ts'
+export { requireSameSettings, requireSameValues } from './handshake.ts'
+export { joinWorld } from './join.ts'
+export { defaultLimits, type Limits } from './link.ts'
 export { alone, type Json, type NamedTensors, type SumOptions, type World } from './world.ts'

@@ -1,0 +1,119 @@
+import assert from 'node:assert/strict'
+import { readdirSync } from 'node:fs'
+import { test } from 'node:test'
+import { deviceIndex, firstHost, podWarning, readPlace } from './environment.ts'
+import { joinWorld } from './join.ts'
+import { alone } from './world.ts'
+
+const torchrun = {
+  RANK: '3',
+  WORLD_SIZE: '4',
+  LOCAL_RANK: '1',
+  LOCAL_WORLD_SIZE: '2',
+  MASTER_ADDR: 'node7',
+  MASTER_PORT: '29777',
+  TORCHELASTIC_RUN_ID: 'abc',
+  TORCHELASTIC_RESTART_COUNT: '2',
+}
+
+test('no variables mean one process', () => {
+  const place = readPlace({})
+  assert.deepEqual([place.source, place.rank, place.size, place.meeting], ['none', 0, 1, null])
+  assert.equal(readPlace({ RANK: '0', WORLD_SIZE: '1', LOCAL_RANK: '0' }).meeting, null)
+})
+
+test('torchrun gives rank, host and port, and its restarts have keys of their own', () => {
+  const place = readPlace(torchrun)
+  assert.deepEqual([place.source, place.rank, place.size, place.localRank, place.localSize], ['torchrun', 3, 4, 1, 2])
+  assert.deepEqual(place.meeting, { kind: 'tcp', host: 'node7', port: 29777, server: false })
+  assert.equal(place.prefix, 'abc/2')
+})
+
+test('rank 0 serves the store unless torchrun already does', () => {
+  const server = (more: Record<string, string>) => readPlace({ ...torchrun, RANK: '0', ...more }).meeting
+  assert.deepEqual(server({}), { kind: 'tcp', host: 'node7', port: 29777, server: true })
+  assert.deepEqual(server({ TORCHELASTIC_USE_AGENT_STORE: 'True' }), {
+    kind: 'tcp',
+    host: 'node7',
+    port: 29777,
+    server: false,
+  })
+  assert.deepEqual(server({ TORCHELASTIC_USE_AGENT_STORE: 'False' }), {
+    kind: 'tcp',
+    host: 'node7',
+    port: 29777,
+    server: true,
+  })
+})
+
+test('our launcher gives a file to meet in', () => {
+  const place = readPlace({ RANK: '1', WORLD_SIZE: '2', LOCAL_RANK: '1', ROUNDTRIP_STORE: '/tmp/x/store' })
+  assert.deepEqual(place.meeting, { kind: 'file', path: '/tmp/x/store' })
+  assert.equal(place.source, 'own launcher')
+})
+
+test('Slurm gives the first host of the list and a port of the job; MASTER_ADDR wins', () => {
+  const env = {
+    SLURM_PROCID: '5',
+    SLURM_NTASKS: '8',
+    SLURM_LOCALID: '1',
+    SLURM_NTASKS_PER_NODE: '4',
+    SLURM_JOB_ID: '123456',
+    SLURM_JOB_NODELIST: 'gpu[03-06,9],cpu1',
+  }
+  const place = readPlace(env)
+  assert.deepEqual([place.source, place.rank, place.size, place.localRank], ['Slurm', 5, 8, 1])
+  assert.deepEqual(place.meeting, { kind: 'tcp', host: 'gpu03', port: 18456, server: false })
+  assert.deepEqual(readPlace({ ...env, MASTER_ADDR: 'a', MASTER_PORT: '7' }).meeting, {
+    kind: 'tcp',
+    host: 'a',
+    port: 7,
+    server: false,
+  })
+  assert.equal(readPlace({ ...env, SLURM_JOB_NAME: 'interactive' }).source, 'none')
+  assert.equal(firstHost('alpha,beta[1-2]'), 'alpha')
+})
+
+test('Open MPI gives ranks and needs an address', () => {
+  const env = { OMPI_COMM_WORLD_RANK: '1', OMPI_COMM_WORLD_SIZE: '2', OMPI_COMM_WORLD_LOCAL_RANK: '1' }
+  assert.throws(() => readPlace(env), /MASTER_ADDR: expected the host of rank 0, got unset/)
+  const place = readPlace({ ...env, MASTER_ADDR: 'h' })
+  assert.deepEqual([place.source, place.rank, place.localRank], ['Open MPI', 1, 1])
+})
+
+test('half a set of variables, a rank that is too large and words instead of numbers are refused by name', () => {
+  assert.throws(() => readPlace({ WORLD_SIZE: '2' }), /RANK: expected a whole number of 0 or more, got unset/)
+  assert.throws(() => readPlace({ RANK: '0', WORLD_SIZE: '2' }), /WORLD_SIZE=2 says that 2 processes train together/)
+  assert.throws(() => readPlace({ ...torchrun, RANK: '4' }), /RANK: expected below the world size 4, got 4/)
+  assert.throws(() => readPlace({ ...torchrun, WORLD_SIZE: 'four' }), /WORLD_SIZE: expected a whole number/)
+  assert.throws(() => readPlace({ RANK: '0' }), /WORLD_SIZE: expected a whole number of 1 or more, got unset/)
+})
+
+test('a process takes the GPU of its local rank, or the only one it sees', () => {
+  const place = readPlace(torchrun)
+  assert.equal(deviceIndex(place, 2, {}), 1)
+  assert.equal(deviceIndex(place, 1, { CUDA_VISIBLE_DEVICES: '6' }), 0)
+  assert.throws(() => deviceIndex(place, 1, {}), /LOCAL_RANK: expected a process for each of 1 GPUs, got 1/)
+})
+
+test('a pod with several GPUs and one process is warned about', () => {
+  const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
+  assert.match(podWarning(pod, 8)!, /8 GPUs/)
+  assert.equal(podWarning({ ...pod, LOCAL_RANK: '0' }, 8), null)
+  assert.equal(podWarning({}, 8), null)
+})
+
+test('alone is the identity and opens no file, socket or thread', async () => {
+  const open = () => [readdirSync('/proc/self/task').length, readdirSync('/proc/self/fd').length]
+  const before = open()
+  const world = await joinWorld(readPlace({}))
+  assert.equal(world, alone)
+  assert.deepEqual(await world.sum([1, 0.1]), [1, 0.1])
+  assert.deepEqual(await world.gather({ a: 1 }), [{ a: 1 }])
+  assert.deepEqual(await world.agree([true, false]), [true, false])
+  await world.barrier()
+  await world.sumGradients(new Map())
+  await world.broadcast(new Map())
+  await world.close()
+  assert.deepEqual(open(), before)
+})

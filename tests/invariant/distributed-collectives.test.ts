@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { freePort, runRanks } from './distributed-ranks.ts'
+import { valueAt } from './distributed-work.ts'
+
+interface Found {
+  sum: number[]
+  long: number
+  gather: { rank: number; text: string }[]
+  agree: boolean[]
+}
+
+async function collected(size: number, port?: number) {
+  const ended = await runRanks(size, 'collectives', { port })
+  for (const end of ended) assert.equal(end.code, 0, end.stderr)
+  return ended.map((end) => end.results)
+}
+
+const meetings = [
+  { size: 2, where: 'in a file' },
+  { size: 3, where: 'at a server' },
+  { size: 4, where: 'in a file' },
+]
+for (const { size, where } of meetings) {
+  test(`${size} processes that meet ${where} get the sums written out here, the same bits on every rank`, async () => {
+    const port = where === 'at a server' ? await freePort() : undefined
+    const ranks = await collected(size, port)
+    for (const results of ranks) assert.deepEqual(results, ranks[0])
+    const [control, gradients, sent, flights] = ranks[0] as [
+      Found,
+      Record<string, number[] | null>,
+      Record<string, number[]>,
+      { flights: number[] },
+    ]
+    const all = Array.from({ length: size }, (_, r) => r)
+    const total = (of: (rank: number) => number) => all.reduce((sum, r) => sum + of(r), 0)
+    assert.deepEqual(control.sum, [size, total((r) => r), all.slice(1).reduce((sum, r) => sum + 0.1 * (r + 1), 0.1)])
+    assert.equal(
+      control.long,
+      total((r) => r + 299),
+    )
+    assert.deepEqual(
+      control.gather,
+      all.map((rank) => ({ rank, text: 'x'.repeat(rank * 400) })),
+    )
+    assert.deepEqual(control.agree, [false, true, true])
+    gradients['a']!.forEach((value, i) => {
+      const exact = total((r) => valueAt(r, i))
+      assert.ok(
+        Math.abs(value - exact) <= 4e-7 * total((r) => Math.abs(valueAt(r, i))),
+        `element ${i}: ${value}, ${exact}`,
+      )
+    })
+    assert.deepEqual(gradients['onlyOne'], [1, 2, 3])
+    assert.equal(gradients['nowhere'], null)
+    assert.deepEqual(
+      sent['weights'],
+      Array.from({ length: 10 }, (_, i) => valueAt(1, i)),
+    )
+    assert.deepEqual(sent['steps'], [41])
+    assert.deepEqual(
+      flights.flights,
+      Array.from({ length: 64 }, (_, i) => size * i + total((r) => r)),
+    )
+  })
+}
+
+test('a mean over rows dealt to 1, 2 or 4 processes trains the same weights', async () => {
+  const found = new Map<number, number[]>()
+  for (const size of [1, 2, 4]) {
+    const ended = await runRanks(size, 'regression')
+    for (const end of ended) assert.equal(end.code, 0, end.stderr)
+    for (const end of ended) assert.deepEqual(end.results, ended[0]!.results)
+    found.set(size, ended[0]!.results[0] as number[])
+  }
+  const single = found.get(1)!
+  for (const size of [2, 4]) {
+    found.get(size)!.forEach((value, i) => {
+      assert.ok(Math.abs(value - single[i]!) < 1e-6 * Math.abs(single[i]!), `${size}: ${value}, ${single[i]}`)
+    })
+  }
+})
+
+test('the event loop turns while gradients travel', async () => {
+  const ended = await runRanks(2, 'gaps')
+  for (const end of ended) {
+    assert.equal(end.code, 0, end.stderr)
+    const { ticks } = end.results[0] as { ticks: number; longest: number; total: number }
+    assert.ok(ticks >= 10, `${ticks} ticks`) // waiting on the thread gives at most one for each of the five sums
+  }
+})

@@ -1,0 +1,168 @@
+// What a rank does in the tests of several processes; started by distributed-ranks.ts.
+import { messageOf } from '../../src/core/index.ts'
+import { exitCodeOf, joinWorld, readPlace, requireSameValues, type World } from '../../src/distributed/index.ts'
+import { backward, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+
+const say = (value: unknown) => process.stdout.write(`${typeof value === 'string' ? value : JSON.stringify(value)}\n`)
+
+/** A value that depends on the rank and the place alone, with all bits of a float32 in use. */
+export const valueAt = (rank: number, i: number) => Math.fround(Math.sin(1 + rank * 7.3 + i * 0.37) * 3)
+
+function vector(rank: number, n: number): Tensor {
+  return tensor(Float32Array.from({ length: n }, (_, i) => valueAt(rank, i)))
+}
+
+function withGradient(grad: Tensor): Tensor {
+  const parameter = tensor(new Float32Array(grad.numel)).requiresGrad_()
+  parameter.setGrad(grad)
+  return parameter
+}
+
+const gradientOf = (t: Tensor) => tidy(() => t.grad()?.numbers() ?? null)
+
+async function collectives(world: World): Promise<void> {
+  const { rank } = world
+  say({
+    sum: await world.sum([1, rank, 0.1 * (rank + 1)]),
+    long: (await world.sum(Array.from({ length: 300 }, (_, i) => rank + i))).at(-1),
+    gather: await world.gather({ rank, text: 'x'.repeat(rank * 400) }),
+    agree: await world.agree([false, rank === 1, true]),
+  })
+  const a = withGradient(vector(rank, 1003))
+  const onlyOne = tensor(new Float32Array(3)).requiresGrad_()
+  if (rank === 1) onlyOne.setGrad(tensor([1, 2, 3]))
+  const nowhere = tensor(new Float32Array(2)).requiresGrad_()
+  await world.sumGradients(
+    new Map([
+      ['a', a],
+      ['onlyOne', onlyOne],
+      ['nowhere', nowhere],
+    ]),
+  )
+  say({ a: gradientOf(a), onlyOne: gradientOf(onlyOne), nowhere: gradientOf(nowhere) })
+  const sent = new Map([
+    ['weights', vector(rank, 10)],
+    ['steps', tensor([rank + 40], { dtype: 'int64' })],
+  ])
+  await world.broadcast(sent, 1)
+  say({ weights: sent.get('weights')!.numbers(), steps: sent.get('steps')!.numbers() })
+  await world.barrier()
+  const flights = Array.from({ length: 64 }, (_, i) => world.sum([i + rank]))
+  say({ flights: (await Promise.all(flights)).flat() })
+}
+
+/** Timer gaps while large gradients travel. */
+async function gaps(world: World): Promise<void> {
+  const parameters = new Map([['a', withGradient(tensor(new Float32Array(8_000_000).fill(world.rank + 1)))]])
+  await world.sumGradients(parameters)
+  let longest = 0
+  let ticks = 0
+  let last = performance.now()
+  const timer = setInterval(() => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+    ticks++
+  }, 2)
+  const startedAt = performance.now()
+  for (let i = 0; i < 5; i++) await world.sumGradients(parameters)
+  clearInterval(timer)
+  say({ longest, ticks, total: performance.now() - startedAt })
+}
+
+/** Sums for ever; the test kills or stops one of the ranks. */
+async function forever(world: World): Promise<void> {
+  const parameters = new Map([['a', withGradient(vector(world.rank, 1000))]])
+  for (let step = 1; ; step++) {
+    world.note(step, 'learn')
+    await world.sumGradients(parameters)
+    if (step === 3) say('running')
+    await new Promise((done) => setTimeout(done, 5))
+  }
+}
+
+/** One rank fails in JavaScript and lives on for a while; the others wait for it in a sum. */
+async function announces(world: World): Promise<void> {
+  world.note(7, 'rollout')
+  await world.barrier()
+  if (world.rank === 1) throw new Error('the judge said no')
+  await world.sum([1])
+}
+
+async function leaves(world: World): Promise<void> {
+  await world.barrier()
+  if (world.rank === 1) process.exit(0)
+  await world.sum([1])
+}
+
+async function layouts(world: World): Promise<void> {
+  const size = world.rank === 1 ? 12 : 10
+  await world.sumGradients(
+    new Map([
+      ['same', withGradient(vector(0, 4))],
+      ['other', withGradient(vector(0, size))],
+    ]),
+  )
+}
+
+async function different(world: World): Promise<void> {
+  if (world.rank === 0) await world.sum([1])
+  else await world.gather('hello')
+}
+
+async function diverged(world: World): Promise<void> {
+  const weights = new Map([
+    ['first', tensor([1, 2])],
+    ['second', tensor([3, world.rank === 1 ? 4.0000005 : 4])],
+  ])
+  await requireSameValues(world, weights, 'step 20')
+}
+
+/** Least squares with a mean over the global batch: rows are dealt to ranks, gradients summed. 20 SGD steps. */
+async function regression(world: World): Promise<void> {
+  const rows = 8
+  const x = Array.from({ length: rows }, (_, b) => Array.from({ length: 3 }, (_, i) => valueAt(b, i)))
+  const y = Array.from({ length: rows }, (_, b) => valueAt(b, 9))
+  const own = x.map((_, b) => b).filter((b) => b % world.size === world.rank)
+  const weight = tensor([0.1, -0.2, 0.3]).requiresGrad_()
+  for (let step = 0; step < 20; step++) {
+    tidy(() => {
+      const input = tensor(Float32Array.from(own.flatMap((b) => x[b]!)), [own.length, 3])
+      const wanted = tensor(Float32Array.from(own.map((b) => y[b]!)))
+      const error = input.mul(weight).sum([1]).sub(wanted)
+      backward(error.mul(error).sum().div(rows))
+    })
+    await world.sumGradients(new Map([['weight', weight]]))
+    tidy(() => noGrad(() => void weight.sub_(weight.grad()!.mul(0.01))))
+    weight.setGrad(null)
+  }
+  say(weight.numbers())
+}
+
+const scenarios: Record<string, (world: World) => Promise<void>> = {
+  collectives,
+  gaps,
+  forever,
+  announces,
+  leaves,
+  layouts,
+  different,
+  diverged,
+  regression,
+}
+
+if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
+  const collective = Number(process.env['TEST_LIMIT'] ?? 60)
+  const rendezvous = Number(process.env['TEST_MEETING'] ?? 60)
+  const beat = Number(process.env['TEST_BEAT'] ?? 1)
+  let world: World | undefined
+  try {
+    world = await joinWorld(readPlace(), { collective, rendezvous, beat })
+    await scenarios[process.argv[2]!]!(world)
+    await world.close()
+  } catch (error) {
+    await world?.fail(error)
+    process.stderr.write(`error: ${messageOf(error)}\n`)
+    process.exit(exitCodeOf(error))
+  }
+}
