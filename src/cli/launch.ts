@@ -1,0 +1,248 @@
+// Starts one command as N processes of one host that train together, and starts it again where that can help. The parent loads
+// no engine: it passes on output and signals, and counts failures.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { Socket } from 'node:net'
+import { constants, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { log, Mismatch } from '../core/index.ts'
+import { exitCodes, mayRestart } from '../distributed/index.ts'
+
+export interface Launch {
+  /** Processes. */
+  count: number
+  /** Program and arguments of each. */
+  command: readonly string[]
+  maxRestarts: number
+  /** Seconds between the request to end and the end by force. */
+  grace: number
+  /** Step of the newest checkpoint; null: none yet. Two failures without a new one in between are a crash loop. */
+  newestStep(): number | null
+}
+
+interface RankEnd {
+  rank: number
+  code: number | null
+  signal: NodeJS.Signals | null
+  /** After this launcher asked it to end. */
+  asked: boolean
+}
+
+const forwarded = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
+
+/** What a failing rank says first may be that another one failed: the cause gets this long to show itself, in ms. */
+const rootCauseWait = 2000
+
+/** Runs to the end, with restarts; gives the exit code of the rank that failed first. */
+export async function launch(run: Launch): Promise<number> {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-launch-')) // mode 0700
+  const id = randomBytes(4).toString('hex')
+  const signals = new Signals()
+  let before: number | null | undefined
+  try {
+    for (let attempt = 0; ; attempt++) {
+      const ends = await new Attempt(run, join(folder, `store-${attempt}`), id, attempt, signals).ended
+      const failed = firstFailure(ends)
+      if (!failed) return exitCodes.finished
+      log.error(`rank ${failed.rank} ended ${howEnded(failed)}`)
+      const newest = run.newestStep()
+      const refusal = whyNoRestart(run, failed, attempt, signals.heard, before, newest)
+      if (refusal !== null) {
+        if (refusal) log.error(refusal)
+        return codeOf(failed)
+      }
+      before = newest
+      const from = newest === null ? 'the beginning' : `step ${newest}`
+      log.info(`restart ${attempt + 1} of at most ${run.maxRestarts}, from ${from}`)
+    }
+  } finally {
+    signals.close()
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+/** Null: start again. Else the reason in words; '' where the end itself says enough. */
+function whyNoRestart(
+  run: Launch,
+  failed: RankEnd,
+  attempt: number,
+  heard: boolean,
+  before: number | null | undefined,
+  newest: number | null,
+): string | null {
+  if (heard || !mayRestart(failed.code, failed.signal)) return ''
+  if (before !== undefined && before === newest)
+    return 'no new checkpoint since the failure before this one: another start would fail the same way'
+  if (attempt >= run.maxRestarts) return `${run.maxRestarts} restarts were made; giving up`
+  return null
+}
+
+/** A rank that reports a failed peer is a witness, not the cause; one that ended because it was asked to is neither. */
+function firstFailure(ends: readonly RankEnd[]): RankEnd | undefined {
+  const failed = ends.filter((end) => end.code !== 0)
+  const own = failed.filter((end) => !(end.asked && (end.signal !== null || isSignalCode(end.code))))
+  return own.find((end) => end.code !== exitCodes.peer) ?? own[0] ?? failed[0]
+}
+
+const isSignalCode = (code: number | null) => code === exitCodes.interrupted || code === exitCodes.terminated
+
+function howEnded({ code, signal }: RankEnd): string {
+  return signal ? `by ${signal}` : `with code ${code}`
+}
+
+function codeOf({ code, signal }: RankEnd): number {
+  return code ?? 128 + (signal ? constants.signals[signal] : 0)
+}
+
+/** Signals to the launcher: the first of each kind goes to all ranks, a second SIGINT ends them by force. */
+class Signals {
+  heard = false
+  #target: ((signal: NodeJS.Signals) => void) | null = null
+  readonly #counts = new Map<string, number>()
+  readonly #hear = (signal: NodeJS.Signals) => {
+    const count = (this.#counts.get(signal) ?? 0) + 1
+    this.#counts.set(signal, count)
+    if (signal !== 'SIGUSR1') this.heard = true
+    if (count === 1) this.#target?.(signal)
+    else if (signal === 'SIGINT') this.#target?.('SIGKILL')
+  }
+
+  constructor() {
+    for (const name of forwarded) process.on(name, this.#hear)
+  }
+
+  sendTo(target: ((signal: NodeJS.Signals) => void) | null): void {
+    this.#target = target
+  }
+
+  close(): void {
+    for (const name of forwarded) process.off(name, this.#hear)
+  }
+}
+
+/** One start of all ranks, until the last has ended. */
+class Attempt {
+  readonly ended: Promise<RankEnd[]>
+  readonly #children: ChildProcess[]
+  readonly #ends: RankEnd[] = []
+  readonly #grace: number
+  readonly #timers: NodeJS.Timeout[] = []
+  #asked = false
+
+  constructor(run: Launch, store: string, id: string, attempt: number, signals: Signals) {
+    this.#grace = run.grace
+    this.#children = Array.from({ length: run.count }, (_, rank) => start(run, rank, store, id, attempt))
+    signals.sendTo((signal) => this.#send(signal))
+    const all = this.#children.map((child, rank) => this.#follow(child, rank))
+    this.ended = Promise.all(all).then(() => {
+      signals.sendTo(null)
+      for (const timer of this.#timers) clearTimeout(timer)
+      return this.#ends
+    })
+  }
+
+  #follow(child: ChildProcess, rank: number): Promise<void> {
+    passOn(child.stderr!, rank, process.stderr)
+    if (rank === 0) child.stdout!.pipe(process.stdout, { end: false })
+    else passOn(child.stdout!, rank, process.stderr)
+    return new Promise((resolve) => {
+      child.on('error', (error) => log.error(`rank ${rank}: ${error.message}`))
+      child.on('close', (code, signal) => {
+        this.#ends.push({ rank, code, signal, asked: this.#asked })
+        if (code !== 0) this.#endOthers(code === exitCodes.peer ? rootCauseWait : 0)
+        resolve()
+      })
+    })
+  }
+
+  #endOthers(delay: number): void {
+    const ask = () => {
+      if (this.#asked) return
+      this.#asked = true
+      this.#send('SIGTERM')
+      this.#later(this.#grace * 1000, () => this.#send('SIGKILL'))
+    }
+    if (delay === 0) ask()
+    else this.#later(delay, ask)
+  }
+
+  #later(ms: number, work: () => void): void {
+    this.#timers.push(setTimeout(work, ms))
+  }
+
+  #send(signal: NodeJS.Signals): void {
+    for (const child of this.#children) if (child.exitCode === null && child.signalCode === null) child.kill(signal)
+  }
+}
+
+/** Lines of a rank, with its number in front. */
+function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): void {
+  createInterface({ input: from }).on('line', (line) => to.write(`[${rank}] ${line}\n`))
+}
+
+/** In a group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once. */
+function start(run: Launch, rank: number, store: string, id: string, attempt: number): ChildProcess {
+  const [program, ...args] = run.command
+  const env = { ...process.env, ...variables(run.count, rank, store, id, attempt) }
+  return spawn(program!, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
+}
+
+function variables(count: number, rank: number, store: string, id: string, attempt: number): Record<string, string> {
+  return {
+    RANK: String(rank),
+    WORLD_SIZE: String(count),
+    LOCAL_RANK: String(rank),
+    LOCAL_WORLD_SIZE: String(count),
+    ROUNDTRIP_STORE: store,
+    ROUNDTRIP_PARENT_PIPE: '3',
+    TORCHELASTIC_RUN_ID: id,
+    TORCHELASTIC_RESTART_COUNT: String(attempt),
+  }
+}
+
+/** A rank ends when its launcher is gone: the pipe between them closes. By force, because a computing thread hears nothing. */
+export function endWithLauncher(env: Readonly<Record<string, string | undefined>> = process.env): void {
+  const fd = Number(env['ROUNDTRIP_PARENT_PIPE'] ?? Number.NaN)
+  if (!Number.isInteger(fd)) return
+  const pipe = new Socket({ fd, readable: true, writable: false })
+  pipe.on('error', () => undefined)
+  pipe.on('close', () => process.kill(process.pid, 'SIGKILL'))
+  pipe.resume()
+  pipe.unref()
+}
+
+export const launchFlags = [
+  { name: 'nproc', value: 'N', doc: 'train with N processes on this host' },
+  {
+    name: 'max-restarts',
+    value: 'N',
+    doc: 'with --nproc: starts from the newest checkpoint after a failure; default 3',
+  },
+  { name: 'grace', value: 'SECONDS', doc: 'with --nproc: time to end in order before it is forced; default 30' },
+]
+
+type Flags = ReadonlyMap<string, readonly string[]>
+
+/** What `--nproc` asks for; null where this process is to train itself, as the only one or as one of several. */
+export function launchOf(flags: Flags, newestStep: () => number | null, env = process.env): Launch | null {
+  const count = whole(flags, 'nproc', 0)
+  if (env['ROUNDTRIP_STORE'] !== undefined || count === null) return null
+  if (env['RANK'] !== undefined || env['SLURM_PROCID'] !== undefined) {
+    const hint = 'one launcher is enough: leave --nproc out under torchrun or srun'
+    throw new Mismatch({ where: 'train', field: '--nproc', expected: 'no launcher around it', got: 'one', hint })
+  }
+  const command = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
+  const maxRestarts = whole(flags, 'max-restarts', 0) ?? 3
+  return { count: Math.max(1, count), command, maxRestarts, grace: whole(flags, 'grace', 0) ?? 30, newestStep }
+}
+
+function whole(flags: Flags, name: string, least: number): number | null {
+  const text = flags.get(name)?.at(-1)
+  if (text === undefined) return null
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
+  if (value >= least) return value
+  throw new Mismatch({ where: 'train', field: `--${name}`, expected: `a whole number of ${least} or more`, got: text })
+}
