@@ -15,7 +15,7 @@ export class GroupWorld implements World {
   readonly #link: Link
   readonly #exchange: Exchange
   #queue: Promise<unknown> = Promise.resolve()
-  #layout = ''
+  readonly #layouts = new Set<string>()
   #closed = false
 
   constructor(link: Link) {
@@ -88,9 +88,9 @@ export class GroupWorld implements World {
   /** A difference in sizes would abort the receiving process, so the lists are compared first, once for each list. */
   async #agreeOnLayout(tensors: NamedTensors): Promise<void> {
     const layout = [...tensors].map(([name, t]) => `${name} ${t.dtype} ${t.shape.join('x')}`).join('\n')
-    if (layout === this.#layout) return
+    if (this.#layouts.has(layout)) return
     await requireSameLayout(this, layout)
-    this.#layout = layout
+    this.#layouts.add(layout)
   }
 
   async #openDevices(tensors: NamedTensors): Promise<void> {

@@ -6,4 +6,5 @@ export { Disagreement, Divergence, exitCodeOf, exitCodes, mayRestart, PeerFailur
 export { requireSameSettings, requireSameValues } from './handshake.ts'
 export { joinWorld } from './join.ts'
 export { defaultLimits, type Limits } from './link.ts'
+export { ownersOf, shareOwned, wholeState } from './partition.ts'
 export { alone, type Json, type NamedTensors, type SumOptions, type World } from './world.ts'

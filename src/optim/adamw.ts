@@ -26,14 +26,21 @@ export interface AdamWOptions {
   beta1?: number
   beta2?: number
   eps?: number
+  /** False: another process keeps the moments of this parameter, updates it and hands out its values. All are owned unless given. */
+  owns?: (name: string) => boolean
+}
+
+interface Moments {
+  readonly expAvg: Tensor
+  readonly expAvgSq: Tensor
 }
 
 interface Entry {
   readonly name: string
   readonly param: Tensor
   readonly group: ParamGroup
-  readonly expAvg: Tensor
-  readonly expAvgSq: Tensor
+  /** Null where another process owns the parameter. */
+  readonly moments: Moments | null
   /** Updates this parameter has had; one without gradient is left out, as torch does. */
   steps: number
 }
@@ -54,6 +61,7 @@ export function adamwOf(
   params: ReadonlyMap<string, Tensor>,
   config: OptimConfig,
   scaleOf: (name: string) => number = () => 1,
+  owns?: (name: string) => boolean,
 ): AdamW {
   const { adamBeta1: beta1, adamBeta2: beta2, adamEpsilon: eps } = config
   const byScale = new Map<number, Map<string, Tensor>>()
@@ -62,7 +70,7 @@ export function adamwOf(
     byScale.set(scale, (byScale.get(scale) ?? new Map()).set(name, t))
   }
   const groups = [...byScale].flatMap(([scale, some]) => decayGroups(some, config.weightDecay, scale))
-  return new AdamW(groups, { beta1, beta2, eps })
+  return new AdamW(groups, { beta1, beta2, eps, owns })
 }
 
 export class AdamW {
@@ -70,6 +78,7 @@ export class AdamW {
   readonly #beta1: number
   readonly #beta2: number
   readonly #eps: number
+  readonly #owns: (name: string) => boolean
   /** Norm found by the last clipGradNorm since the gradients were dropped. */
   #norm: number | null = null
 
@@ -77,6 +86,7 @@ export class AdamW {
     this.#beta1 = options.beta1 ?? 0.9
     this.#beta2 = options.beta2 ?? 0.999
     this.#eps = options.eps ?? 1e-8
+    this.#owns = options.owns ?? (() => true)
     for (const group of groups) for (const [name, param] of group.params) this.#enter(name, param, group)
   }
 
@@ -88,7 +98,8 @@ export class AdamW {
       throw new Mismatch({ where: 'AdamW', field: name, expected: 'float32', got: param.dtype, hint })
     }
     const moment = () => keep(zeros([...param.shape], { dtype: param.dtype, device: param.device }))
-    this.#entries.set(name, { name, param, group, expAvg: moment(), expAvgSq: moment(), steps: 0 })
+    const moments = this.#owns(name) ? { expAvg: moment(), expAvgSq: moment() } : null
+    this.#entries.set(name, { name, param, group, moments, steps: 0 })
   }
 
   get names(): string[] {
@@ -199,13 +210,14 @@ export class AdamW {
       weightDecay: group.weightDecay,
       step: steps + 1,
     }
+    const own = items.flatMap(({ entry: { param, moments }, grad }) => (moments ? [{ param, grad, ...moments }] : []))
     const lists = {
-      params: items.map((i) => i.entry.param),
-      grads: items.map((i) => i.grad),
-      expAvgs: items.map((i) => i.entry.expAvg),
-      expAvgSqs: items.map((i) => i.entry.expAvgSq),
+      params: own.map((i) => i.param),
+      grads: own.map((i) => i.grad),
+      expAvgs: own.map((i) => i.expAvg),
+      expAvgSqs: own.map((i) => i.expAvgSq),
     }
-    adamwUpdate(lists, h, adamwPath(lists.params[0]!))
+    if (own.length > 0) adamwUpdate(lists, h, adamwPath(lists.params[0]!))
     for (const { entry } of items) entry.steps++
   }
 
@@ -215,18 +227,20 @@ export class AdamW {
     this.#norm = null
   }
 
-  /** NAME.exp_avg and NAME.exp_avg_sq (the live tensors, owned here) and NAME.step (a new scalar). */
+  /** NAME.exp_avg and NAME.exp_avg_sq (the live tensors of this process) and NAME.step (a new scalar). */
   state(): Map<string, Tensor> {
     const out = new Map<string, Tensor>()
-    for (const { name, expAvg, expAvgSq, steps } of this.#entries.values()) {
-      out.set(`${name}.exp_avg`, expAvg)
-      out.set(`${name}.exp_avg_sq`, expAvgSq)
+    for (const { name, moments, steps } of this.#entries.values()) {
+      if (moments) {
+        out.set(`${name}.exp_avg`, moments.expAvg)
+        out.set(`${name}.exp_avg_sq`, moments.expAvgSq)
+      }
       out.set(`${name}.step`, tensor(steps, { dtype: 'int64' }))
     }
     return out
   }
 
-  /** Puts a saved state back: the run goes on bit for bit. Every name must be there, and no other. */
+  /** Puts a saved state back: the run goes on bit for bit. Every name must be there, and no other; moments of others are not read. */
   load(state: ReadonlyMap<string, Tensor>): void {
     const parts = ['exp_avg', 'exp_avg_sq', 'step']
     const wanted = new Set(this.names.flatMap((name) => parts.map((part) => `${name}.${part}`)))
@@ -242,17 +256,19 @@ export class AdamW {
         got: 'none of that name',
       })
     for (const entry of this.#entries.values()) {
-      restore(entry.expAvg, state.get(`${entry.name}.exp_avg`)!, `${entry.name}.exp_avg`)
-      restore(entry.expAvgSq, state.get(`${entry.name}.exp_avg_sq`)!, `${entry.name}.exp_avg_sq`)
+      if (entry.moments) {
+        restore(entry.moments.expAvg, state.get(`${entry.name}.exp_avg`)!, `${entry.name}.exp_avg`)
+        restore(entry.moments.expAvgSq, state.get(`${entry.name}.exp_avg_sq`)!, `${entry.name}.exp_avg_sq`)
+      }
       entry.steps = state.get(`${entry.name}.step`)!.item()
     }
   }
 
   /** Frees the moments; the parameters belong to their model. */
   dispose(): void {
-    for (const { expAvg, expAvgSq } of this.#entries.values()) {
-      expAvg.dispose()
-      expAvgSq.dispose()
+    for (const { moments } of this.#entries.values()) {
+      moments?.expAvg.dispose()
+      moments?.expAvgSq.dispose()
     }
     this.#entries.clear()
   }

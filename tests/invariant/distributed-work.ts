@@ -1,7 +1,17 @@
 // What a rank does in the tests of several processes; started by distributed-ranks.ts.
 import { messageOf } from '../../src/core/index.ts'
-import { exitCodeOf, joinWorld, readPlace, requireSameValues, type World } from '../../src/distributed/index.ts'
-import { backward, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import {
+  exitCodeOf,
+  joinWorld,
+  ownersOf,
+  readPlace,
+  requireSameValues,
+  shareOwned,
+  type World,
+  wholeState,
+} from '../../src/distributed/index.ts'
+import { adamwOf, type OptimConfig } from '../../src/optim/index.ts'
+import { backward, keep, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 
 const say = (value: unknown) => process.stdout.write(`${typeof value === 'string' ? value : JSON.stringify(value)}\n`)
 
@@ -139,6 +149,56 @@ async function regression(world: World): Promise<void> {
   say(weight.numbers())
 }
 
+/** 20 AdamW updates on the same gradients with the moments of all tensors, or of the own ones alone. */
+async function zero(world: World): Promise<void> {
+  const shapes: Record<string, number[]> = { a: [7, 5], b: [3], c: [11, 2], d: [40], e: [1] }
+  const whole = makeWeights(shapes)
+  const split = makeWeights(shapes)
+  const sizes = new Map([...split].map(([name, t]) => [name, t.numel]))
+  const owners = ownersOf(sizes, world.size)
+  const config = { weightDecay: 0.01, adamBeta1: 0.9, adamBeta2: 0.999, adamEpsilon: 1e-8 } as OptimConfig
+  const one = adamwOf(whole, config)
+  const part = adamwOf(
+    split,
+    config,
+    () => 1,
+    (name) => owners.get(name) === world.rank,
+  )
+  for (let step = 0; step < 20; step++) {
+    for (const weights of [whole, split]) giveGradients(weights, step)
+    for (const optim of [one, part]) optim.clipGradNorm(0.5)
+    one.step(1e-2)
+    part.step(1e-2)
+    await shareOwned(world, split, owners)
+    for (const optim of [one, part]) optim.zeroGrad()
+  }
+  const moments = [...part.state()].filter(([key]) => !key.endsWith('.step')).reduce((n, [, t]) => n + t.numel, 0)
+  const { state, release } = await wholeState(world, part.state(), split, owners)
+  const plain = (all: ReadonlyMap<string, Tensor>) => [...all].map(([name, t]) => [name, t.numbers()])
+  say({ whole: plain(whole), split: plain(split), moments, state: plain(state), expected: plain(one.state()) })
+  release()
+}
+
+function makeWeights(shapes: Record<string, number[]>): Map<string, Tensor> {
+  return new Map(
+    Object.entries(shapes).map(([name, shape], i) => {
+      const n = shape.reduce((a, b) => a * b, 1)
+      const values = Float32Array.from({ length: n }, (_, j) => valueAt(i, j))
+      return [name, keep(tensor(values, shape).requiresGrad_())]
+    }),
+  )
+}
+
+/** In the 5th step one tensor has no gradient anywhere. */
+function giveGradients(weights: ReadonlyMap<string, Tensor>, step: number): void {
+  let i = 0
+  for (const [name, t] of weights) {
+    const values = Float32Array.from({ length: t.numel }, (_, j) => valueAt(step * 10 + i, j * 3))
+    if (!(step === 5 && name === 'c')) t.setGrad(tensor(values, [...t.shape]))
+    i++
+  }
+}
+
 const scenarios: Record<string, (world: World) => Promise<void>> = {
   collectives,
   gaps,
@@ -149,6 +209,7 @@ const scenarios: Record<string, (world: World) => Promise<void>> = {
   different,
   diverged,
   regression,
+  zero,
 }
 
 if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
