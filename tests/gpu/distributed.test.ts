@@ -1,0 +1,30 @@
+// Runs where the engine sees a CUDA device; the runner reports these files as skipped elsewhere.
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test from 'node:test'
+import { joinWorld, readPlace } from '../../src/distributed/index.ts'
+import { keep, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+
+const device = 'cuda:0'
+
+test('a group of one sums and sends CUDA tensors through NCCL and leaves their bits', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))
+  const world = await joinWorld({ ...readPlace({}), meeting: { kind: 'file', path: join(folder, 'store') } })
+  const values = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(i))
+  const parameter = keep(tensor(new Float32Array(1000), { device }).requiresGrad_())
+  parameter.setGrad(tensor(values, { device }))
+  const named = new Map<string, Tensor>([['a', parameter]])
+  await world.sumGradients(named)
+  assert.deepEqual(
+    tidy(() => parameter.grad()!.array()),
+    values,
+  )
+  const sent = new Map([['steps', keep(tensor([41], { dtype: 'int64', device }))]])
+  await world.broadcast(sent)
+  assert.deepEqual(sent.get('steps')!.numbers(), [41])
+  assert.deepEqual(await world.sum([1, 2]), [1, 2])
+  await world.close()
+  rmSync(folder, { recursive: true, force: true })
+})
