@@ -1,4 +1,5 @@
 // The world of several processes. One queue owns the group: what is called first is sent first, on every rank.
+import { deserialize, serialize } from 'node:v8'
 import { log, messageOf } from '../core/index.ts'
 import { aten, cuda, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { layBuckets, packGradients, requireFloating, unpackGradients } from './buckets.ts'
@@ -6,7 +7,7 @@ import { deviceIndex, type Place } from './environment.ts'
 import { Exchange, type Kind } from './exchange.ts'
 import { requireSameLayout } from './handshake.ts'
 import type { Link } from './link.ts'
-import type { Json, NamedTensors, SumOptions, World } from './world.ts'
+import type { NamedTensors, SumOptions, World } from './world.ts'
 
 export class GroupWorld implements World {
   readonly rank: number
@@ -43,9 +44,9 @@ export class GroupWorld implements World {
     return values.map((_, i) => rows.slice(1).reduce((total, row) => total + row[i]!, rows[0]![i]!))
   }
 
-  async gather<T extends Json>(value: T): Promise<T[]> {
-    const all = await this.#all('gather', new TextEncoder().encode(JSON.stringify(value)))
-    return all.map((bytes) => JSON.parse(new TextDecoder().decode(bytes)) as T)
+  async gather<T>(value: T): Promise<T[]> {
+    const all = await this.#all('gather', serialize(value))
+    return all.map((bytes) => deserialize(bytes) as T)
   }
 
   async agree(flags: readonly boolean[]): Promise<boolean[]> {

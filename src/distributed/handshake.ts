@@ -1,7 +1,7 @@
 // Ranks compare what must be equal before it can do harm: lists of tensors, settings, weights.
 import { sha256 } from '../core/index.ts'
 import { Disagreement, Divergence } from './failure.ts'
-import type { Json, NamedTensors, World } from './world.ts'
+import type { NamedTensors, World } from './world.ts'
 
 /** One line for each tensor. A difference is told by its first line. */
 export async function requireSameLayout(world: World, layout: string): Promise<void> {
@@ -22,7 +22,7 @@ export async function requireSameLayout(world: World, layout: string): Promise<v
 }
 
 /** Settings by key. Keys that may differ between ranks are left out by the caller. */
-export async function requireSameSettings(world: World, settings: { readonly [key: string]: Json }): Promise<void> {
+export async function requireSameSettings(world: World, settings: Readonly<Record<string, unknown>>): Promise<void> {
   const flat = flatten(settings)
   const hashes = await world.gather(sha256(JSON.stringify(flat)))
   const other = hashes.findIndex((hash) => hash !== hashes[0])
@@ -41,13 +41,13 @@ export async function requireSameSettings(world: World, settings: { readonly [ke
 }
 
 /** 'rl.beta' -> its value as JSON, keys in order. */
-function flatten(value: Json | undefined, path = '', out: Record<string, string> = {}): Record<string, string> {
+function flatten(value: unknown, path = '', out: Record<string, string> = {}): Record<string, string> {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) {
     out[path] = JSON.stringify(value ?? null)
     return out
   }
   for (const [key, inner] of Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
-    flatten(inner as Json, path ? `${path}.${key}` : key, out)
+    flatten(inner, path ? `${path}.${key}` : key, out)
   return out
 }
 

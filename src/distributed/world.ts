@@ -1,8 +1,5 @@
 import type { Tensor } from '../tensor/index.ts'
 
-/** Plain data that travels as JSON. */
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json | undefined }
-
 /** Tensors by name, in registration order: the order is part of the numbers. */
 export type NamedTensors = ReadonlyMap<string, Tensor>
 
@@ -21,8 +18,8 @@ export interface World {
   readonly size: number
   /** Sums over ranks, element by element, added in the order of ranks in float64: the same bits everywhere, every time. */
   sum(values: readonly number[]): Promise<number[]>
-  /** Every rank's value, by rank. */
-  gather<T extends Json>(value: T): Promise<T[]>
+  /** Every rank's value, by rank. Plain data, as structuredClone takes it: NaN and typed arrays stay what they are. */
+  gather<T>(value: T): Promise<T[]>
   /** True where any rank says true: wishes to stop, non-finite losses, gradients that exist somewhere. */
   agree(flags: readonly boolean[]): Promise<boolean[]>
   barrier(): Promise<void>

@@ -7,6 +7,7 @@ interface Found {
   sum: number[]
   long: number
   gather: { rank: number; text: string }[]
+  odd: string[][]
   agree: boolean[]
 }
 
@@ -42,6 +43,10 @@ for (const { size, where } of meetings) {
     assert.deepEqual(
       control.gather,
       all.map((rank) => ({ rank, text: 'x'.repeat(rank * 400) })),
+    )
+    assert.deepEqual(
+      control.odd,
+      all.map((rank) => ['NaN', String(Math.fround(0.1 * rank))]),
     )
     assert.deepEqual(control.agree, [false, true, true])
     gradients['a']!.forEach((value, i) => {

@@ -36,6 +36,7 @@ async function collectives(world: World): Promise<void> {
     sum: await world.sum([1, rank, 0.1 * (rank + 1)]),
     long: (await world.sum(Array.from({ length: 300 }, (_, i) => rank + i))).at(-1),
     gather: await world.gather({ rank, text: 'x'.repeat(rank * 400) }),
+    odd: (await world.gather([Number.NaN, Float32Array.of(0.1 * rank)])).map((all) => all.map(String)),
     agree: await world.agree([false, rank === 1, true]),
   })
   const a = withGradient(vector(rank, 1003))
