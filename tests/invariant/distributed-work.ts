@@ -11,7 +11,7 @@ import {
   wholeState,
 } from '../../src/distributed/index.ts'
 import { adamwOf, type OptimConfig } from '../../src/optim/index.ts'
-import { backward, keep, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { aten, backward, keep, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 
 const say = (value: unknown) => process.stdout.write(`${typeof value === 'string' ? value : JSON.stringify(value)}\n`)
 
@@ -200,6 +200,37 @@ function giveGradients(weights: ReadonlyMap<string, Tensor>, step: number): void
   }
 }
 
+/** The training of tests/fixtures/golden/ddp/generate.py. DDP sends gradients in registration order once, then as they become ready. */
+async function ddp(world: World): Promise<void> {
+  const value = (which: number, j: number) => Math.sin(1 + which * 7.3 + j * 0.37)
+  const filled = (shape: number[], which: number) =>
+    tensor(
+      Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, j) => value(which, j)),
+      shape,
+    )
+  const [rows, rate] = [8, 0.05]
+  const shapes = [[5, 6], [5], [3, 5], [3]]
+  const weights = shapes.map((shape, which) => filled(shape, which).requiresGrad_())
+  const [w1, b1, w2, b2] = weights as [Tensor, Tensor, Tensor, Tensor]
+  const own = Array.from({ length: rows }, (_, b) => b).filter((b) => b % world.size === world.rank)
+  const pick = tensor(own, { dtype: 'int64' })
+  const x = filled([rows, 6], 10).indexSelect(0, pick)
+  const y = filled([rows, 3], 11).indexSelect(0, pick)
+  const named = weights.map((t, i): [string, Tensor] => [`p${i}`, t])
+  for (let step = 0; step < 20; step++) {
+    tidy(() => {
+      const out = x.linear(w1, { bias: b1 }).relu().linear(w2, { bias: b2 })
+      backward(aten('mse_loss', out, y) as Tensor)
+    })
+    await world.sumGradients(new Map(step === 0 ? named : [...named].reverse()), { scale: 1 / world.size })
+    for (const t of weights) {
+      tidy(() => noGrad(() => void t.add_(t.grad()!, { alpha: -rate })))
+      t.setGrad(null)
+    }
+  }
+  say(weights.map((t) => t.numbers()))
+}
+
 const scenarios: Record<string, (world: World) => Promise<void>> = {
   collectives,
   gaps,
@@ -211,6 +242,7 @@ const scenarios: Record<string, (world: World) => Promise<void>> = {
   diverged,
   regression,
   zero,
+  ddp,
 }
 
 if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
