@@ -27,6 +27,10 @@ export class GroupWorld implements World {
     this.#exchange = new Exchange(link)
   }
 
+  get sent(): number {
+    return this.#link.sent
+  }
+
   /** After what was called before; a failure there does not stop this call from failing by itself. */
   #next<T>(work: () => Promise<T>): Promise<T> {
     const result = this.#queue.then(work, work)

@@ -4,7 +4,7 @@ import { lookup } from 'node:dns/promises'
 import { hostname, networkInterfaces } from 'node:os'
 import { log, Mismatch, messageOf } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
-import type { Tensor } from '../tensor/index.ts'
+import { itemBytes, type Tensor } from '../tensor/index.ts'
 import type { Meeting, Place } from './environment.ts'
 import { PeerFailure } from './failure.ts'
 import { type PeerNote, type PeerProcess, parseBeat, rootCause, type Sighting } from './root-cause.ts'
@@ -28,6 +28,8 @@ const watchEvery = 1000
 
 export class Link {
   readonly place: Place
+  /** Bytes handed to collectives so far. */
+  sent = 0
   readonly #limits: Limits
   readonly #store: number
   readonly #address: string
@@ -127,6 +129,7 @@ export class Link {
   ): Promise<void> {
     if (this.#failure) return Promise.reject(this.#failure)
     const group = this.#groupOf(like)
+    this.sent += like.numel * itemBytes[like.dtype]
     const handles = tensors.map((t) => t.handle)
     buffer[0] = handles.length
     buffer.set(handles, 1)

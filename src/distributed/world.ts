@@ -16,6 +16,8 @@ export interface World {
   /** 0 to size - 1; rank 0 writes. */
   readonly rank: number
   readonly size: number
+  /** Bytes handed to collectives so far. */
+  readonly sent: number
   /** Sums over ranks, element by element, added in the order of ranks in float64: the same bits everywhere, every time. */
   sum(values: readonly number[]): Promise<number[]>
   /** Every rank's value, by rank. Plain data, as structuredClone takes it: NaN and typed arrays stay what they are. */
@@ -39,6 +41,7 @@ export interface World {
 export const alone: World = {
   rank: 0,
   size: 1,
+  sent: 0,
   sum: async (values) => [...values],
   gather: async (value) => [value],
   agree: async (flags) => [...flags],
