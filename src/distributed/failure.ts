@@ -52,10 +52,9 @@ export class Disagreement extends Mismatch {
 
 /** The code for an error that ends a process: its own, or by kind. An error that crossed threads has its fields, not its class. */
 export function exitCodeOf(error: unknown): number {
-  const { exitCode, code, name } = (error ?? {}) as { exitCode?: unknown; code?: unknown; name?: unknown }
+  const { exitCode, code } = (error ?? {}) as { exitCode?: unknown; code?: unknown }
   if (typeof exitCode === 'number') return exitCode
   if (code === 'ENOSPC' || code === 'EDQUOT') return exitCodes.disk
-  if (name === 'NonFinite') return exitCodes.nonFinite
   return code === 'ERR_MISMATCH' ? exitCodes.configuration : exitCodes.internal
 }
 

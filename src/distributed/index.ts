@@ -4,7 +4,7 @@
 export { deviceIndex, type Environment, type Meeting, type Place, podWarning, readPlace } from './environment.ts'
 export { Disagreement, Divergence, exitCodeOf, exitCodes, mayRestart, PeerFailure, writeErrorFile } from './failure.ts'
 export { requireSameSettings, requireSameValues } from './handshake.ts'
-export { joinWorld } from './join.ts'
+export { inWorld, joinWorld } from './join.ts'
 export { defaultLimits, type Limits } from './link.ts'
 export { ownersOf, shareOwned, wholeState } from './partition.ts'
 export { lockName, withRunLock } from './run-lock.ts'

@@ -1,5 +1,6 @@
 import { log } from '../core/index.ts'
 import { type Place, readPlace } from './environment.ts'
+import { exitCodeOf, writeErrorFile } from './failure.ts'
 import { GroupWorld } from './group-world.ts'
 import { defaultLimits, type Limits, Link } from './link.ts'
 import { alone, type World } from './world.ts'
@@ -12,4 +13,24 @@ export async function joinWorld(place: Place = readPlace(), limits: Partial<Limi
   await world.barrier()
   log.debug(`rank ${place.rank} of ${place.size}, started by ${place.source}`)
   return world
+}
+
+/**
+ * Runs `work` in the world this process was started into. An error is told to the other processes, and gets the exit code that
+ * tells a launcher whether another start can help (launcherCode); alone, errors stay as they are.
+ */
+export async function inWorld<T>(limits: Partial<Limits>, work: (world: World) => Promise<T>): Promise<T> {
+  const place = readPlace()
+  let world: World | undefined
+  try {
+    world = await joinWorld(place, limits)
+    const result = await work(world)
+    await world.close()
+    return result
+  } catch (error) {
+    await world?.fail(error)
+    if (place.size === 1 || !(error instanceof Error)) throw error
+    writeErrorFile(error)
+    throw Object.assign(error, { launcherCode: exitCodeOf(error) })
+  }
 }

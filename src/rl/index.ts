@@ -29,6 +29,7 @@ export { type KlEstimator, klClamped, klOf } from './kl.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
 export { type GenerationPlan, type GenerationSizes, generationPlan, needsOldLogps, repeatOrder } from './plan.ts'
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
+export { ownPieces } from './share.ts'
 export {
   type Batch,
   NonFinite,

@@ -20,6 +20,8 @@ function deviation(values: readonly number[]): number {
 /** What one step did, under the names users of TRL and of the prototype know. */
 export class StepReport {
   gradNorm = Number.NaN
+  /** Spent on summing gradients over processes. */
+  reduceSeconds = 0
   groupNorms: Record<string, number> = {}
   readonly #tasks = new Map<string, Seen>()
   #entropySum = 0

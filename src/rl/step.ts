@@ -1,6 +1,6 @@
 // The method: sample, score, learn, follow. B records, K samples each, T columns. docs/method.md tells the same in words.
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
-import type { World } from '../distributed/index.ts'
+import { exitCodes, type World } from '../distributed/index.ts'
 import type { AdamW } from '../optim/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
@@ -8,6 +8,7 @@ import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.t
 import { advantagesOf, columnSum, columnsOf, type Group, type Scored } from './group.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
 import { samplerDrift, samplerWeights } from './sampler.ts'
+import { gatherGroups, ownPieces } from './share.ts'
 import { StepReport } from './step-report.ts'
 import type { Draw, Item, Sample, Task } from './task.ts'
 
@@ -20,6 +21,8 @@ export interface Roles {
   asReference<R>(fn: () => R): R
   /** After an update: the EMA copy, and a reference that moves, take their small step. */
   follow(): void
+  /** Takes the weights that other processes have updated; nothing where each updates all. */
+  share(world: World): Promise<void>
   /** Gradient norm of each trainable group as it stands. */
   gradNorms(): Record<string, number>
 }
@@ -68,20 +71,19 @@ export async function step(
   const { optim } = run.roles
   try {
     for (const task of run.tasks) {
-      const settings = lossSettings(run, task, groups)
       const others = run.config.adaptiveLoops ? optim.takeGradients() : null
-      for (const items of batch.pieces)
-        run.inWork(items, () => {
-          for (const group of groups)
-            if (group.task === task && items.includes(group.item)) learnGroup(run, group, settings, report)
-        })
-      if (others) measureTask(run, task, others, report)
+      const learned = learnTask(run, task, groups, batch.pieces)
+      await tellLearned(run, task, groups, batch.pieces, learned, report)
+      if (!others) continue
+      await sumGradients(run, report)
+      measureTask(run, task, others, report)
     }
-    await run.world.sumGradients(run.roles.params())
+    if (!run.config.adaptiveLoops) await sumGradients(run, report)
     requireFiniteGradients(run)
     report.groupNorms = run.roles.gradNorms()
     report.gradNorm = optim.clipGradNorm(run.config.maxGradNorm || Number.POSITIVE_INFINITY)
     optim.step(learningRate)
+    await run.roles.share(run.world)
     run.roles.follow()
     run.entropy = adaptEntropy(run.entropy, report.entropy, run.config.rl)
     return report
@@ -108,10 +110,22 @@ export interface Sampled {
   scores: Promise<readonly Scored[]>
 }
 
-/** Samples of all tasks, replies, scores, advantages. Pieces are sampled one after the other; their scoring overlaps. */
+/**
+ * Samples of all tasks, replies, scores, advantages. Pieces are sampled one after the other; their scoring overlaps. Every process
+ * samples its own records and gets the groups of all: advantages see every group of their task.
+ */
 export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise<Group[]> {
-  const sampled = pieces.flatMap((items) => run.inWork(items, () => sample(run, items, draw)))
-  return groupsOf(run, sampled, draw)
+  const { world, tasks, config } = run
+  const own = ownPieces(world, pieces).filter((items) => items.length > 0)
+  const sampled = own.flatMap((items) => run.inWork(items, () => sample(run, items, draw)))
+  const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), await scored(run, sampled))
+  return tasks.flatMap((task) =>
+    withAdvantages(
+      run,
+      groups.filter((g) => g.task === task),
+      draw,
+    ),
+  )
 }
 
 /** Nothing that leaves can be differentiated. */
@@ -126,18 +140,17 @@ function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
   })
 }
 
-/** Groups of all tasks, task by task; advantages see every group of their task. */
-async function groupsOf(run: Run, sampled: readonly Sampled[], draw: Draw): Promise<Group[]> {
+/** Groups of all tasks, task by task, without advantages. */
+async function scored(run: Run, sampled: readonly Sampled[]): Promise<Group[]> {
   const groups: Group[] = []
   for (const task of run.tasks) {
     const own = sampled.filter((s) => s.task === task)
     const rows = await Promise.all(own.map((s) => s.scores))
-    const made = own.map((s, i): Group => {
+    own.forEach((s, i) => {
       const columns = columnsOf(task, s.samples, run.config.rl)
       const plain = { advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
-      return { ...s, scores: rows[i]!, columns, ...plain }
+      groups.push({ ...s, scores: rows[i]!, columns, ...plain })
     })
-    groups.push(...withAdvantages(run, made, draw))
   }
   return groups
 }
@@ -177,12 +190,36 @@ function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfi
   }
 }
 
+/** What was learned from a group: figures for the report, and whether the loss was a number. */
+interface Learned {
+  record: string
+  loss: number
+  metrics: Record<string, number>
+  extra: number | null
+}
+
+/** Gradients of this process's records; ends at a loss that is no number. */
+function learnTask(run: Run, task: Task, groups: readonly Group[], pieces: Batch['pieces']): Learned[] {
+  const settings = lossSettings(run, task, groups)
+  const learned: Learned[] = []
+  for (const items of ownPieces(run.world, pieces)) {
+    if (items.length === 0) continue
+    run.inWork(items, () => {
+      for (const group of groups) {
+        if (!learned.every((one) => Number.isFinite(one.loss))) return
+        if (group.task === task && items.includes(group.item)) learned.push(learnGroup(run, group, settings))
+      }
+    })
+  }
+  return learned
+}
+
 /** The only lines of the product where a gradient is recorded: one group, its loss, backward. */
-function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepReport): void {
+function learnGroup(run: Run, group: Group, settings: LossConfig): Learned {
   const { task, item, samples, columns } = group
   if (settings.beta > 0) group.reference ??= run.roles.asReference(() => plainDensities(group))
   try {
-    tidy(() => {
+    return tidy(() => {
       const { logps, entropies } = task.densities(item, samples) // [K, T]
       const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
       const sampler = samplerWeights(run.config.rl, group, logps, like)
@@ -205,18 +242,49 @@ function learnGroup(run: Run, group: Group, settings: LossConfig, report: StepRe
       const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
       const weight = weightOf(run, task)
       backward(weight === 1 ? loss : loss.mul(weight))
-      const value = loss.item()
-      report.weigh(task.name, weight)
       const drift = group.old ? {} : samplerDrift(group, logps, like)
-      report.learned(group, value, { ...result.metrics(), ...drift, ...sampler?.metrics }, extra ? extra.item() : null)
-      if (!Number.isFinite(value)) throw nonFinite(run, `record ${item.id}`, `${task.name} loss`, String(value))
+      const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
+      return { record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
     })
   } finally {
     clearTape()
   }
 }
 
-export class NonFinite extends Mismatch {}
+/** Every process reports what all of them learned, in the order of one; a loss that is no number fails on all alike. */
+async function tellLearned(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  pieces: Batch['pieces'],
+  own: readonly Learned[],
+  report: StepReport,
+): Promise<void> {
+  const waiting = (await run.world.gather(own)).flat()
+  for (const items of pieces) {
+    for (const group of groups) {
+      if (group.task !== task || !items.includes(group.item)) continue
+      const at = waiting.findIndex((one) => one.record === group.item.id)
+      const [one] = at < 0 ? [] : waiting.splice(at, 1)
+      if (!one) continue
+      report.weigh(task.name, weightOf(run, task))
+      report.learned(group, one.loss, one.metrics, one.extra)
+      if (!Number.isFinite(one.loss))
+        throw nonFinite(run, `record ${one.record}`, `${task.name} loss`, String(one.loss))
+    }
+  }
+}
+
+/** Gradients become those of all processes. */
+async function sumGradients({ world, roles }: Run, report: StepReport): Promise<void> {
+  const startedAt = performance.now()
+  await world.sumGradients(roles.params())
+  report.reduceSeconds += (performance.now() - startedAt) / 1000
+}
+
+export class NonFinite extends Mismatch {
+  readonly exitCode = exitCodes.nonFinite
+}
 
 function nonFinite(run: Run, where: string, field: string, got: string): NonFinite {
   const rate = run.config.learningRate

@@ -6,6 +6,7 @@ import {
   type Draw,
   type Group,
   needsOldLogps,
+  ownPieces,
   plainDensities,
   type Run,
   sampleAndScore,
@@ -120,16 +121,22 @@ export class Batches {
       records.filter((item) => used.has(item)),
       batchSize,
     )
-    if (this.#sizes.old) this.#keepDensities(pieces, groups)
+    if (this.#sizes.old) await this.#keepDensities(pieces, groups)
     return { pieces, groups, taken: 0, short }
   }
 
-  /** Log-densities of the weights that sampled: they move before the groups are used again. */
-  #keepDensities(pieces: readonly WorkItem[][], groups: readonly Group[]): void {
-    for (const items of pieces)
+  /** Log-densities of the weights that sampled: they move before the groups are used again. Each process makes those of its records. */
+  async #keepDensities(pieces: readonly WorkItem[][], groups: readonly Group[]): Promise<void> {
+    const made: { at: number; values: Float32Array }[] = []
+    for (const items of ownPieces(this.#run.world, pieces)) {
+      if (items.length === 0) continue
       this.#run.inWork(items, () => {
-        for (const g of groups) if (items.includes(g.item as WorkItem)) g.old = plainDensities(g)
+        groups.forEach((g, at) => {
+          if (items.includes(g.item as WorkItem)) made.push({ at, values: plainDensities(g) })
+        })
       })
+    }
+    for (const { at, values } of (await this.#run.world.gather(made)).flat()) groups[at]!.old = values
   }
 
   /** Records that every task can already learn from. */
@@ -169,9 +176,14 @@ export class Batches {
     return [...out.values()]
   }
 
-  state(): StoredGeneration | null {
+  /** All processes together: densities under the reference are with the process that learned from the group. */
+  async state(): Promise<StoredGeneration | null> {
     if (!this.#generation) return null
     const { groups, pieces, taken, short } = this.#generation
+    const references = await this.#run.world.gather(groups.map((g) => g.reference))
+    groups.forEach((g, at) => {
+      g.reference ??= references.find((made) => made[at])?.[at] ?? null
+    })
     return { groups: groups.map(storeGroup), pieces: pieces.map((items) => items.map((i) => i.id)), taken, short }
   }
 

@@ -58,7 +58,7 @@ export const RunConfig = z.strictObject({
     .nullable()
     .default(null)
     .describe("tiles per image at most; the model's own limit if null"),
-  batchSize: z.int().positive().default(4).describe('records per micro-batch and process'),
+  batchSize: z.int().positive().default(4).describe('records per micro-batch, over all processes'),
   epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
   maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
@@ -74,6 +74,15 @@ export const RunConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe('test switch: permute rewards inside each group, so that they carry no signal'),
+  splitMoments: z
+    .boolean()
+    .default(false)
+    .describe("several processes: each keeps the optimizer's moments of a part of what trains (ZeRO stage 1)"),
+  distTimeout: z
+    .number()
+    .positive()
+    .default(600)
+    .describe('several processes: seconds that one may be waited for before the run fails'),
   lora: LoraConfig.prefault({}).describe('adapters on the language model'),
   train: z
     .array(z.enum(trainGroupNames))

@@ -1,3 +1,4 @@
+import { alone, deviceIndex, readPlace, type World } from '../distributed/index.ts'
 import { type Family, openFamily } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
@@ -12,9 +13,11 @@ export function deviceOf(config: Pick<RunConfig, 'device' | 'dtype'>): {
   return { device: found, dtype }
 }
 
-export function openModel(config: RunConfig): Family {
+/** Of several processes on a host each takes a GPU of its own, unless the settings name one. */
+export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
-  const { device, dtype } = deviceOf(config)
+  const { device: found, dtype } = deviceOf(config)
+  const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
   return openFamily(config.model, { device, dtype })
 }
 

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf } from '../core/index.ts'
+import type { World } from '../distributed/index.ts'
 import { describeEnvironment, RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
@@ -10,12 +11,39 @@ import { differences, flattened, type Settings } from './identity.ts'
 import { lockRun, type RunLock } from './lock.ts'
 import { type RunState, readState } from './state.ts'
 
+/** What a run tells its folder. */
+export type RunLog = Pick<
+  RunWriter,
+  'start' | 'step' | 'eval' | 'warning' | 'checkpoint' | 'samples' | 'image' | 'stop' | 'position' | 'close'
+>
+
 export interface RunFolder {
   /** Held until the run closes. */
   lock: RunLock
-  writer: RunWriter
+  writer: RunLog
   /** The checkpoint to go on from; null: the run begins. */
   resumed: { path: string; state: RunState } | null
+}
+
+const silent: RunLog = {
+  start() {},
+  step() {},
+  eval() {},
+  warning() {},
+  checkpoint() {},
+  samples() {},
+  image: () => '',
+  stop() {},
+  position: () => ({ events: 0, samples: 0 }),
+  close() {},
+}
+
+/** Rank 0 writes the folder and says where the run goes on; the others write nothing. */
+export async function openSharedFolder(config: RunConfig, settings: Settings, world: World): Promise<RunFolder> {
+  const guest: RunFolder = { lock: { touch() {}, release() {} }, writer: silent, resumed: null }
+  const folder = world.rank === 0 ? openRunFolder(config, settings) : guest
+  const [resumed] = await world.gather(folder.resumed)
+  return { ...folder, resumed: resumed ?? null }
 }
 
 /** `settings`: all that decides the numbers; a run is not resumed under others. */

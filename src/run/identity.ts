@@ -27,6 +27,8 @@ const free = new Set([
   'dtype',
   'threads',
   'featureCache',
+  'splitMoments',
+  'distTimeout',
 ])
 
 export function flattened(value: unknown, path = ''): Settings {
@@ -35,7 +37,7 @@ export function flattened(value: unknown, path = ''): Settings {
 }
 
 /** `more`: what a kind of run adds, such as the weight of a loss. */
-export function decidingSettings(config: RunConfig, total: number, more: Settings = {}): Settings {
+export function decidingSettings(config: RunConfig, total: number, more: Settings = {}, processes = 1): Settings {
   const kept = Object.entries(flattened(config)).filter(([path]) => !free.has(path))
   const { device, dtype } = deviceOf(config)
   return {
@@ -44,6 +46,7 @@ export function decidingSettings(config: RunConfig, total: number, more: Setting
     ...Object.fromEntries(weightHashes(config.model)),
     'device (resolved)': device,
     'dtype (resolved)': dtype,
+    processes,
     'threads (resolved)': threads(),
     // the length of the run decides every learning rate, unless none changes
     'steps of the schedule': config.optim.lrSchedulerType.startsWith('constant') ? null : total,
@@ -72,10 +75,15 @@ function hashWeights(path: string): string {
   return `${size} bytes, ${hash.digest('hex').slice(0, 16)}`
 }
 
+/** These follow from the number of processes, which may change: sums are then rounded in another order. */
+const ofProcesses = new Set(['processes', 'threads (resolved)'])
+
 /** The settings that differ, in words: `rl.beta: 0.04, now 0.1`. A setting that one of the two does not know is left out. */
 export function differences(before: Settings, now: Settings): string[] {
+  const moved = (before.processes ?? 1) !== (now.processes ?? 1)
   const show = (value: unknown) => JSON.stringify(value) ?? 'nothing'
   return Object.keys(before)
+    .filter((key) => !(moved && ofProcesses.has(key)))
     .filter((key) => key in now && show(before[key]) !== show(now[key]))
     .map((key) => `${key}: ${show(before[key])}, now ${show(now[key])}`)
 }

@@ -1,6 +1,7 @@
 // The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
+import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
 import type { Family } from '../models/index.ts'
 import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
@@ -12,6 +13,13 @@ export interface GroupCount {
   group: string
   tensors: number
   elements: number
+}
+
+export interface LearnerOptions {
+  dropout?: number
+  everything?: boolean
+  /** The processes that train together; alone unless given. */
+  world?: World
 }
 
 export class Learner implements Roles {
@@ -27,7 +35,10 @@ export class Learner implements Roles {
   readonly #start: ReadonlyMap<string, Tensor>
   readonly #startSlots: readonly Slot[]
 
-  constructor(family: Family, config: RunConfig, options: { dropout?: number; everything?: boolean } = {}) {
+  /** Process that keeps the moments of each trained tensor; null: every process keeps all. */
+  readonly #owners: ReadonlyMap<string, number> | null
+
+  constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
     const withLora = config.train.includes('lora') && !options.everything
     this.adapter = withLora ? attach(family, config, options.dropout ?? 0) : null
@@ -44,7 +55,10 @@ export class Learner implements Roles {
         slots.map((s) => [s.name, config.lrScale[group as keyof RunConfig['lrScale']] ?? 1]),
       ),
     )
-    this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!)
+    const { rank, size } = options.world ?? alone
+    this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
+    const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
+    this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!, owns)
     this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
     const { syncRefModel, refModelMixupAlpha, refModelSyncSteps } = config.rl
     this.reference = syncRefModel
@@ -82,6 +96,24 @@ export class Learner implements Roles {
     const params = this.params()
     this.ema.update(params)
     this.reference?.update(params, this.optim.steps)
+  }
+
+  async share(world: World): Promise<void> {
+    if (this.#owners) await shareOwned(world, this.params(), this.#owners)
+  }
+
+  /** The optimizer's whole state, also where moments are split; `release` it after use. */
+  async optimizerState(world: World): Promise<{ state: ReadonlyMap<string, Tensor>; release(): void }> {
+    const own = this.optim.state()
+    const steps = [...own].filter(([key]) => key.endsWith('.step')).map(([, t]) => keep(t))
+    const whole = this.#owners
+      ? await wholeState(world, own, this.params(), this.#owners)
+      : { state: own, release() {} }
+    const release = () => {
+      whole.release()
+      for (const t of steps) t.dispose()
+    }
+    return { state: whole.state, release }
   }
 
   /** Runs `fn` with the reference's weights. At the start: adapters off, the other trainables as they were. Without gradient. */
@@ -138,4 +170,8 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
     throw new Mismatch({ where: 'settings', field: 'lora.rank', expected, got: rank })
   }
   return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
+}
+
+function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {
+  return new Map([...tensors].map(([name, t]) => [name, t.numel]))
 }

@@ -1,14 +1,16 @@
 // The life of any run: open, resume, evaluate, step, save, stop. What a step does is its work: train.ts or sft.ts.
-import { prune } from '../checkpoint/index.ts'
+import { join } from 'node:path'
+import { checkpointName, prune } from '../checkpoint/index.ts'
 import type { Example } from '../data/index.ts'
+import { alone, requireSameSettings, requireSameValues, type World } from '../distributed/index.ts'
 import { count } from '../nn/index.ts'
 import { learningRateAt } from '../optim/index.ts'
 import { type Evaluator, openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
-import type { Interval, Metrics, RunWriter } from '../tracking/index.ts'
+import type { Interval, Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Encoder } from './features.ts'
-import { openRunFolder, type RunFolder, reserveFolder } from './folder.ts'
+import { openSharedFolder, type RunFolder, type RunLog, reserveFolder } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
@@ -26,8 +28,9 @@ export interface Opened {
   readonly encoder: Encoder
   readonly records: Records
   readonly heldOut: readonly Example[]
-  readonly writer: RunWriter
+  readonly writer: RunLog
   readonly lock: RunLock
+  readonly world: World
   readonly notices: Notices
   /** Optimizer steps of the run. */
   readonly total: number
@@ -54,7 +57,7 @@ export interface Work {
   step(step: number, learningRate: number): Promise<StepLog>
   /** Weights as they are evaluated: dropout takes no part. */
   evaluating<R>(fn: () => R): R
-  state(): WorkState
+  state(): Promise<WorkState>
   restore(state: RunState): Promise<void>
   close(): void
 }
@@ -69,6 +72,8 @@ export interface LoopOptions {
   settings?: Settings
   /** What a user should know about the settings. */
   notices?(kind: TaskKind<RunConfig>): Notice[]
+  /** The processes that train together; alone unless given. */
+  world?: World
   work(opened: Opened): Work
 }
 
@@ -112,13 +117,15 @@ class RunLoop {
     this.#evaluator = opened.kind.evaluator(opened.learner.family, opened.config)
   }
 
-  static async open(config: RunConfig, host: LoopHost, options: LoopOptions): Promise<RunLoop> {
+  static async open(config: RunConfig, told: LoopHost, options: LoopOptions): Promise<RunLoop> {
+    const world = options.world ?? alone
+    const host = world.rank === 0 ? told : quiet(told)
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
-    reserveFolder(config.output).release() // found out before minutes of loading
+    if (world.rank === 0) reserveFolder(config.output).release() // found out before minutes of loading
     host.progress({ kind: 'phase', text: `1 model ${config.model}` })
     const { everything, dropout } = options
-    const learner = new Learner(openModel(config), config, { everything, dropout })
+    const learner = new Learner(openModel(config, world), config, { everything, dropout, world })
     let records: Records | null = null
     try {
       tellGroups(learner, host)
@@ -142,18 +149,21 @@ class RunLoop {
     const total = totalSteps(config, loader.epochLength, options.passes)
     const split = `${loader.epochLength} to train on, ${heldOut.length} held out`
     host.progress({ kind: 'note', text: `  ${source.length} records (${source.format}): ${split}` })
-    const settings = decidingSettings(config, total, options.settings)
+    const world = options.world ?? alone
+    const settings = decidingSettings(config, total, options.settings, world.size)
+    await requireSameSettings(world, settings)
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
     const encoder = new Encoder(parts.learner.family, config, { keeps: pieces === 1 })
     const notices = new Notices(host)
     for (const notice of [...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]) notices.tell(notice)
-    const { lock, writer, resumed } = openRunFolder(config, settings)
+    const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
-    const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total }
+    const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total, world }
     try {
       const loop = new RunLoop(opened, options.work(opened), settings)
       if (resumed) await loop.#restore(resumed)
+      await requireSameValues(world, parts.learner.params(), 'weights at the start')
       return loop
     } catch (error) {
       writer.close()
@@ -180,29 +190,36 @@ class RunLoop {
       await this.#work.begin()
     }
     const before = this.#fresh ? await this.#evaluate('before') : null
-    if (this.#fresh && !host.stopping()) this.#checkpoint()
+    if (this.#fresh && !(await this.#stopping())) await this.#checkpoint()
     let saved: string | null = null
     let since = 0
-    while (this.#step < total && !host.stopping()) {
+    while (this.#step < total && !(await this.#stopping())) {
       await this.#oneStep()
       since++
       if (config.evalSteps > 0 && this.#step % config.evalSteps === 0 && this.#step < total)
         await this.#evaluate(`step ${this.#step}`)
       if (config.saveSteps > 0 && this.#step % config.saveSteps === 0) {
-        saved = this.#checkpoint()
+        saved = await this.#checkpoint()
         since = 0
       }
       await host.yieldToLoop()
     }
     const stopped = this.#step < total
-    if (since > 0) saved = this.#checkpoint()
+    if (since > 0) saved = await this.#checkpoint()
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
     return { step: this.#step, stopped, before, after, checkpoint: saved }
   }
 
+  /** Any process's wish stops all of them at the same place. */
+  async #stopping(): Promise<boolean> {
+    const { host, world } = this.opened
+    return (await world.agree([host.stopping()]))[0]!
+  }
+
   async #oneStep(): Promise<void> {
-    const { config, host, notices, total, writer } = this.opened
+    const { config, host, notices, total, world, writer } = this.opened
+    world.note(this.#step + 1, 'step')
     const learningRate = learningRateAt(this.#step, config.optim, total)
     notices.at(this.#step + 1)
     const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate)
@@ -226,30 +243,44 @@ class RunLoop {
     this.#rejected = count
   }
 
-  #checkpoint(): string {
-    const { config, learner, records, writer } = this.opened
-    writer.checkpoint(this.#step, `checkpoint_step_${this.#step}`)
-    const path = saveRun(config.output, learner, {
+  /** Rank 0 writes; nobody goes on before it has. Weights that differ between processes are never written. */
+  async #checkpoint(): Promise<string> {
+    const { config, learner, records, world, writer } = this.opened
+    world.note(this.#step, 'checkpoint')
+    await requireSameValues(world, learner.params(), `step ${this.#step}`)
+    writer.checkpoint(this.#step, checkpointName(this.#step))
+    const state: RunState = {
       version: 2,
       step: this.#step,
       settings: this.#settings,
       loader: records.loader.state(),
       position: writer.position(),
-      ...this.#work.state(),
-    })
-    prune(config.output, config.saveTotalLimit)
-    return path
+      ...(await this.#work.state()),
+    }
+    const optimizer = await learner.optimizerState(world)
+    try {
+      if (world.rank === 0) {
+        saveRun(config.output, learner, state, () => optimizer.state)
+        prune(config.output, config.saveTotalLimit)
+      }
+    } finally {
+      optimizer.release()
+    }
+    await world.barrier()
+    return join(config.output, checkpointName(this.#step))
   }
 
   async #evaluate(name: string): Promise<Record<string, Interval> | null> {
-    const { config, encoder, heldOut, host, writer } = this.opened
+    const { config, encoder, heldOut, host, world, writer } = this.opened
     if (heldOut.length === 0) return null
+    world.note(this.#step, `evaluation ${name}`)
     const scores = await evaluateAll(
       heldOut,
       config.evalBatch,
       (batch) => this.#work.evaluating(() => encoder.with(batch, (items) => this.#evaluator.score(items))),
       (done) => host.progress({ kind: 'eval', text: name, step: done, total: heldOut.length }),
       () => host.stopping(),
+      world,
     )
     if (!scores) return null
     const result = this.#evaluator.summary(scores, config.seed)
@@ -285,20 +316,36 @@ export function disposeLearner(learner: Learner): void {
   disposeModel(learner.family)
 }
 
-/** Null when it was stopped before the last record: figures over a part would look like figures over all. */
+/** Warnings reach the terminal from every process; progress is that of rank 0. */
+function quiet(host: LoopHost): LoopHost {
+  const progress: LoopHost['progress'] = (event) => {
+    if (event.kind === 'warning') host.progress(event)
+  }
+  return { progress, stopping: () => host.stopping(), yieldToLoop: () => host.yieldToLoop() }
+}
+
+/**
+ * Null when it was stopped before the last record: figures over a part would look like figures over all. Batches are dealt to the
+ * processes in turn and each gets the scores of all, in the order of the records: they do not depend on how many there are.
+ */
 export async function evaluateAll<S extends RecordScore>(
   examples: readonly Example[],
   batchSize: number,
   evaluate: (batch: readonly Example[]) => S[],
   onProgress: (done: number) => void,
   stopping: () => boolean = () => false,
+  world: World = alone,
 ): Promise<S[] | null> {
   const scores: S[] = []
-  for (let at = 0; at < examples.length; at += batchSize) {
-    scores.push(...evaluate(examples.slice(at, at + batchSize)))
+  for (let at = 0; at < examples.length; at += batchSize * world.size) {
+    const from = at + batchSize * world.rank
+    const batch = examples.slice(from, from + batchSize)
+    const made = await world.gather({ scores: batch.length > 0 ? evaluate(batch) : [], stop: stopping() })
+    scores.push(...made.flatMap((share) => share.scores))
     onProgress(scores.length)
     await new Promise((done) => setImmediate(done))
-    if (stopping() && scores.length < examples.length) return null
+    const stop = world.size === 1 ? stopping() : made.some((share) => share.stop)
+    if (stop && scores.length < examples.length) return null
   }
   return scores
 }

@@ -1,6 +1,6 @@
 // What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, told once each:
 // on the terminal, as a warning event, in the report.
-import type { RunWriter } from '../tracking/index.ts'
+import type { RunLog } from './folder.ts'
 import type { Host } from './host.ts'
 
 export interface Notice {
@@ -13,7 +13,7 @@ export interface Notice {
 
 export class Notices {
   readonly #host: Pick<Host, 'progress'>
-  #writer: RunWriter | null = null
+  #writer: RunLog | null = null
   #step = 0
   readonly #waiting: Notice[] = []
 
@@ -22,7 +22,7 @@ export class Notices {
   }
 
   /** From here on notices go into the run folder too. `fresh`: those told before the folder was open are written now. */
-  open(writer: RunWriter, fresh: boolean): void {
+  open(writer: RunLog, fresh: boolean): void {
     this.#writer = writer
     if (fresh) for (const notice of this.#waiting) this.#write(notice)
     this.#waiting.length = 0

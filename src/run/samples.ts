@@ -1,4 +1,5 @@
 // What samples.jsonl keeps of a group: the record, each sample, what was made of it, and how it was scored.
+import type { World } from '../distributed/index.ts'
 import { encodePng } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
@@ -8,17 +9,32 @@ function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by'
   return shown.find((s) => s.kind === kind && s.by === by)?.value as T | undefined
 }
 
-export async function samplesOf(group: Group, step: number, writer: RunWriter): Promise<Sample[]> {
-  const { example } = group.item as WorkItem
-  const png = await encodePng(example.image)
-  const image = writer.image(example.id, () => png)
+/** Of one process, or of all: each tells about the groups whose replies it has, and rank 0 writes them in order. */
+export async function writeSamples(
+  groups: readonly Group[],
+  step: number,
+  { world, writer }: { world: World; writer: Pick<RunWriter, 'samples' | 'image'> },
+): Promise<void> {
+  const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
+  const shares = await world.gather(own)
+  if (world.rank > 0) return
+  for (const [at, group] of groups.entries()) {
+    const { example } = group.item as WorkItem
+    const png = await encodePng(example.image)
+    const image = writer.image(example.id, () => png)
+    const rows = shares.find((share) => share[at])?.[at] ?? []
+    writer.samples(rows.map((row) => ({ ...row, image })))
+  }
+}
+
+function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
   return group.samples.map((sample, k) => {
     const shown = group.task.shown(group.item, sample, group.replies[k])
     const answer = shownAs<string>(shown, 'text', 'ema')
     return {
       step,
       loop: group.task.name,
-      id: example.id,
+      id: group.item.id,
       k,
       text: sample.text,
       ...(answer === undefined ? {} : { answer }),
@@ -31,7 +47,6 @@ export async function samplesOf(group: Group, step: number, writer: RunWriter): 
       logp: sample.logps.reduce((a, b) => a + b, 0),
       length: sample.ids.length,
       ...(sample.finished ? {} : { truncated: true }),
-      image,
     }
   })
 }

@@ -149,7 +149,7 @@ class SftWork implements Work {
     }
   }
 
-  state(): WorkState {
+  async state(): Promise<WorkState> {
     return { tasks: {}, entropy: null, generation: null, flat: 0 }
   }
 

@@ -14,6 +14,7 @@ import {
 } from '../checkpoint/index.ts'
 import { Mismatch, messageOf } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
+import { exitCodes } from '../distributed/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import type { EntropyState, Json } from '../rl/index.ts'
 import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
@@ -92,14 +93,20 @@ function requireFinite(dir: string, step: number, tensors: readonly [string, Ten
   })
 }
 
-export function saveRun(dir: string, learner: Learner, state: RunState): string {
+/** `optimizer`: its whole state, where this process has a part of it only. */
+export function saveRun(
+  dir: string,
+  learner: Learner,
+  state: RunState,
+  optimizer: () => ReadonlyMap<string, Tensor> = () => learner.optim.state(),
+): string {
   const params = [...learner.params()]
   requireFinite(dir, state.step, [...params, ...learner.ema.state()])
   const lora = params.filter(([name]) => isLora(name))
   const files: Record<string, string | ((path: string) => void)> = {
     'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),
     'ema.safetensors': writer(learner.ema.state()),
-    'optimizer.safetensors': (path) => writer(learner.optim.state())(path), // its counters are new tensors of the scope
+    'optimizer.safetensors': (path) => writer(optimizer())(path), // its counters are new tensors of the scope
     'state.json': `${JSON.stringify(state)}\n`,
   }
   if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
@@ -118,13 +125,14 @@ export function saveRun(dir: string, learner: Learner, state: RunState): string 
     return tidy(() => writeCheckpoint(dir, state.step, files))
   } catch (error) {
     if (!['ENOSPC', 'EDQUOT', 'EFBIG'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
-    throw new Mismatch({
+    const full = new Mismatch({
       where: dir,
       field: `checkpoint of step ${state.step}`,
       expected: 'room on the disk',
       got: messageOf(error),
       hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
     })
+    throw Object.assign(full, { exitCode: exitCodes.disk })
   }
 }
 

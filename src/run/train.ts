@@ -1,7 +1,7 @@
 // Reinforcement learning as a run: batches, the step, its log.
 
 import { Mismatch, messageOf } from '../core/index.ts'
-import { alone } from '../distributed/index.ts'
+import { alone, type World } from '../distributed/index.ts'
 import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
@@ -12,7 +12,7 @@ import type { Host, RunResult } from './host.ts'
 import type { Learner } from './learner.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import type { Notice } from './notices.ts'
-import { samplesOf } from './samples.ts'
+import { writeSamples } from './samples.ts'
 import type { RunState } from './state.ts'
 
 /** Trains to the end of the run, or until the host stops it; a run folder that holds a run is resumed. `finish` sees the trained model. */
@@ -20,10 +20,12 @@ export async function train(
   config: RunConfig,
   host: Host,
   finish?: (opened: Opened, result: RunResult) => void,
+  world: World = alone,
 ): Promise<RunResult> {
   const options = {
     passes: config.rl.numIterations,
     notices: (kind: TaskKind<RunConfig>) => settingNotices(config, kind),
+    world,
     work: (opened: Opened) => new TrainWork(opened, host),
   }
   return runLoop(config, host, options, finish)
@@ -46,6 +48,7 @@ export function runOf(
   encoder: Encoder,
   host: Pick<Host, 'score'>,
   scoring: Record<string, number> = {},
+  world: World = alone,
 ): Run {
   return {
     config: {
@@ -57,7 +60,7 @@ export function runOf(
     },
     tasks,
     roles: learner,
-    world: alone,
+    world,
     inWork: (items, fn) => encoder.inWork(items, fn),
     balance: Object.fromEntries(tasks.map((t) => [t.name, 1])),
     entropy: initialEntropyState(config.rl),
@@ -86,12 +89,13 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
+  #sentBefore = 0
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
     const { config, encoder, kind, learner, records } = opened
     const tasks = kind.build(learner.family, config)
-    this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring)
+    this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world)
     this.#batches = new Batches(this.#run, config, records, encoder)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
     this.#measured = Object.fromEntries(tasks.map((t) => [t.name, null]))
@@ -111,6 +115,10 @@ class TrainWork implements Work {
         for (const task of tasks) this.#measured[task.name] = task.open(items)
       })
     }
+    const [first] = await this.#run.world.gather(this.#measured) // the same everywhere, also on devices that round differently
+    this.#measured = first!
+    if (this.#run.world.rank > 0)
+      for (const task of tasks) if (this.#measured[task.name] !== null) task.reopen(this.#measured[task.name]!)
     for (const text of tasks.map((t) => t.describe())) if (text) host.progress({ kind: 'note', text: `  ${text}` })
   }
 
@@ -123,11 +131,12 @@ class TrainWork implements Work {
     const report = new StepReport()
     const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
     seconds.learn = (performance.now() - learnedAt) / 1000
+    if (this.#run.world.size > 1) seconds.reduce = report.reduceSeconds
     seconds.encode = this.#opened.encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
     const log = this.#log(report, learningRate, seconds, startedAt)
-    for (const group of fresh) this.#opened.writer.samples(await samplesOf(group, number + 1, this.#opened.writer))
+    await writeSamples(fresh, number + 1, this.#opened)
     this.#watchSpread(number + 1, log.metrics)
     return log
   }
@@ -194,6 +203,7 @@ class TrainWork implements Work {
       live_bytes: bytes,
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
       ...this.#scoring,
+      ...this.#sent(),
       ...Object.fromEntries(Object.entries(seconds).map(([k, v]) => [`seconds/${k}`, v])),
     }
     const fields: Record<string, number> = {}
@@ -201,6 +211,14 @@ class TrainWork implements Work {
     fields.grad = report.gradNorm
     fields['tok/s'] = tokens / spent
     return { metrics, timing, fields }
+  }
+
+  /** Bytes since the last step; nothing with one process. */
+  #sent(): Record<string, number> {
+    const { size, sent } = this.#run.world
+    const before = this.#sentBefore
+    this.#sentBefore = sent
+    return size > 1 ? { bytes_sent: sent - before } : {}
   }
 
   /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
@@ -216,14 +234,14 @@ class TrainWork implements Work {
     return fn()
   }
 
-  state(): WorkState {
+  async state(): Promise<WorkState> {
     const tasks = this.#run.tasks.map(({ name }) => {
       return [name, { balance: this.#run.balance[name]!, norm: this.#norms[name]!, state: this.#measured[name]! }]
     })
     return {
       tasks: Object.fromEntries(tasks),
       entropy: this.#run.entropy,
-      generation: this.#batches.state(),
+      generation: await this.#batches.state(),
       flat: this.#flat,
     }
   }

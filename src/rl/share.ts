@@ -1,0 +1,63 @@
+// Which process works on which record, and how what it made reaches the others. With one process all of it is its own.
+import type { World } from '../distributed/index.ts'
+import type { GrpoConfig } from './config.ts'
+import { columnsOf, type Group, type Scored } from './group.ts'
+import type { Item, Json, Task } from './task.ts'
+
+/** The same pieces with the records of this process alone: records are dealt in turn, all samples of one to the same process. */
+export function ownPieces<I>(world: World, pieces: readonly (readonly I[])[]): I[][] {
+  let turn = 0
+  return pieces.map((items) => items.filter(() => turn++ % world.size === world.rank))
+}
+
+/** A scored group on its way to another process. */
+interface SentGroup {
+  task: string
+  record: string
+  samples: Json[]
+  scores: readonly Scored[]
+}
+
+const keyOf = (task: string, record: string) => `${task}\n${record}`
+
+/**
+ * Groups of all processes, task by task in the order of the records, the same on each. Replies stay with the process that made them.
+ * Advantages are not there yet.
+ */
+export async function gatherGroups(
+  world: World,
+  tasks: readonly Task[],
+  rl: GrpoConfig,
+  items: readonly Item[],
+  own: readonly Group[],
+): Promise<Group[]> {
+  if (world.size === 1) return [...own] // nothing to pack
+  const byKey = new Map(own.map((group) => [keyOf(group.task.name, group.item.id), group]))
+  const byId = new Map(items.map((item) => [item.id, item]))
+  for (const sent of (await world.gather(own.map(sentGroup))).flat()) {
+    const key = keyOf(sent.task, sent.record)
+    if (!byKey.has(key)) byKey.set(key, received(sent, tasks, byId, rl))
+  }
+  return tasks.flatMap((task) => items.map((item) => byKey.get(keyOf(task.name, item.id))!))
+}
+
+function sentGroup({ task, item, samples, scores }: Group): SentGroup {
+  return { task: task.name, record: item.id, samples: samples.map((s) => task.store(s)), scores }
+}
+
+function received(sent: SentGroup, tasks: readonly Task[], items: ReadonlyMap<string, Item>, rl: GrpoConfig): Group {
+  const task = tasks.find((t) => t.name === sent.task)!
+  const samples = sent.samples.map((s) => task.restore(s))
+  return {
+    task,
+    item: items.get(sent.record)!,
+    samples,
+    replies: [],
+    scores: sent.scores,
+    columns: columnsOf(task, samples, rl),
+    advantages: new Float64Array(0),
+    hasSignal: false,
+    old: null,
+    reference: null,
+  }
+}
