@@ -63,5 +63,5 @@ try {
 } catch (error) {
   const debug = process.env.ROUNDTRIP_LOG === 'debug' && error instanceof Error
   process.stderr.write(`error: ${debug ? error.stack : printable(messageOf(error))}\n`)
-  process.exitCode = 1
+  process.exitCode = (error as { launcherCode?: number }).launcherCode ?? 1
 }

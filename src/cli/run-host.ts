@@ -1,6 +1,7 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
 import { constants } from 'node:os'
 import { log, Mismatch } from '../core/index.ts'
+import { readPlace } from '../distributed/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards } from '../rewards/index.ts'
 import type { Host, RunConfig, Progress as RunProgress, Scores } from '../run/index.ts'
@@ -62,7 +63,14 @@ async function openScoring(config: RunConfig): Promise<OpenRewards> {
   const { openKind } = await import('../tasks/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   const { tasks } = kind.rewards(config)
-  return openRewards(config.rewards, tasks)
+  return openRewards(shareOfJudge(config.rewards, readPlace().size), tasks)
+}
+
+/** Limits of the judge are those of the run: each of several processes gets its part. */
+function shareOfJudge(rewards: RunConfig['rewards'], processes: number): RunConfig['rewards'] {
+  const { judge } = rewards
+  const maxConcurrency = Math.max(1, Math.floor(judge.maxConcurrency / processes))
+  return { ...rewards, judge: { ...judge, maxConcurrency, requestsPerMinute: judge.requestsPerMinute / processes } }
 }
 
 async function answer(message: Message, rewards: OpenRewards | undefined, screen: Screen): Promise<unknown> {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
+import { readPlace } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
 import { failing, portHost, runHosted } from './run-host.ts'
@@ -54,20 +55,27 @@ function weightOf(text: string | undefined): number {
   throw new Mismatch({ where: 'flags', field: '--maskWeight', expected: 'a number from 0', got: text })
 }
 
+function requireAlone(): void {
+  const { size, source } = readPlace()
+  if (size === 1) return
+  const hint = 'supervised fine-tuning runs in one process; several would write into one folder'
+  throw new Mismatch({ where: 'sft', field: 'processes', expected: '1', got: `${size}, started by ${source}`, hint })
+}
+
 async function run(words: readonly string[]): Promise<void> {
   const { argv, everything } = takeTrainAll(words)
   const own = flags.filter((flag) => flag.name !== 'train')
   const { config, flags: given } = readRunSettings(argv, own, defaults)
   requirePaths(config)
+  requireAlone()
   const maskWeight = weightOf(given.get('maskWeight')?.[0])
   const settings: SftSettings = {
     everything,
     maskWeight,
     exportTo: given.get('export')?.[0] ?? null,
   }
-  const result = (await failing(config.output, () =>
-    runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' }),
-  )) as SftResult
+  const work = () => runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' })
+  const result = (await failing(config.output, work)) as SftResult
   process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : summary(config, result))
 }
 

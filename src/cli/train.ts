@@ -2,11 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
+import { newestValid } from '../checkpoint/index.ts'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log, Mismatch } from '../core/index.ts'
+import { inWorld, readPlace } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
+import { endWithLauncher, launch, launchFlags, launchOf } from './launch.ts'
 import { failing, portHost, runHosted } from './run-host.ts'
 import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluationTable, figure } from './table.ts'
@@ -15,6 +18,7 @@ const flags: CommandFlag[] = [
   { name: 'dry-run', doc: 'open everything, sample and score the first record, print it, write nothing' },
   { name: 'json', doc: 'print the result as one JSON object' },
   rewardFlag,
+  ...launchFlags,
 ]
 
 const about =
@@ -37,22 +41,24 @@ async function run(argv: readonly string[]): Promise<void> {
   requirePaths(config)
   const json = given.has('json')
   if (given.has('dry-run')) return dryRunOf(config, json)
-  const result = (await failing(config.output, () =>
-    runHosted({
-      module: import.meta.url,
-      work: 'trainWork',
-      input: config,
-      scores: config,
-      label: 'train',
-    }),
-  )) as RunResult
+  const several = launchOf(given, () => newestValid(config.output, { hashes: false }).checkpoint?.step ?? null)
+  if (several) {
+    process.exitCode = await launch(several)
+    return
+  }
+  endWithLauncher()
+  const place = readPlace()
+  const work = () =>
+    runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores: config, label: 'train' })
+  const result = (await failing(config.output, work)) as RunResult
+  if (place.rank > 0) return
   process.stdout.write(json ? `${JSON.stringify(result)}\n` : summary(config, result))
 }
 
 /** Runs in the engine thread. */
 export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
   const { train } = await import('../run/index.ts')
-  return train(config, portHost(port))
+  return inWorld({ collective: config.distTimeout }, (world) => train(config, portHost(port), undefined, world))
 }
 
 /** Runs in the engine thread. */
