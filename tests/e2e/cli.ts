@@ -11,6 +11,7 @@ export interface Outcome {
 }
 
 export interface Started {
+  pid: number
   /** Resolves when standard error has matched, or the process has ended. */
   seen(pattern: RegExp): Promise<void>
   signal(name: NodeJS.Signals): void
@@ -41,6 +42,7 @@ export function start(...args: readonly string[]): Started {
     })
   })
   return {
+    pid: child.pid!,
     ended,
     seen: (pattern) =>
       new Promise((done) => {

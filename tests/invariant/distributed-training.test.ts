@@ -1,0 +1,164 @@
+// One run made by 1, 2 and 4 processes: the same records, answers and rewards, gradients within 1e-6, and what is left of it after
+// a process was killed. The command line as a user has it, on a toy model.
+import assert from 'node:assert/strict'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test, { after, before } from 'node:test'
+import { type Outcome, roundtrip, start } from '../e2e/cli.ts'
+import { makeToy } from '../support/runs.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'roundtrip-distributed-'))
+const at = (name: string) => join(folder, name)
+const reward = at('spread.mjs')
+
+const settings = [
+  ...['--model', at('toy'), '--dataPath', 'scenes:24', '--data.evalFraction', '0.3', '--data.workers', '0'],
+  ...['--evalRecords', '3', '--evalBatch', '2', '--batchSize', '4', '--rl.numGenerations', '2', '--reward', reward],
+  ...['--rl.maxCompletionLength', '8', '--lora.rank', '4', '--lora.alpha', '8', '--optim.learningRate', '1e-3'],
+  ...['--optim.lrSchedulerType', 'constant', '--saveSteps', '1', '--saveTotalLimit', '10', '--checkGroups', 'false'],
+]
+
+const train = (output: string, ...more: string[]) => ['train', ...settings, '--output', at(output), ...more]
+const steps = (count: number) => ['--maxSteps', String(count)]
+const processes = (count: number) => ['--nproc', String(count)]
+
+function succeeded(outcome: Outcome): Outcome {
+  assert.equal(outcome.code, 0, `${outcome.out}\n${outcome.err}`)
+  return outcome
+}
+
+interface Line {
+  t: string
+  step: number
+  metrics: Record<string, number>
+}
+
+function lines<T>(output: string, file: string): T[] {
+  const text = readFileSync(join(at(output), file), 'utf8').trim()
+  return text.split('\n').map((line) => JSON.parse(line) as T)
+}
+
+const stepsOf = (output: string) => lines<Line>(output, 'events.jsonl').filter((line) => line.t === 'step')
+
+function weightsOf(output: string, step: number): Map<string, Buffer> {
+  const dir = join(at(output), `checkpoint_step_${step}`)
+  const names = readdirSync(dir).filter((name) => name.endsWith('.safetensors'))
+  return new Map(names.map((name) => [name, readFileSync(join(dir, name))]))
+}
+
+function assertClose(
+  found: Record<string, number>,
+  wanted: Record<string, number>,
+  relative: number,
+  what: string,
+): void {
+  assert.deepEqual(Object.keys(found).sort(), Object.keys(wanted).sort())
+  for (const [key, value] of Object.entries(wanted)) {
+    const off = Math.abs(found[key]! - value)
+    assert.ok(off <= relative * Math.abs(value) + 1e-9, `${what} ${key}: ${found[key]}, ${value}`)
+  }
+}
+
+before(async () => {
+  makeToy(at('toy'))
+  const score = "score: ({ id }) => (1 + Number(id.split('#').at(-1))) / 10"
+  writeFileSync(reward, `export const reward = { name: 'spread', range: [0, 1], doc: 'by number', ${score} }\n`)
+  succeeded(await roundtrip(...train('one', ...steps(2))))
+  succeeded(await roundtrip(...train('two', ...steps(2), ...processes(2))))
+})
+
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+interface Row {
+  step: number
+  id: string
+  k: number
+  text: string
+  total: number
+}
+
+test('2 and 4 processes sample, score and evaluate what one does, and their gradients are its own within 1e-6', async () => {
+  succeeded(await roundtrip(...train('four', ...steps(2), ...processes(4))))
+  const samples = lines<Row>('one', 'samples.jsonl')
+  for (const output of ['two', 'four']) {
+    const rows = lines<Row>(output, 'samples.jsonl')
+    // the batch a record is sampled in decides the last bits of its log-probabilities
+    const first = (all: readonly Row[]) => all.filter((row) => row.step === 1).map((row) => ({ ...row, logp: 0 }))
+    assert.deepEqual(first(rows), first(samples))
+    // after an update weights differ in their last bits, and pixels on the edge of a toy's masks with them
+    const said = ({ step, id, k, text, total }: Row) => ({ step, id, k, text, total })
+    assert.deepEqual(rows.map(said), samples.map(said))
+    const [one, other] = [stepsOf('one'), stepsOf(output)]
+    assert.equal(other.length, 2)
+    assertClose(other[0]!.metrics, one[0]!.metrics, 1e-6, `${output}, step 1`)
+    const evaluated = (name: string) => lines<Line>(name, 'events.jsonl').filter((l) => l.t === 'eval' && l.step === 0)
+    assert.deepEqual(evaluated(output), evaluated('one'))
+  }
+})
+
+test('with moments split over two processes weights and moments are the same bits, and a single process goes on from them', async () => {
+  succeeded(await roundtrip(...train('split', ...steps(2), ...processes(2), '--splitMoments', 'true')))
+  assert.deepEqual(weightsOf('split', 2), weightsOf('two', 2))
+  succeeded(await roundtrip(...train('split', ...steps(3))))
+  const records = lines<Row>('split', 'samples.jsonl').filter((row) => row.step === 3)
+  assert.equal(records.length, 2 * 4 * 2) // two loops, four records, two samples
+  assert.deepEqual(
+    stepsOf('split').map((line) => line.step),
+    [1, 2, 3],
+  )
+})
+
+/** Processes of a launcher, by rank. */
+function ranksOf(launcher: number): Map<number, number> {
+  const found = new Map<number, number>()
+  for (const pid of readFileSync(`/proc/${launcher}/task/${launcher}/children`, 'utf8').trim().split(' ')) {
+    const rank = /(?:^|\0)RANK=(\d+)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1]
+    if (rank !== undefined) found.set(Number(rank), Number(pid))
+  }
+  return found
+}
+
+async function checkpointed(output: string, step: number): Promise<void> {
+  while (!existsSync(join(at(output), `checkpoint_step_${step}`))) await new Promise((done) => setTimeout(done, 20))
+}
+
+test('a killed process is named, all start again from the newest checkpoint, and the weights are those of an undisturbed run', async () => {
+  const run = start(...train('killed', ...steps(2), ...processes(2)))
+  await checkpointed('killed', 0)
+  process.kill(ranksOf(run.pid).get(1)!, 'SIGKILL')
+  const outcome = succeeded(await run.ended)
+  assert.match(outcome.err, /rank 1 ended by SIGKILL/)
+  assert.match(outcome.err, /restart 1 of at most 3, from step [012]/)
+  assert.deepEqual(weightsOf('killed', 2), weightsOf('two', 2))
+  assert.deepEqual(lines('killed', 'samples.jsonl'), lines('two', 'samples.jsonl'))
+})
+
+test('SIGTERM stops both processes behind the same step with a checkpoint; meanwhile another run in the folder is refused', async () => {
+  const run = start(...train('stopped', ...steps(500), ...processes(2)))
+  await checkpointed('stopped', 1)
+  const second = await roundtrip(...train('stopped', ...steps(500)))
+  assert.equal(second.code, 1)
+  assert.match(second.err, new RegExp(`no other run in this folder, got process ${run.pid} of`))
+  run.signal('SIGTERM')
+  const outcome = succeeded(await run.ended)
+  const done = Number(/stopped after step (\d+)/.exec(outcome.out)?.[1])
+  assert.equal(stepsOf('stopped').length, done)
+  assert.ok(existsSync(join(at('stopped'), `checkpoint_step_${done}`)))
+})
+
+test('WORLD_SIZE without a place to meet is an error in words, and sft with two processes is refused', async () => {
+  process.env['WORLD_SIZE'] = '2'
+  process.env['RANK'] = '0'
+  try {
+    const lone = await roundtrip(...train('lone', ...steps(1)))
+    assert.equal(lone.code, 1)
+    assert.match(lone.err, /WORLD_SIZE=2 says that 2 processes train together, and nothing says where they meet/)
+    process.env['LOCAL_RANK'] = '0'
+    process.env['MASTER_ADDR'] = '127.0.0.1'
+    const sft = await roundtrip('sft', '--model', at('toy'), '--dataPath', 'scenes:8', '--output', at('sft'))
+    assert.match(sft.err, /sft: processes: expected 1, got 2, started by torchrun/)
+  } finally {
+    for (const name of ['WORLD_SIZE', 'RANK', 'LOCAL_RANK', 'MASTER_ADDR']) delete process.env[name]
+  }
+})
