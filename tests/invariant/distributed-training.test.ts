@@ -56,7 +56,7 @@ function assertClose(
   assert.deepEqual(Object.keys(found).sort(), Object.keys(wanted).sort())
   for (const [key, value] of Object.entries(wanted)) {
     const off = Math.abs(found[key]! - value)
-    assert.ok(off <= relative * Math.abs(value) + 1e-9, `${what} ${key}: ${found[key]}, ${value}`)
+    assert.ok(off <= relative * Math.abs(value) + 2e-6, `${what} ${key}: ${found[key]}, ${value}`)
   }
 }
 
@@ -139,7 +139,7 @@ test('SIGTERM stops both processes behind the same step with a checkpoint; meanw
   await checkpointed('stopped', 1)
   const second = await roundtrip(...train('stopped', ...steps(500)))
   assert.equal(second.code, 1)
-  assert.match(second.err, new RegExp(`no other run in this folder, got process ${run.pid} of`))
+  assert.match(second.err, /got one that process \d+ on \S+ has been writing since 20/)
   run.signal('SIGTERM')
   const outcome = succeeded(await run.ended)
   const done = Number(/stopped after step (\d+)/.exec(outcome.out)?.[1])
