@@ -35,7 +35,7 @@ const silent: RunLog = {
   image: () => '',
   stop() {},
   position: () => ({ events: 0, samples: 0 }),
-  close() {},
+  close: async () => {},
 }
 
 /** Rank 0 writes the folder and says where the run goes on; the others write nothing. */

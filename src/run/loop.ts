@@ -166,7 +166,7 @@ class RunLoop {
       await requireSameValues(world, parts.learner.params(), 'weights at the start')
       return loop
     } catch (error) {
-      writer.close()
+      await writer.close()
       lock.release()
       throw error
     }
