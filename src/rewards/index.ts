@@ -22,6 +22,26 @@ export {
   scoreColumn,
   scoreGroup,
 } from './mix.ts'
+export * from './points-config.ts'
+export {
+  type Box,
+  type FrameSize,
+  isInside,
+  type Point,
+  pixelAt,
+  printedPoint,
+  rescale,
+  toModelFrame,
+} from './points-frame.ts'
+export { type PointAnswer, parsePointAnswer } from './points-parse.ts'
+export {
+  type PointParts,
+  type PointSample,
+  type PointTurn,
+  type RankWindows,
+  scorePoints,
+  settledRewards,
+} from './points-reward.ts'
 export {
   type Answer,
   type BatchReward,

@@ -1,0 +1,195 @@
+// Places on masks: the positive prompt derived from an object, where a mask is wrong, and the clicks a policy is compared with.
+// Points are pixel indices [x, y] of the original image.
+import type { RandomStream } from '../../core/index.ts'
+import { type Mask, maskArea, maskBox, maskFromDense, toDense } from '../../mask/index.ts'
+import type { Box, Point, PointMode } from '../../rewards/index.ts'
+import { squaredDistances } from './distance.ts'
+
+interface Deepest {
+  point: Point
+  /** Squared distance to the nearest pixel outside. */
+  d2: number
+}
+
+/** The pixel farthest from everything outside; the first in row-major order on ties; null for an empty region. */
+function deepest(inside: Uint8Array, width: number, height: number): Deepest | null {
+  const distances = squaredDistances(inside, width, height, true)
+  let at = -1
+  let d2 = 0
+  for (let i = 0; i < distances.length; i++) {
+    if (distances[i]! > d2) {
+      at = i
+      d2 = distances[i]!
+    }
+  }
+  return at < 0 ? null : { point: [at % width, Math.floor(at / width)], d2 }
+}
+
+export interface PositivePrompt {
+  /** Both ends inside; null for an empty mask. */
+  box: Box | null
+  /** At most two. */
+  points: Point[]
+}
+
+/** The box of a mask and up to two points well inside it. */
+export function derivePrompt(mask: Mask): PositivePrompt & { d2: number[] } {
+  if (maskArea(mask) === 0) return { box: null, points: [], d2: [] }
+  const { width, height } = mask
+  const [x, y, w, h] = maskBox(mask)
+  const dense = toDense(mask)
+  const first = deepest(dense, width, height)!
+  const second = deepest(withoutDisc(dense, width, first), width, height)
+  const found = second ? [first, second] : [first]
+  return { box: [x, y, x + w - 1, y + h - 1], points: found.map((f) => f.point), d2: found.map((f) => f.d2) }
+}
+
+function withoutDisc(dense: Uint8Array, width: number, { point: [px, py], d2 }: Deepest): Uint8Array {
+  return dense.map((on, i) => {
+    const [dx, dy] = [(i % width) - px, Math.floor(i / width) - py]
+    return on && dx * dx + dy * dy > d2 ? 1 : 0
+  })
+}
+
+/** Pixels of a that are not in b. */
+export function maskDifference(a: Mask, b: Mask): Mask {
+  const [left, right] = [toDense(a), toDense(b)]
+  return maskFromDense(
+    left.map((on, i) => (on && !right[i] ? 1 : 0)),
+    a.height,
+    a.width,
+  )
+}
+
+/** The pixels to paint where the border of a mask is drawn: edge pixels, thickened on large images. */
+export function contour(mask: Mask): Mask {
+  const { width, height } = mask
+  const dense = toDense(mask)
+  const thick = Math.floor(Math.max(width, height) / 420)
+  const out = new Uint8Array(width * height)
+  const at = (x: number, y: number) => x >= 0 && y >= 0 && x < width && y < height && dense[y * width + x] === 1
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) {
+      const inner = at(x - 1, y) && at(x + 1, y) && at(x, y - 1) && at(x, y + 1)
+      if (at(x, y) && !inner) paintSquare(out, width, height, [x, y], thick)
+    }
+  return maskFromDense(out, height, width)
+}
+
+function paintSquare(out: Uint8Array, width: number, height: number, [x, y]: Point, t: number): void {
+  for (let v = Math.max(0, y - t); v <= Math.min(height - 1, y + t); v++)
+    out.fill(1, v * width + Math.max(0, x - t), v * width + Math.min(width - 1, x + t) + 1)
+}
+
+export interface Click {
+  point: Point
+  /** 1 inside the object, 0 outside. */
+  label: 0 | 1
+  d2: number
+}
+
+/** SAM2's own correction: the middle of the largest error of the current mask; null where there is none, or no object. */
+export function oracleClick(target: Mask, current: Mask, mode: PointMode): Click | null {
+  if (maskArea(target) === 0) return null
+  const [want, now] = [toDense(target), toDense(current)]
+  const { width, height } = target
+  const tooMuch = deepest(
+    now.map((on, i) => (on && !want[i] ? 1 : 0)),
+    width,
+    height,
+  )
+  const negative = tooMuch && { ...tooMuch, label: 0 as const }
+  if (mode !== 'second-look') return negative
+  const missing = deepest(
+    want.map((on, i) => (on && !now[i] ? 1 : 0)),
+    width,
+    height,
+  )
+  return missing && missing.d2 > (tooMuch?.d2 ?? 0) ? { ...missing, label: 1 } : negative
+}
+
+/** Distances of the baselines are those of an image of 840 pixels. */
+const scaleOf = (mask: Mask) => Math.max(mask.width, mask.height) / 840
+
+/** Pixels outside the object and inside its grown box, row by row. */
+function candidates(target: Mask): number[] {
+  const margin = 50 * scaleOf(target)
+  const { width, height } = target
+  const [x, y, w, h] = maskBox(target)
+  const dense = toDense(target)
+  const out: number[] = []
+  for (let v = 0; v < height; v++)
+    for (let u = 0; u < width; u++) {
+      const near = u >= x - margin && u <= x + w - 1 + margin && v >= y - margin && v <= y + h - 1 + margin
+      if (near && !dense[v * width + u]) out.push(v * width + u)
+    }
+  return out
+}
+
+/** Negative points anywhere around the object: one uniform number each. */
+export function randomNegatives(target: Mask, count: number, random: Pick<RandomStream, 'uniform'>): Point[] {
+  if (maskArea(target) === 0) return []
+  const rest = candidates(target)
+  const out: Point[] = []
+  while (out.length < count && rest.length > 0) {
+    const [at] = rest.splice(Math.floor(random.uniform() * rest.length), 1)
+    out.push([at! % target.width, Math.floor(at! / target.width)])
+  }
+  return out
+}
+
+/** Negative points close around the object, nearest first, apart from each other. */
+export function heuristicNegatives(target: Mask, count: number): Point[] {
+  if (maskArea(target) === 0) return []
+  const s = scaleOf(target)
+  const { width, height } = target
+  const outside = toDense(target).map((on) => 1 - on)
+  const d2 = squaredDistances(outside, width, height, false)
+  const ring = candidates(target).filter((i) => d2[i]! > 5 * s * (5 * s) && d2[i]! < 50 * s * (50 * s))
+  ring.sort((a, b) => d2[a]! - d2[b]! || a - b)
+  const taken: Point[] = []
+  for (const i of ring) {
+    if (taken.length === count) break
+    const [x, y] = [i % width, Math.floor(i / width)]
+    if (taken.every(([u, v]) => (x - u) * (x - u) + (y - v) * (y - v) >= 20 * s * (20 * s))) taken.push([x, y])
+  }
+  return taken
+}
+
+export interface KeepRecord {
+  iou0: number
+  /** Areas in pixels: where the first mask is wrong, and the object. */
+  error: number
+  target: number
+}
+
+export interface Kept {
+  /** Indices, in order. */
+  kept: number[]
+  /** Left out: the positive prompt hits something else; nothing to correct. */
+  hard: number
+  easy: number
+  /** Of the easy ones, kept so that abstaining is learned. */
+  easyKept: number
+}
+
+/** Which records are worth training on. Records without a target pass. */
+export function keepRecords(records: readonly KeepRecord[], tau: number, keepEasy: number): Kept {
+  const out: Kept = { kept: [], hard: 0, easy: 0, easyKept: 0 }
+  let seen = 0
+  records.forEach(({ iou0, error, target }, i) => {
+    if (target > 0 && iou0 < 0.05) {
+      out.hard++
+      return
+    }
+    if (target > 0 && (iou0 > 0.97 || error < tau * target)) {
+      const keeps = Math.floor((seen + 1) * keepEasy + 1e-9) > Math.floor(seen * keepEasy + 1e-9)
+      seen++
+      out.easy++
+      if (!keeps) return
+      out.easyKept++
+    }
+    out.kept.push(i)
+  })
+  return out
+}
