@@ -28,4 +28,16 @@ export {
 export { inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
 export * from './qwen2_5_vl/index.ts'
 export * from './sa2va/index.ts'
-export { type Sam2Config, type Sam2Features, Sam2Model, type Sam2Prompt, sam2Config } from './sam2/index.ts'
+export {
+  type ClickMask,
+  type ClickOptions,
+  type ClickPrompt,
+  type LoadedSam2,
+  openSam2,
+  type Sam2Config,
+  type Sam2Features,
+  Sam2Model,
+  Sam2Predictor,
+  type Sam2Prompt,
+  sam2Config,
+} from './sam2/index.ts'

@@ -22,6 +22,8 @@ export type {
   WorkItem,
 } from './kind.ts'
 
+export * from './points/index.ts'
+
 /** Every kind that comes with the package. */
 export const taskKinds = { cycle } as const
 

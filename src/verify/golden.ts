@@ -3,7 +3,17 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, s
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 
-export type GoldenKind = 'grpo' | 'meteor' | 'porter' | 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl' | 'benchmarks'
+export type GoldenKind =
+  | 'grpo'
+  | 'meteor'
+  | 'porter'
+  | 'sa2va'
+  | 'lora'
+  | 'misc'
+  | 'qwen2_5_vl'
+  | 'benchmarks'
+  | 'points'
+  | 'sam2-mask-prompt'
 
 export interface Golden {
   path: string
@@ -27,7 +37,7 @@ export function findGolden(path: string): { found: Golden[]; others: string[] } 
   throw new Mismatch({
     where: path,
     expected:
-      'grpo-golden JSON, METEOR or Porter lines, a model, adapter or misc folder with golden.json, or benchmarks with expected.json',
+      'grpo-golden JSON, METEOR, Porter or points lines, mask prompts of SAM2, a model, adapter or misc folder with golden.json, or benchmarks with expected.json',
     got: others.length > 0 ? `a folder with ${others.length} other entries` : 'something else',
   })
 }
@@ -58,12 +68,15 @@ function modelKind(path: string): GoldenKind | null {
 function fileKind(path: string): GoldenKind | null {
   if (/\.jsonl$/.test(path)) return lineKind(object(firstLine(path)))
   if (!/\.json$/.test(path)) return lineKind(object(firstLine(path)))
-  return object(readFileSync(path, 'utf8'))?.['format'] === 'grpo-golden' ? 'grpo' : null
+  const content = object(readFileSync(path, 'utf8'))
+  if (content && 'set' in content && 'cases' in content) return 'sam2-mask-prompt'
+  return content?.['format'] === 'grpo-golden' ? 'grpo' : null
 }
 
 function lineKind(row: Record<string, unknown> | null): GoldenKind | null {
   if (!row) return null
   if ('reference' in row && 'hypothesis' in row && 'score' in row) return 'meteor'
+  if ('kind' in row && 'input' in row && 'expected' in row) return 'points'
   return 'word' in row && 'stem' in row ? 'porter' : null
 }
 

@@ -5,8 +5,10 @@ import { verifyGrpo, verifyMiscOptim } from './grpo.ts'
 import { verifyLora } from './lora.ts'
 import { verifyMeteor, verifyPorter } from './meteor.ts'
 import { verifyMisc } from './misc.ts'
+import { verifyPoints } from './points.ts'
 import { verifyQwenVL } from './qwen2_5_vl.ts'
 import { verifySa2VA } from './sa2va.ts'
+import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
 
 /** What recomputes each kind of golden data. */
 const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[]>> = {
@@ -17,6 +19,8 @@ const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[
   grpo: verifyGrpo,
   lora: verifyLora,
   benchmarks: verifyBenchmarks,
+  points: verifyPoints,
+  'sam2-mask-prompt': verifyMaskPrompt,
   misc: async (path) => [...(await verifyMisc(path)), ...verifyMiscOptim(path)],
 }
 

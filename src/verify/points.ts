@@ -28,7 +28,7 @@ import {
   keepRecords,
   oracleClick,
   randomNegatives,
-} from '../tasks/points/index.ts'
+} from '../tasks/index.ts'
 
 type Json = Record<string, unknown>
 

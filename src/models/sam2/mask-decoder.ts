@@ -127,6 +127,8 @@ export interface DecoderOutput {
   masks: Tensor
   ious: Tensor
   objScore: Tensor
+  /** Single mask with its fallback only: which of all masks each row is, [B] int64. */
+  tokens?: Tensor
 }
 
 export class MaskDecoder extends Module {

@@ -33,7 +33,7 @@ export function stableMask(all: DecoderOutput, delta: number, threshold: number)
     const proposals = all.ious.narrow(1, 1, all.ious.size(1) - 1)
     const best = chooseMask(proposals).add(1)
     const index = where(steady, best.mul(0), best)
-    return { masks: takeMask(all.masks, index), ious: takeMask(all.ious, index), objScore: all.objScore }
+    return { masks: takeMask(all.masks, index), ious: takeMask(all.ious, index), objScore: all.objScore, tokens: index }
   })
 }
 
