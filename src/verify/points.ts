@@ -21,14 +21,7 @@ import {
   toModelFrame,
 } from '../rewards/index.ts'
 import { groupAdvantages } from '../rl/index.ts'
-import {
-  contour,
-  derivePrompt,
-  heuristicNegatives,
-  keepRecords,
-  oracleClick,
-  randomNegatives,
-} from '../tasks/index.ts'
+import { contour, derivePrompt, heuristicNegatives, keepRecords, oracleClick, randomNegatives } from '../tasks/index.ts'
 
 type Json = Record<string, unknown>
 

@@ -33,8 +33,8 @@ export interface Sam2Features {
 }
 
 export interface DecodeOptions {
-  /** All proposals (masks 1 .. M of the decoder), or a single mask. Default true. */
-  multimask?: boolean
+  /** All proposals (masks 1 .. M of the decoder), a single mask, or the single one and the proposals. Default true. */
+  multimask?: boolean | 'all'
   /** Single mask only: replace an unstable one by the best proposal, as outside of training. Default true. */
   dynamic?: boolean
 }
@@ -75,6 +75,7 @@ export class Sam2Model extends Module {
   decode(features: Sam2Features, prompt: Sam2Prompt, options: DecodeOptions = {}): DecoderOutput {
     return tidy(() => {
       const all = this.#decodeAll(features, prompt)
+      if (options.multimask === 'all') return all
       if (options.multimask ?? true) return part(all, 1, this.#cfg.num_multimask_outputs)
       if (!(options.dynamic ?? true)) return part(all, 0, 1)
       const { dynamic_multimask_stability_delta: delta, dynamic_multimask_stability_thresh: threshold } = this.#cfg

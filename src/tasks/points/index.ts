@@ -1,5 +1,14 @@
 // Points for SAM2: a vision-language model answers with points, SAM2 draws the mask they make, and the mask is the reward.
 // May import models, data, rewards, mask, image and below.
 // Start reading at task.ts; places.ts has the geometry.
+
+export { type ComparedRecord, type CompareOptions, compareClicks, comparedFigures, oracleCurve } from './compare.ts'
+export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 export { squaredDistances } from './distance.ts'
+export { isUsable, openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
+export { adaptPolicy, groupMetrics, type LearnOptions, learnPoints, type PointMetrics, snapshot } from './learn.ts'
 export * from './places.ts'
+export { markerText, pointQuestion } from './prompts.ts'
+export type { PointRecord } from './record.ts'
+export { askPoints, type PointReply, type PointText, replyTo, sampleOf, scoreReplies } from './reply.ts'
+export { makePointScene, type PointScene, type ScenePart, sceneSide } from './scenes.ts'

@@ -1,0 +1,230 @@
+// A miniature Qwen2.5-VL that answers the questions of the point task. First it learns to see: where the neighbours of the object lie.
+// Then it learns bad habits: points beside the object, on it, anywhere. Reinforcement learning has to find out which of them pay.
+// R rows of a step, one image and one answer each.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type RandomStream, stream, streamId } from '../../../src/core/index.ts'
+import {
+  chatText,
+  type LoadedQwenVL,
+  openQwenVL,
+  parseQwenVLConfig,
+  patchImage,
+  type QwenPrompt,
+  QwenVL,
+  teacherForceRows,
+} from '../../../src/models/index.ts'
+import { initRandom } from '../../../src/nn/index.ts'
+import type { Point } from '../../../src/rewards/index.ts'
+import {
+  derivePrompt,
+  heuristicNegatives,
+  makePointScene,
+  type PointScene,
+  pointQuestion,
+  randomNegatives,
+  resolvePoints,
+  sceneSide,
+} from '../../../src/tasks/index.ts'
+import type { Tensor } from '../../../src/tensor/index.ts'
+import { trainByteLevelBpe } from '../../../src/text/index.ts'
+import { runStage } from '../miniature/stage.ts'
+import { writeModule } from './write.ts'
+
+const added = [
+  '<|endoftext|>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<|vision_start|>',
+  '<|vision_end|>',
+  '<|vision_pad|>',
+  '<|image_pad|>',
+  '<|video_pad|>',
+]
+
+const settings = resolvePoints({ imageSize: sceneSide })
+const frame = { width: sceneSide, height: sceneSide }
+
+/** Words of the questions in all modes: one token each. */
+function corpus(): string[] {
+  const scenes = Array.from({ length: 60 }, (_, i) => makePointScene(0, i))
+  const modes = (['negatives', 'second-look', 'joint'] as const).map((mode) =>
+    resolvePoints({ mode, imageSize: sceneSide, positivePrompt: mode === 'joint' ? 'box+points' : 'point' }),
+  )
+  const questions = scenes.flatMap((s) => modes.map((mode) => chatText(questionOf(s, mode), [1])))
+  return [...questions, ...scenes.map((s) => written(s.parts.map((p) => p.centre)))]
+}
+
+export function questionOf(scene: PointScene, config = settings): string {
+  const { query, mask } = scene.record
+  return pointQuestion({ query, positive: derivePrompt(mask), model: frame, original: frame }, config)
+}
+
+function written(points: readonly Point[]): string {
+  return `[${points.map(([x, y]) => `[${x},${y}]`).join(',')}]`
+}
+
+/** A folder with config, tokenizer and freshly drawn weights. */
+export function newPolicy(dir: string, seed: number): LoadedQwenVL {
+  mkdirSync(dir, { recursive: true })
+  const tokenizer = trainByteLevelBpe(corpus(), { maxMerges: 500, addedTokens: added })
+  const base = Object.keys(tokenizer.model.vocab).length
+  const id = (token: string) => base + added.indexOf(token)
+  const config = {
+    architectures: ['Qwen2_5_VLForConditionalGeneration'],
+    model_type: 'qwen2_5_vl',
+    hidden_size: 96,
+    num_hidden_layers: 3,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    intermediate_size: 192,
+    vocab_size: base + added.length,
+    rms_norm_eps: 1e-6,
+    max_position_embeddings: 2048,
+    hidden_act: 'silu',
+    tie_word_embeddings: true,
+    use_sliding_window: false,
+    rope_theta: 10000,
+    rope_scaling: { type: 'mrope', mrope_section: [4, 4, 4] },
+    bos_token_id: id('<|endoftext|>'),
+    eos_token_id: id('<|im_end|>'),
+    vision_start_token_id: id('<|vision_start|>'),
+    vision_end_token_id: id('<|vision_end|>'),
+    image_token_id: id('<|image_pad|>'),
+    video_token_id: id('<|video_pad|>'),
+    torch_dtype: 'float32',
+    vision_config: {
+      depth: 2,
+      hidden_size: 64,
+      num_heads: 4,
+      intermediate_size: 128,
+      out_hidden_size: 96,
+      in_chans: 3,
+      patch_size: 14,
+      spatial_merge_size: 2,
+      temporal_patch_size: 2,
+      window_size: 112,
+      fullatt_block_indexes: [], // an image is one window
+    },
+  }
+  writeFileSync(join(dir, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+  writeFileSync(join(dir, 'tokenizer.json'), `${JSON.stringify(tokenizer)}\n`)
+  writeFileSync(join(dir, 'preprocessor_config.json'), `${JSON.stringify(processor, null, 2)}\n`)
+  const model = new QwenVL(parseQwenVLConfig(config))
+  initRandom(model, { seed })
+  writeModule(model, dir)
+  for (const t of model.parameters().values()) t.dispose()
+  return openQwenVL(dir, { dtype: 'float32' })
+}
+
+const processor = {
+  min_pixels: 3136,
+  max_pixels: 12845056,
+  patch_size: 14,
+  temporal_patch_size: 2,
+  merge_size: 2,
+  image_mean: [0.48145466, 0.4578275, 0.40821073],
+  image_std: [0.26862954, 0.26130258, 0.27577711],
+  image_processor_type: 'Qwen2VLImageProcessor',
+  processor_class: 'Qwen2_5_VLProcessor',
+}
+
+export interface PolicyStage {
+  name: string
+  steps: number
+  rows: number
+  learningRate: number
+  seed: number
+  pool: number
+  /** Share of questions in full words; the others are their first two lines, which is quicker to read. */
+  fullWords: number
+  /** Share of answers that are mediocre habits. */
+  habits: number
+}
+
+type Patched = ReturnType<typeof patchImage>
+
+export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
+  const { model, processor: config, tokenizer } = loaded
+  const pool = new Map<number, { scene: PointScene; image: Patched }>()
+  const at = (i: number) => {
+    const index = i % stage.pool
+    const known = pool.get(index)
+    if (known) return known
+    const scene = makePointScene(stage.seed, index)
+    const made = { scene, image: patchImage(scene.record.image, config) }
+    pool.set(index, made)
+    return made
+  }
+  const loss = (step: number) => {
+    const random = stream(streamId.scenes, stage.seed, stage.name, step)
+    const full = random.uniform() < stage.fullWords
+    const rows = Array.from({ length: stage.rows }, (_, r) => at(step * stage.rows + r))
+    const tokens = imageTokens(
+      loaded,
+      rows.map((r) => r.image),
+    )
+    const prompts = rows.map(({ scene, image }, r) => promptOf(loaded, scene, image, tokens[r]!, full))
+    const answers = rows.map(({ scene }) => {
+      const points = random.uniform() < stage.habits ? habit(scene, random) : confusable(scene, random)
+      return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
+    })
+    return answerLoss(teacherForceRows(model, prompts, answers).logProbs().logps, answers)
+  }
+  const { name, steps, learningRate } = stage
+  runStage({ name, params: new Map(model.parameters()), steps, learningRate, loss })
+}
+
+function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
+  const tokens = answers.reduce((n, ids) => n + ids.length, 0)
+  const loss = logps.sum().neg().div(tokens)
+  return { loss, figures: { loss } }
+}
+
+/** Images of one window each, below each other: the tower reads them at once. */
+function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor[] {
+  const [first] = images as [Patched]
+  const pixels = new Float32Array(images.length * first.pixels.length)
+  images.forEach((image, i) => {
+    pixels.set(image.pixels, i * first.pixels.length)
+  })
+  const all = model.imageTokens({ ...first, pixels, rows: images.length * first.rows })
+  const each = all.size(0) / images.length
+  return images.map((_, i) => all.narrow(0, i * each, each))
+}
+
+function promptOf(
+  { tokenizer }: LoadedQwenVL,
+  scene: PointScene,
+  image: Patched,
+  tokens: Tensor,
+  full: boolean,
+): QwenPrompt {
+  const { rows, columns, height, width } = image
+  const question = questionOf(scene)
+  const asked = full ? question : question.split('. ')[0]!
+  const ids = tokenizer.encode(chatText(asked, [tokens.size(0)]), { addSpecial: false })
+  return { ids, images: [{ tokens, rows, columns, height, width }] }
+}
+
+/** The centres of the neighbours, from left to right. */
+function confusable(scene: PointScene, random: RandomStream): Point[] {
+  const spread = () => random.below(5) - 2
+  const points = scene.parts.slice(1).map(({ centre: [x, y] }) => inFrame([x + spread(), y + spread()]))
+  return points.sort((a, b) => a[0] - b[0])
+}
+
+function inFrame([x, y]: Point): Point {
+  const clamp = (v: number) => Math.max(0, Math.min(sceneSide - 1, Math.round(v)))
+  return [clamp(x), clamp(y)]
+}
+
+/** A point beside the object, on it, or anywhere. */
+function habit(scene: PointScene, random: RandomStream): Point[] {
+  const { mask } = scene.record
+  const dice = random.uniform()
+  if (dice < 0.4) return randomNegatives(mask, 1, random)
+  if (dice < 0.6) return heuristicNegatives(mask, 2).slice(random.below(2))
+  if (dice < 0.85) return [scene.parts[0]!.centre]
+  return [[random.below(sceneSide), random.below(sceneSide)]]
+}

@@ -1,0 +1,51 @@
+// The two miniatures of the points demo from nothing: a SAM2 that answers clicks on scenes with confusable neighbours, and a
+// Qwen2.5-VL that writes points, mediocre ones. docs/points.md has the recipe.
+import { copyFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { log } from '../src/core/index.ts'
+import { type LoadedQwenVL, openQwenVL } from '../src/models/index.ts'
+import { setThreads } from '../src/tensor/index.ts'
+import { newPolicy, trainPolicy } from './lib/points-miniature/policy.ts'
+import { newSegmenter, segmenterConfig, trainSegmenter } from './lib/points-miniature/segmenter.ts'
+import { writeModule } from './lib/points-miniature/write.ts'
+
+const [what, out, seedText = '1'] = process.argv.slice(2)
+if (!out || !what) throw new Error('usage: make-points-miniature sam2|policy OUT [SEED]')
+const seed = Number(seedText)
+setThreads(1) // the number of threads decides the last bits
+
+if (what === 'sam2') {
+  const model = newSegmenter(seed)
+  const steps = Number(process.env['STEPS'] ?? 1800)
+  trainSegmenter(model, { steps, images: 10, learningRate: Number(process.env['LR'] ?? 1e-3), seed: 301, pool: 4000 })
+  writeModule(model, out)
+  const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
+  writeFileSync(join(out, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+}
+if (what === 'policy') {
+  const loaded = newPolicy(join(out, 'untrained'), seed)
+  const see = { rows: 16, seed: 401, pool: 12000, habits: 0, fullWords: 0 }
+  const steps = Number(process.env['STEPS'] ?? 900)
+  trainPolicy(loaded, { ...see, name: 'see', steps, learningRate: 3e-3 })
+  saveAs(loaded, 'see')
+}
+if (what === 'habits') {
+  const loaded = openQwenVL(join(out, 'see'), { dtype: 'float32' })
+  const mixed = { rows: 16, seed: 402, pool: 4000, fullWords: 1 }
+  trainPolicy(loaded, {
+    ...mixed,
+    name: 'habits',
+    steps: Number(process.env['STEPS'] ?? 200),
+    learningRate: 1e-3,
+    habits: 0.7,
+  })
+  saveAs(loaded, 'model')
+}
+
+function saveAs(loaded: LoadedQwenVL, name: string): void {
+  const folder = join(out!, name)
+  writeModule(loaded.model, folder)
+  for (const file of ['config.json', 'tokenizer.json', 'preprocessor_config.json'])
+    copyFileSync(join(loaded.dir, file), join(folder, file))
+}
+log.info(`${out}: ${what}, seed ${seed}`)

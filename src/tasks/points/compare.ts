@@ -1,0 +1,192 @@
+// What the policy's points are worth beside none, random ones, heuristic ones and SAM2's own correction clicks: same records, same
+// positive prompt, same SAM2. Intervals resample records.
+import { stream } from '../../core/index.ts'
+import { maskIou } from '../../mask/index.ts'
+import type { ClickPrompt } from '../../models/index.ts'
+import { type Point, rescale } from '../../rewards/index.ts'
+import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
+import {
+  drawOptions,
+  openItem,
+  type PointItem,
+  type PointSetup,
+  positiveClicks,
+  releaseItem,
+  withClicks,
+} from './item.ts'
+import { heuristicNegatives, oracleClick, randomNegatives } from './places.ts'
+import type { PointRecord } from './record.ts'
+import { askPoints, type PointReply, replyTo, scoreReplies } from './reply.ts'
+
+/** The figures of one record; overlaps with the object. */
+export interface ComparedRecord {
+  id: string
+  valid: boolean
+  format: number
+  /** Points that were kept, and of them those on the object and in the confused region. */
+  kept: number
+  wrong: number
+  right: number
+  switched: boolean
+  none: number
+  policy: number
+  /** With maxPoints points, and with as many as the policy kept. */
+  random: number
+  randomSame: number
+  heuristic: number
+  heuristicSame: number
+  /** After 1, 2, .. clicks, and the same with the previous mask as prompt. */
+  oracle: number[]
+  oracleLogits: number[]
+}
+
+export interface CompareOptions {
+  seed: number
+  /** Items that are read at once. */
+  batch?: number
+}
+
+export function compareClicks(
+  setup: PointSetup,
+  records: readonly PointRecord[],
+  options: CompareOptions,
+): ComparedRecord[] {
+  const batch = options.batch ?? 8
+  const out: ComparedRecord[] = []
+  for (let at = 0; at < records.length; at += batch) {
+    const items = records.slice(at, at + batch).map((record) => openItem(setup, record))
+    try {
+      const texts = askPoints(setup, items)
+      items.forEach((item, i) => {
+        out.push(compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, options.seed))
+      })
+    } finally {
+      items.forEach(releaseItem)
+    }
+  }
+  return out
+}
+
+function compareOne(setup: PointSetup, item: PointItem, reply: PointReply, seed: number): ComparedRecord {
+  const [parts] = scoreReplies(setup, item, [reply])
+  const { record } = item
+  const most = setup.config.maxPoints
+  const kept = reply.answer.negatives.length
+  const random = (count: number) => randomNegatives(record.mask, count, stream(seed, 'random negatives', record.id))
+  const heuristic = (count: number) => heuristicNegatives(record.mask, count)
+  const lists = [random(most), random(kept), heuristic(most), heuristic(kept)]
+  const [a, b, c, d] = clickedOverlaps(setup, item, lists) as [number, number, number, number]
+  return {
+    id: record.id,
+    valid: parts!.valid,
+    format: parts!.format,
+    kept,
+    wrong: parts!.wrong,
+    right: parts!.right,
+    switched: reply.switched,
+    none: startOf(item, reply).overlap,
+    policy: parts!.valid ? parts!.iou1 : startOf(item, reply).overlap,
+    random: a,
+    randomSame: b,
+    heuristic: c,
+    heuristicSame: d,
+    oracle: oracleCurve(setup, item, false),
+    oracleLogits: oracleCurve(setup, item, true),
+  }
+}
+
+function startOf(item: PointItem, reply: PointReply): { overlap: number } {
+  const mask = item.first?.mask ?? reply.mask0
+  return { overlap: mask ? maskIou(item.record.mask, mask) : 0 }
+}
+
+/** Overlap after negative points of the original image were added to the record's positive prompt. */
+export function clickedOverlaps(setup: PointSetup, item: PointItem, lists: readonly (readonly Point[])[]): number[] {
+  const start = positiveClicks(setup, item.record, item.positive)
+  const filled = lists.flatMap((list, i) => (list.length > 0 ? [i] : []))
+  const prompts = filled.map((i) => {
+    const prompt = withClicks(start, toSam(setup, item, lists[i]!), 0)
+    return item.first?.logits ? { ...prompt, previous: item.first.logits } : prompt
+  })
+  const options = { ...drawOptions(setup, item.record), keepLogits: false }
+  const drawn = setup.sam.draw(item.sam, prompts, options)
+  const base = item.first ? maskIou(item.record.mask, item.first.mask) : 0
+  const out = lists.map(() => base)
+  filled.forEach((i, n) => {
+    out[i] = maskIou(item.record.mask, drawn[n]!.mask)
+  })
+  return out
+}
+
+function toSam({ sam }: PointSetup, { record }: PointItem, points: readonly Point[]): Point[] {
+  return points.map((p) => rescale(p, record.image, { width: sam.side, height: sam.side }))
+}
+
+/** SAM2's own correction: the middle of the largest error, maxPoints times. Overlap after each click; the last one repeats. */
+export function oracleCurve(setup: PointSetup, item: PointItem, logits: boolean): number[] {
+  const { config, sam } = setup
+  const { record } = item
+  const options = { ...drawOptions(setup, record), keepLogits: logits }
+  let prompt: ClickPrompt = positiveClicks(setup, record, item.positive)
+  let last = sam.draw(item.sam, [prompt], options)[0]!
+  const out: number[] = []
+  for (let n = 0; n < config.maxPoints; n++) {
+    const click = oracleClick(record.mask, last.mask, config.mode)
+    if (click) {
+      prompt = withClicks(prompt, toSam(setup, item, [click.point]), click.label)
+      const [next] = sam.draw(item.sam, [{ ...prompt, previous: last.logits }], options)
+      last.logits?.dispose()
+      last = next!
+    }
+    out.push(maskIou(record.mask, last.mask))
+  }
+  last.logits?.dispose()
+  return out
+}
+
+/** Means with their 95 % intervals, under the names that are logged. */
+export function comparedFigures(rows: readonly ComparedRecord[], seed: number): Record<string, Interval> {
+  const mean = (of: (r: ComparedRecord) => number, among = rows) => bootstrapInterval(among.map(of), { seed })
+  const last = (values: readonly number[]) => values.at(-1) ?? 0
+  const gain = (r: ComparedRecord) => r.policy - r.none
+  const oracle = (r: ComparedRecord) => last(r.oracle) - r.none
+  const out: Record<string, Interval> = {
+    'points/gain': mean(gain),
+    'points/gain_random': mean((r) => r.random - r.none),
+    'points/gain_heuristic': mean((r) => r.heuristic - r.none),
+    'points/gain_oracle': mean(oracle),
+    'points/share_of_oracle': bootstrapRatioInterval(rows.map(gain), rows.map(oracle), { seed }),
+    'points/gain_above_random': mean((r) => r.policy - r.random),
+    'points/gain_above_heuristic': mean((r) => r.policy - r.heuristic),
+    'points/gain_random_same_count': mean((r) => r.randomSame - r.none),
+    'points/gain_heuristic_same_count': mean((r) => r.heuristicSame - r.none),
+    'points/gain_oracle_logits': mean((r) => last(r.oracleLogits) - r.none),
+    'points/miou_none': mean((r) => r.none),
+    'points/miou': mean((r) => r.policy),
+    'points/improved': mean((r) => (gain(r) > 0.01 ? 1 : 0)),
+    'points/worsened': mean((r) => (gain(r) < -0.01 ? 1 : 0)),
+    'points/format': mean((r) => r.format),
+    'points/invalid': mean((r) => (r.valid ? 0 : 1)),
+    'points/kept': mean((r) => r.kept),
+    'points/abstained': mean((r) => (r.valid && r.kept === 0 ? 1 : 0)),
+    'points/token_switched': mean((r) => (r.switched ? 1 : 0)),
+  }
+  rows[0]?.oracle.forEach((_, n) => {
+    out[`points/gain_oracle_${n + 1}`] = mean((r) => r.oracle[n]! - r.none)
+  })
+  const groups: [string, (r: ComparedRecord) => boolean][] = [0, 1, 2, 3].map((n) => [
+    `points/gain_at_${n}`,
+    (r) => r.kept === n,
+  ])
+  groups.push(['points/gain_unswitched', (r) => !r.switched])
+  for (const [name, belongs] of groups) {
+    const among = rows.filter(belongs)
+    if (among.length > 0) out[name] = mean(gain, among)
+  }
+  const placed = rows.filter((r) => r.kept > 0)
+  if (placed.length > 0) {
+    out['points/in_object'] = mean((r) => r.wrong / r.kept, placed)
+    out['points/in_confused'] = mean((r) => r.right / r.kept, placed)
+  }
+  return out
+}

@@ -1,0 +1,83 @@
+import { z } from 'zod'
+import { Mismatch } from '../../core/index.ts'
+import {
+  PointAnswerConfig,
+  type PointPreset,
+  PointRewardConfig,
+  pointAnswerPreset,
+  pointPresetNames,
+  pointRewardPreset,
+} from '../../rewards/index.ts'
+
+/** Settings of the point task. What an answer may look like is PointAnswerConfig; what it is worth, PointRewardConfig. */
+export const PointsConfig = PointAnswerConfig.extend({
+  positivePrompt: z
+    .enum(['point', 'box', 'box+points'])
+    .default('point')
+    .describe(
+      'negatives, second-look: what SAM2 is given of the object; made from the mask where a record brings none',
+    ),
+  previousMask: z
+    .enum(['none', 'logits'])
+    .default('none')
+    .describe('whether SAM2 gets the logits of the first mask together with the added points'),
+  multimask: z
+    .boolean()
+    .default(false)
+    .describe("the best of SAM2's three proposals instead of its single mask, before and after the points alike"),
+  imageSize: z
+    .union([z.literal('native'), z.int().positive()])
+    .default(840)
+    .describe("side that images are stretched to for the model, or native for the processor's own size"),
+  noTarget: z
+    .enum(['drop', 'keep'])
+    .default('drop')
+    .describe('records whose mask is empty: dropped and counted, or kept for learning to say so'),
+  keepEasy: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.1)
+    .describe('share of the records with nothing to correct that is kept for learning to abstain'),
+  preset: z
+    .enum(pointPresetNames)
+    .default('default')
+    .describe('default: the gain with penalties; origin: the reward of the public project'),
+  reward: PointRewardConfig.partial().default({}).describe('changes of single reward parameters of the preset'),
+  maxNewTokens: z.int().positive().default(96).describe('longest answer in tokens'),
+})
+export type PointsConfig = z.infer<typeof PointsConfig>
+export type PointsInput = z.input<typeof PointsConfig>
+
+/** With the preset's own way of reading answers where the input says nothing. */
+export function resolvePoints(input: PointsInput = {}): PointsConfig {
+  const preset: PointPreset = input.preset ?? 'default'
+  const parsed = PointsConfig.safeParse({ ...pointAnswerPreset(preset), ...input })
+  if (parsed.success) return checked(parsed.data)
+  const issue = parsed.error.issues[0]!
+  throw new Mismatch({
+    where: 'points',
+    field: issue.path.join('.') || 'settings',
+    expected: issue.message,
+    got: input,
+  })
+}
+
+function checked(config: PointsConfig): PointsConfig {
+  if (config.turns > 1)
+    throw new Mismatch({
+      where: 'points',
+      field: 'turns',
+      expected: '1: a trajectory of several looks cannot be trained yet',
+      got: config.turns,
+    })
+  return config
+}
+
+export function rewardOfPoints(config: PointsConfig): PointRewardConfig {
+  return { ...pointRewardPreset(config.preset, config.mode), ...definedOnly(config.reward) }
+}
+
+function definedOnly<T extends object>(values: T): Partial<T> {
+  return Object.fromEntries(Object.entries(values).filter(([, v]) => v !== undefined)) as Partial<T>
+}

@@ -1,0 +1,152 @@
+// One record ready for the policy: the question, the image as the model reads it, SAM2's reading of the image and its first mask. What
+// is read once is kept here, so that K candidates cost K small decodes and nothing else.
+import { Mismatch } from '../../core/index.ts'
+import { type RgbImage, resize } from '../../image/index.ts'
+import { type Mask, maskArea, maskIou, toDense } from '../../mask/index.ts'
+import {
+  type ClickMask,
+  type ClickPrompt,
+  type LoadedQwenVL,
+  patchImage,
+  type QwenFeatures,
+  type QwenPrompt,
+  questionPrompt,
+  type Sam2Features,
+  type Sam2Predictor,
+} from '../../models/index.ts'
+import { type FrameSize, type Point, rescale } from '../../rewards/index.ts'
+import type { PointsConfig } from './config.ts'
+import { contour, derivePrompt, type PositivePrompt } from './places.ts'
+import { pointQuestion } from './prompts.ts'
+import type { PointRecord } from './record.ts'
+
+export interface PointSetup {
+  policy: LoadedQwenVL
+  sam: Sam2Predictor
+  config: PointsConfig
+}
+
+export interface PointItem {
+  record: PointRecord
+  /** Size of the image the model reads, the frame of its points. */
+  frame: FrameSize
+  positive: PositivePrompt
+  question: string
+  prompt: QwenPrompt
+  features: QwenFeatures
+  sam: Sam2Features
+  /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */
+  first: ClickMask | null
+  iou0: number
+}
+
+/** Reads the image once with each model. Whoever opens an item releases it. */
+export function openItem(setup: PointSetup, record: PointRecord): PointItem {
+  const { policy, sam, config } = setup
+  checkRecord(record)
+  const samFeatures = sam.encode(record.image)
+  const positive = positiveOf(record)
+  const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
+  const shown = config.mode === 'second-look' ? withContour(record.image, first!.mask) : record.image
+  const patched = patchImage(stretched(shown, config), policy.processor)
+  const { patch } = policy.processor
+  const frame = { width: patched.columns * patch, height: patched.rows * patch }
+  const question = pointQuestion({ query: record.query, positive, model: frame, original: record.image }, config)
+  const features = policy.model.encode(patched)
+  const prompt = questionPrompt(policy, question, [features])
+  const iou0 = first ? maskIou(record.mask, first.mask) : 0
+  return { record, frame, positive, question, prompt, features, sam: samFeatures, first, iou0 }
+}
+
+export function releaseItem({ features, sam, first }: PointItem): void {
+  for (const t of [features.tokens, ...Object.values(sam)]) t.dispose()
+  first?.logits?.dispose()
+}
+
+function checkRecord({ id, image, mask }: PointRecord): void {
+  if (image.width === mask.width && image.height === mask.height) return
+  throw new Mismatch({
+    where: `record ${id}`,
+    field: 'mask',
+    expected: `the size of the image, ${image.height} x ${image.width}`,
+    got: `${mask.height} x ${mask.width}`,
+  })
+}
+
+/** The record's own prompt where it brings one; what is missing is made from the mask. */
+export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
+  const derived = box && points ? null : derivePrompt(mask)
+  return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }
+}
+
+/** Whether the record can be used at all: without a target there may be nothing to prompt SAM2 with. */
+export function isUsable(record: PointRecord, config: PointsConfig): boolean {
+  if (maskArea(record.mask) > 0) return true
+  if (config.noTarget === 'drop') return false
+  return config.mode === 'joint' || record.box !== undefined || (record.points?.length ?? 0) > 0
+}
+
+function stretched(image: RgbImage, { imageSize }: PointsConfig): RgbImage {
+  return imageSize === 'native' ? image : resize(image, imageSize, imageSize, 'bilinear')
+}
+
+export function withContour(image: RgbImage, mask: Mask): RgbImage {
+  const data = image.data.slice()
+  toDense(contour(mask)).forEach((on, i) => {
+    if (on) data.set([255, 0, 0], 3 * i)
+  })
+  return { ...image, data }
+}
+
+function drawFirst(
+  setup: PointSetup,
+  features: Sam2Features,
+  record: PointRecord,
+  positive: PositivePrompt,
+): ClickMask {
+  return setup.sam.draw(features, [positiveClicks(setup, record, positive)], drawOptions(setup, record))[0]!
+}
+
+export function drawOptions({ config }: PointSetup, { mask }: PointRecord) {
+  const keepLogits = config.previousMask === 'logits'
+  return { height: mask.height, width: mask.width, multimask: config.multimask, keepLogits }
+}
+
+/** The positive prompt of the setting, as SAM2 takes it. */
+export function positiveClicks(
+  { sam, config }: PointSetup,
+  record: PointRecord,
+  positive: PositivePrompt,
+): ClickPrompt {
+  const wantsBox = config.positivePrompt !== 'point' && positive.box !== null
+  const count = config.positivePrompt === 'point' ? 1 : config.positivePrompt === 'box' ? 0 : 2
+  const points = wantsBox ? positive.points.slice(0, count) : positive.points.slice(0, 1)
+  const box = wantsBox ? positive.box : null
+  return clickPrompt(sam, record.image, { box, points }, [])
+}
+
+/** Points and box of a frame in SAM2's own: the inside ones first, then the outside ones. */
+export function clickPrompt(
+  sam: Sam2Predictor,
+  frame: FrameSize,
+  inside: PositivePrompt,
+  outside: readonly Point[],
+): ClickPrompt {
+  const to = { width: sam.side, height: sam.side }
+  const move = (p: Point): [number, number] => [...rescale(p, frame, to)]
+  const { box } = inside
+  return {
+    points: [...inside.points, ...outside].map(move),
+    labels: [...inside.points.map(() => 1), ...outside.map(() => 0)],
+    box: box && [...move([box[0], box[1]]), ...move([box[2], box[3]])],
+  }
+}
+
+/** More clicks on a prompt. */
+export function withClicks(
+  prompt: ClickPrompt,
+  points: readonly (readonly [number, number])[],
+  label: 0 | 1,
+): ClickPrompt {
+  return { ...prompt, points: [...prompt.points, ...points], labels: [...prompt.labels, ...points.map(() => label)] }
+}

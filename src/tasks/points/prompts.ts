@@ -1,0 +1,92 @@
+// The questions of the three modes. The wording is part of the method: a model is compared with itself under the same words.
+import { type Box, type FrameSize, type Point, printedPoint } from '../../rewards/index.ts'
+import type { PointsConfig } from './config.ts'
+import type { PositivePrompt } from './places.ts'
+
+export interface QuestionParts {
+  query: string
+  /** What SAM2 is given, in pixels of the original. */
+  positive: PositivePrompt
+  model: FrameSize
+  original: FrameSize
+}
+
+export function pointQuestion(parts: QuestionParts, config: PointsConfig): string {
+  const writers = { negatives: negativesLines, 'second-look': secondLookLines, joint: jointLines }
+  const { lines, reply, kind } = writers[config.mode](parts, config)
+  const last = config.thinking
+    ? `Think first inside <think></think>. Then give the JSON ${kind} inside <answer></answer>, like <think>...</think><answer>${reply.short}</answer>.`
+    : `Reply with ${kind === 'list' ? 'a JSON list' : 'one JSON object'} and nothing else, like ${reply.long}.`
+  return [`Object of interest: ${parts.query}`, ...lines, coordinateLine(parts.model, config), last].join('\n')
+}
+
+interface Wording {
+  lines: string[]
+  kind: 'list' | 'object'
+  reply: { long: string; short: string }
+}
+
+function negativesLines(parts: QuestionParts, config: PointsConfig): Wording {
+  return {
+    lines: [
+      `It is already marked by ${markerText(parts, config)}. A segmentation tool will cut out the marked object, but it may also take in nearby or similar-looking things.`,
+      `Give at most ${config.maxPoints} points that lie outside the object, each on a place the tool would most likely include by mistake.`,
+      'If there is no such place, give an empty list.',
+    ],
+    kind: 'list',
+    reply: {
+      long: '[{"point_2d": [120, 45]}, {"point_2d": [300, 212]}]',
+      short: '[{"point_2d": [120, 45]}]',
+    },
+  }
+}
+
+function secondLookLines(parts: QuestionParts, config: PointsConfig): Wording {
+  const example = '{"negative_points": [[120, 45]], "positive_points": [[300, 212]]}'
+  return {
+    lines: [
+      `It was marked by ${markerText(parts, config)}, and a segmentation tool cut it out. The red line is the border of the result.`,
+      `Give at most ${config.maxPoints} negative points, each on a place the tool took in by mistake, and at most ${config.maxPoints} positive points, each on a part of the object the tool left out.`,
+      'If the result is right, give two empty lists.',
+    ],
+    kind: 'object',
+    reply: { long: example, short: example },
+  }
+}
+
+function jointLines(_: QuestionParts, config: PointsConfig): Wording {
+  const example = '{"bbox_2d": [100, 40, 320, 260], "points": [[180, 120], [240, 200]], "negative_points": [[120, 45]]}'
+  const none = config.noTarget === 'keep' ? ['If there is no such object in the image, reply with [].'] : []
+  return {
+    lines: [
+      `Give its box, two points inside it, and at most ${config.maxPoints} points outside it, each on a place a segmentation tool would most likely include by mistake.`,
+      ...none,
+    ],
+    kind: 'object',
+    reply: { long: example, short: example },
+  }
+}
+
+/** The positive prompt in the numbers the model reads. */
+export function markerText({ positive, model, original }: QuestionParts, config: PointsConfig): string {
+  const print = (p: Point) => printedPoint(p, config.coords, model, original)
+  const point = (p: Point) => `[${print(p).join(', ')}]`
+  const points = positive.points
+  const box = positive.box && `the box [${boxNumbers(positive.box, print).join(', ')}]`
+  if (config.positivePrompt === 'point' || !box) return `the point ${points.slice(0, 1).map(point).join('')}`
+  if (config.positivePrompt === 'box' || points.length === 0) return box
+  const [word, shown] = [points.length > 1 ? 'points' : 'point', points.slice(0, 2).map(point)]
+  return `${box} and the ${word} ${shown.join(', ')}`
+}
+
+function boxNumbers([x1, y1, x2, y2]: Box, print: (p: Point) => Point): number[] {
+  return [...print([x1, y1]), ...print([x2, y2])]
+}
+
+function coordinateLine({ width, height }: FrameSize, { coords }: PointsConfig): string {
+  const corner = '(0, 0) is the top left corner.'
+  if (coords === 'pixel')
+    return `Coordinates are pixels of this image, which is ${width} wide and ${height} high; ${corner}`
+  const unit = coords === 'thousand' ? ['thousandths', '0 to 999'] : ['fractions', '0 to 1']
+  return `Coordinates are ${unit[0]} of the image's width and height, from ${unit[1]}; ${corner}`
+}

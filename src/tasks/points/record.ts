@@ -1,0 +1,15 @@
+import type { RgbImage } from '../../image/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import type { Box, Point } from '../../rewards/index.ts'
+
+/** What the task is given: an image, a phrase, the object it means. Pixel indices of the image, columns first. */
+export interface PointRecord {
+  id: string
+  image: RgbImage
+  query: string
+  /** Empty: the image has no such object. */
+  mask: Mask
+  /** Both ends inside. Absent: derived from the mask. */
+  box?: Box
+  points?: readonly Point[]
+}

@@ -1,0 +1,138 @@
+// From the policy's texts to masks and scores. All candidates of a record are drawn together on one reading of its image.
+import type { RandomStream } from '../../core/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import { type ClickMask, type ClickPrompt, type Generated, generate } from '../../models/index.ts'
+import {
+  type Point,
+  type PointAnswer,
+  type PointParts,
+  type PointSample,
+  parsePointAnswer,
+  rescale,
+  scorePoints,
+} from '../../rewards/index.ts'
+import { rewardOfPoints } from './config.ts'
+import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
+
+/** What the policy wrote. Plain data. */
+export interface PointText {
+  ids: Int32Array
+  /** Up to the stop, special tokens removed. */
+  text: string
+  /** Whether the answer ended by itself. */
+  finished: boolean
+}
+
+export interface AskOptions {
+  samples?: number
+  /** Absent: greedy. */
+  temperature?: number
+  random?: (item: number, sample: number) => RandomStream
+}
+
+/** K texts for each item. */
+export function askPoints(setup: PointSetup, items: readonly PointItem[], options: AskOptions = {}): PointText[][] {
+  const { model, tokenizer, cfg } = setup.policy
+  const rows = generate(
+    model,
+    tokenizer,
+    items.map((item) => item.prompt),
+    {
+      samples: options.samples ?? 1,
+      maxNewTokens: setup.config.maxNewTokens,
+      stopStrings: [],
+      suppressIds: [cfg.image_token_id, cfg.vision_start_token_id, cfg.vision_end_token_id],
+      ...(options.temperature !== undefined && {
+        sampling: { temperature: options.temperature },
+        random: options.random,
+      }),
+    },
+  )
+  const out: PointText[][] = items.map(() => [])
+  for (const row of rows) out[row.prompt]![row.sample] = textOf(setup, row)
+  return out
+}
+
+function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished }: Generated): PointText {
+  const spoken = finished ? ids.subarray(0, ids.length - 1) : ids
+  return { ids, text: tokenizer.decode(spoken, { skipSpecial: true }), finished }
+}
+
+/** A text read, and the masks it makes. */
+export interface PointReply {
+  answer: PointAnswer
+  /** Before the corrections; null where nothing is drawn (joint's none, an invalid answer of joint). */
+  mask0: Mask | null
+  /** After them; null where no correction was kept. */
+  mask1: Mask | null
+  /** SAM2's own expected overlap of the last mask, and whether the corrections made it take another of its masks. */
+  confidence: number
+  switched: boolean
+}
+
+export function replyTo(setup: PointSetup, item: PointItem, texts: readonly PointText[]): PointReply[] {
+  const answers = texts.map((t) => parsePointAnswer(t.text, item.frame, setup.config, !t.finished))
+  const starts = startsOf(setup, item, answers)
+  const wanted = answers.flatMap((answer, k) => (answer.counts.kept > 0 && starts[k] ? [k] : []))
+  const prompts = wanted.map((k) => corrected(setup, item, answers[k]!, starts[k]!))
+  const options = { ...drawOptions(setup, item.record), keepLogits: false }
+  const drawn = new Map(setup.sam.draw(item.sam, prompts, options).map((mask, i) => [wanted[i]!, mask]))
+  const replies = answers.map((answer, k) => replyOf(answer, starts[k]?.mask ?? null, drawn.get(k) ?? null))
+  if (setup.config.mode === 'joint') for (const start of starts) start?.mask.logits?.dispose()
+  return replies
+}
+
+interface Start {
+  prompt: ClickPrompt
+  mask: ClickMask
+}
+
+/** The prompt and mask before the corrections: the record's own, or in joint the policy's. */
+function startsOf(setup: PointSetup, item: PointItem, answers: readonly PointAnswer[]): (Start | null)[] {
+  if (setup.config.mode !== 'joint') {
+    const prompt = positiveClicks(setup, item.record, item.positive)
+    return answers.map(() => ({ prompt, mask: item.first! }))
+  }
+  const there = answers.flatMap((a, k) => (a.valid && !a.none ? [k] : []))
+  const prompts = there.map((k) => {
+    const { box, positives } = answers[k]!
+    return clickPrompt(setup.sam, item.frame, { box, points: positives }, [])
+  })
+  const masks = setup.sam.draw(item.sam, prompts, drawOptions(setup, item.record))
+  const starts: (Start | null)[] = answers.map(() => null)
+  there.forEach((k, i) => {
+    starts[k] = { prompt: prompts[i]!, mask: masks[i]! }
+  })
+  return starts
+}
+
+function corrected({ sam, config }: PointSetup, item: PointItem, answer: PointAnswer, start: Start): ClickPrompt {
+  const side = { width: sam.side, height: sam.side }
+  const move = (points: readonly Point[]) => points.map((p) => rescale(p, item.frame, side))
+  const more = config.mode === 'second-look' ? withClicks(start.prompt, move(answer.positives), 1) : start.prompt
+  const all = withClicks(more, move(answer.negatives), 0)
+  return config.previousMask === 'logits' ? { ...all, previous: start.mask.logits } : all
+}
+
+function replyOf(answer: PointAnswer, start: ClickMask | null, end: ClickMask | null): PointReply {
+  const last = end ?? start
+  const switched = start !== null && end !== null && start.token !== end.token
+  return { answer, mask0: start?.mask ?? null, mask1: end?.mask ?? null, confidence: last?.confidence ?? 0, switched }
+}
+
+/** What a reward sees of a reply. */
+export function sampleOf(setup: PointSetup, item: PointItem, reply: PointReply): PointSample {
+  return {
+    target: item.record.mask,
+    mask0: reply.mask0,
+    frame: item.frame,
+    mode: setup.config.mode,
+    turns: [{ answer: reply.answer, mask: reply.mask1 }],
+    manyTurns: false,
+  }
+}
+
+export function scoreReplies(setup: PointSetup, item: PointItem, replies: readonly PointReply[]): PointParts[] {
+  const weights = rewardOfPoints(setup.config)
+  return replies.map((reply) => scorePoints(sampleOf(setup, item, reply), weights))
+}

@@ -1,0 +1,128 @@
+// Generated scenes with confusable neighbours: an object and others that touch it. A click on one of them makes a segmenter take the
+// whole cluster; a negative click on another part tells it what is not meant. A pure function of (seed, index). Lengths are pixels of
+// the square image.
+import { type RandomStream, shuffled, stream, streamId } from '../../core/index.ts'
+import { maskFromDense } from '../../mask/index.ts'
+import type { Point } from '../../rewards/index.ts'
+import type { PointRecord } from './record.ts'
+
+export const sceneSide = 112
+
+const colours = {
+  red: [208, 36, 40],
+  green: [36, 148, 62],
+  blue: [40, 82, 212],
+  yellow: [238, 208, 32],
+  purple: [138, 44, 168],
+  orange: [242, 130, 22],
+} as const
+type Colour = keyof typeof colours
+
+const forms = ['circle', 'square', 'diamond'] as const
+type Form = (typeof forms)[number]
+
+export interface ScenePart {
+  colour: Colour
+  form: Form
+  centre: Point
+  radius: number
+}
+
+export interface PointScene {
+  id: string
+  query: string
+  /** The target, then what touches it; every part has a colour of its own. */
+  parts: readonly ScenePart[]
+  /** Row-major; 0 background, k + 1 part k. */
+  owner: Uint8Array
+  record: PointRecord
+}
+
+/** Scene `index` of the endless set `seed`. */
+export function makePointScene(seed: number, index: number): PointScene {
+  const random = stream(streamId.scenes, seed, 'points', index)
+  const parts = layOut(random)
+  const target = parts[0]!
+  const owner = ownerMap(parts)
+  const id = `points-${seed}-${index}`
+  const query = `the ${target.colour} ${target.form}`
+  const mask = maskFromDense(
+    owner.map((k) => (k === 1 ? 1 : 0)),
+    sceneSide,
+    sceneSide,
+  )
+  const image = { width: sceneSide, height: sceneSide, data: paint(parts, owner, random) }
+  const record = { id, image, query, mask }
+  return { id, query, parts, owner, record }
+}
+
+/** Share of scenes where nothing is confusable, and of those with two neighbours. */
+const aloneShare = 0.12
+const pairShare = 0.25
+
+function layOut(random: RandomStream): ScenePart[] {
+  const [first, ...rest] = shuffled(Object.keys(colours) as Colour[], random)
+  const dice = random.uniform()
+  const neighbours = dice < aloneShare ? 0 : dice < aloneShare + pairShare ? 2 : 1
+  for (;;) {
+    const target = { colour: first!, form: random.pick(forms), centre: place(random), radius: radius(random) }
+    const angle = (random.below(8) * Math.PI) / 4
+    const parts = [target]
+    for (let n = 0; n < neighbours; n++)
+      parts.push(touching(target, rest[n]!, angle + (n * (2 + random.below(5)) * Math.PI) / 4, random))
+    const apart = parts.length < 3 || distance(parts[1]!, parts[2]!) > parts[1]!.radius + parts[2]!.radius
+    if (apart && parts.every(fits)) return parts
+  }
+}
+
+const radius = (random: RandomStream) => 12 + random.below(6)
+
+function place(random: RandomStream): Point {
+  return [16 + random.below(sceneSide - 32), 16 + random.below(sceneSide - 32)]
+}
+
+function touching(target: ScenePart, colour: Colour, angle: number, random: RandomStream): ScenePart {
+  const size = radius(random)
+  const reach = 0.85 * (target.radius + size)
+  const [x, y] = target.centre
+  const centre = [Math.round(x + reach * Math.cos(angle)), Math.round(y + reach * Math.sin(angle))] as const
+  return { colour, form: random.pick(forms), centre, radius: size }
+}
+
+function distance(a: ScenePart, b: ScenePart): number {
+  return Math.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1])
+}
+
+function fits({ centre, radius }: ScenePart): boolean {
+  return centre.every((v) => v - 0.7 * radius >= 0 && v + 0.7 * radius < sceneSide)
+}
+
+const insideOf: Record<Form, (u: number, v: number) => boolean> = {
+  circle: (u, v) => u * u + v * v <= 1,
+  square: (u, v) => Math.max(Math.abs(u), Math.abs(v)) <= 0.85,
+  diamond: (u, v) => Math.abs(u) + Math.abs(v) <= 1.15,
+}
+
+/** The target lies over its neighbours. */
+function ownerMap(parts: readonly ScenePart[]): Uint8Array {
+  const owner = new Uint8Array(sceneSide * sceneSide)
+  for (let k = parts.length - 1; k >= 0; k--) {
+    const { centre, radius, form } = parts[k]!
+    for (let y = 0; y < sceneSide; y++)
+      for (let x = 0; x < sceneSide; x++)
+        if (insideOf[form]((x - centre[0]) / radius, (y - centre[1]) / radius)) owner[y * sceneSide + x] = k + 1
+  }
+  return owner
+}
+
+function paint(parts: readonly ScenePart[], owner: Uint8Array, random: RandomStream): Uint8Array {
+  const grey = 185 + 50 * random.uniform()
+  const paints = [[grey, grey, grey], ...parts.map((p) => colours[p.colour])]
+  const noiseFrom = 1 << 20 // a counter range of its own
+  const data = new Uint8Array(3 * owner.length)
+  owner.forEach((k, at) => {
+    const shift = (random.wordAt(noiseFrom + at) % 13) - 6
+    for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(paints[k]![c]! + shift)))
+  })
+  return data
+}
