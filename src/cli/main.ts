@@ -15,6 +15,7 @@ const commands: Record<string, Entry> = {
   doctor: { summary: 'check gradient flow, image input and engine of a model', load: () => import('./doctor.ts') },
   caption: { summary: 'describe the region of a picture that a mask marks', load: () => import('./caption.ts') },
   segment: { summary: 'draw the mask of what a phrase means', load: () => import('./segment.ts') },
+  points: { summary: 'let a Qwen2.5-VL place points for SAM2', load: () => import('./points.ts') },
   data: { summary: 'look at datasets, and make one', load: () => import('./data.ts') },
   score: { summary: 'score pairs of captions or masks', load: () => import('./score.ts') },
   watch: { summary: 'a live page about runs while they train', load: () => import('./watch.ts') },

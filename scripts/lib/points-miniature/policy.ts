@@ -42,14 +42,14 @@ const added = [
   '<|video_pad|>',
 ]
 
-const settings = resolvePoints({ imageSize: sceneSide })
+const settings = resolvePoints({ imageSize: sceneSide, wording: 'short' })
 const frame = { width: sceneSide, height: sceneSide }
 
 /** Words of the questions in all modes: one token each. */
 function corpus(): string[] {
   const scenes = Array.from({ length: 60 }, (_, i) => makePointScene(0, i))
   const modes = (['negatives', 'second-look', 'joint'] as const).map((mode) =>
-    resolvePoints({ mode, imageSize: sceneSide, positivePrompt: mode === 'joint' ? 'box+points' : 'point' }),
+    resolvePoints({ mode, imageSize: sceneSide, wording: 'short' }),
   )
   const questions = scenes.flatMap((s) => modes.map((mode) => chatText(questionOf(s, mode), [1])))
   return [...questions, ...scenes.map((s) => written(s.parts.map((p) => p.centre)))]
@@ -73,11 +73,11 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
   const config = {
     architectures: ['Qwen2_5_VLForConditionalGeneration'],
     model_type: 'qwen2_5_vl',
-    hidden_size: 96,
+    hidden_size: 64,
     num_hidden_layers: 3,
     num_attention_heads: 4,
     num_key_value_heads: 2,
-    intermediate_size: 192,
+    intermediate_size: 160,
     vocab_size: base + added.length,
     rms_norm_eps: 1e-6,
     max_position_embeddings: 2048,
@@ -85,7 +85,7 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
     tie_word_embeddings: true,
     use_sliding_window: false,
     rope_theta: 10000,
-    rope_scaling: { type: 'mrope', mrope_section: [4, 4, 4] },
+    rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] },
     bos_token_id: id('<|endoftext|>'),
     eos_token_id: id('<|im_end|>'),
     vision_start_token_id: id('<|vision_start|>'),
@@ -95,10 +95,10 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
     torch_dtype: 'float32',
     vision_config: {
       depth: 2,
-      hidden_size: 64,
-      num_heads: 4,
-      intermediate_size: 128,
-      out_hidden_size: 96,
+      hidden_size: 48,
+      num_heads: 3,
+      intermediate_size: 96,
+      out_hidden_size: 64,
       in_chans: 3,
       patch_size: 14,
       spatial_merge_size: 2,
@@ -136,8 +136,6 @@ export interface PolicyStage {
   learningRate: number
   seed: number
   pool: number
-  /** Share of questions in full words; the others are their first two lines, which is quicker to read. */
-  fullWords: number
   /** Share of answers that are mediocre habits. */
   habits: number
 }
@@ -158,13 +156,12 @@ export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
   }
   const loss = (step: number) => {
     const random = stream(streamId.scenes, stage.seed, stage.name, step)
-    const full = random.uniform() < stage.fullWords
     const rows = Array.from({ length: stage.rows }, (_, r) => at(step * stage.rows + r))
     const tokens = imageTokens(
       loaded,
       rows.map((r) => r.image),
     )
-    const prompts = rows.map(({ scene, image }, r) => promptOf(loaded, scene, image, tokens[r]!, full))
+    const prompts = rows.map(({ scene, image }, r) => promptOf(loaded, scene, image, tokens[r]!))
     const answers = rows.map(({ scene }) => {
       const points = random.uniform() < stage.habits ? habit(scene, random) : confusable(scene, random)
       return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
@@ -193,17 +190,9 @@ function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tenso
   return images.map((_, i) => all.narrow(0, i * each, each))
 }
 
-function promptOf(
-  { tokenizer }: LoadedQwenVL,
-  scene: PointScene,
-  image: Patched,
-  tokens: Tensor,
-  full: boolean,
-): QwenPrompt {
+function promptOf({ tokenizer }: LoadedQwenVL, scene: PointScene, image: Patched, tokens: Tensor): QwenPrompt {
   const { rows, columns, height, width } = image
-  const question = questionOf(scene)
-  const asked = full ? question : question.split('. ')[0]!
-  const ids = tokenizer.encode(chatText(asked, [tokens.size(0)]), { addSpecial: false })
+  const ids = tokenizer.encode(chatText(questionOf(scene), [tokens.size(0)]), { addSpecial: false })
   return { ids, images: [{ tokens, rows, columns, height, width }] }
 }
 

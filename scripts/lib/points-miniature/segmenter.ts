@@ -31,15 +31,20 @@ export function newSegmenter(seed: number): Sam2Model {
   const model = new Sam2Model(sam2Config(segmenterConfig))
   initRandom(model, { seed })
   const { layers, final_attn_token_to_image: last } = model.sam_mask_decoder.transformer
-  const between = layers.flatMap((l) => [l.cross_attn_token_to_image, l.cross_attn_image_to_token])
+  const reading = [...layers.map((l) => l.cross_attn_token_to_image), last]
   noGrad(() => {
-    for (const a of [...between, last]) {
-      for (const linear of [a.q_proj, a.v_proj, a.out_proj]) linear.weight.mul_(2 / Math.sqrt(linear.weight.size(1))) // drawn at 1/2
-      a.k_proj.weight.copy_(a.q_proj.weight.mul_(1.4)) // a place matches itself from the first step on
+    for (const a of [...reading, ...layers.map((l) => l.cross_attn_image_to_token)]) {
+      for (const { weight } of [a.q_proj, a.v_proj, a.out_proj]) weight.mul_(2 / Math.sqrt(weight.size(1))) // drawn at 1/2
+      a.k_proj.weight.copy_(a.q_proj.weight.mul_(2.2)) // a place matches itself from the first step on
     }
+    for (const { weight } of model.sam_prompt_encoder.point_embeddings) weight.mul_(2)
+    model.sam_prompt_encoder.pe_layer.positional_encoding_gaussian_matrix.mul_(0.5) // few cells: neighbours look alike
+    // places are told apart better when little else is in the sums they are part of
+    for (const { conv } of model.image_encoder.neck.convs.slice(0, 2)) conv.weight.mul_(0.15)
+    for (const t of [model.no_mem_embed, model.sam_prompt_encoder.no_mask_embed.weight]) t.mul_(0.2)
+    for (const l of layers) for (const norm of [l.norm1, l.norm2, l.norm3]) norm.weight.mul_(0.5)
     // the first layer's self-attention has no residual: a token must find itself, or what kind of click it was is lost
     for (const { self_attn: a } of layers) a.k_proj.weight.copy_(a.q_proj.weight.mul_(1.3))
-    for (const { conv } of model.image_encoder.neck.convs) conv.weight.mul_(0.4)
   })
   return model
 }

@@ -29,6 +29,10 @@ export const PointsConfig = PointAnswerConfig.extend({
     .union([z.literal('native'), z.int().positive()])
     .default(840)
     .describe("side that images are stretched to for the model, or native for the processor's own size"),
+  wording: z
+    .enum(['full', 'short'])
+    .default('full')
+    .describe('the question in whole sentences, or in a few words for small models trained on nothing else'),
   noTarget: z
     .enum(['drop', 'keep'])
     .default('drop')

@@ -7,6 +7,7 @@ export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from '.
 export { squaredDistances } from './distance.ts'
 export { isUsable, openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { adaptPolicy, groupMetrics, type LearnOptions, learnPoints, type PointMetrics, snapshot } from './learn.ts'
+export { pointPicture } from './picture.ts'
 export * from './places.ts'
 export { markerText, pointQuestion } from './prompts.ts'
 export type { PointRecord } from './record.ts'

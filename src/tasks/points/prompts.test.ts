@@ -44,6 +44,12 @@ Think first inside <think></think>. Then give the JSON object inside <answer></a
   )
 })
 
+test('short wording keeps the query, the marker and what is asked for', () => {
+  const short = (mode: 'negatives' | 'joint') => pointQuestion(parts, resolvePoints({ wording: 'short', mode }))
+  assert.equal(short('negatives'), 'the red cup at the point [12, 22]. Points outside:')
+  assert.equal(short('joint'), 'the red cup. Box and points:')
+})
+
 test('the marker names the box and its points, one or two', () => {
   const config = resolvePoints({ positivePrompt: 'box+points' })
   assert.equal(markerText(parts, config), 'the box [10, 20, 30, 40] and the points [12, 22], [25, 35]')

@@ -12,12 +12,20 @@ export interface QuestionParts {
 }
 
 export function pointQuestion(parts: QuestionParts, config: PointsConfig): string {
+  if (config.wording === 'short') return shortQuestion(parts, config)
   const writers = { negatives: negativesLines, 'second-look': secondLookLines, joint: jointLines }
   const { lines, reply, kind } = writers[config.mode](parts, config)
   const last = config.thinking
     ? `Think first inside <think></think>. Then give the JSON ${kind} inside <answer></answer>, like <think>...</think><answer>${reply.short}</answer>.`
     : `Reply with ${kind === 'list' ? 'a JSON list' : 'one JSON object'} and nothing else, like ${reply.long}.`
   return [`Object of interest: ${parts.query}`, ...lines, coordinateLine(parts.model, config), last].join('\n')
+}
+
+const shortAsks = { negatives: 'Points outside:', 'second-look': 'Corrections:', joint: 'Box and points:' } as const
+
+function shortQuestion(parts: QuestionParts, config: PointsConfig): string {
+  const marker = config.mode === 'joint' ? '' : ` at ${markerText(parts, config)}`
+  return `${parts.query}${marker}. ${shortAsks[config.mode]}`
 }
 
 interface Wording {

@@ -1,0 +1,138 @@
+import { writeFileSync } from 'node:fs'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { log } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import { count, readImage } from './model.ts'
+
+interface Options {
+  model: string
+  sam: string
+  image: string
+  adapter?: string
+  point?: [number, number]
+  box?: [number, number, number, number]
+  mode?: 'negatives' | 'second-look' | 'joint'
+  previousMask: 'none' | 'logits'
+  imageSize: number | 'native'
+  wording: 'full' | 'short'
+  maxPoints: number
+  maxNewTokens: number
+  device: string
+  dtype?: 'bfloat16' | 'float32'
+  out: string
+  json?: boolean
+  query: string
+}
+
+interface Result {
+  text: string
+  valid: boolean
+  /** Pixels of the picture. */
+  negatives: number[][]
+  positives: number[][]
+  before: number
+  after: number
+  confidence: number
+  file: string
+}
+
+function numbers(count: number) {
+  return (text: string): number[] => {
+    const values = text.split(',').map(Number)
+    if (values.length === count && values.every(Number.isFinite)) return values
+    throw new InvalidArgumentError(`${count} numbers with commas between them, please`)
+  }
+}
+
+export function command(): Command {
+  return new Command('points')
+    .description('let a Qwen2.5-VL place points for SAM2, and draw the mask before and after them')
+    .argument('<query>', 'what is meant: "the red cup"')
+    .requiredOption('--model <dir>', 'Qwen2.5-VL folder')
+    .requiredOption('--sam <path>', 'SAM2 checkpoint (.pt, .safetensors), or a Sa2VA folder with one inside')
+    .requiredOption('--image <file>', 'PNG, JPEG or WebP')
+    .option('--adapter <dir>', 'PEFT adapter for the language model')
+    .option('--point <x,y>', 'a pixel on the object; without point and box the model gives them itself', numbers(2))
+    .option('--box <x1,y1,x2,y2>', 'the box of the object, in pixels', numbers(4))
+    .addOption(
+      new Option('--mode <name>', 'default: joint without a point or box, else negatives').choices([
+        'negatives',
+        'second-look',
+        'joint',
+      ]),
+    )
+    .addOption(
+      new Option('--previous-mask <kind>', 'what SAM2 is told of the first mask')
+        .choices(['none', 'logits'])
+        .default('none'),
+    )
+    .option('--image-size <n>', 'side the picture is stretched to for the model, or native', size, 840)
+    .addOption(new Option('--wording <kind>', 'of the question').choices(['full', 'short']).default('full'))
+    .option('--max-points <n>', 'points that are kept', count, 3)
+    .option('--max-new-tokens <n>', 'longest answer', count, 96)
+    .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
+    .addOption(new Option('--dtype <name>', 'of the weights').choices(['bfloat16', 'float32']))
+    .option('--out <file>', 'where the picture goes', 'points.png')
+    .option('--json', 'print one JSON object')
+    .action((query: string, options: Omit<Options, 'query'>) => run({ ...options, query }))
+}
+
+function size(text: string): number | 'native' {
+  return text === 'native' ? text : count(text)
+}
+
+async function run(options: Options): Promise<void> {
+  const { runInEngineThread } = await import('../engine/index.ts')
+  const onMessage = (text: unknown) => log.info(String(text))
+  const result = (await runInEngineThread(import.meta.url, 'pointsWork', options, { onMessage })) as Result
+  if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
+  else {
+    const list = (points: number[][]) => points.map((p) => `[${p.join(', ')}]`).join(' ') || 'none'
+    process.stdout.write(`${result.text}\nnegative points: ${list(result.negatives)}\n`)
+    process.stdout.write(`mask: ${result.before} pixels before, ${result.after} after; ${result.file}\n`)
+  }
+}
+
+/** Runs in the engine thread. */
+export async function pointsWork(options: Options, port: EnginePort): Promise<Result> {
+  const { openQwenVL, openSam2, Sam2Predictor } = await import('../models/index.ts')
+  const { loadAdapter } = await import('../checkpoint/index.ts')
+  const { encodePng } = await import('../image/index.ts')
+  const { maskArea } = await import('../mask/index.ts')
+  const { askPoints, openItem, pointPicture, releaseItem, replyTo, resolvePoints } = await import('../tasks/index.ts')
+  const { pixelAt } = await import('../rewards/index.ts')
+  const image = await readImage(options.image)
+  const open = { dtype: options.dtype, device: options.device }
+  const policy = openQwenVL(options.model, open)
+  if (options.adapter) loadAdapter(policy.model, options.adapter, { dropout: 0 })
+  const sam = new Sam2Predictor(openSam2(options.sam, open).model)
+  port.send('models ready')
+  const given = options.point !== undefined || options.box !== undefined
+  const { previousMask, imageSize, wording, maxPoints, maxNewTokens } = options
+  const setup = {
+    policy,
+    sam,
+    config: resolvePoints({
+      mode: options.mode ?? (given ? 'negatives' : 'joint'),
+      positivePrompt: !options.box ? 'point' : options.point ? 'box+points' : 'box',
+      ...{ previousMask, imageSize, wording, maxPoints, maxNewTokens },
+    }),
+  }
+  const mask = { height: image.height, width: image.width, counts: Uint32Array.of(image.height * image.width) }
+  const record = {
+    ...{ id: options.image, image, query: options.query, mask },
+    points: options.point ? [options.point] : [],
+    ...(options.box && { box: options.box }),
+  }
+  const item = openItem(setup, record)
+  const [text] = askPoints(setup, [item])[0]!
+  const [reply] = replyTo(setup, item, [text!])
+  writeFileSync(options.out, await encodePng(pointPicture(item, reply!)))
+  const inPicture = (points: readonly (readonly [number, number])[]) =>
+    points.map((p) => [...pixelAt(p, item.frame, image)])
+  const { answer, mask0, mask1, confidence } = reply!
+  const [before, after] = [mask0, mask1 ?? mask0].map((m) => (m ? maskArea(m) : 0)) as [number, number]
+  const places = { negatives: inPicture(answer.negatives), positives: inPicture(answer.positives) }
+  releaseItem(item)
+  return { text: text!.text, valid: answer.valid, ...places, before, after, confidence, file: options.out }
+}
