@@ -32,6 +32,128 @@ function listed(folder: string): string[] {
   }
 }
 
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+export class ParquetFile {
+  readonly path: string
+  readonly metadata: FileMetaData
+  readonly #pool: FilePool
+  /** The row group read last, without images: its neighbours are often asked for next. */
+  #held: { key: string; rows: Promise<Row[]> } | null = null
+
+  constructor(path: string, metadata: FileMetaData, pool: FilePool) {
+    this.path = path
+    this.metadata = metadata
+    this.#pool = pool
+  }
+
+  static async open(path: string, pool: FilePool): Promise<ParquetFile> {
+    const { parquetMetadataAsync } = await import('hyparquet')
+    try {
+      return new ParquetFile(path, await parquetMetadataAsync(asBuffer(path, pool)), pool)
+    } catch (error) {
+      const hint = 'truncated download, or not a Parquet file'
+      throw new Mismatch({ where: path, expected: 'a Parquet file', got: error, hint }, { cause: error })
+    }
+  }
+
+  get rows(): number {
+    return Number(this.metadata.num_rows)
+  }
+
+  get columns(): string[] {
+    return this.metadata.row_groups[0]?.columns.map((c) => c.meta_data?.path_in_schema[0] ?? '').filter(unique) ?? []
+  }
+
+  get features(): unknown {
+    const text = this.metadata.key_value_metadata?.find((entry) => entry.key === 'huggingface')?.value
+    return text ? (JSON.parse(text) as { info?: { features?: unknown } }).info?.features : null
+  }
+
+  async range(start: number, end: number, columns: readonly string[]): Promise<Row[]> {
+    const [{ parquetReadObjects }, { compressors }] = await Promise.all([
+      import('hyparquet'),
+      import('hyparquet-compressors'),
+    ])
+    const rows = await parquetReadObjects({
+      file: asBuffer(this.path, this.#pool),
+      metadata: this.metadata,
+      columns: [...columns],
+      rowStart: start,
+      rowEnd: end,
+      compressors,
+      utf8: false,
+      useOffsetIndex: true,
+      parsers: { stringFromBytes: (bytes: Uint8Array) => strictText(bytes, this.path) },
+    })
+    return rows.map((row) => plainNumbers(row) as Row)
+  }
+
+  /** One row: the small columns of its group are kept, the image is read for the row alone. */
+  async row(index: number, names: readonly string[], image: string): Promise<Row> {
+    const small = names.filter((name) => name !== image)
+    const [start, end] = this.#group(index)
+    const key = `${start} ${small.join(' ')}`
+    if (this.#held?.key !== key) this.#held = { key, rows: this.range(start, end, small) }
+    const row = throwStored({ ...(await this.#held.rows)[index - start]! })
+    if (names.includes(image)) row[image] = (await this.range(index, index + 1, [image]))[0]![image]
+    return row
+  }
+
+  #group(index: number): [number, number] {
+    let start = 0
+    for (const group of this.metadata.row_groups) {
+      const end = start + Number(group.num_rows)
+      if (index < end) return [start, end]
+      start = end
+    }
+    throw new Error(`broken invariant: row ${index} of ${this.rows}`)
+  }
+}
+
+function unique<T>(value: T, index: number, all: readonly T[]): boolean {
+  return all.indexOf(value) === index
+}
+
+function asBuffer(path: string, pool: FilePool) {
+  const byteLength = statSync(path).size
+  const slice = async (start: number, end = byteLength): Promise<ArrayBuffer> => {
+    const bytes = await pool.read(path, start, end - start)
+    return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer
+  }
+  return { byteLength, slice }
+}
+
+/** Undecodable text is returned: only its own record may fail, not the row group. */
+function strictText(bytes: Uint8Array, where: string): string | NotUtf8 {
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return new NotUtf8({
+      where,
+      field: 'text',
+      expected: 'UTF-8 text',
+      got: Buffer.from(bytes.subarray(0, 16)).toString('hex'),
+    })
+  }
+}
+
+function throwStored<T>(value: T): T {
+  if (value instanceof Mismatch) throw value
+  if (Array.isArray(value)) value.forEach(throwStored)
+  else if (typeof value === 'object' && value !== null && !ArrayBuffer.isView(value))
+    Object.values(value).forEach(throwStored)
+  return value
+}
+
+function plainNumbers(value: unknown): unknown {
+  if (typeof value === 'bigint') return Number(value)
+  if (Array.isArray(value)) return value.map(plainNumbers)
+  if (typeof value !== 'object' || value === null || ArrayBuffer.isView(value) || value instanceof Mismatch)
+    return value
+  return Object.fromEntries(Object.entries(value).map(([k, v]) => [k, plainNumbers(v)]))
+}
+
 async function countRecords(file: ParquetFile, columns: Columns): Promise<number[]> {
   const counts: number[] = []
   for (const [start, end] of file.stretches()) {

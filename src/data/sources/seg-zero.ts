@@ -1,0 +1,128 @@
+// Seg-Zero's layout: Arrow or Parquet shards with id, problem, solution `<box>(x1,y1),(x2,y2)</box><points>(..),(..)</points>` in a frame
+// of 840 x 840, image, img_height, img_width; and a folder of mask PNGs named by id. A missing mask is an error, never a box.
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { basename, join } from 'node:path'
+import { Mismatch, sha256 } from '../../core/index.ts'
+import { type Mask, maskFromPng } from '../../mask/index.ts'
+import { scanShard } from '../arrow/messages.ts'
+import { RowReader } from '../arrow/rows.ts'
+import { toExample } from '../decode.ts'
+import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions, type Source } from '../example.ts'
+import { FilePool } from '../files.ts'
+import { ParquetFile } from './parquet.ts'
+import { imageOf, nonEmpty } from './regions.ts'
+
+const frame = 840
+
+interface Shard {
+  path: string
+  rows: number
+  row(index: number, names: readonly string[]): Promise<Record<string, unknown>>
+}
+
+/** `masks`: the folder of PNGs, value above 127 = object. */
+export async function openSegZero(path: string, masks: string): Promise<Source> {
+  const files = shardFiles(path)
+  const pool = new FilePool()
+  const shards: Shard[] = []
+  for (const file of files) shards.push(await openShard(file, pool))
+  const starts = shards.map((_, s) => shards.slice(0, s).reduce((n, shard) => n + shard.rows, 0))
+  const length = shards.reduce((n, shard) => n + shard.rows, 0)
+  const name = basename(path).replace(/\.(arrow|parquet)$/, '')
+  const region = async (index: number, options?: RegionOptions): Promise<Region> => {
+    const s = starts.findLastIndex((start) => start <= index)
+    const [shard, row] = [shards[s]!, index - starts[s]!]
+    return await readRow(shard, row, masks, options?.image !== false)
+  }
+  const records: RecordSource = {
+    name,
+    format: 'Seg-Zero shards with a folder of masks',
+    length,
+    fingerprint: sha256(JSON.stringify([name, files.map((f) => statSync(f).size), length])),
+    schema: ['id, problem, solution, image, img_height, img_width; masks by id'],
+    warnings: [],
+    leftOut: {},
+    broken: [],
+    id: (index) => `${name}/${index}`,
+    region,
+    close: () => pool.close(),
+  }
+  return { ...records, get: async (index) => toExample(await region(index)) }
+}
+
+function shardFiles(path: string): string[] {
+  if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'Seg-Zero shards', got: 'nothing there' })
+  if (statSync(path).isFile()) return [path]
+  const names = readdirSync(path).filter((n) => /\.(arrow|parquet)$/.test(n) && !n.startsWith('cache-'))
+  if (names.length > 0) return names.sort().map((n) => join(path, n))
+  throw new Mismatch({ where: path, expected: 'files ending in .arrow or .parquet', got: 'none' })
+}
+
+async function openShard(path: string, pool: FilePool): Promise<Shard> {
+  if (path.endsWith('.parquet')) {
+    const file = await ParquetFile.open(path, pool)
+    return { path, rows: file.rows, row: (index, names) => file.row(index, names, 'image') }
+  }
+  const index = await scanShard(path)
+  const reader = await RowReader.open(path, pool, index)
+  return { path, rows: reader.rows, row: (at, names) => reader.row(at, names) }
+}
+
+async function readRow(shard: Shard, row: number, masks: string, withImage: boolean): Promise<Region> {
+  const where = `${shard.path}: row ${row}`
+  const columns = ['id', 'problem', 'solution', 'img_height', 'img_width']
+  const values = await shard.row(row, withImage ? [...columns, 'image'] : columns)
+  const id = String(values['id'] ?? '')
+  const size = { width: Number(values['img_width']), height: Number(values['img_height']) }
+  const mask = await readMask(masks, id, where)
+  if (mask.width !== size.width || mask.height !== size.height) {
+    const [expected, got] = [size, mask].map((s) => `${s.width} x ${s.height}`) as [string, string]
+    throw new BadRecord('size-mismatch', { where, field: 'mask', expected, got })
+  }
+  return {
+    id,
+    where,
+    image: withImage ? imageOf(values['image'], where) : null,
+    mask,
+    caption: nonEmpty(String(values['problem'] ?? ''), where, 'problem'),
+    meta: { row, ...placesOf(String(values['solution'] ?? ''), size, where) },
+  }
+}
+
+async function readMask(folder: string, id: string, where: string): Promise<Mask> {
+  const path = join(folder, `${id}.png`)
+  if (!/^[^/\\\u0000]+$/.test(id) || !existsSync(path)) {
+    const hint = 'masks are PNG files named by id; a box is never taken for a mask'
+    throw new BadRecord('no-mask', { where, field: 'id', expected: `a mask ${path}`, got: 'no such file', hint })
+  }
+  try {
+    return await maskFromPng(await readFile(path), path)
+  } catch (error) {
+    throw asBadRecord(error, 'mask-unreadable', where, 'mask')
+  }
+}
+
+/** Box and points of a solution as pixel indices of the original image. */
+function placesOf(solution: string, { width, height }: { width: number; height: number }, where: string) {
+  const pairs = (tag: string): [number, number][] => {
+    const inside = new RegExp(`<${tag}>(.*?)</${tag}>`, 's').exec(solution)?.[1] ?? ''
+    return [...inside.matchAll(/\(\s*(-?[\d.]+)\s*,\s*(-?[\d.]+)\s*\)/g)].map(([, x, y]) => [
+      index(Number(x), width),
+      index(Number(y), height),
+    ])
+  }
+  const [box, points] = [pairs('box'), pairs('points')]
+  if (box.length !== 2 || points.length === 0)
+    throw new BadRecord('bad-record', {
+      where,
+      field: 'solution',
+      expected: '<box>(x1,y1),(x2,y2)</box><points>(x,y),..</points>',
+      got: solution,
+    })
+  return { box: box.flat(), points }
+}
+
+function index(value: number, side: number): number {
+  return Math.max(0, Math.min(side - 1, Math.floor((value * side) / frame)))
+}
