@@ -17,7 +17,7 @@ setThreads(1) // the number of threads decides the last bits
 if (what === 'sam2') {
   const model = newSegmenter(seed)
   const steps = Number(process.env['STEPS'] ?? 1800)
-  trainSegmenter(model, { steps, images: 10, learningRate: Number(process.env['LR'] ?? 1e-3), seed: 301, pool: 4000 })
+  trainSegmenter(model, { steps, images: 8, learningRate: Number(process.env['LR'] ?? 1e-3), seed: 301, pool: 4000 })
   writeModule(model, out)
   const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
   writeFileSync(join(out, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)

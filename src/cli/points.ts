@@ -95,16 +95,18 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function pointsWork(options: Options, port: EnginePort): Promise<Result> {
-  const { openQwenVL, openSam2, Sam2Predictor } = await import('../models/index.ts')
+  const { openFamily, openSam2, Sam2Predictor } = await import('../models/index.ts')
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')
-  const { askPoints, openItem, pointPicture, releaseItem, replyTo, resolvePoints } = await import('../tasks/index.ts')
+  const { askPoints, openItem, pointPicture, releaseItem, replyTo, requireAsking, resolvePoints } = await import(
+    '../tasks/index.ts'
+  )
   const { pixelAt } = await import('../rewards/index.ts')
   const image = await readImage(options.image)
   const open = { dtype: options.dtype, device: options.device }
-  const policy = openQwenVL(options.model, open)
-  if (options.adapter) loadAdapter(policy.model, options.adapter, { dropout: 0 })
+  const policy = requireAsking(openFamily(options.model, open))
+  if (options.adapter) loadAdapter(policy.module, options.adapter, { dropout: 0 })
   const sam = new Sam2Predictor(openSam2(options.sam, open).model)
   port.send('models ready')
   const given = options.point !== undefined || options.box !== undefined
@@ -133,6 +135,6 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const { answer, mask0, mask1, confidence } = reply!
   const [before, after] = [mask0, mask1 ?? mask0].map((m) => (m ? maskArea(m) : 0)) as [number, number]
   const places = { negatives: inPicture(answer.negatives), positives: inPicture(answer.positives) }
-  releaseItem(item)
+  releaseItem(setup, item)
   return { text: text!.text, valid: answer.valid, ...places, before, after, confidence, file: options.out }
 }

@@ -55,6 +55,10 @@ export const DataConfig = z.strictObject({
     .string()
     .optional()
     .describe('folder of the images when they are not where the format puts them (RefCOCO, annotation lists)'),
+  maskDir: z
+    .string()
+    .optional()
+    .describe("folder of mask PNGs named by id: the records are Seg-Zero's shards (id, problem, solution, image)"),
   frame: z.int().nonnegative().default(0).describe('frame of a video record to use (describe-anything SAV)'),
   onBadRecord: z
     .enum(['skip', 'stop'])

@@ -28,7 +28,9 @@ export {
   describe,
   hasPosition,
   identifies,
+  makePointScene,
   makeScene,
+  type PointScene,
   parseCaption,
   positions,
   relations,
@@ -36,7 +38,9 @@ export {
   type Scene,
   type SceneObject,
   type SceneOptions,
+  type ScenePart,
   sceneExample,
+  sceneSide,
   shapes,
   sizes,
   textures,
@@ -47,4 +51,3 @@ export {
 export { hubSnapshot } from './sources/hub-cache.ts'
 export { openSource } from './sources/open.ts'
 export { hubSnapshot, openSource } from './sources/open.ts'
-export { openSegZero } from './sources/seg-zero.ts'

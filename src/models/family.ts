@@ -94,6 +94,21 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   finishMasks(features: F, logits: Tensor): Mask[]
 }
 
+/** A family that is asked about an image and answers in its own pixels: what the point task needs. */
+export interface AskingFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
+  extends Family<I, F, P> {
+  /** One question about one image, up to the answer. */
+  ask(features: F, question: string): P
+  /** Size of the image as the model reads it, the frame of its coordinates. */
+  frameOf(features: F): { width: number; height: number }
+  /** Tokens that stand for images: never drawn. */
+  readonly imageIds: readonly number[]
+}
+
+export function isAsking(family: Family): family is AskingFamily {
+  return 'ask' in family && 'frameOf' in family
+}
+
 export function isGrounded(family: Family): family is GroundedFamily {
   return 'drawMasks' in family && 'describe' in family
 }

@@ -3,10 +3,12 @@
 // Start reading at sa2va/model.ts.
 export {
   type AdapterPlace,
+  type AskingFamily,
   type Family,
   type FolderReport,
   type GroundedFamily,
   type ImageLimits,
+  isAsking,
   isGrounded,
 } from './family.ts'
 export {

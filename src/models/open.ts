@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { type OpenOptions, readJsonObject } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { Family, FolderReport } from './family.ts'
+import { inspectQwenVL, QwenVLFamily } from './qwen2_5_vl/index.ts'
 import { inspectSa2VA, Sa2VAFamily } from './sa2va/index.ts'
 
 interface Entry {
@@ -13,6 +14,7 @@ interface Entry {
 /** By `model_type` of config.json. */
 const families: Readonly<Record<string, Entry>> = {
   sa2va_chat: { open: Sa2VAFamily.open, inspect: inspectSa2VA },
+  qwen2_5_vl: { open: QwenVLFamily.open, inspect: inspectQwenVL },
 }
 
 /** The names of every family's trainable groups. */

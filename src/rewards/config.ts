@@ -1,7 +1,8 @@
 import { z } from 'zod'
+import { PointRewardConfig } from './points-config.ts'
 
 /** What a term looks at: names of the fields of an Answer (reward.ts). */
-export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text'] as const
+export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text', 'points'] as const
 export type Produced = (typeof producedNames)[number]
 
 const weight = z.number().positive().default(1).describe('share of the term; the weights of a task need not sum to 1')
@@ -21,6 +22,12 @@ export const TermConfig = z.discriminatedUnion('type', [
     type: z.literal('format').describe('1 when the answer has the expected form, else 0'),
     weight,
     of: z.enum(['caption', 'captionPrime', 'text']).describe('text: exactly one [SEG]; captions: words, no markers'),
+  }),
+  z.strictObject({
+    type: z.literal('points').describe('gain, placement and form of an answer that places points for SAM2'),
+    weight,
+    of: z.literal('points').default('points').describe('the answer with the masks it made'),
+    parameters: PointRewardConfig.describe('what each part is worth'),
   }),
   z.strictObject({
     type: z.literal('module').describe('a reward of your own'),

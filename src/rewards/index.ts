@@ -42,6 +42,7 @@ export {
   scorePoints,
   settledRewards,
 } from './points-reward.ts'
+export { pointsReward } from './points-term.ts'
 export {
   type Answer,
   type BatchReward,

@@ -1,4 +1,5 @@
 import type { Mask } from '../mask/index.ts'
+import type { PointSample } from './points-reward.ts'
 
 /**
  * All a reward may look at for one sample. Produced fields are named by who made them: in loop 1 the policy writes
@@ -18,6 +19,8 @@ export interface Answer {
   captionPrime?: string | null
   /** The policy's answer as decoded, markers included. */
   text?: string
+  /** An answer that places points, with the masks before and after them. */
+  points?: PointSample
 }
 
 /** A score, or `null`: could not be scored. Never a silent 0. */

@@ -5,6 +5,7 @@ import { iouCounts } from './iou.ts'
 import { Judge } from './judge/judge.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
+import { pointsReward } from './points-term.ts'
 import type { Reward, Term } from './reward.ts'
 
 async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | undefined): Promise<Reward> {
@@ -17,6 +18,8 @@ async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | 
       return lengthReward(term.of, config.length)
     case 'format':
       return formatReward(term.of)
+    case 'points':
+      return pointsReward(term.parameters)
     case 'module':
       return loadReward(term.path)
     case 'judge':

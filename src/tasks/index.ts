@@ -5,6 +5,7 @@ import { loadExport, Mismatch } from '../core/index.ts'
 import { cycleRewardSettings, cycleSettings } from './cycle/config.ts'
 import { cycle } from './cycle/index.ts'
 import type { TaskKind } from './kind.ts'
+import { points, pointsRewardSettings, pointsSettings } from './points/points.ts'
 
 export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
 export { type Cycle, type CycleConfig, requireGrounded } from './cycle/config.ts'
@@ -25,11 +26,11 @@ export type {
 export * from './points/index.ts'
 
 /** Every kind that comes with the package. */
-export const taskKinds = { cycle } as const
+export const taskKinds = { cycle, points } as const
 
 /** What the kinds add to the settings of a run, and to those of its rewards. */
-export const taskSettings = { ...cycleSettings } as const
-export const taskRewardSettings = { ...cycleRewardSettings } as const
+export const taskSettings = { ...cycleSettings, ...pointsSettings } as const
+export const taskRewardSettings = { ...cycleRewardSettings, ...pointsRewardSettings } as const
 
 /** A kind by its name, or null for the path of a user's module. */
 export function builtInKind(name: string): TaskKind<never> | null {

@@ -3,6 +3,7 @@
 // Start reading at scene.ts.
 export { type CorpusOptions, corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
 export { type AttributeName, type Description, describe, identifies, usedAttributes } from './describe.ts'
+export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'
 export {
   makeScene,
   planScene,

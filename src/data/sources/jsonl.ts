@@ -1,4 +1,4 @@
-// Our own JSONL: {"id", "image": path, "mask": RLE | {"polygons"} | path of a PNG, "caption", "category"?, ...}, a record
+// Our own JSONL: {"id", "image": path, "mask": RLE | {"polygons"} | path of a PNG, "caption" or "query", "category"?, ...}, a record
 // a line, paths relative to the file.
 import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
@@ -156,7 +156,7 @@ async function readMaskFile(path: string, folder: string, where: string): Promis
 }
 
 async function toRegion(line: Record<string, unknown>, id: string, folder: string, where: string): Promise<Region> {
-  const { image, mask, caption, category, size, id: _, ...meta } = line
+  const { image, mask, caption = line['query'], category, size, id: _, ...meta } = line
   if (typeof image !== 'string' || image === '') {
     throw new BadRecord('image-missing', { where, field: 'image', expected: 'a path', got: image ?? null })
   }
@@ -212,6 +212,8 @@ async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
     length: ids.length,
     fingerprint: sha256(JSON.stringify([name, size, ids.length])),
     schema: ['id, image (path), mask (RLE, polygons or PNG path), caption, category?'],
+    fingerprint: sha256(JSON.stringify([name, statSync(path).size, ids.length])),
+    schema: ['id, image (path), mask (RLE, polygons or PNG path), caption or query, category?'],
     warnings: duplicates.size > 0 ? [`${path}: ${duplicates.size} records repeat an id and will be rejected`] : [],
     leftOut: {},
     broken: [],

@@ -10,17 +10,21 @@ import { concatSources } from './concat.ts'
 import { isDamSubset, openDamSubset } from './dam.ts'
 import { hubSnapshot } from './hub-cache.ts'
 import { openJsonl } from './jsonl.ts'
+import { isNeighbours, openNeighbours } from './neighbours.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
 import { isPolygonList, openPolygonList } from './polygon-list.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { isScenes, openScenes } from './scenes.ts'
 import { insideFolder, noneReadable, openEach } from './shards.ts'
+import { openSegZero } from './seg-zero.ts'
 
 const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
  * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
  * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, describe-anything,
+ * JSONL, `scenes:COUNT`, `neighbours:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
   const config = DataConfig.parse(options)
@@ -53,6 +57,8 @@ function withDecoding(records: RecordSource): Source {
 
 async function openRecords(path: string, config: DataConfig): Promise<RecordSource> {
   if (isScenes(path)) return openScenes(path)
+  if (isNeighbours(path)) return openNeighbours(path)
+  if (config.maskDir !== undefined) return await openSegZero(path, config.maskDir)
   const found = existsSync(path) ? resolve(path) : hubSnapshot(path)
   if (statSync(found).isDirectory()) return await openFolder(found, config)
   regularFile(found)

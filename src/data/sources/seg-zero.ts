@@ -7,8 +7,7 @@ import { Mismatch, sha256 } from '../../core/index.ts'
 import { type Mask, maskFromPng } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
-import { toExample } from '../decode.ts'
-import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions, type Source } from '../example.ts'
+import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { ParquetFile } from './parquet.ts'
 import { imageOf, nonEmpty } from './regions.ts'
@@ -22,7 +21,7 @@ interface Shard {
 }
 
 /** `masks`: the folder of PNGs, value above 127 = object. */
-export async function openSegZero(path: string, masks: string): Promise<Source> {
+export async function openSegZero(path: string, masks: string): Promise<RecordSource> {
   const files = shardFiles(path)
   const pool = new FilePool()
   const shards: Shard[] = []
@@ -35,7 +34,7 @@ export async function openSegZero(path: string, masks: string): Promise<Source> 
     const [shard, row] = [shards[s]!, index - starts[s]!]
     return await readRow(shard, row, masks, options?.image !== false)
   }
-  const records: RecordSource = {
+  return {
     name,
     format: 'Seg-Zero shards with a folder of masks',
     length,
@@ -48,7 +47,6 @@ export async function openSegZero(path: string, masks: string): Promise<Source> 
     region,
     close: () => pool.close(),
   }
-  return { ...records, get: async (index) => toExample(await region(index)) }
 }
 
 function shardFiles(path: string): string[] {

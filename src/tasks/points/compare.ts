@@ -56,15 +56,18 @@ export function compareClicks(
   for (let at = 0; at < records.length; at += batch) {
     const items = records.slice(at, at + batch).map((record) => openItem(setup, record))
     try {
-      const texts = askPoints(setup, items)
-      items.forEach((item, i) => {
-        out.push(compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, options.seed))
-      })
+      out.push(...compareItems(setup, items, options.seed))
     } finally {
-      items.forEach(releaseItem)
+      for (const item of items) releaseItem(setup, item)
     }
   }
   return out
+}
+
+/** Greedy answers of open items, and the clicks they are compared with. */
+export function compareItems(setup: PointSetup, items: readonly PointItem[], seed: number): ComparedRecord[] {
+  const texts = askPoints(setup, items)
+  return items.map((item, i) => compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, seed))
 }
 
 function compareOne(setup: PointSetup, item: PointItem, reply: PointReply, seed: number): ComparedRecord {

@@ -11,6 +11,13 @@ import {
 
 /** Settings of the point task. What an answer may look like is PointAnswerConfig; what it is worth, PointRewardConfig. */
 export const PointsConfig = PointAnswerConfig.extend({
+  sam: z
+    .string()
+    .default('')
+    .describe(
+      'SAM2 that draws the masks: a checkpoint (.pt, .safetensors), its folder, or a Sa2VA folder with one inside',
+    ),
+  weight: z.number().nonnegative().default(1).describe('weight of the task in the loss'),
   positivePrompt: z
     .enum(['point', 'box', 'box+points'])
     .default('point')
@@ -33,16 +40,6 @@ export const PointsConfig = PointAnswerConfig.extend({
     .enum(['full', 'short'])
     .default('full')
     .describe('the question in whole sentences, or in a few words for small models trained on nothing else'),
-  noTarget: z
-    .enum(['drop', 'keep'])
-    .default('drop')
-    .describe('records whose mask is empty: dropped and counted, or kept for learning to say so'),
-  keepEasy: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0.1)
-    .describe('share of the records with nothing to correct that is kept for learning to abstain'),
   preset: z
     .enum(pointPresetNames)
     .default('default')

@@ -2,15 +2,17 @@
 // May import models, data, rewards, mask, image and below.
 // Start reading at task.ts; places.ts has the geometry.
 
+export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../data/index.ts'
 export { type ComparedRecord, type CompareOptions, compareClicks, comparedFigures, oracleCurve } from './compare.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 export { squaredDistances } from './distance.ts'
-export { isUsable, openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
+export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { adaptPolicy, groupMetrics, type LearnOptions, learnPoints, type PointMetrics, snapshot } from './learn.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'
+export { type PointsRunConfig, points, pointsRewardSettings, pointsSettings, requireAsking } from './points.ts'
 export { markerText, pointQuestion } from './prompts.ts'
 export type { PointRecord } from './record.ts'
+export { pointRecord } from './records.ts'
 export { askPoints, type PointReply, type PointText, replyTo, sampleOf, scoreReplies } from './reply.ts'
-export { makePointScene, type PointScene, type ScenePart, sceneSide } from './scenes.ts'
-export { openPointSource, type PointSource, type PointSourceOptions } from './records.ts'
+export { OpenItems, PlacePoints } from './task.ts'

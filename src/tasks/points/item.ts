@@ -2,26 +2,17 @@
 // is read once is kept here, so that K candidates cost K small decodes and nothing else.
 import { Mismatch } from '../../core/index.ts'
 import { type RgbImage, resize } from '../../image/index.ts'
-import { type Mask, maskArea, maskIou, toDense } from '../../mask/index.ts'
-import {
-  type ClickMask,
-  type ClickPrompt,
-  type LoadedQwenVL,
-  patchImage,
-  type QwenFeatures,
-  type QwenPrompt,
-  questionPrompt,
-  type Sam2Features,
-  type Sam2Predictor,
-} from '../../models/index.ts'
+import { type Mask, maskIou, toDense } from '../../mask/index.ts'
+import type { AskingFamily, ClickMask, ClickPrompt, Sam2Features, Sam2Predictor } from '../../models/index.ts'
 import { type FrameSize, type Point, rescale } from '../../rewards/index.ts'
+import type { Tensor } from '../../tensor/index.ts'
 import type { PointsConfig } from './config.ts'
 import { contour, derivePrompt, type PositivePrompt } from './places.ts'
 import { pointQuestion } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 
 export interface PointSetup {
-  policy: LoadedQwenVL
+  policy: AskingFamily
   sam: Sam2Predictor
   config: PointsConfig
 }
@@ -32,8 +23,8 @@ export interface PointItem {
   frame: FrameSize
   positive: PositivePrompt
   question: string
-  prompt: QwenPrompt
-  features: QwenFeatures
+  prompt: ReturnType<AskingFamily['ask']>
+  features: object
   sam: Sam2Features
   /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */
   first: ClickMask | null
@@ -48,19 +39,21 @@ export function openItem(setup: PointSetup, record: PointRecord): PointItem {
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
   const shown = config.mode === 'second-look' ? withContour(record.image, first!.mask) : record.image
-  const patched = patchImage(stretched(shown, config), policy.processor)
-  const { patch } = policy.processor
-  const frame = { width: patched.columns * patch, height: patched.rows * patch }
+  const [features] = policy.encode([policy.prepare(stretched(shown, config))])
+  const frame = policy.frameOf(features!)
   const question = pointQuestion({ query: record.query, positive, model: frame, original: record.image }, config)
-  const features = policy.model.encode(patched)
-  const prompt = questionPrompt(policy, question, [features])
+  const prompt = policy.ask(features!, question)
   const iou0 = first ? maskIou(record.mask, first.mask) : 0
-  return { record, frame, positive, question, prompt, features, sam: samFeatures, first, iou0 }
+  return { record, frame, positive, question, prompt, features: features!, sam: samFeatures, first, iou0 }
 }
 
-export function releaseItem({ features, sam, first }: PointItem): void {
-  for (const t of [features.tokens, ...Object.values(sam)]) t.dispose()
-  first?.logits?.dispose()
+/** The tensors an item holds. */
+export function tensorsOfItem({ policy }: PointSetup, { features, sam, first }: PointItem): Tensor[] {
+  return [...Object.values(policy.tensorsOf(features)), ...Object.values(sam), ...(first?.logits ? [first.logits] : [])]
+}
+
+export function releaseItem(setup: PointSetup, item: PointItem): void {
+  for (const t of tensorsOfItem(setup, item)) t.dispose()
 }
 
 function checkRecord({ id, image, mask }: PointRecord): void {
@@ -77,13 +70,6 @@ function checkRecord({ id, image, mask }: PointRecord): void {
 export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
   const derived = box && points ? null : derivePrompt(mask)
   return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }
-}
-
-/** Whether the record can be used at all: without a target there may be nothing to prompt SAM2 with. */
-export function isUsable(record: PointRecord, config: PointsConfig): boolean {
-  if (maskArea(record.mask) > 0) return true
-  if (config.noTarget === 'drop') return false
-  return config.mode === 'joint' || record.box !== undefined || (record.points?.length ?? 0) > 0
 }
 
 function stretched(image: RgbImage, { imageSize }: PointsConfig): RgbImage {

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
-import { openQwenVL, openSam2, patchImage, Sam2Predictor, teacherForce } from '../../models/index.ts'
+import { makePointScene } from '../../data/index.ts'
+import { type AskingFamily, openFamily, openSam2, patchImage, Sam2Predictor, teacherForce } from '../../models/index.ts'
 import { AdamW } from '../../optim/index.ts'
 import { grpoLoss, resolveGrpo } from '../../rl/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
@@ -11,7 +12,6 @@ import { resolvePoints } from './config.ts'
 import { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 import { adaptPolicy, learnPoints, snapshot } from './learn.ts'
 import { askPoints, replyTo } from './reply.ts'
-import { makePointScene } from './scenes.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')
 const learning = { steps: 1, records: 1, samples: 2, learningRate: 1e-3, seed: 3, lora: { rank: 4, alpha: 8 } }
@@ -20,13 +20,13 @@ let params: Map<string, Tensor>
 let item: PointItem
 
 before(() => {
-  const policy = openQwenVL(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' })
+  const policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as AskingFamily
   const sam = new Sam2Predictor(openSam2(join(golden, 'sa2va-tiny'), { dtype: 'float32' }).model)
   setup = { policy, sam, config: resolvePoints({ imageSize: 112, maxNewTokens: 12 }) }
   params = adaptPolicy(setup, learning)
   item = openItem(setup, makePointScene(5, 1).record)
 })
-after(() => releaseItem(item))
+after(() => releaseItem(setup, item))
 
 const grpo = resolveGrpo({ numGenerations: 2, maxCompletionLength: 12, beta: 0 })
 const answers = () =>
@@ -55,8 +55,8 @@ function clearGradients(): void {
 }
 
 test('lora_B learns in the first step, lora_A in the second, and nothing else ever changes', () => {
-  const { model, cfg } = setup.policy
-  const layers = cfg.llm.num_hidden_layers
+  const { module: model } = setup.policy
+  const layers = 3
   assert.equal(params.size, 2 * 4 * layers)
   const frozen = [...model.parameters()].filter(([name]) => !params.has(name))
   const before = new Map(frozen.map(([name, t]) => [name, Float32Array.from(t.numbers())]))
@@ -148,7 +148,7 @@ test('another image changes the log-probabilities of the same answers to the sam
   assert.deepEqual(other.prompt.ids, item.prompt.ids)
   const [here, there] = [scoresOn(item), scoresOn(other)]
   assert.ok(here.some((v, i) => Math.abs(v - there[i]!) > 1e-4))
-  releaseItem(other)
+  releaseItem(setup, other)
 })
 
 test('the prompt of an image has a token for every four patches, and none without its pixels', () => {
@@ -157,13 +157,13 @@ test('the prompt of an image has a token for every four patches, and none withou
     [448, 1024],
     [112, 64],
   ] as const) {
-    const image = patchImage({ width: side, height: side, data: new Uint8Array(3 * side * side) }, policy.processor)
+    const image = patchImage({ width: side, height: side, data: new Uint8Array(3 * side * side) })
     assert.equal(image.rows * image.columns, patches)
     assert.equal(image.pixels.length, patches * 1176)
   }
-  const tokens = item.prompt.ids.filter((id) => id === policy.cfg.image_token_id).length
+  const tokens = item.prompt.ids.filter((id) => id === policy.imageIds[0]).length
   assert.equal(tokens, 16)
-  assert.throws(() => policy.model.promptEmbeddings({ ids: item.prompt.ids, images: [] }), /image tokens/)
+  assert.throws(() => policy.model.promptEmbeddings({ ids: item.prompt.ids, images: [] } as never), /image tokens/)
 })
 
 test('SAM2 reads each image once, whatever the number of answers, and decodes only what was corrected', () => {
@@ -174,6 +174,7 @@ test('SAM2 reads each image once, whatever the number of answers, and decodes on
     ids: new Int32Array(0),
     text,
     finished: true,
+    logps: new Float32Array(0),
   }))
   const replies = replyTo(setup, opened, texts)
   assert.equal(sam.encodes - encodes, 1)
@@ -188,7 +189,7 @@ test('SAM2 reads each image once, whatever the number of answers, and decodes on
       [false, false],
     ],
   )
-  releaseItem(opened)
+  releaseItem(setup, opened)
 })
 
 test('a learning rate of 0 changes nothing to the digit', () => {

@@ -1,7 +1,7 @@
 // The task on its own: sample, draw, score, learn, without a run folder. It proves that the parts learn together; `train` has the
 // same steps with everything a long run needs. K answers of a record, T tokens of the longest.
 import { stream, streamId } from '../../core/index.ts'
-import { loraTargets, teacherForce } from '../../models/index.ts'
+import { teacherForce } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { AdamW, learningRateAt, OptimConfig } from '../../optim/index.ts'
 import { type PointParts, settledRewards } from '../../rewards/index.ts'
@@ -39,12 +39,10 @@ interface Group {
 }
 
 /** Gives the policy adapters on q, k, v, o of its language model and returns the tensors that learn. */
-export function adaptPolicy({ policy: { model, cfg } }: PointSetup, options: LearnOptions): Map<string, Tensor> {
-  const { rank, alpha } = options.lora ?? { rank: 64, alpha: 128 }
-  const inLayers = loraTargets(cfg.llm.architectures[0]!)
-  const isTarget = (path: string) => inLayers(path) && /\.[qkvo]_proj$/.test(path) && !path.startsWith('visual.')
-  addLora(model, isTarget, { rank, alpha, seed: options.seed })
-  const adapters = model.slots().filter((slot) => /\.lora_[AB]\.weight$/.test(slot.name))
+export function adaptPolicy({ policy }: PointSetup, options: LearnOptions): Map<string, Tensor> {
+  const { on, targets } = policy.adapter
+  addLora(on, targets, { ...(options.lora ?? { rank: 64, alpha: 128 }), seed: options.seed })
+  const adapters = policy.module.slots().filter((slot) => /\.lora_[AB]\.weight$/.test(slot.name))
   const params = new Map(adapters.map((slot) => [slot.name, tensorAt(slot)]))
   for (const t of params.values()) t.requiresGrad_(true)
   return params
@@ -79,7 +77,7 @@ export function learnPoints(
       optim.zeroGrad()
       if (onStep(step, { ...groupMetrics(groups), grad_norm: gradNorm }) === false) break
     } finally {
-      items.forEach(releaseItem)
+      for (const item of items) releaseItem(setup, item)
     }
   }
   optim.dispose()

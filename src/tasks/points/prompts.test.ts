@@ -35,10 +35,9 @@ Coordinates are thousandths of the image's width and height, from 0 to 999; (0, 
 Reply with one JSON object and nothing else, like {"negative_points": [[120, 45]], "positive_points": [[300, 212]]}.`,
   )
   assert.equal(
-    pointQuestion(parts, resolvePoints({ mode: 'joint', coords: 'unit', noTarget: 'keep', thinking: true })),
+    pointQuestion(parts, resolvePoints({ mode: 'joint', coords: 'unit', thinking: true })),
     `Object of interest: the red cup
 Give its box, two points inside it, and at most 3 points outside it, each on a place a segmentation tool would most likely include by mistake.
-If there is no such object in the image, reply with [].
 Coordinates are fractions of the image's width and height, from 0 to 1; (0, 0) is the top left corner.
 Think first inside <think></think>. Then give the JSON object inside <answer></answer>, like <think>...</think><answer>{"bbox_2d": [100, 40, 320, 260], "points": [[180, 120], [240, 200]], "negative_points": [[120, 45]]}</answer>.`,
   )

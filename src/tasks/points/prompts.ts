@@ -64,11 +64,9 @@ function secondLookLines(parts: QuestionParts, config: PointsConfig): Wording {
 
 function jointLines(_: QuestionParts, config: PointsConfig): Wording {
   const example = '{"bbox_2d": [100, 40, 320, 260], "points": [[180, 120], [240, 200]], "negative_points": [[120, 45]]}'
-  const none = config.noTarget === 'keep' ? ['If there is no such object in the image, reply with [].'] : []
   return {
     lines: [
       `Give its box, two points inside it, and at most ${config.maxPoints} points outside it, each on a place a segmentation tool would most likely include by mistake.`,
-      ...none,
     ],
     kind: 'object',
     reply: { long: example, short: example },

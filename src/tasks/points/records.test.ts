@@ -5,10 +5,10 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
 import { Mismatch } from '../../core/index.ts'
+import { makePointScene, openSource } from '../../data/index.ts'
 import { encodePng } from '../../image/index.ts'
 import { encodeRle, maskToPng } from '../../mask/index.ts'
-import { openPointSource } from './records.ts'
-import { makePointScene } from './scenes.ts'
+import { pointRecord } from './records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'points-'))
 after(() => rmSync(folder, { recursive: true }))
@@ -20,18 +20,23 @@ test('JSONL lines with a query bring masks as PNG or run lengths, and boxes and 
   writeFileSync(join(folder, 'mask.png'), await maskToPng(record.mask))
   const lines = [
     { id: 'a', image: 'image.png', query: 'the cup', mask: 'mask.png', box: [1, 2, 3, 4], points: [[5, 6]] },
-    { id: 7, image: 'image.png', query: 'the cup', mask: encodeRle(record.mask) },
+    { id: '7', image: 'image.png', query: 'the cup', mask: encodeRle(record.mask) },
     { id: 'c', image: 'image.png', query: 'the cup', mask: 'mask.png', box: [1, 2, 3] },
   ]
   const path = join(folder, 'queries.jsonl')
   writeFileSync(path, lines.map((l) => JSON.stringify(l)).join('\n'))
-  const source = await openPointSource(path)
+  const source = await openSource(path)
   assert.equal(source.length, 3)
-  const [first, second] = [await source.get(0), await source.get(1)]
+  const [first, second] = [pointRecord(await source.get(0)), pointRecord(await source.get(1))]
   assert.deepEqual([first.box, first.points, first.query], [[1, 2, 3, 4], [[5, 6]], 'the cup'])
   assert.deepEqual([first.mask, second.mask, second.id], [record.mask, record.mask, '7'])
   assert.deepEqual(second.image.data, record.image.data)
-  await assert.rejects(source.get(2), (e) => e instanceof Mismatch && /line 3: box: expected \[x1/.test(e.message))
+  const third = await source.get(2)
+  assert.throws(
+    () => pointRecord(third),
+    (e) => e instanceof Mismatch && /record c: box: expected \[x1/.test(e.message),
+  )
+  await source.close()
 })
 
 test("Seg-Zero's shards give the query, the places in pixels of the original, and the mask of the id, never a box", async () => {
@@ -50,10 +55,21 @@ test("Seg-Zero's shards give the query, the places in pixels of the original, an
   const pictures = vectorFromArray([{ bytes }, { bytes }], new Struct([new Field('bytes', new Binary())]))
   const whole = table.assign(new Table({ image: pictures }) as never)
   writeFileSync(join(folder, 'shard.arrow'), tableToIPC(whole, 'stream'))
-  const source = await openPointSource(join(folder, 'shard.arrow'), { maskDir: masks })
+  const source = await openSource(join(folder, 'shard.arrow'), { maskDir: masks })
   assert.equal(source.length, 2)
-  const got = await source.get(0)
-  assert.deepEqual([got.id, got.query, got.box, got.points], ['r1', 'the red cup', [0, 10, 111, 111], [[56, 56], [1, 2]]])
+  const got = pointRecord(await source.get(0))
+  assert.deepEqual(
+    [got.id, got.query, got.box, got.points],
+    [
+      'r1',
+      'the red cup',
+      [0, 10, 111, 111],
+      [
+        [56, 56],
+        [1, 2],
+      ],
+    ],
+  )
   assert.deepEqual(got.mask, record.mask)
   await assert.rejects(source.get(1), /r2\.png/)
   await source.close()
@@ -61,9 +77,12 @@ test("Seg-Zero's shards give the query, the places in pixels of the original, an
 
 test('a source of region captions gives its captions as queries', async () => {
   const path = join(folder, 'captions.jsonl')
-  writeFileSync(path, JSON.stringify({ id: 'x', image: 'image.png', caption: 'a small cup', mask: encodeRle(record.mask) }))
-  const source = await openPointSource(path)
-  const got = await source.get(0)
+  writeFileSync(
+    path,
+    JSON.stringify({ id: 'x', image: 'image.png', caption: 'a small cup', mask: encodeRle(record.mask) }),
+  )
+  const source = await openSource(path)
+  const got = pointRecord(await source.get(0))
   assert.deepEqual([got.query, got.mask], ['a small cup', record.mask])
   await source.close()
 })

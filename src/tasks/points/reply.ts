@@ -21,6 +21,8 @@ export interface PointText {
   text: string
   /** Whether the answer ended by itself. */
   finished: boolean
+  /** Of each token, as the sampler saw it. */
+  logps: Float32Array
 }
 
 export interface AskOptions {
@@ -32,7 +34,7 @@ export interface AskOptions {
 
 /** K texts for each item. */
 export function askPoints(setup: PointSetup, items: readonly PointItem[], options: AskOptions = {}): PointText[][] {
-  const { model, tokenizer, cfg } = setup.policy
+  const { model, tokenizer, imageIds, stopWords } = setup.policy
   const rows = generate(
     model,
     tokenizer,
@@ -40,8 +42,8 @@ export function askPoints(setup: PointSetup, items: readonly PointItem[], option
     {
       samples: options.samples ?? 1,
       maxNewTokens: setup.config.maxNewTokens,
-      stopStrings: [],
-      suppressIds: [cfg.image_token_id, cfg.vision_start_token_id, cfg.vision_end_token_id],
+      stopStrings: stopWords,
+      suppressIds: imageIds,
       ...(options.temperature !== undefined && {
         sampling: { temperature: options.temperature },
         random: options.random,
@@ -53,9 +55,9 @@ export function askPoints(setup: PointSetup, items: readonly PointItem[], option
   return out
 }
 
-function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished }: Generated): PointText {
+function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished, logps }: Generated): PointText {
   const spoken = finished ? ids.subarray(0, ids.length - 1) : ids
-  return { ids, text: tokenizer.decode(spoken, { skipSpecial: true }), finished }
+  return { ids, text: tokenizer.decode(spoken, { skipSpecial: true }), finished, logps }
 }
 
 /** A text read, and the masks it makes. */

@@ -2,9 +2,10 @@
 // whole cluster; a negative click on another part tells it what is not meant. A pure function of (seed, index). Lengths are pixels of
 // the square image.
 import { type RandomStream, shuffled, stream, streamId } from '../../core/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
-import type { Point } from '../../rewards/index.ts'
-import type { PointRecord } from './record.ts'
+import type { RgbImage } from '../../image/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+
+type Point = readonly [number, number]
 
 export const sceneSide = 112
 
@@ -35,7 +36,7 @@ export interface PointScene {
   parts: readonly ScenePart[]
   /** Row-major; 0 background, k + 1 part k. */
   owner: Uint8Array
-  record: PointRecord
+  record: { id: string; image: RgbImage; query: string; mask: Mask }
 }
 
 /** Scene `index` of the endless set `seed`. */

@@ -1,0 +1,113 @@
+import type { AdapterNames, OpenOptions } from '../../checkpoint/index.ts'
+import type { RgbImage } from '../../image/index.ts'
+import { cat, type Tensor, tidy } from '../../tensor/index.ts'
+import type { AdapterPlace, AskingFamily } from '../family.ts'
+import { exportSa2VA } from '../sa2va/load.ts'
+import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
+import type { QwenFeatures, QwenPrompt } from './model.ts'
+import { type PatchedImage, patchImage, smartResize } from './processor.ts'
+
+/** As PEFT writes them for a plain Qwen2.5-VL of the released layout. */
+const adapterNames: AdapterNames = { ours: '', file: 'base_model.model.', adapter: null }
+
+/** Qwen2.5-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
+export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, QwenPrompt> {
+  readonly name = 'qwen2_5_vl'
+  readonly groups = { lora: [/\.lora_[AB]\./] } as const
+  readonly stopWords: readonly string[] = []
+  readonly adapter: AdapterPlace
+  readonly loaded: LoadedQwenVL
+
+  constructor(loaded: LoadedQwenVL) {
+    this.loaded = loaded
+    const targets = (path: string) => /^model\.layers\.\d+\.self_attn\.[qkvo]_proj$/.test(path)
+    this.adapter = { on: loaded.model, targets, names: adapterNames, width: loaded.cfg.llm.hidden_size }
+  }
+
+  static open(dir: string, options: OpenOptions = {}): QwenVLFamily {
+    return new QwenVLFamily(openQwenVL(dir, options))
+  }
+
+  get dir() {
+    return this.loaded.dir
+  }
+
+  get config() {
+    return this.loaded.cfg.raw
+  }
+
+  get module() {
+    return this.loaded.model
+  }
+
+  get model() {
+    return this.loaded.model
+  }
+
+  get tokenizer() {
+    return this.loaded.tokenizer
+  }
+
+  get sizes() {
+    const { llm } = this.loaded.cfg
+    return {
+      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
+      imageTokens: (features: object) => (features as QwenFeatures).tokens.size(0),
+    }
+  }
+
+  get imageIds() {
+    const { image_token_id, vision_start_token_id, vision_end_token_id } = this.loaded.cfg
+    return [image_token_id, vision_start_token_id, vision_end_token_id]
+  }
+
+  ask(features: QwenFeatures, question: string): QwenPrompt {
+    return questionPrompt(this.loaded, question, [features])
+  }
+
+  frameOf({ rows, columns }: QwenFeatures): { width: number; height: number } {
+    const { patch } = this.loaded.processor
+    return { width: columns * patch, height: rows * patch }
+  }
+
+  prepare(image: RgbImage): PatchedImage {
+    return patchImage(image, this.loaded.processor)
+  }
+
+  encode(inputs: readonly PatchedImage[]): QwenFeatures[] {
+    return inputs.map((input) => this.model.encode(input))
+  }
+
+  shapeOf({ rows, columns }: PatchedImage): string {
+    return `${rows} x ${columns} patches`
+  }
+
+  encodeTogether(inputs: readonly PatchedImage[]): { all: QwenFeatures; rows: QwenFeatures[] } {
+    const { rows, columns, height, width } = inputs[0]!
+    const tokens = tidy(() => cat(inputs.map((input) => this.model.imageTokens(input))))
+    const each = tokens.size(0) / inputs.length
+    const row = (i: number) => ({ tokens: tokens.narrow(0, i * each, each), rows, columns, height, width })
+    return { all: { tokens, rows, columns, height, width }, rows: inputs.map((_, i) => row(i)) }
+  }
+
+  tensorsOf({ tokens }: QwenFeatures): Record<string, Tensor> {
+    return { tokens }
+  }
+
+  featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): QwenFeatures {
+    const { processor } = this.loaded
+    const [rows, columns] = smartResize(image.height, image.width, processor).map((side) => side / processor.patch) as [
+      number,
+      number,
+    ]
+    return { tokens: tensors['tokens']!, rows, columns, height: image.height, width: image.width }
+  }
+
+  completion(text: string): Int32Array {
+    return this.tokenizer.encode(`${text}<|im_end|>`, { addSpecial: false })
+  }
+
+  export(dir: string, maxShardBytes?: number): string[] {
+    return exportSa2VA(this.loaded, dir, maxShardBytes, releasedName)
+  }
+}

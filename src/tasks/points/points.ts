@@ -1,0 +1,85 @@
+// The kind of task `points`: settings, rewards, the task of a run and its evaluation.
+import { Mismatch } from '../../core/index.ts'
+import { type AskingFamily, type Family, isAsking, openSam2, Sam2Predictor } from '../../models/index.ts'
+import { type TaskRewards, TaskRewards as TaskRewardsSchema, type TermConfig } from '../../rewards/index.ts'
+import type { CommonSettings, Evaluator, TaskKind } from '../kind.ts'
+import { type ComparedRecord, comparedFigures, compareItems } from './compare.ts'
+import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
+import type { PointSetup } from './item.ts'
+import { OpenItems, PlacePoints } from './task.ts'
+
+export const pointsSettings = {
+  points: PointsConfig.prefault({}).describe('task points: a vision-language model that places points for SAM2'),
+} as const
+
+export const pointsRewardSettings = {
+  points: TaskRewardsSchema.optional().describe('task points: other terms than the reward of points.preset'),
+} as const
+
+export interface PointsRunConfig extends CommonSettings {
+  readonly points: PointsConfig
+  readonly rewards: CommonSettings['rewards'] & { readonly points?: TaskRewards }
+}
+
+export function requireAsking(family: Family): AskingFamily {
+  if (isAsking(family)) return family
+  throw new Mismatch({
+    where: family.dir,
+    field: 'model',
+    expected: 'one that answers questions about an image in its pixels, such as qwen2_5_vl',
+    got: family.name,
+  })
+}
+
+/** SAM2 beside the family, on its device and in its dtype. */
+function setupOf(family: Family, config: PointsRunConfig): PointSetup {
+  const policy = requireAsking(family)
+  const { device, dtype } = policy.model.home
+  const { model } = openSam2(config.points.sam, { device, dtype })
+  return { policy, sam: new Sam2Predictor(model), config: resolvePoints(config.points) }
+}
+
+/** Items kept open: a step's records stay while it samples, answers and learns. */
+const mostOpen = 48
+
+export const points: TaskKind<PointsRunConfig> = {
+  name: 'points',
+  doc: 'points for SAM2: answer with points, be rewarded for the mask',
+  check(config) {
+    resolvePoints(config.points)
+    const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {
+      throw new Mismatch({ where: 'settings', field, expected, got, hint })
+    }
+    if (config.points.sam === '') refuse('points.sam', 'a SAM2 checkpoint', 'nothing')
+    const other = config.train.filter((group) => group !== 'lora')
+    if (other.length > 0) refuse('train', 'lora: nothing else learns in this task', other.join(', '), '--train lora')
+  },
+  rewards({ points: settings, rewards }) {
+    const parameters = rewardOfPoints(resolvePoints(settings))
+    const own: TermConfig = { type: 'points', weight: 1, of: 'points', parameters }
+    const modules = rewards.modules.map((m): TermConfig => ({ type: 'module', ...m }))
+    const base = rewards.points ?? { terms: [own], shaping: 'none' as const }
+    const task = {
+      rewards: { ...base, terms: [...base.terms, ...modules] },
+      produced: ['points', 'mask', 'text'] as const,
+    }
+    return { tasks: { points: { ...task, shapes: 'caption' } }, notices: [] }
+  },
+  build(family, config) {
+    const setup = setupOf(family, config)
+    return [new PlacePoints(setup, config, new OpenItems(setup, mostOpen))]
+  },
+  evaluator(family, config): Evaluator<ComparedRecord> {
+    const setup = setupOf(family, config)
+    const items = new OpenItems(setup, mostOpen)
+    return {
+      score: (work) =>
+        compareItems(
+          setup,
+          work.map((w) => items.at(w)),
+          config.seed,
+        ),
+      summary: comparedFigures,
+    }
+  },
+}

@@ -1,0 +1,156 @@
+// Points for SAM2 as a task of a run: the policy answers a question with points, SAM2 draws the mask they make, the gain is rewarded.
+// SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
+import { streamId } from '../../core/index.ts'
+import { encodeRle } from '../../mask/index.ts'
+import { teacherForce } from '../../models/index.ts'
+import type { Answer } from '../../rewards/index.ts'
+import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
+import { keep } from '../../tensor/index.ts'
+import type { CommonSettings, WorkItem } from '../kind.ts'
+import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
+import { maskDifference } from './places.ts'
+import { pointRecord } from './records.ts'
+import { askPoints, type PointReply, replyTo, sampleOf } from './reply.ts'
+
+/** What the rewards and the page see of a sample. */
+export interface PointsReply {
+  readonly answer: Answer
+  readonly reply: PointReply
+}
+
+/** Items that are in work, or were a moment ago: read once, however often the step asks. */
+export class OpenItems {
+  readonly #setup: PointSetup
+  readonly #open = new Map<string, PointItem>()
+  readonly #most: number
+
+  constructor(setup: PointSetup, most: number) {
+    this.#setup = setup
+    this.#most = most
+  }
+
+  at({ id, example }: WorkItem): PointItem {
+    const known = this.#open.get(id)
+    this.#open.delete(id)
+    const item = known ?? openItem(this.#setup, pointRecord(example))
+    if (!known) for (const t of tensorsOfItem(this.#setup, item)) keep(t) // whatever scope is open ends before the item does
+    this.#open.set(id, item)
+    for (const [old, first] of this.#open) {
+      if (this.#open.size <= this.#most) break
+      this.#open.delete(old)
+      releaseItem(this.#setup, first)
+    }
+    return item
+  }
+
+  close(): void {
+    for (const item of this.#open.values()) releaseItem(this.#setup, item)
+    this.#open.clear()
+  }
+}
+
+export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
+  readonly name = 'points'
+  readonly title = 'points -> mask'
+  readonly opens = false
+  readonly weight: number
+  readonly beta: number
+  readonly #setup: PointSetup
+  readonly #settings: CommonSettings
+  readonly #items: OpenItems
+
+  constructor(setup: PointSetup, settings: CommonSettings, items: OpenItems) {
+    this.#setup = setup
+    this.#settings = settings
+    this.#items = items
+    this.weight = setup.config.weight
+    this.beta = settings.rl.beta
+  }
+
+  open = (): Json => null
+  reopen(): void {}
+  describe = (): null => null
+
+  sample(items: readonly WorkItem[], draw: Draw): Sample[][] {
+    return askPoints(
+      this.#setup,
+      items.map((item) => this.#items.at(item)),
+      {
+        samples: this.#settings.rl.numGenerations,
+        temperature: this.#settings.rl.temperature,
+        random: (row, k) => sampleStream(draw, streamId.sampling, items[row]!.id, k),
+      },
+    )
+  }
+
+  answer(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]): PointsReply[][] {
+    return items.map((work, b) => {
+      const item = this.#items.at(work)
+      return replyTo(this.#setup, item, groups[b]!).map((reply, k) => {
+        const points = sampleOf(this.#setup, item, reply)
+        const mask = reply.mask1 ?? reply.mask0
+        const { query: reference, mask: given } = item.record
+        return { answer: { id: `${work.id}#${k}`, reference, given, mask, text: groups[b]![k]!.text, points }, reply }
+      })
+    })
+  }
+
+  densities(item: WorkItem, group: readonly Sample[]) {
+    const { rl, checkpointing } = this.#settings
+    const { prompt } = this.#items.at(item)
+    const pass = teacherForce(
+      this.#setup.policy.model,
+      prompt,
+      group.map((s) => s.ids),
+      { checkpointing },
+    )
+    return pass.logProbs(rl.temperature)
+  }
+
+  actions = (): null => null
+  extraLoss = (): null => null
+
+  /** Sampled answers; the first is one that surely ends. */
+  probe(item: WorkItem): Sample[] {
+    const [sampled] = this.sample([item], { seed: this.#settings.seed, step: 0 })
+    const text = '[[1,1]]'
+    const ids = this.#setup.policy.completion(text)
+    return sampled!.map((s, k) => (k === 0 ? { ids, text, finished: true, logps: new Float32Array(0) } : s))
+  }
+
+  /** The record's mask, the masks before and after, where the first one is wrong, and the points. */
+  shown(item: WorkItem, _: Sample, reply: PointsReply | undefined): Shown[] {
+    const rle = (mask: Parameters<typeof encodeRle>[0]) => encodeRle(mask) as unknown as Json
+    const target = item.example.mask
+    const out: Shown[] = [
+      { kind: 'mask', by: 'record', value: rle(target) },
+      { kind: 'text', by: 'record', value: item.example.caption },
+    ]
+    if (!reply) return out
+    const { reply: made, answer } = reply
+    const { mask0, mask1, switched, confidence } = made
+    const last = mask1 ?? mask0
+    if (last) out.push({ kind: 'mask', by: 'policy', value: rle(last) })
+    const value = {
+      frame: { ...answer.points!.frame },
+      negatives: made.answer.negatives.map((p) => [...p]),
+      positives: made.answer.positives.map((p) => [...p]),
+      before: mask0 && rle(mask0),
+      confused: mask0 && rle(maskDifference(mask0, target)),
+      valid: made.answer.valid,
+      format: made.answer.format,
+      ...{ switched, confidence },
+    }
+    out.push({ kind: 'points', by: 'policy', value: value as Json })
+    return out
+  }
+
+  store({ ids, text, finished, logps }: Sample): Json {
+    return { ids: [...ids], text, finished, logps: [...logps] }
+  }
+
+  restore(stored: Json): Sample {
+    const { ids, text, finished, logps } = stored as { ids: number[]; text: string; finished: boolean; logps: number[] }
+    return { ids: Int32Array.from(ids), text, finished, logps: Float32Array.from(logps) }
+  }
+}
