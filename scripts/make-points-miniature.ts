@@ -3,25 +3,37 @@
 import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
-import { type LoadedQwenVL, openQwenVL } from '../src/models/index.ts'
+import { type LoadedQwenVL, openQwenVL, openSam2 } from '../src/models/index.ts'
 import { setThreads } from '../src/tensor/index.ts'
 import { newPolicy, trainPolicy } from './lib/points-miniature/policy.ts'
 import { newSegmenter, segmenterConfig, trainSegmenter } from './lib/points-miniature/segmenter.ts'
 import { writeModule } from './lib/points-miniature/write.ts'
 
 const [what, out, seedText = '1'] = process.argv.slice(2)
-if (!out || !what) throw new Error('usage: make-points-miniature sam2|policy OUT [SEED]')
+if (!out || !what) throw new Error('usage: make-points-miniature sam2|sam2-again|policy|habits OUT [SEED]')
 const seed = Number(seedText)
 setThreads(1) // the number of threads decides the last bits
 
 if (what === 'sam2') {
   const model = newSegmenter(seed)
-  const steps = Number(process.env['STEPS'] ?? 1800)
-  trainSegmenter(model, { steps, images: 8, learningRate: Number(process.env['LR'] ?? 1e-3), seed: 301, pool: 4000 })
-  writeModule(model, out)
-  const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
-  writeFileSync(join(out, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+  const stage = { images: 8, learningRate: 4e-4, pool: 4000 }
+  trainSegmenter(model, { ...stage, steps: 600, seed: 301, several: 400 })
+  writeModule(model, join(out, 'first'))
+  saveConfig(join(out, 'first'))
 }
+if (what === 'sam2-again') {
+  const { model } = openSam2(join(out, 'first'), { dtype: 'float32' })
+  const steps = Number(process.env['STEPS'] ?? 350)
+  trainSegmenter(model, { images: 8, learningRate: 5e-4, pool: 4000, steps, seed: 302, several: 0 })
+  writeModule(model, join(out, 'model'))
+  saveConfig(join(out, 'model'))
+}
+
+function saveConfig(folder: string): void {
+  const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
+  writeFileSync(join(folder, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+}
+
 if (what === 'policy') {
   const loaded = newPolicy(join(out, 'untrained'), seed)
   const see = { rows: 24, seed: 401, pool: 12000, habits: 0 }

@@ -20,7 +20,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags.'
+  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
 
 export function command(): Command {
   return runCommand('demo', about, flags, run)
@@ -29,10 +29,18 @@ export function command(): Command {
 /** The shipped recipe under whatever the line says; the run folder follows the seed unless one is named. */
 export function readDemo(argv: readonly string[]): RunSettings & { freshName: boolean } {
   const shipped = (...path: string[]) => join(packageRoot(), ...path)
-  const words = ['--recipe', shipped('recipes', 'demo.yaml'), ...argv]
-  const first = readRunSettings(words, flags, { model: shipped('assets', 'miniature') })
+  const isPoints = argv.some((word, i) => word === '--task=points' || (word === '--task' && argv[i + 1] === 'points'))
+  const words = ['--recipe', shipped('recipes', isPoints ? 'points-demo.yaml' : 'demo.yaml'), ...argv]
+  const miniatures = isPoints
+    ? {
+        model: shipped('assets', 'points-miniature', 'policy'),
+        'points.sam': shipped('assets', 'points-miniature', 'sam2'),
+      }
+    : { model: shipped('assets', 'miniature') }
+  const first = readRunSettings(words, flags, miniatures)
   const freshName = !first.paths.has('output')
-  const output = freshName ? join('runs', `demo-seed-${first.config.seed}`) : first.config.output
+  const name = isPoints ? 'demo-points-seed' : 'demo-seed'
+  const output = freshName ? join('runs', `${name}-${first.config.seed}`) : first.config.output
   const config = { ...first.config, output }
   if (config.evalRecords < 2)
     throw new Mismatch({

@@ -117,8 +117,9 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
     config: resolvePoints({
       mode: options.mode ?? (given ? 'negatives' : 'joint'),
       positivePrompt: !options.box ? 'point' : options.point ? 'box+points' : 'box',
-      ...{ previousMask, imageSize, wording, maxPoints, maxNewTokens },
+      ...{ previousMask, imageSize, wording, maxPoints },
     }),
+    maxNewTokens,
   }
   const mask = { height: image.height, width: image.width, counts: Uint32Array.of(image.height * image.width) }
   const record = {

@@ -63,6 +63,8 @@ export interface SegmenterStage {
   seed: number
   /** Scenes that are read round and round. */
   pool: number
+  /** From this step on prompts have up to three negative clicks; 0: never. */
+  several: number
 }
 
 export function trainSegmenter(model: Sam2Model, stage: SegmenterStage): void {
@@ -76,7 +78,7 @@ export function trainSegmenter(model: Sam2Model, stage: SegmenterStage): void {
     const batch = Array.from({ length: stage.images }, (_, b) => sceneAt(step * stage.images + b))
     const random = stream(streamId.scenes, stage.seed, 'clicks', step)
     const pixels = cat(batch.map((s) => predictorInput(s.record.image, segmenterConfig.image_size, model.no_mem_embed)))
-    return stepLoss(model, model.encodeImage(pixels), batch, random, step)
+    return stepLoss(model, model.encodeImage(pixels), batch, random, step, stage)
   }
   const { steps, learningRate } = stage
   runStage({ name: 'SAM2', params: new Map(model.parameters()), steps, learningRate, loss })
@@ -87,22 +89,18 @@ function stepLoss(
   features: Sam2Features,
   batch: readonly PointScene[],
   random: RandomStream,
-  step: number,
-) {
+  step: number, stage: SegmenterStage) {
   const areas = partAreas(batch) // [B, 4, h * h]
   const first = decodeRows(model, features, rowsOf(batch, [], random), areas)
   const again = decodeRows(model, features, rowsOf(batch, [0.95], random, first.rows), areas)
   // SAM2 is also told its own earlier mask together with a correction
   const logits = random.uniform() < 0.5 ? first.masks.detach().narrow(1, 0, 1) : undefined
-  const chances = step < several ? [0.5] : random.pick([[0.5], [0.7, 0.7], [0.6, 0.6, 0.3]])
+  const chances = stage.several && step >= stage.several ? random.pick([[0.5], [0.7, 0.7], [0.6, 0.6, 0.3]]) : [0.5]
   const third = decodeRows(model, features, rowsOf(batch, chances, random, first.rows), areas, logits)
   const total = first.loss.add(again.loss.mul(2)).add(third.loss)
   const figures = { one: first.iou, two: again.iou, more: third.iou, right: again.right }
   return { loss: total.div(4), figures }
 }
-
-/** From this step on prompts have up to three negative clicks. */
-const several = 400
 
 /** One prompt an image: a positive click on a part, then negative ones, each on another part with the given chance. */
 function rowsOf(

@@ -45,7 +45,6 @@ export const PointsConfig = PointAnswerConfig.extend({
     .default('default')
     .describe('default: the gain with penalties; origin: the reward of the public project'),
   reward: PointRewardConfig.partial().default({}).describe('changes of single reward parameters of the preset'),
-  maxNewTokens: z.int().positive().default(96).describe('longest answer in tokens'),
 })
 export type PointsConfig = z.infer<typeof PointsConfig>
 export type PointsInput = z.input<typeof PointsConfig>

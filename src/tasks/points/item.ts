@@ -15,6 +15,8 @@ export interface PointSetup {
   policy: AskingFamily
   sam: Sam2Predictor
   config: PointsConfig
+  /** Longest answer in tokens. */
+  maxNewTokens: number
 }
 
 export interface PointItem {

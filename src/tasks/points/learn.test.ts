@@ -22,7 +22,7 @@ let item: PointItem
 before(() => {
   const policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as AskingFamily
   const sam = new Sam2Predictor(openSam2(join(golden, 'sa2va-tiny'), { dtype: 'float32' }).model)
-  setup = { policy, sam, config: resolvePoints({ imageSize: 112, maxNewTokens: 12 }) }
+  setup = { policy, sam, config: resolvePoints({ imageSize: 112 }), maxNewTokens: 12 }
   params = adaptPolicy(setup, learning)
   item = openItem(setup, makePointScene(5, 1).record)
 })

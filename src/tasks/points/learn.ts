@@ -60,7 +60,7 @@ export function learnPoints(
   const grpo = resolveGrpo({
     numGenerations: options.samples,
     temperature: options.temperature ?? 1,
-    maxCompletionLength: setup.config.maxNewTokens,
+    maxCompletionLength: setup.maxNewTokens,
     epsilonHigh: 0.28,
     beta: 0,
   })

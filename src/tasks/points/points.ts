@@ -36,7 +36,8 @@ function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
   const { device, dtype } = policy.model.home
   const { model } = openSam2(config.points.sam, { device, dtype })
-  return { policy, sam: new Sam2Predictor(model), config: resolvePoints(config.points) }
+  const maxNewTokens = config.rl.maxCompletionLength
+  return { policy, sam: new Sam2Predictor(model), config: resolvePoints(config.points), maxNewTokens }
 }
 
 /** Items kept open: a step's records stay while it samples, answers and learns. */

@@ -41,7 +41,7 @@ export function askPoints(setup: PointSetup, items: readonly PointItem[], option
     items.map((item) => item.prompt),
     {
       samples: options.samples ?? 1,
-      maxNewTokens: setup.config.maxNewTokens,
+      maxNewTokens: setup.maxNewTokens,
       stopStrings: stopWords,
       suppressIds: imageIds,
       ...(options.temperature !== undefined && {
