@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { atomicWrite, Mismatch } from '../core/index.ts'
 import { readJsonObject } from './file-ranges.ts'
 import { type TensorSource, writeSafetensors } from './safetensors.ts'
-import { openWeights, type WeightFolder } from './weights.ts'
+import { openWeights, renamed, type WeightFolder } from './weights.ts'
 
 // LoRA adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors.
 
@@ -132,6 +132,11 @@ export interface Adapter {
   weights: WeightFolder
 }
 
+/** Since transformers 4.52 the layers of a vision-language model stand below `model.language_model`; released files have them below `model`. */
+function releasedLayout(name: string): string {
+  return name.replace(/^(base_model\.model\.)?model\.language_model\.(?=layers\.)/, '$1model.')
+}
+
 export function readAdapter(dir: string): Adapter {
   const path = join(dir, 'adapter_config.json')
   const parsed = AdapterConfig.safeParse(readJsonObject(path))
@@ -142,7 +147,7 @@ export function readAdapter(dir: string): Adapter {
   const files = ['adapter_model.safetensors', 'adapter_model.bin']
   const file = files.find((name) => existsSync(join(dir, name)))
   if (!file) throw new Mismatch({ where: dir, expected: files.join(' or '), got: 'neither' })
-  return { config: parsed.data, weights: openWeights(join(dir, file)) }
+  return { config: parsed.data, weights: renamed(openWeights(join(dir, file)), releasedLayout) }
 }
 
 /** Keys that PEFT sets from the call, with those of its defaults that a caller wants otherwise. */
@@ -167,7 +172,7 @@ export function writeAdapter(
   names: AdapterNames = languageModelNames,
 ): void {
   mkdirSync(dir, { recursive: true })
-  const renamed = Array.from(entries, (source) => ({ ...source, name: toFileName(source.name, names) }))
-  writeSafetensors(join(dir, 'adapter_model.safetensors'), renamed)
+  const listed = Array.from(entries, (source) => ({ ...source, name: toFileName(source.name, names) }))
+  writeSafetensors(join(dir, 'adapter_model.safetensors'), listed)
   atomicWrite(join(dir, 'adapter_config.json'), adapterConfigText(settings))
 }

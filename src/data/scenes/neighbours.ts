@@ -116,14 +116,21 @@ function ownerMap(parts: readonly ScenePart[]): Uint8Array {
   return owner
 }
 
+/** Tiles of 28 pixels, each a grey of its own: a model whose positions are relative can tell from the floor where it looks. */
+function floorAt(pixel: number): number[] {
+  const tiles = sceneSide / 28
+  const tile = Math.floor(Math.floor(pixel / sceneSide) / 28) * tiles + Math.floor((pixel % sceneSide) / 28)
+  const grey = 185 + (50 * tile) / (tiles * tiles - 1)
+  return [grey, grey, grey]
+}
+
 function paint(parts: readonly ScenePart[], owner: Uint8Array, random: RandomStream): Uint8Array {
-  const grey = 185 + 50 * random.uniform()
-  const paints = [[grey, grey, grey], ...parts.map((p) => colours[p.colour])]
   const noiseFrom = 1 << 20 // a counter range of its own
   const data = new Uint8Array(3 * owner.length)
   owner.forEach((k, at) => {
     const shift = (random.wordAt(noiseFrom + at) % 13) - 6
-    for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(paints[k]![c]! + shift)))
+    const paint = k === 0 ? floorAt(at) : colours[parts[k - 1]!.colour]
+    for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(paint[c]! + shift)))
   })
   return data
 }
