@@ -1,0 +1,89 @@
+import assert from 'node:assert/strict'
+import { join } from 'node:path'
+import { before, test } from 'node:test'
+import { Mismatch } from '../../core/index.ts'
+import { makePointScene } from '../../data/index.ts'
+import { maskIou } from '../../mask/index.ts'
+import { openFamily } from '../../models/index.ts'
+import { openRewards, RewardsConfig, scoreGroup } from '../../rewards/index.ts'
+import { resolveGrpo, type Task } from '../../rl/index.ts'
+import { noGrad, tidy } from '../../tensor/index.ts'
+import type { WorkItem } from '../kind.ts'
+import { PointsConfig } from './config.ts'
+import { type PointsRunConfig, points } from './points.ts'
+import type { PointsReply } from './task.ts'
+
+const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')
+const config: PointsRunConfig = {
+  seed: 1,
+  rl: resolveGrpo({ numGenerations: 3, maxCompletionLength: 8, beta: 0 }),
+  checkpointing: false,
+  train: ['lora'],
+  rewards: RewardsConfig.parse({}),
+  points: PointsConfig.parse({ sam: join(golden, 'sa2va-tiny'), imageSize: 112 }),
+}
+let task: Task
+let item: WorkItem
+
+before(() => {
+  const family = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' })
+  task = points.build(family, config)[0]!
+  const { id, image, mask, query } = makePointScene(2, 3).record
+  item = { id, example: { id, image, mask, caption: query, meta: {} }, features: {} }
+})
+
+const sample = (text: string) => ({ ids: Int32Array.of(1), text, finished: true, logps: Float32Array.of(-1) })
+
+/** As a step calls it: scopes end between the calls, and what the task keeps must outlive them. */
+const inScope = <T>(fn: () => T): T => noGrad(() => tidy(fn as () => never)) as T
+
+test('samples survive a checkpoint, and depend on the seed, the step and the record alone', () => {
+  const [first] = inScope(() => task.sample([item], { seed: 1, step: 4 }))
+  const [again] = inScope(() => task.sample([item], { seed: 1, step: 4 }))
+  const [other] = inScope(() => task.sample([item], { seed: 1, step: 5 }))
+  assert.deepEqual(first, again)
+  assert.notDeepEqual(
+    first!.map((s) => s.text),
+    other!.map((s) => s.text),
+  )
+  assert.deepEqual(
+    first!.map((s) => task.restore(JSON.parse(JSON.stringify(task.store(s))))),
+    first,
+  )
+})
+
+test('a reply has the masks before and after, its reward is the term of the mix, and the page gets the points', async () => {
+  const group = [sample('[[20,30]]'), sample('[]'), sample('no')]
+  const [replies] = inScope(() => task.answer([item], [group])) as PointsReply[][]
+  const plan = points.rewards(config)
+  const open = await openRewards(config.rewards, plan.tasks)
+  const { terms, options } = open.tasks['points']!
+  const scores = await scoreGroup(
+    terms,
+    replies!.map((r) => r.answer),
+    options,
+  )
+  assert.equal(scores[2]!.total, -1)
+  const { points: made } = replies![1]!.answer
+  assert.equal(made!.turns[0]!.mask, null)
+  const placed = replies![0]!.answer.points!
+  const gain = maskIou(placed.target, placed.turns[0]!.mask!) - maskIou(placed.target, placed.mask0!)
+  assert.ok(Math.abs(scores[0]!.total! - gain - 0.1) <= 0.3 + 1e-9) // gain + 0.1 for the form, up to 0.3 either way for the place
+  open.close()
+  const shown = task.shown(item, group[0]!, replies![0])
+  const value = shown.find((s) => s.kind === 'points')!.value as { negatives: number[][]; confused: object }
+  assert.deepEqual(value.negatives, [[20, 30]])
+  assert.ok(value.confused)
+})
+
+test('settings that cannot work are refused by name', () => {
+  const bad = (changes: Partial<PointsRunConfig>, pattern: RegExp) =>
+    assert.throws(
+      () => points.check({ ...config, ...changes }),
+      (e) => e instanceof Mismatch && pattern.test(e.message),
+    )
+  bad({ points: PointsConfig.parse({}) }, /points\.sam: expected a SAM2 checkpoint/)
+  bad({ train: ['lora', 'mlp1'] }, /train: expected lora/)
+  bad({ points: { ...config.points, turns: 2 } }, /turns: expected 1/)
+  points.check(config)
+})
