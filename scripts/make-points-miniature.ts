@@ -36,14 +36,14 @@ function saveConfig(folder: string): void {
 
 if (what === 'policy') {
   const loaded = newPolicy(join(out, 'untrained'), seed)
-  const see = { rows: 24, seed: 401, pool: 12000, habits: 0 }
+  const see = { rows: 16, seed: 401, pool: 12000, habits: 0 }
   const steps = Number(process.env['STEPS'] ?? 900)
   trainPolicy(loaded, { ...see, name: 'see', steps, learningRate: 3e-3 })
   saveAs(loaded, 'see')
 }
 if (what === 'habits') {
   const loaded = openQwenVL(join(out, 'see'), { dtype: 'float32' })
-  const mixed = { rows: 24, seed: 402, pool: 4000 }
+  const mixed = { rows: 16, seed: 402, pool: 4000 }
   trainPolicy(loaded, {
     ...mixed,
     name: 'habits',

@@ -94,7 +94,7 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
     video_token_id: id('<|video_pad|>'),
     torch_dtype: 'float32',
     vision_config: {
-      depth: 2,
+      depth: 1,
       hidden_size: 48,
       num_heads: 3,
       intermediate_size: 96,
@@ -196,11 +196,10 @@ function promptOf({ tokenizer }: LoadedQwenVL, scene: PointScene, image: Patched
   return { ids, images: [{ tokens, rows, columns, height, width }] }
 }
 
-/** The centres of the neighbours, from left to right. */
+/** The middle of the neighbour. */
 function confusable(scene: PointScene, random: RandomStream): Point[] {
-  const spread = () => random.below(5) - 2
-  const points = scene.parts.slice(1).map(({ centre: [x, y] }) => inFrame([x + spread(), y + spread()]))
-  return points.sort((a, b) => a[0] - b[0])
+  const spread = () => random.below(3) - 1
+  return scene.parts.slice(1).map(({ centre: [x, y] }) => inFrame([x + spread(), y + spread()]))
 }
 
 function inFrame([x, y]: Point): Point {

@@ -57,45 +57,24 @@ export function makePointScene(seed: number, index: number): PointScene {
   return { id, query, parts, owner, record }
 }
 
-/** Share of scenes where nothing is confusable, and of those with two neighbours. */
+/** Share of scenes where nothing is confusable. */
 const aloneShare = 0.12
-const pairShare = 0.25
 
+/** The target stands in one of four places, its neighbour on one of its four sides. */
 function layOut(random: RandomStream): ScenePart[] {
-  const [first, ...rest] = shuffled(Object.keys(colours) as Colour[], random)
-  const dice = random.uniform()
-  const neighbours = dice < aloneShare ? 0 : dice < aloneShare + pairShare ? 2 : 1
-  for (;;) {
-    const target = { colour: first!, form: random.pick(forms), centre: place(random), radius: radius(random) }
-    const angle = (random.below(8) * Math.PI) / 4
-    const parts = [target]
-    for (let n = 0; n < neighbours; n++)
-      parts.push(touching(target, rest[n]!, angle + (n * (2 + random.below(5)) * Math.PI) / 4, random))
-    const apart = parts.length < 3 || distance(parts[1]!, parts[2]!) > parts[1]!.radius + parts[2]!.radius
-    if (apart && parts.every(fits)) return parts
-  }
+  const [first, second] = shuffled(Object.keys(colours) as Colour[], random)
+  const place = () => random.pick([40, 72]) + random.below(5) - 2
+  const target = { colour: first!, form: random.pick(forms), centre: [place(), place()] as const, radius: radius(random) }
+  return random.uniform() < aloneShare ? [target] : [target, touching(target, second!, random)]
 }
 
-const radius = (random: RandomStream) => 12 + random.below(6)
+const radius = (random: RandomStream) => 12 + random.below(5)
 
-function place(random: RandomStream): Point {
-  return [16 + random.below(sceneSide - 32), 16 + random.below(sceneSide - 32)]
-}
-
-function touching(target: ScenePart, colour: Colour, angle: number, random: RandomStream): ScenePart {
+function touching({ centre: [x, y], radius: own }: ScenePart, colour: Colour, random: RandomStream): ScenePart {
   const size = radius(random)
-  const reach = 0.85 * (target.radius + size)
-  const [x, y] = target.centre
-  const centre = [Math.round(x + reach * Math.cos(angle)), Math.round(y + reach * Math.sin(angle))] as const
-  return { colour, form: random.pick(forms), centre, radius: size }
-}
-
-function distance(a: ScenePart, b: ScenePart): number {
-  return Math.hypot(a.centre[0] - b.centre[0], a.centre[1] - b.centre[1])
-}
-
-function fits({ centre, radius }: ScenePart): boolean {
-  return centre.every((v) => v - 0.7 * radius >= 0 && v + 0.7 * radius < sceneSide)
+  const reach = Math.round(0.85 * (own + size))
+  const [right, down] = random.pick([[1, 0], [-1, 0], [0, 1], [0, -1]] as const)
+  return { colour, form: random.pick(forms), centre: [x + reach * right, y + reach * down], radius: size }
 }
 
 const insideOf: Record<Form, (u: number, v: number) => boolean> = {
