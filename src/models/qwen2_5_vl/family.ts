@@ -1,8 +1,7 @@
-import type { AdapterNames, OpenOptions } from '../../checkpoint/index.ts'
+import { type AdapterNames, exportModel, type OpenOptions } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, AskingFamily } from '../family.ts'
-import { exportSa2VA } from '../sa2va/load.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt } from './model.ts'
 import { type PatchedImage, patchImage, smartResize } from './processor.ts'
@@ -108,6 +107,6 @@ export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, Qw
   }
 
   export(dir: string, maxShardBytes?: number): string[] {
-    return exportSa2VA(this.loaded, dir, maxShardBytes, releasedName)
+    return exportModel(this.model, this.dir, dir, { maxShardBytes, ourName: releasedName })
   }
 }
