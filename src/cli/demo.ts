@@ -20,7 +20,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
+  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points --model DIR trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
 
 export function command(): Command {
   return runCommand('demo', about, flags, run)
