@@ -50,4 +50,3 @@ export {
 } from './scenes/index.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'
 export { openSource } from './sources/open.ts'
-export { hubSnapshot, openSource } from './sources/open.ts'

@@ -211,8 +211,6 @@ async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
     format: 'JSONL of paths',
     length: ids.length,
     fingerprint: sha256(JSON.stringify([name, size, ids.length])),
-    schema: ['id, image (path), mask (RLE, polygons or PNG path), caption, category?'],
-    fingerprint: sha256(JSON.stringify([name, statSync(path).size, ids.length])),
     schema: ['id, image (path), mask (RLE, polygons or PNG path), caption or query, category?'],
     warnings: duplicates.size > 0 ? [`${path}: ${duplicates.size} records repeat an id and will be rejected`] : [],
     leftOut: {},

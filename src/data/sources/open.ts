@@ -15,16 +15,14 @@ import { openParquet, parquetFiles } from './parquet.ts'
 import { isPolygonList, openPolygonList } from './polygon-list.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { isScenes, openScenes } from './scenes.ts'
-import { insideFolder, noneReadable, openEach } from './shards.ts'
 import { openSegZero } from './seg-zero.ts'
+import { insideFolder, noneReadable, openEach } from './shards.ts'
 
 const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
  * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
- * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
- * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, describe-anything,
- * JSONL, `scenes:COUNT`, `neighbours:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
   const config = DataConfig.parse(options)

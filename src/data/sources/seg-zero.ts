@@ -9,7 +9,7 @@ import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
 import { FilePool } from '../files.ts'
-import { ParquetFile } from './parquet.ts'
+import { ParquetFile } from '../parquet/file.ts'
 import { imageOf, nonEmpty } from './regions.ts'
 
 const frame = 840
