@@ -4,11 +4,11 @@ import assert from 'node:assert/strict'
 import { after, beforeEach, test } from 'node:test'
 import { box, encode, fillAdapters, freeFeatures, tinyModel } from '../../../tests/support/sa2va.ts'
 import { addLora, replaceTensor, type Slot, tensorAt, trainOnly, withWeights } from '../../nn/index.ts'
-import { keep, memory, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { keep, memory, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
 import { DecodePool } from './decode-pool.ts'
 import type { Recorder } from './decode-state.ts'
-import { type Decoding, openDecoding } from './decode-step.ts'
+import { type DecodeStart, type Decoding, openDecoding } from './decode-step.ts'
 import { loraTargets } from './model.ts'
 import { prefill } from './prefill.ts'
 
@@ -172,4 +172,32 @@ test('a pool keeps four shapes at most and no more bytes than allowed, the oldes
   assert.equal(small.size, 1)
   small.clear()
   assert.equal(memory().tensors, live)
+})
+
+test('rows that continue one prompt take over its columns, padding included', () => {
+  const pool = newPool()
+  const samples = [0, 0, 1, 1, 1]
+  const scores = (open: (start: DecodeStart) => Decoding) =>
+    noGrad(() =>
+      tidy(() => {
+        const { cache, valid, columns, next } = prefill(model, region, 9)
+        const rows = tensor(BigInt64Array.from(samples, BigInt))
+        const seen = valid!.indexSelect(0, rows)
+        const decoding = open({ cache, rows, valid: seen, columns, next: samples.map((b) => next[b]!) })
+        const out = tokens.map((id) => decoding.run(samples.map((_, r) => id + r)).logits)
+        decoding.dispose()
+        cache.dispose()
+        return out.flatMap((t) => t.numbers())
+      }),
+    )
+  const recorded = scores((start) => {
+    const state = pool.take(decoder, samples.length, start.columns + 8)
+    state.begin(start)
+    return { run: (ids) => state.run(ids), dispose: () => pool.release(state) }
+  })
+  near(
+    recorded,
+    scores((start) => openDecoding(decoder, start, 8)),
+  )
+  pool.clear()
 })
