@@ -27,6 +27,8 @@ export {
   segmentQuestions,
 } from './prompts.ts'
 export { StopMatcher, type StopRule } from './stop-matcher.ts'
+export { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
+export { StopMatcher, type StopRule, stopMatchers, TextStream } from './stop-matcher.ts'
 export {
   type ChatTemplate,
   type ChatTemplateName,

@@ -125,18 +125,17 @@ function readMerges(path: string): [string, string][] {
   return merges
 }
 
+/** Contents of a token, or of a list of tokens, written as strings or as objects. */
+export function contentsOf(value: unknown): string[] {
+  if (typeof value === 'string') return [value]
+  if (Array.isArray(value)) return value.flatMap(contentsOf)
+  return value && typeof value === 'object' ? contentsOf((value as Json).content) : []
+}
+
 /** Content strings named as special in special_tokens_map.json or tokenizer_config.json. */
 function namedSpecials(...sources: Json[]): Set<string> {
-  const names = new Set<string>()
-  const add = (value: unknown) => {
-    if (typeof value === 'string') names.add(value)
-    else if (Array.isArray(value)) value.forEach(add)
-    else if (value && typeof value === 'object') add((value as Json).content)
-  }
-  for (const source of sources) {
-    for (const [key, value] of Object.entries(source)) if (/_tokens?$/.test(key)) add(value)
-  }
-  return names
+  const entries = sources.flatMap((source) => Object.entries(source))
+  return new Set(entries.flatMap(([key, value]) => (/_tokens?$/.test(key) ? contentsOf(value) : [])))
 }
 
 /** Added tokens that stand in the files beside the vocabulary: added_tokens.json and tokenizer_config.json. */
@@ -232,14 +231,42 @@ export function readTokenizerFiles(path: string): TokenizerFiles {
   return { where: folder, json, settings, declaredEos: declaredEos(folder) }
 }
 
+/** A folder whose vocabulary is a SentencePiece model: the model, and what the files beside it add. */
+export interface SentencePieceFiles {
+  modelPath: string
+  settings: Json
+  listed: AddedToken[]
+  /** Contents that tokenizer_config.json or special_tokens_map.json name as special. */
+  named: string[]
+  /** Of those, the additional ones. */
+  additional: string[]
+  declaredEos: number[]
+}
+
+/** Null where a folder has tokenizer.json or vocab.json, which are preferred, or no tokenizer.model. */
+export function readSentencePieceFiles(path: string): SentencePieceFiles | null {
+  const single = path.endsWith('.model') && existsSync(path) && !statSync(path).isDirectory()
+  const folder = single ? dirname(path) : path
+  const modelPath = single ? path : join(folder, 'tokenizer.model')
+  const others = ['tokenizer.json', 'vocab.json'].some((name) => existsSync(join(folder, name)))
+  if (!existsSync(modelPath) || (others && !single)) return null
+  const settings = readOptional(join(folder, 'tokenizer_config.json'))
+  const map = readOptional(join(folder, 'special_tokens_map.json'))
+  return {
+    modelPath,
+    settings,
+    listed: listedTokens(folder, settings),
+    named: [...namedSpecials(settings, map)],
+    additional: [...contentsOf(settings.additional_special_tokens), ...contentsOf(map.additional_special_tokens)],
+    declaredEos: declaredEos(folder),
+  }
+}
+
 function noTokenizer(folder: string): Mismatch {
-  const sentencePiece = existsSync(join(folder, 'tokenizer.model'))
   return new Mismatch({
     where: folder,
-    expected: 'tokenizer.json, or vocab.json with merges.txt',
-    got: sentencePiece ? 'tokenizer.model' : 'neither',
-    hint: sentencePiece
-      ? 'a SentencePiece model must first be converted to tokenizer.json'
-      : `is ${basename(folder)} a checkpoint folder?`,
+    expected: 'tokenizer.json, vocab.json with merges.txt, or tokenizer.model',
+    got: 'none of them',
+    hint: `is ${basename(folder)} a checkpoint folder?`,
   })
 }

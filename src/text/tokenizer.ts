@@ -2,8 +2,9 @@ import { Mismatch } from '../core/index.ts'
 import { lossyText } from './byte-level.ts'
 import { type HubTokenizer, hubTokenizer } from './hub.ts'
 import { stretches, type TextRange, withoutAddedTokens } from './plain-text.ts'
+import { sentencePieceTokenizer } from './sentencepiece-tokenizer.ts'
 import { type TokenDecoder, tokenDecoder } from './token-decoder.ts'
-import { readTokenizerFiles, type TokenizerFiles } from './tokenizer-files.ts'
+import { readSentencePieceFiles, readTokenizerFiles, type TokenizerFiles } from './tokenizer-files.ts'
 
 export interface Tokenizer {
   /** Highest id + 1; a model may have more rows. */
@@ -39,8 +40,10 @@ interface Entry {
   isAdded: boolean
 }
 
-/** Reads a checkpoint folder (tokenizer.json, or vocab.json + merges.txt + added_tokens.json) or a tokenizer.json. */
+/** Reads a checkpoint folder (tokenizer.json, vocab.json + merges.txt + added_tokens.json, or tokenizer.model) or one of its files. */
 export function loadTokenizer(path: string): Tokenizer {
+  const sentencePiece = readSentencePieceFiles(path)
+  if (sentencePiece) return sentencePieceTokenizer(sentencePiece)
   return new LoadedTokenizer(readTokenizerFiles(path))
 }
 

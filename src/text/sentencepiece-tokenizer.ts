@@ -1,0 +1,214 @@
+// The tokenizer of a folder whose vocabulary is a SentencePiece `tokenizer.model`: InternLM2 (Sa2VA-8B, -26B) and plain ones.
+import { readFileSync } from 'node:fs'
+import { Mismatch } from '../core/index.ts'
+import { AddedTokenSplitter } from './added-tokens.ts'
+import { joinBytes, lossyText } from './byte-level.ts'
+import { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
+import type { Tokenizer } from './tokenizer.ts'
+import { type AddedToken, addedToken, contentsOf, type SentencePieceFiles } from './tokenizer-files.ts'
+
+const utf8 = new TextEncoder()
+
+export function sentencePieceTokenizer(files: SentencePieceFiles): Tokenizer {
+  return new SentencePieceTokenizer(files, openSentencePiece(readFileSync(files.modelPath), files.modelPath))
+}
+
+class SentencePieceTokenizer implements Tokenizer {
+  readonly vocabSize: number
+  readonly eosId: number | undefined
+  readonly bosId: number | undefined
+  readonly padId: number | undefined
+  readonly eosIds: ReadonlySet<number>
+  readonly specialIds: ReadonlySet<number>
+  readonly #where: string
+  readonly #sp: SentencePiece
+  readonly #added: ReadonlyMap<number, AddedToken>
+  readonly #ids: ReadonlyMap<string, number>
+  readonly #splitter: AddedTokenSplitter
+  readonly #decoding: Decoding
+  readonly #addBos: boolean
+  readonly #addEos: boolean
+
+  constructor(files: SentencePieceFiles, sp: SentencePiece) {
+    const { settings } = files
+    this.#where = files.modelPath
+    this.#sp = sp
+    const added = withNamed(files, sp)
+    this.#added = new Map(added.map((t) => [t.id, t]))
+    this.#ids = new Map(added.map((t) => [t.content, t.id]))
+    this.#splitter = new AddedTokenSplitter(added)
+    this.vocabSize = added.reduce((most, t) => Math.max(most, t.id + 1), sp.size)
+    const controls = sp.model.pieces.flatMap((piece, id) =>
+      (piece.type === 'control' || piece.type === 'unknown') && !this.#added.has(id) ? [id] : [],
+    )
+    this.specialIds = new Set([...added.filter((t) => t.special).map((t) => t.id), ...controls])
+    this.bosId = this.#namedId(settings.bos_token) ?? this.idOf('<s>')
+    this.eosId = this.#namedId(settings.eos_token) ?? files.declaredEos[0] ?? this.idOf('</s>')
+    this.padId = this.#namedId(settings.pad_token)
+    this.eosIds = this.#checkedEos(files.declaredEos)
+    const ofClass = isInternLM2(settings) || /^(Code)?Llama/.test(String(settings.tokenizer_class))
+    this.#addBos = this.bosId !== undefined && ((settings.add_bos_token as boolean | undefined) ?? ofClass)
+    this.#addEos = this.eosId !== undefined && settings.add_eos_token === true
+    this.#decoding = isInternLM2(settings) ? internLM2Decoding(files, sp) : plainDecoding(sp)
+  }
+
+  encode(text: string, options: { addSpecial?: boolean } = {}): Int32Array {
+    const ids: number[] = []
+    const special = options.addSpecial ?? true
+    if (special && this.#addBos) ids.push(this.bosId!)
+    for (const part of this.#splitter.split(text)) {
+      if ('token' in part) ids.push(part.token.id)
+      else for (const id of this.#sp.encode(part.text)) ids.push(id)
+    }
+    if (special && this.#addEos) ids.push(this.eosId!)
+    return Int32Array.from(ids)
+  }
+
+  decode(ids: ArrayLike<number>, options: { skipSpecial?: boolean } = {}): string {
+    const tokens: Token[] = []
+    for (const id of Array.from(ids)) {
+      if (options.skipSpecial && this.specialIds.has(id)) continue
+      const added = this.#added.get(id)
+      if (added) tokens.push({ id, added })
+      else if (id >= 0 && id < this.#sp.size) tokens.push({ id })
+    }
+    return this.#decoding(tokens)
+  }
+
+  idOf(token: string): number | undefined {
+    return this.#ids.get(token) ?? this.#sp.idOf(token)
+  }
+
+  requireId(token: string): number {
+    const id = this.idOf(token)
+    if (id !== undefined) return id
+    throw new Mismatch({ where: this.#where, field: 'vocabulary', expected: `the token ${token}`, got: 'not there' })
+  }
+
+  tokenText(id: number): string {
+    return lossyText(this.tokenBytes(id))
+  }
+
+  tokenBytes(id: number): Uint8Array {
+    const added = this.#added.get(id)
+    if (added) return utf8.encode(added.content)
+    return id >= 0 && id < this.#sp.size ? this.#sp.bytesOf(id) : joinBytes([])
+  }
+
+  #namedId(value: unknown): number | undefined {
+    const [name] = contentsOf(value)
+    return name === undefined ? undefined : this.requireId(name)
+  }
+
+  #checkedEos(declared: readonly number[]): ReadonlySet<number> {
+    const ids = new Set(this.eosId === undefined ? declared : [this.eosId, ...declared])
+    for (const id of ids) {
+      if (Number.isInteger(id) && id >= 0 && id < this.vocabSize) continue
+      throw new Mismatch({ where: this.#where, field: 'eos_token_id', expected: `below ${this.vocabSize}`, got: id })
+    }
+    return ids
+  }
+}
+
+/** The listed tokens, and those that are only named (bos, eos, pad, additional ones), at the ids their pieces have. */
+function withNamed(files: SentencePieceFiles, sp: SentencePiece): AddedToken[] {
+  const listed = new Map(files.listed.map((t) => [t.content, t]))
+  for (const name of files.named) {
+    const known = listed.get(name)
+    const id = known?.id ?? sp.idOf(name)
+    if (id === undefined) {
+      throw new Mismatch({
+        where: files.modelPath,
+        field: name,
+        expected: 'an id in added_tokens.json, tokenizer_config.json or the model',
+        got: 'none',
+        hint: 'tokenizer_config.json or special_tokens_map.json name it as a special token',
+      })
+    }
+    if (!known) listed.set(name, addedToken(id, name))
+    else if (!known.special) listed.set(name, { ...known, special: true })
+  }
+  return [...listed.values()]
+}
+
+function isInternLM2(settings: Record<string, unknown>): boolean {
+  return /InternLM2/.test(`${settings.tokenizer_class} ${JSON.stringify(settings.auto_map ?? '')}`)
+}
+
+interface Token {
+  id: number
+  added?: AddedToken
+}
+
+type Decoding = (tokens: readonly Token[]) => string
+
+/** Added tokens as they are written, the pieces between them as the model decodes them. */
+function plainDecoding(sp: SentencePiece): Decoding {
+  return (tokens) => {
+    let text = ''
+    let run: number[] = []
+    for (const { id, added } of tokens) {
+      if (!added) {
+        run.push(id)
+        continue
+      }
+      text += sp.decode(run) + added.content
+      run = []
+    }
+    return text + sp.decode(run)
+  }
+}
+
+/**
+ * InternLM2's class: tokens with ids behind the model's stand apart, a blank on both sides; a special token inside the model's ids
+ * puts a blank before the text in front of it; blanks before punctuation are always closed up.
+ */
+function internLM2Decoding(files: SentencePieceFiles, sp: SentencePiece): Decoding {
+  const named = new Set(files.named)
+  const additional = new Set(files.additional)
+  const apart = ({ id, content }: AddedToken) => !named.has(content) || (additional.has(content) && id >= sp.size)
+  const closing = files.settings.clean_up_tokenization_spaces === true
+  return (tokens) => {
+    const texts: string[] = []
+    let run: Token[] = []
+    const finish = () => {
+      const text = internLM2Run(run, sp)
+      if (text !== '') texts.push(text)
+      run = []
+    }
+    for (const token of tokens) {
+      if (!token.added || !apart(token.added)) {
+        run.push(token)
+        continue
+      }
+      finish()
+      texts.push(token.added.content)
+    }
+    // the class joins a last run even where it has no text
+    const last = internLM2Run(run, sp)
+    if (run.length > 0) texts.push(last)
+    const text = texts.join(' ')
+    return closing ? closeUp(text) : text
+  }
+}
+
+function internLM2Run(tokens: readonly Token[], sp: SentencePiece): string {
+  let text = ''
+  let run: number[] = []
+  let afterSpecial = false
+  for (const { id, added } of tokens) {
+    if (added) {
+      if (!afterSpecial) text += ' '
+      text += sp.decode(run) + added.content
+      run = []
+    } else run.push(id)
+    afterSpecial = added !== undefined
+  }
+  return closeUp(text + sp.decode(run))
+}
+
+const closings = [' .', ' ?', ' !', ' ,', " ' ", " n't", " 'm", " 's", " 've", " 're"]
+
+function closeUp(text: string): string {
+  return closings.reduce((t, closing) => t.replaceAll(closing, closing.trim()), text)
+}
