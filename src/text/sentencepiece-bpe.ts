@@ -70,8 +70,7 @@ class Merging {
     if (id === undefined) return
     const { score, type } = this.#model.pieces[id]!
     this.#agenda.push({ left, right, score, length: piece.length })
-    if (type === 'unused')
-      this.#halves.set(piece, [this.#text.slice(a.start, a.end), this.#text.slice(b.start, b.end)])
+    if (type === 'unused') this.#halves.set(piece, [this.#text.slice(a.start, a.end), this.#text.slice(b.start, b.end)])
   }
 
   #merge({ left, right, length }: Pair): void {

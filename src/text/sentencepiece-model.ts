@@ -1,6 +1,14 @@
 // A SentencePiece `tokenizer.model` as data: pieces, and the settings that change ids or text. Fields as in sentencepiece_model.proto.
 import { Mismatch } from '../core/index.ts'
-import { type ProtoField, protoBool, protoBytes, protoFields, protoFloat, protoInt, protoText } from './sentencepiece-proto.ts'
+import {
+  type ProtoField,
+  protoBool,
+  protoBytes,
+  protoFields,
+  protoFloat,
+  protoInt,
+  protoText,
+} from './sentencepiece-proto.ts'
 
 const pieceTypes = ['', 'normal', 'unknown', 'control', 'user', 'unused', 'byte'] as const
 export type PieceType = Exclude<(typeof pieceTypes)[number], ''>
@@ -166,6 +174,8 @@ function byteOf(text: string, id: number, where: string): number {
 function requireBytes(byteIds: readonly number[], byteFallback: boolean, where: string): void {
   const there = byteIds.filter((id) => id !== undefined).length
   if (there === (byteFallback ? 256 : 0)) return
-  const expected = byteFallback ? '256 byte pieces, because byte_fallback is on' : 'no byte pieces, because byte_fallback is off'
+  const expected = byteFallback
+    ? '256 byte pieces, because byte_fallback is on'
+    : 'no byte pieces, because byte_fallback is off'
   throw new Mismatch({ where, field: 'pieces', expected, got: there })
 }

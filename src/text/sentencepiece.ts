@@ -145,7 +145,10 @@ function byteText(run: readonly number[]): string {
   let text = ''
   for (let at = 0; at < run.length; ) {
     const length = characterLength(run, at)
-    text += length === 0 ? '\ufffd' : new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(run.slice(at, at + length)))
+    text +=
+      length === 0
+        ? '\ufffd'
+        : new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(run.slice(at, at + length)))
     at += Math.max(1, length)
   }
   return text

@@ -14,6 +14,7 @@ export type GoldenKind =
   | 'benchmarks'
   | 'points'
   | 'sam2-mask-prompt'
+  | 'sentencepiece'
 
 export interface Golden {
   path: string
@@ -49,6 +50,7 @@ function kindOf(path: string): GoldenKind | null {
 function folderKind(dir: string): GoldenKind | null {
   const has = (name: string) => existsSync(join(dir, name))
   if (has('expected.json') && has('predictions.jsonl')) return expectedKind(join(dir, 'expected.json'))
+  if (has('cases.json')) return casesKind(join(dir, 'cases.json'))
   if (!has('golden.json')) return null
   if (has('adapter_config.json') && has('base.safetensors')) return 'lora'
   if (has('config.json')) return modelKind(join(dir, 'config.json'))
@@ -57,6 +59,10 @@ function folderKind(dir: string): GoldenKind | null {
 
 function expectedKind(path: string): GoldenKind | null {
   return object(readFileSync(path, 'utf8'))?.['format'] === 'benchmarks-golden' ? 'benchmarks' : null
+}
+
+function casesKind(path: string): GoldenKind | null {
+  return object(readFileSync(path, 'utf8'))?.['format'] === 'sentencepiece-golden' ? 'sentencepiece' : null
 }
 
 function modelKind(path: string): GoldenKind | null {

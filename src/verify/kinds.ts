@@ -9,6 +9,7 @@ import { verifyPoints } from './points.ts'
 import { verifyQwenVL } from './qwen2_5_vl.ts'
 import { verifySa2VA } from './sa2va.ts'
 import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
+import { verifySentencePiece } from './sentencepiece.ts'
 
 /** What recomputes each kind of golden data. */
 const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[]>> = {
@@ -21,6 +22,7 @@ const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[
   benchmarks: verifyBenchmarks,
   points: verifyPoints,
   'sam2-mask-prompt': verifyMaskPrompt,
+  sentencepiece: verifySentencePiece,
   misc: async (path) => [...(await verifyMisc(path)), ...verifyMiscOptim(path)],
 }
 
