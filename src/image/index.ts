@@ -13,6 +13,6 @@ export {
   pixelValues,
   samInput,
 } from './normalise.ts'
-export { type MaskRuns, overlay, type RegionCells, regionGrid } from './region.ts'
+export { type MaskRuns, outline, overlay, type RegionCells, type RegionGridSize, regionGrid } from './region.ts'
 export { type Filter, resize } from './resample.ts'
 export { type TileGrid, type TileOptions, tileCount, tileGrid, tiles } from './tiles.ts'

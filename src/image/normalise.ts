@@ -6,8 +6,11 @@ import { stretch, type TileOptions, tileCount, tileDefaults } from './tiles.ts'
 export const imagenetMean: readonly number[] = [0.485, 0.456, 0.406]
 export const imagenetStd: readonly number[] = [0.229, 0.224, 0.225]
 
-/** `float32`: torchvision's arithmetic. `bfloat16`: every step rounded to bfloat16, as Sa2VA prepares a SAM2 image. */
-export type Precision = 'float32' | 'bfloat16'
+/**
+ * `float32`: torchvision's arithmetic. `bfloat16`: every step rounded to bfloat16, as Sa2VA prepares a SAM2 image. `fused`: the
+ * division by 255 is put into mean and deviation first, as the fast processors of transformers do.
+ */
+export type Precision = 'float32' | 'bfloat16' | 'fused'
 
 const word = new Uint32Array(1)
 const asFloat = new Float32Array(word.buffer)
@@ -30,6 +33,10 @@ function tablesOf(mean: readonly number[], std: readonly number[], precision: Pr
       expected: 'three means and three non-zero deviations',
       got: { mean, std },
     })
+  if (precision === 'fused') {
+    const whole = (x: number) => Math.fround(Math.fround(x) * 255)
+    return mean.map((m, c) => Float32Array.from({ length: 256 }, (_, v) => Math.fround(v - whole(m)) / whole(std[c]!)))
+  }
   return mean.map((m, c) =>
     Float32Array.from({ length: 256 }, (_, v) => round(round(round(v / 255) - round(m)) / round(std[c]!))),
   )

@@ -26,7 +26,7 @@ function eachSegment(mask: MaskRuns, visit: (x: number, top: number, bottom: num
 }
 
 export interface RegionCells {
-  /** Row-major [grid, grid], 1 = the cell's image token is repeated in the prompt. */
+  /** Row-major [rows, columns], 1 = the cell's image token is repeated in the prompt. */
   readonly cells: Uint8Array
   readonly count: number
   /** The nearest samples missed the mask; `cells` holds the one cell that overlaps it most. */
@@ -43,24 +43,30 @@ function samplesOf(size: number, grid: number): number[][] {
   return out
 }
 
-function sampledCells(mask: MaskRuns, grid: number): Uint8Array {
-  const rows = samplesOf(mask.height, grid)
-  const columns = samplesOf(mask.width, grid)
-  const cells = new Uint8Array(grid * grid)
+/** Cells of a grid over the whole image. */
+export interface RegionGridSize {
+  readonly rows: number
+  readonly columns: number
+}
+
+function sampledCells(mask: MaskRuns, grid: RegionGridSize): Uint8Array {
+  const rows = samplesOf(mask.height, grid.rows)
+  const columns = samplesOf(mask.width, grid.columns)
+  const cells = new Uint8Array(grid.rows * grid.columns)
   eachSegment(mask, (x, top, bottom) => {
     for (const column of columns[x]!)
-      for (let y = top; y < bottom; y++) for (const row of rows[y]!) cells[row * grid + column] = 1
+      for (let y = top; y < bottom; y++) for (const row of rows[y]!) cells[row * grid.columns + column] = 1
   })
   return cells
 }
 
 /** Pixels of the mask per cell; a pixel belongs to the cell that holds its centre. */
-function overlaps(mask: MaskRuns, grid: number): Uint32Array {
-  const cellOf = (at: number, size: number) => Math.floor(((at + 0.5) * grid) / size)
-  const pixels = new Uint32Array(grid * grid)
+function overlaps(mask: MaskRuns, { rows, columns }: RegionGridSize): Uint32Array {
+  const cellOf = (at: number, size: number, cells: number) => Math.floor(((at + 0.5) * cells) / size)
+  const pixels = new Uint32Array(rows * columns)
   eachSegment(mask, (x, top, bottom) => {
-    const column = cellOf(x, mask.width)
-    for (let y = top; y < bottom; y++) pixels[cellOf(y, mask.height) * grid + column]!++
+    const column = cellOf(x, mask.width, columns)
+    for (let y = top; y < bottom; y++) pixels[cellOf(y, mask.height, rows) * columns + column]!++
   })
   return pixels
 }
@@ -70,9 +76,11 @@ function overlaps(mask: MaskRuns, grid: number): Uint32Array {
  * cell with the largest overlap (first in raster order) and says so; the reference would insert nothing. An empty mask
  * gives count 0.
  */
-export function regionGrid(mask: MaskRuns, grid: number): RegionCells {
-  if (!Number.isInteger(grid) || grid < 1)
-    throw new Mismatch({ where: 'regionGrid', field: 'grid', expected: 'a whole number of at least 1', got: grid })
+export function regionGrid(mask: MaskRuns, size: number | RegionGridSize): RegionCells {
+  const grid = typeof size === 'number' ? { rows: size, columns: size } : size
+  for (const side of [grid.rows, grid.columns])
+    if (!Number.isInteger(side) || side < 1)
+      throw new Mismatch({ where: 'regionGrid', field: 'grid', expected: 'a whole number of at least 1', got: side })
   const cells = sampledCells(mask, grid)
   const count = cells.reduce((n, c) => n + c, 0)
   if (count > 0) return { cells, count, fallback: false }
@@ -104,4 +112,40 @@ export function overlay(
     }
   })
   return { width: image.width, height: image.height, data }
+}
+
+/**
+ * The image with the region's outline drawn on it, for models that look at a picture instead of at cells. The mask may have another
+ * size; it is sampled to the image's. The line lies on both sides of the border and grows with the image.
+ */
+export function outline(
+  image: RgbImage,
+  mask: MaskRuns,
+  colour: readonly [number, number, number] = [255, 0, 0],
+): RgbImage {
+  checkImage(image, 'outline')
+  const { width, height } = image
+  const { cells: inside } = regionGrid(mask, { rows: height, columns: width })
+  const reach = Math.max(1, Math.round(Math.min(width, height) / 200))
+  const data = image.data.slice()
+  for (const at of nearBorder(inside, width, height, reach)) data.set(colour, at * 3)
+  return { width, height, data }
+}
+
+/** Pixels within `reach` of a pixel of the other kind, along a row or a column. */
+function nearBorder(inside: Uint8Array, width: number, height: number, reach: number): Set<number> {
+  const near = new Set<number>()
+  const mark = (x: number, y: number, dx: number, dy: number) => {
+    for (let k = 1 - reach; k <= reach; k++) {
+      const [px, py] = [x + k * dx, y + k * dy]
+      if (px >= 0 && px < width && py >= 0 && py < height) near.add(py * width + px)
+    }
+  }
+  for (let y = 0; y < height; y++)
+    for (let x = 0; x < width; x++) {
+      const here = inside[y * width + x]
+      if (x + 1 < width && inside[y * width + x + 1] !== here) mark(x, y, 1, 0)
+      if (y + 1 < height && inside[(y + 1) * width + x] !== here) mark(x, y, 0, 1)
+    }
+  return near
 }

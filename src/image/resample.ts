@@ -5,11 +5,15 @@ import { type Kernel, kernelWith, weightBits } from './kernel.ts'
 // Pillow's 8-bit resampler, bit for bit: weights in doubles, rounded to fixed point; one pass over columns, rounded and
 // clipped to 8 bits, then one over rows. When shrinking, the filter widens by the scale.
 
-export type Filter = 'bicubic' | 'bilinear'
+//
+// 'bicubic-16' is torchvision's antialiased bicubic on bytes: the same, with weights of as many bits as 16-bit integers hold.
+
+export type Filter = 'bicubic' | 'bilinear' | 'bicubic-16'
 
 const filters: Record<Filter, { support: number; at: (t: number) => number }> = {
   bilinear: { support: 1, at: (t) => (Math.abs(t) < 1 ? 1 - Math.abs(t) : 0) },
   bicubic: { support: 2, at: cubic },
+  'bicubic-16': { support: 2, at: cubic },
 }
 
 function cubic(t: number): number {
@@ -27,7 +31,7 @@ interface Axis {
   readonly weights: Int32Array
 }
 
-/** Fixed-point weights of the inputs lo, lo + 1, ... for the output whose centre lies at `centre`. */
+/** Weights of the inputs lo, lo + 1, ... for the output whose centre lies at `centre`; their sum is 1. */
 function weightsAt(centre: number, lo: number, hi: number, inverse: number, filter: (t: number) => number): number[] {
   const raw: number[] = []
   let sum = 0
@@ -36,10 +40,20 @@ function weightsAt(centre: number, lo: number, hi: number, inverse: number, filt
     raw.push(w)
     sum += w
   }
-  return raw.map((w) => {
-    const scaled = (sum === 0 ? w : w / sum) * (1 << weightBits)
-    return Math.trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5)
-  })
+  return sum === 0 ? raw : raw.map((w) => w / sum)
+}
+
+/** Rounded to `bits` fractional bits, then brought to the kernel's fixed point. */
+function fixedPoint(weight: number, bits: number): number {
+  const scaled = weight * (1 << bits)
+  return Math.trunc(scaled < 0 ? scaled - 0.5 : scaled + 0.5) * (1 << (weightBits - bits))
+}
+
+/** The most fractional bits with which the largest weight stays a 16-bit integer. */
+function bitsOf16(largest: number): number {
+  let bits = 0
+  while (bits < weightBits && Math.trunc(0.5 + largest * 2 ** (bits + 1)) < 1 << 15) bits++
+  return bits
 }
 
 function computeAxis(inSize: number, outSize: number, name: Filter): Axis {
@@ -56,8 +70,13 @@ function computeAxis(inSize: number, outSize: number, name: Filter): Axis {
   }
   const taps = rows.reduce((most, row) => Math.max(most, row.weights.length), 1)
   const weights = new Int32Array(outSize * taps)
+  const largest = rows.reduce((most, row) => Math.max(most, ...row.weights), 0)
+  const bits = name === 'bicubic-16' ? bitsOf16(largest) : weightBits
   rows.forEach((row, x) => {
-    weights.set(row.weights, x * taps)
+    weights.set(
+      row.weights.map((w) => fixedPoint(w, bits)),
+      x * taps,
+    )
   })
   return { taps, first: Int32Array.from(rows, (row) => row.lo), weights }
 }
@@ -132,7 +151,8 @@ function alongColumns({ line, memory }: Kernel, rowBytes: number, from: number, 
 export function resize(image: RgbImage, width: number, height: number, filter: Filter): RgbImage {
   checkImage(image, 'resize')
   checkSize(width, height, 'resize')
-  if (!(filter in filters)) throw new Mismatch({ where: 'resize', expected: 'bicubic or bilinear', got: filter })
+  if (!(filter in filters))
+    throw new Mismatch({ where: 'resize', expected: Object.keys(filters).join(', '), got: filter })
   if (width === image.width && height === image.height) return { width, height, data: image.data.slice() }
   const across = axisOf(image.width, width, filter)
   const down = axisOf(image.height, height, filter)

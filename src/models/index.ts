@@ -28,8 +28,29 @@ export {
   teacherForceRows,
 } from './llm/index.ts'
 export { inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
-export * from './qwen2_5_vl/index.ts'
+export {
+  chatText,
+  firstResize,
+  firstSize,
+  gridPositions,
+  type LoadedQwenVL,
+  openQwenVL,
+  type PatchedImage,
+  type ProcessorConfig,
+  parseQwenVLConfig,
+  patchImage,
+  type QwenFeatures,
+  type QwenPrompt,
+  QwenVL,
+  type QwenVLConfig,
+  QwenVLFamily,
+  questionPrompt,
+  readQwenVLConfig,
+  smartResize,
+  windowOrder,
+} from './qwen2_5_vl/index.ts'
 export * from './sa2va/index.ts'
+export * from './sa2va-qwen/index.ts'
 export {
   type ClickMask,
   type ClickOptions,

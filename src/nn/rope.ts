@@ -1,5 +1,5 @@
 // Rotary position embedding, half-split form: the first and second half of a head rotate against each other.
-import { arange, cat, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { arange, cat, keep, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 
 export interface RopeTable {
   cos: Tensor // [.., D]
@@ -20,12 +20,17 @@ export class Rope {
   readonly #dim: number
   readonly #theta: number
   readonly #sections: readonly number[]
+  readonly #interleaved: boolean
 
-  /** `sections`: how many of the D/2 frequencies follow each axis, where positions have several (Qwen2.5-VL: time, row, column). */
-  constructor(dim: number, theta: number, sections: readonly number[] = []) {
+  /**
+   * `sections`: how many of the D/2 frequencies follow each axis, where positions have several (Qwen2.5-VL: time, row, column): one
+   * block an axis, or interleaved one by one (Qwen3-VL).
+   */
+  constructor(dim: number, theta: number, sections: readonly number[] = [], interleaved = false) {
     this.#dim = dim
     this.#theta = theta
     this.#sections = sections
+    this.#interleaved = interleaved
   }
 
   /** Tables for integer positions [B, T], or [axes, B, T] where they have several; float32 inside, cast to `like`'s dtype. */
@@ -44,11 +49,27 @@ export class Rope {
   }
 
   #bySection(angles: Tensor): Tensor {
+    if (this.#interleaved) return this.#byTurns(angles)
     const pieces = angles.split([...this.#sections], { dim: -1 })
     return cat(
       pieces.map((piece, axis) => piece.select(0, axis)),
       { dim: -1 },
     )
+  }
+
+  /** Frequency i follows axis i mod 3 while that axis has frequencies left, and time after that. */
+  #byTurns(angles: Tensor): Tensor {
+    const half = this.#dim / 2
+    const axes = this.#sections.length
+    const chosen = BigInt64Array.from({ length: half }, (_, i) => {
+      const axis = i % axes
+      return BigInt((i < this.#sections[axis]! * axes ? axis : 0) * half + i)
+    })
+    const side = cat(
+      Array.from({ length: axes }, (_, axis) => angles.select(0, axis)),
+      { dim: -1 },
+    ) // [.., axes * D/2]
+    return side.indexSelect(-1, tensor(chosen, { device: angles.device }))
   }
 
   #frequency(device: string): Tensor {

@@ -15,6 +15,7 @@ export type GoldenKind =
   | 'points'
   | 'sam2-mask-prompt'
   | 'sentencepiece'
+  | 'sa2va-qwen'
 
 export interface Golden {
   path: string
@@ -66,8 +67,9 @@ function casesKind(path: string): GoldenKind | null {
 }
 
 function modelKind(path: string): GoldenKind | null {
-  const type = object(readFileSync(path, 'utf8'))?.['model_type']
-  if (type === 'sa2va_chat') return 'sa2va'
+  const config = object(readFileSync(path, 'utf8'))
+  const type = config?.['model_type']
+  if (type === 'sa2va_chat') return config?.['text_config'] ? 'sa2va-qwen' : 'sa2va'
   return type === 'qwen2_5_vl' ? 'qwen2_5_vl' : null
 }
 

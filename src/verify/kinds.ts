@@ -9,11 +9,13 @@ import { verifyPoints } from './points.ts'
 import { verifyQwenVL } from './qwen2_5_vl.ts'
 import { verifySa2VA } from './sa2va.ts'
 import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
+import { verifySa2VAQwen } from './sa2va-qwen.ts'
 import { verifySentencePiece } from './sentencepiece.ts'
 
 /** What recomputes each kind of golden data. */
 const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[]>> = {
   sa2va: verifySa2VA,
+  'sa2va-qwen': verifySa2VAQwen,
   qwen2_5_vl: verifyQwenVL,
   meteor: verifyMeteor,
   porter: verifyPorter,

@@ -29,7 +29,7 @@ class Layer extends Module {
   }
 }
 
-class Trunk extends Module {
+export class Trunk extends Module {
   readonly embed_tokens: Embedding
   readonly layers: Layer[]
   readonly norm: RMSNorm

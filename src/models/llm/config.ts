@@ -14,6 +14,8 @@ export interface LlmConfig {
   rope_theta: number
   /** Frequencies of each axis of a position (time, row, column); empty: positions have one axis. */
   mrope_section: readonly number[]
+  /** The axes take turns over the frequencies instead of having a block each. */
+  mrope_interleaved: boolean
   max_position_embeddings: number
   tie_word_embeddings: boolean
   /** Biases of the q, k, v projections (InternLM2: of wqkv and wo). */
@@ -26,6 +28,7 @@ export interface LlmConfig {
 interface Rope {
   rope_theta?: number
   mrope_section?: number[]
+  mrope_interleaved?: boolean
 }
 
 /** Far above every model there is; a larger number is a damaged file, and building the model would take all memory. */
@@ -84,6 +87,7 @@ function sizes(raw: Record<string, unknown>, architecture: string) {
     rms_norm_eps: number('rms_norm_eps', architecture === 'Phi3ForCausalLM' ? 1e-5 : 1e-6),
     rope_theta: number('rope_theta', rope?.rope_theta ?? 10000),
     mrope_section: rope?.mrope_section ?? [],
+    mrope_interleaved: rope?.mrope_interleaved ?? false,
     max_position_embeddings: longest(raw),
   }
 }

@@ -52,6 +52,8 @@ export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
 export interface Pass extends Omit<LlmContext, 'rope'> {
   /** [B or 1, T], or [axes, B or 1, T] where the model has several axes; 0..T-1 when absent. */
   positions?: Tensor
+  /** Added to the states [B, T, S] after layer 0, 1, ...: what a vision tower gives to the first layers besides its tokens. */
+  additions?: readonly Tensor[]
   /** Recompute each layer in backward instead of storing its intermediates. */
   checkpointing?: boolean
 }
@@ -70,17 +72,24 @@ function recomputed(layer: Parts['layers'][number], x: Tensor, context: LlmConte
   )
 }
 
+export interface DecoderOptions {
+  /** The states given out are those before the final norm; scores are computed behind it all the same. */
+  statesBeforeNorm?: boolean
+}
+
 /** The decoder as functions over its module, which keeps the checkpoint's names. */
 export class Decoder {
   readonly cfg: LlmConfig
   readonly module: LanguageModule
   readonly #rope: Rope
   #computeDtype: DType | undefined
+  readonly #beforeNorm: boolean
 
-  constructor(cfg: LlmConfig, module: LanguageModule) {
+  constructor(cfg: LlmConfig, module: LanguageModule, options: DecoderOptions = {}) {
     this.cfg = cfg
     this.module = module
-    this.#rope = new Rope(cfg.head_dim, cfg.rope_theta, cfg.mrope_section)
+    this.#rope = new Rope(cfg.head_dim, cfg.rope_theta, cfg.mrope_section, cfg.mrope_interleaved)
+    this.#beforeNorm = options.statesBeforeNorm ?? false
   }
 
   /** Where activations live and in which dtype they are computed: that of the opened weights, whatever masters train later. */
@@ -115,22 +124,34 @@ export class Decoder {
     return !(head instanceof Linear && head.lora_A) && !head.weight.requiresGrad
   }
 
-  /** [B, T, S] -> final-norm hidden states [B, T, S]. */
+  /** [B, T, S] -> hidden states [B, T, S], behind the final norm unless the model gives out those before it. */
   forward(x: Tensor, pass: Pass = {}): Tensor {
     return tidy(() => {
       const positions = pass.positions ?? arange(0, x.size(1), { dtype: 'int64', device: x.device }).unsqueeze(0)
       const table = this.#rope.table(positions, x)
       const context: LlmContext = { ...pass, rope: { cos: table.cos.unsqueeze(1), sin: table.sin.unsqueeze(1) } }
       let h = x
-      for (const layer of this.module.parts.layers) {
-        h = pass.checkpointing ? recomputed(layer, h, context) : tidy(() => layer.forward(h, context))
-      }
-      return this.module.parts.norm.forward(h)
+      this.module.parts.layers.forEach((layer, i) => {
+        const added = pass.additions?.[i]
+        const y = pass.checkpointing ? recomputed(layer, h, context) : tidy(() => layer.forward(h, context))
+        h = added ? y.add(added) : y
+      })
+      return this.#beforeNorm ? h : this.module.parts.norm.forward(h)
     })
   }
 
-  /** [.., S] -> float32 logits [.., V]; the product is rounded to the weights' dtype first, as in the reference. */
-  logits(hidden: Tensor): Tensor {
+  /** States as `forward` gives them -> what the head reads. */
+  headInput(states: Tensor): Tensor {
+    return this.#beforeNorm ? this.module.parts.norm.forward(states) : states
+  }
+
+  /** States as `forward` gives them [.., S] -> float32 logits [.., V]. */
+  logits(states: Tensor): Tensor {
+    return this.headScores(this.headInput(states))
+  }
+
+  /** Normed states [.., S] -> float32 logits [.., V]; the product is rounded to the weights' dtype first, as in the reference. */
+  headScores(hidden: Tensor): Tensor {
     const { head } = this.module.parts
     const out = head instanceof Linear ? head.forward(hidden) : hidden.linear(cast(head.weight, hidden)) // tied: the embedding
     return out.to('float32')

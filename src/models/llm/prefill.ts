@@ -1,8 +1,16 @@
 // Reading prompts into a key/value cache. Prompts that begin alike (several phrases or regions of one image) read that beginning once.
 // B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
 import type { KVCache } from '../../nn/index.ts'
-import { cat, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import { type PromptIds, positionsOf, positionTensor, type Speaker } from './speaker.ts'
+import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import {
+  batchedAdditions,
+  inputsOf,
+  type PromptIds,
+  padded,
+  positionsOf,
+  positionTensor,
+  type Speaker,
+} from './speaker.ts'
 
 export interface Prefilled {
   cache: KVCache
@@ -24,6 +32,7 @@ interface Group {
 /** A stretch of tokens to read: embeddings [1, n, S] and their positions on every axis. */
 interface Stretch {
   x: Tensor
+  additions: readonly Tensor[]
   axes: readonly Int32Array[]
 }
 
@@ -39,9 +48,10 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
   try {
     return tidy(() => {
       const positions = prompts.map((p) => positionsOf(model, p))
-      const embedded = prompts.map((p) => model.promptEmbeddings(p))
+      const inputs = prompts.map((p) => inputsOf(model, p))
       const piece = (b: number, from: number, to: number): Stretch => ({
-        x: embedded[b]!.narrow(1, from, to - from),
+        x: inputs[b]!.embeddings.narrow(1, from, to - from),
+        additions: inputs[b]!.additions.map((t) => t.narrow(1, from, to - from)),
         axes: positions[b]!.axes.map((axis) => axis.subarray(from, to)),
       })
       let before: Uint8Array[] = prompts.map(() => new Uint8Array(0))
@@ -98,8 +108,13 @@ function readColumns<P extends PromptIds>(
     Uint8Array.from([...(before[r] ?? []), ...new Uint8Array(width - x.size(1)), ...new Uint8Array(x.size(1)).fill(1)]),
   )
   const plain = start === 0 && columns.every((row) => !row.includes(0))
-  const stand = rows.map(({ axes }) => axes.map((axis) => padded(axis, width)))
-  const hidden = model.decoder.forward(cat(rows.map(({ x }) => padLeft(x, width))), {
+  const stand = rows.map(({ axes }) => axes.map((axis) => atTheEnd(axis, width)))
+  const hidden = model.decoder.forward(cat(rows.map(({ x }) => padded(x, width, 'left'))), {
+    additions: batchedAdditions(
+      rows.map((row) => row.additions),
+      width,
+      'left',
+    ),
     positions: positionTensor(stand, device),
     mask: plain ? undefined : maskOf(columns, start, width, device),
     cache,
@@ -110,15 +125,10 @@ function readColumns<P extends PromptIds>(
 }
 
 /** Padding stands at position 0. */
-function padded(axis: Int32Array, width: number): Int32Array {
+function atTheEnd(axis: Int32Array, width: number): Int32Array {
   const out = new Int32Array(width)
   out.set(axis, width - axis.length)
   return out
-}
-
-function padLeft(x: Tensor, length: number): Tensor {
-  const short = length - x.size(1)
-  return short === 0 ? x : cat([zeros([1, short, x.size(2)], { dtype: x.dtype, device: x.device }), x], { dim: 1 })
 }
 
 const index = (values: readonly number[], device: string) => tensor(BigInt64Array.from(values, BigInt), { device })

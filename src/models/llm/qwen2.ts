@@ -2,7 +2,7 @@
 import { Linear, Module, RMSNorm } from '../../nn/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { attend, type LlmContext, splitHeads } from './attention.ts'
-import { CausalLM } from './causal-lm.ts'
+import { CausalLM, type Parts } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
 
 class Attention extends Module {
@@ -65,8 +65,14 @@ export class GatedMlp extends Module {
   }
 }
 
+/** What a layer of Qwen2, Qwen3 or Llama is made of. */
+export const qwenParts: Parts = {
+  attention: (cfg, layer) => new Attention(cfg, layer),
+  mlp: (cfg) => new GatedMlp(cfg, cfg.mlp_bias),
+}
+
 export class Qwen2ForCausalLM extends CausalLM {
   constructor(cfg: LlmConfig) {
-    super(cfg, { attention: (c, layer) => new Attention(c, layer), mlp: (c) => new GatedMlp(c, c.mlp_bias) })
+    super(cfg, qwenParts)
   }
 }

@@ -1,5 +1,5 @@
 // What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and where their tokens stand.
-import { type Tensor, tensor } from '../../tensor/index.ts'
+import { cat, type Tensor, tensor, zeros } from '../../tensor/index.ts'
 import type { Decoder, Home } from './model.ts'
 
 export interface PromptIds {
@@ -12,15 +12,45 @@ export interface PromptPositions {
   next: number
 }
 
+export interface PromptInputs {
+  embeddings: Tensor // [1, N, S]
+  /** Added after layer 0, 1, ...: [1, N, S] each. */
+  additions: readonly Tensor[]
+}
+
 export interface Speaker<P extends PromptIds> {
   readonly home: Home
   readonly decoder: Decoder
   /** [1, N, S] */
   promptEmbeddings(prompt: P): Tensor
+  /** Where the first layers get more than embeddings; then it stands for `promptEmbeddings`. */
+  promptInputs?(prompt: P): PromptInputs
   /** Absent: token i stands at position i. */
   promptPositions?(prompt: P): PromptPositions
   /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
   sharedPrefix?(a: P, b: P): number
+}
+
+export function inputsOf<P extends PromptIds>(model: Speaker<P>, prompt: P): PromptInputs {
+  return model.promptInputs?.(prompt) ?? { embeddings: model.promptEmbeddings(prompt), additions: [] }
+}
+
+/** [B, n, S] -> [B, width, S], zeros on one side. */
+export function padded(x: Tensor, width: number, side: 'left' | 'right'): Tensor {
+  const short = width - x.size(1)
+  if (short === 0) return x
+  const nothing = zeros([x.size(0), short, x.size(2)], { dtype: x.dtype, device: x.device })
+  return cat(side === 'left' ? [nothing, x] : [x, nothing], { dim: 1 })
+}
+
+/** The additions of several rows as one batch: [B, width, S] for each layer that has one. */
+export function batchedAdditions(
+  rows: readonly (readonly Tensor[])[],
+  width: number,
+  side: 'left' | 'right',
+): Tensor[] {
+  const layers = rows[0]?.length ?? 0
+  return Array.from({ length: layers }, (_, i) => cat(rows.map((row) => padded(row[i]!, width, side))))
 }
 
 export function positionsOf<P extends PromptIds>(model: Speaker<P>, prompt: P): PromptPositions {

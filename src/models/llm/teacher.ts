@@ -3,7 +3,15 @@
 import { Mismatch } from '../../core/index.ts'
 import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { Decoder } from './model.ts'
-import { type PromptIds, positionsOf, positionTensor, type Speaker, withCompletions } from './speaker.ts'
+import {
+  batchedAdditions,
+  inputsOf,
+  type PromptIds,
+  positionsOf,
+  positionTensor,
+  type Speaker,
+  withCompletions,
+} from './speaker.ts'
 
 export interface TeacherOptions {
   checkpointing?: boolean
@@ -17,7 +25,7 @@ interface Place {
 
 /** Hidden states of prompts and completions, and where each completion's tokens stand. */
 export class TeacherPass {
-  readonly hidden: Tensor // [L, S], after the final norm
+  readonly hidden: Tensor // [L, S], as the decoder gives them
   readonly #places: readonly Place[]
   readonly #completions: readonly Int32Array[]
   readonly #decoder: Decoder
@@ -80,17 +88,19 @@ export function teacherForce<P extends PromptIds>(
     const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
     const N = prompt.ids.length
     const tail = Array.from(read, (ids) => Array.from(ids, BigInt)).flat()
-    const embedded = model.promptEmbeddings(prompt)
+    const { embeddings, additions } = inputsOf(model, prompt)
     const x =
       tail.length > 0
-        ? cat([embedded, model.decoder.embed(tensor(BigInt64Array.from(tail), [1, tail.length], { device }))], {
+        ? cat([embeddings, model.decoder.embed(tensor(BigInt64Array.from(tail), [1, tail.length], { device }))], {
             dim: 1,
           })
-        : embedded
+        : embeddings
     const lengths = read.map((r) => r.length)
     const positions = positionTensor([withCompletions(positionsOf(model, prompt), lengths)], device)
     const mask = completions.length > 1 ? packedMask(N, lengths, device) : undefined
-    return model.decoder.forward(x, { positions, mask, checkpointing: options.checkpointing }).squeeze(0)
+    const pass = { positions, mask, checkpointing: options.checkpointing }
+    const added = batchedAdditions([additions], x.size(1), 'right')
+    return model.decoder.forward(x, { ...pass, additions: added }).squeeze(0)
   })
   let at = prompt.ids.length
   const places = completions.map((ids) => {
@@ -116,14 +126,20 @@ export function teacherForceRows<P extends PromptIds>(
     const tails = completions.map((ids, r) =>
       BigInt64Array.from({ length: L - prompts[r]!.ids.length }, (_, j) => BigInt(j < ids.length - 1 ? ids[j]! : 0)),
     )
-    const rows = prompts.map((p, r) =>
-      cat([model.promptEmbeddings(p), model.decoder.embed(tensor(tails[r]!, [1, tails[r]!.length], { device }))], {
+    const inputs = prompts.map((p) => inputsOf(model, p))
+    const rows = inputs.map(({ embeddings }, r) =>
+      cat([embeddings, model.decoder.embed(tensor(tails[r]!, [1, tails[r]!.length], { device }))], {
         dim: 1,
       }),
     )
     const stand = prompts.map((p, r) => withCompletions(positionsOf(model, p), [tails[r]!.length]))
+    const additions = batchedAdditions(
+      inputs.map((i) => i.additions),
+      L,
+      'right',
+    )
     return model.decoder
-      .forward(cat(rows), { positions: positionTensor(stand, device), checkpointing: options.checkpointing })
+      .forward(cat(rows), { positions: positionTensor(stand, device), additions, checkpointing: options.checkpointing })
       .flatten({ endDim: 1 }) // [R * L, S]
   })
   const places = prompts.map((p, r) => ({ before: r * L + p.ids.length - 1, start: r * L + p.ids.length }))
@@ -160,24 +176,25 @@ function packedMask(promptLength: number, lengths: readonly number[], device: st
 const chunkElements = 1 << 25
 
 /**
- * [M, S] hidden rows, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are made
+ * [M, S] states, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are made
  * in chunks of rows, in forward and again in backward, so that rows x vocabulary never exists; a trained head takes the plain way.
  */
 export function headLogProbs(
   decoder: Decoder,
-  hidden: Tensor,
+  states: Tensor,
   ids: Tensor,
   temperature: number,
   most = chunkElements,
 ): Tensor {
-  if (!decoder.headIsPlain) return scoreRows(decoder.logits(hidden), ids, temperature)
+  const hidden = decoder.headInput(states)
+  if (!decoder.headIsPlain) return scoreRows(decoder.headScores(hidden), ids, temperature)
   const rows = Math.max(1, Math.floor(most / decoder.cfg.vocab_size))
   const pieces = (h: Tensor): [number, number][] =>
     Array.from({ length: Math.ceil(h.size(0) / rows) }, (_, i) => [i * rows, Math.min(rows, h.size(0) - i * rows)])
   const forward = (h: Tensor, target: Tensor) =>
     cat(
       pieces(h).map(([start, n]) =>
-        tidy(() => scoreRows(decoder.logits(h.narrow(0, start, n)), target.narrow(0, start, n), temperature)),
+        tidy(() => scoreRows(decoder.headScores(h.narrow(0, start, n)), target.narrow(0, start, n), temperature)),
       ),
       { dim: 1 },
     )
@@ -204,7 +221,7 @@ function scoreRows(logits: Tensor, ids: Tensor, temperature: number): Tensor {
 
 /** d/dh of grad[0] . logp + grad[1] . entropy: scores are recomputed, p - one-hot and the entropy term go back through the head. */
 function hiddenGrad(decoder: Decoder, hidden: Tensor, ids: Tensor, grad: Tensor, temperature: number): Tensor {
-  const logits = decoder.logits(hidden)
+  const logits = decoder.headScores(hidden)
   const logp = (temperature === 1 ? logits : logits.div(temperature)).logSoftmax(-1)
   const p = logp.exp() // [M, V]
   const [ofLogp, ofEntropy] = [grad.select(0, 0).unsqueeze(-1), grad.select(0, 1).unsqueeze(-1)]

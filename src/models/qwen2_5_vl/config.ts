@@ -47,7 +47,7 @@ export function parseQwenVLConfig(raw: Json, where = 'config.json'): QwenVLConfi
   const text = { ...raw, ...nested, architectures: ['Qwen2ForCausalLM'] }
   const llm = readLlmConfig(text, where, nested ? 'text_config.' : '')
   checkSections(llm, where)
-  const vision = readVision((raw.vision_config ?? {}) as Json, where)
+  const vision = readQwenVision((raw.vision_config ?? {}) as Json, where)
   if (vision.out_hidden_size !== llm.hidden_size) {
     throw new Mismatch({
       where,
@@ -68,7 +68,7 @@ export function parseQwenVLConfig(raw: Json, where = 'config.json'): QwenVLConfi
   }
 }
 
-function checkSections(llm: LlmConfig, where: string): void {
+export function checkSections(llm: LlmConfig, where: string): void {
   const { mrope_section: sections, head_dim: D } = llm
   if (sections.length === 3 && sections.reduce((a, b) => a + b, 0) === D / 2) return
   throw new Mismatch({
@@ -79,7 +79,7 @@ function checkSections(llm: LlmConfig, where: string): void {
   })
 }
 
-function wholeNumber(raw: Json, key: string, where: string, part: string): number {
+export function wholeNumber(raw: Json, key: string, where: string, part: string): number {
   const value = raw[key]
   const most = key === 'depth' ? 1024 : key.endsWith('_id') ? 16_777_216 : 1_048_576 // more is a damaged file
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value
@@ -92,7 +92,7 @@ function wholeNumber(raw: Json, key: string, where: string, part: string): numbe
 }
 
 /** The classes' own defaults are those of no released model, so sizes have none here. */
-function readVision(raw: Json, where: string): QwenVisionConfig {
+export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
   const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
   const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
   const cfg = {

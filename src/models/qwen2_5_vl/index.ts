@@ -1,6 +1,36 @@
-export { parseQwenVLConfig, type QwenVLConfig, readQwenVLConfig } from './config.ts'
+export {
+  checkSections,
+  parseQwenVLConfig,
+  type QwenVisionConfig,
+  type QwenVLConfig,
+  readQwenVision,
+  readQwenVLConfig,
+  wholeNumber,
+} from './config.ts'
 export { QwenVLFamily } from './family.ts'
 export { inspectQwenVL } from './inspect.ts'
 export { chatText, type LoadedQwenVL, openQwenVL, questionPrompt } from './load.ts'
 export { gridPositions, type QwenFeatures, type QwenPrompt, QwenVL } from './model.ts'
-export { type Grid, type PatchedImage, type ProcessorConfig, patchImage, smartResize } from './processor.ts'
+export {
+  firstResize,
+  firstSize,
+  type Grid,
+  type PatchedImage,
+  type ProcessorConfig,
+  patchImage,
+  patchOrder,
+  patchResized,
+  readProcessorConfig,
+  resizeForPatches,
+  smartResize,
+} from './processor.ts'
+export {
+  indices,
+  patchRotation,
+  QwenVision,
+  type Segments,
+  segmentsOf,
+  VisionAttention,
+  type Watch,
+  windowOrder,
+} from './vision.ts'

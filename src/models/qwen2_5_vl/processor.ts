@@ -1,4 +1,4 @@
-// An image as Qwen2.5-VL takes it: resized to a multiple of 28 pixels, cut into patches of 14, four neighbours together.
+// An image as Qwen-VL takes it: resized to a multiple of a unit (28 pixels; Qwen3-VL 32), cut into patches, four neighbours together.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { readJsonObject } from '../../checkpoint/index.ts'
@@ -12,8 +12,9 @@ export interface Grid {
 }
 
 export interface PatchedImage extends Grid {
-  /** [rows * columns, 3 * 2 * 14 * 14], patches of a 2x2 unit after each other. */
+  /** [rows * columns, 3 * frames * patch * patch], patches of a 2x2 unit after each other. */
   pixels: Float32Array
+  /** Of the original. */
   height: number
   width: number
 }
@@ -28,6 +29,8 @@ export interface ProcessorConfig {
   merge: number
   /** Frames of a patch; a still image is repeated. */
   frames: number
+  /** The arithmetic of the "fast" processors (torchvision) instead of Pillow's: up to two grey levels apart. */
+  fast: boolean
 }
 
 /** Of the class, when a folder has no file: its largest image is a thirteenth of the released models'. */
@@ -39,11 +42,13 @@ const defaults: ProcessorConfig = {
   patch: 14,
   merge: 2,
   frames: 2,
+  fast: false,
 }
 
-export function readProcessorConfig(dir: string): ProcessorConfig {
+/** `usual`: what holds where the file is absent or silent. */
+export function readProcessorConfig(dir: string, usual: ProcessorConfig = defaults): ProcessorConfig {
   const where = join(dir, 'preprocessor_config.json')
-  if (!existsSync(where)) return defaults
+  if (!existsSync(where)) return usual
   const raw = readJsonObject(where)
   const size = (raw.size ?? {}) as { shortest_edge?: number; longest_edge?: number }
   const given = {
@@ -54,9 +59,10 @@ export function readProcessorConfig(dir: string): ProcessorConfig {
     patch: raw.patch_size,
     merge: raw.merge_size,
     frames: raw.temporal_patch_size,
+    fast: /Fast$/.test(String(raw.image_processor_type ?? '')),
   }
   const there = Object.entries(given).filter(([, value]) => value !== undefined && value !== null)
-  return { ...defaults, ...Object.fromEntries(there) } as ProcessorConfig
+  return { ...usual, ...Object.fromEntries(there) } as ProcessorConfig
 }
 
 /** Halves go to the even neighbour, as Python rounds. */
@@ -86,10 +92,39 @@ export function smartResize(height: number, width: number, config: ProcessorConf
 }
 
 export function patchImage(image: RgbImage, config: ProcessorConfig = defaults): PatchedImage {
+  return { ...patchResized(resizeForPatches(image, config), config), height: image.height, width: image.width }
+}
+
+/** The picture the patches are cut from. */
+export function resizeForPatches(image: RgbImage, config: ProcessorConfig): RgbImage {
   const [h, w] = smartResize(image.height, image.width, config)
-  const planes = normaliseChw(resize(image, w, h, 'bicubic'), config.mean, config.std)
-  const grid = { rows: h / config.patch, columns: w / config.patch }
-  return { pixels: patches(planes, grid, config), ...grid, height: image.height, width: image.width }
+  return resize(image, w, h, config.fast ? 'bicubic-16' : 'bicubic')
+}
+
+/** A picture whose sides are multiples of the unit, as patches. */
+export function patchResized(picture: RgbImage, config: ProcessorConfig): PatchedImage {
+  const { width, height } = picture
+  const planes = normaliseChw(picture, config.mean, config.std, config.fast ? 'fused' : 'float32')
+  const grid = { rows: height / config.patch, columns: width / config.patch }
+  return { pixels: patches(planes, grid, config), ...grid, height, width }
+}
+
+/**
+ * The resize that qwen_vl_utils does before the processor: Pillow's, to multiples of 28 whatever the model's unit is, no side below
+ * one unit. Released inference resizes twice, training once.
+ */
+export function firstResize(image: RgbImage): RgbImage {
+  const [h, w] = firstSize(image.height, image.width)
+  return resize(image, w, h, 'bicubic')
+}
+
+export function firstSize(height: number, width: number): [number, number] {
+  const unit = 28
+  const limits = { ...defaults, minPixels: 4 * unit * unit, maxPixels: 16384 * unit * unit }
+  const [h, w] = [height, width].map((side) => Math.max(unit, roundEven(side / unit) * unit)) as [number, number]
+  const inside = h * w >= limits.minPixels && h * w <= limits.maxPixels
+  const usual = smartResize(height, width, limits) // refuses sides too far apart
+  return inside ? [h, w] : usual
 }
 
 /** [3, h, w] -> [patches, 3 * frames * p * p]; the order is unit row, unit column, row and column in the unit. */

@@ -10,14 +10,14 @@ import { type Grid, patchOrder } from './processor.ts'
 const eps = 1e-6 // fixed in the class
 
 /** Rows that attend to each other, all of one length: [count, length] indices. */
-type Segments = readonly { length: number; rows: Int32Array }[]
+export type Segments = readonly { length: number; rows: Int32Array }[]
 
-class Attention extends Module {
+export class VisionAttention extends Module {
   readonly qkv: Linear // [3h, h]
   readonly proj: Linear
   readonly #heads: number
 
-  constructor(cfg: QwenVisionConfig) {
+  constructor(cfg: Pick<QwenVisionConfig, 'hidden_size' | 'num_heads'>) {
     super()
     this.qkv = new Linear(cfg.hidden_size, 3 * cfg.hidden_size)
     this.proj = new Linear(cfg.hidden_size, cfg.hidden_size)
@@ -56,19 +56,19 @@ function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tens
   return cat(parts).indexSelect(0, indices(back, q.device))
 }
 
-const indices = (rows: Int32Array, device: string) => tensor(BigInt64Array.from(rows, BigInt), { device })
+export const indices = (rows: Int32Array, device: string) => tensor(BigInt64Array.from(rows, BigInt), { device })
 
 class Block extends Module {
   readonly norm1: RMSNorm
   readonly norm2: RMSNorm
-  readonly attn: Attention
+  readonly attn: VisionAttention
   readonly mlp: GatedMlp
 
   constructor(cfg: QwenVisionConfig) {
     super()
     this.norm1 = new RMSNorm(cfg.hidden_size, eps)
     this.norm2 = new RMSNorm(cfg.hidden_size, eps)
-    this.attn = new Attention(cfg)
+    this.attn = new VisionAttention(cfg)
     this.mlp = new GatedMlp(cfg, true)
   }
 
@@ -114,6 +114,9 @@ class Merger extends Module {
   }
 }
 
+/** Called with the states behind each part, for whoever compares them; they live until the call returns. */
+export type Watch = (name: string, states: Tensor) => void
+
 export class QwenVision extends Module {
   readonly patch_embed: PatchEmbed
   readonly blocks: Block[]
@@ -131,17 +134,23 @@ export class QwenVision extends Module {
   }
 
   /** Patches of one image [P, 3 * frames * p * p] -> its tokens [U, out], row by row. */
-  forward(patches: Tensor, grid: Grid): Tensor {
+  forward(patches: Tensor, grid: Grid, watch?: Watch): Tensor {
     return tidy(() => {
       const area = this.#cfg.spatial_merge_size ** 2
       const { order, lengths } = windowOrder(grid, this.#cfg)
       const rows = order.flatMap((unit) => Array.from({ length: area }, (_, i) => unit * area + i))
-      const rope = this.#table(grid, rows, patches.device)
+      const places = patchOrder(grid, this.#cfg.spatial_merge_size)
+      const rope = patchRotation(
+        this.#rope,
+        rows.map((r) => places[r]!),
+        patches.device,
+      )
       const inWindows = segmentsOf(lengths.map((n) => n * area))
       const everywhere = segmentsOf([rows.length])
       let x = this.patch_embed.forward(patches).indexSelect(0, indices(Int32Array.from(rows), patches.device))
       this.blocks.forEach((block, i) => {
         x = block.forward(x, rope, this.#cfg.fullatt_block_indexes.includes(i) ? everywhere : inWindows)
+        watch?.(`block${i}`, x) // in window order
       })
       const back = new Int32Array(order.length)
       order.forEach((unit, i) => {
@@ -150,25 +159,24 @@ export class QwenVision extends Module {
       return this.merger.forward(x).indexSelect(0, indices(back, x.device))
     })
   }
+}
 
-  /** Of the patches in the order given, [P, 1, D], float32. */
-  #table(grid: Grid, rows: readonly number[], device: string): RopeTable {
-    return noGrad(() =>
-      tidy(() => {
-        const places = patchOrder(grid, this.#cfg.spatial_merge_size)
-        const along = (axis: 0 | 1) =>
-          this.#rope.angles(
-            indices(
-              Int32Array.from(rows, (r) => places[r]![axis]),
-              device,
-            ),
-          )
-        const angles = cat([along(0), along(1)], { dim: -1 }) // [P, D/2]
-        const { cos, sin } = tableOf(angles, angles)
-        return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
-      }),
-    )
-  }
+/** Tables of patches at the given rows and columns, [P, 1, D], float32: half the frequencies follow the row, half the column. */
+export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
+  return noGrad(() =>
+    tidy(() => {
+      const along = (axis: 0 | 1) =>
+        rope.angles(
+          indices(
+            Int32Array.from(places, (place) => place[axis]),
+            device,
+          ),
+        )
+      const angles = cat([along(0), along(1)], { dim: -1 }) // [P, D/2]
+      const { cos, sin } = tableOf(angles, angles)
+      return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
+    }),
+  )
 }
 
 /** Units window by window, and how many each window has; windows at the lower and right edge are smaller. */
@@ -188,7 +196,7 @@ export function windowOrder(grid: Grid, cfg: QwenVisionConfig): { order: number[
 }
 
 /** Consecutive runs of the given lengths, equal lengths together. */
-function segmentsOf(lengths: readonly number[]): Segments {
+export function segmentsOf(lengths: readonly number[]): Segments {
   const rows = new Map<number, number[]>()
   let at = 0
   for (const length of lengths) {

@@ -1,0 +1,59 @@
+import { Mismatch } from '../../core/index.ts'
+import { wholeNumber } from '../qwen2_5_vl/index.ts'
+
+export interface Qwen3VisionConfig {
+  depth: number
+  hidden_size: number
+  num_heads: number
+  intermediate_size: number
+  out_hidden_size: number
+  patch_size: number
+  temporal_patch_size: number
+  spatial_merge_size: number
+  in_channels: number
+  /** Rows of the position embedding: a square. */
+  num_position_embeddings: number
+  /** Layers whose output also goes to the first layers of the language model. */
+  deepstack_visual_indexes: readonly number[]
+}
+
+type Json = Record<string, unknown>
+
+export function readQwen3Vision(raw: Json, where: string): Qwen3VisionConfig {
+  const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
+  const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
+  const cfg = {
+    depth: size('depth'),
+    hidden_size: size('hidden_size'),
+    num_heads: size('num_heads'),
+    intermediate_size: size('intermediate_size'),
+    out_hidden_size: size('out_hidden_size'),
+    patch_size: or('patch_size', 16),
+    temporal_patch_size: or('temporal_patch_size', 2),
+    spatial_merge_size: or('spatial_merge_size', 2),
+    in_channels: or('in_channels', 3),
+    num_position_embeddings: or('num_position_embeddings', 2304),
+    deepstack_visual_indexes: indexes(raw, where),
+  }
+  check(cfg, raw, where)
+  return cfg
+}
+
+function indexes(raw: Json, where: string): number[] {
+  const value = raw.deepstack_visual_indexes ?? []
+  const depth = raw.depth as number
+  if (Array.isArray(value) && value.every((i) => Number.isInteger(i) && i >= 0 && i < depth)) return value as number[]
+  const expected = `a list of layers below ${depth}`
+  throw new Mismatch({ where, field: 'vision_config.deepstack_visual_indexes', expected, got: value })
+}
+
+function check(cfg: Qwen3VisionConfig, raw: Json, where: string): void {
+  const bad = (field: string, expected: string, got: unknown) =>
+    new Mismatch({ where, field: `vision_config.${field}`, expected, got })
+  if (cfg.hidden_size % (4 * cfg.num_heads) !== 0)
+    throw bad('num_heads', `heads of a size that 4 divides, of ${cfg.hidden_size}`, cfg.num_heads)
+  if (!Number.isInteger(Math.sqrt(cfg.num_position_embeddings)) || cfg.num_position_embeddings < 1)
+    throw bad('num_position_embeddings', 'the area of a square', cfg.num_position_embeddings)
+  const act = raw.hidden_act ?? 'gelu_pytorch_tanh'
+  if (act !== 'gelu_pytorch_tanh') throw bad('hidden_act', 'gelu_pytorch_tanh', act)
+}

@@ -1,0 +1,20 @@
+export {
+  parseSa2VAQwenConfig,
+  type QwenBase,
+  qwenBase,
+  readSa2VAQwenConfig,
+  type Sa2VAQwenConfig,
+  systemTurn,
+} from './config.ts'
+export {
+  outlinedQuestion,
+  type PrepareOptions,
+  prepareQwenImage,
+  type QwenGroundedFeatures,
+  type QwenGroundedPrompt,
+  type QwenImageInput,
+  QwenPrompter,
+  type RegionPrompt,
+} from './inputs.ts'
+export { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
+export { Sa2VAQwen } from './model.ts'

@@ -1,0 +1,206 @@
+// Plain data of a prompt to Sa2VA on a Qwen-VL: pictures as patches, questions as ids, regions as a drawn outline or as copied cells.
+import { Mismatch } from '../../core/index.ts'
+import { outline, type Precision, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import type { Tensor } from '../../tensor/index.ts'
+import {
+  type ChatTemplate,
+  imagePlaceholder,
+  regionQuestion,
+  segmentQuestion,
+  type Tokenizer,
+} from '../../text/index.ts'
+import {
+  firstResize,
+  type Grid,
+  type PatchedImage,
+  type ProcessorConfig,
+  patchResized,
+  readProcessorConfig,
+  resizeForPatches,
+} from '../qwen2_5_vl/index.ts'
+import type { Sam2Features } from '../sam2/index.ts'
+import type { Sa2VAQwenConfig } from './config.ts'
+
+/** How a region is shown: its outline drawn on the picture, or its visual tokens copied into the question. */
+export type RegionPrompt = 'overlay' | 'cells'
+
+export interface QwenImageInput {
+  patches: PatchedImage
+  /** The picture the patches were cut from; an outline is drawn on it. */
+  picture: RgbImage
+  samPixels: Float32Array // [1, 3, sam, sam], from the original image
+  height: number
+  width: number
+}
+
+/** Frozen features of one image; `sam` before conv_s0/conv_s1. */
+export interface QwenGroundedFeatures extends Grid {
+  tokens: Tensor // [U, S]
+  /** Added to the language model's states after its first layers; [U, S] each, none for Qwen2.5-VL. */
+  deepstack: readonly Tensor[]
+  sam: Sam2Features
+  picture: RgbImage
+  height: number
+  width: number
+}
+
+export interface QwenGroundedPrompt {
+  ids: Int32Array
+  features: QwenGroundedFeatures
+  /** Units of each region whose tokens are copied, in raster order. */
+  regions: readonly Int32Array[]
+  /** The picture with outlines, read in the place of the plain one. */
+  drawn?: PatchedImage
+}
+
+export interface PrepareOptions {
+  /** Released inference resizes with qwen_vl_utils first; training, and we, do not. */
+  resize?: 'once' | 'twice'
+  /** Of the SAM2 pixels. */
+  precision?: Precision
+  /** Most units (visual tokens) of the picture. */
+  maxUnits?: number
+}
+
+/** preprocessor_config.json, with the limits of the reference's code in the place of its own. */
+export function readProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfig {
+  const { patch_size: patch, spatial_merge_size: merge, temporal_patch_size: frames } = cfg.vision
+  const half = [0.5, 0.5, 0.5]
+  const clip = { mean: [0.48145466, 0.4578275, 0.40821073], std: [0.26862954, 0.26130258, 0.27577711] }
+  const { mean, std } = cfg.base === 'qwen3_vl' ? { mean: half, std: half } : clip
+  const limits = { minPixels: cfg.min_pixels, maxPixels: cfg.max_pixels }
+  const read = readProcessorConfig(dir, { mean, std, patch, merge, frames, fast: true, ...limits })
+  for (const [field, got, expected] of [
+    ['patch_size', read.patch, patch],
+    ['merge_size', read.merge, merge],
+    ['temporal_patch_size', read.frames, frames],
+  ] as const) {
+    if (got !== expected) throw new Mismatch({ where: dir, field, expected: `${expected} as in vision_config`, got })
+  }
+  return { ...read, ...limits }
+}
+
+export function prepareQwenImage(
+  image: RgbImage,
+  cfg: Sa2VAQwenConfig,
+  processor: ProcessorConfig,
+  options: PrepareOptions = {},
+): QwenImageInput {
+  const unit = (processor.patch * processor.merge) ** 2
+  const most =
+    options.maxUnits === undefined ? processor.maxPixels : Math.min(processor.maxPixels, options.maxUnits * unit)
+  const limits = { ...processor, maxPixels: most, minPixels: Math.min(processor.minPixels, most) }
+  const picture = resizeForPatches(options.resize === 'twice' ? firstResize(image) : image, limits)
+  return {
+    patches: patchResized(picture, processor),
+    picture,
+    samPixels: samInput(image, cfg.sam.image_size, options.precision),
+    height: image.height,
+    width: image.width,
+  }
+}
+
+/** How an answer ends; the turns around it are built by the prompter. */
+const qwenTurns: ChatTemplate = {
+  name: 'qwen_vl',
+  system: '',
+  instruction: (input) => `<|im_start|>user\n${input}<|im_end|>\n<|im_start|>assistant\n`,
+  suffix: '<|im_end|>',
+  suffixAsEos: true,
+  sep: '\n',
+  stopWords: ['<|im_end|>'],
+}
+
+const pad = '<|image_pad|>'
+
+/** Asked about an outlined region when no question is given: a model that was not trained on regions must be told what marks it. */
+export const outlinedQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture outlined in red.`
+
+export interface PrompterOptions {
+  /** Text of the system turn; empty: none. */
+  system: string
+  region?: RegionPrompt
+}
+
+/** Builds prompts of one model: tokenizer, turns, and the ids of its special tokens. */
+export class QwenPrompter {
+  readonly tokenizer: Tokenizer
+  readonly template: ChatTemplate
+  readonly segId: number
+  readonly region: RegionPrompt
+  readonly #imageId: number
+  readonly #processor: ProcessorConfig
+
+  constructor(cfg: Sa2VAQwenConfig, processor: ProcessorConfig, tokenizer: Tokenizer, options: PrompterOptions) {
+    const system = options.system === '' ? '' : `<|im_start|>system\n${options.system}<|im_end|>\n`
+    this.tokenizer = tokenizer
+    this.template = { ...qwenTurns, system }
+    this.segId = tokenizer.requireId('[SEG]')
+    this.region = options.region ?? 'overlay'
+    this.#imageId = cfg.image_token_id
+    this.#processor = processor
+    if (tokenizer.requireId(pad) !== cfg.image_token_id) {
+      const got = tokenizer.requireId(pad)
+      throw new Mismatch({ where: 'config.json', field: 'image_token_id', expected: `the id of ${pad}`, got })
+    }
+  }
+
+  /** Describe one or several regions. `thin`: a mask hit no cell and its nearest one stands in. */
+  describe(
+    features: QwenGroundedFeatures,
+    mask: Mask | readonly Mask[],
+    question?: string,
+  ): QwenGroundedPrompt & { thin: boolean } {
+    const masks = [mask].flat() as Mask[]
+    requirePixels(masks)
+    if (this.region === 'cells') return this.#copied(features, masks, question ?? regionQuestion)
+    const picture = masks.reduce<RgbImage>((drawn, m) => outline(drawn, m), features.picture)
+    const prompt = this.#prompt(question ?? outlinedQuestion, features, [])
+    return { ...prompt, drawn: patchResized(picture, this.#processor), thin: false }
+  }
+
+  /** Find what a phrase means. */
+  segment(features: QwenGroundedFeatures, phrase: string | { question: string }): QwenGroundedPrompt {
+    const text = typeof phrase === 'string' ? segmentQuestion(phrase) : phrase.question
+    return this.#prompt(text, features, [])
+  }
+
+  #copied(features: QwenGroundedFeatures, masks: readonly Mask[], question: string) {
+    const { merge } = this.#processor
+    const size = { rows: features.rows / merge, columns: features.columns / merge }
+    const regions = masks.map((m) => regionGrid(m, size))
+    const units = regions.map(({ cells }) => Int32Array.from([...cells.keys()].filter((i) => cells[i])))
+    return { ...this.#prompt(question, features, units), thin: regions.some((r) => r.fallback) }
+  }
+
+  /** `<image>` is where the picture is spoken of; the picture itself stands before the text, its regions after it. */
+  #prompt(question: string, features: QwenGroundedFeatures, regions: readonly Int32Array[]): QwenGroundedPrompt {
+    const units = (features.rows * features.columns) / this.#processor.merge ** 2
+    const picture = `<|vision_start|>${pad.repeat(units)}<|vision_end|>`
+    const text = question.replaceAll(imagePlaceholder, '')
+    const { system, instruction } = this.template
+    const ids = this.tokenizer.encode(system + instruction(picture + regionSentence(regions) + text), {
+      addSpecial: false,
+    })
+    const expected = regions.reduce((n, r) => n + r.length, units)
+    const got = ids.reduce((n, id) => n + (id === this.#imageId ? 1 : 0), 0)
+    if (got === expected) return { ids, features, regions }
+    const hint = 'a question must not contain the token of the picture'
+    throw new Mismatch({ where: 'prompt', field: pad, expected: `${expected} tokens`, got, hint })
+  }
+}
+
+/** The sentence InternVL's Sa2VA has; the tokens between <vp> and </vp> are copies. */
+function regionSentence(regions: readonly Int32Array[]): string {
+  if (regions.length === 0) return ''
+  const listed = regions.map((units, i) => `region${i + 1}<vp>${pad.repeat(units.length)}</vp>`)
+  return `\nThere are ${regions.length} part regions in the picture: ${listed.join(', ')}.\n`
+}
+
+function requirePixels(masks: readonly Mask[]): void {
+  const empty = masks.some((m) => m.counts.every((n, i) => i % 2 === 0 || n === 0))
+  if (masks.length > 0 && !empty) return
+  const got = masks.length === 0 ? 'no mask' : 'an empty mask'
+  throw new Mismatch({ where: 'region prompt', field: 'mask', expected: 'at least one pixel', got })
+}

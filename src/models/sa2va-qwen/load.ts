@@ -1,0 +1,50 @@
+import { loadWeights, type OpenOptions, openWeights } from '../../checkpoint/index.ts'
+import { Mismatch } from '../../core/index.ts'
+import { loadTokenizer } from '../../text/index.ts'
+import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
+import { isVideoOnly } from '../sa2va/index.ts'
+import { readSa2VAQwenConfig, type Sa2VAQwenConfig, systemTurn } from './config.ts'
+import { QwenPrompter, type RegionPrompt, readProcessor } from './inputs.ts'
+import { Sa2VAQwen } from './model.ts'
+
+export interface LoadedSa2VAQwen {
+  dir: string
+  cfg: Sa2VAQwenConfig
+  processor: ProcessorConfig
+  model: Sa2VAQwen
+  prompter: QwenPrompter
+}
+
+export interface QwenOpenOptions extends OpenOptions {
+  region?: RegionPrompt
+  /** Text of the system turn; default: what the folder's chat template says. */
+  system?: string
+}
+
+/** Only used with point, box or mask prompts; a checkpoint may lack them. */
+const promptOnly = [/\.sam_prompt_encoder\.(point_embeddings|mask_downscaling)\./]
+
+/** A Sa2VA folder on Qwen2.5-VL or Qwen3-VL, as the hub has it: config.json, weights, tokenizer, preprocessor_config.json. */
+export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): LoadedSa2VAQwen {
+  const { region, system, ...load } = options
+  const cfg = readSa2VAQwenConfig(dir)
+  const folder = openWeights(dir)
+  const tokenizer = loadTokenizer(dir)
+  if (tokenizer.vocabSize > cfg.llm.vocab_size) {
+    const expected = `at most vocab_size ${cfg.llm.vocab_size} tokens`
+    throw new Mismatch({ where: dir, field: 'tokenizer', expected, got: tokenizer.vocabSize })
+  }
+  const processor = readProcessor(dir, cfg)
+  const prompter = new QwenPrompter(cfg, processor, tokenizer, { system: system ?? systemTurn(dir, cfg.base), region })
+  const model = new Sa2VAQwen(cfg)
+  const isSpare = (name: string) =>
+    (cfg.llm.tie_word_embeddings && name === 'model.lm_head.weight') || /\.rotary_emb\.inv_freq$/.test(name)
+  const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name) } as RegExp
+  try {
+    loadWeights(model, folder, { ...load, unused: [unused], optional: promptOnly })
+  } catch (error) {
+    for (const t of model.parameters().values()) t.dispose()
+    throw error
+  }
+  return { dir, cfg, processor, model, prompter }
+}

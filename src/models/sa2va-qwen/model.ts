@@ -1,0 +1,215 @@
+// Sa2VA around a Qwen-VL: vision tower + language model + text_hidden_fcs + SAM2. N prompt tokens, U visual tokens, S hidden size.
+// Unusual: positions have three axes; with Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
+// the one BEFORE the final norm (transformers 4.57 records layer outputs there, and training used the same path).
+import { Mismatch } from '../../core/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { Linear, Module } from '../../nn/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import {
+  commonIds,
+  Decoder,
+  type LlmConfig,
+  type PromptInputs,
+  type PromptPositions,
+  qwenParts,
+  Trunk,
+} from '../llm/index.ts'
+import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
+import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
+import type { DrawnMask } from '../sa2va/index.ts'
+import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
+import type { Sa2VAQwenConfig } from './config.ts'
+import type { QwenGroundedFeatures, QwenGroundedPrompt, QwenImageInput } from './inputs.ts'
+import { promptPositions } from './positions.ts'
+
+class QwenTrunk extends Module {
+  readonly visual: QwenVision | Qwen3Vision
+  readonly language_model: Trunk
+
+  constructor(cfg: Sa2VAQwenConfig) {
+    super()
+    this.visual = cfg.base === 'qwen3_vl' ? new Qwen3Vision(cfg.vision) : new QwenVision(cfg.vision)
+    this.language_model = new Trunk(cfg.llm, qwenParts)
+  }
+}
+
+/** The whole Qwen-VL, under the names the wrapper's checkpoint has. */
+class QwenInside extends Module {
+  readonly model: QwenTrunk
+  readonly lm_head?: Linear
+
+  constructor(cfg: Sa2VAQwenConfig) {
+    super()
+    this.model = new QwenTrunk(cfg)
+    const { hidden_size, vocab_size, tie_word_embeddings: tied }: LlmConfig = cfg.llm
+    if (!tied) this.lm_head = new Linear(hidden_size, vocab_size, { bias: false })
+  }
+
+  get parts() {
+    const { embed_tokens: embedding, layers, norm } = this.model.language_model
+    return { embedding, layers, norm, head: this.lm_head ?? embedding }
+  }
+}
+
+class GroundingEncoder extends Module {
+  readonly sam2_model: Sam2Model
+
+  constructor(cfg: Sa2VAQwenConfig) {
+    super()
+    this.sam2_model = new Sam2Model(cfg.sam)
+  }
+}
+
+export class Sa2VAQwen extends Module {
+  readonly model: QwenInside
+  readonly text_hidden_fcs: (Linear | null)[]
+  readonly grounding_encoder: GroundingEncoder
+  readonly #cfg: Sa2VAQwenConfig
+  readonly #decoder: Decoder
+
+  constructor(cfg: Sa2VAQwenConfig) {
+    super()
+    const S = cfg.llm.hidden_size
+    this.model = new QwenInside(cfg)
+    this.text_hidden_fcs = [new Linear(S, S), null, new Linear(S, cfg.sam.d_model)]
+    this.grounding_encoder = new GroundingEncoder(cfg)
+    this.#cfg = cfg
+    this.#decoder = new Decoder(cfg.llm, this.model, { statesBeforeNorm: cfg.base === 'qwen3_vl' })
+  }
+
+  get cfg(): Sa2VAQwenConfig {
+    return this.#cfg
+  }
+
+  get decoder(): Decoder {
+    return this.#decoder
+  }
+
+  get sam(): Sam2Model {
+    return this.grounding_encoder.sam2_model
+  }
+
+  /** Where activations live and in which dtype the frozen parts compute. */
+  get home(): Tensor {
+    return this.model.parts.norm.weight
+  }
+
+  /** With gradient to the tower where one is recorded. */
+  look(image: PatchedImage, watch?: Watch): VisionOutput {
+    const { device, dtype } = this.home
+    const { visual } = this.model.model
+    return tidy(() => {
+      const P = image.rows * image.columns
+      const patches = tensor(image.pixels, [P, image.pixels.length / P], { device }).to(dtype)
+      return visual instanceof Qwen3Vision
+        ? visual.forward(patches, image, watch)
+        : { tokens: visual.forward(patches, image, watch), deepstack: [] }
+    })
+  }
+
+  /**
+   * Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. `only: 'vision'` leaves
+   * SAM2's encoder out: enough for captions, not for masks.
+   */
+  encode(image: QwenImageInput, options: { only?: 'vision' } = {}): QwenGroundedFeatures {
+    const { rows, columns } = image.patches
+    const { picture, height, width } = image
+    return noGrad(() =>
+      tidy(() => {
+        const sam = this.#samFeatures(image, options.only === 'vision')
+        return { ...this.look(image.patches), sam, rows, columns, picture, height, width }
+      }),
+    )
+  }
+
+  #samFeatures(image: QwenImageInput, none: boolean): Sam2Features {
+    const { device, dtype } = this.home
+    const nothing = () => zeros([0], { device, dtype })
+    if (none) return { level0: nothing(), level1: nothing(), level2: nothing() }
+    const side = this.#cfg.sam.image_size
+    return this.sam.encodeImage(tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype))
+  }
+
+  promptEmbeddings(prompt: QwenGroundedPrompt): Tensor {
+    return this.promptInputs(prompt).embeddings
+  }
+
+  /** Token embeddings with visual tokens in place, and what the tower adds after the first layers. */
+  promptInputs(prompt: QwenGroundedPrompt): PromptInputs {
+    return tidy(() => {
+      const { device } = this.home
+      const ids = tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device })
+      const embedded = this.#decoder.embed(ids)
+      const { drawn, features } = prompt
+      const { tokens, deepstack } = drawn ? noGrad(() => this.look(drawn)) : features
+      const places = this.#places(prompt, tokens.size(0))
+      const put = (onto: Tensor, rows: Tensor) =>
+        onto.indexCopy(1, places, withCopies(rows, prompt.regions).unsqueeze(0).to(onto.dtype))
+      const nothing = zeros(embedded.shape as number[], { dtype: embedded.dtype, device })
+      return { embeddings: put(embedded, tokens), additions: deepstack.map((rows) => put(nothing, rows)) }
+    })
+  }
+
+  #places({ ids, regions }: QwenGroundedPrompt, units: number): Tensor {
+    const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
+    const expected = regions.reduce((n, r) => n + r.length, units)
+    if (places.length === expected) return tensor(BigInt64Array.from(places, BigInt), { device: this.home.device })
+    throw new Mismatch({ where: 'prompt', field: 'visual tokens', expected: `${expected}`, got: places.length })
+  }
+
+  promptPositions(prompt: QwenGroundedPrompt): PromptPositions {
+    return promptPositions(prompt, this.#cfg.image_token_id, this.#cfg.vision.spatial_merge_size)
+  }
+
+  /** Prompts of one picture begin alike up to what is asked about it. Outlines make pictures different. */
+  sharedPrefix(a: QwenGroundedPrompt, b: QwenGroundedPrompt): number {
+    if (a.features !== b.features || a.drawn !== b.drawn) return 0
+    const afterPicture = a.ids.indexOf(this.#cfg.image_token_id) + a.features.tokens.size(0)
+    const copies = (p: QwenGroundedPrompt) => {
+      const first = p.ids.indexOf(this.#cfg.image_token_id, afterPicture)
+      return first < 0 ? p.ids.length : first
+    }
+    return Math.min(commonIds(a.ids, b.ids), copies(a), copies(b))
+  }
+
+  /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
+  segPrompts(hidden: Tensor): Tensor {
+    return tidy(() => {
+      const [first, , second] = this.text_hidden_fcs as [Linear, null, Linear]
+      return second.forward(first.forward(hidden).relu())
+    })
+  }
+
+  /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
+  drawMasks(features: QwenGroundedFeatures, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    if (features.sam.level2.numel === 0)
+      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
+    return tidy(() => {
+      const { masks, ious } = this.sam.decode(features.sam, { language: prompts.unsqueeze(1) }, { multimask: true })
+      const index = choice
+        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
+        : chooseMask(ious)
+      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
+    })
+  }
+
+  /** Low-res logits [B, h, w] -> masks at the image's size. */
+  finishMasks(features: QwenGroundedFeatures, logits: Tensor): Mask[] {
+    const { height, width } = features
+    const full = noGrad(() =>
+      tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), this.#cfg.sam.image_size, height, width)),
+    )
+    const rows = toMask(full)
+    full.dispose()
+    return rows.map((bits) => maskFromDense(bits, height, width))
+  }
+}
+
+/** Rows of the picture, then those of each region once more. */
+function withCopies(rows: Tensor, regions: readonly Int32Array[]): Tensor {
+  if (regions.length === 0) return rows
+  const copies = regions.map((units) =>
+    rows.indexSelect(0, tensor(BigInt64Array.from(units, BigInt), { device: rows.device })),
+  )
+  return cat([rows, ...copies])
+}

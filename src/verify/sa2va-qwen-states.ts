@@ -1,0 +1,127 @@
+// States inside the vision tower and the language model of Sa2VA on a Qwen-VL, part by part.
+import type { CheckRow } from '../core/index.ts'
+import { Decoder, type QwenGroundedFeatures, windowOrder } from '../models/index.ts'
+import { Module, Rope } from '../nn/index.ts'
+import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
+import { compareIds, compareTensor } from './compare.ts'
+import { get, numbers, type QwenCase } from './sa2va-qwen.ts'
+
+export function visionRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
+  const { model, cfg } = c.loaded
+  const { visual } = model.model.model
+  const { patches } = c.image
+  const P = patches.rows * patches.columns
+  const embedded = visual.patch_embed.forward(tensor(patches.pixels, [P, patches.pixels.length / P]))
+  const first = 'positions' in visual ? embedded.add(visual.positions(patches)) : embedded
+  const rows = [
+    compareTensor('vis.patch_embed', embedded, get(c, 'vis.patch_embed')),
+    compareTensor('vis.block_in', first, get(c, 'vis.block_in')),
+  ]
+  const order = cfg.base === 'qwen2_5_vl' ? windowOrder(patches, cfg.vision) : null
+  if (order) rows.push(...windowRows(c, order))
+  model.look(patches, (name, states) => {
+    rows.push(compareTensor(`vis.${name}`, order ? patchOrdered(states, order.order) : states, get(c, `vis.${name}`)))
+  })
+  rows.push(compareTensor('vis.image_embeds', features.tokens, get(c, 'vis.image_embeds')))
+  features.deepstack.forEach((states, j) => {
+    rows.push(compareTensor(`vis.deepstack${j}`, states, get(c, `vis.deepstack${j}`)))
+  })
+  return rows
+}
+
+function windowRows(c: QwenCase, { order, lengths }: ReturnType<typeof windowOrder>): CheckRow[] {
+  const area = c.loaded.cfg.vision.spatial_merge_size ** 2
+  const ends = [0]
+  for (const length of lengths) ends.push(ends.at(-1)! + length * area)
+  return [
+    compareIds('vis.window_index', order, numbers(c, 'vis.window_index')),
+    compareIds('vis.cu_window_seqlens', ends, numbers(c, 'vis.cu_window_seqlens')),
+  ]
+}
+
+/** Units in window order -> in the order of the patches. */
+function patchOrdered(states: Tensor, order: readonly number[]): Tensor {
+  const back = new BigInt64Array(order.length)
+  order.forEach((unit, i) => {
+    back[unit] = BigInt(i)
+  })
+  const [P, h] = states.shape as [number, number]
+  return states
+    .view([order.length, P / order.length, h])
+    .indexSelect(0, tensor(back))
+    .view([P, h])
+}
+
+type Language = Decoder['module']
+
+/** A language model that ends after some of its layers. */
+class FirstLayers extends Module {
+  readonly #whole: Language
+  readonly #count: number
+
+  constructor(whole: Language, count: number) {
+    super()
+    this.#whole = whole
+    this.#count = count
+  }
+
+  get parts(): Language['parts'] {
+    return { ...this.#whole.parts, layers: this.#whole.parts.layers.slice(0, this.#count) }
+  }
+}
+
+/** Prompt and answer as one row: what enters each layer, and what leaves the last. */
+export function languageRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
+  const { model, prompter, cfg } = c.loaded
+  const prompt = prompter.segment(features, { question: c.golden.question })
+  const answer = numbers(c, 'seg.answer_ids')
+  const { axes, next } = model.promptPositions(prompt)
+  const { embeddings, additions } = model.promptInputs(prompt)
+  const tail = model.decoder.embed(tensor(BigInt64Array.from(answer, BigInt), [1, answer.length]))
+  const x = cat([embeddings, tail], { dim: 1 })
+  const added = additions.map((t) => cat([t, zeros(tail.shape as number[])], { dim: 1 }))
+  const full = axes.map((axis) => [...axis, ...answer.map((_, j) => next + j)])
+  const positions = tensor(BigInt64Array.from(full.flat(), BigInt), [3, 1, full[0]!.length])
+  const { parts } = model.decoder.module
+  const upTo = (n: number): Tensor =>
+    new Decoder(cfg.llm, new FirstLayers(model.decoder.module, n), { statesBeforeNorm: true })
+      .forward(x, { positions, additions: added })
+      .squeeze(0)
+  const last = upTo(parts.layers.length)
+  return [
+    compareIds(
+      'seg.position_ids',
+      axes.flatMap((axis) => Array.from(axis)),
+      numbers(c, 'seg.position_ids'),
+    ),
+    compareIds('seg.position_ids_full', full.flat(), numbers(c, 'seg.position_ids_full')),
+    compareIds('seg.rope_delta', [next - prompt.ids.length], numbers(c, 'seg.rope_delta')),
+    ...ropeRows(c, positions, x),
+    ...parts.layers.map((_, i) => compareTensor(`seg.layer_in${i}`, upTo(i), get(c, `seg.layer_in${i}`))),
+    compareTensor('seg.hidden_before_norm', last, get(c, 'seg.hidden_before_norm')),
+    compareTensor('seg.hidden_after_norm', parts.norm.forward(last), get(c, 'seg.hidden_after_norm')),
+    ...stateRows(c, last, prompt.ids.length + answer.indexOf(prompter.segId)),
+  ]
+}
+
+function ropeRows(c: QwenCase, positions: Tensor, like: Tensor): CheckRow[] {
+  const { head_dim, rope_theta, mrope_section, mrope_interleaved } = c.loaded.cfg.llm
+  const { cos, sin } = new Rope(head_dim, rope_theta, mrope_section, mrope_interleaved).table(positions, like)
+  return [
+    compareTensor('seg.rope_cos', cos, get(c, 'seg.rope_cos')),
+    compareTensor('seg.rope_sin', sin, get(c, 'seg.rope_sin')),
+  ]
+}
+
+/** Both states at [SEG], and what the mask decoder would be given with the one that is not released. */
+function stateRows(c: QwenCase, last: Tensor, at: number): CheckRow[] {
+  const { model, cfg } = c.loaded
+  const before = last.narrow(0, at, 1)
+  const after = model.decoder.module.parts.norm.forward(before)
+  const other = cfg.base === 'qwen3_vl' ? after : before
+  return [
+    compareTensor('seg.state_before_norm', before, get(c, 'seg.state_before_norm')),
+    compareTensor('seg.state_after_norm', after, get(c, 'seg.state_after_norm')),
+    compareTensor('seg.embedding_of_other_state', model.segPrompts(other), get(c, 'seg.embedding_of_other_state')),
+  ]
+}
