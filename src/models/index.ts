@@ -1,6 +1,7 @@
 // Models: InternViT, language models, SAM2, Sa2VA on top of them, and Qwen2.5-VL. Field names are checkpoint names.
 // May import nn, text, image, mask, checkpoint and below.
 // Start reading at sa2va/model.ts.
+export { familyOf, familyOfConfig, type ModelFamily } from './families.ts'
 export {
   type AdapterPlace,
   type AskingFamily,

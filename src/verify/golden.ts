@@ -69,7 +69,8 @@ function casesKind(path: string): GoldenKind | null {
 function modelKind(path: string): GoldenKind | null {
   const config = object(readFileSync(path, 'utf8'))
   const type = config?.['model_type']
-  if (type === 'sa2va_chat') return config?.['text_config'] ? 'sa2va-qwen' : 'sa2va'
+  const grounded = type === 'sa2va_chat' || config?.['grounding_encoder_config'] !== undefined
+  if (grounded) return config?.['text_config'] ? 'sa2va-qwen' : 'sa2va'
   return type === 'qwen2_5_vl' ? 'qwen2_5_vl' : null
 }
 

@@ -2,7 +2,7 @@
 // Unusual: positions have three axes; with Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
 // the one BEFORE the final norm (transformers 4.57 records layer outputs there, and training used the same path).
 import { Mismatch } from '../../core/index.ts'
-import { type Mask, maskFromDense } from '../../mask/index.ts'
+import type { Mask } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import {
@@ -16,8 +16,8 @@ import {
 } from '../llm/index.ts'
 import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
 import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
-import type { DrawnMask } from '../sa2va/index.ts'
-import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
+import { type DrawnMask, GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
+import type { Sam2Model } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import type { QwenGroundedFeatures, QwenGroundedPrompt, QwenImageInput } from './inputs.ts'
 import { promptPositions } from './positions.ts'
@@ -51,18 +51,9 @@ class QwenInside extends Module {
   }
 }
 
-class GroundingEncoder extends Module {
-  readonly sam2_model: Sam2Model
-
-  constructor(cfg: Sa2VAQwenConfig) {
-    super()
-    this.sam2_model = new Sam2Model(cfg.sam)
-  }
-}
-
 export class Sa2VAQwen extends Module {
   readonly model: QwenInside
-  readonly text_hidden_fcs: (Linear | null)[]
+  readonly text_hidden_fcs: HiddenLayers
   readonly grounding_encoder: GroundingEncoder
   readonly #cfg: Sa2VAQwenConfig
   readonly #decoder: Decoder
@@ -71,8 +62,8 @@ export class Sa2VAQwen extends Module {
     super()
     const S = cfg.llm.hidden_size
     this.model = new QwenInside(cfg)
-    this.text_hidden_fcs = [new Linear(S, S), null, new Linear(S, cfg.sam.d_model)]
-    this.grounding_encoder = new GroundingEncoder(cfg)
+    this.text_hidden_fcs = hiddenLayers(S, cfg.sam.d_model)
+    this.grounding_encoder = new GroundingEncoder(cfg.sam)
     this.#cfg = cfg
     this.#decoder = new Decoder(cfg.llm, this.model, { statesBeforeNorm: cfg.base === 'qwen3_vl' })
   }
@@ -116,18 +107,10 @@ export class Sa2VAQwen extends Module {
     const { picture, height, width } = image
     return noGrad(() =>
       tidy(() => {
-        const sam = this.#samFeatures(image, options.only === 'vision')
+        const sam = this.grounding_encoder.encode(image.samPixels, this.home, options.only)
         return { ...this.look(image.patches), sam, rows, columns, picture, height, width }
       }),
     )
-  }
-
-  #samFeatures(image: QwenImageInput, none: boolean): Sam2Features {
-    const { device, dtype } = this.home
-    const nothing = () => zeros([0], { device, dtype })
-    if (none) return { level0: nothing(), level1: nothing(), level2: nothing() }
-    const side = this.#cfg.sam.image_size
-    return this.sam.encodeImage(tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype))
   }
 
   promptEmbeddings(prompt: QwenGroundedPrompt): Tensor {
@@ -174,34 +157,17 @@ export class Sa2VAQwen extends Module {
 
   /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
   segPrompts(hidden: Tensor): Tensor {
-    return tidy(() => {
-      const [first, , second] = this.text_hidden_fcs as [Linear, null, Linear]
-      return second.forward(first.forward(hidden).relu())
-    })
+    return segPrompts(this.text_hidden_fcs, hidden)
   }
 
   /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
   drawMasks(features: QwenGroundedFeatures, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    if (features.sam.level2.numel === 0)
-      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
-    return tidy(() => {
-      const { masks, ious } = this.sam.decode(features.sam, { language: prompts.unsqueeze(1) }, { multimask: true })
-      const index = choice
-        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
-        : chooseMask(ious)
-      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
-    })
+    return this.grounding_encoder.draw(features.sam, prompts, choice)
   }
 
   /** Low-res logits [B, h, w] -> masks at the image's size. */
   finishMasks(features: QwenGroundedFeatures, logits: Tensor): Mask[] {
-    const { height, width } = features
-    const full = noGrad(() =>
-      tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), this.#cfg.sam.image_size, height, width)),
-    )
-    const rows = toMask(full)
-    full.dispose()
-    return rows.map((bits) => maskFromDense(bits, height, width))
+    return this.grounding_encoder.finish(features, logits)
   }
 }
 

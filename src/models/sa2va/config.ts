@@ -53,13 +53,14 @@ export function readSa2VAConfig(dir: string): Sa2VAConfig {
 }
 
 export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.json'): Sa2VAConfig {
-  if (raw.model_type !== 'sa2va_chat') {
+  const architecture = (raw.architectures as unknown[] | undefined)?.[0]
+  if (architecture !== 'Sa2VAChatModel' && (architecture !== undefined || !raw.llm_config)) {
     throw new Mismatch({
       where,
-      field: 'model_type',
-      expected: 'sa2va_chat',
-      got: raw.model_type ?? 'nothing',
-      hint: 'the Qwen-VL based Sa2VA variants are another class and not supported',
+      field: 'architectures[0]',
+      expected: 'Sa2VAChatModel, Sa2VA on InternVL',
+      got: architecture ?? 'nothing',
+      hint: 'model_type is sa2va_chat for every Sa2VA, so architectures[0] tells the variants apart',
     })
   }
   if (raw.ps_version !== undefined && raw.ps_version !== 'v1' && raw.ps_version !== 'v2') {

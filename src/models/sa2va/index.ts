@@ -1,6 +1,7 @@
 export { parseSa2VAConfig, readSa2VAConfig, type Sa2VAConfig, tokenGrid } from './config.ts'
 export { Sa2VAFamily } from './family.ts'
+export { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
 export { type Features, type ImageInput, type Prompt, Prompter, prepareImage } from './inputs.ts'
 export { inspectSa2VA } from './inspect.ts'
 export { exportSa2VA, isVideoOnly, type Loaded, openSa2VA } from './load.ts'
-export { type DrawnMask, Sa2VA } from './model.ts'
+export { Sa2VA } from './model.ts'

@@ -2,35 +2,21 @@
 // T tiles, n tokens of a tile, h vision width, S hidden size, N prompt tokens. Unusual: region prompts repeat rows of the last
 // tile; the [SEG] state is the final-norm state at the token's own position; two `not_a_point` tokens precede it in SAM2.
 import { Mismatch } from '../../core/index.ts'
-import { type Mask, maskFromDense } from '../../mask/index.ts'
+import type { Mask } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { InternVisionModel } from '../internvit/model.ts'
 import { buildLanguageModule, commonIds, Decoder, type Home, type LanguageModule } from '../llm/index.ts'
-import { chooseMask, type Sam2Features, Sam2Model, takeMask, toMask, upsampleMask } from '../sam2/index.ts'
+import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
+import { type DrawnMask, GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
 import type { Features, ImageInput, Prompt } from './inputs.ts'
-
-class GroundingEncoder extends Module {
-  readonly sam2_model: Sam2Model
-
-  constructor(cfg: Sa2VAConfig) {
-    super()
-    this.sam2_model = new Sam2Model(cfg.sam)
-  }
-}
-
-/** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
-export interface DrawnMask {
-  logits: Tensor // [B, h, w]
-  choice: number[]
-}
 
 export class Sa2VA extends Module {
   readonly vision_model: InternVisionModel
   readonly language_model: LanguageModule
   readonly mlp1: (LayerNorm | Linear | null)[]
-  readonly text_hidden_fcs: (Linear | null)[]
+  readonly text_hidden_fcs: HiddenLayers
   readonly grounding_encoder: GroundingEncoder
   readonly #cfg: Sa2VAConfig
   readonly #decoder: Decoder
@@ -42,8 +28,8 @@ export class Sa2VA extends Module {
     this.vision_model = new InternVisionModel(cfg.vision)
     this.language_model = buildLanguageModule(cfg.llm)
     this.mlp1 = [new LayerNorm(wide, 1e-5), new Linear(wide, S), null, new Linear(S, S)]
-    this.text_hidden_fcs = [new Linear(S, S), null, new Linear(S, cfg.sam.d_model)]
-    this.grounding_encoder = new GroundingEncoder(cfg)
+    this.text_hidden_fcs = hiddenLayers(S, cfg.sam.d_model)
+    this.grounding_encoder = new GroundingEncoder(cfg.sam)
     this.#cfg = cfg
     this.#decoder = new Decoder(cfg.llm, this.language_model)
   }
@@ -97,17 +83,10 @@ export class Sa2VA extends Module {
       tidy(() => {
         const pixels = tensor(image.pixels, [tiles, 3, size, size], { device }).to(dtype)
         const vision = this.visionFeatures(pixels)
-        return { vision, sam: this.#samFeatures(image, options.only === 'vision'), tiles, height, width }
+        const sam = this.grounding_encoder.encode(image.samPixels, this.home, options.only)
+        return { vision, sam, tiles, height, width }
       }),
     )
-  }
-
-  #samFeatures(image: ImageInput, none: boolean): Sam2Features {
-    const { device, dtype } = this.home
-    const nothing = () => zeros([0], { device, dtype })
-    if (none) return { level0: nothing(), level1: nothing(), level2: nothing() }
-    const side = this.#cfg.sam.image_size
-    return this.sam.encodeImage(tensor(image.samPixels, [1, 3, side, side], { device }).to(dtype))
   }
 
   /** Token embeddings with image and region rows in place: [1, N, S]. */
@@ -146,34 +125,17 @@ export class Sa2VA extends Module {
 
   /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
   segPrompts(hidden: Tensor): Tensor {
-    return tidy(() => {
-      const [first, , second] = this.text_hidden_fcs as [Linear, null, Linear]
-      return second.forward(first.forward(hidden).relu())
-    })
+    return segPrompts(this.text_hidden_fcs, hidden)
   }
 
   /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
   drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    if (features.sam.level2.numel === 0)
-      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
-    return tidy(() => {
-      const { masks, ious } = this.sam.decode(features.sam, { language: prompts.unsqueeze(1) }, { multimask: true })
-      const index = choice
-        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
-        : chooseMask(ious)
-      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
-    })
+    return this.grounding_encoder.draw(features.sam, prompts, choice)
   }
 
   /** Low-res logits [B, h, w] -> masks at the image's size. */
   finishMasks(features: Features, logits: Tensor): Mask[] {
-    const { height, width } = features
-    const full = noGrad(() =>
-      tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), this.#cfg.sam.image_size, height, width)),
-    )
-    const rows = toMask(full)
-    full.dispose()
-    return rows.map((bits) => maskFromDense(bits, height, width))
+    return this.grounding_encoder.finish(features, logits)
   }
 
   get tokensPerTile(): number {

@@ -1,0 +1,91 @@
+// Which model a folder holds, told from config.json and the names of its tensors, before a weight is read.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import { openWeights, readJsonObject } from '../checkpoint/index.ts'
+import { Mismatch } from '../core/index.ts'
+import { type QwenBase, qwenBase } from './sa2va-qwen/index.ts'
+
+export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | 'qwen2_5_vl'
+
+type Json = Record<string, unknown>
+
+const supported = [
+  'Sa2VAChatModel (on InternVL)',
+  'Sa2VAChatModelQwen (on Qwen2.5-VL, Qwen3-VL)',
+  'Qwen2_5_VLForConditionalGeneration',
+].join(', ')
+
+/** The family of a checkpoint folder; one that is not supported is refused by its name, with the reason. */
+export function familyOf(dir: string): ModelFamily {
+  const where = join(dir, 'config.json')
+  if (!existsSync(where))
+    throw new Mismatch({ where, expected: 'the config.json of a checkpoint', got: 'no such file' })
+  const raw = readJsonObject(where)
+  const family = familyOfConfig(raw, where, () => isGrounded(raw, dir))
+  if (family.startsWith('sa2va-')) refuseSam3(raw, dir)
+  return family
+}
+
+/**
+ * `architectures[0]` decides. Converted folders may have the base's name there, so a Qwen-VL with a mask decoder is a Sa2VA too;
+ * without the field the parts of the config tell. text_config.architectures repeats the wrapper's name and is not looked at.
+ */
+export function familyOfConfig(raw: Json, where = 'config.json', grounded = () => isGroundedConfig(raw)): ModelFamily {
+  const name = nameOf(raw)
+  if (/Llava/i.test(name)) throw refused(where, name, 'its CLIP tower and Llama language model are not built')
+  if (name === 'Sa2VAChatModel') return 'sa2va-internvl'
+  if (name === 'Sa2VAChatModelQwen') return `sa2va-${qwenBase(raw, where)}`
+  if (/^Qwen(2_5_|3)VLForConditionalGeneration$/.test(name)) return ofQwen(raw, where, name, grounded())
+  if (name !== '') throw refused(where, name)
+  if (raw.llm_config) return 'sa2va-internvl'
+  if (raw.text_config) return ofQwen(raw, where, String(raw.model_type), grounded() || raw.model_type === 'sa2va_chat')
+  throw refused(where, 'nothing')
+}
+
+function ofQwen(raw: Json, where: string, name: string, grounded: boolean): ModelFamily {
+  const base = qwenBase(raw, where)
+  if (grounded) return `sa2va-${base}`
+  if (base === 'qwen2_5_vl') return base
+  throw refused(where, name, 'Qwen3-VL without a mask decoder; it is supported inside Sa2VA')
+}
+
+function nameOf(raw: Json): string {
+  const list = raw.architectures
+  return Array.isArray(list) && typeof list[0] === 'string' ? list[0] : ''
+}
+
+function isGroundedConfig(raw: Json): boolean {
+  return raw.model_type === 'sa2va_chat' || raw.grounding_encoder_config !== undefined
+}
+
+/** Headers tell; where there are no weights (yet), config.json alone. */
+function isGrounded(raw: Json, dir: string): boolean {
+  return isGroundedConfig(raw) || namesOf(dir).some((name) => /(^|\.)grounding_encoder\./.test(name))
+}
+
+function namesOf(dir: string): readonly string[] {
+  const there = [
+    'model.safetensors',
+    'model.safetensors.index.json',
+    'pytorch_model.bin',
+    'pytorch_model.bin.index.json',
+  ]
+  return there.some((file) => existsSync(join(dir, file))) ? openWeights(dir).names : []
+}
+
+/** SAM3's tower has the same class name around it; its tensors, or its module files, give it away. */
+function refuseSam3(raw: Json, dir: string): void {
+  const sam3 = namesOf(dir).find((name) => /\.vision_backbone\.(trunk|sam2_convs)\./.test(name))
+  const said = /sam3/i.test(JSON.stringify([raw.auto_map, raw.grounding_encoder_config, raw.grounding_encoder_type]))
+  if (sam3 === undefined && !said) return
+  throw refused(
+    join(dir, 'config.json'),
+    nameOf(raw),
+    `it has a SAM3 tower${sam3 ? ` (${sam3})` : ''}, and masks are drawn by SAM2 here`,
+  )
+}
+
+function refused(where: string, got: string, reason?: string): Mismatch {
+  const hint = reason ? `this checkpoint is not supported: ${reason}` : undefined
+  return new Mismatch({ where, field: 'architectures[0]', expected: supported, got, ...(hint && { hint }) })
+}

@@ -1,0 +1,75 @@
+// What every Sa2VA has behind its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
+import { Mismatch } from '../../core/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { Linear, Module } from '../../nn/index.ts'
+import { noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import {
+  chooseMask,
+  type Sam2Config,
+  type Sam2Features,
+  Sam2Model,
+  takeMask,
+  toMask,
+  upsampleMask,
+} from '../sam2/index.ts'
+
+export class GroundingEncoder extends Module {
+  readonly sam2_model: Sam2Model
+
+  constructor(sam: Sam2Config) {
+    super()
+    this.sam2_model = new Sam2Model(sam)
+  }
+
+  /** SAM2's features of normalised pixels, in the dtype of `like`; empty ones where masks are not wanted. */
+  encode(pixels: Float32Array, like: Tensor, only?: 'vision'): Sam2Features {
+    const { device, dtype } = like
+    const nothing = () => zeros([0], { device, dtype })
+    if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
+    const side = this.sam2_model.config.image_size
+    return this.sam2_model.encodeImage(tensor(pixels, [1, 3, side, side], { device }).to(dtype))
+  }
+
+  /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
+  draw(features: Sam2Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    if (features.level2.numel === 0)
+      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
+    return tidy(() => {
+      const { masks, ious } = this.sam2_model.decode(features, { language: prompts.unsqueeze(1) }, { multimask: true })
+      const index = choice
+        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
+        : chooseMask(ious)
+      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
+    })
+  }
+
+  /** Low-res logits [B, h, w] -> masks at the image's size. */
+  finish({ height, width }: { height: number; width: number }, logits: Tensor): Mask[] {
+    const side = this.sam2_model.config.image_size
+    const full = noGrad(() => tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)))
+    const rows = toMask(full)
+    full.dispose()
+    return rows.map((bits) => maskFromDense(bits, height, width))
+  }
+}
+
+/** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
+export interface DrawnMask {
+  logits: Tensor // [B, h, w]
+  choice: number[]
+}
+
+/** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and behind them. */
+export type HiddenLayers = (Linear | null)[]
+
+export function hiddenLayers(hiddenSize: number, width: number): HiddenLayers {
+  return [new Linear(hiddenSize, hiddenSize), null, new Linear(hiddenSize, width)]
+}
+
+/** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
+export function segPrompts(layers: HiddenLayers, hidden: Tensor): Tensor {
+  return tidy(() => {
+    const [first, , second] = layers as [Linear, null, Linear]
+    return second.forward(first.forward(hidden).relu())
+  })
+}
