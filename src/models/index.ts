@@ -58,6 +58,7 @@ export {
   type ClickPrompt,
   type LoadedSam2,
   openSam2,
+  type Rounding,
   type Sam2Config,
   type Sam2Features,
   Sam2Model,

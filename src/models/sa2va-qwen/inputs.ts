@@ -19,6 +19,7 @@ import {
   readProcessorConfig,
   resizeForPatches,
 } from '../qwen2_5_vl/index.ts'
+import { samPrecision } from '../sa2va/index.ts'
 import type { Sam2Features } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 
@@ -57,7 +58,7 @@ export interface QwenGroundedPrompt {
 export interface PrepareOptions {
   /** Released inference resizes with qwen_vl_utils first; training, and we, do not. */
   resize?: 'once' | 'twice'
-  /** Of the SAM2 pixels. */
+  /** Of the SAM2 pixels; default: as the mask decoder rounds. */
   precision?: Precision
   /** Most units (visual tokens) of the picture. */
   maxUnits?: number
@@ -95,7 +96,7 @@ export function prepareQwenImage(
   return {
     patches: patchResized(picture, processor),
     picture,
-    samPixels: samInput(image, cfg.sam.image_size, options.precision),
+    samPixels: samInput(image, cfg.sam.image_size, options.precision ?? samPrecision(cfg.sam)),
     height: image.height,
     width: image.width,
   }

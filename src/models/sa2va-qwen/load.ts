@@ -1,8 +1,8 @@
-import { loadWeights, type OpenOptions, openWeights } from '../../checkpoint/index.ts'
+import { loadWeights, openWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
 import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
-import { isVideoOnly } from '../sa2va/index.ts'
+import { isVideoOnly, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
 import { readSa2VAQwenConfig, type Sa2VAQwenConfig, systemTurn } from './config.ts'
 import { QwenPrompter, type RegionPrompt, readProcessor } from './inputs.ts'
 import { Sa2VAQwen } from './model.ts'
@@ -15,7 +15,7 @@ export interface LoadedSa2VAQwen {
   prompter: QwenPrompter
 }
 
-export interface QwenOpenOptions extends OpenOptions {
+export interface QwenOpenOptions extends Sa2VAOpenOptions {
   region?: RegionPrompt
   /** Text of the system turn; default: what the folder's chat template says. */
   system?: string
@@ -26,8 +26,9 @@ const promptOnly = [/\.sam_prompt_encoder\.(point_embeddings|mask_downscaling)\.
 
 /** A Sa2VA folder on Qwen2.5-VL or Qwen3-VL, as the hub has it: config.json, weights, tokenizer, preprocessor_config.json. */
 export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): LoadedSa2VAQwen {
-  const { region, system, ...load } = options
+  const { region, system, rounding, ...load } = options
   const cfg = readSa2VAQwenConfig(dir)
+  cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
   const folder = openWeights(dir)
   const tokenizer = loadTokenizer(dir)
   if (tokenizer.vocabSize > cfg.llm.vocab_size) {

@@ -3,6 +3,7 @@ import { Mismatch } from '../../core/index.ts'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
 import {
   chooseMask,
   type Sam2Config,
@@ -51,12 +52,6 @@ export class GroundingEncoder extends Module {
     full.dispose()
     return rows.map((bits) => maskFromDense(bits, height, width))
   }
-}
-
-/** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
-export interface DrawnMask {
-  logits: Tensor // [B, h, w]
-  choice: number[]
 }
 
 /** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and behind them. */

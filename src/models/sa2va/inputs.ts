@@ -1,6 +1,6 @@
 // Plain data of a prompt: what a record becomes before any weight is involved.
 import { Mismatch } from '../../core/index.ts'
-import { pixelValues, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
+import { type Precision, pixelValues, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import {
@@ -11,7 +11,7 @@ import {
   segmentPrompt,
   type Tokenizer,
 } from '../../text/index.ts'
-import type { Sam2Features } from '../sam2/index.ts'
+import type { Sam2Config, Sam2Features } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 
 export interface ImageInput {
@@ -52,7 +52,7 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, options: { maxTi
     tiles,
     size,
     pixels: data,
-    samPixels: samInput(image, cfg.sam.image_size),
+    samPixels: samInput(image, cfg.sam.image_size, samPrecision(cfg.sam)),
     height: image.height,
     width: image.width,
   }
@@ -60,6 +60,11 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, options: { maxTi
 
 /** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
 const notInCaptions = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
+
+/** The reference normalises SAM2's picture in the dtype of its weights, every step rounded. */
+export function samPrecision(sam: Pick<Sam2Config, 'rounding'>): Precision {
+  return sam.rounding === 'bf16-ref' ? 'bfloat16' : 'float32'
+}
 
 /** Builds prompts of one model: tokenizer, template, and the ids of its special tokens. */
 export class Prompter {

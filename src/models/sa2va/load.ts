@@ -1,8 +1,8 @@
 import { exportModel, loadWeights, type OpenOptions, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
-import { cuda } from '../../tensor/index.ts'
+import { cuda, type DType } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
-import { videoOnlyNames } from '../sam2/index.ts'
+import { type Rounding, type Sam2Config, videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { Prompter } from './inputs.ts'
 import { Sa2VA } from './model.ts'
@@ -18,6 +18,17 @@ export interface Loaded {
   prompter: Prompter
 }
 
+export interface Sa2VAOpenOptions extends OpenOptions {
+  /** Of the mask decoder with bfloat16 weights; `once` where absent. */
+  rounding?: Rounding
+}
+
+export function withRounding(sam: Sam2Config, rounding: Rounding | undefined, dtype: DType | undefined): Sam2Config {
+  if (rounding !== 'bf16-ref' || dtype === 'bfloat16') return { ...sam, rounding }
+  const expected = 'dtype bfloat16: nothing is rounded in another'
+  throw new Mismatch({ where: 'model', field: 'rounding bf16-ref', expected, got: dtype ?? 'the stored dtype' })
+}
+
 /** Names of the checkpoint that belong to video and stay unread. */
 export function isVideoOnly(name: string): boolean {
   return sam.test(name) && videoOnlyNames.some((p) => p.test(name.replace(sam, '')))
@@ -30,9 +41,11 @@ function isSpare(name: string, cfg: Sa2VAConfig): boolean {
 }
 
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */
-export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
+export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
+  const { rounding, ...load } = options
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAConfig(dir)
+  cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
   const folder = openWeights(dir)
   tieIfHeadIsMissing(cfg, folder)
   const tokenizer = loadTokenizer(dir)
@@ -48,7 +61,7 @@ export function openSa2VA(dir: string, options: OpenOptions = {}): Loaded {
   const model = new Sa2VA(cfg)
   const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name, cfg) } as RegExp
   try {
-    loadWeights(model, folder, { ...options, unused: [unused], optional: promptOnly })
+    loadWeights(model, folder, { ...load, unused: [unused], optional: promptOnly })
   } catch (error) {
     for (const t of model.parameters().values()) t.dispose()
     throw error

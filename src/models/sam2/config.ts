@@ -36,7 +36,12 @@ const Sam2Keys = z.strictObject({
   mem_dim: size.optional().describe('video only: not used here'),
   video: z.boolean().optional().describe('video only: not used here'),
 })
-export type Sam2Config = z.infer<typeof Sam2Keys>
+
+/** `once`: results are rounded once, as close to float32 as 16-bit weights allow. `bf16-ref`: where the reference rounds. */
+export type Rounding = 'once' | 'bf16-ref'
+
+/** `rounding` is the caller's choice and stands in no file. */
+export type Sam2Config = z.infer<typeof Sam2Keys> & { rounding?: Rounding }
 
 /** Other spellings of a key. */
 const aliases: Readonly<Record<string, string>> = { bkg_pos_size: 'window_pos_embed_bkg_spatial_size' }

@@ -5,7 +5,7 @@ import { Conv2d, cast, LayerNorm, Linear, Module, weight } from '../../nn/index.
 import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from './config.ts'
 import { Mlp } from './mlp.ts'
-import { wide } from './precision.ts'
+import { type Autocast, autocastOf, wide } from './precision.ts'
 
 /** Scores of one call stay below this on the CPU, where they may be held twice; global blocks at 1024 have 512 MiB of them. */
 const scoreBytes = 2 ** 28
@@ -106,9 +106,11 @@ export class HieraBlock extends Module {
   readonly mlp: Mlp
   readonly proj?: Linear
   readonly #shape: BlockShape
+  readonly #autocast: Autocast
 
-  constructor(shape: BlockShape) {
+  constructor(shape: BlockShape, autocast: Autocast = autocastOf({})) {
     super()
+    this.#autocast = autocast
     const { din, dout, heads, pooled } = shape
     this.norm1 = new LayerNorm(din, 1e-6)
     this.attn = new MultiScaleAttention(din, dout, heads, pooled)
@@ -121,9 +123,10 @@ export class HieraBlock extends Module {
   /** [B, H, W, din] to [B, H', W', dout]. */
   forward(x: Tensor): Tensor {
     return tidy(() => {
-      const normed = this.norm1.forward(x)
+      const { narrow } = this.#autocast
+      const normed = narrow(this.norm1.forward(x))
       const y = this.#shortcut(x, normed).add(tidy(() => this.#attend(normed)))
-      return y.add(this.mlp.forward(this.norm2.forward(y)))
+      return y.add(this.mlp.forward(narrow(this.norm2.forward(y))))
     })
   }
 
@@ -172,6 +175,7 @@ export class Hiera extends Module {
   pos_embed_window: Tensor // [1, C, w, w]: repeated in every window
   readonly blocks: HieraBlock[]
   readonly #ends: readonly number[]
+  readonly #autocast: Autocast
 
   constructor(cfg: Sam2Config) {
     super()
@@ -180,7 +184,8 @@ export class Hiera extends Module {
     this.patch_embed = new PatchEmbed(cfg.embed_dim)
     this.pos_embed = weight(1, cfg.embed_dim, bh, bw)
     this.pos_embed_window = weight(1, cfg.embed_dim, w, w)
-    this.blocks = blockShapes(cfg).map((shape) => new HieraBlock(shape))
+    this.#autocast = autocastOf(cfg)
+    this.blocks = blockShapes(cfg).map((shape) => new HieraBlock(shape, this.#autocast))
     this.#ends = cfg.stages.map((_, s) => cfg.stages.slice(0, s + 1).reduce((a, b) => a + b, 0) - 1)
   }
 
@@ -198,12 +203,13 @@ export class Hiera extends Module {
     })
   }
 
-  /** In float32 also for bfloat16 weights: the sum is rounded once. */
+  /** In float32 also for bfloat16 weights: the sum is rounded once. The reference keeps it, and the first stage with it, in float32. */
   #positions(like: Tensor): Tensor {
     const [rows, columns] = [like.size(2), like.size(3)]
     const coarse = wide(this.pos_embed).upsampleBicubic2d([rows, columns], false)
     const fine = wide(this.pos_embed_window)
     const tiled = fine.repeat([1, 1, rows / fine.size(2), columns / fine.size(3)])
-    return cast(coarse.add(tiled), like) // [1, C, H, W]
+    const sum = coarse.add(tiled) // [1, C, H, W]
+    return this.#autocast.isReference ? sum : cast(sum, like)
   }
 }

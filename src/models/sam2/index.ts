@@ -1,4 +1,4 @@
-export { embeddingSize, type Sam2Config, sam2Config } from './config.ts'
+export { embeddingSize, type Rounding, type Sam2Config, sam2Config } from './config.ts'
 export { type LoadedSam2, openSam2 } from './load.ts'
 export type { DecoderOutput } from './mask-decoder.ts'
 export { type DecodeOptions, type Sam2Features, Sam2Model, videoOnlyNames } from './model.ts'

@@ -5,7 +5,7 @@ import { Conv2d, ConvTranspose2d, cast, LayerNorm, LayerNorm2d, Linear, Module, 
 import { attention, cat, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from './config.ts'
 import { Mlp } from './mlp.ts'
-import { wide, wideOnCpu } from './precision.ts'
+import { type Autocast, autocastOf, wide, wideOnCpu } from './precision.ts'
 
 function rows(t: Tensor, batch: number): Tensor {
   return t.size(0) === batch ? t : t.expand([batch, ...t.shape.slice(1)])
@@ -17,22 +17,24 @@ class TokenAttention extends Module {
   readonly v_proj: Linear
   readonly out_proj: Linear
   readonly #heads: number
+  readonly #autocast: Autocast
 
-  constructor(dim: number, width: number, heads: number) {
+  constructor(dim: number, width: number, cfg: Sam2Config) {
     super()
+    this.#autocast = autocastOf(cfg)
     this.q_proj = new Linear(dim, width)
     this.k_proj = new Linear(dim, width)
     this.v_proj = new Linear(dim, width)
     this.out_proj = new Linear(width, dim)
-    this.#heads = heads
+    this.#heads = cfg.decoder_heads
   }
 
   /** q [B or 1, Tq, D], k and v [B or 1, Tk, D]; a single image is projected once for all prompts. */
   forward(q: Tensor, k: Tensor, v: Tensor): Tensor {
     const batch = Math.max(q.size(0), k.size(0))
-    const [a, b, c] = [this.q_proj.forward(q), this.k_proj.forward(k), this.v_proj.forward(v)].map((t) =>
-      this.#split(rows(t, batch)),
-    ) as [Tensor, Tensor, Tensor]
+    const { narrow } = this.#autocast
+    const projected = [this.q_proj.forward(narrow(q)), this.k_proj.forward(narrow(k)), this.v_proj.forward(narrow(v))]
+    const [a, b, c] = projected.map((t) => this.#split(rows(t, batch))) as [Tensor, Tensor, Tensor]
     const out = attention(a, b, c).transpose(1, 2) // [B, Tq, heads, width / heads]
     return this.out_proj.forward(out.reshape([batch, out.size(1), -1]))
   }
@@ -57,30 +59,33 @@ class TwoWayBlock extends Module {
   readonly norm4: LayerNorm
   readonly cross_attn_image_to_token: TokenAttention
   readonly #first: boolean
+  readonly #autocast: Autocast
 
   constructor(cfg: Sam2Config, first: boolean) {
     super()
-    const { d_model: dim, decoder_heads: heads } = cfg
-    this.self_attn = new TokenAttention(dim, dim, heads)
+    const { d_model: dim } = cfg
+    this.#autocast = autocastOf(cfg)
+    this.self_attn = new TokenAttention(dim, dim, cfg)
     this.norm1 = new LayerNorm(dim, 1e-5)
-    this.cross_attn_token_to_image = new TokenAttention(dim, dim / 2, heads)
+    this.cross_attn_token_to_image = new TokenAttention(dim, dim / 2, cfg)
     this.norm2 = new LayerNorm(dim, 1e-5)
     this.mlp = new Mlp([dim, cfg.decoder_mlp_dim, dim], 'relu')
     this.norm3 = new LayerNorm(dim, 1e-5)
     this.norm4 = new LayerNorm(dim, 1e-5)
-    this.cross_attn_image_to_token = new TokenAttention(dim, dim / 2, heads)
+    this.cross_attn_image_to_token = new TokenAttention(dim, dim / 2, cfg)
     this.#first = first
   }
 
   /** `at`: the positions of both sides, added to queries and keys but never to values. */
   forward({ tokens, image }: Sides, at: Sides): Sides {
     return tidy(() => {
-      const q = this.norm1.forward(this.#selfAttend(tokens, at.tokens))
+      const { narrow, widen } = this.#autocast
+      const q = this.norm1.forward(widen(this.#selfAttend(tokens, at.tokens)))
       const seen = this.cross_attn_token_to_image.forward(q.add(at.tokens), image.add(at.image), image)
       const q2 = this.norm2.forward(q.add(seen))
-      const q3 = this.norm3.forward(q2.add(this.mlp.forward(q2)))
+      const q3 = this.norm3.forward(q2.add(this.mlp.forward(narrow(q2))))
       const told = this.cross_attn_image_to_token.forward(image.add(at.image), q3.add(at.tokens), q3)
-      return { tokens: q3, image: this.norm4.forward(image.add(told)) }
+      return { tokens: q3, image: this.norm4.forward(widen(image.add(told))) }
     })
   }
 
@@ -99,7 +104,7 @@ class TwoWayTransformer extends Module {
   constructor(cfg: Sam2Config) {
     super()
     this.layers = Array.from({ length: cfg.decoder_depth }, (_, i) => new TwoWayBlock(cfg, i === 0))
-    this.final_attn_token_to_image = new TokenAttention(cfg.d_model, cfg.d_model / 2, cfg.decoder_heads)
+    this.final_attn_token_to_image = new TokenAttention(cfg.d_model, cfg.d_model / 2, cfg)
     this.norm_final_attn = new LayerNorm(cfg.d_model, 1e-5)
   }
 
@@ -142,9 +147,11 @@ export class MaskDecoder extends Module {
   readonly output_hypernetworks_mlps: Mlp[]
   readonly iou_prediction_head: Mlp
   readonly pred_obj_score_head: Mlp
+  readonly #autocast: Autocast
 
   constructor(cfg: Sam2Config) {
     super()
+    this.#autocast = autocastOf(cfg)
     const dim = cfg.d_model
     const masks = cfg.num_multimask_outputs + 1
     this.transformer = new TwoWayTransformer(cfg)
@@ -167,7 +174,8 @@ export class MaskDecoder extends Module {
       const image = cells(input.image.add(input.dense)) // [F or B, P, D]
       const positions = cast(cells(input.positions), image)
       const out = this.transformer.forward({ tokens, image }, { tokens, image: positions })
-      const [objToken, iouToken] = [out.tokens.select(1, 0), out.tokens.select(1, 1)]
+      const { narrow } = this.#autocast
+      const [objToken, iouToken] = [0, 1].map((i) => narrow(out.tokens.select(1, i))) as [Tensor, Tensor]
       return {
         masks: wide(this.#masks(out, input)),
         ious: wide(this.iou_prediction_head.forward(iouToken).sigmoid()),
@@ -183,7 +191,9 @@ export class MaskDecoder extends Module {
   }
 
   #masks(out: Sides, input: DecoderInput): Tensor {
-    const filters = this.output_hypernetworks_mlps.map((mlp, i) => mlp.forward(out.tokens.select(1, 2 + i)))
+    const filters = this.output_hypernetworks_mlps.map((mlp, i) =>
+      mlp.forward(this.#autocast.narrow(out.tokens.select(1, 2 + i))),
+    )
     const pixels = this.#enlarge(out.image, input) // [B, D/8, 4e, 4e]
     const [batch, channels, height, width] = pixels.shape as [number, number, number, number]
     const hyper = cast(stack(filters, { dim: 1 }), pixels) // [B, 1 + M, D/8]
@@ -194,11 +204,20 @@ export class MaskDecoder extends Module {
   #enlarge(image: Tensor, input: DecoderInput): Tensor {
     const side = input.image.size(2)
     const [first, norm, , second] = this.output_upscaling
-    const map = wideOnCpu(image.transpose(1, 2).reshape([image.size(0), image.size(2), side, side]))
-    const doubled = first.forward(map).add(this.conv_s1.forward(input.level1)) // [B, D/4, 2e, 2e]
-    const normed = cast(norm.forward(wide(doubled)).gelu(), map)
-    return second.forward(normed).add(this.conv_s0.forward(input.level0)).gelu()
+    const { narrow, isReference } = this.#autocast
+    const map = wideOnCpu(narrow(image.transpose(1, 2).reshape([image.size(0), image.size(2), side, side])))
+    const doubled = narrow(first.forward(map)).add(this.conv_s1.forward(input.level1)) // [B, D/4, 2e, 2e]
+    const normed = cast(narrow((isReference ? roundedNorm(norm, doubled) : norm.forward(wide(doubled))).gelu()), map)
+    return narrow(second.forward(normed)).add(this.conv_s0.forward(input.level0)).gelu()
   }
+}
+
+/** LayerNorm2d as autocast runs it: the mean and the difference from it in bfloat16, squares and the rest in float32. */
+function roundedNorm(norm: LayerNorm2d, x: Tensor): Tensor {
+  const centred = x.sub(x.mean(1, { keepdim: true })) // bfloat16
+  const spread = wide(centred).pow(2).mean(1, { keepdim: true }).add(1e-6).sqrt()
+  const scaled = wide(norm.weight).view([1, -1, 1, 1]).mul(wide(centred).div(spread))
+  return scaled.add(wide(norm.bias).view([1, -1, 1, 1]))
 }
 
 /** [F, D, e, e] to [F, P, D]. */

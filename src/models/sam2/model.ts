@@ -3,14 +3,15 @@
 //
 // Precision: float32 weights give the reference's float32 numbers. With bfloat16 weights everything runs in bfloat16 except
 // position codes, point embeddings, the nearest-neighbour step of the neck and the decoder's LayerNorm2d, which are computed in
-// float32 and rounded once; the reference instead rounds the position codes step by step. Masks, overlaps and object scores
-// are returned in float32.
+// float32 and rounded once. `rounding: 'bf16-ref'` follows the reference instead, which runs under CUDA's autocast: position codes
+// rounded step by step, states behind a layer norm in float32. Masks, overlaps and object scores are returned in float32.
 import { Mismatch } from '../../core/index.ts'
 import { Module, weight } from '../../nn/index.ts'
 import { type Tensor, tidy } from '../../tensor/index.ts'
 import { type Sam2Config, sam2Config } from './config.ts'
 import { type DecoderOutput, MaskDecoder } from './mask-decoder.ts'
 import { ImageEncoder } from './neck.ts'
+import { autocastOf } from './precision.ts'
 import { batchOf, type Sam2Prompt } from './prompt.ts'
 import { PromptEncoder } from './prompt-encoder.ts'
 import { stableMask } from './selection.ts'
@@ -89,9 +90,10 @@ export class Sam2Model extends Module {
     const images = level2.size(0)
     if (images !== 1 && images !== batch)
       throw new Mismatch({ where: 'sam2', field: 'features', expected: `1 image or ${batch}`, got: images })
-    const { sparse, dense } = this.sam_prompt_encoder.forward(prompt, level2)
+    const { narrow } = autocastOf(this.#cfg)
+    const { sparse, dense } = this.sam_prompt_encoder.forward(prompt, narrow(level2))
     const embed = this.no_mem_embed.view([1, -1, 1, 1])
-    const image = level2.add(embed.dtype === level2.dtype ? embed : embed.to(level2.dtype))
+    const image = narrow(level2.add(embed.dtype === level2.dtype ? embed : embed.to(level2.dtype)))
     const positions = this.sam_prompt_encoder.densePositions()
     return this.sam_mask_decoder.forward({ image, level0, level1, positions, sparse, dense })
   }

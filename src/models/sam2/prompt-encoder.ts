@@ -4,7 +4,7 @@
 import { Conv2d, cast, LayerNorm2d, Module, WeightOnly, weight } from '../../nn/index.ts'
 import { arange, cat, stack, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { embeddingSize, type Sam2Config } from './config.ts'
-import { wide } from './precision.ts'
+import { autocastOf, wide } from './precision.ts'
 import { batchOf, checkTensors, type PointList, pointLabels, pointList, type Sam2Prompt } from './prompt.ts'
 
 class RandomPositions extends Module {
@@ -18,13 +18,26 @@ class RandomPositions extends Module {
   /** Places [.., 2], x first, as shares of the image's width and height, to [.., D]. */
   forward(places: Tensor): Tensor {
     const frequencies = cast(this.positional_encoding_gaussian_matrix, places)
-    const angles = places
-      .mul(2)
-      .sub(1)
-      .matmul(frequencies)
-      .mul(2 * Math.PI)
-    return cat([angles.sin(), angles.cos()], { dim: -1 })
+    return codes(
+      places
+        .mul(2)
+        .sub(1)
+        .matmul(frequencies)
+        .mul(2 * Math.PI),
+    )
   }
+
+  /** The same with every result rounded to bfloat16; each step computes in float32, as it does on CUDA. */
+  rounded(places: Tensor): Tensor {
+    const inside = places.mul(2).sub(1).to('bfloat16')
+    const product = wide(inside).matmul(wide(this.positional_encoding_gaussian_matrix))
+    const angles = wide(product.to('bfloat16')).mul(2 * Math.PI)
+    return codes(wide(angles.to('bfloat16'))).to('bfloat16')
+  }
+}
+
+function codes(angles: Tensor): Tensor {
+  return cat([angles.sin(), angles.cos()], { dim: -1 })
 }
 
 export interface PromptEmbedding {
@@ -72,7 +85,7 @@ export class PromptEncoder extends Module {
     })
   }
 
-  /** The place of every cell of the image embedding [1, D, e, e], in float32 or wider. */
+  /** The place of every cell of the image embedding [1, D, e, e], in float32 or wider; the reference rounds every step. */
   densePositions(): Tensor {
     return tidy(() => {
       const e = embeddingSize(this.#cfg)
@@ -80,10 +93,9 @@ export class PromptEncoder extends Module {
       const axis = arange(0, e, { dtype: matrix.dtype, device: matrix.device }).add(0.5).div(e) // [e]
       const x = axis.view([1, e]).expand([e, e])
       const y = axis.view([e, 1]).expand([e, e])
-      return this.pe_layer
-        .forward(stack([x, y], { dim: -1 }))
-        .permute([2, 0, 1])
-        .unsqueeze(0)
+      const places = stack([x, y], { dim: -1 })
+      const placed = autocastOf(this.#cfg).isReference ? this.pe_layer.rounded(places) : this.pe_layer.forward(places)
+      return placed.permute([2, 0, 1]).unsqueeze(0)
     })
   }
 
