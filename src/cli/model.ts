@@ -14,6 +14,8 @@ export interface ModelOptions {
   dtype?: 'bfloat16' | 'float32'
   maxNewTokens: number
   maxTiles?: number
+  region?: 'overlay' | 'cells'
+  rounding?: 'once' | 'bf16-ref'
   json?: boolean
 }
 
@@ -36,6 +38,18 @@ export function modelCommand(name: string, description: string): Command {
     )
     .option('--max-new-tokens <n>', 'longest answer', count, 256)
     .option('--max-tiles <n>', 'most tiles the picture is cut into', count)
+    .addOption(
+      new Option(
+        '--region <way>',
+        'how a region is shown: its outline drawn on the picture (Qwen-VL), or copied cells',
+      ).choices(['overlay', 'cells']),
+    )
+    .addOption(
+      new Option('--rounding <way>', 'of the mask decoder in bfloat16: close to float32, or as the reference').choices([
+        'once',
+        'bf16-ref',
+      ]),
+    )
     .option('--json', 'print one JSON object')
 }
 
@@ -45,6 +59,7 @@ export async function openModel(options: ModelOptions, report: (text: string) =>
   const { requireGrounded } = await import('../tasks/index.ts')
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const dtype = options.dtype ?? storedDtype(options.model)
+  const { region, rounding } = options
   const start = performance.now()
   let told = 0
   const onProgress = (done: number, total: number) => {
@@ -52,7 +67,9 @@ export async function openModel(options: ModelOptions, report: (text: string) =>
     told++
     report(`reading weights: ${done} of ${total} tensors`)
   }
-  const family = requireGrounded(openFamily(options.model, { dtype, device: options.device, onProgress }))
+  const family = requireGrounded(
+    openFamily(options.model, { dtype, device: options.device, onProgress, region, rounding }),
+  )
   if (options.adapter) loadAdapter(family.module, options.adapter, { dropout: 0 })
   report(`model ready after ${((performance.now() - start) / 1000).toFixed(1)} s`)
   return family

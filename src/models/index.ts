@@ -28,7 +28,7 @@ export {
   teacherForce,
   teacherForceRows,
 } from './llm/index.ts'
-export { inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
+export { type FamilyOptions, inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
 export {
   chatText,
   firstResize,

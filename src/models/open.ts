@@ -1,46 +1,69 @@
-// Which family a folder holds, told by its config.json, and the groups of weights that can train in any of them.
-import { join } from 'node:path'
-import { type OpenOptions, readJsonObject } from '../checkpoint/index.ts'
+// Opening a folder as the family it holds, and the groups of weights that can train in any of them.
+import type { OpenOptions } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
+import { familyOf, type ModelFamily } from './families.ts'
 import type { Family, FolderReport } from './family.ts'
-import { inspectQwenVL, QwenVLFamily } from './qwen2_5_vl/index.ts'
-import { inspectSa2VA, Sa2VAFamily } from './sa2va/index.ts'
+import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen2_5_vl/index.ts'
+import { inspectSa2VA, readSa2VAConfig, Sa2VAFamily } from './sa2va/index.ts'
+import { inspectSa2VAQwen, type RegionPrompt, readSa2VAQwenConfig, Sa2VAQwenFamily } from './sa2va-qwen/index.ts'
+import type { Rounding } from './sam2/index.ts'
 
-interface Entry {
-  open(dir: string, options: OpenOptions): Family
-  inspect(dir: string, loraRank: number): FolderReport
+/** What whoever opens a model may choose, besides device and dtype. */
+export interface FamilyOptions extends OpenOptions {
+  /** How a region is shown to a model on Qwen-VL; the family's own way if absent. */
+  region?: RegionPrompt
+  /** Of the mask decoder with bfloat16 weights. */
+  rounding?: Rounding
 }
 
-/** By `model_type` of config.json. */
-const families: Readonly<Record<string, Entry>> = {
-  sa2va_chat: { open: Sa2VAFamily.open, inspect: inspectSa2VA },
-  qwen2_5_vl: { open: QwenVLFamily.open, inspect: inspectQwenVL },
+interface Entry {
+  open(dir: string, options: FamilyOptions): Family
+  inspect(dir: string, loraRank: number): FolderReport
+  dtype(dir: string): string
+}
+
+const onQwen: Entry = {
+  open: Sa2VAQwenFamily.open,
+  inspect: inspectSa2VAQwen,
+  dtype: (dir) => readSa2VAQwenConfig(dir).torch_dtype,
+}
+
+const families: Partial<Record<ModelFamily, Entry>> = {
+  'sa2va-internvl': { open: openOnInternVL, inspect: inspectSa2VA, dtype: (dir) => readSa2VAConfig(dir).torch_dtype },
+  'sa2va-qwen2_5_vl': onQwen,
+  'sa2va-qwen3_vl': onQwen,
+  qwen2_5_vl: { open: QwenVLFamily.open, inspect: inspectQwenVL, dtype: (dir) => readQwenVLConfig(dir).torch_dtype },
+}
+
+function openOnInternVL(dir: string, { region, ...options }: FamilyOptions): Family {
+  if (region === undefined || region === 'cells') return Sa2VAFamily.open(dir, options)
+  const expected = 'cells: Sa2VA on InternVL was trained with region tokens'
+  throw new Mismatch({ where: dir, field: 'region', expected, got: region })
 }
 
 /** The names of every family's trainable groups. */
 export const trainGroupNames = ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'] as const
 export type TrainGroup = (typeof trainGroupNames)[number]
 
-function familyOf(dir: string): Entry {
-  const where = join(dir, 'config.json')
-  const { model_type } = readJsonObject(where)
-  const entry = Object.hasOwn(families, String(model_type)) ? families[String(model_type)] : undefined
+function entryOf(dir: string): Entry {
+  const family = familyOf(dir)
+  const entry = families[family]
   if (entry) return entry
-  const expected = Object.keys(families).join(' or ')
-  throw new Mismatch({ where, field: 'model_type', expected, got: model_type ?? 'nothing' })
+  const hint = 'it opens as a library (openQwenVL); no command runs it'
+  throw new Mismatch({ where: dir, field: 'model', expected: Object.keys(families).join(', '), got: family, hint })
 }
 
 /** A model folder as the hub has it: config.json, weights, tokenizer. */
-export function openFamily(dir: string, options: OpenOptions = {}): Family {
-  return familyOf(dir).open(dir, options)
+export function openFamily(dir: string, options: FamilyOptions = {}): Family {
+  return entryOf(dir).open(dir, options)
 }
 
 /** What a folder holds, without reading a weight. */
 export function inspectFolder(dir: string, loraRank: number): FolderReport {
-  return familyOf(dir).inspect(dir, loraRank)
+  return entryOf(dir).inspect(dir, loraRank)
 }
 
 /** The dtype config.json names for the weights. */
 export function storedDtype(dir: string): 'float32' | 'bfloat16' {
-  return readJsonObject(join(dir, 'config.json')).torch_dtype === 'float32' ? 'float32' : 'bfloat16'
+  return entryOf(dir).dtype(dir) === 'float32' ? 'float32' : 'bfloat16'
 }

@@ -57,7 +57,20 @@ export const RunConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe("tiles per image at most; the model's own limit if null"),
+    .describe(
+      "tiles per image at most (a picture for Qwen-VL counts 448 x 448 pixels as one); the model's own limit if null",
+    ),
+  region: z
+    .enum(['overlay', 'cells'])
+    .nullable()
+    .default(null)
+    .describe(
+      "how a region is shown to the model: its outline drawn on the picture, or its visual tokens copied; the family's own way if null",
+    ),
+  rounding: z
+    .enum(['once', 'bf16-ref'])
+    .default('once')
+    .describe('of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds'),
   batchSize: z.int().positive().default(4).describe('records per micro-batch, over all processes'),
   epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
   maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
@@ -88,7 +101,7 @@ export const RunConfig = z.strictObject({
     .array(z.enum(trainGroupNames))
     .nonempty()
     .default([...trainGroupNames])
-    .describe('groups of weights that learn; every other weight is frozen'),
+    .describe('groups of weights that learn; every other weight is frozen. Default: all that the family has'),
   checkpointing: z
     .boolean()
     .default(false)

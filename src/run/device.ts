@@ -18,7 +18,8 @@ export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
   const { device: found, dtype } = deviceOf(config)
   const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
-  return openFamily(config.model, { device, dtype })
+  const { region, rounding } = config
+  return openFamily(config.model, { device, dtype, region: region ?? undefined, rounding })
 }
 
 export function disposeModel(family: Family): void {

@@ -77,8 +77,8 @@ export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick
     const { size, mtimeMs } = statSync(path)
     return [basename(path), size, mtimeMs]
   })
-  const { maxTiles } = config
-  return JSON.stringify({ dir, files, dtype: deviceOf(config).dtype, maxTiles, raw, featureVersion })
+  const { maxTiles, rounding } = config
+  return JSON.stringify({ dir, files, dtype: deviceOf(config).dtype, maxTiles, rounding, raw, featureVersion })
 }
 
 /** A record whose features come and go; between, it is plain data. */

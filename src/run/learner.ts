@@ -2,7 +2,7 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import type { Family } from '../models/index.ts'
+import { type Family, type TrainGroup, trainGroupNames } from '../models/index.ts'
 import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { Roles } from '../rl/index.ts'
@@ -40,11 +40,12 @@ export class Learner implements Roles {
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
-    const withLora = config.train.includes('lora') && !options.everything
+    const trained = trainedGroups(family, config.train)
+    const withLora = trained.includes('lora') && !options.everything
     this.adapter = withLora ? attach(family, config, options.dropout ?? 0) : null
     const groups: [string, readonly RegExp[]][] = options.everything
       ? [['all', [/./]]]
-      : config.train.map((g) => [g, patternsOf(family, g)])
+      : trained.map((g) => [g, patternsOf(family, g)])
     this.slots = trainOnly(
       family.module,
       groups.flatMap(([, patterns]) => patterns),
@@ -154,6 +155,12 @@ function squaredGrad(t: Tensor): number {
     const g = t.grad()
     return g ? g.to('float64').square().sum().item() : 0
   })
+}
+
+/** The default, every group there is, means every group the family has: a frozen projector is no group of Qwen-VL. */
+function trainedGroups(family: Family, wanted: readonly TrainGroup[]): readonly TrainGroup[] {
+  const isDefault = trainGroupNames.every((group) => wanted.includes(group))
+  return isDefault ? wanted.filter((group) => Object.hasOwn(family.groups, group)) : wanted
 }
 
 function patternsOf(family: Family, group: string): readonly RegExp[] {

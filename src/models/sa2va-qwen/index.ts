@@ -6,6 +6,7 @@ export {
   type Sa2VAQwenConfig,
   systemTurn,
 } from './config.ts'
+export { Sa2VAQwenFamily } from './family.ts'
 export {
   outlinedQuestion,
   type PrepareOptions,
@@ -16,5 +17,6 @@ export {
   QwenPrompter,
   type RegionPrompt,
 } from './inputs.ts'
+export { inspectSa2VAQwen } from './inspect.ts'
 export { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
 export { Sa2VAQwen } from './model.ts'

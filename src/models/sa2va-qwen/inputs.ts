@@ -2,7 +2,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { outline, type Precision, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import type { Tensor } from '../../tensor/index.ts'
+import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
   imagePlaceholder,
@@ -41,7 +41,8 @@ export interface QwenGroundedFeatures extends Grid {
   /** Added to the language model's states after its first layers; [U, S] each, none for Qwen2.5-VL. */
   deepstack: readonly Tensor[]
   sam: Sam2Features
-  picture: RgbImage
+  /** Bytes of the picture the patches were cut from [h, w, 3]; an outline is drawn on it. */
+  picture: Tensor
   height: number
   width: number
 }
@@ -60,8 +61,8 @@ export interface PrepareOptions {
   resize?: 'once' | 'twice'
   /** Of the SAM2 pixels; default: as the mask decoder rounds. */
   precision?: Precision
-  /** Most units (visual tokens) of the picture. */
-  maxUnits?: number
+  /** Area of the resized picture at most. */
+  maxPixels?: number
 }
 
 /** preprocessor_config.json, with the limits of the reference's code in the place of its own. */
@@ -88,9 +89,7 @@ export function prepareQwenImage(
   processor: ProcessorConfig,
   options: PrepareOptions = {},
 ): QwenImageInput {
-  const unit = (processor.patch * processor.merge) ** 2
-  const most =
-    options.maxUnits === undefined ? processor.maxPixels : Math.min(processor.maxPixels, options.maxUnits * unit)
+  const most = Math.min(processor.maxPixels, options.maxPixels ?? processor.maxPixels)
   const limits = { ...processor, maxPixels: most, minPixels: Math.min(processor.minPixels, most) }
   const picture = resizeForPatches(options.resize === 'twice' ? firstResize(image) : image, limits)
   return {
@@ -100,6 +99,15 @@ export function prepareQwenImage(
     height: image.height,
     width: image.width,
   }
+}
+
+export function pictureTensor({ data, height, width }: RgbImage): Tensor {
+  return tensor(data, [height, width, 3])
+}
+
+function pictureOf(picture: Tensor): RgbImage {
+  const [height, width] = picture.shape as [number, number]
+  return { data: picture.to('cpu').array() as Uint8Array, height, width }
 }
 
 /** How an answer ends; the turns around it are built by the prompter. */
@@ -156,7 +164,7 @@ export class QwenPrompter {
     const masks = [mask].flat() as Mask[]
     requirePixels(masks)
     if (this.region === 'cells') return this.#copied(features, masks, question ?? regionQuestion)
-    const picture = masks.reduce<RgbImage>((drawn, m) => outline(drawn, m), features.picture)
+    const picture = masks.reduce((drawn, m) => outline(drawn, m), pictureOf(features.picture))
     const prompt = this.#prompt(question ?? outlinedQuestion, features, [])
     return { ...prompt, drawn: patchResized(picture, this.#processor), thin: false }
   }

@@ -24,8 +24,8 @@ function featuresOf(loaded: LoadedSa2VAQwen, width: number, height: number): Qwe
   return loaded.model.encode(prepareQwenImage(picture(width, height), loaded.cfg, loaded.processor))
 }
 
-function freeFeatures({ tokens, deepstack, sam }: QwenGroundedFeatures): void {
-  for (const t of [tokens, ...deepstack, sam.level0, sam.level1, sam.level2]) t.dispose()
+function freeFeatures({ tokens, deepstack, sam, picture: bytes }: QwenGroundedFeatures): void {
+  for (const t of [tokens, ...deepstack, sam.level0, sam.level1, sam.level2, bytes]) t.dispose()
 }
 
 function close(a: Tensor, b: Tensor, limit: number): void {

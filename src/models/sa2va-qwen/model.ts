@@ -5,6 +5,7 @@ import { Mismatch } from '../../core/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
 import {
   commonIds,
   Decoder,
@@ -16,10 +17,10 @@ import {
 } from '../llm/index.ts'
 import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
 import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
-import { type DrawnMask, GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
+import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
-import type { QwenGroundedFeatures, QwenGroundedPrompt, QwenImageInput } from './inputs.ts'
+import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt, type QwenImageInput } from './inputs.ts'
 import { promptPositions } from './positions.ts'
 
 class QwenTrunk extends Module {
@@ -108,7 +109,7 @@ export class Sa2VAQwen extends Module {
     return noGrad(() =>
       tidy(() => {
         const sam = this.grounding_encoder.encode(image.samPixels, this.home, options.only)
-        return { ...this.look(image.patches), sam, rows, columns, picture, height, width }
+        return { ...this.look(image.patches), sam, rows, columns, picture: pictureTensor(picture), height, width }
       }),
     )
   }
@@ -124,7 +125,7 @@ export class Sa2VAQwen extends Module {
       const ids = tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device })
       const embedded = this.#decoder.embed(ids)
       const { drawn, features } = prompt
-      const { tokens, deepstack } = drawn ? noGrad(() => this.look(drawn)) : features
+      const { tokens, deepstack } = drawn ? this.look(drawn) : features
       const places = this.#places(prompt, tokens.size(0))
       const put = (onto: Tensor, rows: Tensor) =>
         onto.indexCopy(1, places, withCopies(rows, prompt.regions).unsqueeze(0).to(onto.dtype))

@@ -3,11 +3,10 @@ import type { RgbImage } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { Question } from '../../text/index.ts'
-import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
+import type { AdapterPlace, DrawnMask, GroundedFamily, ImageLimits } from '../family.ts'
 import { loraTargets } from '../llm/index.ts'
 import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
-import type { DrawnMask } from './model.ts'
 
 export const sa2vaGroups = {
   mlp1: [/^mlp1\./],

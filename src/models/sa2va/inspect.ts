@@ -1,6 +1,6 @@
 import { openWeights, type WeightEntry } from '../../checkpoint/index.ts'
 import type { FolderReport, WeightGroup } from '../family.ts'
-import { loraTargets } from '../llm/index.ts'
+import { type LlmConfig, loraTargets } from '../llm/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { sa2vaGroups } from './family.ts'
 import { isVideoOnly } from './load.ts'
@@ -8,26 +8,41 @@ import { isVideoOnly } from './load.ts'
 /** Reads config.json and the headers of the weight files. */
 export function inspectSa2VA(dir: string, rank: number): FolderReport {
   const cfg = readSa2VAConfig(dir)
+  const adapted = loraTargets(cfg.llm.architectures[0]!)
+  const isTarget = (name: string) => name.startsWith('language_model.') && adapted(name.slice('language_model.'.length))
+  const trained = Object.values(sa2vaGroups).flat()
+  return reportOf(dir, { parts, trained, isTarget, rank, llm: cfg.llm, architecture: architectureOf(cfg) })
+}
+
+export interface ReportFacts {
+  /** Parts of the model in the order of the table, by the names of their weights. */
+  parts: readonly [string, RegExp][]
+  /** What the default recipe trains besides adapters. */
+  trained: readonly RegExp[]
+  /** Whether a weight's layer gets an adapter; the name without `.weight`. */
+  isTarget: (name: string) => boolean
+  rank: number
+  llm: LlmConfig
+  architecture: Record<string, string>
+}
+
+export function reportOf(dir: string, facts: ReportFacts): FolderReport {
   const folder = openWeights(dir)
   const entries = folder.names.map((name): [string, WeightEntry] => [name, folder.entry(name)])
-  const patterns = Object.values(sa2vaGroups).flat()
-  const groups = groupsOf(entries, isVideoOnly, (name) => patterns.some((p) => p.test(name)))
-  const lora = loraOf(entries, loraTargets(cfg.llm.architectures[0]!), rank)
-  const bytes = entries.reduce((sum, [, e]) => sum + e.byteLength, 0)
+  const groups = groupsOf(entries, facts)
+  const lora = loraOf(entries, facts)
   return {
     path: dir,
-    architecture: architectureOf(cfg),
-    files: { count: folder.files.length, bytes },
+    architecture: facts.architecture,
+    files: { count: folder.files.length, bytes: entries.reduce((sum, [, e]) => sum + e.byteLength, 0) },
     groups,
     lora,
-    memory: memoryOf(cfg, groups, lora.elements),
+    memory: memoryOf(facts.llm, groups, lora.elements),
   }
 }
 
-const order: readonly [string, RegExp][] = [
-  ['vision_model', /^vision_model\./],
-  ['mlp1', /^mlp1\./],
-  ['language_model', /^language_model\./],
+/** What every Sa2VA has behind its language model. */
+export const groundingParts: readonly [string, RegExp][] = [
   ['text_hidden_fcs', /^text_hidden_fcs\./],
   ['sam2 image_encoder', /^grounding_encoder\.sam2_model\.image_encoder\./],
   ['sam2 no_mem_embed', /^grounding_encoder\.sam2_model\.no_mem_embed$/],
@@ -35,20 +50,23 @@ const order: readonly [string, RegExp][] = [
   ['sam2 sam_mask_decoder', /^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
 ]
 
-function groupsOf(
-  entries: readonly [string, WeightEntry][],
-  isVideo: (name: string) => boolean,
-  trains: (name: string) => boolean,
-): WeightGroup[] {
+const parts: readonly [string, RegExp][] = [
+  ['vision_model', /^vision_model\./],
+  ['mlp1', /^mlp1\./],
+  ['language_model', /^language_model\./],
+  ...groundingParts,
+]
+
+function groupsOf(entries: readonly [string, WeightEntry][], { parts: order, trained }: ReportFacts): WeightGroup[] {
   const groups = new Map<string, WeightGroup>()
   for (const [name, { shape, dtype, byteLength }] of entries) {
-    const key = isVideo(name) ? 'sam2 video (unused)' : (order.find(([, p]) => p.test(name))?.[0] ?? 'other')
+    const key = isVideoOnly(name) ? 'sam2 video (unused)' : (order.find(([, p]) => p.test(name))?.[0] ?? 'other')
     const group = groups.get(key) ?? { name: key, tensors: 0, elements: 0, bytes: 0, trainable: 0, dtypes: {} }
     const elements = shape.reduce((a, b) => a * b, 1)
     group.tensors++
     group.elements += elements
     group.bytes += byteLength
-    if (trains(name)) group.trainable += elements
+    if (trained.some((p) => p.test(name))) group.trainable += elements
     group.dtypes[dtype] = (group.dtypes[dtype] ?? 0) + 1
     groups.set(key, group)
   }
@@ -56,10 +74,8 @@ function groupsOf(
   return [...groups.values()].sort((a, b) => rank(a.name) - rank(b.name))
 }
 
-function loraOf(entries: readonly [string, WeightEntry][], isTarget: (path: string) => boolean, rank: number) {
-  const layers = entries.filter(([name, { shape }]) => {
-    return name.startsWith('language_model.') && shape.length === 2 && isTarget(name.slice(15).replace(/\.weight$/, ''))
-  })
+function loraOf(entries: readonly [string, WeightEntry][], { isTarget, rank }: ReportFacts) {
+  const layers = entries.filter(([name, { shape }]) => shape.length === 2 && isTarget(name.replace(/\.weight$/, '')))
   const elements = layers.reduce((sum, [, { shape }]) => sum + rank * (shape[0]! + shape[1]!), 0)
   return { rank, layers: layers.length, elements }
 }
@@ -77,10 +93,10 @@ function architectureOf(cfg: Sa2VAConfig): Record<string, string> {
 }
 
 /** Bytes. Trained weights are float32: master, gradient, two moments, EMA copy; the frozen rest is bfloat16. */
-function memoryOf(cfg: Sa2VAConfig, groups: readonly WeightGroup[], lora: number): Record<string, number> {
+function memoryOf(llm: LlmConfig, groups: readonly WeightGroup[], lora: number): Record<string, number> {
   const used = groups.filter((g) => !g.name.includes('video')).reduce((sum, g) => sum + g.elements, 0)
   const trained = groups.reduce((sum, g) => sum + g.trainable, 0) + lora
-  const { num_hidden_layers: layers, num_key_value_heads: heads, head_dim: dim } = cfg.llm
+  const { num_hidden_layers: layers, num_key_value_heads: heads, head_dim: dim } = llm
   return {
     'weights in bfloat16': 2 * used,
     'weights in float32': 4 * used,

@@ -1,5 +1,6 @@
 import { exportModel, loadWeights, type OpenOptions, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
+import type { Module } from '../../nn/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../sam2/index.ts'
@@ -81,6 +82,6 @@ function tieIfHeadIsMissing(cfg: Sa2VAConfig, folder: WeightFolder): void {
 }
 
 /** A full folder with the model's weights, loadable by the Python code: exportModel says what it holds. */
-export function exportSa2VA(loaded: Loaded, out: string, maxShardBytes?: number): string[] {
+export function exportSa2VA(loaded: { dir: string; model: Module }, out: string, maxShardBytes?: number): string[] {
   return exportModel(loaded.model, loaded.dir, out, { maxShardBytes })
 }

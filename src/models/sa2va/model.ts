@@ -5,11 +5,12 @@ import { Mismatch } from '../../core/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
 import { InternVisionModel } from '../internvit/model.ts'
 import { buildLanguageModule, commonIds, Decoder, type Home, type LanguageModule } from '../llm/index.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
-import { type DrawnMask, GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
+import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
 import type { Features, ImageInput, Prompt } from './inputs.ts'
 
 export class Sa2VA extends Module {

@@ -1,0 +1,184 @@
+import type { AdapterNames } from '../../checkpoint/index.ts'
+import type { RgbImage } from '../../image/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { AdapterPlace, DrawnMask, GroundedFamily, ImageLimits } from '../family.ts'
+import { exportSa2VA } from '../sa2va/index.ts'
+import {
+  pictureTensor,
+  prepareQwenImage,
+  type QwenGroundedFeatures,
+  type QwenGroundedPrompt,
+  type QwenImageInput,
+} from './inputs.ts'
+import { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
+
+/** The vision tower and its mergers are frozen, as in the released training: features are what the mergers give. */
+export const qwenGroups = {
+  lora: [/\.lora_[AB]\./],
+  text_hidden_fcs: [/^text_hidden_fcs\./],
+  mask_decoder: [/^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
+  prompt_encoder: [/^grounding_encoder\.sam2_model\.sam_prompt_encoder\.(not_a_point_embed|no_mask_embed)\./],
+} as const
+
+/** PEFT wraps the whole Qwen-VL, which stands below `model.` here. */
+export const qwenAdapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.', adapter: null }
+
+/** Every linear of the language model's layers; the vision tower has layers of the same names. */
+export const isAdapted = (path: string): boolean => /^model\.language_model\.layers\.\d+\./.test(path)
+
+/** Pixels that count as one tile where a limit is given in tiles. */
+const tilePixels = 448 * 448
+
+/** Sa2VA on Qwen2.5-VL or Qwen3-VL as a run sees it. */
+export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroundedFeatures, QwenGroundedPrompt> {
+  readonly name: string
+  readonly groups = qwenGroups
+  readonly adapter: AdapterPlace
+  readonly loaded: LoadedSa2VAQwen
+
+  constructor(loaded: LoadedSa2VAQwen) {
+    this.loaded = loaded
+    this.name = `sa2va-${loaded.cfg.base}`
+    const width = loaded.cfg.llm.hidden_size
+    this.adapter = { on: loaded.model.model, targets: isAdapted, names: qwenAdapterNames, width }
+  }
+
+  static open(dir: string, options: QwenOpenOptions = {}): Sa2VAQwenFamily {
+    return new Sa2VAQwenFamily(openSa2VAQwen(dir, options))
+  }
+
+  get dir() {
+    return this.loaded.dir
+  }
+
+  get config() {
+    return this.loaded.cfg.raw
+  }
+
+  get module() {
+    return this.loaded.model
+  }
+
+  get model() {
+    return this.loaded.model
+  }
+
+  get tokenizer() {
+    return this.loaded.prompter.tokenizer
+  }
+
+  get stopWords() {
+    return this.loaded.prompter.template.stopWords
+  }
+
+  get segId() {
+    return this.loaded.prompter.segId
+  }
+
+  get sizes() {
+    const { llm } = this.loaded.cfg
+    return {
+      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
+      imageTokens: (features: object) => (features as QwenGroundedFeatures).tokens.size(0),
+    }
+  }
+
+  prepare(image: RgbImage, limits: ImageLimits = {}): QwenImageInput {
+    const maxPixels = limits.maxTiles === undefined ? undefined : limits.maxTiles * tilePixels
+    return prepareQwenImage(image, this.loaded.cfg, this.loaded.processor, { maxPixels })
+  }
+
+  /** Rows in storage order, as a file would hold them: stored features must give the same bits. */
+  encode(inputs: readonly QwenImageInput[]): QwenGroundedFeatures[] {
+    return inputs.map((input) =>
+      tidy(() => {
+        const { sam, tokens, deepstack, ...rest } = this.model.encode(input)
+        const { level0, level1, level2 } = sam
+        return {
+          ...rest,
+          tokens: tokens.contiguous(),
+          deepstack: deepstack.map((t) => t.contiguous()),
+          sam: { level0: level0.contiguous(), level1: level1.contiguous(), level2: level2.contiguous() },
+        }
+      }),
+    )
+  }
+
+  shapeOf({ patches }: QwenImageInput): string {
+    return `${patches.rows} x ${patches.columns} patches`
+  }
+
+  encodeTogether(inputs: readonly QwenImageInput[]): { all: QwenGroundedFeatures; rows: QwenGroundedFeatures[] } {
+    const { device, dtype } = this.model.home
+    const side = this.loaded.cfg.sam.image_size
+    return tidy(() => {
+      const pixels = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)
+      const sam = this.model.sam.encodeImage(pixels)
+      const rows = inputs.map(({ patches, picture, height, width }) => ({
+        ...this.model.look(patches),
+        sam,
+        rows: patches.rows,
+        columns: patches.columns,
+        picture: pictureTensor(picture),
+        height,
+        width,
+      }))
+      return { all: rows[0]!, rows }
+    })
+  }
+
+  tensorsOf({ tokens, deepstack, sam, picture }: QwenGroundedFeatures): Record<string, Tensor> {
+    const { level0, level1, level2 } = sam
+    const named = Object.fromEntries(deepstack.map((t, i) => [`deepstack${i}`, t]))
+    return { tokens, ...named, level0, level1, level2, picture }
+  }
+
+  featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>) {
+    const { tokens, level0, level1, level2, picture } = tensors as Record<
+      'tokens' | 'level0' | 'level1' | 'level2' | 'picture',
+      Tensor
+    >
+    const { patch } = this.loaded.processor
+    const layers = Object.keys(tensors).filter((name) => name.startsWith('deepstack')).length
+    const { height, width } = image
+    return {
+      tokens,
+      deepstack: Array.from({ length: layers }, (_, i) => tensors[`deepstack${i}`]!),
+      sam: { level0, level1, level2 },
+      rows: picture.size(0) / patch,
+      columns: picture.size(1) / patch,
+      picture,
+      height,
+      width,
+    }
+  }
+
+  completion(text: string): Int32Array {
+    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false })
+  }
+
+  export(dir: string, maxShardBytes?: number): string[] {
+    return exportSa2VA(this.loaded, dir, maxShardBytes)
+  }
+
+  describe(features: QwenGroundedFeatures, mask: Mask | readonly Mask[], question?: string) {
+    return this.loaded.prompter.describe(features, mask, question)
+  }
+
+  segment(features: QwenGroundedFeatures, phrase: string | { question: string }): QwenGroundedPrompt {
+    return this.loaded.prompter.segment(features, phrase)
+  }
+
+  segPrompts(states: Tensor): Tensor {
+    return this.model.segPrompts(states)
+  }
+
+  drawMasks(features: QwenGroundedFeatures, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    return this.model.drawMasks(features, prompts, choice)
+  }
+
+  finishMasks(features: QwenGroundedFeatures, logits: Tensor): Mask[] {
+    return this.model.finishMasks(features, logits)
+  }
+}
