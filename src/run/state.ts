@@ -15,7 +15,7 @@ import {
 import { Mismatch, messageOf } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { exitCodes } from '../distributed/index.ts'
-import { tensorAt } from '../nn/index.ts'
+import { linears, tensorAt } from '../nn/index.ts'
 import type { EntropyState, Json } from '../rl/index.ts'
 import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
@@ -112,13 +112,12 @@ export function saveRun(
   if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
   if (learner.adapter && lora.length > 0) {
     const { rank, alpha, dropout } = learner.adapter
-    const modules = [...new Set(lora.map(([name]) => name.split('.').at(-3)!))].sort()
     files['adapter_model.safetensors'] = writer(lora, (name) => toFileName(name, learner.family.adapter.names))
     files['adapter_config.json'] = adapterConfigText({
       r: rank,
       lora_alpha: alpha,
       lora_dropout: dropout,
-      target_modules: modules,
+      target_modules: targetModules(learner),
     })
   }
   try {
@@ -134,6 +133,17 @@ export function saveRun(
     })
     throw Object.assign(full, { exitCode: exitCodes.disk })
   }
+}
+
+/** Ends of the adapted layers' names where they select no other layer (the vision tower of Qwen2.5-VL has some), else whole paths. */
+function targetModules({ family }: Learner): string[] {
+  const { ours } = family.adapter.names
+  const all = linears(family.module).filter(([path]) => path.startsWith(ours))
+  const adapted = all.filter(([, linear]) => linear.lora_A).map(([path]) => path)
+  const end = (path: string) => path.split('.').at(-1)!
+  const ends = new Set(adapted.map(end))
+  const exact = all.every(([path, linear]) => ends.has(end(path)) === (linear.lora_A !== undefined))
+  return exact ? [...ends].sort() : adapted.map((path) => path.slice(ours.length))
 }
 
 export function readState(path: string, config: RunConfig): RunState {
