@@ -56,5 +56,7 @@ export {
   writeSafetensors,
 } from './safetensors.ts'
 export { readTorch, readTorchBytes, type TorchFile, type TorchTensorRange } from './torch-file.ts'
+export { type PlacedCheckpoint, placeTrainingCheckpoint } from './training-checkpoint.ts'
+export { mergedFolder, releasedLoraScale } from './unmerged.ts'
 export { openWeights, renamed, type WeightEntry, type WeightFolder } from './weights.ts'
 export { type ShardOptions, writeWeights } from './weights-write.ts'

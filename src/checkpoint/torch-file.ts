@@ -82,6 +82,17 @@ const torchNames = new Map<string, PyCall | null>([
   ['torch._utils._rebuild_parameter_with_state', parameter],
 ])
 
+/** Stands for an object of the trainer's log (mmengine writes one beside the weights): nothing of it is kept, nothing is run. */
+class SkippedObject {
+  build(): void {}
+}
+
+const skipped: PyCall = () => new SkippedObject()
+
+function torchName(name: string): PyCall | null | undefined {
+  return torchNames.get(name) ?? (torchNames.has(name) ? null : name.startsWith('mmengine.') ? skipped : undefined)
+}
+
 /** _rebuild_tensor(storage, offset, size, stride, ...); the third version names the dtype apart. */
 function rebuild(args: readonly unknown[], typed: unknown, fail: Fail): TorchTensor {
   const [storage, offset, shape, strides] = args
@@ -121,7 +132,7 @@ export function readTorch(path: string): TorchFile {
   checkByteOrder(path, entries.get(`${root}/byteorder`))
   const pickle = readEntry(path, entries.get(`${root}/data.pkl`)!)
   const where = `${path}: data.pkl`
-  const value = unpickle(pickle, { where, find: (name) => torchNames.get(name), persistent: storageOf })
+  const value = unpickle(pickle, { where, find: torchName, persistent: storageOf })
   const { dict, under } = stateDictOf(path, value)
   const tensors = new Map<string, TorchTensorRange>()
   const others: string[] = []

@@ -1,4 +1,4 @@
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { log, Mismatch } from '../core/index.ts'
 import { type DType, itemSize } from './dtype.ts'
@@ -49,9 +49,17 @@ export function openWeights(path: string): WeightFolder {
     throw new Mismatch({ where: path, expected: 'a folder or a weight file', got: 'nothing there' })
   if (!statSync(path).isDirectory()) return openFile(path, path, [])
   const found = kinds.filter((kind) => existsSync(join(path, kind)))
+  const single = found.length === 0 ? trainingFile(path) : undefined
+  if (single) return openFile(path, join(path, single), [])
   if (found.length === 0)
     throw new Mismatch({ where: path, expected: `one of ${kinds.join(', ')}`, got: 'none of them' })
   return openFile(path, join(path, found[0]!), found.slice(1))
+}
+
+/** A folder may hold the one checkpoint of a training run in the place of released weights. */
+function trainingFile(path: string): string | undefined {
+  const files = readdirSync(path).filter((name) => /\.pth?$/.test(name))
+  return files.length === 1 ? files[0] : undefined
 }
 
 function openFile(path: string, file: string, ignored: string[]): WeightFolder {

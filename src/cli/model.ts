@@ -31,7 +31,10 @@ export function modelCommand(name: string, description: string): Command {
     .description(description)
     .requiredOption('--model <dir>', 'model folder: config.json, weights, tokenizer')
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
-    .option('--adapter <dir>', 'PEFT adapter to put on the language model')
+    .option(
+      '--adapter <dir>',
+      'PEFT adapter, checkpoint of a run, or .pth file of the Python trainer to put on the model',
+    )
     .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
     .addOption(
       new Option('--dtype <name>', 'of the weights; default: as config.json says').choices(['bfloat16', 'float32']),
@@ -57,7 +60,7 @@ export function modelCommand(name: string, description: string): Command {
 export async function openModel(options: ModelOptions, report: (text: string) => void): Promise<GroundedFamily> {
   const { openFamily, storedDtype } = await import('../models/index.ts')
   const { requireGrounded } = await import('../tasks/index.ts')
-  const { loadAdapter } = await import('../checkpoint/index.ts')
+  const { loadTrained } = await import('../run/index.ts')
   const dtype = options.dtype ?? storedDtype(options.model)
   const { region, rounding } = options
   const start = performance.now()
@@ -70,7 +73,7 @@ export async function openModel(options: ModelOptions, report: (text: string) =>
   const family = requireGrounded(
     openFamily(options.model, { dtype, device: options.device, onProgress, region, rounding }),
   )
-  if (options.adapter) loadAdapter(family.module, options.adapter, { dropout: 0 })
+  if (options.adapter) loadTrained(family, options.adapter)
   report(`model ready after ${((performance.now() - start) / 1000).toFixed(1)} s`)
   return family
 }

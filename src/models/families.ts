@@ -1,5 +1,5 @@
 // Which model a folder holds, told from config.json and the names of its tensors, before a weight is read.
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights, readJsonObject } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
@@ -64,13 +64,8 @@ function isGrounded(raw: Json, dir: string): boolean {
 }
 
 function namesOf(dir: string): readonly string[] {
-  const there = [
-    'model.safetensors',
-    'model.safetensors.index.json',
-    'pytorch_model.bin',
-    'pytorch_model.bin.index.json',
-  ]
-  return there.some((file) => existsSync(join(dir, file))) ? openWeights(dir).names : []
+  const isWeights = (file: string) => /^model\.safetensors|^pytorch_model\.bin|\.pth?$/.test(file)
+  return readdirSync(dir).some(isWeights) ? openWeights(dir).names : []
 }
 
 /** SAM3's tower has the same class name around it; its tensors, or its module files, give it away. */

@@ -1,9 +1,9 @@
 // What a run learned, put on the model it started from: adapters, the other trained weights, or their EMA copies.
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { loadAdapter, newestValid, openWeights, readTensors } from '../checkpoint/index.ts'
-import { Mismatch } from '../core/index.ts'
-import type { Family } from '../models/index.ts'
+import { loadAdapter, newestValid, openWeights, placeTrainingCheckpoint, readTensors } from '../checkpoint/index.ts'
+import { log, Mismatch } from '../core/index.ts'
+import { type Family, isVideoOnly } from '../models/index.ts'
 import { replaceTensor, tensorAt } from '../nn/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 
@@ -12,8 +12,9 @@ export interface TrainedOptions {
   ema?: boolean
 }
 
-/** A checkpoint folder of a run, a run folder (its newest valid checkpoint), or a PEFT adapter. Returns the folder that was read. */
+/** A checkpoint folder of a run, a run folder (its newest valid checkpoint), a PEFT adapter, or the .pth file of the Python trainer. Returns the folder that was read. */
 export function loadTrained(family: Family, dir: string, options: TrainedOptions = {}): string {
+  if (isTrainingFile(dir)) return placeFile(family, dir)
   const path = checkpointIn(dir)
   const has = (file: string) => existsSync(join(path, file))
   if (has('adapter_config.json')) loadAdapter(family.module, path, { dropout: 0 })
@@ -24,6 +25,16 @@ export function loadTrained(family: Family, dir: string, options: TrainedOptions
     place(family, join(path, 'ema.safetensors'))
   }
   return path
+}
+
+function isTrainingFile(path: string): boolean {
+  return /\.(pth?|bin|safetensors)$/.test(path) && existsSync(path) && statSync(path).isFile()
+}
+
+function placeFile(family: Family, file: string): string {
+  const { weights, adapters } = placeTrainingCheckpoint(family.module, file, isVideoOnly)
+  log.info(`${file}: ${weights} weights put in place, ${adapters} adapters merged`)
+  return file
 }
 
 function checkpointIn(dir: string): string {

@@ -1,8 +1,8 @@
-import { loadWeights, openWeights } from '../../checkpoint/index.ts'
+import { loadWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
 import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
-import { isVideoOnly, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
+import { isVideoOnly, openModelWeights, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
 import { readSa2VAQwenConfig, type Sa2VAQwenConfig, systemTurn } from './config.ts'
 import { QwenPrompter, type RegionPrompt, readProcessor } from './inputs.ts'
 import { Sa2VAQwen } from './model.ts'
@@ -29,7 +29,7 @@ export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): Loade
   const { region, system, rounding, ...load } = options
   const cfg = readSa2VAQwenConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
-  const folder = openWeights(dir)
+  const folder = openModelWeights(dir)
   const tokenizer = loadTokenizer(dir)
   if (tokenizer.vocabSize > cfg.llm.vocab_size) {
     const expected = `at most vocab_size ${cfg.llm.vocab_size} tokens`

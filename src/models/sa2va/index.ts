@@ -3,5 +3,13 @@ export { Sa2VAFamily } from './family.ts'
 export { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
 export { type Features, type ImageInput, type Prompt, Prompter, prepareImage, samPrecision } from './inputs.ts'
 export { groundingParts, inspectSa2VA, reportOf } from './inspect.ts'
-export { exportSa2VA, isVideoOnly, type Loaded, openSa2VA, type Sa2VAOpenOptions, withRounding } from './load.ts'
+export {
+  exportSa2VA,
+  isVideoOnly,
+  type Loaded,
+  openModelWeights,
+  openSa2VA,
+  type Sa2VAOpenOptions,
+  withRounding,
+} from './load.ts'
 export { Sa2VA } from './model.ts'

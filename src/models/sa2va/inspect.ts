@@ -1,9 +1,9 @@
-import { openWeights, type WeightEntry } from '../../checkpoint/index.ts'
+import type { WeightEntry } from '../../checkpoint/index.ts'
 import type { FolderReport, WeightGroup } from '../family.ts'
 import { type LlmConfig, loraTargets } from '../llm/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { sa2vaGroups } from './family.ts'
-import { isVideoOnly } from './load.ts'
+import { isVideoOnly, openModelWeights } from './load.ts'
 
 /** Reads config.json and the headers of the weight files. */
 export function inspectSa2VA(dir: string, rank: number): FolderReport {
@@ -27,7 +27,7 @@ export interface ReportFacts {
 }
 
 export function reportOf(dir: string, facts: ReportFacts): FolderReport {
-  const folder = openWeights(dir)
+  const folder = openModelWeights(dir)
   const entries = folder.names.map((name): [string, WeightEntry] => [name, folder.entry(name)])
   const groups = groupsOf(entries, facts)
   const lora = loraOf(entries, facts)

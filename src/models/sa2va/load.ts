@@ -1,4 +1,12 @@
-import { exportModel, loadWeights, type OpenOptions, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
+import {
+  exportModel,
+  loadWeights,
+  mergedFolder,
+  type OpenOptions,
+  openWeights,
+  releasedLoraScale,
+  type WeightFolder,
+} from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
 import type { Module } from '../../nn/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
@@ -41,13 +49,21 @@ function isSpare(name: string, cfg: Sa2VAConfig): boolean {
   return /\.rotary_emb\.inv_freq$/.test(name)
 }
 
+const releasedName =
+  /^((vision_model|mlp1|language_model|text_hidden_fcs|grounding_encoder)\.|model\.(model|lm_head)\.)/
+
+/** The weights under the names of a released folder, whatever names they have: adapters of an unmerged one are merged when read. */
+export function openModelWeights(dir: string): WeightFolder {
+  return mergedFolder(openWeights(dir), (name) => releasedName.test(name), releasedLoraScale)
+}
+
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */
 export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
   const { rounding, ...load } = options
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
-  const folder = openWeights(dir)
+  const folder = openModelWeights(dir)
   tieIfHeadIsMissing(cfg, folder)
   const tokenizer = loadTokenizer(dir)
   const prompter = new Prompter(cfg, tokenizer, chatTemplate(cfg.template))
