@@ -16,6 +16,8 @@ export interface ExportOptions {
   maxShardBytes?: number
   /** The model's name of a stored tensor, where the two differ. */
   ourName?: (stored: string) => string
+  /** How the source's weights are read, where its names are not those of a released folder (see unmerged.ts). */
+  open?: (dir: string) => WeightFolder
 }
 
 /**
@@ -24,13 +26,14 @@ export interface ExportOptions {
  * other tensor and every other file has the source's bytes. The model stays as it was. Returns the names of the weight files.
  */
 export function exportModel(model: Module, dir: string, out: string, options: ExportOptions = {}): string[] {
-  const source = openWeights(dir)
+  const source = (options.open ?? openWeights)(dir)
   mkdirSync(out, { recursive: true })
   requireEmpty(out)
   const before = new Set(readdirSync(out))
   const reader = new TensorReader(source)
   try {
-    const files = writeTensors(source, entriesOf(model, source, reader, options), out, options)
+    const asStored = !options.open || source.names.join() === openWeights(dir).names.join()
+    const files = writeTensors(source, entriesOf(model, source, reader, options), out, options, asStored)
     copyOthers(source, dir, out)
     return files
   } catch (error) {
@@ -118,8 +121,9 @@ function writeTensors(
   entries: readonly TensorSource[],
   out: string,
   { maxShardBytes }: ExportOptions,
+  asStored: boolean,
 ): string[] {
-  const own = maxShardBytes === undefined && source.files.every((file) => file.endsWith('.safetensors'))
+  const own = asStored && maxShardBytes === undefined && source.files.every((file) => file.endsWith('.safetensors'))
   return own ? writeShards(source, entries, out) : writeWeights(out, entries, { maxShardBytes })
 }
 

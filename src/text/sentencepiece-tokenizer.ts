@@ -3,8 +3,9 @@ import { readFileSync } from 'node:fs'
 import { Mismatch } from '../core/index.ts'
 import { AddedTokenSplitter } from './added-tokens.ts'
 import { joinBytes, lossyText } from './byte-level.ts'
+import { stretches } from './plain-text.ts'
 import { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
-import type { Tokenizer } from './tokenizer.ts'
+import type { EncodeOptions, Tokenizer } from './tokenizer.ts'
 import { type AddedToken, addedToken, contentsOf, type SentencePieceFiles } from './tokenizer-files.ts'
 
 const utf8 = new TextEncoder()
@@ -25,6 +26,8 @@ class SentencePieceTokenizer implements Tokenizer {
   readonly #added: ReadonlyMap<number, AddedToken>
   readonly #ids: ReadonlyMap<string, number>
   readonly #splitter: AddedTokenSplitter
+  /** Whatever becomes the id of an added token: their names, and pieces whose ids they took over. */
+  readonly #fenced: readonly AddedToken[]
   readonly #decoding: Decoding
   readonly #addBos: boolean
   readonly #addEos: boolean
@@ -37,6 +40,8 @@ class SentencePieceTokenizer implements Tokenizer {
     this.#added = new Map(added.map((t) => [t.id, t]))
     this.#ids = new Map(added.map((t) => [t.content, t.id]))
     this.#splitter = new AddedTokenSplitter(added)
+    const pieces = added.filter((t) => t.id < sp.size).map((t) => ({ ...t, content: sp.pieceOf(t.id) }))
+    this.#fenced = [...added, ...pieces]
     this.vocabSize = added.reduce((most, t) => Math.max(most, t.id + 1), sp.size)
     const controls = sp.model.pieces.flatMap((piece, id) =>
       (piece.type === 'control' || piece.type === 'unknown') && !this.#added.has(id) ? [id] : [],
@@ -52,16 +57,26 @@ class SentencePieceTokenizer implements Tokenizer {
     this.#decoding = isInternLM2(settings) ? internLM2Decoding(files, sp) : plainDecoding(sp)
   }
 
-  encode(text: string, options: { addSpecial?: boolean } = {}): Int32Array {
-    const ids: number[] = []
+  encode(text: string, options: EncodeOptions = {}): Int32Array {
+    const parts = options.plain ? stretches(text, options.plain, this.#fenced) : [{ text, plain: false }]
+    const inner = parts.flatMap((part) => (part.plain ? this.#words(part.text) : this.#parts(part.text)))
     const special = options.addSpecial ?? true
-    if (special && this.#addBos) ids.push(this.bosId!)
-    for (const part of this.#splitter.split(text)) {
-      if ('token' in part) ids.push(part.token.id)
-      else for (const id of this.#sp.encode(part.text)) ids.push(id)
-    }
-    if (special && this.#addEos) ids.push(this.eosId!)
-    return Int32Array.from(ids)
+    const before = special && this.#addBos ? [this.bosId!] : []
+    const after = special && this.#addEos ? [this.eosId!] : []
+    return Int32Array.from([...before, ...inner, ...after])
+  }
+
+  #parts(text: string): number[] {
+    return this.#splitter
+      .split(text)
+      .flatMap((part) => ('token' in part ? [part.token.id] : [...this.#sp.encode(part.text)]))
+  }
+
+  /** Ids of words in which no added token is read; a piece of the model whose id one has taken over is spelled out. */
+  #words(text: string): number[] {
+    return this.#sp.encodePieces(text).flatMap(({ piece, id }) => {
+      return this.#added.has(id) && id !== this.#sp.unknownId ? this.#sp.spell(piece) : [id]
+    })
   }
 
   decode(ids: ArrayLike<number>, options: { skipSpecial?: boolean } = {}): string {

@@ -236,6 +236,18 @@ describe('loadTokenizer on a folder with tokenizer.model', () => {
     )
   })
 
+  test('words of others are words: an added token, or a piece whose id one took over, is spelled out in them', () => {
+    const text = '<|im_start|>a [SEG] [UNUSED_TOKEN_9] <s> b<|im_end|>'
+    const start = text.indexOf('a')
+    const ids = [...tokenizer.encode(text, { plain: [[start, text.indexOf('<|im_end|>')]] })]
+    assert.deepEqual([ids[0], ids[1], ids.at(-1)], [1, 12, 11])
+    const inner = ids.slice(2, -1)
+    assert.ok(inner.every((id) => !tokenizer.specialIds.has(id)))
+    assert.equal(tokenizer.decode(inner), text.slice(start, text.indexOf('<|im_end|>')))
+    const harmless = '<|im_start|>the dog<|im_end|>'
+    assert.deepEqual(tokenizer.encode(harmless, { plain: [[12, 19]] }), tokenizer.encode(harmless))
+  })
+
   test('ids of padding rows add nothing', () => {
     assert.equal(tokenizer.decode([425, 9999, 469]), ' dog.')
   })

@@ -19,6 +19,8 @@ export interface SentencePiece {
   /** The id of a piece, control and byte pieces included. */
   idOf(piece: string): number | undefined
   pieceOf(id: number): string
+  /** Ids of the characters of a text, one by one: nothing is merged. */
+  spell(text: string): number[]
   /** Bytes that one id adds to a text, alone and not at its start. */
   bytesOf(id: number): Uint8Array
 }
@@ -117,6 +119,14 @@ class OpenModel implements SentencePiece {
 
   idOf(piece: string): number | undefined {
     return this.model.reservedIds.get(piece) ?? this.model.textIds.get(piece)
+  }
+
+  spell(text: string): number[] {
+    return Array.from(text.replaceAll(' ', blankSymbol)).flatMap((character) => {
+      const id = this.model.textIds.get(character)
+      if (id !== undefined) return [id]
+      return this.model.byteFallback ? this.#bytePieces(character).map((p) => p.id) : [this.unknownId]
+    })
   }
 
   pieceOf(id: number): string {

@@ -2,6 +2,7 @@ import type { AdapterNames } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { Question } from '../../text/index.ts'
 import type { AdapterPlace, DrawnMask, GroundedFamily, ImageLimits } from '../family.ts'
 import { exportSa2VA } from '../sa2va/index.ts'
 import {
@@ -74,6 +75,10 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
 
   get segId() {
     return this.loaded.prompter.segId
+  }
+
+  get captionSuppressIds() {
+    return this.loaded.prompter.captionSuppressIds
   }
 
   get sizes() {
@@ -166,7 +171,7 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
     return this.loaded.prompter.describe(features, mask, question)
   }
 
-  segment(features: QwenGroundedFeatures, phrase: string | { question: string }): QwenGroundedPrompt {
+  segment(features: QwenGroundedFeatures, phrase: string | { question: Question }): QwenGroundedPrompt {
     return this.loaded.prompter.segment(features, phrase)
   }
 

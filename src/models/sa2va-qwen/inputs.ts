@@ -6,8 +6,10 @@ import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
   imagePlaceholder,
+  type Question,
   regionQuestion,
   segmentQuestion,
+  type TextRange,
   type Tokenizer,
 } from '../../text/index.ts'
 import {
@@ -123,6 +125,20 @@ const qwenTurns: ChatTemplate = {
 
 const pad = '<|image_pad|>'
 
+/** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
+const notInCaptions = [
+  '[SEG]',
+  pad,
+  '<|vision_start|>',
+  '<|vision_end|>',
+  '<|vision_pad|>',
+  '<|video_pad|>',
+  '<vp>',
+  '</vp>',
+  '<p>',
+  '</p>',
+]
+
 /** Asked about an outlined region when no question is given: a model that was not trained on regions must be told what marks it. */
 export const outlinedQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture outlined in red.`
 
@@ -137,6 +153,8 @@ export class QwenPrompter {
   readonly tokenizer: Tokenizer
   readonly template: ChatTemplate
   readonly segId: number
+  /** Ids a caption may not contain, for `suppressIds` of generate. */
+  readonly captionSuppressIds: readonly number[]
   readonly region: RegionPrompt
   readonly #imageId: number
   readonly #processor: ProcessorConfig
@@ -146,6 +164,7 @@ export class QwenPrompter {
     this.tokenizer = tokenizer
     this.template = { ...qwenTurns, system }
     this.segId = tokenizer.requireId('[SEG]')
+    this.captionSuppressIds = notInCaptions.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
     this.region = options.region ?? 'overlay'
     this.#imageId = cfg.image_token_id
     this.#processor = processor
@@ -170,7 +189,7 @@ export class QwenPrompter {
   }
 
   /** Find what a phrase means. */
-  segment(features: QwenGroundedFeatures, phrase: string | { question: string }): QwenGroundedPrompt {
+  segment(features: QwenGroundedFeatures, phrase: string | { question: Question }): QwenGroundedPrompt {
     const text = typeof phrase === 'string' ? segmentQuestion(phrase) : phrase.question
     return this.#prompt(text, features, [])
   }
@@ -184,14 +203,17 @@ export class QwenPrompter {
   }
 
   /** `<image>` is where the picture is spoken of; the picture itself stands before the text, its regions after it. */
-  #prompt(question: string, features: QwenGroundedFeatures, regions: readonly Int32Array[]): QwenGroundedPrompt {
+  #prompt(question: Question, features: QwenGroundedFeatures, regions: readonly Int32Array[]): QwenGroundedPrompt {
     const units = (features.rows * features.columns) / this.#processor.merge ** 2
     const picture = `<|vision_start|>${pad.repeat(units)}<|vision_end|>`
-    const text = question.replaceAll(imagePlaceholder, '')
+    const asked = typeof question === 'string' ? { before: question, words: '', after: '' } : question
+    const before = picture + regionSentence(regions) + asked.before.replaceAll(imagePlaceholder, '')
+    const input = before + asked.words + asked.after.replaceAll(imagePlaceholder, '')
     const { system, instruction } = this.template
-    const ids = this.tokenizer.encode(system + instruction(picture + regionSentence(regions) + text), {
-      addSpecial: false,
-    })
+    const whole = system + instruction(input)
+    const start = whole.indexOf(input) + before.length
+    const plain: TextRange[] = asked.words === '' ? [] : [[start, start + asked.words.length]]
+    const ids = this.tokenizer.encode(whole, { addSpecial: false, plain })
     const expected = regions.reduce((n, r) => n + r.length, units)
     const got = ids.reduce((n, id) => n + (id === this.#imageId ? 1 : 0), 0)
     if (got === expected) return { ids, features, regions }

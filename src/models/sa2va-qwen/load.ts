@@ -1,5 +1,6 @@
 import { loadWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
+import { cuda } from '../../tensor/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
 import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
 import { isVideoOnly, openModelWeights, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
@@ -27,6 +28,7 @@ const promptOnly = [/\.sam_prompt_encoder\.(point_embeddings|mask_downscaling)\.
 /** A Sa2VA folder on Qwen2.5-VL or Qwen3-VL, as the hub has it: config.json, weights, tokenizer, preprocessor_config.json. */
 export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): LoadedSa2VAQwen {
   const { region, system, rounding, ...load } = options
+  if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAQwenConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
   const folder = openModelWeights(dir)
@@ -47,5 +49,6 @@ export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): Loade
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
+  model.decoder.computeIn(options.dtype ?? model.home.dtype)
   return { dir, cfg, processor, model, prompter }
 }

@@ -9,6 +9,7 @@ import type { DrawnMask } from '../family.ts'
 import {
   commonIds,
   Decoder,
+  type Home,
   type LlmConfig,
   type PromptInputs,
   type PromptPositions,
@@ -82,8 +83,8 @@ export class Sa2VAQwen extends Module {
   }
 
   /** Where activations live and in which dtype the frozen parts compute. */
-  get home(): Tensor {
-    return this.model.parts.norm.weight
+  get home(): Home {
+    return this.#decoder.home
   }
 
   /** With gradient to the tower where one is recorded. */

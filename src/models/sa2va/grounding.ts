@@ -4,6 +4,7 @@ import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
+import type { Home } from '../llm/index.ts'
 import {
   chooseMask,
   type Sam2Config,
@@ -22,9 +23,8 @@ export class GroundingEncoder extends Module {
     this.sam2_model = new Sam2Model(sam)
   }
 
-  /** SAM2's features of normalised pixels, in the dtype of `like`; empty ones where masks are not wanted. */
-  encode(pixels: Float32Array, like: Tensor, only?: 'vision'): Sam2Features {
-    const { device, dtype } = like
+  /** SAM2's features of normalised pixels; empty ones where masks are not wanted. */
+  encode(pixels: Float32Array, { device, dtype }: Home, only?: 'vision'): Sam2Features {
     const nothing = () => zeros([0], { device, dtype })
     if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
     const side = this.sam2_model.config.image_size

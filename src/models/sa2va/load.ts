@@ -99,5 +99,5 @@ function tieIfHeadIsMissing(cfg: Sa2VAConfig, folder: WeightFolder): void {
 
 /** A full folder with the model's weights, loadable by the Python code: exportModel says what it holds. */
 export function exportSa2VA(loaded: { dir: string; model: Module }, out: string, maxShardBytes?: number): string[] {
-  return exportModel(loaded.model, loaded.dir, out, { maxShardBytes })
+  return exportModel(loaded.model, loaded.dir, out, { maxShardBytes, open: openModelWeights })
 }
