@@ -26,9 +26,8 @@ export {
   segmentQuestion,
   segmentQuestions,
 } from './prompts.ts'
-export { StopMatcher, type StopRule } from './stop-matcher.ts'
 export { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
-export { StopMatcher, type StopRule, stopMatchers, TextStream } from './stop-matcher.ts'
+export { StopMatcher, type StopRule } from './stop-matcher.ts'
 export {
   type ChatTemplate,
   type ChatTemplateName,
