@@ -18,7 +18,6 @@ import { chatTemplate, chatTemplates } from './templates.ts'
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 const dir = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
-const qwenVl = fileURLToPath(new URL('../../tests/fixtures/golden/qwen2_5_vl-tiny', import.meta.url))
 const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Record<
   'cap_question' | 'seg_question',
   string

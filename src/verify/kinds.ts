@@ -8,8 +8,8 @@ import { verifyMisc } from './misc.ts'
 import { verifyPoints } from './points.ts'
 import { verifyQwenVL } from './qwen2_5_vl.ts'
 import { verifySa2VA } from './sa2va.ts'
-import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
 import { verifySa2VAQwen } from './sa2va-qwen.ts'
+import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
 import { verifySentencePiece } from './sentencepiece.ts'
 
 /** What recomputes each kind of golden data. */

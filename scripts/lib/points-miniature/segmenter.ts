@@ -89,7 +89,9 @@ function stepLoss(
   features: Sam2Features,
   batch: readonly PointScene[],
   random: RandomStream,
-  step: number, stage: SegmenterStage) {
+  step: number,
+  stage: SegmenterStage,
+) {
   const areas = partAreas(batch) // [B, 4, h * h]
   const first = decodeRows(model, features, rowsOf(batch, [], random), areas)
   const again = decodeRows(model, features, rowsOf(batch, [0.95], random, first.rows), areas)

@@ -64,7 +64,12 @@ const aloneShare = 0.12
 function layOut(random: RandomStream): ScenePart[] {
   const [first, second] = shuffled(Object.keys(colours) as Colour[], random)
   const place = () => random.pick([40, 72]) + random.below(5) - 2
-  const target = { colour: first!, form: random.pick(forms), centre: [place(), place()] as const, radius: radius(random) }
+  const target = {
+    colour: first!,
+    form: random.pick(forms),
+    centre: [place(), place()] as const,
+    radius: radius(random),
+  }
   return random.uniform() < aloneShare ? [target] : [target, touching(target, second!, random)]
 }
 
@@ -73,7 +78,12 @@ const radius = (random: RandomStream) => 12 + random.below(5)
 function touching({ centre: [x, y], radius: own }: ScenePart, colour: Colour, random: RandomStream): ScenePart {
   const size = radius(random)
   const reach = Math.round(0.85 * (own + size))
-  const [right, down] = random.pick([[1, 0], [-1, 0], [0, 1], [0, -1]] as const)
+  const [right, down] = random.pick([
+    [1, 0],
+    [-1, 0],
+    [0, 1],
+    [0, -1],
+  ] as const)
   return { colour, form: random.pick(forms), centre: [x + reach * right, y + reach * down], radius: size }
 }
 

@@ -3,11 +3,18 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { loadAdapter, openWeights, readTensors, tensorSource, toFileName, writeAdapter } from '../../checkpoint/index.ts'
+import {
+  loadAdapter,
+  openWeights,
+  readTensors,
+  tensorSource,
+  toFileName,
+  writeAdapter,
+} from '../../checkpoint/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { manualSeed, noGrad, randn, tidy } from '../../tensor/index.ts'
 import { openFamily } from '../open.ts'
-import { QwenVLFamily } from './family.ts'
+import type { QwenVLFamily } from './family.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden/qwen2_5_vl-tiny')
 const folder = mkdtempSync(join(tmpdir(), 'qwen-'))
@@ -42,7 +49,10 @@ test('adapters with the names before and since transformers 4.52 are read alike'
   const family = adapted()
   const settings = { r: 4, lora_alpha: 8, target_modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj'] }
   const entries = adapterSlots(family).map((s) => tensorSource(s.name, tensorAt(s)))
-  for (const [layout, prefix] of [['old', 'model.'], ['new', 'model.language_model.']] as const) {
+  for (const [layout, prefix] of [
+    ['old', 'model.'],
+    ['new', 'model.language_model.'],
+  ] as const) {
     const dir = join(folder, layout)
     const moved = entries.map((e) => ({ ...e, name: e.name.replace(/^model\./, prefix) }))
     writeAdapter(dir, settings, moved, family.adapter.names)
