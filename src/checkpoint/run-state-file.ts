@@ -30,7 +30,8 @@ const group = z.looseObject({
   advantages: z.string(),
 })
 
-const runState = z.looseObject({
+/** Of 0.1.0. */
+const version1 = z.looseObject({
   version: z.literal(1),
   step: count,
   fingerprint: z.string(),
@@ -43,6 +44,27 @@ const runState = z.looseObject({
   buffer: z.looseObject({ groups: z.array(group), next: count }).nullable(),
   flat: count,
 })
+
+const generation = z.looseObject({
+  groups: z.array(group),
+  pieces: z.array(z.array(z.string())),
+  taken: count,
+  short: z.boolean(),
+})
+
+const version2 = z.looseObject({
+  version: z.literal(2),
+  step: count,
+  settings: z.record(z.string(), z.unknown()).nullable(),
+  loader,
+  position: z.looseObject({ events: count, samples: count }),
+  tasks: z.record(z.string(), z.looseObject({ balance: finite, norm: finite, state: z.unknown() })),
+  entropy: z.looseObject({ coef: finite, last: finite.nullable() }).nullish(),
+  generation: generation.nullable(),
+  flat: count,
+})
+
+const runState = z.discriminatedUnion('version', [version1, version2])
 export type StoredRunState = z.infer<typeof runState>
 
 function firstIssue(error: z.ZodError, value: unknown): { field: string; expected: string; got: unknown } {
@@ -61,7 +83,7 @@ export function readRunState(folder: string): StoredRunState {
     throw new Mismatch({ where, field, expected, got: got ?? 'nothing' })
   }
   checkStep(parsed.data.step, folder, where)
-  const { buffer } = parsed.data
+  const buffer = parsed.data.version === 1 ? parsed.data.buffer : null
   if (buffer && buffer.next > buffer.groups.length) {
     const expected = `at most the ${buffer.groups.length} groups`
     throw new Mismatch({ where, field: 'buffer.next', expected, got: buffer.next })

@@ -63,8 +63,8 @@ export interface Family<I = object, F extends object = object, P extends PromptI
   tensorsOf(features: F): Record<string, Tensor>
   /** The features of an image from stored tensors. */
   featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): F
-  /** The token ids of an answer, its end included. */
-  completion(text: string): Int32Array
+  /** The token ids of an answer, its end included. `words`: none of it can become a special token, such as a record's own caption. */
+  completion(text: string, options?: { words?: boolean }): Int32Array
   /** A full folder with the weights as they are now; returns the files written. */
   export(dir: string, maxShardBytes?: number): string[]
 }

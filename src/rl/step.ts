@@ -72,10 +72,15 @@ export async function step(
   try {
     for (const task of run.tasks) {
       const others = run.config.adaptiveLoops ? optim.takeGradients() : null
-      const learned = learnTask(run, task, groups, batch.pieces)
-      await tellLearned(run, task, groups, batch.pieces, learned, report)
-      if (!others) continue
-      await sumGradients(run, report)
+      try {
+        const learned = learnTask(run, task, groups, batch.pieces)
+        await tellLearned(run, task, groups, batch.pieces, learned, report)
+        if (!others) continue
+        await sumGradients(run, report)
+      } catch (error) {
+        for (const t of others?.values() ?? []) t.dispose()
+        throw error
+      }
       measureTask(run, task, others, report)
     }
     if (!run.config.adaptiveLoops) await sumGradients(run, report)

@@ -69,14 +69,17 @@ export class Batches {
     const pieces: WorkItem[][] = []
     const groups: Group[] = []
     const fresh: Group[] = []
-    while (pieces.length < this.#sizes.accumulated) {
+    for (let taken = 0; taken < this.#sizes.accumulated; taken++) {
       if (!this.#generation) {
         this.#generation = await this.#generate(draw, seconds)
         fresh.push(...this.#generation.groups)
       }
       const { items, last, short } = this.#take(this.#generation)
-      pieces.push(items)
-      groups.push(...this.#generation.groups.filter((g) => items.includes(g.item as WorkItem)))
+      // passes over a piece inside one step see the same weights: their mean is that of one
+      if (!pieces.includes(items)) {
+        pieces.push(items)
+        groups.push(...this.#generation.groups.filter((g) => items.includes(g.item as WorkItem)))
+      }
       if (last) this.#generation = null
       if (short) break // a step does not reach over the end of an epoch
     }

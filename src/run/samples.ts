@@ -40,13 +40,15 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
       ...(answer === undefined ? {} : { answer }),
       reference: shownAs<string>(shown, 'text', 'record'),
       given: shownAs<MaskRle>(shown, 'mask', 'record') ?? null,
-      made: shownAs<MaskRle>(shown, 'mask', 'policy') ?? null,
+      made: shownAs<MaskRle>(shown, 'mask', 'policy') ?? shownAs<MaskRle>(shown, 'mask', 'ema') ?? null,
       rewards: group.scores[k]!.parts,
       total: group.scores[k]!.total,
       advantage: group.advantages[k]!,
       logp: sample.logps.reduce((a, b) => a + b, 0),
       length: sample.ids.length,
       ...(sample.finished ? {} : { truncated: true }),
+      // masks and texts have fields of their own above
+      ...(shown.some((s) => s.kind === 'points') ? { shown: shown as Sample['shown'] } : {}),
     }
   })
 }

@@ -2,7 +2,6 @@
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
-import { mergeLora } from '../nn/index.ts'
 import { requireGrounded, type SupervisedRecord, supervisedLoss } from '../tasks/index.ts'
 import { backward, clearTape, manualSeed, memory, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
@@ -37,8 +36,7 @@ export async function sft(
   }
   const result = await runLoop(config, host, options, ({ learner }, { stopped }) => {
     if (stopped || !exportTo) return
-    if (learner.adapter) mergeLora(learner.family.adapter.on)
-    learner.family.export(exportTo)
+    learner.family.export(exportTo) // adapters are merged in what is written, from the source's own bytes
   })
   return { ...result, exported: result.stopped ? null : exportTo }
 }

@@ -1,18 +1,18 @@
 // What a checkpoint holds: adapters in PEFT's layout, the other trainables, the EMA copy, a reference that moves, the optimizer, and
 // one JSON of counters and positions. Everything is float32 or plain numbers, so that a resumed run goes on bit for bit.
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   adapterConfigText,
   fromFileName,
   openWeights,
+  readRunState,
   readTensors,
   tensorSource,
   toFileName,
   writeCheckpoint,
   writeSafetensors,
 } from '../checkpoint/index.ts'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { lackOfRoom, Mismatch } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { exitCodes } from '../distributed/index.ts'
 import { linears, tensorAt } from '../nn/index.ts'
@@ -123,12 +123,13 @@ export function saveRun(
   try {
     return tidy(() => writeCheckpoint(dir, state.step, files))
   } catch (error) {
-    if (!['ENOSPC', 'EDQUOT', 'EFBIG'].includes((error as NodeJS.ErrnoException).code ?? '')) throw error
+    const reason = lackOfRoom(error)
+    if (!reason) throw error
     const full = new Mismatch({
       where: dir,
       field: `checkpoint of step ${state.step}`,
       expected: 'room on the disk',
-      got: messageOf(error),
+      got: reason,
       hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
     })
     throw Object.assign(full, { exitCode: exitCodes.disk })
@@ -147,11 +148,8 @@ function targetModules({ family }: Learner): string[] {
 }
 
 export function readState(path: string, config: RunConfig): RunState {
-  const where = join(path, 'state.json')
-  const state = JSON.parse(readFileSync(where, 'utf8')) as RunState | RunStateV1
-  if (state.version === 2) return state
-  if (state.version === 1) return fromVersion1(state, config)
-  throw new Mismatch({ where, field: 'version', expected: '2', got: (state as RunState).version })
+  const state = readRunState(path) as unknown as RunState | RunStateV1
+  return state.version === 1 ? fromVersion1(state, config) : state
 }
 
 function fromVersion1(old: RunStateV1, { batchSize, rl }: RunConfig): RunState {

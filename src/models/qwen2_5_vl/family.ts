@@ -102,8 +102,9 @@ export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, Qw
     return { tokens: tensors['tokens']!, rows, columns, height: image.height, width: image.width }
   }
 
-  completion(text: string): Int32Array {
-    return this.tokenizer.encode(`${text}<|im_end|>`, { addSpecial: false })
+  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
+    const plain: [number, number][] = words ? [[0, text.length]] : []
+    return this.tokenizer.encode(`${text}<|im_end|>`, { addSpecial: false, plain })
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

@@ -159,8 +159,9 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
     }
   }
 
-  completion(text: string): Int32Array {
-    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false })
+  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
+    const plain: [number, number][] = words ? [[0, text.length]] : []
+    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false, plain })
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

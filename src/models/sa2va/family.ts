@@ -124,8 +124,9 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
     return { vision, sam: { level0, level1, level2 }, tiles: vision.size(0), height, width }
   }
 
-  completion(text: string): Int32Array {
-    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false })
+  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
+    const plain: [number, number][] = words ? [[0, text.length]] : []
+    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false, plain })
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

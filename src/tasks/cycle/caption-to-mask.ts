@@ -297,7 +297,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return [segs > 0 ? 'answers the first record with [SEG]' : `no [SEG] in "${text}"; fine-tune it first`]
   }
 
-  shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply)
+  shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply, 'policy')
   store = storeSample
   restore = restoreSample
 }

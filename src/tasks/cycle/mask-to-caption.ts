@@ -84,11 +84,11 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
   /** Sampled captions; the first is the record's own with its end token: the end is there to be checked, whatever the model has learned. */
   probe(item: WorkItem): CycleSample[] {
     const [sampled] = this.sample([item], { seed: this.#cycle.config.seed, step: 0 })
-    const ids = this.#cycle.family.completion(item.example.caption)
+    const ids = this.#cycle.family.completion(item.example.caption, { words: true })
     return sampled!.map((s, k) => (k === 0 ? { ...s, ids, finished: true, logps: new Float32Array(0) } : s))
   }
 
-  shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply)
+  shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply, 'ema')
   store = storeSample
   restore = restoreSample
 }

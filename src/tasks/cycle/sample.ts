@@ -78,12 +78,12 @@ export function restoreSample(json: Json): CycleSample {
 }
 
 /** The record's mask and words, and what the trip made of them. */
-export function shownOf({ example }: WorkItem, reply: CycleReply | undefined): Shown[] {
+export function shownOf({ example }: WorkItem, reply: CycleReply | undefined, drawnBy: 'policy' | 'ema'): Shown[] {
   const shown: Shown[] = [
     { kind: 'mask', by: 'record', value: encodeRle(example.mask) as unknown as Json },
     { kind: 'text', by: 'record', value: example.caption },
   ]
-  if (reply?.mask) shown.push({ kind: 'mask', by: 'policy', value: encodeRle(reply.mask) as unknown as Json })
+  if (reply?.mask) shown.push({ kind: 'mask', by: drawnBy, value: encodeRle(reply.mask) as unknown as Json })
   if (reply && reply.text !== null) shown.push({ kind: 'text', by: 'ema', value: reply.text })
   return shown
 }

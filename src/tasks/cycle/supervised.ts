@@ -90,7 +90,7 @@ export interface SupervisedRow {
 
 function describeRow(family: GroundedFamily, features: object, example: Example, random: RandomStream): SupervisedRow {
   const prompt = family.describe(features, example.mask, random.pick(regionQuestions))
-  return { prompt, answer: family.completion(example.caption) }
+  return { prompt, answer: family.completion(example.caption, { words: true }) }
 }
 
 export function segmentRow(
