@@ -63,8 +63,18 @@ export class Batches {
     this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps, old }
   }
 
-  /** The groups of optimizer step `step`, sampled and scored where it is their turn. */
+  /** The groups of optimizer step `step`, sampled and scored where it is their turn. Where that fails, it was not begun. */
   async next(step: number, seconds: Record<string, number>): Promise<NextBatch> {
+    const before = this.#generation ? { ...this.#generation } : null
+    try {
+      return await this.#gather(step, seconds)
+    } catch (error) {
+      this.#generation = before
+      throw error
+    }
+  }
+
+  async #gather(step: number, seconds: Record<string, number>): Promise<NextBatch> {
     const draw = { seed: this.#config.seed, step, again: new Map<string, number>() }
     const pieces: WorkItem[][] = []
     const groups: Group[] = []

@@ -18,13 +18,17 @@ export interface Scores {
 
 /** What a run needs from the thread that keeps the terminal and the network. */
 export interface Host {
-  score(task: string, groups: readonly (readonly Answer[])[]): Promise<Scores>
+  /** Null: the run is to end, and this step is not awaited any more. */
+  score(task: string, groups: readonly (readonly Answer[])[]): Promise<Scores | null>
   progress(event: Progress): void
   /** Polled between steps: finish the step, save, end. */
   stopping(): boolean
   /** Lets messages of the other thread arrive. */
   yieldToLoop(): Promise<void>
 }
+
+/** The run ends inside a step that was only sampled: nothing was learned from it, and it is sampled again when the run goes on. */
+export class Stopped extends Error {}
 
 export interface RunResult {
   step: number

@@ -11,7 +11,7 @@ import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Encoder } from './features.ts'
 import { openSharedFolder, type RunFolder, type RunLog, reserveFolder } from './folder.ts'
-import type { Host, RunResult } from './host.ts'
+import { type Host, type RunResult, Stopped } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
@@ -194,7 +194,7 @@ class RunLoop {
     let saved: string | null = null
     let since = 0
     while (this.#step < total && !(await this.#stopping())) {
-      await this.#oneStep()
+      if (!(await this.#unlessStopped(() => this.#oneStep()))) break
       since++
       if (config.evalSteps > 0 && this.#step % config.evalSteps === 0 && this.#step < total)
         await this.#evaluate(`step ${this.#step}`)
@@ -209,6 +209,17 @@ class RunLoop {
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
     return { step: this.#step, stopped, before, after, checkpoint: saved }
+  }
+
+  /** False when the step was given up because the run is to end. */
+  async #unlessStopped(step: () => Promise<void>): Promise<boolean> {
+    try {
+      await step()
+      return true
+    } catch (error) {
+      if (error instanceof Stopped) return false
+      throw error
+    }
   }
 
   /** Any process's wish stops all of them at the same place. */

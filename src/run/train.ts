@@ -1,14 +1,14 @@
 // Reinforcement learning as a run: batches, the step, its log.
 
 import { Mismatch, messageOf } from '../core/index.ts'
-import { alone, type World } from '../distributed/index.ts'
+import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
 import { Batches } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
-import type { Host, RunResult } from './host.ts'
+import { type Host, type RunResult, Stopped } from './host.ts'
 import type { Learner } from './learner.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import type { Notice } from './notices.ts'
@@ -71,15 +71,19 @@ export function runOf(
       )
       // an error is met where a group is awaited; another task's error may come first and leave this one unmet
       const one = replies.map(async (_, i) => {
-        const { rows, metrics } = await all
-        Object.assign(scoring, metrics)
-        return rows[i]!
+        const scores = await all
+        if (!scores) throw new Stopped()
+        Object.assign(scoring, scores.metrics)
+        return scores.rows[i]!
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)
       return one
     },
   }
 }
+
+/** A run that learns nothing for so many steps ends in words: going on would look like success. */
+const [flatInRow, skippedInRow] = [20, 3]
 
 class TrainWork implements Work {
   readonly #opened: Opened
@@ -89,6 +93,7 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
+  #skipped = 0
   #sentBefore = 0
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
@@ -126,7 +131,7 @@ class TrainWork implements Work {
     const startedAt = performance.now()
     const seconds: Record<string, number> = {}
     const encodedBefore = this.#opened.encoder.seconds
-    const { batch, fresh } = await this.#batches.next(number, seconds)
+    const { batch, fresh } = await this.#next(number, seconds)
     const learnedAt = performance.now()
     const report = new StepReport()
     const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
@@ -141,15 +146,30 @@ class TrainWork implements Work {
     return log
   }
 
+  /** A step that was stopped while it was scored leaves the data where it began. */
+  async #next(number: number, seconds: Record<string, number>) {
+    const { loader } = this.#opened.records
+    const position = loader.state()
+    try {
+      return await this.#batches.next(number, seconds)
+    } catch (error) {
+      if (error instanceof Stopped) loader.restore(position)
+      throw error
+    }
+  }
+
   /** False when the update was skipped. */
   async #learn(number: number, report: StepReport, work: () => Promise<StepReport>): Promise<boolean> {
     try {
       await work()
       this.#checkGroups(number, report)
+      this.#skipped = 0
       return true
     } catch (error) {
       if (!(error instanceof NonFinite) || this.#opened.config.onNonFinite === 'stop') throw error
       this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number}: update skipped: ${messageOf(error)}` })
+      if (++this.#skipped >= skippedInRow)
+        throw this.#endless(`${skippedInRow} updates in a row skipped`, messageOf(error))
       return false
     }
   }
@@ -221,10 +241,23 @@ class TrainWork implements Work {
     return size > 1 ? { bytes_sent: sent - before } : {}
   }
 
+  #endless(got: string, hint: string): Mismatch {
+    const error = new Mismatch({ where: 'train', field: 'learning', expected: 'steps that learn something', got, hint })
+    return Object.assign(error, { exitCode: exitCodes.nonFinite })
+  }
+
   /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
   #watchSpread(done: number, metrics: Readonly<Record<string, number>>): void {
     const flat = this.#run.tasks.filter((t) => metrics[`${t.name}/frac_reward_zero_std`] === 1).map((t) => t.name)
     this.#flat = flat.length > 0 ? this.#flat + 1 : 0
+    if (this.#flat >= flatInRow) {
+      const hint =
+        'every advantage was 0; look at samples.jsonl: do the samples differ, and does the reward tell them apart?'
+      throw this.#endless(
+        `${flatInRow} steps in a row in which the rewards of ${flat.join(' and ')} were all equal`,
+        hint,
+      )
+    }
     if (this.#flat !== 3 || done !== 3) return
     const text = `${flat.join(' and ')}: in the first three steps the rewards of every group were equal: advantages are 0 and nothing is learned; see docs/troubleshooting.md`
     this.#opened.notices.tell({ kind: 'no-spread', text })
