@@ -1,12 +1,14 @@
 #!/usr/bin/env node
-// From a clone the TypeScript sources run as they are; an installed package carries compiled JavaScript.
+// From a clone the TypeScript sources run as they are; an installed package has them compiled in dist/, an offline bundle in place.
 import { existsSync } from 'node:fs'
 
-const source = new URL('../src/cli/main.ts', import.meta.url)
+const [source, compiled, inPlace] = ['../src/cli/main.ts', '../dist/cli/main.js', '../src/cli/main.js'].map(
+  (path) => new URL(path, import.meta.url),
+)
 if (existsSync(source)) {
   const { register } = await import('tsx/esm/api')
   register()
   await import(source.href)
 } else {
-  await import('../dist/src/cli/main.js')
+  await import((existsSync(compiled) ? compiled : inPlace).href)
 }

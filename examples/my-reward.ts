@@ -1,8 +1,20 @@
-// A reward of your own: `roundtrip train --reward ./examples/my-reward.ts`. The import is of types only, so the module
-// needs nothing at run time. `score` may be async; `scoreBatch` gets a whole group at once instead.
-import type { Answer, Reward } from '../src/rewards/index.ts'
+// A reward of your own: `npx roundtrip train --reward ./my-reward.ts`. The import is of types only, so the module needs
+// nothing at run time. `score` may be async; `scoreBatch` gets a whole group at once instead.
+import type { Answer, Reward } from 'roundtrip-rl/rewards'
 
-const colours = new Set(['red', 'green', 'blue', 'yellow', 'black', 'white', 'brown', 'grey', 'orange', 'purple', 'pink'])
+const colours = new Set([
+  'red',
+  'green',
+  'blue',
+  'yellow',
+  'black',
+  'white',
+  'brown',
+  'grey',
+  'orange',
+  'purple',
+  'pink',
+])
 
 function coloursIn(text: string): Set<string> {
   return new Set((text.toLowerCase().match(/\p{L}+/gu) ?? []).filter((word) => colours.has(word)))

@@ -1,17 +1,7 @@
 // `npm run bundle`: one archive for a Linux machine without network and without Node: tar, gzip and g++ are enough there.
 // Layout inside: install.sh, node, app/ (the same tree as a clone, TypeScript compiled in place, production packages beside it).
 import { spawnSync } from 'node:child_process'
-import {
-  chmodSync,
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { installPackages, packagesStale } from './lib/packages.mjs'
 import { capture, main, reporter, SetupError, seconds } from './lib/progress.mjs'
@@ -22,8 +12,10 @@ const most = 60e6 // bytes
 const build = join(root, 'build')
 const stage = join(build, name)
 const app = join(stage, 'app')
-// tests of the engine run on the target too, and some of them need this package and what it needs
-const testPackages = ['node_modules/fast-check', 'node_modules/pure-rand']
+// development packages that the target needs: those of the engine's tests, and tsx for rewards and tasks in TypeScript
+const extraPackages = ['fast-check', 'pure-rand', 'tsx', 'esbuild', '@esbuild/linux-x64'].map(
+  (name) => `node_modules/${name}`,
+)
 const code = ['src', 'tests', 'bench', 'recipes']
 
 function compile() {
@@ -66,7 +58,7 @@ function needed(path) {
 function copyPackages() {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
   const wanted = Object.entries(packages)
-    .filter(([path, entry]) => path !== '' && (!entry.dev || testPackages.includes(path)))
+    .filter(([path, entry]) => path !== '' && (!entry.dev || extraPackages.includes(path)))
     .map(([path]) => path)
     .filter((path) => existsSync(join(root, path)))
   for (const path of wanted)
@@ -88,7 +80,6 @@ function copyTree() {
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
   for (const path of ['scripts/setup.mjs', 'scripts/test.mjs', 'scripts/lib']) copy(path)
   cpSync(join(root, 'scripts/install.sh'), join(stage, 'install.sh'))
-  symlinkSync('.', join(app, 'dist')) // bin/roundtrip.mjs looks below dist/ in a package without sources
 }
 
 function pack() {

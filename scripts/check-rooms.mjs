@@ -24,8 +24,10 @@ const rows = {
   dashboard: 6,
   benchmarks: 6,
   run: 7,
+  host: 8,
   verify: 8,
   cli: 9,
+  'index.ts': 10, // what a library user may import
 }
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const src = join(root, 'src')

@@ -8,7 +8,7 @@ import type { GroundedFamily } from '../models/index.ts'
 import type { Host, RunConfig } from '../run/index.ts'
 import type { Answers, BenchmarkRequest } from './benchmark.ts'
 import { openRequest, rowsFile } from './benchmark.ts'
-import { portHost, runHosted } from './run-host.ts'
+import { portHost, runHosted } from '../host/index.ts'
 
 export interface ModelChoice {
   adapter: string | null

@@ -8,7 +8,7 @@ import type { EnginePort } from '../engine/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, missing, rowsFile } from './benchmark.ts'
 import { answerHeader, type ModelChoice, openTrained, reportTo } from './benchmark-model.ts'
-import { portHost, runHosted } from './run-host.ts'
+import { portHost, runHosted } from '../host/index.ts'
 import { evaluationTable } from './table.ts'
 
 interface Work {

@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { Finding, RunConfig } from '../run/index.ts'
-import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
-import { requirePaths } from './train.ts'
 
 const flags: CommandFlag[] = [{ name: 'json', doc: 'print the findings as one JSON object' }]
 

@@ -2,13 +2,12 @@ import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../run/index.ts'
 import { benchmarkFlags, runBenchmarks } from './benchmark.ts'
 import { runCompare, takeCompare } from './benchmark-compare.ts'
-import { portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
-import { requirePaths } from './train.ts'
 
 const flags: CommandFlag[] = [
   { name: 'adapter', value: 'DIR', doc: 'checkpoint of a run, run folder or PEFT adapter, put on the model' },

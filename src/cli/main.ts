@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { Mismatch, messageOf, printable } from '../core/index.ts'
 
@@ -23,6 +24,7 @@ const commands: Record<string, Entry> = {
   export: { summary: 'a full model folder from a checkpoint or an adapter', load: () => import('./export.ts') },
   inspect: { summary: 'look into weights and checkpoints', load: () => import('./inspect.ts') },
   info: { summary: 'versions, devices, memory', load: () => import('./info.ts') },
+  setup: { summary: 'find or install libtorch and build the addon', load: () => import('./setup.ts') },
   verify: { summary: 'recompute golden data of the reference implementations', load: () => import('./verify.ts') },
   settings: { summary: 'list the settings of a run', load: () => import('./settings.ts') },
 }
@@ -33,11 +35,23 @@ function help(): string {
   return [
     'roundtrip: GRPO fine-tuning of vision-language models that point at pixels',
     '',
-    'usage: roundtrip COMMAND [options]      roundtrip COMMAND --help',
+    'usage: roundtrip COMMAND [options]      roundtrip COMMAND --help      roundtrip --version',
     '',
     ...rows,
     '',
   ].join('\n')
+}
+
+/** package.json is two folders up from the sources and from the compiled files. */
+function version(): string {
+  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  return (JSON.parse(text) as { version: string }).version
+}
+
+/** A reader such as `head` may close the pipe early; that ends the program quietly, as it ends others. */
+function endWithReader(error: NodeJS.ErrnoException): void {
+  if (error.code === 'EPIPE') process.exit(0)
+  throw error
 }
 
 async function main(argv: readonly string[]): Promise<void> {
@@ -46,7 +60,11 @@ async function main(argv: readonly string[]): Promise<void> {
     process.stdout.write(help())
     return
   }
-  const entry = commands[name]
+  if (name === '--version' || name === '-V') {
+    process.stdout.write(`${version()}\n`)
+    return
+  }
+  const entry = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (!entry) {
     const { nearest } = await import('../config/index.ts')
     const names = Object.keys(commands)
@@ -59,6 +77,7 @@ async function main(argv: readonly string[]): Promise<void> {
     .parseAsync(['node', 'roundtrip', ...argv.slice(1)])
 }
 
+process.stdout.on('error', endWithReader)
 try {
   await main(process.argv.slice(2))
 } catch (error) {

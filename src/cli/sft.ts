@@ -3,11 +3,10 @@ import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { readPlace } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
-import { failing, portHost, runHosted } from './run-host.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
-import { requirePaths } from './train.ts'
 
 const flags: CommandFlag[] = [
   {

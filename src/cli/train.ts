@@ -4,13 +4,13 @@ import { join } from 'node:path'
 import type { Command } from 'commander'
 import { newestValid } from '../checkpoint/index.ts'
 import type { CommandFlag } from '../config/index.ts'
-import { humanBytes, log, Mismatch } from '../core/index.ts'
+import { humanBytes, log } from '../core/index.ts'
 import { inWorld, readPlace } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { endWithLauncher, launch, launchFlags, launchOf } from './launch.ts'
-import { failing, portHost, runHosted } from './run-host.ts'
 import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluationTable, figure } from './table.ts'
 
@@ -26,14 +26,6 @@ const about =
 
 export function command(): Command {
   return runCommand('train', about, flags, run)
-}
-
-export function requirePaths(config: RunConfig): void {
-  const missing = (field: string, hint: string): never => {
-    throw new Mismatch({ where: 'settings', field, expected: 'a path', got: 'nothing', hint })
-  }
-  if (config.model === '') missing('model', 'give --model DIR')
-  if (config.dataPath === '') missing('dataPath', 'give --dataPath PATH, or scenes:200 for generated records')
 }
 
 async function run(argv: readonly string[]): Promise<void> {

@@ -3,20 +3,30 @@ import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Mismatch, messageOf } from './errors.ts'
 
-/** Node runs TypeScript by itself from 22.18; before that tsx does it, when it is installed. */
+/** Whether this process reads TypeScript already: it runs from sources, or Node does it by itself (from 22.18). */
+function readsTypeScript(): boolean {
+  const features = process.features as { typescript?: unknown }
+  return import.meta.url.endsWith('.ts') || Boolean(features.typescript)
+}
+
+let loader: Promise<void> | undefined
+
+/** tsx, when it is installed. Its hooks are those of the whole thread: what the module imports of this package is the code that runs. */
+async function startTypeScript(): Promise<void> {
+  const { register } = await import('tsx/esm/api').catch(() => {
+    throw new Error(
+      'this Node cannot run TypeScript: install tsx, use Node 22.18 or newer, or compile the module to .mjs',
+    )
+  })
+  register()
+}
+
 async function importFile(path: string): Promise<Record<string, unknown>> {
-  const url = pathToFileURL(path).href
-  try {
-    return await import(url)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_UNKNOWN_FILE_EXTENSION') throw error
-    const { tsImport } = await import('tsx/esm/api').catch(() => {
-      throw new Error(
-        'this Node cannot run TypeScript: install tsx, use Node 22.18 or newer, or compile the module to .mjs',
-      )
-    })
-    return await tsImport(url, import.meta.url)
+  if (/\.[mc]?tsx?$/.test(path) && !readsTypeScript()) {
+    loader ??= startTypeScript()
+    await loader
   }
+  return await import(pathToFileURL(path).href)
 }
 
 /** The object a user's module exports under a name (or as default). `hint` shows what such a line looks like. */

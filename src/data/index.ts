@@ -1,6 +1,9 @@
 // Data: datasets on disk become a stream of checked examples (image, mask, caption) in a reproducible order.
 // May import core, config, image, mask, checkpoint.
 // Start reading at example.ts, then sources/open.ts and loader.ts.
+
+export { encodePng, type RgbImage } from '../image/index.ts'
+export { decodeRle, encodeRle, type Mask, maskArea, maskFromDense, maskIou } from '../mask/index.ts'
 export { type GarRow, type GarWriteOptions, writeGarArrow } from './arrow/write.ts'
 export { cacheFolder } from './cache.ts'
 export { DataConfig, type DataOptions } from './config.ts'
@@ -49,4 +52,5 @@ export {
   word,
 } from './scenes/index.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'
+export type { SourceModule } from './sources/module.ts'
 export { openSource } from './sources/open.ts'

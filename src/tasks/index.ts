@@ -7,6 +7,18 @@ import { cycle } from './cycle/index.ts'
 import type { TaskKind } from './kind.ts'
 import { points, pointsRewardSettings, pointsSettings } from './points/points.ts'
 
+export { streamId } from '../core/index.ts'
+export {
+  type ActionColumns,
+  type Densities,
+  type Draw,
+  type Item,
+  type Json,
+  type Sample,
+  type Shown,
+  sampleStream,
+  type Task,
+} from '../rl/index.ts'
 export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
 export { type Cycle, type CycleConfig, requireGrounded } from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'

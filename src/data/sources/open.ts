@@ -10,6 +10,7 @@ import { concatSources } from './concat.ts'
 import { isDamSubset, openDamSubset } from './dam.ts'
 import { hubSnapshot } from './hub-cache.ts'
 import { openJsonl } from './jsonl.ts'
+import { isModule, openModuleSource } from './module.ts'
 import { isNeighbours, openNeighbours } from './neighbours.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
 import { isPolygonList, openPolygonList } from './polygon-list.ts'
@@ -22,7 +23,8 @@ const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
  * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
- * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, a module
+ * that exports `source`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
   const config = DataConfig.parse(options)
@@ -67,10 +69,11 @@ async function openFile(path: string, config: DataConfig): Promise<RecordSource>
   if (path.endsWith('.arrow')) return await openArrow(path, config)
   if (path.endsWith('.parquet')) return await openParquet(path, config)
   if (path.endsWith('.jsonl')) return await openJsonl(path)
+  if (isModule(path)) return await openModuleSource(path)
   const hint = 'name a folder for formats of several files'
   throw new Mismatch({
     where: path,
-    expected: 'a file ending in .arrow, .parquet or .jsonl',
+    expected: 'a file ending in .arrow, .parquet or .jsonl, or a module that exports `source`',
     got: basename(path),
     hint,
   })

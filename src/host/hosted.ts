@@ -35,15 +35,20 @@ export interface HostedRun {
   scores?: RunConfig
   /** Word in front of the status line. */
   label: string
+  /** Gets what the status line would show, which then stays empty. */
+  onProgress?: (event: RunProgress) => void
+  /** Asks for the end at the next safe point; absent: SIGINT and SIGTERM do. */
+  signal?: AbortSignal
 }
 
 /**
- * Runs the work to its end. The first SIGINT or SIGTERM lets it end at its next safe point, the second ends the process with 130.
+ * Runs the work to its end. Unless the caller has a signal of its own, the first SIGINT or SIGTERM lets it end at its next safe
+ * point, and the second ends the process with 130.
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
-  const signals = listenForSignals()
+  const signals = run.signal ? { signal: run.signal, close: () => undefined } : listenForSignals()
   const rewards = run.scores ? await openScoring(run.scores) : undefined
-  const screen = openScreen(run.label)
+  const screen = run.onProgress ? { show: run.onProgress, end: () => undefined } : openScreen(run.label)
   try {
     const result = await runInEngineThread(run.module, run.work, run.input, {
       signal: signals.signal,

@@ -1,0 +1,95 @@
+// Runs started from TypeScript: plain settings in, the result out. The engine works in a thread of its own, as for the commands.
+import { Mismatch } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import {
+  type EvaluateModelOptions,
+  type ModelEvaluation,
+  type Progress,
+  type RunConfig,
+  type RunInput,
+  type RunResult,
+  resolveRun,
+  type SftResult,
+  type SftSettings,
+} from '../run/index.ts'
+import { portHost, runHosted } from './hosted.ts'
+
+export interface StartOptions {
+  /** Gets what the status line would show; without it the status line is on standard error. */
+  onProgress?: (event: Progress) => void
+  /** An abort finishes the step, saves and ends; without it Ctrl-C and SIGTERM do. */
+  signal?: AbortSignal
+}
+
+/** Reinforcement learning. A run folder (`output`) that holds a run is resumed. */
+export async function train(settings: RunInput, options: StartOptions = {}): Promise<RunResult> {
+  const config = readSettings(settings)
+  return (await start('trainWork', 'train', config, options, config)) as RunResult
+}
+
+export type SupervisedOptions = StartOptions & Partial<SftSettings>
+
+/** Supervised fine-tuning on the captions and masks of the records. */
+export async function sft(settings: RunInput, options: SupervisedOptions = {}): Promise<SftResult> {
+  const { onProgress, signal, ...more } = options
+  const config = readSettings(settings)
+  const input = { config, settings: { everything: false, maskWeight: 1, exportTo: null, ...more } }
+  return (await start('sftWork', 'sft', input, options)) as SftResult
+}
+
+/** Held-out figures of a model, with a trained adapter or checkpoint on top where `adapter` names one. */
+export async function evaluate(
+  settings: RunInput,
+  options: StartOptions & Partial<EvaluateModelOptions> = {},
+): Promise<ModelEvaluation> {
+  const { onProgress, signal, ...more } = options
+  const input = { config: readSettings(settings), options: { adapter: null, ema: false, records: null, ...more } }
+  return (await start('evaluateWork', 'evaluation', input, options)) as ModelEvaluation
+}
+
+/** A run needs a model and records; there is no default for either. */
+export function requirePaths(config: RunConfig): void {
+  const missing = (field: string, hint: string): never => {
+    throw new Mismatch({ where: 'settings', field, expected: 'a path', got: 'nothing', hint })
+  }
+  if (config.model === '') missing('model', 'give --model DIR')
+  if (config.dataPath === '') missing('dataPath', 'give --dataPath PATH, or scenes:200 for generated records')
+}
+
+function readSettings(settings: RunInput): RunConfig {
+  const config = resolveRun(settings)
+  requirePaths(config)
+  return config
+}
+
+function start(
+  work: string,
+  label: string,
+  input: unknown,
+  { onProgress, signal }: StartOptions,
+  scores?: RunConfig,
+): Promise<unknown> {
+  return runHosted({ module: import.meta.url, work, label, input, scores, onProgress, signal })
+}
+
+/** Runs in the engine thread, as the two below do. */
+export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
+  const run = await import('../run/index.ts')
+  return run.train(config, portHost(port))
+}
+
+export async function sftWork(
+  { config, settings }: { config: RunConfig; settings: SftSettings },
+  port: EnginePort,
+): Promise<SftResult> {
+  const run = await import('../run/index.ts')
+  return run.sft(config, settings, portHost(port))
+}
+
+export async function evaluateWork(
+  { config, options }: { config: RunConfig; options: EvaluateModelOptions },
+  port: EnginePort,
+): Promise<ModelEvaluation> {
+  const run = await import('../run/index.ts')
+  return run.evaluateModel(config, options, portHost(port))
+}
