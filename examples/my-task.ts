@@ -116,7 +116,7 @@ function evaluator(task: ShortCaption): Evaluator<{ id: string; meteor: number; 
   }
 }
 
-/** More than six words cost half of the reward, more than twelve three quarters. */
+/** Up to six words are free; twelve or more cost half of the reward. */
 const short = {
   kind: 'captionLength',
   min: 1,

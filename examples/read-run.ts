@@ -10,7 +10,7 @@ for (const event of run.events) {
       )
   } else if (event.t === 'step') {
     const rewards = Object.entries(event.metrics).filter(([name]) => name.endsWith('/reward_mean'))
-    console.log(`step ${event.step}`, Object.fromEntries(rewards))
+    console.log(`step ${event.step}  ${rewards.map(([name, value]) => `${name} ${value.toFixed(3)}`).join('  ')}`)
   } else if (event.t === 'warning') console.log(`warning ${event.kind}: ${event.text}`)
 }
 

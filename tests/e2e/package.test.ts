@@ -1,0 +1,138 @@
+// The package as a user gets it: packed, installed in an empty folder, set up there. The examples are type-checked against its
+// declarations and run against its compiled code.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test, { after, before } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-package-'))
+const project = join(scratch, 'project')
+const installed = join(project, 'node_modules/roundtrip-rl')
+const own = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  version: string
+  exports: Record<string, unknown>
+  devDependencies: Record<string, string>
+}
+
+function run(folder: string, command: string): string {
+  const { ROUNDTRIP_ADDON: _, NODE_OPTIONS: __, ...env } = process.env
+  const quick = { npm_config_prefer_offline: 'true', npm_config_update_notifier: 'false', npm_config_loglevel: 'error' }
+  const done = spawnSync('bash', ['-c', command], { cwd: folder, env: { ...env, ...quick }, encoding: 'utf8' })
+  assert.equal(done.status, 0, `${command}\n${done.stdout}\n${done.stderr}`)
+  return done.stdout
+}
+
+before(() => {
+  mkdirSync(project)
+  writeFileSync(join(project, 'package.json'), '{ "name": "empty", "private": true, "type": "module" }\n')
+  run(root, `npm pack --pack-destination ${scratch}`)
+  const version = (name: string) => `${name}@${own.devDependencies[name]}`
+  const tools = [version('tsx'), version('typescript'), version('@types/node')].join(' ')
+  run(project, `npm install --no-audit --no-fund ../roundtrip-rl-${own.version}.tgz ${tools}`)
+  for (const name of readdirSync(join(root, 'examples'))) cpSync(join(root, 'examples', name), join(project, name))
+})
+
+after(() => rmSync(scratch, { recursive: true, force: true }))
+
+test('the package holds what it runs, and no tests, benches or second miniature', () => {
+  const files = readdirSync(installed, { recursive: true }) as string[]
+  const unwanted = files.filter((path) => /\.test\.|^tests|^bench|miniature-full|testing\.|^src\b/.test(path))
+  assert.deepEqual(unwanted, [])
+  for (const path of [
+    'dist/index.js',
+    'dist/index.d.ts',
+    'native/addon.cc',
+    'scripts/setup.mjs',
+    'README.md',
+    'LICENSE',
+  ])
+    assert.ok(existsSync(join(installed, path)), path)
+  const doors = Object.keys(own.exports).filter((name) => !name.endsWith('.json'))
+  assert.deepEqual(doors, ['.', './rewards', './data', './models', './tensor', './tasks'])
+})
+
+test('the command answers to its name, tells its version and sets itself up', () => {
+  assert.equal(run(project, 'npx roundtrip --version').trim(), own.version)
+  const record = JSON.parse(run(project, 'npx roundtrip setup --json')) as { addon: string; root: string }
+  assert.ok(existsSync(record.addon))
+  assert.match(record.root, /node_modules\/roundtrip-rl$/)
+  assert.match(run(project, 'npx roundtrip info'), /torch/)
+})
+
+test('every example type-checks against the declarations, and a wrong use of each door does not', () => {
+  const options = {
+    target: 'es2022',
+    module: 'nodenext',
+    strict: true,
+    noEmit: true,
+    skipLibCheck: true,
+    allowImportingTsExtensions: true,
+    types: ['node'],
+  }
+  writeFileSync(join(project, 'tsconfig.json'), JSON.stringify({ compilerOptions: options, include: ['*.ts'] }))
+  // a declaration that is not found would be `any` and accept all of these
+  writeFileSync(
+    join(project, 'wrong.ts'),
+    `import { train } from 'roundtrip-rl'
+import type { Reward } from 'roundtrip-rl/rewards'
+import { openSource } from 'roundtrip-rl/data'
+import { openFamily } from 'roundtrip-rl/models'
+import { tensor } from 'roundtrip-rl/tensor'
+import type { TaskKind } from 'roundtrip-rl/tasks'
+// @ts-expect-error a model is a path
+train({ model: 7 })
+// @ts-expect-error a reward has a range
+export const reward: Reward = { name: 'x', doc: '', score: () => 1 }
+// @ts-expect-error a source is opened by its path
+openSource(7)
+// @ts-expect-error a family is opened by its folder
+openFamily({})
+// @ts-expect-error a tensor is no number
+export const n: number = tensor([1, 2])
+// @ts-expect-error a kind builds tasks
+export const kind: TaskKind = { name: 'x', doc: '' }
+`,
+  )
+  run(project, 'npx tsc -p .')
+  rmSync(join(project, 'wrong.ts'))
+})
+
+const small = '--device cpu --dtype float32 --threads 1 --lora.rank 4 --rl.gradientAccumulationSteps 1 --batchSize 2'
+const quick = '--maxSteps 1 --rl.numGenerations 2 --rl.maxCompletionLength 12 --evalRecords 2 --data.evalFraction 0.5'
+const model = 'node_modules/roundtrip-rl/assets/miniature'
+
+test('a run from TypeScript trains on a source and a reward of the user, and its folder can be read', () => {
+  const text = readFileSync(join(project, 'train.ts'), 'utf8')
+  assert.ok(text.trimEnd().split('\n').length < 20)
+  const told = run(project, `OMP_NUM_THREADS=1 npx tsx train.ts ${model} ./my-data.ts runs/first`)
+  assert.match(told, /^step 2: cycle\/iou [\d.e-]+ -> [\d.e-]+$/m)
+  const read = run(project, 'npx tsx read-run.ts runs/first')
+  assert.match(read, /^before {3}cycle\/iou/m)
+  assert.match(read, /^step 2 {2}loop1\/reward_mean [\d.]+ {2}loop2\/reward_mean [\d.]+$/m)
+  assert.doesNotMatch(read, /^problem/m)
+  const metrics = readFileSync(join(project, 'runs/first/events.jsonl'), 'utf8')
+  assert.match(metrics, /"loop1\/rewards\/colours\/mean"/)
+})
+
+test('a task that lives outside the package trains, evaluates and resumes by its path', () => {
+  const flags = `--task ./my-task.ts --train mlp1,lora --model ${model} --data ./my-data.ts --output runs/short ${small} ${quick} --optim.lrSchedulerType constant`
+  const first = run(project, `npx roundtrip train ${flags}`)
+  assert.match(first, /short\/meteor/)
+  assert.match(first, /short\/words/)
+  assert.match(run(project, `npx roundtrip train ${flags} --maxSteps 2`), /done after step 2/)
+  const events = readFileSync(join(project, 'runs/short/events.jsonl'), 'utf8')
+  assert.match(events, /"short\/reward_mean"/)
+  assert.doesNotMatch(events, /loop1/)
+})
+
+test('commands of the installed package see the user’s source and run the demo', () => {
+  assert.match(run(project, 'npx roundtrip data inspect ./my-data.ts'), /48/)
+  const last = run(project, 'npx roundtrip demo --maxSteps 1 --batchSize 1 --evalRecords 2 --json')
+    .trimEnd()
+    .split('\n')
+  assert.deepEqual(Object.keys(JSON.parse(last.at(-1)!) as object), ['seed', 'seconds', 'before', 'after'])
+})
