@@ -155,11 +155,7 @@ export function runHelp(name: string, about: string, own: readonly CommandFlag[]
     '',
     ...rows.map(([flag, doc]) => `  ${flag.padEnd(width)}  ${doc}`),
     '',
-    'Settings are flags too: --rl.numGenerations 8. `roundtrip settings [WORD]` lists them; the names of the Python',
-    `prototype work as well: ${Object.keys(prototypeFlags)
-      .map((flag) => `--${flag}`)
-      .slice(0, 6)
-      .join(' ')} ...`,
+    'Settings are flags too: --rl.numGenerations 8. `roundtrip settings [WORD]` lists them.',
     '',
   ].join('\n')
 }
@@ -187,6 +183,22 @@ export function showDefault({ default: value }: Setting): string {
   return typeof value === 'string' ? value || "''" : JSON.stringify(value)
 }
 
+/** What a first run changes, and when; the rest of the page is for looking up. */
+const firstSettings: readonly (readonly [path: string, when: string])[] = [
+  ['model', 'always: the folder of the checkpoint'],
+  ['dataPath', 'always: the records'],
+  ['output', 'always: the run folder; the same one goes on with the run'],
+  ['train', 'to freeze a part: `mlp1,lora` for captions alone'],
+  ['maxSteps', 'how long to train'],
+  ['batchSize', 'down when memory is short'],
+  ['rl.gradientAccumulationSteps', 'up when `batchSize` goes down, so that a step sees as many records'],
+  ['rl.numGenerations', 'K: more samples, steadier advantages, more time'],
+  ['rl.maxCompletionLength', 'the longest answer worth having, in tokens'],
+  ['optim.learningRate', 'up when nothing moves, down when figures fall'],
+  ['rl.beta', 'up when the model drifts from what it could do before'],
+  ['rewards.preset', 'what is rewarded: the round trips, or captions with a judge'],
+]
+
 /** docs/reference.md. */
 export function referencePage(): string {
   const cell = (text: string) => text.replaceAll('|', '\\|')
@@ -210,6 +222,14 @@ export function referencePage(): string {
     'Lists are written `a,b,c` or as JSON, objects as JSON, `null` where a setting allows it. Settings of `optim` are also accepted',
     'under `rl.` where that group has none of the name (`--rl.learningRate`). `--data PATH` is `dataPath`; `--reward FILE` adds an',
     'entry to `rewards.modules`.',
+    '',
+    '## The twelve settings you will touch',
+    '',
+    '| setting | default | when |',
+    '|---|---|---|',
+    ...firstSettings.map(([path, when]) => `| \`${path}\` | \`${showDefault(runTable().find(path)!)}\` | ${when} |`),
+    '',
+    'Everything else has a default that the recipes and experiments use. The full list follows.',
     '',
     ...sections.flat(),
     '## Names of the Python prototype',

@@ -66,15 +66,24 @@ export const GrpoConfig = z.strictObject({
     .describe('log-ratios are held in this range before exp; null: no guard'),
   sapoTemperaturePos: z.number().positive().default(1).describe('slope of sapo for positive advantages'),
   sapoTemperatureNeg: z.number().positive().default(1.05).describe('slope of sapo for the others'),
-  vespoKPos: z.number().nonnegative().default(2).describe('power of the weight in vespo, advantage at least 0'),
-  vespoLambdaPos: z.number().nonnegative().default(3).describe('decay of the weight in vespo, advantage at least 0'),
-  vespoKNeg: z.number().nonnegative().default(3).describe('power of the weight in vespo, negative advantage'),
-  vespoLambdaNeg: z.number().nonnegative().default(2).describe('decay of the weight in vespo, negative advantage'),
+  vespoKPos: z
+    .number()
+    .nonnegative()
+    .default(2)
+    .describe('k in the weight exp(lambda + k log w - lambda w) of vespo, advantage at least 0'),
+  vespoLambdaPos: z.number().nonnegative().default(3).describe('lambda in that weight, advantage at least 0'),
+  vespoKNeg: z.number().nonnegative().default(3).describe('k in that weight, negative advantage'),
+  vespoLambdaNeg: z.number().nonnegative().default(2).describe('lambda in that weight, negative advantage'),
 
   beta: z.number().nonnegative().default(0.04).describe('weight of the KL term (k3); 0 skips the reference pass'),
   useBiasCorrectionKl: z.boolean().default(false).describe('multiply the KL term by the ratio, gradient included'),
   syncRefModel: z.boolean().default(false).describe('move the KL reference towards the policy'),
-  refModelMixupAlpha: z.number().gt(0).max(1).default(0.6).describe('share of the policy in a sync of the reference'),
+  refModelMixupAlpha: z
+    .number()
+    .gt(0)
+    .max(1)
+    .default(0.6)
+    .describe('a sync makes the reference alpha * policy + (1 - alpha) * reference'),
   refModelSyncSteps: z.int().positive().default(512).describe('optimizer steps between syncs of the reference'),
 
   scaleRewards: z
@@ -111,7 +120,9 @@ export const GrpoConfig = z.strictObject({
     .number()
     .nullable()
     .default(null)
-    .describe('rows with negative advantage that drifted further than this leave the policy term'),
+    .describe(
+      'a row with negative advantage is left out of the policy term once the mean of log p(sampling) - log p(now) over its tokens exceeds this; null: never',
+    ),
   rolloutCorrection: z
     .enum(rolloutModes)
     .nullable()
@@ -127,7 +138,9 @@ export const GrpoConfig = z.strictObject({
     .positive()
     .nullable()
     .default(null)
-    .describe('micro-batches per generation batch; null: as accumulated'),
+    .describe(
+      'micro-batches sampled together before learning starts; null: gradientAccumulationSteps, so one optimizer step',
+    ),
 })
 export type GrpoConfig = z.infer<typeof GrpoConfig>
 export type GrpoInput = z.input<typeof GrpoConfig>
