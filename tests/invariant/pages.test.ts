@@ -1,0 +1,97 @@
+// What the pages quote is what the program says: every quoted error or warning has a text in src that makes it.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const read = (path: string) => readFileSync(join(root, path), 'utf8')
+
+function sources(): string[] {
+  const paths = readdirSync(join(root, 'src'), { recursive: true }) as string[]
+  return paths.filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts')).map((path) => read(`src/${path}`))
+}
+
+const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** The end of `${...}` that begins at `at`; braces inside are counted. */
+function endOfHole(code: string, at: number): number {
+  let depth = 0
+  for (let i = at; i < code.length; i++) {
+    if (code[i] === '{') depth++
+    else if (code[i] === '}' && --depth === 0) return i
+  }
+  return code.length
+}
+
+/** A template literal that begins behind `at` as a pattern: holes match anything. */
+function templateAt(code: string, at: number): { pattern: string; letters: number } {
+  let pattern = ''
+  let letters = 0
+  for (let i = at; i < code.length && code[i] !== '`'; i++) {
+    if (code[i] === '$' && code[i + 1] === '{') {
+      pattern += '.+?'
+      i = endOfHole(code, i + 1)
+      continue
+    }
+    if (code[i] === '\\') i++
+    pattern += escaped(code[i]!)
+    if (/[a-z]/i.test(code[i]!)) letters++
+  }
+  return { pattern, letters }
+}
+
+/** Every text the sources can print, as patterns of whole texts. */
+function textsOf(code: string): RegExp[] {
+  const bare = code.replace(/(^|\s)\/\/.*$/gm, '').replace(/\/\*\*[\s\S]*?\*\//g, '')
+  const single = [...bare.matchAll(/'((?:[^'\\\n]|\\.)+)'/g), ...bare.matchAll(/"((?:[^"\\\n]|\\.)+)"/g)]
+  const plain = single.map((m) => new RegExp(`^${escaped(m[1]!.replace(/\\(.)/g, '$1'))}$`))
+  const templates = [...bare.matchAll(/`/g)].map((m) => templateAt(bare, m.index + 1)).filter((t) => t.letters >= 3)
+  return [...plain, ...templates.map(({ pattern }) => new RegExp(`^${pattern}$`, 's'))]
+}
+
+const known = sources().flatMap(textsOf)
+const isKnown = (text: string) => known.some((pattern) => pattern.test(text))
+const isValue = (text: string) => /^(\.\.\.|[a-z0-9_]+(, [a-z0-9_]+)*)$/.test(text)
+
+/** Parts of `where: field: expected E, got G. hint` that no text of the sources makes. */
+function unknownParts(message: string): string[] {
+  const parts = /: expected (.+?), got (.+?)(?:\. (.+))?$/s.exec(message)
+  if (!parts) return isKnown(message) ? [] : [message]
+  const [, expected, got, hint] = parts
+  const missing = [expected!, ...(hint === undefined ? [] : [hint])].filter((text) => !isKnown(text))
+  return isValue(got!) || isKnown(got!) ? missing : [...missing, got!]
+}
+
+const pages = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)].filter(
+  (path) => path.endsWith('.md') && path !== 'docs/log.md',
+)
+
+function quotedIn(page: string): string[] {
+  const text = read(page)
+  const lines = [...text.matchAll(/^(?:error|warn): (.+)$/gm)].map((m) => m[1]!)
+  const inline = [...text.matchAll(/`([^`\n]+: expected [^`\n]+, got [^`\n]+)`/g)].map((m) => m[1]!)
+  return [...lines, ...inline]
+}
+
+test('every error and warning that a page quotes is one the program can print', () => {
+  const quoted = pages.flatMap((page) => quotedIn(page).map((message) => ({ page, message })))
+  assert.ok(quoted.length >= 8)
+  const wrong = quoted.map((q) => ({ ...q, unknown: unknownParts(q.message) })).filter((q) => q.unknown.length > 0)
+  assert.deepEqual(wrong, [])
+})
+
+test('a quoted message in other words than the program’s is found', () => {
+  const message =
+    'train: lora: expected a gradient from the enabled losses, got exactly 0 in the second step. try again'
+  assert.deepEqual(unknownParts(message), ['try again', 'exactly 0 in the second step'])
+})
+
+test('docs/log.md has a heading for each entry and lines of at most 120 columns', () => {
+  const log = read('docs/log.md')
+  const fault = 'run node scripts/format-log.mjs'
+  assert.doesNotMatch(log, /^\*\*\d{4}-/m, fault)
+  assert.ok((log.match(/^## \d{4}-\d\d-\d\d: /gm)?.length ?? 0) >= 30)
+  for (const line of log.split('\n')) if (!/^(\||```|`)/.test(line)) assert.ok(line.length <= 120, `${fault}: ${line}`)
+})
