@@ -48,7 +48,8 @@ class ShortCaption implements Task<WorkItem, Sample, Reply> {
       samples: K,
       ...(draw ? { sampling: { temperature }, random } : {}),
     })
-    return items.map((_, b) => rows.slice(b * K, (b + 1) * K))
+    const samples = rows.map(({ ids, text, finished, logps }) => ({ ids, text, finished, logps }))
+    return items.map((_, b) => samples.slice(b * K, (b + 1) * K))
   }
 
   sample = (items: readonly WorkItem[], draw: Draw): Sample[][] => this.captions(items, draw)
