@@ -46,15 +46,15 @@ export interface HostedRun {
  * point, and the second ends the process with 130.
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
-  const signals = run.signal ? { signal: run.signal, close: () => undefined } : listenForSignals()
+  const signals = run.signal ? signalsOf(run.signal) : listenForSignals()
   const rewards = run.scores ? await openScoring(run.scores) : undefined
-  const screen = run.onProgress ? { show: run.onProgress, end: () => undefined } : openScreen(run.label)
+  const screen = run.onProgress ? listenTo(run.onProgress) : openScreen(run.label)
   try {
     const result = await runInEngineThread(run.module, run.work, run.input, {
       signal: signals.signal,
       onMessage: (message) => answer(message as Message, rewards, screen),
     })
-    if ((result as { stopped?: boolean } | undefined)?.stopped) process.exitCode = signals.exitCode()
+    if ((result as { stopped?: boolean } | undefined)?.stopped && !run.signal) process.exitCode = signals.exitCode()
     return result
   } finally {
     screen.end()
@@ -97,6 +97,11 @@ interface Signals {
   close(): void
 }
 
+/** The caller decides when to stop, and what the process ends with. */
+function signalsOf(signal: AbortSignal): Signals {
+  return { signal, exitCode: () => 0, close: () => undefined }
+}
+
 /** SIGUSR1 is how schedulers warn before the time is over; unheard, it would open Node's debugger. */
 const heard = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
 
@@ -125,6 +130,19 @@ interface Screen {
   step(): number
   show(event: RunProgress): void
   end(): void
+}
+
+/** Progress for a caller that shows it itself. */
+function listenTo(listener: (event: RunProgress) => void): Screen {
+  let step = 0
+  return {
+    step: () => step,
+    show(event) {
+      if (event.kind === 'step') step = event.step ?? step
+      listener(event)
+    },
+    end: () => undefined,
+  }
 }
 
 /** One status line at a time: steps, or the records of an evaluation. */
