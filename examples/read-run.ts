@@ -15,6 +15,7 @@ for (const event of run.events) {
 }
 
 let best: { text: string; total: number } | undefined
-for (const { text = '', total } of run.samples()) if (total !== null && total > (best?.total ?? 0)) best = { text, total }
+for (const { text = '', total } of run.samples())
+  if (total !== null && total > (best?.total ?? 0)) best = { text, total }
 if (best) console.log(`best sample: ${JSON.stringify(best.text)} with reward ${best.total.toFixed(3)}`)
 for (const problem of run.problems) console.log(`problem: ${problem}`)

@@ -4,11 +4,11 @@ import { join, resolve } from 'node:path'
 import type { BenchmarkHost } from '../benchmarks/index.ts'
 import { hashFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { portHost, runHosted } from '../host/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Host, RunConfig } from '../run/index.ts'
 import type { Answers, BenchmarkRequest } from './benchmark.ts'
 import { openRequest, rowsFile } from './benchmark.ts'
-import { portHost, runHosted } from '../host/index.ts'
 
 export interface ModelChoice {
   adapter: string | null

@@ -5,10 +5,10 @@ import type { AskJudge, OtherBenchmark, OtherBenchmarkName, OtherScores } from '
 import type { Given } from '../config/index.ts'
 import { atomicWrite, log, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { portHost, runHosted } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, missing, rowsFile } from './benchmark.ts'
 import { answerHeader, type ModelChoice, openTrained, reportTo } from './benchmark-model.ts'
-import { portHost, runHosted } from '../host/index.ts'
 import { evaluationTable } from './table.ts'
 
 interface Work {

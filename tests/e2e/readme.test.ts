@@ -189,7 +189,12 @@ test('the settings in the commands of the pages are known and fit together', () 
 })
 
 test('README and the pages name no file of the repository that is missing', () => {
-  const pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)]
+  const pages = [
+    'README.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`),
+  ]
   for (const page of pages.filter((name) => name.endsWith('.md'))) {
     const links = [...readFileSync(join(root, page), 'utf8').matchAll(/\]\(([^)#]+)\)/g)].map((m) => m[1]!)
     for (const link of links.filter((to) => !to.startsWith('http')))
