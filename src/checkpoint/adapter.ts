@@ -137,6 +137,20 @@ function releasedLayout(name: string): string {
   return name.replace(/^(base_model\.model\.)?model\.language_model\.(?=layers\.)/, '$1model.')
 }
 
+/** The adapter's tensors under the layout in which they fit the model: as stored, or as released files have them. */
+export function fitAdapter(
+  weights: WeightFolder,
+  ours: ReadonlySet<string>,
+): { weights: WeightFolder; names: AdapterNames } {
+  try {
+    return { weights, names: matchNames(weights.names, ours) }
+  } catch (error) {
+    const released = renamed(weights, releasedLayout)
+    if (released.names.join() === weights.names.join()) throw error
+    return { weights: released, names: matchNames(released.names, ours) }
+  }
+}
+
 export function readAdapter(dir: string): Adapter {
   const path = join(dir, 'adapter_config.json')
   const parsed = AdapterConfig.safeParse(readJsonObject(path))
@@ -147,7 +161,7 @@ export function readAdapter(dir: string): Adapter {
   const files = ['adapter_model.safetensors', 'adapter_model.bin']
   const file = files.find((name) => existsSync(join(dir, name)))
   if (!file) throw new Mismatch({ where: dir, expected: files.join(' or '), got: 'neither' })
-  return { config: parsed.data, weights: renamed(openWeights(join(dir, file)), releasedLayout) }
+  return { config: parsed.data, weights: openWeights(join(dir, file)) }
 }
 
 /** Keys that PEFT sets from the call, with those of its defaults that a caller wants otherwise. */

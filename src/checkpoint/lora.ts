@@ -6,8 +6,8 @@ import {
   type AdapterConfig,
   type AdapterNames,
   type AdapterSettings,
+  fitAdapter,
   fromFileName,
-  matchNames,
   readAdapter,
   writeAdapter,
 } from './adapter.ts'
@@ -85,11 +85,11 @@ export interface LoadAdapterOptions {
  * share. Every tensor of the file must belong to the model, both factors of every layer must be there.
  */
 export function loadAdapter(model: Module, dir: string, options: LoadAdapterOptions = {}): AdapterState {
-  const { config, weights } = readAdapter(dir)
+  const { config, weights: stored } = readAdapter(dir)
   const byPath = new Map(linears(model))
   const old = [...byPath].find(([, linear]) => linear.lora_A)
   if (old) throw new Mismatch({ where: dir, field: old[0], expected: 'a layer without LoRA', got: 'one with it' })
-  const names = matchNames(weights.names, possibleNames(model))
+  const { weights, names } = fitAdapter(stored, possibleNames(model))
   const ours = new Map(weights.names.map((file) => [fromFileName(file, names), file]))
   const paths = [...new Set([...ours.keys()].filter((n) => factor.test(n)).map((n) => n.replace(factor, '')))]
   if (paths.length === 0) throw new Mismatch({ where: dir, field: 'tensors', expected: 'LoRA factors', got: 'none' })

@@ -30,7 +30,10 @@ test('flags win over the recipe', () => {
   const words = '--loop2.actionStd 1 --maxSteps 3 --rl.learningRate 0 --shuffleRewards true'.split(' ')
   const { config } = readDemo(words)
   assert.deepEqual([config.maxSteps, config.optim.learningRate, config.shuffleRewards], [3, 0, true])
-  assert.deepEqual([config.loop2.actionStd, config.train], [1, ['mlp1', 'lora', 'mask_decoder']])
+  assert.deepEqual(
+    [config.loop2.actionStd, config.train],
+    [1, ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder']],
+  )
   assert.deepEqual([config.loop2.maskLoss, config.lrScale.mask_decoder, config.lrScale.lora], [0, 0.5, 1])
   assert.deepEqual(readDemo(['--train', 'lora']).config.train, ['lora'])
   assert.throws(() => readDemo(['--loop2.action', 'embedding']), /train: .*groups .*mask_decoder/s)

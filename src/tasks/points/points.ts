@@ -51,7 +51,9 @@ export const points: TaskKind<PointsRunConfig> = {
     const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {
       throw new Mismatch({ where: 'settings', field, expected, got, hint })
     }
-    if (config.points.sam === '') refuse('points.sam', 'a SAM2 checkpoint', 'nothing')
+    const { model } = config as { model?: string }
+    if (config.points.sam === '' && model)
+      refuse('points.sam', 'a SAM2 checkpoint', 'nothing', 'give --points.sam FILE')
     const other = config.train.filter((group) => group !== 'lora')
     if (other.length > 0) refuse('train', 'lora: nothing else learns in this task', other.join(', '), '--train lora')
   },
