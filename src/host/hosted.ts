@@ -19,7 +19,7 @@ export function portHost(port: EnginePort): Host {
     if (message === 'stop') stop = true
   })
   return {
-    score: (task, groups) => port.ask({ kind: 'score', task, groups } satisfies Asked) as Promise<Scores>,
+    score: (task, groups) => port.ask({ kind: 'score', task, groups } satisfies Asked) as Promise<Scores | null>,
     progress: (event) => port.send({ kind: 'progress', event }),
     stopping: () => stop,
     yieldToLoop: () => port.breathe(),
@@ -52,7 +52,7 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
   try {
     const result = await runInEngineThread(run.module, run.work, run.input, {
       signal: signals.signal,
-      onMessage: (message) => answer(message as Message, rewards, screen),
+      onMessage: (message) => unlessStopped(signals.signal, answer(message as Message, rewards, screen)),
     })
     if ((result as { stopped?: boolean } | undefined)?.stopped && !run.signal) process.exitCode = signals.exitCode()
     return result
@@ -88,6 +88,27 @@ async function answer(message: Message, rewards: OpenRewards | undefined, screen
   const rows = await Promise.all(message.groups.map((group) => scoreGroup(scoring.terms, group, scoring.options)))
   rewards.watch.record(step(), rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
   return { rows, metrics: rewards.metrics() } satisfies Scores
+}
+
+/** ms that scores may still take once the run is to end; schedulers kill after about 30 s. */
+const patience = 2500
+
+/** The answer, or null when the run is to end and it does not come: a judge that hangs must not keep a run from saving. */
+function unlessStopped(signal: AbortSignal, answered: Promise<unknown>): Promise<unknown> {
+  if (readPlace().size > 1) return answered // the others wait for the same step
+  return new Promise((resolve, reject) => {
+    let timer: NodeJS.Timeout | undefined
+    const wait = () => {
+      timer = setTimeout(() => resolve(null), patience)
+    }
+    const end = () => {
+      signal.removeEventListener('abort', wait)
+      clearTimeout(timer)
+    }
+    if (signal.aborted) wait()
+    else signal.addEventListener('abort', wait)
+    answered.then(resolve, reject).finally(end)
+  })
 }
 
 interface Signals {

@@ -81,6 +81,7 @@ async function within<T>(seconds: number | undefined, value: Promise<T>, name: s
       hint,
     })
     timer = setTimeout(() => reject(error), seconds * 1000)
+    timer.unref() // the engine's thread keeps the process alive; once it has ended, nobody waits
   })
   try {
     return await Promise.race([value, late])

@@ -167,11 +167,6 @@ function refuse(field: string, expected: string, got: unknown, hint?: string): n
 
 /** What could have no effect in a run is refused. */
 function checkRun(config: RunConfig): void {
-  const { split } = config.data
-  if (split !== 'all' && config.evalPath === null && config.evalRecords > 0) {
-    const hint = 'the run holds out a part by itself; set evalPath or evalRecords 0 to choose the part'
-    refuse('data.split', 'all', split, hint)
-  }
   const kind = builtInKind(config.task) as TaskKind<RunConfig> | null // a user's module is asked when it is loaded
   kind?.check(config)
 }

@@ -20,6 +20,7 @@ export async function openRecords(config: RunConfig): Promise<Records> {
   try {
     const notices = noticesOf(source)
     const held = heldOutSettings(source, config, notices)
+    if (held && data.split !== 'all') throw chosenTwice(data.split)
     const loader = openLoader(source, { ...data, split: held ? 'train' : data.split, ...held })
     const heldOut = await readHeldOut(config, { ...data, ...held }, held !== null || config.evalPath !== null)
     requireBatch(source, loader, config)
@@ -32,6 +33,11 @@ export async function openRecords(config: RunConfig): Promise<Records> {
     await source.close()
     throw error
   }
+}
+
+function chosenTwice(split: string): Mismatch {
+  const hint = 'the run holds out a part by itself; set evalPath or evalRecords 0 to choose the part'
+  return new Mismatch({ where: 'settings', field: 'data.split', expected: 'all', got: split, hint })
 }
 
 function noticesOf(source: Source): Notice[] {

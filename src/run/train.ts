@@ -167,7 +167,7 @@ class TrainWork implements Work {
       return true
     } catch (error) {
       if (!(error instanceof NonFinite) || this.#opened.config.onNonFinite === 'stop') throw error
-      this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number}: update skipped: ${messageOf(error)}` })
+      this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number + 1}: update skipped: ${messageOf(error)}` })
       if (++this.#skipped >= skippedInRow)
         throw this.#endless(`${skippedInRow} updates in a row skipped`, messageOf(error))
       return false

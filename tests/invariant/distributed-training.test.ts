@@ -141,7 +141,8 @@ test('SIGTERM stops both processes behind the same step with a checkpoint; meanw
   assert.equal(second.code, 1)
   assert.match(second.err, /got one that process \d+ on \S+ has been writing since 20/)
   run.signal('SIGTERM')
-  const outcome = succeeded(await run.ended)
+  const outcome = await run.ended
+  assert.equal(outcome.code, 143, outcome.err)
   const done = Number(/stopped after step (\d+)/.exec(outcome.out)?.[1])
   assert.equal(stepsOf('stopped').length, done)
   assert.ok(existsSync(join(at('stopped'), `checkpoint_step_${done}`)))

@@ -18,7 +18,7 @@ import {
   plainDensities,
   resolveGrpo,
 } from '../../src/rl/index.ts'
-import { train } from '../../src/run/index.ts'
+import { type RunInput, train } from '../../src/run/index.ts'
 import { backward, memory, noGrad, resetPeak, stack, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import {
@@ -169,16 +169,16 @@ function pairs(group: Group, old: Float32Array): [number, number][] {
   return now.flatMap((v, i) => (counts[i] ? [[old[i]!, v] as [number, number]] : []))
 }
 
-for (const action of ['field', 'embedding'] as const) {
+for (const action of ['both', 'field', 'embedding'] as const) {
   test(`in the first of two passes every ratio is 1 within 1e-5, tokens and ${action} action alike`, () => {
-    const train = ['mlp1', 'lora', 'text_hidden_fcs'] as const
-    const more = action === 'embedding' ? { train: [...train] } : {}
+    const last = action === 'embedding' ? 'text_hidden_fcs' : 'mask_decoder'
+    const more: Partial<RunInput> = action === 'both' ? {} : { train: ['mlp1', 'lora', last] }
     return opened({ rl: { numIterations: 2 }, loop2: { action }, ...more }, async ({ sample }) => {
       const groups = await sample()
       assert.equal(groups.length, 4)
       for (const group of groups) {
         const found = pairs(group, plainDensities(group))
-        const columns = samplesIn(group).reduce((n, r) => n + r.ids.length + (r.action ? 1 : 0), 0)
+        const columns = samplesIn(group).reduce((n, r) => n + r.ids.length + (r.action ? group.columns.all - group.columns.tokens : 0), 0)
         assert.equal(found.length, columns)
         const worst = Math.max(...found.map(([a, b]) => Math.abs(Math.exp(b - a) - 1)))
         assert.ok(worst < 1e-5, `${group.task.name}: ${worst}`)

@@ -175,10 +175,11 @@ test('a truncated sampler is corrected by the ratio of what the loss scores to w
   )
 })
 
-test('settings that could have no effect are refused with what to do', () => {
+test('settings that could have no effect are refused with what to do', async () => {
   const refused = (input: RunInput, reason: RegExp) => assert.throws(() => resolveRun(input), reason)
   refused({ rl: { offPolicyMaskThreshold: 1 } }, /offPolicyMaskThreshold: expected null.*numIterations/)
-  refused({ data: { split: 'train' } }, /data\.split: expected all.*evalPath or evalRecords 0/)
+  const twice = toyRun(toy, at('split'), { evalRecords: 2, data: { split: 'train' } })
+  await assert.rejects(train(twice, hostOf()), /data\.split: expected all.*evalPath or evalRecords 0/)
   resolveRun({ rl: { offPolicyMaskThreshold: 1, numIterations: 2 } })
 })
 
