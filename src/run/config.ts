@@ -161,10 +161,6 @@ function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   return value ?? 'nothing'
 }
 
-function refuse(field: string, expected: string, got: unknown, hint?: string): never {
-  throw new Mismatch({ where: 'settings', field, expected, got, hint })
-}
-
 /** What could have no effect in a run is refused. */
 function checkRun(config: RunConfig): void {
   const kind = builtInKind(config.task) as TaskKind<RunConfig> | null // a user's module is asked when it is loaded

@@ -178,7 +178,10 @@ for (const action of ['both', 'field', 'embedding'] as const) {
       assert.equal(groups.length, 4)
       for (const group of groups) {
         const found = pairs(group, plainDensities(group))
-        const columns = samplesIn(group).reduce((n, r) => n + r.ids.length + (r.action ? group.columns.all - group.columns.tokens : 0), 0)
+        const columns = samplesIn(group).reduce(
+          (n, r) => n + r.ids.length + (r.action ? group.columns.all - group.columns.tokens : 0),
+          0,
+        )
         assert.equal(found.length, columns)
         const worst = Math.max(...found.map(([a, b]) => Math.abs(Math.exp(b - a) - 1)))
         assert.ok(worst < 1e-5, `${group.task.name}: ${worst}`)
