@@ -84,7 +84,7 @@ test('two failures without a new checkpoint in between are a crash loop; with on
   assert.match(first.err, /no new checkpoint since the failure before this one/)
   loop.remove()
   const moving = launcher(
-    `${rank}${attempt} if (attempt < 3) { fs.writeFileSync(F + '/step', String(attempt)); process.exit(70) }`,
+    `${rank}${attempt} if (attempt < 3) { fs.writeFileSync(F + '/step' + rank, String(attempt)); fs.renameSync(F + '/step' + rank, F + '/step'); process.exit(70) }`,
   )
   const second = await moving.ended
   assert.equal(second.code, 0, second.err)

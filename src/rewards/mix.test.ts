@@ -107,9 +107,11 @@ test('a run ends when the judge is away too often, and not before', () => {
   for (let i = 0; i < 100; i++) long.record(i, 10, i % 3 === 2 ? 6 : 0)
 })
 
-test('a reward that never answers is an error in words once its time is over', async () => {
+test('a reward that never answers is an error in words once its time is over', async (t) => {
   const never = defineReward({ name: 'never', range: [0, 1], doc: 'test', score: () => new Promise<number>(() => {}) })
   const [answer] = [{ id: 'r#0', reference: 'a cat' }]
+  const alive = setInterval(() => undefined, 1000) // a run has its engine's thread for that
+  t.after(() => clearInterval(alive))
   await assert.rejects(
     scoreGroup([{ reward: never, weight: 1 }], [answer!], { timeoutSeconds: 0.05 }),
     /reward never: expected scores, got none in 0\.05 s/,
