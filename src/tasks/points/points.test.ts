@@ -82,7 +82,10 @@ test('settings that cannot work are refused by name', () => {
       () => points.check({ ...config, ...changes }),
       (e) => e instanceof Mismatch && pattern.test(e.message),
     )
-  bad({ points: PointsConfig.parse({}) }, /points\.sam: expected a SAM2 checkpoint/)
+  bad(
+    { points: PointsConfig.parse({}), model: 'folder' } as Partial<PointsRunConfig>,
+    /points\.sam: expected a SAM2 checkpoint/,
+  )
   bad({ train: ['lora', 'mlp1'] }, /train: expected lora/)
   bad({ points: { ...config.points, turns: 2 } }, /turns: expected 1/)
   points.check(config)
