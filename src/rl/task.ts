@@ -60,7 +60,7 @@ export interface Shown {
 }
 
 export interface Task<I extends Item = Item, S extends Sample = Sample, R extends object = object> {
-  /** Prefix of its metrics, key in checkpoints and settings: `loop1`. */
+  /** Prefix of its metrics, key in checkpoints and settings. */
   readonly name: string
   /** For people: `mask -> caption -> mask`. */
   readonly title: string
