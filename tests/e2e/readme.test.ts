@@ -167,6 +167,16 @@ const own: CommandFlag[] = [
   { name: 'records', value: 'N', doc: '' },
   { name: 'export', value: 'DIR', doc: '' },
   { name: 'maskWeight', value: 'X', doc: '' },
+  { name: 'nproc', value: 'N', doc: '' },
+  { name: 'maxRestarts', value: 'N', doc: '' },
+  { name: 'benchmark', value: 'NAME', doc: '' },
+  { name: 'protocol', value: 'NAME', doc: '' },
+  { name: 'compat', value: 'NAME', doc: '' },
+  { name: 'predictions', value: 'FILE', doc: '' },
+  { name: 'compare', value: 'FILE', doc: '' },
+  { name: 'watch', doc: '' },
+  { name: 'out', value: 'FILE', doc: '' },
+  { name: 'split', value: 'NAME', doc: '' },
 ]
 
 function parse(command: string): boolean {
