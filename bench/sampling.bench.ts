@@ -11,8 +11,8 @@ const words = ['red circle', 'blue square', 'large star', 'small green thing', '
 
 /** The model without the method that tells what prompts have in common. */
 function unshared(model: Sa2VA) {
-  const { home, decoder } = model
-  return { home, decoder, promptEmbeddings: (p: Prompt) => model.promptEmbeddings(p) }
+  const { placement, decoder } = model
+  return { placement, decoder, promptEmbeddings: (p: Prompt) => model.promptEmbeddings(p) }
 }
 
 /** Median of the paired ratios; the two ways alternate. */

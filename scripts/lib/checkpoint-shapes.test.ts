@@ -32,7 +32,7 @@ test('a written folder opens, in shards, and the same seed gives the same weight
   const [a, b] = [openSa2VA(join(dir, 'a')), openSa2VA(join(dir, 'b'))]
   const other = b.model.parameters()
   for (const [name, p] of a.model.parameters()) assert.deepEqual(p.array(), other.get(name)!.array(), name)
-  assert.equal(a.model.home.dtype, 'bfloat16')
+  assert.equal(a.model.placement.dtype, 'bfloat16')
   assert.equal(a.prompter.tokenizer.vocabSize, 512)
   for (const p of [...a.model.parameters().values(), ...other.values()]) p.dispose()
 })

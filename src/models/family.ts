@@ -5,7 +5,7 @@ import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import type { Question, Tokenizer } from '../text/index.ts'
-import type { PromptIds, Speaker } from './llm/index.ts'
+import type { PromptedModel, PromptIds } from './llm/index.ts'
 
 /** Limits on what becomes of an image. */
 export interface ImageLimits {
@@ -44,7 +44,7 @@ export interface Family<I = object, F extends object = object, P extends PromptI
   /** Every weight, under the checkpoint's names. */
   readonly module: Module
   /** For generation and teacher forcing. */
-  readonly model: Speaker<P>
+  readonly model: PromptedModel<P>
   readonly tokenizer: Tokenizer
   /** Texts that end an answer. */
   readonly stopWords: readonly string[]

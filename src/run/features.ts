@@ -109,7 +109,7 @@ export interface EncoderOptions {
 
 function openStore(family: Family, config: RunConfig): FeatureStore | null {
   if (!config.featureCache) return null
-  return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.home.device)
+  return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.placement.device)
 }
 
 /** Turns records into items in work. */

@@ -171,7 +171,7 @@ function fromVersion1(old: RunStateV1, { batchSize, rl }: RunConfig): RunState {
 export function loadRun(path: string, learner: Learner): void {
   noGrad(() =>
     tidy(() => {
-      const { device } = learner.family.model.home
+      const { device } = learner.family.model.placement
       const { names } = learner.family.adapter
       const read = (file: string) => readTensors(openWeights(join(path, file)), device)
       const stored = read('trainables.safetensors')

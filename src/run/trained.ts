@@ -51,7 +51,7 @@ function checkpointIn(dir: string): string {
 function place(family: Family, file: string): void {
   noGrad(() => {
     const slots = new Map(family.module.slots().map((slot) => [slot.name, slot]))
-    const stored = tidy(() => readTensors(openWeights(file), family.model.home.device))
+    const stored = tidy(() => readTensors(openWeights(file), family.model.placement.device))
     for (const [name, t] of stored) {
       const slot = slots.get(name)
       const shape = slot && tensorAt(slot).shape

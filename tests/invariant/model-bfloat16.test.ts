@@ -59,7 +59,7 @@ test('a model opened in bfloat16 computes in it, also when every weight is a flo
   const own = openSa2VA(folder, { dtype: 'bfloat16' })
   trainOnly(own.model, [/./])
   const { model, prompter, cfg } = own
-  assert.equal(model.home.dtype, 'bfloat16')
+  assert.equal(model.placement.dtype, 'bfloat16')
   tidy(() => {
     const features = model.encode(prepareImage(scenes[0]!.image, cfg))
     const prompt = prompter.segment(features, scenes[0]!.caption)

@@ -30,7 +30,7 @@ export class DecodePool {
       (s) => !s.busy && s.decoder === decoder && s.rows === rows && s.capacity === capacity,
     )
     this.#states = this.#states.filter((s) => s !== found)
-    if (!found) this.#makeRoom(decoder.home.device)
+    if (!found) this.#makeRoom(decoder.placement.device)
     const state = found ?? new DecodeState(decoder, rows, capacity, this.#record)
     this.#states.push(state)
     state.busy = true
@@ -39,7 +39,7 @@ export class DecodePool {
 
   release(state: DecodeState): void {
     state.busy = false
-    this.#shrink(this.#byteLimit(state.decoder.home.device), most)
+    this.#shrink(this.#byteLimit(state.decoder.placement.device), most)
   }
 
   /** Frees every state, or those of one decoder, before its weights go. */

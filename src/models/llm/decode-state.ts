@@ -79,7 +79,7 @@ class PinnedWeights {
   }
 
   #plan(slots: readonly Slot[]): void {
-    const { device, dtype } = this.#decoder.home
+    const { device, dtype } = this.#decoder.placement
     const before = { pinned: new Set(this.#pinned.keys()), fixed: this.#fixed }
     this.dispose()
     for (const slot of slots) {

@@ -30,7 +30,7 @@ export interface Decoding {
 
 /** Whether a device records steps: then the states of the pool hold the cache, and the one of the prompts needs no room. */
 export function records(decoder: Decoder): boolean {
-  return decoder.home.device.startsWith('cuda')
+  return decoder.placement.device.startsWith('cuda')
 }
 
 /** Decoding of up to `newTokens` tokens behind prompts. A state of the pool copies the start's cache and frees it. */

@@ -14,7 +14,7 @@ import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import { type DecodeStart, openDecoding, records } from './decode-step.ts'
 import { prefill } from './prefill.ts'
-import type { PromptIds, Speaker } from './speaker.ts'
+import type { PromptedModel, PromptIds } from './prompted-model.ts'
 
 export interface GenerateOptions {
   /** Samples per prompt; they share its prefill. */
@@ -67,7 +67,7 @@ interface Row {
 
 /** Everything under noGrad; returned tensors belong to the caller's scope. */
 export function generate<P extends PromptIds>(
-  model: Speaker<P>,
+  model: PromptedModel<P>,
   tokenizer: Tokenizer,
   prompts: readonly P[],
   options: GenerateOptions,
@@ -77,7 +77,7 @@ export function generate<P extends PromptIds>(
 }
 
 class Generation<P extends PromptIds> {
-  readonly #model: Speaker<P>
+  readonly #model: PromptedModel<P>
   readonly #tokenizer: Tokenizer
   readonly #prompts: readonly P[]
   readonly #options: GenerateOptions
@@ -86,7 +86,7 @@ class Generation<P extends PromptIds> {
   readonly #rows: Row[]
   #states: Tensor[] = [] // one [R, S] per token that was read
 
-  constructor(model: Speaker<P>, tokenizer: Tokenizer, prompts: readonly P[], options: GenerateOptions) {
+  constructor(model: PromptedModel<P>, tokenizer: Tokenizer, prompts: readonly P[], options: GenerateOptions) {
     this.#model = model
     this.#tokenizer = tokenizer
     this.#prompts = prompts

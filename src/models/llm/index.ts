@@ -4,7 +4,13 @@ export { type LlmConfig, readLlmConfig } from './config.ts'
 export { DecodePool, decodePool } from './decode-pool.ts'
 export { type Generated, type GenerateOptions, generate } from './generate.ts'
 export { loadLanguageModel } from './load.ts'
-export { buildLanguageModule, Decoder, type Home, type LanguageModule, loraTargets, type Pass } from './model.ts'
+export { buildLanguageModule, Decoder, type LanguageModule, loraTargets, type Pass, type Placement } from './model.ts'
+export {
+  commonIds,
+  type PromptedModel,
+  type PromptIds,
+  type PromptInputs,
+  type PromptPositions,
+} from './prompted-model.ts'
 export { GatedMlp, Qwen2ForCausalLM, qwenParts } from './qwen2.ts'
-export { commonIds, type PromptIds, type PromptInputs, type PromptPositions, type Speaker } from './speaker.ts'
 export { headLogProbs, type TeacherOptions, TeacherPass, teacherForce, teacherForceRows } from './teacher.ts'

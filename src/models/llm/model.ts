@@ -9,7 +9,7 @@ import { Phi3ForCausalLM } from './phi3.ts'
 import { Qwen2ForCausalLM } from './qwen2.ts'
 
 /** Where activations live and in which dtype they are computed. */
-export interface Home {
+export interface Placement {
   readonly device: string
   readonly dtype: DType
 }
@@ -93,7 +93,7 @@ export class Decoder {
   }
 
   /** Where activations live and in which dtype they are computed: that of the opened weights, whatever masters train later. */
-  get home(): Home {
+  get placement(): Placement {
     const { device, dtype } = this.module.parts.norm.weight
     return { device, dtype: this.#computeDtype ?? dtype }
   }
@@ -106,7 +106,7 @@ export class Decoder {
   /** A key/value cache for this decoder; the caller owns it. */
   emptyCache(batch: number, capacity: number): KVCache {
     const { head_dim: dim, num_key_value_heads: heads, num_hidden_layers: layers } = this.cfg
-    return new KVCache(layers, { batch, heads, capacity, dim }, this.home)
+    return new KVCache(layers, { batch, heads, capacity, dim }, this.placement)
   }
 
   embed(ids: Tensor): Tensor {

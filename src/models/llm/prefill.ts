@@ -5,12 +5,12 @@ import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import {
   batchedAdditions,
   inputsOf,
+  type PromptedModel,
   type PromptIds,
   padded,
   positionsOf,
   positionTensor,
-  type Speaker,
-} from './speaker.ts'
+} from './prompted-model.ts'
 
 export interface Prefilled {
   cache: KVCache
@@ -37,7 +37,11 @@ interface Stretch {
 }
 
 /** The cache belongs to the caller and has room for `newTokens` more. */
-export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[], newTokens: number): Prefilled {
+export function prefill<P extends PromptIds>(
+  model: PromptedModel<P>,
+  prompts: readonly P[],
+  newTokens: number,
+): Prefilled {
   const groups = groupsOf(model, prompts)
   const shares = groups.length < prompts.length
   const groupOf = prompts.map((_, b) => groups.findIndex((g) => g.members.includes(b)))
@@ -58,7 +62,7 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
       if (shares) {
         const heads = groups.map(({ members, prefix }) => piece(members[0]!, 0, prefix))
         const read = readColumns(model, cache, heads, [], first)
-        cache.select(index(groupOf, model.home.device))
+        cache.select(index(groupOf, model.placement.device))
         before = groupOf.map((g) => read.columns[g]!)
       }
       const tails = prompts.map((p, b) => piece(b, starts[b]!, p.ids.length))
@@ -67,7 +71,7 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
       return {
         cache,
         logits: model.decoder.logits(hidden.select(1, rest - 1)),
-        valid: padded ? bits(columns, model.home.device) : null,
+        valid: padded ? bits(columns, model.placement.device) : null,
         columns: first + rest,
         next: positions.map((p) => p.next),
       }
@@ -78,7 +82,7 @@ export function prefill<P extends PromptIds>(model: Speaker<P>, prompts: readonl
   }
 }
 
-function groupsOf<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[]): Group[] {
+function groupsOf<P extends PromptIds>(model: PromptedModel<P>, prompts: readonly P[]): Group[] {
   const groups: Group[] = []
   prompts.forEach((prompt, b) => {
     const most = (n: number) => Math.min(n, prompt.ids.length - 1)
@@ -96,13 +100,13 @@ function groupsOf<P extends PromptIds>(model: Speaker<P>, prompts: readonly P[])
 
 /** Reads one stretch per row, padded on the left to `width`, behind the columns in `before` (1: a token, 0: padding). */
 function readColumns<P extends PromptIds>(
-  model: Speaker<P>,
+  model: PromptedModel<P>,
   cache: KVCache,
   rows: readonly Stretch[],
   before: readonly Uint8Array[],
   width: number,
 ): { hidden: Tensor; columns: Uint8Array[] } {
-  const { device } = model.home
+  const { device } = model.placement
   const start = before[0]?.length ?? 0
   const columns = rows.map(({ x }, r) =>
     Uint8Array.from([...(before[r] ?? []), ...new Uint8Array(width - x.size(1)), ...new Uint8Array(x.size(1)).fill(1)]),

@@ -6,12 +6,12 @@ import type { Decoder } from './model.ts'
 import {
   batchedAdditions,
   inputsOf,
+  type PromptedModel,
   type PromptIds,
   positionsOf,
   positionTensor,
-  type Speaker,
   withCompletions,
-} from './speaker.ts'
+} from './prompted-model.ts'
 
 export interface TeacherOptions {
   checkpointing?: boolean
@@ -77,14 +77,14 @@ export class TeacherPass {
 
 /** One forward over a prompt and its completions. The last token of each predicts nothing and is not read. */
 export function teacherForce<P extends PromptIds>(
-  model: Speaker<P>,
+  model: PromptedModel<P>,
   prompt: P,
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
   requirePositions(model.decoder, prompt.ids.length + Math.max(0, ...completions.map((ids) => ids.length)))
   const hidden = tidy(() => {
-    const { device } = model.home
+    const { device } = model.placement
     const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
     const N = prompt.ids.length
     const tail = Array.from(read, (ids) => Array.from(ids, BigInt)).flat()
@@ -113,7 +113,7 @@ export function teacherForce<P extends PromptIds>(
 
 /** One completion each for different prompts, padded on the right; a causal mask keeps the padding out. */
 export function teacherForceRows<P extends PromptIds>(
-  model: Speaker<P>,
+  model: PromptedModel<P>,
   prompts: readonly P[],
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
@@ -122,7 +122,7 @@ export function teacherForceRows<P extends PromptIds>(
   const L = Math.max(...lengths)
   requirePositions(model.decoder, L + 1)
   const hidden = tidy(() => {
-    const { device } = model.home
+    const { device } = model.placement
     const tails = completions.map((ids, r) =>
       BigInt64Array.from({ length: L - prompts[r]!.ids.length }, (_, j) => BigInt(j < ids.length - 1 ? ids[j]! : 0)),
     )

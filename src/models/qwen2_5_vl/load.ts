@@ -34,7 +34,7 @@ export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
-  model.decoder.computeIn(options.dtype ?? model.home.dtype)
+  model.decoder.computeIn(options.dtype ?? model.placement.dtype)
   return { dir, cfg, processor: readProcessorConfig(dir), model, tokenizer }
 }
 

@@ -2,7 +2,7 @@
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { commonIds, Decoder, type Home, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
+import { commonIds, Decoder, type Placement, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
 import type { QwenVLConfig } from './config.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 import { QwenVision } from './vision.ts'
@@ -41,13 +41,13 @@ export class QwenVL extends Qwen2ForCausalLM {
     return this.#decoder
   }
 
-  get home(): Home {
-    return this.#decoder.home
+  get placement(): Placement {
+    return this.#decoder.placement
   }
 
   /** With gradient to the tower where one is recorded. */
   imageTokens(image: PatchedImage): Tensor {
-    const { device, dtype } = this.home
+    const { device, dtype } = this.placement
     return tidy(() => {
       const P = image.rows * image.columns
       return this.visual.forward(tensor(image.pixels, [P, image.pixels.length / P], { device }).to(dtype), image)
@@ -62,7 +62,7 @@ export class QwenVL extends Qwen2ForCausalLM {
 
   promptEmbeddings({ ids, images }: QwenPrompt): Tensor {
     return tidy(() => {
-      const { device } = this.home
+      const { device } = this.placement
       const embedded = this.#decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device }))
       const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
       const tokens = images.reduce((n, f) => n + f.tokens.size(0), 0)

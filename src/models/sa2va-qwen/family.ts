@@ -115,7 +115,7 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
   }
 
   encodeTogether(inputs: readonly QwenImageInput[]): { all: QwenGroundedFeatures; rows: QwenGroundedFeatures[] } {
-    const { device, dtype } = this.model.home
+    const { device, dtype } = this.model.placement
     const side = this.loaded.cfg.sam.image_size
     return tidy(() => {
       const pixels = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)

@@ -49,6 +49,6 @@ export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): Loade
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
-  model.decoder.computeIn(options.dtype ?? model.home.dtype)
+  model.decoder.computeIn(options.dtype ?? model.placement.dtype)
   return { dir, cfg, processor, model, prompter }
 }

@@ -9,8 +9,8 @@ import type { DrawnMask } from '../family.ts'
 import {
   commonIds,
   Decoder,
-  type Home,
   type LlmConfig,
+  type Placement,
   type PromptInputs,
   type PromptPositions,
   qwenParts,
@@ -83,13 +83,13 @@ export class Sa2VAQwen extends Module {
   }
 
   /** Where activations live and in which dtype the frozen parts compute. */
-  get home(): Home {
-    return this.#decoder.home
+  get placement(): Placement {
+    return this.#decoder.placement
   }
 
   /** With gradient to the tower where one is recorded. */
   look(image: PatchedImage, watch?: Watch): VisionOutput {
-    const { device, dtype } = this.home
+    const { device, dtype } = this.placement
     const { visual } = this.model.model
     return tidy(() => {
       const P = image.rows * image.columns
@@ -109,7 +109,7 @@ export class Sa2VAQwen extends Module {
     const { picture, height, width } = image
     return noGrad(() =>
       tidy(() => {
-        const sam = this.grounding_encoder.encode(image.samPixels, this.home, options.only)
+        const sam = this.grounding_encoder.encode(image.samPixels, this.placement, options.only)
         return { ...this.look(image.patches), sam, rows, columns, picture: pictureTensor(picture), height, width }
       }),
     )
@@ -122,7 +122,7 @@ export class Sa2VAQwen extends Module {
   /** Token embeddings with visual tokens in place, and what the tower adds after the first layers. */
   promptInputs(prompt: QwenGroundedPrompt): PromptInputs {
     return tidy(() => {
-      const { device } = this.home
+      const { device } = this.placement
       const ids = tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device })
       const embedded = this.#decoder.embed(ids)
       const { drawn, features } = prompt
@@ -138,7 +138,7 @@ export class Sa2VAQwen extends Module {
   #places({ ids, regions }: QwenGroundedPrompt, units: number): Tensor {
     const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
     const expected = regions.reduce((n, r) => n + r.length, units)
-    if (places.length === expected) return tensor(BigInt64Array.from(places, BigInt), { device: this.home.device })
+    if (places.length === expected) return tensor(BigInt64Array.from(places, BigInt), { device: this.placement.device })
     throw new Mismatch({ where: 'prompt', field: 'visual tokens', expected: `${expected}`, got: places.length })
   }
 

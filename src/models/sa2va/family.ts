@@ -103,7 +103,7 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
   }
 
   encodeTogether(inputs: readonly ImageInput[]): { all: Features; rows: Features[] } {
-    const { device, dtype } = this.model.home
+    const { device, dtype } = this.model.placement
     const { size, tiles, height, width } = inputs[0]!
     const side = this.loaded.cfg.sam.image_size
     const all = tidy(() => {

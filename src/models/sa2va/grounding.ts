@@ -4,7 +4,7 @@ import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
-import type { Home } from '../llm/index.ts'
+import type { Placement } from '../llm/index.ts'
 import {
   chooseMask,
   type Sam2Config,
@@ -24,7 +24,7 @@ export class GroundingEncoder extends Module {
   }
 
   /** SAM2's features of normalised pixels; empty ones where masks are not wanted. */
-  encode(pixels: Float32Array, { device, dtype }: Home, only?: 'vision'): Sam2Features {
+  encode(pixels: Float32Array, { device, dtype }: Placement, only?: 'vision'): Sam2Features {
     const nothing = () => zeros([0], { device, dtype })
     if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
     const side = this.sam2_model.config.image_size

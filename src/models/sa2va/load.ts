@@ -83,7 +83,7 @@ export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
     for (const t of model.parameters().values()) t.dispose()
     throw error
   }
-  model.decoder.computeIn(options.dtype ?? model.home.dtype)
+  model.decoder.computeIn(options.dtype ?? model.placement.dtype)
   return { dir, cfg, model, prompter }
 }
 

@@ -7,7 +7,7 @@ import { LayerNorm, Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { InternVisionModel } from '../internvit/model.ts'
-import { buildLanguageModule, commonIds, Decoder, type Home, type LanguageModule } from '../llm/index.ts'
+import { buildLanguageModule, commonIds, Decoder, type LanguageModule, type Placement } from '../llm/index.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
@@ -47,8 +47,8 @@ export class Sa2VA extends Module {
     return this.grounding_encoder.sam2_model
   }
 
-  get home(): Home {
-    return this.#decoder.home
+  get placement(): Placement {
+    return this.#decoder.placement
   }
 
   /** [T, 3, H, W] -> [T, n, 4h]: ViT, class token dropped, pixel shuffle. Depends on the image alone: frozen. */
@@ -78,13 +78,13 @@ export class Sa2VA extends Module {
    * SAM2's encoder out: enough for captions, not for masks.
    */
   encode(image: ImageInput, options: { only?: 'vision' } = {}): Features {
-    const { device, dtype } = this.home
+    const { device, dtype } = this.placement
     const { size, tiles, height, width } = image
     return noGrad(() =>
       tidy(() => {
         const pixels = tensor(image.pixels, [tiles, 3, size, size], { device }).to(dtype)
         const vision = this.visionFeatures(pixels)
-        const sam = this.grounding_encoder.encode(image.samPixels, this.home, options.only)
+        const sam = this.grounding_encoder.encode(image.samPixels, this.placement, options.only)
         return { vision, sam, tiles, height, width }
       }),
     )
@@ -93,7 +93,7 @@ export class Sa2VA extends Module {
   /** Token embeddings with image and region rows in place: [1, N, S]. */
   promptEmbeddings(prompt: Prompt): Tensor {
     return tidy(() => {
-      const { device } = this.home
+      const { device } = this.placement
       const embedded = this.#decoder.embed(
         tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device }),
       )

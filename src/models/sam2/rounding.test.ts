@@ -79,7 +79,7 @@ test('the usual rounding is the one closer to float32', async () => {
       const prompts: Tensor = tensor(
         Float32Array.from({ length: 8 * cfg.sam.d_model }, (_, i) => 1.5 * Math.sin(12.9898 * i)),
         [8, cfg.sam.d_model],
-      ).to(model.home.dtype)
+      ).to(model.placement.dtype)
       const features = model.encode(prepareQwenImage(image, cfg, processor))
       masks[name] = model.drawMasks(features, prompts, Array(8).fill(0)).logits.numbers()
     })

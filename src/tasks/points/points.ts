@@ -34,7 +34,7 @@ export function requireAsking(family: Family): AskingFamily {
 /** SAM2 beside the family, on its device and in its dtype. */
 function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
-  const { device, dtype } = policy.model.home
+  const { device, dtype } = policy.model.placement
   const { model } = openSam2(config.points.sam, { device, dtype })
   const maxNewTokens = config.rl.maxCompletionLength
   return { policy, sam: new Sam2Predictor(model), config: resolvePoints(config.points), maxNewTokens }

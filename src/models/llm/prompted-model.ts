@@ -1,6 +1,6 @@
 // What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and where their tokens stand.
 import { cat, type Tensor, tensor, zeros } from '../../tensor/index.ts'
-import type { Decoder, Home } from './model.ts'
+import type { Decoder, Placement } from './model.ts'
 
 export interface PromptIds {
   readonly ids: Int32Array
@@ -18,8 +18,8 @@ export interface PromptInputs {
   additions: readonly Tensor[]
 }
 
-export interface Speaker<P extends PromptIds> {
-  readonly home: Home
+export interface PromptedModel<P extends PromptIds> {
+  readonly placement: Placement
   readonly decoder: Decoder
   /** [1, N, S] */
   promptEmbeddings(prompt: P): Tensor
@@ -31,7 +31,7 @@ export interface Speaker<P extends PromptIds> {
   sharedPrefix?(a: P, b: P): number
 }
 
-export function inputsOf<P extends PromptIds>(model: Speaker<P>, prompt: P): PromptInputs {
+export function inputsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptInputs {
   return model.promptInputs?.(prompt) ?? { embeddings: model.promptEmbeddings(prompt), additions: [] }
 }
 
@@ -53,7 +53,7 @@ export function batchedAdditions(
   return Array.from({ length: layers }, (_, i) => cat(rows.map((row) => padded(row[i]!, width, side))))
 }
 
-export function positionsOf<P extends PromptIds>(model: Speaker<P>, prompt: P): PromptPositions {
+export function positionsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptPositions {
   const N = prompt.ids.length
   return model.promptPositions?.(prompt) ?? { axes: [Int32Array.from({ length: N }, (_, i) => i)], next: N }
 }
