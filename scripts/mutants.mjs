@@ -32,7 +32,8 @@ function copySources() {
 
 function runTest(copy, file, names) {
   const pattern = names ? ['--test-name-pattern', names] : []
-  const args = ['--import', 'tsx', '--test', '--test-reporter=tap', ...pattern, file]
+  const messages = join(copy, 'scripts/lib/assert-messages.mjs')
+  const args = ['--import', messages, '--import', 'tsx', '--test', '--test-reporter=tap', ...pattern, file]
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
   const startedAt = performance.now()
   const { status, stdout } = spawnSync(process.execPath, args, { cwd: copy, env, encoding: 'utf8', timeout: limit })

@@ -79,7 +79,7 @@ async function runGroup({ name, files, parallel, timeout }) {
     `--test-timeout=${timeout}`,
     '--test-reporter=./scripts/lib/test-reporter.mjs',
   ]
-  const loader = compiled ? [] : ['--import', 'tsx']
+  const loader = ['--import', join(root, 'scripts/lib/assert-messages.mjs'), ...(compiled ? [] : ['--import', 'tsx'])]
   let counts
   const ok = await phase(`${name} tests, ${files.length} files`, async () => {
     const status = await run(process.execPath, [...loader, ...args, ...files], {
