@@ -176,7 +176,7 @@ export const mutants = [
   [
     'losses',
     'the clip has no upper bound',
-    'src/rl/grpo.ts',
+    'src/rl/policy-terms.ts',
     'ratio.clamp({ min: low, max: high })',
     'ratio.clamp({ min: low })',
     golden,
@@ -184,7 +184,7 @@ export const mutants = [
   [
     'losses',
     'the surrogate takes the maximum',
-    'src/rl/grpo.ts',
+    'src/rl/policy-terms.ts',
     '.minimum(ratio.clamp',
     '.maximum(ratio.clamp',
     golden,
@@ -198,7 +198,7 @@ export const mutants = [
     '.div(mask.sum().clampMin(1))',
     golden,
   ],
-  ['losses', 'the delta cap is ignored', 'src/rl/grpo.ts', 'ratio.clampMax(config.delta)', 'ratio', golden],
+  ['losses', 'the delta cap is ignored', 'src/rl/policy-terms.ts', 'ratio.clampMax(config.delta)', 'ratio', golden],
   [
     'losses',
     'the entropy bonus has the wrong sign',

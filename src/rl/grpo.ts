@@ -2,11 +2,12 @@
 // Masked positions are overwritten with 0 before anything else: no value there reaches the loss or its gradient.
 import { Mismatch } from '../core/index.ts'
 import { wide } from '../nn/index.ts'
-import { arange, full, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
+import { arange, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { type GrpoConfig, type LossType, tokenNormalized } from './config.ts'
 import { entropyThreshold } from './entropy.ts'
 import { klOf } from './kl.ts'
 import { LossStats } from './loss-stats.ts'
+import { clampTo, type LossBatch, policyTerm, rowMean } from './policy-terms.ts'
 
 export interface LossInput {
   /** [B, T] log-probs of the completion ids, with gradient. */
@@ -83,24 +84,6 @@ export interface LossResult {
   metrics(): Record<string, number>
 }
 
-/** Inputs in one dtype, with zeros at masked positions. */
-interface Batch {
-  logps: Tensor
-  /** logps - oldLogps, within the guard. */
-  change: Tensor
-  mask: Tensor
-  real: Tensor
-  /** Unmasked columns that are tokens. */
-  words: Tensor
-  advantages: Tensor // [B, 1]
-  tokens: Tensor // [B, 1] per row
-  divisor: Tensor // [B, 1] the same, at least 1
-  ratio: Tensor // [B, T] or [B, 1]
-  klRatio: Tensor | null // log of reference over policy
-  entropies: Tensor | null
-  isRatio: Tensor | null
-}
-
 /** The loss of one micro-batch. */
 export function grpoLoss(input: LossInput, config: LossConfig): LossResult {
   checkInput(input, config)
@@ -156,7 +139,7 @@ function checkInput(input: LossInput, config: LossConfig): void {
     bad('numItemsInBatch', `the tokens of the optimizer batch, which ${config.lossType} divides by`, 'none')
 }
 
-function prepare(input: LossInput, config: LossConfig): Batch {
+function prepare(input: LossInput, config: LossConfig): LossBatch {
   const real = input.mask.ne(0)
   const masked = real.logicalNot()
   const logps = wide(input.logps).maskedFill(masked, 0)
@@ -188,15 +171,7 @@ function wordsOf(real: Tensor, tokens: number | undefined): Tensor {
   return arange(T, { device: real.device }).lt(tokens).unsqueeze(0).logicalAnd(real)
 }
 
-function clampTo(t: Tensor, limit: number): Tensor {
-  return t.clamp({ min: -limit, max: limit })
-}
-
-function rowMean(t: Tensor, batch: Pick<Batch, 'mask' | 'divisor'>): Tensor {
-  return t.mul(batch.mask).sum(-1, { keepdim: true }).div(batch.divisor) // [B, 1]
-}
-
-function logRatio(batch: Omit<Batch, 'ratio'>, config: LossConfig): Tensor {
+function logRatio(batch: Omit<LossBatch, 'ratio'>, config: LossConfig): Tensor {
   if (config.importanceSamplingLevel === 'token') return batch.change
   const row = rowMean(batch.change, batch)
   if (config.importanceSamplingLevel === 'sequence') return row
@@ -204,12 +179,12 @@ function logRatio(batch: Omit<Batch, 'ratio'>, config: LossConfig): Tensor {
 }
 
 /** k3, times the ratio (with its gradient) when the bias is corrected. [B, T] */
-function klTerm(batch: Batch, config: LossConfig): Tensor {
+function klTerm(batch: LossBatch, config: LossConfig): Tensor {
   const kl = klOf(batch.klRatio!)
   return config.useBiasCorrectionKl ? kl.mul(batch.ratio) : kl
 }
 
-function topEntropy(batch: Batch, config: LossConfig): Tensor {
+function topEntropy(batch: LossBatch, config: LossConfig): Tensor {
   return noGrad(() => {
     const entropies = batch.entropies!.detach()
     const limit = config.entropyThreshold ?? entropyThreshold(entropies, batch.words, config.topEntropyQuantile)
@@ -218,7 +193,7 @@ function topEntropy(batch: Batch, config: LossConfig): Tensor {
 }
 
 /** Rows with negative advantage stay only if their mean log-ratio sampler to policy is within the threshold. [B, 1] */
-function onPolicyRows(input: LossInput, batch: Batch, config: LossConfig): Tensor {
+function onPolicyRows(input: LossInput, batch: LossBatch, config: LossConfig): Tensor {
   return noGrad(() => {
     const sampled = input.samplingLogps ?? input.oldLogps
     const clean = sampled ? sampled.to(batch.logps.dtype).maskedFill(batch.real.logicalNot(), 0) : batch.logps
@@ -228,88 +203,7 @@ function onPolicyRows(input: LossInput, batch: Batch, config: LossConfig): Tenso
   })
 }
 
-interface PolicyTerm {
-  value: Tensor
-  phi: Tensor | null
-}
-
-function policyTerm(batch: Batch, config: LossConfig, stats: LossStats): PolicyTerm {
-  switch (config.lossType) {
-    case 'sapo':
-      return { value: softGate(batch, config), phi: null }
-    case 'cispo':
-      return { value: cappedWeight(batch, config, stats), phi: null }
-    case 'vespo': {
-      const phi = vespoWeight(batch, config)
-      stats.add('vespo/phi_seq_mean', phi.mean())
-      return { value: phi.mul(batch.advantages).mul(batch.logps).neg(), phi }
-    }
-    case 'gmpo':
-      return { value: geometricMean(batch, config, stats), phi: null }
-    default:
-      return { value: clippedSurrogate(batch, config, stats), phi: null }
-  }
-}
-
-/** -min(ratio A, clamp(ratio) A), the ratio capped at delta first. */
-function clippedSurrogate(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
-  const { advantages, ratio } = batch
-  const [low, high] = [1 - config.epsilon, 1 + (config.epsilonHigh ?? config.epsilon)]
-  const capped = config.delta === null ? ratio : ratio.clampMax(config.delta)
-  stats.clips(capped, low, high, batch)
-  return capped
-    .mul(advantages)
-    .minimum(ratio.clamp({ min: low, max: high }).mul(advantages))
-    .neg()
-}
-
-/** One of two numbers, in the dtype of another tensor. */
-function choose(condition: Tensor, yes: number, no: number, like: Tensor): Tensor {
-  const as = { dtype: like.dtype, device: like.device }
-  return where(condition, full([], yes, as), full([], no, as))
-}
-
-/** SAPO: a sigmoid around ratio 1 in place of the clip. */
-function softGate(batch: Batch, config: LossConfig): Tensor {
-  const slope = choose(batch.advantages.gt(0), config.sapoTemperaturePos, config.sapoTemperatureNeg, batch.mask)
-  const gate = batch.ratio.sub(1).mul(slope).sigmoid().mul(slope.reciprocal().mul(4))
-  return gate.mul(batch.advantages).neg()
-}
-
-/** CISPO: the capped ratio is a weight without gradient. */
-function cappedWeight(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
-  const cap = config.epsilonHigh ?? config.epsilon
-  const ratio = batch.ratio.detach()
-  stats.tokenMean('cispo_clip_ratio', ratio.gt(cap).logicalAnd(batch.advantages.gt(0)), batch)
-  return ratio.clampMax(cap).mul(batch.advantages).mul(batch.logps).neg()
-}
-
-const logTiny = Math.log(1e-8)
-
-/** VESPO: exp(lambda + k log w - lambda w) of the row's weight w, without gradient; 1 at w = 1. [B, 1] */
-function vespoWeight(batch: Batch, config: LossConfig): Tensor {
-  return noGrad(() => {
-    let sum = clampTo(batch.change.detach(), 20).mul(batch.mask).sum(-1, { keepdim: true })
-    if (batch.isRatio) sum = sum.add(batch.isRatio.log().clamp({ min: logTiny, max: 20 }).sum(-1, { keepdim: true }))
-    const log = sum.clamp({ min: logTiny, max: 20 })
-    const positive = batch.advantages.ge(0)
-    const k = choose(positive, config.vespoKPos, config.vespoKNeg, log)
-    const lambda = choose(positive, config.vespoLambdaPos, config.vespoLambdaNeg, log)
-    const phi = lambda.add(k.mul(log)).sub(lambda.mul(log.exp())).exp()
-    return phi.nanToNum({ nan: 0, posinf: 0, neginf: 0 })
-  })
-}
-
-/** GMPO: the geometric mean of ratios clipped in log space. [B, 1] */
-function geometricMean(batch: Batch, config: LossConfig, stats: LossStats): Tensor {
-  const [low, high] = [-config.epsilon, config.epsilonHigh ?? config.epsilon]
-  const held = batch.change.clamp({ min: low, max: high })
-  const change = where(batch.advantages.gt(0), batch.change.minimum(held), batch.change.maximum(held))
-  stats.clips(batch.change, low, high, batch)
-  return rowMean(change, batch).exp().mul(batch.advantages).neg()
-}
-
-function weighted(value: Tensor, batch: Batch, masks: readonly (Tensor | null)[], config: LossConfig): Tensor {
+function weighted(value: Tensor, batch: LossBatch, masks: readonly (Tensor | null)[], config: LossConfig): Tensor {
   let out = value
   const wholeRows = rowLosses.has(config.lossType) // one value a row: nothing per token can be left out
   for (const mask of masks) if (mask && !(wholeRows && mask.size(1) > 1)) out = out.mul(mask)
@@ -317,11 +211,11 @@ function weighted(value: Tensor, batch: Batch, masks: readonly (Tensor | null)[]
   return out
 }
 
-function cleanWeights({ isRatio, real }: Batch): Tensor {
+function cleanWeights({ isRatio, real }: LossBatch): Tensor {
   return isRatio!.size(1) === 1 ? isRatio! : isRatio!.maskedFill(real.logicalNot(), 1)
 }
 
-function withKl(value: Tensor, kl: Tensor | null, batch: Batch, config: LossConfig): Tensor {
+function withKl(value: Tensor, kl: Tensor | null, batch: LossBatch, config: LossConfig): Tensor {
   if (!kl) return value
   return value.add((config.lossType === 'gmpo' ? rowMean(kl, batch) : kl).mul(config.beta))
 }
@@ -331,7 +225,7 @@ function itemsPerProcess(config: LossConfig): number {
   return Math.max(config.numItemsInBatch!, 1) / (config.numProcesses ?? 1)
 }
 
-function aggregate(value: Tensor, batch: Batch, config: LossConfig): Tensor {
+function aggregate(value: Tensor, batch: LossBatch, config: LossConfig): Tensor {
   const { mask } = batch
   switch (config.lossType) {
     case 'grpo':
@@ -355,7 +249,7 @@ function aggregate(value: Tensor, batch: Batch, config: LossConfig): Tensor {
   }
 }
 
-function meanEntropy(batch: Batch, entropyMask: Tensor | null, config: LossConfig): Tensor {
+function meanEntropy(batch: LossBatch, entropyMask: Tensor | null, config: LossConfig): Tensor {
   const words = batch.words.to(batch.mask.dtype)
   const mask = entropyMask ? entropyMask.mul(words) : words
   const sum = batch.entropies!.mul(mask).sum()

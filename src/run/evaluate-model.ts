@@ -4,9 +4,9 @@ import { openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
+import { evaluateAll } from './evaluate-all.ts'
 import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
-import { evaluateAll } from './loop.ts'
 import { loadTrained } from './trained.ts'
 
 export interface EvaluateModelOptions {

@@ -145,7 +145,7 @@ async function preparedDataset(home: string, config: string, splits: Record<stri
 
 test('an id opens what load_dataset left in its cache: one split, unfinished folders and caches passed over', async () => {
   const home = join(root, 'hf')
-  const before = { placement: process.env.HF_HOME, hub: process.env.HF_HUB_CACHE, sets: process.env.HF_DATASETS_CACHE }
+  const before = { home: process.env.HF_HOME, hub: process.env.HF_HUB_CACHE, sets: process.env.HF_DATASETS_CACHE }
   process.env.HF_HOME = home
   delete process.env.HF_HUB_CACHE
   delete process.env.HF_DATASETS_CACHE
@@ -162,10 +162,10 @@ test('an id opens what load_dataset left in its cache: one split, unfinished fol
     await assert.rejects(openSource('org/my_set'), /2 configurations in .*org___my_set.*name one: .*default.*other/)
     assert.equal((await summary(folder)).source.length, 3)
     await assert.rejects(openSource('org/absent'), /no such path, and nothing of that name in .*hub or .*datasets/)
-    await assert.rejects(openSource('nothing-here'), /no such file or folder/)
+    await assert.rejects(openSource('../..' + home.slice(0, 0) + '/nothing-here'), /no such file or folder/)
   } finally {
     for (const [key, value] of Object.entries({
-      HF_HOME: before.placement,
+      HF_HOME: before.home,
       HF_HUB_CACHE: before.hub,
       HF_DATASETS_CACHE: before.sets,
     }))

@@ -1,6 +1,7 @@
 import { log, sha256, stream } from '../../core/index.ts'
 import type { JudgeConfig } from '../config.ts'
 import { JudgeCache } from './cache.ts'
+import { isChoices, isPrepared, type Prepared } from './cached.ts'
 import { type ChatRequest, JudgeClient, JudgeFailure } from './client.ts'
 import { type Flag, makeSafe, newTag } from './hostile.ts'
 import { allQuestionsRequest, checklistRequest, gradeRequest, promptVersion, questionRequest } from './prompts.ts'
@@ -25,9 +26,6 @@ export interface Verdict {
   cached: boolean
   reason?: string
 }
-
-/** A reference's questions, or why there are none. Only what the judge said is kept; a failed call is not. */
-type Prepared = { checklist: Checklist } | { unjudgeable: string }
 
 interface Choices {
   choices: (number | null)[]
@@ -341,25 +339,4 @@ export class Judge {
     this.#running.set(key, fresh)
     return fresh
   }
-}
-
-function isChoices(value: unknown, questions: readonly Question[]): value is (number | null)[] {
-  const fits = (c: unknown, i: number) =>
-    c === null || (Number.isInteger(c) && (c as number) >= 0 && (c as number) < questions[i]!.options.length)
-  return Array.isArray(value) && value.length === questions.length && value.every(fits)
-}
-
-/** A line of the cache is a file's word; one of another shape is asked again. */
-function isPrepared(value: Prepared | undefined): value is Prepared {
-  if (typeof value !== 'object' || value === null) return false
-  if ('unjudgeable' in value) return typeof value.unjudgeable === 'string'
-  const list = value.checklist as Partial<Checklist> | undefined
-  const isText = (...texts: unknown[]) => texts.every((t) => typeof t === 'string')
-  return (
-    isText(list?.object) &&
-    Array.isArray(list?.positives) &&
-    Array.isArray(list.negatives) &&
-    list.positives.every((p) => isText(p?.attribute, p?.value) && (p.part === null || isText(p.part))) &&
-    list.negatives.every((n) => isText(n?.name) && (n.kind === 'part' || n.kind === 'object'))
-  )
 }
