@@ -2,23 +2,26 @@ import { type AdapterNames, exportModel, type OpenOptions } from '../../checkpoi
 import type { RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, AskingFamily } from '../family.ts'
+import { OpenedFamily } from '../opened.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
-import type { QwenFeatures, QwenPrompt } from './model.ts'
+import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
 import { type PatchedImage, patchImage, smartResize } from './processor.ts'
 
 /** As PEFT writes them for a plain Qwen2.5-VL of the released layout. */
 const adapterNames: AdapterNames = { ours: '', file: 'base_model.model.', adapter: null }
 
 /** Qwen2.5-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
-export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, QwenPrompt> {
+export class QwenVLFamily
+  extends OpenedFamily<QwenVL, LoadedQwenVL>
+  implements AskingFamily<PatchedImage, QwenFeatures, QwenPrompt>
+{
   readonly name = 'qwen2_5_vl'
   readonly groups = { lora: [/\.lora_[AB]\./] } as const
   readonly stopWords: readonly string[] = []
   readonly adapter: AdapterPlace
-  readonly loaded: LoadedQwenVL
 
   constructor(loaded: LoadedQwenVL) {
-    this.loaded = loaded
+    super(loaded)
     const targets = (path: string) => /^model\.layers\.\d+\.self_attn\.[qkvo]_proj$/.test(path)
     this.adapter = { on: loaded.model, targets, names: adapterNames, width: loaded.cfg.llm.hidden_size }
   }
@@ -27,32 +30,16 @@ export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, Qw
     return new QwenVLFamily(openQwenVL(dir, options))
   }
 
-  get dir() {
-    return this.loaded.dir
-  }
-
-  get config() {
-    return this.loaded.cfg.raw
-  }
-
-  get module() {
-    return this.loaded.model
-  }
-
-  get model() {
-    return this.loaded.model
-  }
-
   get tokenizer() {
     return this.loaded.tokenizer
   }
 
-  get sizes() {
-    const { llm } = this.loaded.cfg
-    return {
-      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
-      imageTokens: (features: object) => (features as QwenFeatures).tokens.size(0),
-    }
+  protected get answerEnd() {
+    return '<|im_end|>'
+  }
+
+  protected imageTokens(features: object): number {
+    return (features as QwenFeatures).tokens.size(0)
   }
 
   get imageIds() {
@@ -100,11 +87,6 @@ export class QwenVLFamily implements AskingFamily<PatchedImage, QwenFeatures, Qw
       number,
     ]
     return { tokens: tensors['tokens']!, rows, columns, height: image.height, width: image.width }
-  }
-
-  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
-    const plain: [number, number][] = words ? [[0, text.length]] : []
-    return this.tokenizer.encode(`${text}<|im_end|>`, { addSpecial: false, plain })
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

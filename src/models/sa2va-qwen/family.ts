@@ -1,9 +1,8 @@
 import type { AdapterNames } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
-import type { Mask } from '../../mask/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import type { Question } from '../../text/index.ts'
-import type { AdapterPlace, DrawnMask, GroundedFamily, ImageLimits } from '../family.ts'
+import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
+import { OpenedGroundedFamily } from '../opened.ts'
 import { exportSa2VA } from '../sa2va/index.ts'
 import {
   pictureTensor,
@@ -13,6 +12,7 @@ import {
   type QwenImageInput,
 } from './inputs.ts'
 import { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
+import type { Sa2VAQwen } from './model.ts'
 
 /** The vision tower and its mergers are frozen, as in the released training: features are what the mergers give. */
 export const qwenGroups = {
@@ -32,14 +32,16 @@ export const isAdapted = (path: string): boolean => /^model\.language_model\.lay
 const tilePixels = 448 * 448
 
 /** Sa2VA on Qwen2.5-VL or Qwen3-VL as a run sees it. */
-export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroundedFeatures, QwenGroundedPrompt> {
+export class Sa2VAQwenFamily
+  extends OpenedGroundedFamily<QwenGroundedFeatures, QwenGroundedPrompt, Sa2VAQwen, LoadedSa2VAQwen>
+  implements GroundedFamily<QwenImageInput, QwenGroundedFeatures, QwenGroundedPrompt>
+{
   readonly name: string
   readonly groups = qwenGroups
   readonly adapter: AdapterPlace
-  readonly loaded: LoadedSa2VAQwen
 
   constructor(loaded: LoadedSa2VAQwen) {
-    this.loaded = loaded
+    super(loaded)
     this.name = `sa2va-${loaded.cfg.base}`
     const width = loaded.cfg.llm.hidden_size
     this.adapter = { on: loaded.model.model, targets: isAdapted, names: qwenAdapterNames, width }
@@ -49,44 +51,8 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
     return new Sa2VAQwenFamily(openSa2VAQwen(dir, options))
   }
 
-  get dir() {
-    return this.loaded.dir
-  }
-
-  get config() {
-    return this.loaded.cfg.raw
-  }
-
-  get module() {
-    return this.loaded.model
-  }
-
-  get model() {
-    return this.loaded.model
-  }
-
-  get tokenizer() {
-    return this.loaded.prompter.tokenizer
-  }
-
-  get stopWords() {
-    return this.loaded.prompter.template.stopWords
-  }
-
-  get segId() {
-    return this.loaded.prompter.segId
-  }
-
-  get captionSuppressIds() {
-    return this.loaded.prompter.captionSuppressIds
-  }
-
-  get sizes() {
-    const { llm } = this.loaded.cfg
-    return {
-      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
-      imageTokens: (features: object) => (features as QwenGroundedFeatures).tokens.size(0),
-    }
+  protected imageTokens(features: object): number {
+    return (features as QwenGroundedFeatures).tokens.size(0)
   }
 
   prepare(image: RgbImage, limits: ImageLimits = {}): QwenImageInput {
@@ -159,32 +125,7 @@ export class Sa2VAQwenFamily implements GroundedFamily<QwenImageInput, QwenGroun
     }
   }
 
-  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
-    const plain: [number, number][] = words ? [[0, text.length]] : []
-    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false, plain })
-  }
-
   export(dir: string, maxShardBytes?: number): string[] {
     return exportSa2VA(this.loaded, dir, maxShardBytes)
-  }
-
-  describe(features: QwenGroundedFeatures, mask: Mask | readonly Mask[], question?: string) {
-    return this.loaded.prompter.describe(features, mask, question)
-  }
-
-  segment(features: QwenGroundedFeatures, phrase: string | { question: Question }): QwenGroundedPrompt {
-    return this.loaded.prompter.segment(features, phrase)
-  }
-
-  segPrompts(states: Tensor): Tensor {
-    return this.model.segPrompts(states)
-  }
-
-  drawMasks(features: QwenGroundedFeatures, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    return this.model.drawMasks(features, prompts, choice)
-  }
-
-  finishMasks(features: QwenGroundedFeatures, logits: Tensor): Mask[] {
-    return this.model.finishMasks(features, logits)
   }
 }

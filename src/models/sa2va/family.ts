@@ -1,12 +1,12 @@
 import { languageModelNames, type OpenOptions } from '../../checkpoint/index.ts'
 import type { RgbImage } from '../../image/index.ts'
-import type { Mask } from '../../mask/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import type { Question } from '../../text/index.ts'
-import type { AdapterPlace, DrawnMask, GroundedFamily, ImageLimits } from '../family.ts'
+import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
 import { loraTargets } from '../llm/index.ts'
+import { OpenedGroundedFamily } from '../opened.ts'
 import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
+import type { Sa2VA } from './model.ts'
 
 export const sa2vaGroups = {
   mlp1: [/^mlp1\./],
@@ -17,14 +17,16 @@ export const sa2vaGroups = {
 } as const
 
 /** Sa2VA as a run sees it. */
-export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt> {
+export class Sa2VAFamily
+  extends OpenedGroundedFamily<Features, Prompt, Sa2VA, Loaded>
+  implements GroundedFamily<ImageInput, Features, Prompt>
+{
   readonly name = 'sa2va'
   readonly groups = sa2vaGroups
   readonly adapter: AdapterPlace
-  readonly loaded: Loaded
 
   constructor(loaded: Loaded) {
-    this.loaded = loaded
+    super(loaded)
     const { llm } = loaded.cfg
     this.adapter = {
       on: loaded.model.language_model,
@@ -38,45 +40,8 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
     return new Sa2VAFamily(openSa2VA(dir, options))
   }
 
-  get dir() {
-    return this.loaded.dir
-  }
-
-  get config() {
-    return this.loaded.cfg.raw
-  }
-
-  get module() {
-    return this.loaded.model
-  }
-
-  get model() {
-    return this.loaded.model
-  }
-
-  get tokenizer() {
-    return this.loaded.prompter.tokenizer
-  }
-
-  get stopWords() {
-    return this.loaded.prompter.template.stopWords
-  }
-
-  get segId() {
-    return this.loaded.prompter.segId
-  }
-
-  get captionSuppressIds() {
-    return this.loaded.prompter.captionSuppressIds
-  }
-
-  get sizes() {
-    const { llm } = this.loaded.cfg
-    const { grid } = this.loaded.prompter
-    return {
-      cacheBytesPerToken: (bytes: number) => 2 * llm.num_hidden_layers * llm.num_key_value_heads * llm.head_dim * bytes,
-      imageTokens: (features: object) => grid ** 2 * (features as Features).tiles,
-    }
+  protected imageTokens(features: object): number {
+    return this.loaded.prompter.grid ** 2 * (features as Features).tiles
   }
 
   prepare(image: RgbImage, limits: ImageLimits = {}): ImageInput {
@@ -124,32 +89,7 @@ export class Sa2VAFamily implements GroundedFamily<ImageInput, Features, Prompt>
     return { vision, sam: { level0, level1, level2 }, tiles: vision.size(0), height, width }
   }
 
-  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
-    const plain: [number, number][] = words ? [[0, text.length]] : []
-    return this.tokenizer.encode(text + this.loaded.prompter.template.suffix, { addSpecial: false, plain })
-  }
-
   export(dir: string, maxShardBytes?: number): string[] {
     return exportSa2VA(this.loaded, dir, maxShardBytes)
-  }
-
-  describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
-    return this.loaded.prompter.describe(features, mask, question)
-  }
-
-  segment(features: Features, phrase: string | { question: Question }): Prompt {
-    return this.loaded.prompter.segment(features, phrase)
-  }
-
-  segPrompts(states: Tensor): Tensor {
-    return this.model.segPrompts(states)
-  }
-
-  drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    return this.model.drawMasks(features, prompts, choice)
-  }
-
-  finishMasks(features: Features, logits: Tensor): Mask[] {
-    return this.model.finishMasks(features, logits)
   }
 }

@@ -1,0 +1,118 @@
+// What families have in common: an opened folder behind the face of a family, and the half of it that points at pixels.
+import type { Mask } from '../mask/index.ts'
+import type { Module } from '../nn/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+import type { ChatTemplate, Question, Tokenizer } from '../text/index.ts'
+import type { DrawnMask } from './family.ts'
+import type { LlmConfig, PromptedModel, PromptIds } from './llm/index.ts'
+
+interface OpenedFolder<M extends Module> {
+  readonly dir: string
+  readonly cfg: { readonly raw: unknown; readonly llm: LlmConfig }
+  readonly model: M
+}
+
+export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L extends OpenedFolder<M>> {
+  readonly loaded: L
+  abstract readonly tokenizer: Tokenizer
+  /** Ends an answer. */
+  protected abstract readonly answerEnd: string
+  /** Tokens of the prompt that stand for the image. */
+  protected abstract imageTokens(features: object): number
+
+  constructor(loaded: L) {
+    this.loaded = loaded
+  }
+
+  get dir(): string {
+    return this.loaded.dir
+  }
+
+  get config(): unknown {
+    return this.loaded.cfg.raw
+  }
+
+  get module(): M {
+    return this.loaded.model
+  }
+
+  get model(): M {
+    return this.loaded.model
+  }
+
+  get sizes() {
+    const { head_dim, num_hidden_layers, num_key_value_heads } = this.loaded.cfg.llm
+    return {
+      cacheBytesPerToken: (bytes: number) => 2 * num_hidden_layers * num_key_value_heads * head_dim * bytes,
+      imageTokens: (features: object) => this.imageTokens(features),
+    }
+  }
+
+  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
+    const plain: [number, number][] = words ? [[0, text.length]] : []
+    return this.tokenizer.encode(text + this.answerEnd, { addSpecial: false, plain })
+  }
+}
+
+interface GroundedPrompter<F, P> {
+  readonly tokenizer: Tokenizer
+  readonly template: ChatTemplate
+  readonly segId: number
+  readonly captionSuppressIds: readonly number[]
+  describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean }
+  segment(features: F, phrase: string | { question: Question }): P
+}
+
+interface GroundedModel<F, P extends PromptIds> extends Module, PromptedModel<P> {
+  segPrompts(states: Tensor): Tensor
+  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask
+  finishMasks(features: F, logits: Tensor): Mask[]
+}
+
+/** Describes regions and draws masks, with the prompter and the mask decoder of the opened folder. */
+export abstract class OpenedGroundedFamily<
+  F,
+  P extends PromptIds,
+  M extends GroundedModel<F, P>,
+  L extends OpenedFolder<M> & { readonly prompter: GroundedPrompter<F, P> },
+> extends OpenedFamily<M, L> {
+  get tokenizer(): Tokenizer {
+    return this.loaded.prompter.tokenizer
+  }
+
+  protected get answerEnd(): string {
+    return this.loaded.prompter.template.suffix
+  }
+
+  get stopWords(): readonly string[] {
+    return this.loaded.prompter.template.stopWords
+  }
+
+  get segId(): number {
+    return this.loaded.prompter.segId
+  }
+
+  get captionSuppressIds(): readonly number[] {
+    return this.loaded.prompter.captionSuppressIds
+  }
+
+  describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean } {
+    return this.loaded.prompter.describe(features, mask, question)
+  }
+
+  segment(features: F, phrase: string | { question: Question }): P {
+    return this.loaded.prompter.segment(features, phrase)
+  }
+
+  segPrompts(states: Tensor): Tensor {
+    return this.model.segPrompts(states)
+  }
+
+  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    return this.model.drawMasks(features, prompts, choice)
+  }
+
+  finishMasks(features: F, logits: Tensor): Mask[] {
+    return this.model.finishMasks(features, logits)
+  }
+}
