@@ -17,7 +17,7 @@ const groups = [
   { name: 'unit', folders: ['src', 'scripts'], parallel: availableParallelism(), timeout: 10 * minute },
   { name: 'parity', folders: ['tests/parity'], parallel: availableParallelism(), timeout: 10 * minute },
   { name: 'invariant', folders: ['tests/invariant'], parallel: availableParallelism(), timeout: 15 * minute },
-  { name: 'e2e', folders: ['tests/e2e'], parallel: 1, timeout: 30 * minute },
+  { name: 'e2e', folders: ['tests/e2e'], parallel: availableParallelism(), timeout: 30 * minute },
   { name: 'gpu', folders: ['tests/gpu'], parallel: 1, timeout: 10 * minute },
 ]
 
@@ -55,6 +55,7 @@ async function staticPhases() {
     ['types', () => run(tool('tsc'), ['--noEmit'])],
     ['types of the page', () => run(tool('tsc'), ['--noEmit', '-p', 'src/dashboard/page'])],
     ['rooms', () => run(process.execPath, ['scripts/check-rooms.mjs'])],
+    ['pages of the package’s doors', () => run(process.execPath, ['scripts/gen-api.mjs', '--check'])],
   ]
   for (const [name, body] of phases) if (!(await phase(name, body))) return false
   return true

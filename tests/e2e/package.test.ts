@@ -55,6 +55,10 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   assert.deepEqual(doors, ['.', './rewards', './data', './models', './tensor', './tasks'])
 })
 
+test('publint finds nothing to say about the package', () => {
+  assert.match(run(root, `npx publint --strict --pack false ${installed}`), /All good!/)
+})
+
 test('the command answers to its name, tells its version and sets itself up', () => {
   assert.equal(run(project, 'npx roundtrip --version').trim(), own.version)
   const record = JSON.parse(run(project, 'npx roundtrip setup --json')) as { addon: string; root: string }
