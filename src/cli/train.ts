@@ -92,15 +92,13 @@ const thousands = (n: number) => n.toLocaleString('en')
 
 async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
   const { model, groups, records, steps, measured, memory: m } = found
+  const { groupText, rewardLines } = await import('../run/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
-  const rewards = Object.entries(kind.rewards(config).tasks).map(([name, task]) => {
-    const terms = task.rewards.terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`)
-    return `${name}: ${terms.join(' + ')}`
-  })
+  const rewards = rewardLines(kind, config)
   const tasks = [...new Set(found.rows.map((r) => r.task))]
   return [
     `1 model    ${model.dir}: ${thousands(model.values)} values in ${model.tensors} tensors, ${model.dtype} on ${model.device}`,
-    ...groups.map((g) => `           trains ${g.group}: ${g.tensors} tensors, ${thousands(g.elements)} values`),
+    ...groups.map((g) => `           ${groupText(g)}`),
     `2 records  ${config.dataPath} (${records.format}): ${records.all} records, ${records.train} to train on, ${records.heldOut} held out`,
     ...rewards.map((line, i) => `${i === 0 ? '3 rewards ' : '          '} ${line}`),
     ...measured.map((line) => `           ${line}`),

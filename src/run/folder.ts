@@ -4,11 +4,11 @@ import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
-import { describeEnvironment, RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
+import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
-import { deviceOf } from './device.ts'
 import { differences, flattened, type Settings } from './identity.ts'
 import { lockRun, type RunLock } from './lock.ts'
+import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
 
 /** What a run tells its folder. */
@@ -82,13 +82,11 @@ function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'loc
   const started = existsSync(join(output, runFiles.events))
   const resumed = started ? newestState(config) : null
   if (resumed) requireSame(config, resumed.state, settings)
-  const { device, dtype } = deviceOf(config)
-  const environment = describeEnvironment({ device, dtype, deterministic: device === 'cpu' })
   // a run that ended before its first checkpoint begins anew, perhaps with other settings
   if (started && !resumed) atomicWriteJson(join(output, runFiles.config), config)
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, trackers)
-    : RunWriter.create(output, { config, environment, ...trackers })
+    : RunWriter.create(output, { config, environment: environmentOf(config), ...trackers })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed }
 }

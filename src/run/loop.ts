@@ -3,7 +3,6 @@ import { join } from 'node:path'
 import { checkpointName, prune } from '../checkpoint/index.ts'
 import type { Example } from '../data/index.ts'
 import { alone, requireSameSettings, requireSameValues, type World } from '../distributed/index.ts'
-import { count } from '../nn/index.ts'
 import { learningRateAt } from '../optim/index.ts'
 import { type Evaluator, openKind, type TaskKind } from '../tasks/index.ts'
 import type { Interval, Metrics } from '../tracking/index.ts'
@@ -18,6 +17,7 @@ import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { type Notice, Notices } from './notices.ts'
 import { openRecords, type Records } from './records.ts'
+import { tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
 /** Everything a run has open. */
@@ -71,6 +71,8 @@ export interface LoopOptions {
   passes: number
   /** Settings of this kind of run that decide its numbers. */
   settings?: Settings
+  /** What the run learns from, a line each. */
+  goal(kind: TaskKind<RunConfig>): readonly string[]
   /** What a user should know about the settings. */
   notices?(kind: TaskKind<RunConfig>): Notice[]
   /** The processes that train together; alone unless given. */
@@ -124,13 +126,14 @@ class RunLoop {
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
     if (world.rank === 0) reserveFolder(config.output).release() // found out before minutes of loading
-    host.progress({ kind: 'phase', text: `1 model ${config.model}` })
+    tellEnvironment(config, host)
+    tellStep(host, 'model', config.model)
     const { everything, dropout } = options
     const learner = new Learner(openModel(config, world), config, { everything, dropout, world })
     let records: Records | null = null
     try {
-      tellGroups(learner, host)
-      host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
+      tellTrainables(learner, config, host)
+      tellStep(host, 'records', config.dataPath)
       records = await openRecords(config)
       return await RunLoop.#assemble(config, host, options, { kind, learner, records })
     } catch (error) {
@@ -149,8 +152,12 @@ class RunLoop {
     const { heldOut, loader, source } = parts.records
     const total = totalSteps(config, loader.epochLength, options.passes)
     const split = `${loader.epochLength} to train on, ${heldOut.length} held out`
-    host.progress({ kind: 'note', text: `  ${source.length} records (${source.format}): ${split}` })
+    tellNote(host, `${source.length} records (${source.format}): ${split}`)
     const world = options.world ?? alone
+    const [goal, ...more] = options.goal(parts.kind)
+    tellStep(host, 'rewards', goal ?? 'none')
+    for (const line of more) tellNote(host, line)
+    tellTrainer(config, total, world.size, host)
     const settings = decidingSettings(config, total, options.settings, world.size)
     await requireSameSettings(world, settings)
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
@@ -160,6 +167,7 @@ class RunLoop {
     for (const notice of [...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]) notices.tell(notice)
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
+    tellStep(host, 'folder', resumed ? `${config.output}: resume ${resumed.path}` : `${config.output}: a new run`)
     const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total, world }
     try {
       const loop = new RunLoop(opened, options.work(opened), settings)
@@ -174,8 +182,7 @@ class RunLoop {
   }
 
   async #restore({ path, state }: NonNullable<RunFolder['resumed']>): Promise<void> {
-    const { host, learner, records } = this.opened
-    host.progress({ kind: 'phase', text: `3 resume ${path}` })
+    const { learner, records } = this.opened
     loadRun(path, learner)
     this.#step = state.step
     this.#fresh = false
@@ -194,6 +201,7 @@ class RunLoop {
     if (this.#fresh && !(await this.#stopping())) await this.#checkpoint()
     let saved: string | null = null
     let since = 0
+    tellStep(host, 'training', `step ${this.#step} of ${total}`)
     while (this.#step < total && !(await this.#stopping())) {
       if (!(await this.#unlessStopped(() => this.#oneStep()))) break
       since++
@@ -206,6 +214,7 @@ class RunLoop {
       await host.yieldToLoop()
     }
     const stopped = this.#step < total
+    tellStep(host, 'saving', join(config.output, checkpointName(this.#step)))
     if (since > 0) saved = await this.#checkpoint()
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
@@ -308,19 +317,6 @@ class RunLoop {
     await records.close()
     disposeLearner(learner)
   }
-}
-
-export function tellGroups(learner: Learner, host: Pick<Host, 'progress'>): void {
-  const all = count(learner.family.module.parameters().values()).elements
-  const trained = learner.counts().reduce((n, c) => n + c.elements, 0)
-  const share = ((100 * trained) / all).toPrecision(3)
-  const whole = `${all.toLocaleString('en')} values, ${trained.toLocaleString('en')} trainable (${share} %)`
-  host.progress({ kind: 'note', text: `  ${whole}` })
-  for (const { group, tensors, elements } of learner.counts())
-    host.progress({
-      kind: 'note',
-      text: `  trains ${group}: ${tensors} tensors, ${elements.toLocaleString('en')} values`,
-    })
 }
 
 export function disposeLearner(learner: Learner): void {

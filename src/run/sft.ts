@@ -31,6 +31,7 @@ export async function sft(
     everything,
     dropout: everything ? 0 : config.lora.dropout,
     passes: 1,
+    goal: () => [`none: cross-entropy of both answers, BCE and Dice of the mask (weight ${maskWeight})`],
     settings: { 'sft everything': everything, 'sft maskWeight': maskWeight },
     work: (opened: Opened) => new SftWork(opened, settings),
   }

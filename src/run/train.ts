@@ -13,6 +13,7 @@ import type { Learner } from './learner.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import type { Notice } from './notices.ts'
 import { writeSamples } from './samples.ts'
+import { rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
 
 /** Trains to the end of the run, or until the host stops it; a run folder that holds a run is resumed. `finish` sees the trained model. */
@@ -24,6 +25,7 @@ export async function train(
 ): Promise<RunResult> {
   const options = {
     passes: config.rl.numIterations,
+    goal: (kind: TaskKind<RunConfig>) => rewardLines(kind, config),
     notices: (kind: TaskKind<RunConfig>) => settingNotices(config, kind),
     world,
     work: (opened: Opened) => new TrainWork(opened, host),

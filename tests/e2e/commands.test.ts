@@ -98,6 +98,7 @@ test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes 
   ])
   succeeded(straight)
   succeeded(stopped)
+  assertStartUp(straight.err)
   assert.match(stopped.out, /stopped after step [1-5]\b/)
   assert.match(stopped.err, /finishing the step and saving/)
   const resumed = succeeded(await roundtrip(...train, ...steps, '--output', at('stopped')))
@@ -114,6 +115,31 @@ test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes 
   ])
     assert.ok(weights(at('stopped'), file).equals(weights(at('straight'), file)), file)
 })
+
+const startUp = 'model adapters trainable records rewards trainer folder training saving'.split(' ')
+
+/** Where it runs, then nine numbered steps in order; the trainable groups with their share of all values. */
+function assertStartUp(text: string): void {
+  const told = [...text.matchAll(/^([1-9]) (\w+) /gm)].map(([, number, name]) => `${number} ${name}`)
+  assert.deepEqual(
+    told,
+    startUp.map((name, i) => `${i + 1} ${name}`),
+  )
+  assert.match(text, /^roundtrip \d+\.\d+\.\d+( at commit [0-9a-f]{12})?, torch \d\S*, node v\d\S*, cpu float32, /m)
+  assert.match(text, /^command: roundtrip train --model .* --maxSteps 6 --output /m)
+  const [, trained, all] = /^3 trainable ([\d,]+) of ([\d,]+) values \([\d.]+ %\)$/m.exec(text)!
+  const number = (digits: string) => Number(digits.replaceAll(',', ''))
+  const groups = [...text.matchAll(/^ {2}trains \w+: \d+ tensors, ([\d,]+) values \(([\d.e-]+) %\)$/gm)]
+  assert.equal(
+    groups.reduce((sum, [, values]) => sum + number(values!), 0),
+    number(trained!),
+  )
+  for (const [, values, share] of groups) assert.equal(share, ((100 * number(values!)) / number(all!)).toPrecision(3))
+  const environment = JSON.parse(readFileSync(join(at('straight'), 'environment.json'), 'utf8'))
+  assert.deepEqual([environment.device, environment.dtype], ['cpu', 'float32'])
+  assert.deepEqual(environment.command.slice(0, 3), ['train', '--model', model])
+  for (const fact of ['product', 'torch', 'node', 'system']) assert.equal(typeof environment[fact], 'string', fact)
+}
 
 test('every trainable group gets a gradient, log names are those users know, nothing leaks', () => {
   const steps = events(at('straight')).filter((e) => e.t === 'step')

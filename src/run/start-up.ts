@@ -1,0 +1,88 @@
+// What a run says on its way: where it runs, then nine numbered steps.
+import { count } from '../nn/index.ts'
+import type { TaskKind } from '../tasks/index.ts'
+import { describeEnvironment } from '../tracking/index.ts'
+import type { RunConfig } from './config.ts'
+import { deviceOf } from './device.ts'
+import type { Host } from './host.ts'
+import type { GroupCount, Learner } from './learner.ts'
+
+export const startUpSteps = [
+  'model',
+  'adapters',
+  'trainable',
+  'records',
+  'rewards',
+  'trainer',
+  'folder',
+  'training',
+  'saving',
+] as const
+
+type Told = Pick<Host, 'progress'>
+
+export function tellStep(host: Told, name: (typeof startUpSteps)[number], text: string): void {
+  host.progress({ kind: 'phase', text: `${startUpSteps.indexOf(name) + 1} ${name} ${text}` })
+}
+
+export function tellNote(host: Told, text: string): void {
+  host.progress({ kind: 'note', text: `  ${text}` })
+}
+
+/** environment.json. */
+export function environmentOf(config: RunConfig): Record<string, unknown> {
+  const { device, dtype } = deviceOf(config)
+  return describeEnvironment({ device, dtype, deterministic: device === 'cpu' })
+}
+
+export function tellEnvironment(config: RunConfig, host: Told): void {
+  const { product, commit, torch, node, device, dtype, system, command } = environmentOf(config)
+  const version = `roundtrip ${product}${commit ? ` at commit ${String(commit).slice(0, 12)}` : ''}`
+  host.progress({ kind: 'note', text: `${version}, torch ${torch}, node ${node}, ${device} ${dtype}, ${system}` })
+  const words = (command as readonly string[]).map((word) => (/[\s'"\\$]/.test(word) ? JSON.stringify(word) : word))
+  host.progress({ kind: 'note', text: `command: roundtrip ${words.join(' ')}` })
+}
+
+const thousands = (n: number) => n.toLocaleString('en')
+const percent = (part: number, all: number) => `${((100 * part) / all).toPrecision(3)} %`
+
+/** Steps 2 and 3: what was added to the model, and what of all of it learns. */
+export function tellTrainables(learner: Learner, { lora }: RunConfig, host: Told): void {
+  const counts = learner.counts()
+  const adapted = counts.find(({ group }) => group === 'lora')
+  const adapters = learner.adapter
+    ? `LoRA of rank ${lora.rank}, alpha ${lora.alpha}, on ${(adapted?.tensors ?? 0) / 2} layers`
+    : 'none'
+  tellStep(host, 'adapters', adapters)
+  const all = count(learner.family.module.parameters().values()).elements
+  const trained = counts.reduce((n, c) => n + c.elements, 0)
+  tellStep(host, 'trainable', `${thousands(trained)} of ${thousands(all)} values (${percent(trained, all)})`)
+  for (const group of counts) tellNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
+  tellNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
+}
+
+export function groupText({ group, tensors, elements }: GroupCount): string {
+  return `trains ${group}: ${tensors} tensors, ${thousands(elements)} values`
+}
+
+/** What each task is rewarded for, a line each, and the judge where one is asked. */
+export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): string[] {
+  const tasks = Object.entries(kind.rewards(config).tasks)
+  const lines = tasks.map(([name, task]) => {
+    const terms = task.rewards.terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`)
+    return `${name}: ${terms.join(' + ')}`
+  })
+  const { enabled, model, baseUrl, mode } = config.rewards.judge
+  const asked = tasks.some(([, { rewards }]) => rewards.terms.some(({ type }) => type === 'judge'))
+  return [...lines, `judge: ${enabled && asked ? `${model} at ${baseUrl}, ${mode}` : 'none'}`]
+}
+
+/** Step 6: how it learns. */
+export function tellTrainer(config: RunConfig, total: number, processes: number, host: Told): void {
+  const { batchSize, optim, rl } = config
+  const perStep = batchSize * rl.gradientAccumulationSteps
+  const by = processes === 1 ? '1 process' : `${processes} processes`
+  tellStep(host, 'trainer', `${total} steps of ${perStep} records, by ${by}`)
+  const { learningRate, lrSchedulerType, emaDecay } = optim
+  tellNote(host, `AdamW, learning rate ${learningRate} (${lrSchedulerType}), EMA decay ${emaDecay}`)
+}
