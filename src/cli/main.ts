@@ -77,6 +77,11 @@ async function main(argv: readonly string[]): Promise<void> {
     .parseAsync(['node', 'roundtrip', ...argv.slice(1)])
 }
 
+/** A timer or a connection that a reward module left behind does not keep a command alive that is through. */
+function endSoon(): void {
+  setTimeout(() => process.exit(), 500).unref()
+}
+
 process.stdout.on('error', endWithReader)
 try {
   await main(process.argv.slice(2))
@@ -84,4 +89,6 @@ try {
   const debug = process.env.ROUNDTRIP_LOG === 'debug' && error instanceof Error
   process.stderr.write(`error: ${debug ? error.stack : printable(messageOf(error))}\n`)
   process.exitCode = (error as { launcherCode?: number }).launcherCode ?? 1
+} finally {
+  endSoon()
 }
