@@ -77,7 +77,10 @@ export class StepReport {
 
   metrics(learningRate: number): Record<string, number> {
     const out: Record<string, number> = {}
-    for (const [name, seen] of this.#tasks) Object.assign(out, taskMetrics(name, seen))
+    for (const [name, seen] of this.#tasks) {
+      const { groups, loss } = seen
+      Object.assign(out, taskMetrics(name, seen), groups[0]?.task.figures?.(groups, loss))
+    }
     out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.weight * s.loss, 0)
     out.learning_rate = learningRate
     out.grad_norm = this.gradNorm

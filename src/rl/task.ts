@@ -2,6 +2,7 @@
 // loss sees. B records, K samples of each, T columns (tokens, then the columns of other actions).
 import { stream } from '../core/index.ts'
 import type { Tensor } from '../tensor/index.ts'
+import type { Scored } from './group.ts'
 
 /** Plain data that travels as JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json | undefined }
@@ -90,6 +91,11 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   probe(item: I): S[]
   /** Remarks about what the model does with a record as it is now, for the doctor. */
   examine?(item: I): string[]
+  /** Figures of a step beside the common ones, under their whole names. Groups of before a restart have no replies. */
+  figures?(
+    groups: readonly { replies: readonly R[]; scores: readonly Scored[] }[],
+    loss: number,
+  ): Record<string, number>
   /** What a person sees of a sample, beside its text. */
   shown(item: I, sample: S, reply: R | undefined): Shown[]
   store(sample: S): Json

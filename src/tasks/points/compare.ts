@@ -2,8 +2,7 @@
 // positive prompt, same SAM2. Intervals resample records.
 import { stream } from '../../core/index.ts'
 import { maskIou } from '../../mask/index.ts'
-import type { ClickPrompt } from '../../models/index.ts'
-import { type Point, rescale } from '../../rewards/index.ts'
+import type { Point } from '../../rewards/index.ts'
 import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
 import {
   drawOptions,
@@ -14,7 +13,8 @@ import {
   releaseItem,
   withClicks,
 } from './item.ts'
-import { heuristicNegatives, oracleClick, randomNegatives } from './places.ts'
+import { oracleCurve, toSam } from './oracle.ts'
+import { heuristicNegatives, randomNegatives } from './places.ts'
 import type { PointRecord } from './record.ts'
 import { askPoints, type PointReply, replyTo, scoreReplies } from './reply.ts'
 
@@ -118,32 +118,6 @@ export function clickedOverlaps(setup: PointSetup, item: PointItem, lists: reado
   filled.forEach((i, n) => {
     out[i] = maskIou(item.record.mask, drawn[n]!.mask)
   })
-  return out
-}
-
-function toSam({ sam }: PointSetup, { record }: PointItem, points: readonly Point[]): Point[] {
-  return points.map((p) => rescale(p, record.image, { width: sam.side, height: sam.side }))
-}
-
-/** SAM2's own correction: the middle of the largest error, maxPoints times. Overlap after each click; the last one repeats. */
-export function oracleCurve(setup: PointSetup, item: PointItem, logits: boolean): number[] {
-  const { config, sam } = setup
-  const { record } = item
-  const options = { ...drawOptions(setup, record), keepLogits: logits }
-  let prompt: ClickPrompt = positiveClicks(setup, record, item.positive)
-  let last = sam.draw(item.sam, [prompt], options)[0]!
-  const out: number[] = []
-  for (let n = 0; n < config.maxPoints; n++) {
-    const click = oracleClick(record.mask, last.mask, config.mode)
-    if (click) {
-      prompt = withClicks(prompt, toSam(setup, item, [click.point]), click.label)
-      const [next] = sam.draw(item.sam, [{ ...prompt, previous: last.logits }], options)
-      last.logits?.dispose()
-      last = next!
-    }
-    out.push(maskIou(record.mask, last.mask))
-  }
-  last.logits?.dispose()
   return out
 }
 

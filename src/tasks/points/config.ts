@@ -71,6 +71,13 @@ function checked(config: PointsConfig): PointsConfig {
       expected: '1: a trajectory of several looks cannot be trained yet',
       got: config.turns,
     })
+  if (config.mode === 'joint' && config.reward.gainKind === 'relative')
+    throw new Mismatch({
+      where: 'points',
+      field: 'reward.gainKind',
+      expected: "absolute in mode joint: the first mask is the policy's own, no oracle clicks belong to it",
+      got: 'relative',
+    })
   return config
 }
 

@@ -3,11 +3,12 @@
 // Start reading at task.ts; places.ts has the geometry.
 
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../data/index.ts'
-export { type ComparedRecord, type CompareOptions, compareClicks, comparedFigures, oracleCurve } from './compare.ts'
+export { type ComparedRecord, type CompareOptions, compareClicks, comparedFigures } from './compare.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 export { squaredDistances } from './distance.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
-export { adaptPolicy, groupMetrics, type LearnOptions, learnPoints, type PointMetrics, snapshot } from './learn.ts'
+export { adaptPolicy, type LearnOptions, learnPoints, snapshot } from './learn.ts'
+export { oracleCurve } from './oracle.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'
 export { type PointsRunConfig, points, pointsRewardSettings, pointsSettings, requireAsking } from './points.ts'

@@ -31,6 +31,8 @@ export interface PointItem {
   /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */
   first: ClickMask | null
   iou0: number
+  /** Best overlap that oracle clicks reach, made once when the relative gain asks for it. */
+  iouOracle: number | null
 }
 
 /** Reads the image once with each model. Whoever opens an item releases it. */
@@ -46,7 +48,8 @@ export function openItem(setup: PointSetup, record: PointRecord): PointItem {
   const question = pointQuestion({ query: record.query, positive, model: frame, original: record.image }, config)
   const prompt = policy.ask(features!, question)
   const iou0 = first ? maskIou(record.mask, first.mask) : 0
-  return { record, frame, positive, question, prompt, features: features!, sam: samFeatures, first, iou0 }
+  const made = { record, frame, positive, question, prompt, features: features!, sam: samFeatures, first, iou0 }
+  return { ...made, iouOracle: null }
 }
 
 /** The tensors an item holds. */

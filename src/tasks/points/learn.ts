@@ -27,9 +27,6 @@ export interface LearnOptions {
   shuffleRewards?: boolean
 }
 
-/** Figures of one step, under the names of the log. */
-export type PointMetrics = Record<string, number>
-
 interface Group {
   item: PointItem
   texts: PointText[]
@@ -48,13 +45,12 @@ export function adaptPolicy({ policy }: PointSetup, options: LearnOptions): Map<
   return params
 }
 
-/** `recordAt`: an endless supply. `onStep` may end the run by answering false. */
+/** `recordAt`: an endless supply. */
 export function learnPoints(
   setup: PointSetup,
   params: ReadonlyMap<string, Tensor>,
   recordAt: (index: number) => PointRecord,
   options: LearnOptions,
-  onStep: (step: number, metrics: PointMetrics) => boolean | undefined = () => true,
 ): void {
   const settings = OptimConfig.parse({ learningRate: options.learningRate, lrSchedulerType: 'constant_with_warmup' })
   const grpo = resolveGrpo({
@@ -72,10 +68,9 @@ export function learnPoints(
     try {
       const groups = sampleGroups(setup, items, step, options, grpo)
       for (const group of groups) learnGroup(setup, group, groups.length, grpo)
-      const gradNorm = optim.clipGradNorm(settings.maxGradNorm)
+      optim.clipGradNorm(settings.maxGradNorm)
       optim.step(learningRateAt(step, settings, options.steps))
       optim.zeroGrad()
-      if (onStep(step, { ...groupMetrics(groups), grad_norm: gradNorm }) === false) break
     } finally {
       for (const item of items) releaseItem(setup, item)
     }
@@ -132,47 +127,6 @@ function maskOf(completions: readonly Int32Array[], width: number): Float32Array
     out.fill(1, k * width, k * width + ids.length)
   })
   return out
-}
-
-/** `mean_reward` and `max_reward` are the prototype's names. */
-export function groupMetrics(
-  groups: readonly Pick<Group, 'texts' | 'replies' | 'parts' | 'advantages'>[],
-): PointMetrics {
-  const parts = groups.flatMap((g) => g.parts)
-  const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length)
-  const all = (of: (p: PointParts) => number, among = parts) => mean(among.map(of))
-  const valid = parts.filter((p) => p.valid)
-  const placed = valid.filter((p) => p.kept > 0)
-  const written = valid.filter((p) => p.raw > 0)
-  const flag = (value: boolean) => (value ? 1 : 0)
-  return {
-    mean_reward: all((p) => p.reward),
-    max_reward: Math.max(...parts.map((p) => p.reward)),
-    'points/reward_std': mean(groups.map((g) => deviation(g.parts.map((p) => p.reward)))),
-    'points/zero_std': mean(groups.map((g) => flag(g.advantages.every((a) => a === 0)))),
-    'points/unique': mean(groups.map((g) => new Set(g.texts.map((t) => t.text)).size / g.texts.length)),
-    'points/format_strict': all((p) => flag(p.format === 1)),
-    'points/invalid': all((p) => flag(!p.valid)),
-    'points/truncated': mean(groups.flatMap((g) => g.texts.map((t) => flag(!t.finished)))),
-    'points/length': mean(groups.flatMap((g) => g.texts.map((t) => t.ids.length))),
-    'points/kept': all((p) => p.kept, valid),
-    'points/abstained': all((p) => flag(p.raw === 0), valid),
-    'points/in_object': all((p) => p.wrong / p.kept, placed),
-    'points/in_confused': all((p) => p.right / p.kept, placed),
-    'points/oob': all((p) => p.oob / p.raw, written),
-    'points/dup': all((p) => p.dup / p.raw, written),
-    'points/iou_before': all((p) => p.iou0, valid),
-    'points/iou_after': all((p) => p.iou1, valid),
-    'points/gain': all((p) => p.gain, valid),
-    'points/improved': all((p) => flag(p.gain > 0), valid),
-    'points/token_switched': mean(groups.flatMap((g) => g.replies.map((r) => flag(r.switched)))),
-    'points/confidence': mean(groups.flatMap((g) => g.replies.map((r) => r.confidence))),
-  }
-}
-
-function deviation(values: readonly number[]): number {
-  const mean = values.reduce((a, b) => a + b, 0) / values.length
-  return Math.sqrt(values.reduce((a, b) => a + (b - mean) ** 2, 0) / Math.max(1, values.length - 1))
 }
 
 /** The tensors that learned, as plain data: what two runs are compared by. */

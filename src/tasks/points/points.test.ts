@@ -4,7 +4,7 @@ import { before, test } from 'node:test'
 import { Mismatch } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { maskIou } from '../../mask/index.ts'
-import { openFamily } from '../../models/index.ts'
+import { openFamily, Sam2Predictor } from '../../models/index.ts'
 import { openRewards, RewardsConfig, scoreGroup } from '../../rewards/index.ts'
 import { resolveGrpo, type Task } from '../../rl/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
@@ -76,6 +76,48 @@ test('a reply has the masks before and after, its reward is the term of the mix,
   assert.ok(value.confused)
 })
 
+test("a step tells the prototype's names beside the places of the points", () => {
+  const group = [sample('[[20,30]]'), sample('[]'), sample('no')]
+  const [replies] = inScope(() => task.answer([item], [group])) as PointsReply[][]
+  const scored = [0.5, 0.1, null].map((total) => ({ total, parts: {}, counted: [] }))
+  const told = task.figures!([{ replies: replies!, scores: scored }], 0.25)
+  assert.deepEqual([told['loss'], told['mean_reward'], told['max_reward']], [0.25, 0.3, 0.5])
+  assert.equal(told['points/invalid_rate'], 1 / 3)
+  assert.equal(told['points/abstain_rate'], 1 / 2)
+  assert.equal(told['points/points_per_output'], 1 / 2)
+  assert.equal(told['points/iou_gain'], told['points/final_iou']! - told['points/baseline_iou']!)
+  assert.deepEqual(task.figures!([{ replies: [], scores: scored }], 0), { loss: 0, mean_reward: 0.3, max_reward: 0.5 })
+})
+
+test('the relative gain is measured against the best oracle clicks of the record', () => {
+  const relative = { ...config, points: { ...config.points, reward: { gainKind: 'relative' as const } } }
+  const [own] = points.build(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }), relative)
+  const texts = [sample('[[20,30]]'), sample('[[50,60]]')]
+  const [replies] = inScope(() => own!.answer([item], [texts])) as PointsReply[][]
+  const [first, second] = replies!.map((r) => r.answer.points!)
+  assert.ok(first!.iouOracle! >= maskIou(first!.target, first!.mask0!), `${first!.iouOracle}`)
+  assert.equal(second!.iouOracle, first!.iouOracle)
+})
+
+test('one SAM2 serves the task and its evaluation; neither reads an image more than once', () => {
+  const family = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' })
+  const encode = Sam2Predictor.prototype.encode
+  const read = new Map<Sam2Predictor, number>()
+  Sam2Predictor.prototype.encode = function (image) {
+    read.set(this, (read.get(this) ?? 0) + 1)
+    return encode.call(this, image)
+  }
+  try {
+    const [own] = points.build(family, config)
+    inScope(() => own!.answer([item], [[sample('[[20,30]]'), sample('[[50,60]]')]]))
+    const scores = inScope(() => points.evaluator(family, config).score([item]))
+    assert.equal(scores.length, 1)
+    assert.deepEqual([...read.values()], [2], 'one predictor, once in training and once in evaluation')
+  } finally {
+    Sam2Predictor.prototype.encode = encode
+  }
+})
+
 test('settings that cannot work are refused by name', () => {
   const bad = (changes: Partial<PointsRunConfig>, pattern: RegExp) =>
     assert.throws(
@@ -87,6 +129,8 @@ test('settings that cannot work are refused by name', () => {
     /points\.sam: expected a SAM2 checkpoint/,
   )
   bad({ train: ['lora', 'mlp1'] }, /train: expected lora/)
+  const joint = { ...config.points, mode: 'joint', reward: { gainKind: 'relative' } } as const
+  bad({ points: joint }, /reward\.gainKind: expected absolute in mode joint/)
   bad({ points: { ...config.points, turns: 2 } }, /turns: expected 1/)
   points.check(config)
 })

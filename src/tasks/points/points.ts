@@ -31,13 +31,23 @@ export function requireAsking(family: Family): AskingFamily {
   })
 }
 
+/** One SAM2 for the task of a run and its evaluation. */
+const predictors = new WeakMap<Family, { path: string; sam: Sam2Predictor }>()
+
 /** SAM2 beside the family, on its device and in its dtype. */
+function predictorOf(family: AskingFamily, path: string): Sam2Predictor {
+  const known = predictors.get(family)
+  if (known?.path === path) return known.sam
+  const { device, dtype } = family.model.placement
+  const sam = new Sam2Predictor(openSam2(path, { device, dtype }).model)
+  predictors.set(family, { path, sam })
+  return sam
+}
+
 function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
-  const { device, dtype } = policy.model.placement
-  const { model } = openSam2(config.points.sam, { device, dtype })
-  const maxNewTokens = config.rl.maxCompletionLength
-  return { policy, sam: new Sam2Predictor(model), config: resolvePoints(config.points), maxNewTokens }
+  const sam = predictorOf(policy, config.points.sam)
+  return { policy, sam, config: resolvePoints(config.points), maxNewTokens: config.rl.maxCompletionLength }
 }
 
 /** Items kept open: a step's records stay while it samples, answers and learns. */

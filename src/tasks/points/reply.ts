@@ -13,6 +13,7 @@ import {
 } from '../../rewards/index.ts'
 import { rewardOfPoints } from './config.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
+import { oracleCurve } from './oracle.ts'
 
 /** What the policy wrote. Plain data. */
 export interface PointText {
@@ -131,7 +132,16 @@ export function sampleOf(setup: PointSetup, item: PointItem, reply: PointReply):
     mode: setup.config.mode,
     turns: [{ answer: reply.answer, mask: reply.mask1 }],
     manyTurns: false,
+    iouOracle: iouOracleOf(setup, item),
   }
+}
+
+/** Only the relative gain asks for it; in joint the first mask is the policy's own, and no curve belongs to the record. */
+function iouOracleOf(setup: PointSetup, item: PointItem): number | null {
+  const { mode, previousMask } = setup.config
+  if (mode === 'joint' || rewardOfPoints(setup.config).gainKind === 'absolute') return null
+  item.iouOracle ??= Math.max(item.iou0, ...oracleCurve(setup, item, previousMask === 'logits'))
+  return item.iouOracle
 }
 
 export function scoreReplies(setup: PointSetup, item: PointItem, replies: readonly PointReply[]): PointParts[] {

@@ -7,6 +7,8 @@ import type { Answer } from '../../rewards/index.ts'
 import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import { keep } from '../../tensor/index.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
+import { rewardOfPoints } from './config.ts'
+import { type AnsweredGroup, stepFigures } from './figures.ts'
 import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
 import { maskDifference } from './places.ts'
 import { pointRecord } from './records.ts'
@@ -109,6 +111,10 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
 
   actions = (): null => null
   extraLoss = (): null => null
+
+  figures(groups: readonly AnsweredGroup[], loss: number): Record<string, number> {
+    return stepFigures(groups, rewardOfPoints(this.#setup.config), loss)
+  }
 
   /** Sampled answers; the first is one that surely ends. */
   probe(item: WorkItem): Sample[] {

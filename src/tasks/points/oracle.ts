@@ -1,0 +1,33 @@
+// SAM2's own way to correct a mask: clicks in the middle of its largest error. What a policy's points are measured against.
+import { maskIou } from '../../mask/index.ts'
+import type { ClickPrompt } from '../../models/index.ts'
+import { type Point, rescale } from '../../rewards/index.ts'
+import { drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
+import { oracleClick } from './places.ts'
+
+/** Pixels of the original image in SAM2's frame. */
+export function toSam({ sam }: PointSetup, { record }: PointItem, points: readonly Point[]): Point[] {
+  return points.map((p) => rescale(p, record.image, { width: sam.side, height: sam.side }))
+}
+
+/** SAM2's own correction: the middle of the largest error, maxPoints times. Overlap after each click; the last one repeats. */
+export function oracleCurve(setup: PointSetup, item: PointItem, logits: boolean): number[] {
+  const { config, sam } = setup
+  const { record } = item
+  const options = { ...drawOptions(setup, record), keepLogits: logits }
+  let prompt: ClickPrompt = positiveClicks(setup, record, item.positive)
+  let last = sam.draw(item.sam, [prompt], options)[0]!
+  const out: number[] = []
+  for (let n = 0; n < config.maxPoints; n++) {
+    const click = oracleClick(record.mask, last.mask, config.mode)
+    if (click) {
+      prompt = withClicks(prompt, toSam(setup, item, [click.point]), click.label)
+      const [next] = sam.draw(item.sam, [{ ...prompt, previous: last.logits }], options)
+      last.logits?.dispose()
+      last = next!
+    }
+    out.push(maskIou(record.mask, last.mask))
+  }
+  last.logits?.dispose()
+  return out
+}
