@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { decodeImageFor, type RgbImage } from '../image/index.ts'
+import { decodeImageFor, type Preparation, type Prepare, type RgbImage } from '../image/index.ts'
 import { type Mask, maskArea } from '../mask/index.ts'
 import { asBadRecord, BadRecord, type Example, type Region } from './example.ts'
 import { readStored } from './files.ts'
@@ -38,16 +38,28 @@ export async function readImageFile(path: string, where: string): Promise<Uint8A
 }
 
 export interface DecodeJob {
-  bytes: Uint8Array
+  /** Pixels come this way only to be prepared. */
+  source: { bytes: Uint8Array } | { rgb: RgbImage }
   height: number
   width: number
   where: string
 }
 
+export interface Decoded {
+  image: RgbImage
+  prepared?: object
+}
+
+/** Prepares images as a model wants them. */
+export async function preparer({ module, settings }: Preparation): Promise<(image: RgbImage) => object> {
+  const { prepare } = (await import(module)) as { prepare: Prepare }
+  return (image) => prepare(image, settings)
+}
+
 /** The image at the mask's size; the only heavy work of a record, so the only one that moves to a worker. */
 export async function decodeJob(job: DecodeJob): Promise<RgbImage> {
   try {
-    return await decodeImageFor(job.bytes, job, job.where)
+    return 'rgb' in job.source ? job.source.rgb : await decodeImageFor(job.source.bytes, job, job.where)
   } catch (error) {
     const sizes = error instanceof Mismatch && error.info.hint === 'size-mismatch'
     throw asBadRecord(error, sizes ? 'size-mismatch' : 'image-unreadable', job.where, 'image')
@@ -57,20 +69,19 @@ export async function decodeJob(job: DecodeJob): Promise<RgbImage> {
 /** A region decoded by `decode` (here, or in a worker) and checked. */
 export async function toExample(
   region: Region,
-  decode: (job: DecodeJob) => Promise<RgbImage> = decodeJob,
+  decode: (job: DecodeJob) => Promise<Decoded> = async (job) => ({ image: await decodeJob(job) }),
 ): Promise<Example> {
   checkRegion(region)
   const { id, mask, caption, category, extraMasks, meta, where } = region
-  const image = await pixels(region, (bytes) => decode({ bytes, height: mask.height, width: mask.width, where }))
-  const example: Example = { id, image, mask, caption, meta }
+  const source = await stored(region)
+  const decoded = await decode({ source, height: mask.height, width: mask.width, where })
+  const example: Example = { id, ...decoded, mask, caption, meta }
   if (category) example.category = category
   if (extraMasks) example.extraMasks = extraMasks
   return example
 }
 
-async function pixels(region: Region, decode: (bytes: Uint8Array) => Promise<RgbImage>): Promise<RgbImage> {
-  const { image, where } = region
+async function stored({ image, where }: Region): Promise<DecodeJob['source']> {
   if (!image) throw new Error('broken invariant: a region read without its image is not decoded')
-  if ('rgb' in image) return image.rgb
-  return await decode('bytes' in image ? image.bytes : await readImageFile(image.path, where))
+  return 'path' in image ? { bytes: await readImageFile(image.path, where) } : image
 }

@@ -7,6 +7,8 @@ import { ChangedFile } from './files.ts'
 export interface Example {
   id: string
   image: RgbImage
+  /** What the model takes of the image, where a decoding thread prepared it. */
+  prepared?: object
   /** At the image's own resolution. */
   mask: Mask
   /** As the source wrote it, outer white space removed. */

@@ -1,4 +1,5 @@
 import { assert, log, Mismatch } from '../core/index.ts'
+import type { Preparation } from '../image/index.ts'
 import { DataConfig, type DataOptions } from './config.ts'
 import { checkRegion, toExample } from './decode.ts'
 import { BadRecord, type Example, type Reason, type Region, type Source } from './example.ts'
@@ -56,8 +57,9 @@ export function openLoader(
   source: Source,
   options: DataOptions = {},
   rank: LoaderRank = { rank: 0, world: 1 },
+  preparation: Preparation | null = null,
 ): Loader {
-  return new StreamLoader(source, DataConfig.parse(options), rank)
+  return new StreamLoader(source, DataConfig.parse(options), rank, preparation)
 }
 
 class StreamLoader implements Loader {
@@ -74,6 +76,8 @@ class StreamLoader implements Loader {
   #queue: Slot[] = []
   #cursor = { epoch: 0, position: 0 }
   #heldBytes = 0
+  /** Of the largest image so far: the next one may be as large. */
+  #preparedBytes = 0
   #filling: Promise<void> | null = null
   /** Raised by restore and close: work started before it is dropped. */
   #generation = 0
@@ -82,7 +86,7 @@ class StreamLoader implements Loader {
   #failure: Error | null = null
   #state: LoaderState
 
-  constructor(source: Source, config: DataConfig, rank: LoaderRank) {
+  constructor(source: Source, config: DataConfig, rank: LoaderRank, preparation: Preparation | null) {
     assert(rank.world >= 1 && rank.rank >= 0 && rank.rank < rank.world, 'rank lies in 0..world-1')
     this.#source = source
     this.#config = config
@@ -93,7 +97,7 @@ class StreamLoader implements Loader {
       const got = `${this.#part.length} records for ${rank.world} ranks`
       throw new Mismatch({ where: source.name, expected: 'at least one record for every rank', got })
     }
-    this.#pool = new DecodePool(config.workers)
+    this.#pool = new DecodePool(config.workers, preparation)
     const rejects = source.broken.length > 0 ? { 'broken-shard': source.broken.length } : {}
     const { fingerprint } = source
     this.#state = { version: 1, fingerprint, seed: config.seed ?? 0, ...rank, epoch: 0, position: 0, seen: 0, rejects }
@@ -267,8 +271,11 @@ class StreamLoader implements Loader {
   async #decode(region: Promise<Region>, hold: (bytes: number) => void): Promise<Example | Error> {
     try {
       const read = await region
-      hold(read.mask.height * read.mask.width * 3) // the mask's size is the image's: known before decoding
-      return await toExample(read, (job) => this.#pool.decode(job))
+      const pixels = read.mask.height * read.mask.width * 3 // the mask's size is the image's: known before decoding
+      hold(pixels + this.#preparedBytes)
+      const example = await toExample(read, (job) => this.#pool.decode(job))
+      this.#preparedBytes = Math.max(this.#preparedBytes, bytesIn(example.prepared))
+      return example
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error))
     }
@@ -288,4 +295,11 @@ class StreamLoader implements Loader {
     }
     return this.#order.indices
   }
+}
+
+/** Bytes of the typed arrays in plain data. */
+function bytesIn(value: unknown): number {
+  if (ArrayBuffer.isView(value)) return value.byteLength
+  if (typeof value !== 'object' || value === null) return 0
+  return Object.values(value).reduce((sum: number, part) => sum + bytesIn(part), 0)
 }

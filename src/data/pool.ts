@@ -1,18 +1,18 @@
 import { Worker } from 'node:worker_threads'
 import type { MismatchInfo } from '../core/index.ts'
-import type { RgbImage } from '../image/index.ts'
-import { type DecodeJob, decodeJob } from './decode.ts'
+import type { Preparation } from '../image/index.ts'
+import { type Decoded, type DecodeJob, decodeJob } from './decode.ts'
 import { BadRecord, type Reason } from './example.ts'
 
 export interface WorkerAnswer {
   number: number
-  image?: RgbImage
+  decoded?: Decoded
   bad?: { reason: Reason; info: MismatchInfo }
   message?: string
 }
 
 interface Waiting {
-  resolve: (image: RgbImage) => void
+  resolve: (decoded: Decoded) => void
   reject: (error: Error) => void
 }
 
@@ -26,32 +26,37 @@ interface Thread {
 }
 
 /** From sources the thread loads TypeScript itself: hooks registered in the main thread do not reach it. */
-function startWorker(): Worker {
-  if (!import.meta.url.endsWith('.ts')) return new Worker(new URL('./worker.js', import.meta.url))
+function startWorker(preparation: Preparation | null): Worker {
+  if (!import.meta.url.endsWith('.ts'))
+    return new Worker(new URL('./worker.js', import.meta.url), { workerData: preparation })
   const code = `import(${JSON.stringify(import.meta.resolve('tsx/esm/api'))})
     .then(({ register }) => { register(); return import(${JSON.stringify(new URL('./worker.ts', import.meta.url).href)}) })`
-  return new Worker(code, { eval: true, execArgv: [] })
+  return new Worker(code, { eval: true, execArgv: [], workerData: preparation })
 }
 
-/** Worker threads that decode images. Callers bound how much they ask for; the pool only spreads it. */
+/** Worker threads that decode images and prepare them for a model. Callers bound how much they ask for; the pool only spreads it. */
 export class DecodePool {
   readonly #threads: Thread[] = []
+  readonly #preparation: Preparation | null
   #next = 0
   #closed = false
 
-  constructor(size: number) {
+  constructor(size: number, preparation: Preparation | null = null) {
+    this.#preparation = preparation
     for (let i = 0; i < size; i++) this.#threads.push(this.#start())
   }
 
-  async decode(job: DecodeJob): Promise<RgbImage> {
-    if (this.#threads.length === 0) return await decodeJob(job)
+  /** Without threads nothing is prepared: whoever encodes the image does it. */
+  async decode(job: DecodeJob): Promise<Decoded> {
+    const pixels = 'rgb' in job.source && !this.#preparation
+    if (pixels || this.#threads.length === 0) return { image: await decodeJob(job) }
     const thread = this.#threads.reduce((best, t) => (t.waiting.size < best.waiting.size ? t : best))
     if (thread.failure) throw thread.failure
     const number = this.#next++
     return await new Promise((resolve, reject) => {
       thread.waiting.set(number, { resolve, reject })
       thread.worker.ref()
-      thread.worker.postMessage({ number, job }, movable(job.bytes))
+      thread.worker.postMessage({ number, job }, movable(job.source))
     })
   }
 
@@ -62,7 +67,7 @@ export class DecodePool {
   }
 
   #start(): Thread {
-    const thread: Thread = { worker: startWorker(), waiting: new Map(), failure: null, ending: false }
+    const thread: Thread = { worker: startWorker(this.#preparation), waiting: new Map(), failure: null, ending: false }
     thread.worker.unref() // an idle thread keeps no process alive
     thread.worker.on('message', (answer: WorkerAnswer) => settle(thread, answer))
     thread.worker.on('error', (error) => failAll(thread, error))
@@ -75,18 +80,20 @@ export class DecodePool {
 }
 
 /** Bytes that fill their own buffer are moved to the worker; parts of a shared one are copied. */
-function movable(bytes: Uint8Array): ArrayBuffer[] {
+function movable(source: DecodeJob['source']): ArrayBuffer[] {
+  if ('rgb' in source) return []
+  const { bytes } = source
   const { buffer } = bytes
   return buffer instanceof ArrayBuffer && bytes.byteLength === buffer.byteLength && bytes.byteLength > 65536
     ? [buffer]
     : []
 }
 
-function settle(thread: Thread, { number, image, bad, message }: WorkerAnswer): void {
+function settle(thread: Thread, { number, decoded, bad, message }: WorkerAnswer): void {
   const waiting = thread.waiting.get(number)
   thread.waiting.delete(number)
   if (thread.waiting.size === 0 && !thread.ending) thread.worker.unref()
-  if (image) waiting?.resolve(image)
+  if (decoded) waiting?.resolve(decoded)
   else waiting?.reject(bad ? new BadRecord(bad.reason, bad.info) : new Error(message ?? 'decoding failed'))
 }
 

@@ -13,6 +13,7 @@ export {
   pixelValues,
   samInput,
 } from './normalise.ts'
+export type { Preparation, Prepare } from './prepare.ts'
 export { type MaskRuns, outline, overlay, type RegionCells, type RegionGridSize, regionGrid } from './region.ts'
 export { type Filter, resize } from './resample.ts'
 export { type TileGrid, type TileOptions, tileCount, tileGrid, tiles } from './tiles.ts'

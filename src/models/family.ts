@@ -1,6 +1,6 @@
 // What a run may ask of any model. Each family of models implements it in its own folder; nobody above this room names a family.
 import type { AdapterNames } from '../checkpoint/index.ts'
-import type { RgbImage } from '../image/index.ts'
+import type { Preparation, RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import type { Tensor } from '../tensor/index.ts'
@@ -53,6 +53,8 @@ export interface Family<I = object, F extends object = object, P extends PromptI
   readonly adapter: AdapterPlace
   readonly sizes: FamilySizes
   prepare(image: RgbImage, limits?: ImageLimits): I
+  /** The same for a decoding thread; absent: images are prepared where they are encoded. */
+  preparation?(limits?: ImageLimits): Preparation
   /** Frozen features of images; the caller owns their tensors. */
   encode(inputs: readonly I[]): F[]
   /** Images that may be encoded together have the same shape. */

@@ -5,7 +5,7 @@ import type { Interval } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
-import { Encoder } from './features.ts'
+import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
 import { loadTrained } from './trained.ts'
 
@@ -37,7 +37,8 @@ export async function evaluateModel(
   const encoder = new Encoder(family, config)
   const evaluator = kind.evaluator(family, config)
   const source = await openSource(config.dataPath, config.data)
-  const loader = openLoader(source, { ...config.data, shuffle: false, curriculum: 'none' })
+  const order = { ...config.data, shuffle: false, curriculum: 'none' as const }
+  const loader = openLoader(source, order, undefined, preparationOf(family, config))
   const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
   const scores: RecordScore[] = []
   try {

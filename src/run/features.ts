@@ -4,7 +4,7 @@ import { basename, join } from 'node:path'
 import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
 import { assert, log, Mismatch, messageOf, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
-import type { RgbImage } from '../image/index.ts'
+import type { Preparation, RgbImage } from '../image/index.ts'
 import type { Family } from '../models/index.ts'
 import type { Item } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
@@ -112,6 +112,11 @@ function openStore(family: Family, config: RunConfig): FeatureStore | null {
   return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.placement.device)
 }
 
+/** What decoding threads do for a run's model. */
+export function preparationOf(family: Family, { maxTiles }: RunConfig): Preparation | null {
+  return family.preparation?.({ maxTiles: maxTiles ?? undefined }) ?? null
+}
+
 /** Turns records into items in work. */
 export class Encoder {
   readonly family: Family
@@ -169,8 +174,8 @@ export class Encoder {
     this.seconds += (performance.now() - startedAt) / 1000
   }
 
-  #features({ id, image }: Example): object {
-    const encode = () => this.family.encode([this.family.prepare(image, this.#limits)])[0]!
+  #features({ id, image, prepared }: Example): object {
+    const encode = () => this.family.encode([prepared ?? this.family.prepare(image, this.#limits)])[0]!
     if (!this.store) return encode()
     return this.family.featuresOf(
       this.store.get(id, image, () => this.family.tensorsOf(encode())),

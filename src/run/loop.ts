@@ -9,7 +9,7 @@ import type { Interval, Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
-import { Encoder } from './features.ts'
+import { Encoder, preparationOf } from './features.ts'
 import { openSharedFolder, type RunFolder, type RunLog, reserveFolder } from './folder.ts'
 import { type Host, type RunResult, Stopped } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
@@ -134,7 +134,7 @@ class RunLoop {
     try {
       tellTrainables(learner, config, host)
       tellStep(host, 'records', config.dataPath)
-      records = await openRecords(config)
+      records = await openRecords(config, preparationOf(learner.family, config))
       return await RunLoop.#assemble(config, host, options, { kind, learner, records })
     } catch (error) {
       await records?.close()

@@ -1,5 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { type Example, isEval, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
+import type { Preparation } from '../image/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
 
@@ -14,14 +15,15 @@ export interface Records {
 }
 
 /** The records to train on and those held out; what the source has to say about itself comes along. */
-export async function openRecords(config: RunConfig): Promise<Records> {
+export async function openRecords(config: RunConfig, preparation: Preparation | null = null): Promise<Records> {
   const data = { ...config.data, seed: config.data.seed ?? config.seed }
   const source = await openSource(config.dataPath, data)
   try {
     const notices = noticesOf(source)
     const held = heldOutSettings(source, config, notices)
     if (held && data.split !== 'all') throw chosenTwice(data.split)
-    const loader = openLoader(source, { ...data, split: held ? 'train' : data.split, ...held })
+    const settings = { ...data, split: held ? ('train' as const) : data.split, ...held }
+    const loader = openLoader(source, settings, undefined, preparation)
     const heldOut = await readHeldOut(config, { ...data, ...held }, held !== null || config.evalPath !== null)
     requireBatch(source, loader, config)
     const close = async () => {

@@ -112,7 +112,7 @@ class SftWork implements Work {
     const maxTiles = this.#opened.config.maxTiles ?? undefined
     const groups = new Map<string, SupervisedRecord[]>()
     for (const example of batch) {
-      const input = this.#family.prepare(example.image, { maxTiles })
+      const input = example.prepared ?? this.#family.prepare(example.image, { maxTiles })
       const shape = this.#family.shapeOf(input)
       groups.set(shape, [...(groups.get(shape) ?? []), { example, input }])
     }

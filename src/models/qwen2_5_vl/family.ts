@@ -1,11 +1,12 @@
 import { type AdapterNames, exportModel, type OpenOptions } from '../../checkpoint/index.ts'
-import type { RgbImage } from '../../image/index.ts'
+import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, AskingFamily } from '../family.ts'
 import { OpenedFamily } from '../opened.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
-import { type PatchedImage, patchImage, smartResize } from './processor.ts'
+import { module, prepare } from './prepare.ts'
+import { type PatchedImage, smartResize } from './processor.ts'
 
 /** As PEFT writes them for a plain Qwen2.5-VL of the released layout. */
 const adapterNames: AdapterNames = { ours: '', file: 'base_model.model.', adapter: null }
@@ -57,7 +58,11 @@ export class QwenVLFamily
   }
 
   prepare(image: RgbImage): PatchedImage {
-    return patchImage(image, this.loaded.processor)
+    return prepare(image, this.loaded.processor)
+  }
+
+  preparation(): Preparation {
+    return { module, settings: this.loaded.processor }
   }
 
   encode(inputs: readonly PatchedImage[]): QwenFeatures[] {

@@ -1,18 +1,13 @@
 import type { AdapterNames } from '../../checkpoint/index.ts'
-import type { RgbImage } from '../../image/index.ts'
+import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
 import { OpenedGroundedFamily } from '../opened.ts'
 import { exportSa2VA } from '../sa2va/index.ts'
-import {
-  pictureTensor,
-  prepareQwenImage,
-  type QwenGroundedFeatures,
-  type QwenGroundedPrompt,
-  type QwenImageInput,
-} from './inputs.ts'
+import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt, qwenPreparation } from './inputs.ts'
 import { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
 import type { Sa2VAQwen } from './model.ts'
+import { module, type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
 
 /** The vision tower and its mergers are frozen, as in the released training: features are what the mergers give. */
 export const qwenGroups = {
@@ -56,8 +51,16 @@ export class Sa2VAQwenFamily
   }
 
   prepare(image: RgbImage, limits: ImageLimits = {}): QwenImageInput {
-    const maxPixels = limits.maxTiles === undefined ? undefined : limits.maxTiles * tilePixels
-    return prepareQwenImage(image, this.loaded.cfg, this.loaded.processor, { maxPixels })
+    return prepare(image, this.#preparation(limits))
+  }
+
+  preparation(limits: ImageLimits = {}): Preparation {
+    return { module, settings: this.#preparation(limits) }
+  }
+
+  #preparation({ maxTiles }: ImageLimits): PrepareSettings {
+    const maxPixels = maxTiles === undefined ? undefined : maxTiles * tilePixels
+    return qwenPreparation(this.loaded.cfg, this.loaded.processor, { maxPixels })
   }
 
   /** Rows in storage order, as a file would hold them: stored features must give the same bits. */

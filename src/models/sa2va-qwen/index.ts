@@ -13,10 +13,10 @@ export {
   prepareQwenImage,
   type QwenGroundedFeatures,
   type QwenGroundedPrompt,
-  type QwenImageInput,
   QwenPrompter,
   type RegionPrompt,
 } from './inputs.ts'
 export { inspectSa2VAQwen } from './inspect.ts'
 export { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
 export { Sa2VAQwen } from './model.ts'
+export type { QwenImageInput } from './prepare.ts'

@@ -1,6 +1,6 @@
 // Plain data of a prompt to Sa2VA on a Qwen-VL: pictures as patches, questions as ids, regions as a drawn outline or as copied cells.
 import { Mismatch } from '../../core/index.ts'
-import { outline, type Precision, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
+import { outline, type RgbImage, regionGrid } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
@@ -13,29 +13,19 @@ import {
   type Tokenizer,
 } from '../../text/index.ts'
 import {
-  firstResize,
   type Grid,
   type PatchedImage,
   type ProcessorConfig,
   patchResized,
   readProcessorConfig,
-  resizeForPatches,
 } from '../qwen2_5_vl/index.ts'
 import { samPrecision } from '../sa2va/index.ts'
 import type { Sam2Features } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
+import { type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
 
 /** How a region is shown: its outline drawn on the picture, or its visual tokens copied into the question. */
 export type RegionPrompt = 'overlay' | 'cells'
-
-export interface QwenImageInput {
-  patches: PatchedImage
-  /** The picture the patches were cut from; an outline is drawn on it. */
-  picture: RgbImage
-  samPixels: Float32Array // [1, 3, sam, sam], from the original image
-  height: number
-  width: number
-}
 
 /** Frozen features of one image; `sam` before conv_s0/conv_s1. */
 export interface QwenGroundedFeatures extends Grid {
@@ -58,14 +48,8 @@ export interface QwenGroundedPrompt {
   drawn?: PatchedImage
 }
 
-export interface PrepareOptions {
-  /** Released inference resizes with qwen_vl_utils first; training, and we, do not. */
-  resize?: 'once' | 'twice'
-  /** Of the SAM2 pixels; default: as the mask decoder rounds. */
-  precision?: Precision
-  /** Area of the resized picture at most. */
-  maxPixels?: number
-}
+/** Absent: as training does it, SAM2's pixels as the mask decoder rounds, the folder's own limit. */
+export type PrepareOptions = Partial<Pick<PrepareSettings, 'resize' | 'precision' | 'maxPixels'>>
 
 /** preprocessor_config.json, with the limits of the reference's code in the place of its own. */
 export function readProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfig {
@@ -85,22 +69,22 @@ export function readProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfi
   return { ...read, ...limits }
 }
 
+export function qwenPreparation(
+  cfg: Sa2VAQwenConfig,
+  processor: ProcessorConfig,
+  options: PrepareOptions = {},
+): PrepareSettings {
+  const { resize = 'once', precision = samPrecision(cfg.sam), maxPixels = processor.maxPixels } = options
+  return { processor, resize, precision, maxPixels, samSize: cfg.sam.image_size }
+}
+
 export function prepareQwenImage(
   image: RgbImage,
   cfg: Sa2VAQwenConfig,
   processor: ProcessorConfig,
-  options: PrepareOptions = {},
+  options?: PrepareOptions,
 ): QwenImageInput {
-  const most = Math.min(processor.maxPixels, options.maxPixels ?? processor.maxPixels)
-  const limits = { ...processor, maxPixels: most, minPixels: Math.min(processor.minPixels, most) }
-  const picture = resizeForPatches(options.resize === 'twice' ? firstResize(image) : image, limits)
-  return {
-    patches: patchResized(picture, processor),
-    picture,
-    samPixels: samInput(image, cfg.sam.image_size, options.precision ?? samPrecision(cfg.sam)),
-    height: image.height,
-    width: image.width,
-  }
+  return prepare(image, qwenPreparation(cfg, processor, options))
 }
 
 export function pictureTensor({ data, height, width }: RgbImage): Tensor {

@@ -21,8 +21,9 @@ import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
-import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt, type QwenImageInput } from './inputs.ts'
+import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt } from './inputs.ts'
 import { promptPositions } from './positions.ts'
+import type { QwenImageInput } from './prepare.ts'
 
 class QwenTrunk extends Module {
   readonly visual: QwenVision | Qwen3Vision

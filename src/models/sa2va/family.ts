@@ -1,12 +1,13 @@
 import { languageModelNames, type OpenOptions } from '../../checkpoint/index.ts'
-import type { RgbImage } from '../../image/index.ts'
+import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
 import { loraTargets } from '../llm/index.ts'
 import { OpenedGroundedFamily } from '../opened.ts'
-import { type Features, type ImageInput, type Prompt, prepareImage } from './inputs.ts'
+import { type Features, type Prompt, preparation, prepareImage } from './inputs.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
 import type { Sa2VA } from './model.ts'
+import { type ImageInput, module } from './prepare.ts'
 
 export const sa2vaGroups = {
   mlp1: [/^mlp1\./],
@@ -46,6 +47,10 @@ export class Sa2VAFamily
 
   prepare(image: RgbImage, limits: ImageLimits = {}): ImageInput {
     return prepareImage(image, this.loaded.cfg, limits)
+  }
+
+  preparation(limits?: ImageLimits): Preparation {
+    return { module, settings: preparation(this.loaded.cfg, limits) }
   }
 
   /** Rows in storage order, as a file would hold them: kernels round differently for other strides, and stored features must give the same bits. */

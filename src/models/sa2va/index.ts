@@ -1,7 +1,7 @@
 export { parseSa2VAConfig, readSa2VAConfig, type Sa2VAConfig, tokenGrid } from './config.ts'
 export { Sa2VAFamily } from './family.ts'
 export { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
-export { type Features, type ImageInput, type Prompt, Prompter, prepareImage, samPrecision } from './inputs.ts'
+export { type Features, type Prompt, Prompter, prepareImage, samPrecision } from './inputs.ts'
 export { groundingParts, inspectSa2VA, reportOf } from './inspect.ts'
 export {
   exportSa2VA,
@@ -13,3 +13,4 @@ export {
   withRounding,
 } from './load.ts'
 export { Sa2VA } from './model.ts'
+export type { ImageInput } from './prepare.ts'

@@ -1,6 +1,6 @@
 // Plain data of a prompt: what a record becomes before any weight is involved.
 import { Mismatch } from '../../core/index.ts'
-import { type Precision, pixelValues, type RgbImage, regionGrid, samInput } from '../../image/index.ts'
+import { type Precision, type RgbImage, regionGrid } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import {
@@ -11,17 +11,10 @@ import {
   segmentPrompt,
   type Tokenizer,
 } from '../../text/index.ts'
+import type { ImageLimits } from '../family.ts'
 import type { Sam2Config, Sam2Features } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
-
-export interface ImageInput {
-  tiles: number
-  size: number
-  pixels: Float32Array // [tiles, 3, size, size]
-  samPixels: Float32Array // [1, 3, sam, sam], from the original image
-  height: number
-  width: number
-}
+import { type ImageInput, type PrepareSettings, prepare } from './prepare.ts'
 
 /** Frozen features of one image; `vision` is before mlp1, `sam` before conv_s0/conv_s1. */
 export interface Features {
@@ -41,21 +34,20 @@ export interface Prompt {
   regions: Uint8Array[]
 }
 
-export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, options: { maxTiles?: number } = {}): ImageInput {
-  const { tiles, size, data } = pixelValues(image, {
-    tileSize: cfg.image_size,
-    minTiles: Math.min(cfg.min_dynamic_patch, options.maxTiles ?? cfg.max_dynamic_patch),
-    maxTiles: options.maxTiles ?? cfg.max_dynamic_patch,
-    thumbnail: cfg.use_thumbnail,
-  })
+/** What an image becomes, within the limits. */
+export function preparation(cfg: Sa2VAConfig, { maxTiles = cfg.max_dynamic_patch }: ImageLimits = {}): PrepareSettings {
   return {
-    tiles,
-    size,
-    pixels: data,
-    samPixels: samInput(image, cfg.sam.image_size, samPrecision(cfg.sam)),
-    height: image.height,
-    width: image.width,
+    tileSize: cfg.image_size,
+    minTiles: Math.min(cfg.min_dynamic_patch, maxTiles),
+    maxTiles,
+    thumbnail: cfg.use_thumbnail,
+    samSize: cfg.sam.image_size,
+    precision: samPrecision(cfg.sam),
   }
+}
+
+export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, limits?: ImageLimits): ImageInput {
+  return prepare(image, preparation(cfg, limits))
 }
 
 /** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */

@@ -11,7 +11,8 @@ import { buildLanguageModule, commonIds, Decoder, type LanguageModule, type Plac
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
-import type { Features, ImageInput, Prompt } from './inputs.ts'
+import type { Features, Prompt } from './inputs.ts'
+import type { ImageInput } from './prepare.ts'
 
 export class Sa2VA extends Module {
   readonly vision_model: InternVisionModel
