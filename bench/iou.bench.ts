@@ -1,10 +1,9 @@
-// IoU of two 1024 x 1024 masks: run lengths, packed bits and bytes, beside NumPy's boolean arithmetic on the same pixels.
+// IoU of two 1024 x 1024 masks as run lengths, beside NumPy's boolean arithmetic on the same pixels.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { maskFromDense, maskIou } from '../src/mask/index.ts'
-import { bytesIou, packBits, packedIou } from '../src/rewards/index.ts'
 import { type BenchRow, row } from './bench.ts'
 
 const size = 1024
@@ -73,20 +72,12 @@ export async function run(): Promise<BenchRow[]> {
   const b = blob(540, 500, 310)
   const runsA = maskFromDense(a, size, size)
   const runsB = maskFromDense(b, size, size)
-  const bitsA = packBits(a)
-  const bitsB = packBits(b)
   const other = numpy(a, b)
   const value = maskIou(runsA, runsB)
   if (other && other.value !== value) throw new Error(`NumPy says ${other.value}, we ${value}`)
   const runs = time(() => maskIou(runsA, runsB), 50)
-  const bits = time(() => packedIou(bitsA, bitsB), 10)
-  const bytes = time(() => bytesIou(a, b), 4)
   return [
     row('run lengths / numpy and, or, sum', runs, other?.sum, unit),
-    row('packed bits / numpy and, or, sum', bits, other?.sum, unit),
-    row('bytes / numpy and, or, sum', bytes, other?.sum, unit),
     row('run lengths / numpy &, |, count_nonzero', runs, other?.count, unit),
-    row('packed bits / numpy &, |, count_nonzero', bits, other?.count, unit),
-    row('bytes / numpy &, |, count_nonzero', bytes, other?.count, unit),
   ]
 }

@@ -57,6 +57,7 @@ export {
   type ClickOptions,
   type ClickPrompt,
   type LoadedSam2,
+  maskLogits,
   openSam2,
   type Rounding,
   type Sam2Config,

@@ -6,7 +6,7 @@ import { formatReward, iouReward, lengthReward, meteorReward } from './builtin.t
 export { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
 export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
 export * from './config.ts'
-export { binarise, bytesIou, iouCounts, iouOf, maskFromScores, packBits, packedIou, resizeMaskBilinear } from './iou.ts'
+export { iouOf, resizeMaskBilinear } from './iou.ts'
 export { JudgeClient, JudgeFailure } from './judge/client.ts'
 export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
 export { Judge, type Verdict } from './judge/judge.ts'

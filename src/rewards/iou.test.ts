@@ -4,7 +4,7 @@ import { stream } from '../core/index.ts'
 import { maskFromDense, maskIou } from '../mask/index.ts'
 import { iouReward } from './builtin.ts'
 import { IouConfig } from './config.ts'
-import { binarise, bytesIou, iouCounts, iouOf, maskFromScores, packBits, packedIou, resizeMaskBilinear } from './iou.ts'
+import { iouOf, resizeMaskBilinear } from './iou.ts'
 
 const mask = (...bits: number[]) => maskFromDense(Uint8Array.from(bits), 1, bits.length)
 
@@ -19,13 +19,11 @@ test('the table of values', () => {
   for (const [a, b, value] of rows) {
     assert.equal(iouOf(mask(...a), mask(...b), IouConfig.parse({})), value)
     assert.equal(iouOf(mask(...b), mask(...a), IouConfig.parse({})), value)
-    assert.equal(bytesIou(Uint8Array.from(a), Uint8Array.from(b)), value)
-    assert.equal(packedIou(packBits(Uint8Array.from(a)), packBits(Uint8Array.from(b))), value)
   }
   assert.equal(iouOf(mask(0, 0), mask(0, 0), IouConfig.parse({ empty: 1 })), 1)
 })
 
-test('runs, bits and bytes give the same doubles on 1,000 random pairs', () => {
+test('runs give the doubles of a count over pixels on 1,000 random pairs', () => {
   const random = stream('iou')
   for (let n = 0; n < 1000; n++) {
     const height = 1 + random.below(40)
@@ -40,9 +38,6 @@ test('runs, bits and bytes give the same doubles on 1,000 random pairs', () => {
     const either = a.reduce((s, v, i) => s + (v || b[i] ? 1 : 0), 0)
     const value = either === 0 ? 0 : both / either
     assert.equal(maskIou(maskFromDense(a, height, width), maskFromDense(b, height, width)), value)
-    assert.equal(bytesIou(a, b), value)
-    assert.equal(bytesIou(new Uint8Array([9, ...a]).subarray(1), b), value, 'not aligned to words')
-    assert.equal(packedIou(packBits(a), packBits(b)), value)
   }
 })
 
@@ -50,21 +45,6 @@ test('masks of different sizes are an error, not a broadcast', () => {
   const row = maskFromDense(new Uint8Array(4), 1, 4)
   const square = maskFromDense(new Uint8Array(16), 4, 4)
   assert.throws(() => iouOf(row, square, IouConfig.parse({})), /size: expected two masks of one size/)
-  assert.throws(() => bytesIou(new Uint8Array(4), new Uint8Array(5)), /4 bytes/)
-  assert.throws(() => packedIou(new Uint32Array(4), new Uint32Array(5)), /4 words/)
-})
-
-test('logits count above 0, probabilities above 0.5, and NaN is outside and counted', () => {
-  assert.deepEqual([...binarise(Float32Array.of(-1, 0, 1e-9, 3), 'logit')], [0, 0, 1, 1])
-  assert.deepEqual([...binarise(Float32Array.of(0, 0.5, 0.51, 1), 'probability')], [0, 0, 1, 1])
-  const before = iouCounts.nan
-  assert.deepEqual([...binarise(Float32Array.of(Number.NaN, 1), 'logit')], [0, 1])
-  assert.equal(iouCounts.nan, before + 1)
-  assert.deepEqual(
-    maskFromScores(Float32Array.of(1, -1, 1, -1), [1, 2, 2], 'logit'),
-    maskFromDense(Uint8Array.of(1, 0, 1, 0), 2, 2),
-  )
-  assert.throws(() => maskFromScores(new Float32Array(8), [2, 2, 2], 'logit'), /\[1, height, width\]/)
 })
 
 test('a resize to the same size changes nothing, and a doubled mask has the same overlap', () => {

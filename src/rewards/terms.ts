@@ -1,7 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
 import type { Produced, RewardsConfig, TaskRewards, TermConfig } from './config.ts'
-import { iouCounts } from './iou.ts'
 import { Judge } from './judge/judge.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
@@ -109,7 +108,7 @@ export async function openRewards(
       tasks: Object.fromEntries(await Promise.all(Object.entries(tasks).map(open))),
       judge,
       watch: new AvailabilityWatch(config.judge.maxUnavailableFraction),
-      metrics: () => ({ ...judge?.metrics(), 'iou/nan': iouCounts.nan }),
+      metrics: () => judge?.metrics() ?? {},
       close: () => judge?.close(),
     }
   } catch (error) {

@@ -127,7 +127,9 @@ export const GrpoConfig = z.strictObject({
     .enum(rolloutModes)
     .nullable()
     .default(null)
-    .describe('weigh each token or row by its probability under the policy over that under the sampler (which top-p or merged weights change), cut or dropped outside rolloutMin and rolloutMax; null: no weights'),
+    .describe(
+      'weigh each token or row by its probability under the policy over that under the sampler (which top-p or merged weights change), cut or dropped outside rolloutMin and rolloutMax; null: no weights',
+    ),
   rolloutMin: z.number().nonnegative().nullable().default(null).describe('lower bound of those weights'),
   rolloutMax: z.number().positive().nullable().default(3).describe('upper bound of those weights'),
 

@@ -2,6 +2,7 @@
 
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
+import { maskLogits } from '../models/index.ts'
 import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
@@ -96,6 +97,7 @@ class TrainWork implements Work {
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
   #skipped = 0
+  #nan = maskLogits.nan
   #sentBefore = 0
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
@@ -216,6 +218,7 @@ class TrainWork implements Work {
     const tokens = report.tokens
     const metrics = {
       ...report.metrics(learningRate),
+      'iou/nan': this.#noNumbers(),
       ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
     }
     const timing = {
@@ -233,6 +236,13 @@ class TrainWork implements Work {
     fields.grad = report.gradNorm
     fields['tok/s'] = tokens / spent
     return { metrics, timing, fields }
+  }
+
+  /** Mask logits of this process since the last step that were no numbers. */
+  #noNumbers(): number {
+    const since = maskLogits.nan - this.#nan
+    this.#nan = maskLogits.nan
+    return since
   }
 
   /** Bytes since the last step; nothing with one process. */

@@ -61,8 +61,10 @@ test('five steps of the default recipe: all five groups get a gradient, no froze
     assert.deepEqual(changed(after, before), [])
   })
   disposeModel(start)
-  for (const { metrics } of lines('five', 'events').filter((e) => e.t === 'step'))
+  for (const { metrics } of lines('five', 'events').filter((e) => e.t === 'step')) {
     for (const group of config.train) assert.ok(metrics![`grad_norm/${group}`]! > 0, group)
+    assert.equal(metrics!['iou/nan'], 0)
+  }
 
   const states = [0, 1, 2, 3, 4, 5].map(trained)
   const sam = 'grounding_encoder.sam2_model'

@@ -7,7 +7,7 @@ import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../..
 import { sam2Config } from './config.ts'
 import { type Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
-import { chooseMask, stability, takeMask, toMask, upsampleMask } from './selection.ts'
+import { chooseMask, maskLogits, stability, takeMask, toMask, upsampleMask } from './selection.ts'
 
 /** Element i of tensor k: an integer hash, in [-0.5, 0.5). */
 function hashed(k: number, i: number): number {
@@ -143,6 +143,14 @@ test('negative points give the known proposals and mask area', () => {
       toMask(resized)[0]!.reduce((a, b) => a + b, 0),
       942,
     )
+  })
+})
+
+test('logits that are no numbers are outside, and counted', () => {
+  quietly(() => {
+    const before = maskLogits.nan
+    assert.deepEqual(toMask(tensor([Number.NaN, 1, -1, Number.NaN], [2, 2])), [Uint8Array.of(0, 1, 0, 0)])
+    assert.equal(maskLogits.nan, before + 2)
   })
 })
 

@@ -44,6 +44,9 @@ export function upsampleMask(lowRes: Tensor, samSize: number, height: number, wi
   return tidy(() => lowRes.upsampleBilinear2d([samSize, samSize], false).upsampleBilinear2d([height, width], false))
 }
 
+/** Values of mask logits that were no numbers, since the start; their pixels are outside. */
+export const maskLogits = { nan: 0 }
+
 /**
  * Logits [.., H, W] to 0/1 pixels, row-major, one array for each of the leading rows. sigmoid > 0.5, as the reference decides:
  * it differs from logit > 0 for logits below 1e-7 only. Waits for the device.
@@ -51,6 +54,7 @@ export function upsampleMask(lowRes: Tensor, samSize: number, height: number, wi
 export function toMask(logits: Tensor): Uint8Array[] {
   if (logits.ndim < 2)
     throw new Mismatch({ where: 'toMask', field: 'logits', expected: '[.., H, W]', got: `[${logits.shape}]` })
+  maskLogits.nan += tidy(() => logits.detach().isnan().sum().item())
   const size = logits.size(-1) * logits.size(-2)
   const bits = tidy(() => logits.detach().sigmoid().gt(0.5).to('uint8').array()) as Uint8Array
   return Array.from({ length: bits.length / size }, (_, i) => bits.slice(i * size, (i + 1) * size))
