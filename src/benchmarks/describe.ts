@@ -3,7 +3,7 @@ import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import { type GroundedFamily, generate } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
-import { cleanCaption } from '../text/index.ts'
+import { cutAnswer } from '../text/index.ts'
 import { encodeOnce } from './answer.ts'
 
 export interface RegionQuestion {
@@ -33,7 +33,7 @@ export function describeWith(family: GroundedFamily, options: DescribeOptions): 
         })
         const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords }
         const rows = generate(family.model, family.tokenizer, prompts, settings)
-        return rows.map(({ text }) => cleanCaption(text, stopWords))
+        return rows.map(({ text }) => cutAnswer(text, stopWords))
       }),
     )
 }

@@ -32,7 +32,8 @@ export function command(): Command {
 async function collect(): Promise<EngineInfo> {
   const { availableParallelism } = await import('node:os')
   const { messageOf } = await import('../core/index.ts')
-  const { buildRecord, cacheFolder, native } = await import('../engine/index.ts')
+  const { cacheFolder } = await import('../core/index.ts')
+  const { buildRecord, native } = await import('../engine/index.ts')
   const record = process.env.ROUNDTRIP_ADDON ? null : buildRecord()
   const base = {
     node: process.version,

@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { humanBytes } from '../core/index.ts'
 import type { FolderReport } from '../models/index.ts'
+import { aligned } from './table.ts'
 
 interface Options {
   loraRank?: string
@@ -59,7 +60,7 @@ function print({ path, architecture, files, groups, lora, memory }: FolderReport
     `${path}: ${files.count} weight files, ${humanBytes(files.bytes)}`,
     ...Object.entries(architecture).map(([key, value]) => `  ${key.padEnd(8)}  ${value}`),
     '',
-    ...aligned([head, ...groups.map(row), adapters, total]),
+    aligned([head, ...groups.map(row), adapters, total], { right: [1, 2, 3, 4], indent: '  ' }),
     '',
     ...Object.entries(memory).map(([key, value]) => `  ${key.padEnd(56)}${humanBytes(value)}`),
     '',
@@ -72,10 +73,4 @@ function number(n: number): string {
 
 function share(part: number, all: number): string {
   return part === 0 ? '-' : `${((100 * part) / all).toPrecision(3)} %`
-}
-
-function aligned(rows: readonly string[][]): string[] {
-  const widths = rows[0]!.map((_, i) => Math.max(...rows.map((r) => r[i]!.length)))
-  const pad = (cell: string, i: number) => (i >= 1 && i <= 4 ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!))
-  return rows.map((cells) => `  ${cells.map(pad).join('  ')}`.trimEnd())
 }

@@ -1,16 +1,20 @@
 import type { Interval } from '../tracking/index.ts'
 
+export interface TableLayout {
+  /** Columns whose cells stand at the right. */
+  right?: readonly number[]
+  /** Width of a column at most; a longer cell stands out. */
+  widest?: number
+  indent?: string
+}
+
 /** Columns padded to their widest cell, two spaces apart. */
-export function aligned(rows: readonly (readonly string[])[]): string {
-  const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => row[i]?.length ?? 0)))
-  return rows
-    .map((row) =>
-      row
-        .map((cell, i) => cell.padEnd(widths[i] ?? 0))
-        .join('  ')
-        .trimEnd(),
-    )
-    .join('\n')
+export function aligned(rows: readonly (readonly string[])[], layout: TableLayout = {}): string {
+  const { right = [], widest = Number.POSITIVE_INFINITY, indent = '' } = layout
+  const widths = (rows[0] ?? []).map((_, i) => Math.min(widest, Math.max(...rows.map((row) => row[i]?.length ?? 0))))
+  const pad = (cell: string, i: number) =>
+    right.includes(i) ? cell.padStart(widths[i] ?? 0) : cell.padEnd(widths[i] ?? 0)
+  return rows.map((row) => `${indent}${row.map(pad).join('  ')}`.trimEnd()).join('\n')
 }
 
 /** At most `width` characters, on one line. */

@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import { type CheckRow, log, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
+import { aligned } from './table.ts'
 
 interface Options {
   all?: boolean
@@ -77,7 +78,9 @@ function table({ path, kind, rows, pass }: Result, all: boolean): string {
     return [...group.filter((r) => !r.pass).map(cells), summary(key, passing)]
   })
   const head = ['quantity', 'worst abs', 'worst rel', 'limit', '']
-  return [`${path} (${kind}): ${pass ? 'pass' : 'FAIL'}`, ...aligned([head, ...lines])].join('\n')
+  return [`${path} (${kind}): ${pass ? 'pass' : 'FAIL'}`, aligned([head, ...lines], { widest: 72, indent: '  ' })].join(
+    '\n',
+  )
 }
 
 function cells(row: CheckRow): string[] {
@@ -98,12 +101,4 @@ function summary(key: string, rows: readonly CheckRow[]): string[] {
 function number(value: number): string {
   if (Number.isNaN(value)) return '-'
   return value === 0 ? '0' : value.toExponential(2)
-}
-
-function aligned(lines: readonly string[][]): string[] {
-  const width = (i: number) => Math.min(72, Math.max(...lines.map((l) => l[i]!.length)))
-  const widths = [0, 1, 2, 3].map(width)
-  return lines.map((line) =>
-    `  ${line.map((cell, i) => (i < 4 ? cell.padEnd(widths[i]!) : cell)).join('  ')}`.trimEnd(),
-  )
 }

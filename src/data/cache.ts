@@ -1,12 +1,6 @@
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
-import { homedir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
-import { atomicWrite, log, messageOf, sha256 } from '../core/index.ts'
-
-/** Where indexes are kept; never beside the data, which may be read-only. */
-export function cacheFolder(): string {
-  return process.env.ROUNDTRIP_CACHE ?? join(homedir(), '.cache', 'roundtrip')
-}
+import { atomicWrite, cacheFolder, log, messageOf, sha256 } from '../core/index.ts'
 
 /** Name, size and time of a file: another of these means another content. */
 export function fileStamp(path: string): string {
@@ -35,7 +29,7 @@ export interface CacheKey {
 export async function cachedIndex<T>(key: CacheKey, build: () => Promise<T>): Promise<T> {
   const stamp = sha256(key.files.map(fileStamp).join('\n'))
   const name = sha256(`${key.kind}\n${key.settings ?? ''}\n${key.files.map((f) => resolve(f)).join('\n')}`).slice(0, 32)
-  const folder = join(cacheFolder(), 'index')
+  const folder = join(cacheFolder(), 'index') // never beside the data, which may be read-only
   const path = join(folder, `${name}.json`)
   const stored = readStored<T>(path)
   if (stored?.stamp === stamp) return stored.value

@@ -5,7 +5,6 @@
 export { encodePng, type RgbImage } from '../image/index.ts'
 export { decodeRle, encodeRle, type Mask, maskArea, maskFromDense, maskIou } from '../mask/index.ts'
 export { type GarRow, type GarWriteOptions, writeGarArrow } from './arrow/write.ts'
-export { cacheFolder } from './cache.ts'
 export { DataConfig, type DataOptions } from './config.ts'
 export { toExample } from './decode.ts'
 export {

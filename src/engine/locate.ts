@@ -1,8 +1,7 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { Mismatch, sha256 } from '../core/index.ts'
+import { cacheFolder, Mismatch, sha256 } from '../core/index.ts'
 
 /** What scripts/setup.mjs wrote about the build of this checkout and torch; docs/engine.md has the layout. */
 export interface BuildRecord {
@@ -24,11 +23,6 @@ export function packageRoot(): string {
     folder = up
   }
   return realpathSync(folder)
-}
-
-export function cacheFolder(): string {
-  if (process.env.ROUNDTRIP_CACHE) return process.env.ROUNDTRIP_CACHE
-  return join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'roundtrip')
 }
 
 export function buildRecord(): BuildRecord | null {

@@ -6,7 +6,7 @@ export { type EncodedConversation, encodeConversation, ignoreLabel, type Turn } 
 export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,
-  cleanCaption,
+  cutAnswer,
   expandImage,
   type ImageTokens,
   imagePlaceholder,

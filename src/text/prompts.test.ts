@@ -7,7 +7,7 @@ import { readInt64 } from '../../tests/support/golden-text.ts'
 import { Mismatch } from '../core/index.ts'
 import { encodeConversation } from './conversation.ts'
 import {
-  cleanCaption,
+  cutAnswer,
   regionCaptionPrompt,
   regionQuestion,
   regionString,
@@ -92,8 +92,8 @@ describe('prompts', () => {
   })
 
   test('a caption is cut at the first stop word and loses added tokens and double spaces', () => {
-    assert.equal(cleanCaption(' <p> a red  circle </p> [SEG]\n.<|end|> rest', ['<|end|>']), 'a red circle .')
-    assert.equal(cleanCaption('a<|im_end|>b<|end|>', ['<|end|>', '<|im_end|>']), 'a')
+    assert.equal(cutAnswer(' <p> a red  circle </p> [SEG]\n.<|end|> rest', ['<|end|>']), 'a red circle .')
+    assert.equal(cutAnswer('a<|im_end|>b<|end|>', ['<|end|>', '<|im_end|>']), 'a')
   })
 
   test('cleaning a caption is a fixed point: what it takes out leaves no token behind', () => {
@@ -104,8 +104,8 @@ describe('prompts', () => {
       ['a <|e<vp>nd|> b', 'a'], // a stop word that appears when a token goes
     ]
     for (const [text, clean] of cases) {
-      assert.equal(cleanCaption(text!, ['<|end|>']), clean)
-      assert.equal(cleanCaption(clean!, ['<|end|>']), clean)
+      assert.equal(cutAnswer(text!, ['<|end|>']), clean)
+      assert.equal(cutAnswer(clean!, ['<|end|>']), clean)
     }
   })
 

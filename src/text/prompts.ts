@@ -138,11 +138,11 @@ export function segmentPrompt(
 }
 
 /** The caption of an answer: cut at the first stop word, added tokens out, white space collapsed. Cleaning it again changes nothing. */
-export function cleanCaption(text: string, stopWords: readonly string[]): string {
+export function cutAnswer(text: string, stopWords: readonly string[]): string {
   const cuts = stopWords.map((word) => text.indexOf(word)).filter((at) => at >= 0)
   const kept = cuts.length === 0 ? text : text.slice(0, Math.min(...cuts))
   const clean = kept.replace(addedTokenPattern, '').replace(/\s+/g, ' ').trim()
-  return clean === text ? clean : cleanCaption(clean, stopWords) // what was taken out may have stood inside another
+  return clean === text ? clean : cutAnswer(clean, stopWords) // what was taken out may have stood inside another
 }
 
 const addedTokenPattern = /<\|(?:endoftext|im_start|im_end)\|>|<\/?(?:img|quad|ref|box|p|vp)>|<IMG_CONTEXT>|\[SEG\]/g

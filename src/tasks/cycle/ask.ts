@@ -10,7 +10,7 @@ import {
 } from '../../models/index.ts'
 import { cleanCaption } from '../../rewards/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import { cleanCaption as cutAtStop } from '../../text/index.ts'
+import { cutAnswer } from '../../text/index.ts'
 import type { Cycle } from './config.ts'
 
 export interface Sampled {
@@ -47,7 +47,7 @@ export function ask(cycle: Cycle, prompts: readonly PromptIds[], asked: AskOptio
 
 /** The caption in an answer, as rewards and the other model see it. */
 export function captionOf({ family }: Pick<Cycle, 'family'>, text: string): string {
-  return cleanCaption(cutAtStop(text, family.stopWords))
+  return cleanCaption(cutAnswer(text, family.stopWords))
 }
 
 export interface Region {
