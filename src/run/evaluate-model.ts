@@ -34,11 +34,11 @@ export async function evaluateModel(
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   const family = openModel(config)
   const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null
-  const encoder = new Encoder(family, config)
+  const encoder = new Encoder(family, config, { encodes: !kind.readsImages })
   const evaluator = kind.evaluator(family, config)
   const source = await openSource(config.dataPath, config.data)
   const order = { ...config.data, shuffle: false, curriculum: 'none' as const }
-  const loader = openLoader(source, order, undefined, preparationOf(family, config))
+  const loader = openLoader(source, order, undefined, preparationOf(family, config, kind))
   const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
   const scores: RecordScore[] = []
   try {

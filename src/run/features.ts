@@ -7,7 +7,7 @@ import type { Example } from '../data/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
 import type { Family } from '../models/index.ts'
 import type { Item } from '../rl/index.ts'
-import type { WorkItem } from '../tasks/index.ts'
+import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { keep, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
@@ -103,6 +103,8 @@ class EncodedItem implements WorkItem {
 export interface EncoderOptions {
   /** Features stay until release(), for steps of one piece; false: they are made anew for each phase, so that memory is one piece's. */
   keeps?: boolean
+  /** False where the tasks read images themselves: items have no features. */
+  encodes?: boolean
   /** Instead of the one the settings name. */
   store?: FeatureStore | null
 }
@@ -112,8 +114,13 @@ function openStore(family: Family, config: RunConfig): FeatureStore | null {
   return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.placement.device)
 }
 
-/** What decoding threads do for a run's model. */
-export function preparationOf(family: Family, { maxTiles }: RunConfig): Preparation | null {
+/** What decoding threads do for a run's model; nothing where the tasks read images themselves. */
+export function preparationOf(
+  family: Family,
+  { maxTiles }: RunConfig,
+  { readsImages }: Pick<TaskKind<never>, 'readsImages'> = {},
+): Preparation | null {
+  if (readsImages) return null
   return family.preparation?.({ maxTiles: maxTiles ?? undefined }) ?? null
 }
 
@@ -125,12 +132,14 @@ export class Encoder {
   seconds = 0
   readonly #limits: { maxTiles?: number }
   readonly #keeps: boolean
+  readonly #encodes: boolean
 
   constructor(family: Family, config: RunConfig, options: EncoderOptions = {}) {
     this.family = family
     this.#limits = { maxTiles: config.maxTiles ?? undefined }
     this.#keeps = options.keeps ?? true
-    this.store = options.store === undefined ? openStore(family, config) : options.store
+    this.#encodes = options.encodes ?? true
+    this.store = options.store === undefined && this.#encodes ? openStore(family, config) : (options.store ?? null)
   }
 
   items(examples: readonly Example[]): WorkItem[] {
@@ -165,6 +174,7 @@ export class Encoder {
   }
 
   #load(items: readonly EncodedItem[]): void {
+    if (!this.#encodes) return
     const startedAt = performance.now()
     for (const item of items) {
       if (item.loaded) continue

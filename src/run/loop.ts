@@ -134,7 +134,7 @@ class RunLoop {
     try {
       tellTrainables(learner, config, host)
       tellStep(host, 'records', config.dataPath)
-      records = await openRecords(config, preparationOf(learner.family, config))
+      records = await openRecords(config, preparationOf(learner.family, config, kind))
       return await RunLoop.#assemble(config, host, options, { kind, learner, records })
     } catch (error) {
       await records?.close()
@@ -162,7 +162,10 @@ class RunLoop {
     await requireSameSettings(world, settings)
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
-    const encoder = new Encoder(parts.learner.family, config, { keeps: pieces === 1 })
+    const encoder = new Encoder(parts.learner.family, config, {
+      keeps: pieces === 1,
+      encodes: !parts.kind.readsImages,
+    })
     const notices = new Notices(host)
     for (const notice of [...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]) notices.tell(notice)
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)

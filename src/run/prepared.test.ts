@@ -67,3 +67,17 @@ test('the memory budget of reading ahead counts what was prepared', async () => 
     await source.close()
   }
 })
+
+test('a kind whose tasks read images themselves has nothing prepared and nothing encoded for it', async () => {
+  const config = resolveRun({ ...settings, model: join(golden, 'qwen2_5_vl-tiny'), output: 'unused' })
+  const family = openFamily(config.model)
+  family.encode = () => assert.fail('encoded')
+  assert.equal(preparationOf(family, config, { readsImages: true }), null)
+  const source = await openSource(config.dataPath, config.data)
+  const loader = openLoader(source, { ...config.data, workers: 0 })
+  const encoder = new Encoder(family, config, { encodes: false })
+  const captions = encoder.with([await loader.next()], (items) => items.map((item) => item.example.caption))
+  assert.equal(captions.length, 1)
+  await loader.close()
+  await source.close()
+})

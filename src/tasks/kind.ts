@@ -43,6 +43,8 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
 export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly name: string
   readonly doc: string
+  /** Its tasks read the images themselves: a run makes no features for them. */
+  readonly readsImages?: true
   /** Refuses settings that cannot work, with the reason. */
   check(config: C): void
   /** Rewards are decided once, before the first step. */

@@ -56,6 +56,7 @@ const mostOpen = 48
 export const points: TaskKind<PointsRunConfig> = {
   name: 'points',
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
+  readsImages: true,
   check(config) {
     resolvePoints(config.points)
     const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {
