@@ -1,9 +1,10 @@
-// `npm run mutants [-- WORD...]`: plants one fault after the other in a copy of the sources, runs the test that should notice, and says
-// killed or survived. With words: only faults whose area, description or file has one of them.
-import { spawnSync } from 'node:child_process'
+// `npm run mutants [-- --jobs N] [WORD...]`: plants one fault after the other in a copy of the sources, runs the test that should notice,
+// and says killed or survived. With words: only faults whose area, description or file has one of them. Jobs work in a copy each.
+import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { parseArgs } from 'node:util'
 import { mutants } from './lib/mutants.mjs'
 import { main, SetupError } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
@@ -22,28 +23,47 @@ const copied = [
   'package-lock.json',
   'tsconfig.json',
 ]
+const unreadable = /SyntaxError|Transform failed|does not provide an export/ // the fault made a file nobody can load
 
-function copySources() {
+function makeCopy() {
   const copy = mkdtempSync(join(tmpdir(), 'roundtrip-mutants-'))
   for (const name of copied) cpSync(join(root, name), join(copy, name), { recursive: true })
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+  const ready = spawnSync(process.execPath, ['scripts/setup.mjs', '--quiet'], { cwd: copy, stdio: 'inherit' })
+  if (ready.status !== 0) throw new SetupError('the copy could not be set up')
   return copy
 }
 
-function runTest(copy, file, names) {
-  const pattern = names ? ['--test-name-pattern', names] : []
+function runTest(copy, file, names, timeout) {
   const messages = join(copy, 'scripts/lib/assert-messages.mjs')
+  const pattern = names ? ['--test-name-pattern', names] : []
   const args = ['--import', messages, '--import', 'tsx', '--test', '--test-reporter=tap', ...pattern, file]
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
   const startedAt = performance.now()
-  const { status, stdout } = spawnSync(process.execPath, args, { cwd: copy, env, encoding: 'utf8', timeout: limit })
-  const passed = Number(/^# pass (\d+)/m.exec(stdout)?.[1] ?? 0)
-  const failed = Number(/^# fail (\d+)/m.exec(stdout)?.[1] ?? 0)
-  return { status, passed, failed, seconds: (performance.now() - startedAt) / 1000 }
+  return new Promise((done, fail) => {
+    const child = spawn(process.execPath, args, { cwd: copy, env, stdio: ['ignore', 'pipe', 'ignore'], timeout })
+    let stdout = ''
+    child.stdout.setEncoding('utf8').on('data', (text) => {
+      stdout += text
+    })
+    child.on('error', fail)
+    child.on('close', (status) => {
+      const count = (what) => Number(new RegExp(`^# ${what} (\\d+)`, 'm').exec(stdout)?.[1] ?? 0)
+      const seconds = (performance.now() - startedAt) / 1000
+      done({ status, stdout, passed: count('pass'), failed: count('fail'), seconds })
+    })
+  })
+}
+
+function outcomeOf({ status, stdout, passed, failed }) {
+  if (status === null) return 'TOO SLOW'
+  if (unreadable.test(stdout)) return 'NO FAULT'
+  if (status === 0) return passed > 0 ? 'SURVIVED' : 'NO TEST'
+  return failed > 0 ? 'killed' : 'NO TEST'
 }
 
 /** Killed, survived, or what is wrong with the entry itself. */
-function tryMutant(copy, [, , file, text, replacement, test, names]) {
+async function tryMutant(copy, [, , file, text, replacement, test, names]) {
   const path = join(copy, file)
   const source = readFileSync(path, 'utf8')
   if (!source.includes(text)) return { outcome: 'NOT FOUND', seconds: 0 }
@@ -52,42 +72,59 @@ function tryMutant(copy, [, , file, text, replacement, test, names]) {
     source.replace(text, () => replacement),
   )
   try {
-    const { status, passed, failed, seconds } = runTest(copy, test, names)
-    if (status === null) return { outcome: 'TOO SLOW', seconds }
-    if (status === 0) return { outcome: passed > 0 ? 'SURVIVED' : 'NO TEST', seconds }
-    return { outcome: failed > 0 ? 'killed' : 'NO TEST', seconds }
+    const ran = await runTest(copy, test, names, limit)
+    return { outcome: outcomeOf(ran), seconds: ran.seconds }
   } finally {
     writeFileSync(path, source)
   }
 }
 
-/** Before any fault: every test that should notice one passes. */
-function checkClean(copy, chosen) {
-  const runs = new Map(chosen.map(([, , , , , test, names]) => [`${test} ${names ?? ''}`, [test, names]]))
-  for (const [test, names] of runs.values()) {
-    const { status, passed } = runTest(copy, test, names)
-    if (status !== 0 || passed === 0) throw new SetupError(`without a fault ${test} ${names ?? ''} does not pass`)
-  }
+/** Every item goes to the next copy that is free. */
+async function share(copies, items, work) {
+  const queue = [...items]
+  await Promise.all(
+    copies.map(async (copy) => {
+      for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(copy, item)
+    }),
+  )
+}
+
+/** Before any fault: every test that should notice one passes; one run per file. */
+async function checkClean(copies, chosen) {
+  const files = new Set(chosen.map((m) => m[5]))
+  await share(copies, files, async (copy, test) => {
+    const patterns = chosen.filter((m) => m[5] === test).map((m) => m[6])
+    const all = patterns.includes(undefined) ? undefined : [...new Set(patterns)].join('|')
+    const { status, passed } = await runTest(copy, test, all)
+    if (status !== 0 || passed === 0) throw new SetupError(`without a fault ${test} ${all ?? ''} does not pass`)
+  })
+}
+
+function readArguments() {
+  const { values, positionals } = parseArgs({ allowPositionals: true, options: { jobs: { type: 'string' } } })
+  const jobs = Number(values.jobs ?? 1)
+  if (!Number.isInteger(jobs) || jobs < 1) throw new SetupError(`--jobs: expected a whole number, got ${values.jobs}`)
+  const has = (m, word) => m.slice(0, 3).join(' ').includes(word)
+  const chosen = mutants.filter((m) => positionals.length === 0 || positionals.some((word) => has(m, word)))
+  if (chosen.length === 0) throw new SetupError(`no fault has a word of: ${positionals.join(', ')}`)
+  return { chosen, jobs: Math.min(jobs, chosen.length) }
 }
 
 main(async () => {
+  const { chosen, jobs } = readArguments()
   await setup({ quiet: true })
-  const words = process.argv.slice(2)
-  const chosen = mutants.filter((m) => words.length === 0 || words.some((w) => m.slice(0, 3).join(' ').includes(w)))
-  if (chosen.length === 0) throw new SetupError(`no fault has a word of: ${words.join(', ')}`)
-  const copy = copySources()
+  const copies = []
   let killed = 0
   try {
-    const ready = spawnSync(process.execPath, ['scripts/setup.mjs', '--quiet'], { cwd: copy, stdio: 'inherit' })
-    if (ready.status !== 0) throw new SetupError('the copy could not be set up')
-    checkClean(copy, chosen)
-    for (const mutant of chosen) {
-      const { outcome, seconds } = tryMutant(copy, mutant)
+    for (let job = 0; job < jobs; job++) copies.push(makeCopy())
+    await checkClean(copies, chosen)
+    await share(copies, chosen, async (copy, mutant) => {
+      const { outcome, seconds } = await tryMutant(copy, mutant)
       if (outcome === 'killed') killed++
       console.log(`${outcome.padEnd(9)} ${seconds.toFixed(1).padStart(5)} s  ${mutant[0].padEnd(10)}  ${mutant[1]}`)
-    }
+    })
   } finally {
-    rmSync(copy, { recursive: true, force: true })
+    for (const copy of copies) rmSync(copy, { recursive: true, force: true })
   }
   console.log(`${killed} of ${chosen.length} faults killed`)
   return killed === chosen.length ? 0 : 1
