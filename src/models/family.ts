@@ -75,6 +75,8 @@ export interface Family<I = object, F extends object = object, P extends PromptI
 export interface DrawnMask {
   logits: Tensor // [B, h, w]
   choice: number[]
+  /** How sure SAM2 is of each mask, without gradient: its predicted overlap, and the probability that there is an object. */
+  confidence: Tensor // [B, 2], float32
 }
 
 /** A family that describes regions and draws masks from its answers: what the two round trips need. */

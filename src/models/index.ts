@@ -5,6 +5,7 @@ export { familyOf, familyOfConfig, type ModelFamily } from './families.ts'
 export {
   type AdapterPlace,
   type AskingFamily,
+  type DrawnMask,
   type Family,
   type FolderReport,
   type GroundedFamily,

@@ -7,7 +7,7 @@ import { meteor as meteorScore } from './meteor/index.ts'
 import { type Answer, type BatchReward, defineReward, type Score, type SingleReward } from './reward.ts'
 
 /** A field that this run produces; null is a produced nothing. */
-function produced<K extends Produced>(answer: Answer, field: K): NonNullable<Answer[K]> | null {
+function produced<K extends Produced | 'maskConfidence'>(answer: Answer, field: K): NonNullable<Answer[K]> | null {
   const value = answer[field]
   if (value === undefined) {
     throw new Mismatch({
@@ -35,6 +35,19 @@ export function iouReward(of: 'mask' | 'maskPrime', config: IouConfig = IouConfi
       if (!answer.given)
         throw new Mismatch({ where: `sample ${answer.id}`, field: 'given', expected: "the record's mask", got: 'none' })
       return mask === null ? 0 : iouOf(answer.given, mask, config)
+    },
+  })
+}
+
+export function maskConfidenceReward(of: 'mask' | 'maskPrime'): SingleReward {
+  return defineReward({
+    name: 'maskConfidence',
+    range: [0, 1],
+    doc: "SAM2's predicted overlap of the produced mask times the probability of an object; no mask is a true 0.",
+    score(answer) {
+      if (produced(answer, of) === null) return 0
+      const sure = produced(answer, 'maskConfidence')
+      return sure === null ? 0 : sure.iou * sure.object
     },
   })
 }

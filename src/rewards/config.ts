@@ -11,6 +11,11 @@ const maskOf = z.enum(['mask', 'maskPrime']).describe("which mask is compared wi
 
 export const TermConfig = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('iou').describe('intersection over union'), weight, of: maskOf }),
+  z.strictObject({
+    type: z.literal('maskConfidence').describe('how sure SAM2 is of the mask it drew'),
+    weight,
+    of: z.enum(['mask', 'maskPrime']).describe('which mask'),
+  }),
   z.strictObject({ type: z.literal('meteor').describe('METEOR, as NLTK computes it'), weight, of: captionOf }),
   z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight, of: captionOf }),
   z.strictObject({

@@ -1,9 +1,9 @@
 // Rewards: mask overlap, METEOR, an LLM judge, length, form and rewards of the user's own, and how they are mixed.
-// May import core, config and mask. Sees strings and masks, never tensors.
+// May import core, config, image and mask. Sees strings and masks, never tensors.
 // Start reading at reward.ts, then mix.ts.
 import { formatReward, iouReward, lengthReward, meteorReward } from './builtin.ts'
 
-export { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
+export { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
 export * from './config.ts'
 export { iouOf, resizeMaskBilinear } from './iou.ts'
@@ -47,6 +47,8 @@ export {
   type Answer,
   type BatchReward,
   defineReward,
+  type MaskConfidence,
+  type RecordContext,
   type Reward,
   type Score,
   type SingleReward,
@@ -55,6 +57,7 @@ export {
 export {
   buildTerms,
   checkProduced,
+  hasOwnRewards,
   type OpenRewards,
   type OpenTask,
   openRewards,

@@ -18,6 +18,8 @@ export interface ScoredRow {
   counted: readonly CountedTerm[]
   /** Terms that the whole group lost; equal in all rows of a group. */
   dropped: readonly string[]
+  /** What is known of the answer besides its scores, for the log; counts nothing. */
+  figures?: Readonly<Record<string, number>>
 }
 
 export interface ScoreOptions {
@@ -149,11 +151,13 @@ function checkTerms(terms: readonly Term[]): void {
  */
 export async function scoreGroup(
   terms: readonly Term[],
-  answers: readonly Answer[],
+  given: readonly Answer[],
   options: ScoreOptions = {},
 ): Promise<ScoredRow[]> {
   checkTerms(terms)
-  if (answers.length === 0) return []
+  if (given.length === 0) return []
+  const unique = new Set(given.map((a) => a.text)).size / given.length
+  const answers = given.map((answer) => (answer.text === undefined ? answer : { ...answer, unique }))
   const columns = await Promise.all(
     terms.map(async (term) => ({ term, values: await scoreColumn(term.reward, answers, options) })),
   )
@@ -183,8 +187,12 @@ export async function scoreGroup(
       weight: term.weight,
       value: shaped(values[row] ?? null),
     }))
-    return { total: shaped(mean), parts, counted: terms, dropped }
+    return { total: shaped(mean), parts, counted: terms, dropped, ...figuresOf(answer) }
   })
+}
+
+function figuresOf({ maskConfidence: sure }: Answer): Pick<ScoredRow, 'figures'> {
+  return sure ? { figures: { 'mask_confidence/iou': sure.iou, 'mask_confidence/object': sure.object } } : {}
 }
 
 /** Ends a run whose judge is away too often: above `fraction` of the groups of the last `steps` steps. */

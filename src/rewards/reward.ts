@@ -1,5 +1,23 @@
+import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { PointSample } from './points-reward.ts'
+
+/** How sure SAM2 is of a mask it drew, each from 0 to 1. */
+export interface MaskConfidence {
+  /** Its own estimate of the overlap with the object. */
+  iou: number
+  /** The probability that there is an object. */
+  object: number
+}
+
+/** The record an answer is about, as its source has it. */
+export interface RecordContext {
+  category?: readonly string[]
+  /** What the source says of the record besides image, mask, caption and category. */
+  columns: Readonly<Record<string, unknown>>
+  /** In a run it is there when a reward of the user's own is. */
+  image?: RgbImage
+}
 
 /**
  * All a reward may look at for one sample. Produced fields are named by who made them: in loop 1 the policy writes
@@ -21,6 +39,13 @@ export interface Answer {
   text?: string
   /** An answer that places points, with the masks before and after them. */
   points?: PointSample
+  /** Of `mask` or `maskPrime`; null where there is no mask. */
+  maskConfidence?: MaskConfidence | null
+  record?: RecordContext
+  /** The step of the run that asks, counted as in samples.jsonl. */
+  step?: number
+  /** Different texts among the answers of the group, as a share of them; known when a group is scored. */
+  unique?: number
 }
 
 /** A score, or `null`: could not be scored. Never a silent 0. */

@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { formatReward, iouReward, judgeReward, lengthReward, meteorReward } from './builtin.ts'
+import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 import type { Produced, RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
 import { loadReward } from './load.ts'
@@ -11,6 +11,8 @@ async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | 
   switch (term.type) {
     case 'iou':
       return iouReward(term.of, config.iou)
+    case 'maskConfidence':
+      return maskConfidenceReward(term.of)
     case 'meteor':
       return meteorReward(term.of, config.meteor)
     case 'length':
@@ -32,6 +34,13 @@ async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | 
         })
       return judgeReward(judge, term.of, config.meteor)
   }
+}
+
+/** Whether a reward of the user's own scores in this run: only such a one looks at pictures. */
+export function hasOwnRewards(config: RewardsConfig): boolean {
+  const isTask = (value: unknown): value is TaskRewards => Array.isArray((value as TaskRewards | undefined)?.terms)
+  const tasks = Object.values<unknown>(config).filter(isTask) // each kind of task adds its own
+  return config.modules.length > 0 || tasks.some(({ terms }) => terms.some((t) => t.type === 'module'))
 }
 
 /** A task's terms, ready to score. */

@@ -20,6 +20,8 @@ export interface Scored {
   parts: Readonly<Record<string, number | null>>
   /** The terms the total is made of. */
   counted: readonly CountedTerm[]
+  /** What else is known of the sample: logged, counts nothing. */
+  figures?: Readonly<Record<string, number>>
 }
 
 /** Which columns of a group's densities the loss uses. */

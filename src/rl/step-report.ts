@@ -122,6 +122,7 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     ...maskedTokens(rows, false).metrics,
     'completions/unique': mean(seen.groups.map((g) => new Set(g.samples.map((s) => s.text)).size / g.samples.length)),
     ...partMeans(seen),
+    ...figureMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)
   return Object.fromEntries(
@@ -129,6 +130,12 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
       .filter(([, v]) => !Number.isNaN(v))
       .map(([key, v]) => [`${name}/${key}`, v]),
   )
+}
+
+function figureMeans(seen: Seen): Record<string, number> {
+  const rows = seen.groups.flatMap((g) => g.scores.map((s) => s.figures ?? {}))
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
+  return Object.fromEntries(names.map((name) => [name, mean(rows.flatMap((row) => row[name] ?? []))]))
 }
 
 /** Every reward part unweighted. */

@@ -3,6 +3,7 @@
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { maskLogits } from '../models/index.ts'
+import { type Answer, hasOwnRewards } from '../rewards/index.ts'
 import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { memory } from '../tensor/index.ts'
@@ -43,16 +44,31 @@ function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] 
   return texts.map((text) => ({ kind: 'settings', text }))
 }
 
-/** The parts a step needs. Figures of the scoring itself are put into `scoring`. */
+/** Of the scoring itself: which step asks, and the figures that came back (a judge's calls, cost, failures). */
+export interface Scoring {
+  step: number
+  readonly metrics: Record<string, number>
+}
+
+/** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
+function sentAnswer({ answer }: { answer: Answer }, step: number, pictures: boolean): Answer {
+  const { record } = answer
+  if (!record || pictures) return { ...answer, step }
+  const { image: _, ...plain } = record
+  return { ...answer, step, record: plain }
+}
+
+/** The parts a step needs. */
 export function runOf(
   config: RunConfig,
   tasks: readonly Task[],
   learner: Learner,
   encoder: Encoder,
   host: Pick<Host, 'score'>,
-  scoring: Record<string, number> = {},
+  scoring: Scoring = { step: 0, metrics: {} },
   world: World = alone,
 ): Run {
+  const pictures = hasOwnRewards(config.rewards)
   return {
     config: {
       rl: config.rl,
@@ -70,13 +86,13 @@ export function runOf(
     score: (task, replies) => {
       const all = host.score(
         task,
-        replies.map((group) => group.map((reply) => (reply as { answer: never }).answer)),
+        replies.map((group) => group.map((reply) => sentAnswer(reply as { answer: Answer }, scoring.step, pictures))),
       )
       // an error is met where a group is awaited; another task's error may come first and leave this one unmet
       const one = replies.map(async (_, i) => {
         const scores = await all
         if (!scores) throw new Stopped()
-        Object.assign(scoring, scores.metrics)
+        Object.assign(scoring.metrics, scores.metrics)
         return scores.rows[i]!
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)
@@ -92,7 +108,7 @@ class TrainWork implements Work {
   readonly #opened: Opened
   readonly #run: Run
   readonly #batches: Batches
-  readonly #scoring: Record<string, number> = {}
+  readonly #scoring: Scoring = { step: 0, metrics: {} }
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
@@ -135,6 +151,7 @@ class TrainWork implements Work {
     const startedAt = performance.now()
     const seconds: Record<string, number> = {}
     const encodedBefore = this.#opened.encoder.seconds
+    this.#scoring.step = number + 1
     const { batch, fresh } = await this.#next(number, seconds)
     const learnedAt = performance.now()
     const report = new StepReport()
@@ -227,7 +244,7 @@ class TrainWork implements Work {
       live_tensors: tensors,
       live_bytes: bytes,
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
-      ...this.#scoring,
+      ...this.#scoring.metrics,
       ...this.#sent(),
       ...Object.fromEntries(Object.entries(seconds).map(([k, v]) => [`seconds/${k}`, v])),
     }

@@ -19,6 +19,7 @@ export {
   sampleStream,
   type Task,
 } from '../rl/index.ts'
+export { recordContext } from './context.ts'
 export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
 export { type Cycle, type CycleConfig, requireGrounded } from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'

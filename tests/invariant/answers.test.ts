@@ -4,7 +4,9 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { maskArea } from '../../src/mask/index.ts'
-import { type CycleReply, describeAll, segmentAll } from '../../src/tasks/index.ts'
+import type { Sa2VA } from '../../src/models/index.ts'
+import { type CycleReply, describeAll, recordContext, segmentAll } from '../../src/tasks/index.ts'
+import { tensor, tidy } from '../../src/tensor/index.ts'
 import { makeToy, openRun, samplesIn, scratch, spread, toyRun } from '../support/runs.ts'
 
 const folder = scratch('answers')
@@ -53,4 +55,41 @@ test('every score belongs to its own sample', () => {
       assert.equal(answer.id, `${group.item.id}#${k}`)
       assert.equal(score.total, spread(answer, k, group.task.name))
     })
+})
+
+test('a reward sees the record with its columns and category, and how sure SAM2 is of the mask', () => {
+  const sure = new Set<number>()
+  for (const group of groups) {
+    const { example } = o.items.find((i) => i === group.item)!
+    const { category: _, ...plain } = recordContext({ id: '', example, features: {} })
+    assert.deepEqual(plain, { columns: example.meta, image: example.image })
+    group.replies.forEach((reply, k) => {
+      const { answer, mask } = reply as CycleReply
+      assert.deepEqual(answer.record, recordContext({ id: '', example, features: {} }))
+      assert.equal(answer.maskConfidence === null, mask === null, `${answer.id} has a confidence when it has a mask`)
+      if (answer.maskConfidence) sure.add(answer.maskConfidence.iou)
+      const drawn = samplesIn(group)[k]!.confidence
+      if (group.task.name === 'loop2') assert.deepEqual(answer.maskConfidence, drawn ?? null)
+    })
+  }
+  assert.ok(sure.size > 3, `${sure.size} different confidences`)
+  const example = { ...o.items[0]!.example, category: ['star'] }
+  assert.deepEqual(recordContext({ id: '', example, features: {} }).category, ['star'])
+})
+
+test('the confidence of a mask is that of the chosen output: predicted overlap, probability of an object', () => {
+  const { family } = o.cycle
+  const { features } = o.items[0]!
+  tidy(() => {
+    const values = Float32Array.from({ length: 2 * 16 }, (_, i) => Math.sin(1 + i))
+    const prompts = tensor(values, [2, 16])
+    const { choice, confidence } = family.drawMasks(features, prompts)
+    const sam = (family.module as Sa2VA).sam
+    const decoded = sam.decode((features as { sam: never }).sam, { language: prompts.unsqueeze(1) })
+    choice.forEach((c, row) => {
+      const [iou, object] = confidence.select(0, row).numbers()
+      assert.equal(iou, decoded.ious.numbers()[row * 3 + c])
+      assert.ok(Math.abs(object! - 1 / (1 + Math.exp(-decoded.objScore.numbers()[row]!))) < 1e-6, `${object}`)
+    })
+  })
 })

@@ -2,7 +2,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
-import { noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import type { Placement } from '../llm/index.ts'
 import {
@@ -36,11 +36,13 @@ export class GroundingEncoder extends Module {
     if (features.level2.numel === 0)
       throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
     return tidy(() => {
-      const { masks, ious } = this.sam2_model.decode(features, { language: prompts.unsqueeze(1) }, { multimask: true })
+      const prompt = { language: prompts.unsqueeze(1) }
+      const { masks, ious, objScore } = this.sam2_model.decode(features, prompt, { multimask: true })
       const index = choice
         ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
         : chooseMask(ious)
-      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers() }
+      const confidence = cat([takeMask(ious.detach(), index), objScore.detach().sigmoid()], { dim: 1 }).to('float32')
+      return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers(), confidence }
     })
   }
 

@@ -1,7 +1,8 @@
 // Mask actions: what is perturbed, with which log-density, and how an executed action becomes a mask. d prompt width, g grid side,
 // h w low-res mask. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
 import type { RandomStream } from '../../core/index.ts'
-import type { GroundedFamily } from '../../models/index.ts'
+import type { DrawnMask, GroundedFamily } from '../../models/index.ts'
+import type { MaskConfidence } from '../../rewards/index.ts'
 import { stack, type Tensor, tensor } from '../../tensor/index.ts'
 
 /** Average over a g x g grid: [B, h, w] -> [B, g, g]. */
@@ -33,6 +34,13 @@ export interface MaskAction {
 export interface Drawn {
   action: MaskAction
   logits: Tensor // [1, h, w], executed
+  confidence: MaskConfidence
+}
+
+/** Of each drawn mask; waits for the device once. */
+export function confidencesOf({ confidence }: DrawnMask): MaskConfidence[] {
+  const numbers = confidence.numbers()
+  return Array.from({ length: numbers.length / 2 }, (_, i) => ({ iou: numbers[2 * i]!, object: numbers[2 * i + 1]! }))
 }
 
 /** z = f + s e in the prompt space; the decoder is run on z. */
@@ -47,9 +55,11 @@ export function sampleEmbedding(
   const noise = stack(randoms.map((r) => tensor(normals(r, d), [d], { device: mean.device })))
   const z = mean.to('float32').add(noise.mul(scale)) // [K, d]
   const drawn = family.drawMasks(features, z.to(mean.dtype))
+  const sure = confidencesOf(drawn)
   return randoms.map((_, k) => ({
     action: { value: z.select(0, k).array() as Float32Array, choice: drawn.choice[k]! },
     logits: drawn.logits.narrow(0, k, 1),
+    confidence: sure[k]!,
   }))
 }
 
@@ -63,6 +73,7 @@ export function sampleField(
   randoms: readonly RandomStream[],
 ): Drawn[] {
   const drawn = family.drawMasks(features, mean)
+  const [confidence] = confidencesOf(drawn)
   const y = drawn.logits.to('float32') // [1, h, w]
   const [, h, w] = y.shape as [number, number, number]
   const g = gridOf(grid, h)
@@ -71,7 +82,7 @@ export function sampleField(
     const shift = tensor(normals(random, g * g), [1, g, g], { device: y.device }).mul(scale)
     const value = m.add(shift).flatten().array() as Float32Array
     const logits = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
-    return { action: { value, choice: drawn.choice[0]! }, logits }
+    return { action: { value, choice: drawn.choice[0]! }, logits, confidence: confidence! }
   })
 }
 
@@ -91,14 +102,14 @@ export function sampleBoth(
     scales.prompt,
     randoms.map((r) => r.prompt),
   )
-  return prompts.map(({ action, logits }, k) => {
+  return prompts.map(({ action, logits, confidence }, k) => {
     const y = logits.to('float32') // [1, h, w]
     const [, h, w] = y.shape as [number, number, number]
     const g = gridOf(grid, h)
     const shift = tensor(normals(randoms[k]!.field, g * g), [1, g, g], { device: y.device }).mul(scales.field)
     const value = pooled(y, g).add(shift).flatten().array() as Float32Array
     const executed = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
-    return { action: { value, choice: action.choice, prompt: action.value }, logits: executed }
+    return { action: { value, choice: action.choice, prompt: action.value }, logits: executed, confidence }
   })
 }
 

@@ -6,7 +6,7 @@ import { makeScene, sceneExample } from '../../data/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { openFamily } from '../../models/index.ts'
 import { expectNoLeak, keep } from '../../tensor/index.ts'
-import { describeAll, segmentAll } from './ask.ts'
+import { describeAll, type Found, segmentAll } from './ask.ts'
 import { type Cycle, requireGrounded } from './config.ts'
 
 const model = fileURLToPath(new URL('../../../assets/miniature', import.meta.url))
@@ -26,7 +26,11 @@ test('phrases of several images, found together, give the masks and words of eac
   )
   const together = segmentAll(context, [...phrases, phrases[0]!])
   const alone = phrases.flatMap((p) => segmentAll(context, [p]))
-  assert.deepEqual(together.slice(0, -1), alone)
+  const found = (all: Found[]) => all.map(({ mask, text, segs }) => ({ mask, text, segs }))
+  assert.deepEqual(found(together.slice(0, -1)), found(alone))
+  for (const [i, { confidence }] of alone.entries())
+    for (const key of ['iou', 'object'] as const)
+      assert.ok(Math.abs(confidence![key] - together[i]!.confidence![key]) < 1e-6, `${key} of phrase ${i}`)
   assert.deepEqual(together.at(-1), together[0])
   assert.ok(new Set(alone.map((f) => maskArea(f.mask!))).size > 2, 'the phrases mean different things')
 })

@@ -8,9 +8,10 @@ import {
   generate,
   type PromptIds,
 } from '../../models/index.ts'
-import { cleanCaption } from '../../rewards/index.ts'
+import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'
+import { confidencesOf } from './action.ts'
 import type { Cycle } from './config.ts'
 
 export interface Sampled {
@@ -84,6 +85,8 @@ export interface Found {
   text: string
   /** [SEG] tokens in the answer. */
   segs: number
+  /** Of the first [SEG]'s mask. */
+  confidence: MaskConfidence | null
 }
 
 /** Masks of phrases, greedily; null when the answer has no [SEG]. Equal phrases of one image are asked once. */
@@ -102,7 +105,7 @@ export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
       )
       const masks = drawAll(family, unique, rows, cycle.config.rewards.iou.multiSeg)
       return rows.map(({ ids, text }, i): Found => {
-        return { mask: masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
+        return { ...masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
       })
     }),
   )
@@ -115,8 +118,8 @@ function drawAll(
   phrases: readonly Phrase[],
   rows: readonly Generated[],
   several: 'first' | 'union',
-): (Mask | null)[] {
-  const out: (Mask | null)[] = rows.map(() => null)
+): Pick<Found, 'mask' | 'confidence'>[] {
+  const out: Pick<Found, 'mask' | 'confidence'>[] = rows.map(() => ({ mask: null, confidence: null }))
   const ofImage = new Map<object, { row: number; state: Tensor }[]>()
   rows.forEach(({ segStates }, row) => {
     if (!segStates) return
@@ -127,11 +130,12 @@ function drawAll(
   })
   for (const [features, segs] of ofImage) {
     tidy(() => {
-      const { logits } = family.drawMasks(features, family.segPrompts(cat(segs.map((s) => s.state))))
+      const drawn = family.drawMasks(features, family.segPrompts(cat(segs.map((s) => s.state))))
+      const sure = confidencesOf(drawn)
       segs.forEach(({ row }, j) => {
-        const mask = family.finishMasks(features, logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
-        const before = out[row]
-        out[row] = before ? maskUnion(before, mask) : mask
+        const mask = family.finishMasks(features, drawn.logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+        const before = out[row]!
+        out[row] = before.mask ? { ...before, mask: maskUnion(before.mask, mask) } : { mask, confidence: sure[j]! }
       })
     })
   }

@@ -6,9 +6,11 @@ import { type TeacherPass, teacherForce } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { cat, noGrad, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
+import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import {
   actionDensity,
+  confidencesOf,
   type Drawn,
   gridOf,
   type MaskAction,
@@ -158,7 +160,11 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return drawn.map((d, k) => {
       const { segState: _, ...answer } = answers[shared ? 0 : k]!
       const mask = d ? this.#cycle.family.finishMasks(item.features, d.logits)[0]! : null
-      return { ...answer, action: d?.action ?? null, caption: null, mask, ...(sampleText ? {} : { sampled: false }) }
+      return {
+        ...{ ...answer, action: d?.action ?? null, caption: null, mask },
+        ...(d ? { confidence: d.confidence } : {}),
+        ...(sampleText ? {} : { sampled: false }),
+      }
     })
   }
 
@@ -177,8 +183,10 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     if (action === 'both') return sampleBoth(family, features, mean, this.#scale, grid, noise)
     if (action === 'embedding') return sampleEmbedding(family, features, mean, this.#scale.prompt, fields)
     if (action === 'field') return sampleField(family, features, mean, this.#scale.field, grid, fields)
-    const { choice, logits } = family.drawMasks(features, mean)
-    return noise.map(() => ({ action: { value: new Float32Array(0), choice: choice[0]! }, logits }))
+    const drawn = family.drawMasks(features, mean)
+    const still = { value: new Float32Array(0), choice: drawn.choice[0]! }
+    const [confidence] = confidencesOf(drawn)
+    return noise.map(() => ({ action: still, logits: drawn.logits, confidence: confidence! }))
   }
 
   answer(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): CycleReply[][] {
@@ -187,12 +195,15 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     )
     const captions = describeAll(this.#cycle, regions)
     let next = 0
-    return items.map(({ example }, b) =>
+    return items.map((item, b) =>
       groups[b]!.map((s, k) => {
         const captionPrime = s.mask ? captions[next++]! : null
-        const { id, caption: reference, mask: given } = example
+        const { id, caption: reference, mask: given } = item.example
         const mask = s.mask && maskArea(s.mask) > 0 ? s.mask : null
-        const answer = { id: `${id}#${k}`, reference, given, mask, captionPrime, text: s.text }
+        const answer = {
+          ...{ id: `${id}#${k}`, reference, given, mask, captionPrime, text: s.text },
+          ...{ maskConfidence: s.confidence ?? null, record: recordContext(item) },
+        }
         return { answer, mask: s.mask, text: captionPrime }
       }),
     )

@@ -2,6 +2,7 @@
 import { streamId } from '../../core/index.ts'
 import { teacherForce } from '../../models/index.ts'
 import { type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
+import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import { ask, captionOf, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
@@ -56,12 +57,15 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
       phrases.filter((p) => p.caption !== ''),
     )
     let next = 0
-    return items.map(({ example }, b) =>
+    return items.map((item, b) =>
       groups[b]!.map((s, k) => {
         const hit = s.caption ? found[next++]! : null
-        const { id, caption: reference, mask: given } = example
+        const { id, caption: reference, mask: given } = item.example
         const maskPrime = hit?.mask ?? null
-        const answer = { id: `${id}#${k}`, reference, given, caption: s.caption, maskPrime, text: s.text }
+        const answer = {
+          ...{ id: `${id}#${k}`, reference, given, caption: s.caption, maskPrime, text: s.text },
+          ...{ maskConfidence: hit?.confidence ?? null, record: recordContext(item) },
+        }
         return { answer, mask: maskPrime, text: hit?.text ?? null }
       }),
     )

@@ -1,6 +1,6 @@
 // What both round trips sample, and how it is kept in a checkpoint.
 import { decodeRle, encodeRle, type Mask } from '../../mask/index.ts'
-import type { Answer } from '../../rewards/index.ts'
+import type { Answer, MaskConfidence } from '../../rewards/index.ts'
 import type { Json, Sample, Shown } from '../../rl/index.ts'
 import type { WorkItem } from '../kind.ts'
 import type { MaskAction } from './action.ts'
@@ -10,6 +10,8 @@ export interface CycleSample extends Sample {
   /** What the EMA copy is asked about: a caption, or a mask (null: none was made). */
   readonly caption: string | null
   readonly mask: Mask | null
+  /** Of `mask`; only the scoring looks at it, checkpoints do not keep it. */
+  readonly confidence?: MaskConfidence
 }
 
 /** What the EMA copy made of a sample, and what the rewards see of both. */

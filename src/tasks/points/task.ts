@@ -6,6 +6,7 @@ import { teacherForce } from '../../models/index.ts'
 import type { Answer } from '../../rewards/index.ts'
 import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import { keep } from '../../tensor/index.ts'
+import { recordContext } from '../context.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
 import { rewardOfPoints } from './config.ts'
 import { type AnsweredGroup, stepFigures } from './figures.ts'
@@ -92,7 +93,9 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
         const points = sampleOf(this.#setup, item, reply)
         const mask = reply.mask1 ?? reply.mask0
         const { query: reference, mask: given } = item.record
-        return { answer: { id: `${work.id}#${k}`, reference, given, mask, text: groups[b]![k]!.text, points }, reply }
+        const { text } = groups[b]![k]!
+        const record = recordContext(work)
+        return { answer: { id: `${work.id}#${k}`, reference, given, mask, text, points, record }, reply }
       })
     })
   }
