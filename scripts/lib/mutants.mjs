@@ -1,5 +1,7 @@
 // Faults to plant, one at a time: [area, what goes wrong, file, text, replacement, test file, test names (optional)]. The text must occur
 // in the file; its first occurrence is replaced. A fault is killed when its test fails.
+import { moreMutants } from './more-mutants.mjs'
+
 const step = 'tests/invariant/step-written-out.test.ts'
 const traps = 'tests/invariant/trainer-traps.test.ts'
 const obligations = 'tests/invariant/trainer-obligations.test.ts'
@@ -24,6 +26,7 @@ const LOOP = 'src/run/loop.ts'
 const LEARNER = 'src/run/learner.ts'
 
 export const mutants = [
+  ...moreMutants,
   // what feeds the loss
   [
     'loss',
@@ -391,14 +394,6 @@ export const mutants = [
     'let counted = columns.filter((c) => !lost.includes(c))',
     'let counted = columns',
     mixing,
-  ],
-  [
-    'rewards',
-    'IoU without the record',
-    'src/mask/mask.ts',
-    'export function maskIou(',
-    'export function maskIou0(',
-    'src/mask/mask.test.ts',
   ],
   // optimizer, EMA, reference, schedule
   [
