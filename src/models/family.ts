@@ -7,6 +7,18 @@ import type { Tensor } from '../tensor/index.ts'
 import type { Question, Tokenizer } from '../text/index.ts'
 import type { PromptedModel, PromptIds } from './llm/index.ts'
 
+/** Groups that train unless a run says otherwise, where the family has them. */
+export const defaultTrainGroups = ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'] as const
+
+/** The names of every family's trainable groups. */
+export const trainGroupNames = [...defaultTrainGroups, 'embeddings', 'head'] as const
+export type TrainGroup = (typeof trainGroupNames)[number]
+
+/** Patterns of the default groups. */
+export function defaultPatterns(groups: Readonly<Partial<Record<TrainGroup, readonly RegExp[]>>>): RegExp[] {
+  return defaultTrainGroups.flatMap((group) => groups[group] ?? [])
+}
+
 /** Limits on what becomes of an image. */
 export interface ImageLimits {
   /** Tiles at most; the model's own limit if absent. */

@@ -6,12 +6,15 @@ export {
   type AdapterPlace,
   type AskingFamily,
   type DrawnMask,
+  defaultTrainGroups,
   type Family,
   type FolderReport,
   type GroundedFamily,
   type ImageLimits,
   isAsking,
   isGrounded,
+  type TrainGroup,
+  trainGroupNames,
 } from './family.ts'
 export {
   DecodePool,
@@ -29,7 +32,7 @@ export {
   teacherForce,
   teacherForceRows,
 } from './llm/index.ts'
-export { type FamilyOptions, inspectFolder, openFamily, storedDtype, type TrainGroup, trainGroupNames } from './open.ts'
+export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'
 export {
   chatText,
   firstResize,

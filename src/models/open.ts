@@ -41,10 +41,6 @@ function openOnInternVL(dir: string, { region, ...options }: FamilyOptions): Fam
   throw new Mismatch({ where: dir, field: 'region', expected, got: region })
 }
 
-/** The names of every family's trainable groups. */
-export const trainGroupNames = ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'] as const
-export type TrainGroup = (typeof trainGroupNames)[number]
-
 function entryOf(dir: string): Entry {
   const family = familyOf(dir)
   const entry = families[family]

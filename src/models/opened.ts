@@ -2,7 +2,7 @@
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import type { Tensor } from '../tensor/index.ts'
-import type { ChatTemplate, Question, Tokenizer } from '../text/index.ts'
+import { type ChatTemplate, encodeAnswer, type Question, type Tokenizer } from '../text/index.ts'
 import type { DrawnMask } from './family.ts'
 import type { LlmConfig, PromptedModel, PromptIds } from './llm/index.ts'
 
@@ -15,8 +15,7 @@ interface OpenedFolder<M extends Module> {
 export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L extends OpenedFolder<M>> {
   readonly loaded: L
   abstract readonly tokenizer: Tokenizer
-  /** Ends an answer. */
-  protected abstract readonly answerEnd: string
+  protected abstract readonly template: ChatTemplate
   /** Tokens of the prompt that stand for the image. */
   protected abstract imageTokens(features: object): number
 
@@ -48,9 +47,8 @@ export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L ex
     }
   }
 
-  completion(text: string, { words = false }: { words?: boolean } = {}): Int32Array {
-    const plain: [number, number][] = words ? [[0, text.length]] : []
-    return this.tokenizer.encode(text + this.answerEnd, { addSpecial: false, plain })
+  completion(text: string, options: { words?: boolean } = {}): Int32Array {
+    return encodeAnswer(text, this.template, this.tokenizer, options)
   }
 }
 
@@ -80,12 +78,12 @@ export abstract class OpenedGroundedFamily<
     return this.loaded.prompter.tokenizer
   }
 
-  protected get answerEnd(): string {
-    return this.loaded.prompter.template.suffix
+  protected get template(): ChatTemplate {
+    return this.loaded.prompter.template
   }
 
   get stopWords(): readonly string[] {
-    return this.loaded.prompter.template.stopWords
+    return this.template.stopWords
   }
 
   get segId(): number {

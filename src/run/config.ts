@@ -2,7 +2,7 @@
 import { z } from 'zod'
 import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
-import { type TrainGroup, trainGroupNames } from '../models/index.ts'
+import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
@@ -100,8 +100,10 @@ export const RunConfig = z.strictObject({
   train: z
     .array(z.enum(trainGroupNames))
     .nonempty()
-    .default([...trainGroupNames])
-    .describe('groups of weights that learn; every other weight is frozen. Default: all that the family has'),
+    .default([...defaultTrainGroups])
+    .describe(
+      'groups of weights that learn; every other weight is frozen. Default: those of the five that the family has; embeddings and head train when named',
+    ),
   checkpointing: z
     .boolean()
     .default(false)

@@ -2,7 +2,7 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import { type Family, type TrainGroup, trainGroupNames } from '../models/index.ts'
+import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
 import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { Roles } from '../rl/index.ts'
@@ -157,9 +157,9 @@ function squaredGrad(t: Tensor): number {
   })
 }
 
-/** The default, every group there is, means every group the family has: a frozen projector is no group of Qwen-VL. */
+/** The default means every group of it that the family has: a frozen projector is no group of Qwen-VL. */
 function trainedGroups(family: Family, wanted: readonly TrainGroup[]): readonly TrainGroup[] {
-  const isDefault = trainGroupNames.every((group) => wanted.includes(group))
+  const isDefault = wanted.length === defaultTrainGroups.length && defaultTrainGroups.every((g) => wanted.includes(g))
   return isDefault ? wanted.filter((group) => Object.hasOwn(family.groups, group)) : wanted
 }
 

@@ -22,8 +22,7 @@ export interface EncodedConversation {
 export const ignoreLabel = -100
 
 /**
- * Per turn: BOS (if the tokenizer has one), instruction(input), answer + suffix with loss, EOS with loss unless the suffix
- * stands for it, separator without loss. A turn that ended without EOS lets the next one begin without BOS.
+ * Per turn: BOS (if the tokenizer has one), instruction(input), the answer with its end and with loss, separator without loss. A turn that ended without EOS lets the next one begin without BOS.
  */
 export function encodeConversation(
   turns: readonly Turn[],
@@ -40,14 +39,12 @@ export function encodeConversation(
     }
   }
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
-  const eos = template.suffixAsEos ? [] : [requireEos(tokenizer, template)]
   const bos = tokenizer.bosId === undefined ? [] : [tokenizer.bosId]
   turns.forEach((turn, index) => {
     const counts = turn.withLoss ?? true
     if (index === 0 || !template.suffixAsEos) push(bos, false)
     push(encode((index === 0 ? template.system : '') + template.instruction(turn.input)), false)
-    push(encode(turn.output + template.suffix), counts)
-    push(eos, counts)
+    push(encodeAnswer(turn.output, template, tokenizer), counts)
     push(encode(template.sep), false)
   })
   return {
@@ -57,7 +54,19 @@ export function encodeConversation(
   }
 }
 
-function requireEos(tokenizer: Tokenizer, template: ChatTemplate): number {
+/** An answer with what ends it: the template's suffix, and EOS unless the suffix stands for it. `words`: none of it becomes a special token. */
+export function encodeAnswer(
+  answer: string,
+  template: Pick<ChatTemplate, 'name' | 'suffix' | 'suffixAsEos'>,
+  tokenizer: Tokenizer,
+  { words = false }: { words?: boolean } = {},
+): Int32Array {
+  const plain: [number, number][] = words ? [[0, answer.length]] : []
+  const ids = tokenizer.encode(answer + template.suffix, { addSpecial: false, plain })
+  return template.suffixAsEos ? ids : Int32Array.of(...ids, requireEos(tokenizer, template))
+}
+
+function requireEos(tokenizer: Tokenizer, template: Pick<ChatTemplate, 'name'>): number {
   if (tokenizer.eosId !== undefined) return tokenizer.eosId
   throw new Mismatch({
     where: 'tokenizer',

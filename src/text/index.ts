@@ -2,7 +2,7 @@
 // May import core.
 // Start reading at tokenizer.ts, then prompts.ts.
 export { type BpeOptions, trainByteLevelBpe } from './bpe-trainer.ts'
-export { type EncodedConversation, encodeConversation, ignoreLabel, type Turn } from './conversation.ts'
+export { type EncodedConversation, encodeAnswer, encodeConversation, ignoreLabel, type Turn } from './conversation.ts'
 export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,

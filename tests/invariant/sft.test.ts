@@ -2,12 +2,40 @@ import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { evaluateModel, sft } from '../../src/run/index.ts'
-import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
+import { openWeights, readTensors } from '../../src/checkpoint/index.ts'
+import { stream, streamId } from '../../src/core/index.ts'
+import { toDense } from '../../src/mask/index.ts'
+import { type GroundedFamily, teacherForce } from '../../src/models/index.ts'
+import { evaluateModel, type RunConfig, sft } from '../../src/run/index.ts'
+import { type SupervisedRecord, supervisedLoss } from '../../src/tasks/index.ts'
+import { backward, tidy } from '../../src/tensor/index.ts'
+import {
+  chatTemplate,
+  encodeConversation,
+  expandImage,
+  ignoreLabel,
+  regionQuestions,
+  segmentAnswers,
+  segmentQuestions,
+} from '../../src/text/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('sft')
 const toy = makeToy(join(folder, 'toy'))
 after(() => rmSync(folder, { recursive: true, force: true }))
+
+const plain = { everything: false, maskWeight: 1, exportTo: null }
+const open = (config: RunConfig) => openRun(config, 2)
+const config = (name: string, input: Parameters<typeof toyRun>[2] = {}) =>
+  toyRun(toy, join(folder, name), {
+    maxSteps: 1,
+    saveSteps: 1,
+    lora: { dropout: 0 },
+    data: { shuffle: false },
+    optim: { learningRate: 2e-2, emaDecay: 0.9 },
+    ...input,
+  })
 
 test('dropout takes no part in an evaluation: its figures are those of the saved weights alone', async () => {
   const config = toyRun(toy, join(folder, 'run'), {
@@ -23,4 +51,120 @@ test('dropout takes no part in an evaluation: its figures are those of the saved
   const options = { adapter: config.output, ema: false, records: 4 }
   const alone = await evaluateModel({ ...config, data }, options, hostOf())
   assert.deepEqual(trained, alone.metrics)
+})
+
+/** Cross-entropy of one answer, summed, and the mask logits of its [SEG] where it has one. */
+function readAnswer(family: GroundedFamily, features: object, prompt: never, answer: Int32Array) {
+  const pass = teacherForce(family.model, prompt, [answer])
+  const nll = -pass.logProbs().logps.sum().item()
+  const at = answer.indexOf(family.segId)
+  const logits = at < 0 ? null : family.drawMasks(features, family.segPrompts(pass.stateAt(0, at))).logits
+  return { nll, tokens: answer.length, logits }
+}
+
+/** 2 BCE + 0.5 Dice over all pixels, in plain numbers; the target is the mask at the nearest pixel of each cell. */
+function maskTerm(logits: number[], target: number[]): number {
+  const p = logits.map((x) => 1 / (1 + Math.exp(-x)))
+  const sum = (of: (i: number) => number) => p.reduce((n, _, i) => n + of(i), 0)
+  const bce = -sum((i) => (target[i] ? Math.log(p[i]!) : Math.log(1 - p[i]!))) / p.length
+  const dice = 1 - (2 * sum((i) => p[i]! * target[i]!) + 1) / (sum((i) => p[i]!) + sum((i) => target[i]!) + 1)
+  return 2 * bce + 0.5 * dice
+}
+
+test('the supervised loss is the one written out: nll per token of each kind, and the weighted mask terms', async () => {
+  const o = await open(config('none'))
+  const { family } = o.cycle
+  const records: SupervisedRecord[] = o.items.map(({ example }) => ({ example, input: family.prepare(example.image) }))
+  const random = () => stream(7, streamId.rows, 1)
+  const maskWeight = 0.3
+  tidy(() => {
+    const { loss } = supervisedLoss(family, records, random(), { trainEncoders: false, maskWeight })
+    const words = random()
+    const described = o.items.map(({ features, example }) => {
+      const prompt = family.describe(features, example.mask, words.pick(regionQuestions))
+      return readAnswer(family, features, prompt as never, family.completion(example.caption, { words: true }))
+    })
+    const segmented = o.items.map(({ features, example }) => {
+      const prompt = family.segment(features, { question: words.pick(segmentQuestions(example.caption)) })
+      return readAnswer(family, features, prompt as never, family.completion(words.pick(segmentAnswers)))
+    })
+    const perToken = (rows: typeof described) =>
+      rows.reduce((n, r) => n + r.nll, 0) / rows.reduce((n, r) => n + r.tokens, 0)
+    const masks = segmented.map(({ logits }, i) => {
+      const [, h, w] = logits!.shape as [number, number, number]
+      const { mask } = o.items[i]!.example
+      const dense = toDense(mask)
+      const cells = Array.from({ length: h * w }, (_, at) => {
+        const y = Math.floor((Math.floor(at / w) * mask.height) / h)
+        return dense[y * mask.width + Math.floor(((at % w) * mask.width) / w)]!
+      })
+      return maskTerm(logits!.numbers(), cells)
+    })
+    const expected = perToken(described) + perToken(segmented) + (maskWeight * (masks[0]! + masks[1]!)) / 2
+    assert.ok(Math.abs(loss.item() - expected) < 1e-4, `${loss.item()} against ${expected}`)
+  })
+  o.dispose()
+})
+
+test("a row is encoded as the reference's trainer does: prompt, answer with its end and with loss, separator", async () => {
+  const o = await open(config('none'))
+  const { family } = o.cycle
+  const template = chatTemplate('phi3_chat')
+  for (const { features, example } of o.items) {
+    const prompt = family.describe(features, example.mask, regionQuestions[1])
+    const answer = family.completion(example.caption, { words: true })
+    const images = (features as { tiles: number }).tiles * 16
+    const { imagePositions } = prompt as unknown as { imagePositions: number[] }
+    const parts = { numTiles: 1, tokensPerTile: images, regionTokens: [imagePositions.length - images] }
+    const turn = { input: expandImage(regionQuestions[1]!, parts), output: example.caption }
+    const { inputIds, labels } = encodeConversation([turn], template, family.tokenizer, { maxLength: 8192 })
+    const end = prompt.ids.length + answer.length
+    assert.deepEqual([...inputIds.subarray(0, end)], [...prompt.ids, ...answer])
+    assert.deepEqual([...labels.subarray(0, end)], [...prompt.ids.map(() => ignoreLabel), ...answer])
+    assert.ok(labels.subarray(end).every((label) => label === ignoreLabel))
+  }
+  o.dispose()
+})
+
+test('the gradient of a supervised step is the mean over its records, and the EMA copy follows it', async () => {
+  const settings = config('mean', { batchSize: 1, rl: { gradientAccumulationSteps: 2 } })
+  await sft(settings, plain, hostOf())
+  const o = await open(settings)
+  const { family } = o.cycle
+  o.items.forEach(({ id, example }, micro) => {
+    const random = stream(settings.seed, streamId.rows, 0, micro, id)
+    const record = { example, input: family.prepare(example.image) }
+    tidy(() => {
+      const { loss } = supervisedLoss(family, [record], random, { trainEncoders: false, maskWeight: 1 })
+      backward(loss.div(2))
+    })
+  })
+  const norm = o.learner.optim.clipGradNorm(Number.POSITIVE_INFINITY)
+  o.dispose()
+  const [logged] = readRun(settings.output).events.filter((e) => e.t === 'step')
+  assert.ok(Math.abs(logged!.metrics!.grad_norm! / norm - 1) < 1e-4, `${logged!.metrics!.grad_norm} against ${norm}`)
+  const [start, trained] = [0, 1].map((step) => storedWeights(settings.output, step, ['trainables', 'adapter_model']))
+  const ema = storedWeights(settings.output, 1, ['ema'])
+  let moved = 0
+  for (const [name, values] of ema) {
+    const [before, now] = [start!.get(name)!, trained!.get(name)!]
+    values.forEach((value, i) => {
+      assert.ok(Math.abs(value - (0.9 * before[i]! + 0.1 * now[i]!)) < 1e-6, `${name} is its closed form`)
+      if (now[i] !== before[i]) moved++
+    })
+  }
+  assert.ok(moved > 100, `${moved} values moved`)
+})
+
+const words = ['language_model.model.embed_tokens.weight', 'language_model.lm_head.weight']
+
+test('embeddings and head train when they are named, are exported, and nothing else changes', async () => {
+  const exportTo = join(folder, 'export')
+  await sft(config('words', { train: ['embeddings', 'head'] }), { ...plain, exportTo }, hostOf())
+  const bytes = (dir: string) => tidy(() => hashes(readTensors(openWeights(dir), 'cpu')))
+  assert.deepEqual(changed(bytes(toy), bytes(exportTo)).sort(), [...words].sort())
+  const o = await open(config('none', { train: ['embeddings', 'head', 'mask_decoder'] }))
+  const { groupNorms } = await o.learn(await o.sample(), 1e-3)
+  o.dispose()
+  for (const group of ['embeddings', 'head']) assert.ok(groupNorms[group]! > 0, `${group} has a gradient in both loops`)
 })

@@ -1,6 +1,7 @@
 import { type AdapterNames, exportModel, type OpenOptions } from '../../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
+import { chatTemplates } from '../../text/index.ts'
 import type { AdapterPlace, AskingFamily } from '../family.ts'
 import { OpenedFamily } from '../opened.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
@@ -35,8 +36,8 @@ export class QwenVLFamily
     return this.loaded.tokenizer
   }
 
-  protected get answerEnd() {
-    return '<|im_end|>'
+  protected get template() {
+    return chatTemplates.qwen_chat
   }
 
   protected imageTokens(features: object): number {

@@ -15,6 +15,8 @@ export const qwenGroups = {
   text_hidden_fcs: [/^text_hidden_fcs\./],
   mask_decoder: [/^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
   prompt_encoder: [/^grounding_encoder\.sam2_model\.sam_prompt_encoder\.(not_a_point_embed|no_mask_embed)\./],
+  embeddings: [/^model\.model\.language_model\.embed_tokens\.weight$/],
+  head: [/^model\.lm_head\.weight$/],
 } as const
 
 /** PEFT wraps the whole Qwen-VL, which stands below `model.` here. */

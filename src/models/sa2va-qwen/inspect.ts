@@ -1,4 +1,4 @@
-import type { FolderReport } from '../family.ts'
+import { defaultPatterns, type FolderReport } from '../family.ts'
 import { groundingParts, reportOf } from '../sa2va/index.ts'
 import { readSa2VAQwenConfig, type Sa2VAQwenConfig } from './config.ts'
 import { isAdapted, qwenGroups } from './family.ts'
@@ -13,7 +13,7 @@ const parts: readonly [string, RegExp][] = [
 export function inspectSa2VAQwen(dir: string, rank: number): FolderReport {
   const cfg = readSa2VAQwenConfig(dir)
   const isTarget = (name: string) => name.startsWith('model.') && isAdapted(name.slice('model.'.length))
-  const trained = Object.values(qwenGroups).flat()
+  const trained = defaultPatterns(qwenGroups)
   return reportOf(dir, { parts, trained, isTarget, rank, llm: cfg.llm, architecture: architectureOf(cfg) })
 }
 

@@ -15,6 +15,8 @@ export const sa2vaGroups = {
   text_hidden_fcs: [/^text_hidden_fcs\./],
   mask_decoder: [/^grounding_encoder\.sam2_model\.sam_mask_decoder\./],
   prompt_encoder: [/^grounding_encoder\.sam2_model\.sam_prompt_encoder\.(not_a_point_embed|no_mask_embed)\./],
+  embeddings: [/^language_model\.model\.(embed_tokens|tok_embeddings)\.weight$/],
+  head: [/^language_model\.(lm_head|output)\.weight$/],
 } as const
 
 /** Sa2VA as a run sees it. */

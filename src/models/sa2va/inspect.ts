@@ -1,5 +1,5 @@
 import type { WeightEntry } from '../../checkpoint/index.ts'
-import type { FolderReport, WeightGroup } from '../family.ts'
+import { defaultPatterns, type FolderReport, type WeightGroup } from '../family.ts'
 import { type LlmConfig, loraTargets } from '../llm/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { sa2vaGroups } from './family.ts'
@@ -10,7 +10,7 @@ export function inspectSa2VA(dir: string, rank: number): FolderReport {
   const cfg = readSa2VAConfig(dir)
   const adapted = loraTargets(cfg.llm.architectures[0]!)
   const isTarget = (name: string) => name.startsWith('language_model.') && adapted(name.slice('language_model.'.length))
-  const trained = Object.values(sa2vaGroups).flat()
+  const trained = defaultPatterns(sa2vaGroups)
   return reportOf(dir, { parts, trained, isTarget, rank, llm: cfg.llm, architecture: architectureOf(cfg) })
 }
 

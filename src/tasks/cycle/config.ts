@@ -120,7 +120,8 @@ export function checkCycle(c: CycleConfig): void {
 /** Groups no enabled loss has a path to: they would be called trainable and never move. */
 export function unreachedGroups(c: CycleConfig): string[] {
   const { action, maskLoss, weight } = c.loop2
-  const reached = new Set(['mlp1', 'lora'])
+  const reached = new Set(['mlp1', 'lora', 'embeddings'])
+  if (c.loop1.weight > 0 || c.loop2.sampleText || (c.loop2.beta ?? c.rl.beta) > 0) reached.add('head')
   if (weight > 0 && (usesPrompt(action) || maskLoss > 0)) reached.add('text_hidden_fcs')
   if (weight > 0 && (usesField(action) || maskLoss > 0)) {
     reached.add('mask_decoder')
