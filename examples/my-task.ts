@@ -1,7 +1,7 @@
 // A task of your own: `npx roundtrip train --task ./my-task.ts --train mlp1,lora`. The policy describes a region in its own words and
 // is rewarded for short captions that say what the record says; nobody answers back. K captions of each record, T tokens.
 import { bootstrapInterval } from 'roundtrip-rl'
-import { type GroundedFamily, generate, isGrounded, teacherForce } from 'roundtrip-rl/models'
+import { type GroundedFamily, generate, isGrounded, teacherForceGroups } from 'roundtrip-rl/models'
 import { type Answer, cleanCaption, countWords, meteor } from 'roundtrip-rl/rewards'
 import {
   type CommonSettings,
@@ -64,9 +64,11 @@ class ShortCaption implements Task<WorkItem, Sample, Reply> {
     )
   }
 
-  densities(item: WorkItem, group: readonly Sample[]) {
-    const ids = group.map((sample) => sample.ids)
-    return teacherForce(this.family.model, this.#prompt(item), ids).logProbs(this.config.rl.temperature) // [K, T]
+  /** All records in one pass, the samples of a record packed behind its prompt: [K, T] for each. */
+  densities(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]) {
+    const prompts = items.map((item) => this.#prompt(item))
+    const ids = groups.map((group) => group.map((sample) => sample.ids))
+    return teacherForceGroups(this.family.model, prompts, ids).logProbsByPrompt(this.config.rl.temperature)
   }
 
   actions = (): null => null

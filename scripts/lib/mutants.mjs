@@ -19,6 +19,7 @@ const S = 'src/rl/step.ts'
 const C2M = 'src/tasks/cycle/caption-to-mask.ts'
 const M2C = 'src/tasks/cycle/mask-to-caption.ts'
 const ACT = 'src/tasks/cycle/action.ts'
+const ACTED = 'src/tasks/cycle/score-actions.ts'
 const ASK = 'src/tasks/cycle/ask.ts'
 const BATCH = 'src/run/batches.ts'
 const TRAIN = 'src/run/train.ts'
@@ -70,8 +71,8 @@ export const mutants = [
     'loss',
     'the weights of the loops are ignored',
     S,
-    'backward(weight === 1 ? loss : loss.mul(weight))',
-    'backward(loss)',
+    'backward(total.mul(weightOf(run, task)))',
+    'backward(total)',
     step,
     'written out',
   ],
@@ -97,8 +98,8 @@ export const mutants = [
     'loss',
     'temperature is ignored in scoring captions',
     M2C,
-    'pass.logProbs(config.rl.temperature)',
-    'pass.logProbs()',
+    'pass.logProbsByPrompt(config.rl.temperature)',
+    'pass.logProbsByPrompt()',
     step,
     'any temperature',
   ],
@@ -106,8 +107,8 @@ export const mutants = [
     'loss',
     'the reference is the policy',
     S,
-    'run.roles.asReference(() => plainDensities(group))',
-    'plainDensities(group)',
+    'run.roles.asReference(() => allPlainDensities(without))',
+    'allPlainDensities(without)',
     traps,
     'KL is k3',
   ],
@@ -296,21 +297,13 @@ export const mutants = [
   [
     'sampling',
     'the mask output is chosen anew when scored',
-    C2M,
-    'family.drawMasks(features, prompts, choice)',
-    'family.drawMasks(features, prompts)',
+    ACTED,
+    '    prompts,\n    choice,\n',
+    '    prompts,\n',
     traps,
     'mask output of the sample',
   ],
-  [
-    'sampling',
-    'the drawn prompt is not held',
-    C2M,
-    'this.#field(\n      item,\n      held,',
-    'this.#field(\n      item,\n      prompt.expand([actions.length, -1]),',
-    traps,
-    'both action',
-  ],
+  ['sampling', 'the drawn prompt is not held', ACTED, '    held,\n', '    own(prompts),\n', traps, 'both action'],
   [
     'sampling',
     'captions may hold [SEG]',

@@ -104,8 +104,8 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   segment(features: F, phrase: string | { question: Question }): P
   /** States of [SEG] tokens [B, S] -> prompts of the mask decoder [B, d]. */
   segPrompts(states: Tensor): Tensor
-  /** Prompts [B, d] of one image -> logits of the best mask each, or of the given choices. */
-  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask
+  /** Prompts [B, d] of one image, or of the images named for each of them -> logits of the best mask each, or of the given choices. */
+  drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask
   /** Low-res logits [B, h, w] -> masks at the image's size. */
   finishMasks(features: F, logits: Tensor): Mask[]
 }

@@ -30,6 +30,7 @@ export {
   type TeacherOptions,
   TeacherPass,
   teacherForce,
+  teacherForceGroups,
   teacherForceRows,
 } from './llm/index.ts'
 export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'

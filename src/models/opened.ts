@@ -63,7 +63,7 @@ interface GroundedPrompter<F, P> {
 
 interface GroundedModel<F, P extends PromptIds> extends Module, PromptedModel<P> {
   segPrompts(states: Tensor): Tensor
-  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask
+  drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask
   finishMasks(features: F, logits: Tensor): Mask[]
 }
 
@@ -106,7 +106,7 @@ export abstract class OpenedGroundedFamily<
     return this.model.segPrompts(states)
   }
 
-  drawMasks(features: F, prompts: Tensor, choice?: readonly number[]): DrawnMask {
+  drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
     return this.model.drawMasks(features, prompts, choice)
   }
 

@@ -31,6 +31,7 @@ export { type GenerationPlan, type GenerationSizes, generationPlan, needsOldLogp
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
 export { ownPieces } from './share.ts'
 export {
+  allPlainDensities,
   type Batch,
   NonFinite,
   plainDensities,

@@ -2,7 +2,7 @@
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
 import { exitCodes, type World } from '../distributed/index.ts'
 import type { AdamW } from '../optim/index.ts'
-import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { backward, clearTape, noGrad, stack, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.ts'
 import { advantagesOf, columnSum, columnsOf, type Group, type Scored } from './group.ts'
@@ -10,7 +10,7 @@ import { grpoLoss, type LossConfig } from './grpo.ts'
 import { samplerDrift, samplerWeights } from './sampler.ts'
 import { gatherGroups, ownPieces } from './share.ts'
 import { StepReport } from './step-report.ts'
-import type { Draw, Item, Sample, Task } from './task.ts'
+import type { Densities, Draw, Item, Sample, Task } from './task.ts'
 
 /** The weights in their roles: the policy trains, the EMA copy answers, the reference holds the policy back. */
 export interface Roles {
@@ -178,9 +178,22 @@ function rewardedRows(run: Run, { task, item, scores }: Group, draw: Draw): read
   return shuffled(scores, stream(draw.seed, streamId.rows, draw.step, task.name, item.id))
 }
 
-/** Log-densities without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
-export function plainDensities({ task, item, samples }: Pick<Group, 'task' | 'item' | 'samples'>): Float32Array {
-  return noGrad(() => tidy(() => task.densities(item, samples).logps.to('float32').array())) as Float32Array
+/** Log-densities of a group without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
+export function plainDensities(group: Pick<Group, 'task' | 'item' | 'samples'>): Float32Array {
+  return allPlainDensities([group])[0]!
+}
+
+/** The same of several groups of one task, in one pass. */
+export function allPlainDensities(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Float32Array[] {
+  return noGrad(() => tidy(() => densitiesOf(groups).map(({ logps }) => logps.to('float32').array() as Float32Array)))
+}
+
+function densitiesOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Densities[] {
+  if (groups.length === 0) return []
+  return groups[0]!.task.densities(
+    groups.map((g) => g.item),
+    groups.map((g) => g.samples),
+  )
 }
 
 /** What the loss of a task needs to know about the whole optimizer batch. */
@@ -208,52 +221,76 @@ function learnTask(run: Run, task: Task, groups: readonly Group[], pieces: Batch
   const settings = lossSettings(run, task, groups)
   const learned: Learned[] = []
   for (const items of ownPieces(run.world, pieces)) {
-    if (items.length === 0) continue
-    run.inWork(items, () => {
-      for (const group of groups) {
-        if (!learned.every((one) => Number.isFinite(one.loss))) return
-        if (group.task === task && items.includes(group.item)) learned.push(learnGroup(run, group, settings))
-      }
-    })
+    const own = groups.filter((group) => group.task === task && items.includes(group.item))
+    if (own.length === 0) continue
+    learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings)))
+    if (!learned.every((one) => Number.isFinite(one.loss))) break
   }
   return learned
 }
 
-/** The only lines of the product where a gradient is recorded: one group, its loss, backward. */
-function learnGroup(run: Run, group: Group, settings: LossConfig): Learned {
-  const { task, item, samples, columns } = group
-  if (settings.beta > 0) group.reference ??= run.roles.asReference(() => plainDensities(group))
+/** The only lines of the product where a gradient is recorded: the groups of a piece, their losses, one backward. */
+function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: LossConfig): Learned[] {
+  if (settings.beta > 0) keepReference(run, groups)
   try {
     return tidy(() => {
-      const { logps, entropies } = task.densities(item, samples) // [K, T]
-      const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
-      const sampler = samplerWeights(run.config.rl, group, logps, like)
-      const result = grpoLoss(
-        {
-          logps,
-          oldLogps: group.old ? like(group.old) : null,
-          refLogps: group.reference ? like(group.reference) : null,
-          mask: like(columns.mask),
-          advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
-          entropies,
-          tokenColumns: columns.tokens,
-          sampled: columns.sampled ? like(columns.sampled) : null,
-          isRatio: sampler?.isRatio ?? null,
-          samplingLogps: sampler?.logps ?? null,
-        },
-        settings,
+      const densities = densitiesOf(groups)
+      const extras = task.extraLoss(
+        groups.map((g) => g.item),
+        groups.map((g) => g.samples),
       )
-      const extra = task.extraLoss(item, samples)
-      const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
-      const weight = weightOf(run, task)
-      backward(weight === 1 ? loss : loss.mul(weight))
-      const drift = group.old ? {} : samplerDrift(group, logps, like)
-      const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
-      return { record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+      const losses = groups.map((group, b) => groupLoss(run, group, densities[b]!, extras?.[b] ?? null, settings))
+      const total = stack(losses.map(({ loss }) => loss)).sum()
+      backward(total.mul(weightOf(run, task)))
+      return losses.map(({ report }) => report())
     })
   } finally {
     clearTape()
   }
+}
+
+/** Densities under the reference are made once, however often a group is learned from. */
+function keepReference(run: Run, groups: readonly Group[]): void {
+  const without = groups.filter((group) => !group.reference)
+  const made = run.roles.asReference(() => allPlainDensities(without))
+  without.forEach((group, b) => {
+    group.reference = made[b]!
+  })
+}
+
+/** The share of one group in the loss of its task; its figures are read when they are asked for. */
+function groupLoss(
+  run: Run,
+  group: Group,
+  { logps, entropies }: Densities, // [K, T]
+  extra: Tensor | null,
+  settings: LossConfig,
+): { loss: Tensor; report: () => Learned } {
+  const { item, columns } = group
+  const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
+  const sampler = samplerWeights(run.config.rl, group, logps, like)
+  const result = grpoLoss(
+    {
+      logps,
+      oldLogps: group.old ? like(group.old) : null,
+      refLogps: group.reference ? like(group.reference) : null,
+      mask: like(columns.mask),
+      advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
+      entropies,
+      tokenColumns: columns.tokens,
+      sampled: columns.sampled ? like(columns.sampled) : null,
+      isRatio: sampler?.isRatio ?? null,
+      samplingLogps: sampler?.logps ?? null,
+    },
+    settings,
+  )
+  const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
+  const report = () => {
+    const drift = group.old ? {} : samplerDrift(group, logps, like)
+    const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
+    return { record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+  }
+  return { loss, report }
 }
 
 /** Every process reports what all of them learned, in the order of one; a loss that is no number fails on all alike. */

@@ -81,12 +81,12 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   sample(items: readonly I[], draw: Draw): S[][]
   /** Replies of the EMA copy, whose weights are in place, greedy and without noise. */
   answer(items: readonly I[], groups: readonly (readonly S[])[]): R[][]
-  /** Log-densities of the same samples under the weights in place. */
-  densities(item: I, group: readonly S[]): Densities
+  /** Log-densities of the same samples under the weights in place, for each record; one pass over all of them. */
+  densities(items: readonly I[], groups: readonly (readonly S[])[]): Densities[]
   /** Columns besides the tokens; null: none. */
   actions(group: readonly S[]): ActionColumns | null
-  /** A differentiable term beside the policy gradient; null when the settings ask for none. */
-  extraLoss(item: I, group: readonly S[]): Tensor | null
+  /** A differentiable term beside the policy gradient for each record that has one; null when the settings ask for none. */
+  extraLoss(items: readonly I[], groups: readonly (readonly S[])[]): readonly (Tensor | null)[] | null
   /** Samples that surely end and act, made without the model's consent: for the doctor. */
   probe(item: I): S[]
   /** Remarks about what the model does with a record as it is now, for the doctor. */

@@ -2,12 +2,12 @@
 // over `numIterations` times; an optimizer step takes `gradientAccumulationSteps` pieces, from one generation batch or several.
 import type { Example, Loader, Source } from '../data/index.ts'
 import {
+  allPlainDensities,
   type Batch,
   type Draw,
   type Group,
   needsOldLogps,
   ownPieces,
-  plainDensities,
   type Run,
   sampleAndScore,
   withAdvantages,
@@ -144,9 +144,14 @@ export class Batches {
     for (const items of ownPieces(this.#run.world, pieces)) {
       if (items.length === 0) continue
       this.#run.inWork(items, () => {
-        groups.forEach((g, at) => {
-          if (items.includes(g.item as WorkItem)) made.push({ at, values: plainDensities(g) })
-        })
+        for (const task of this.#run.tasks) {
+          const own = [...groups.keys()].filter((at) => {
+            const g = groups[at]!
+            return g.task === task && items.includes(g.item as WorkItem)
+          })
+          const values = allPlainDensities(own.map((at) => groups[at]!))
+          made.push(...own.map((at, i) => ({ at, values: values[i]! })))
+        }
       })
     }
     for (const { at, values } of (await this.#run.world.gather(made)).flat()) groups[at]!.old = values

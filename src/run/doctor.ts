@@ -157,7 +157,7 @@ function withImageOf({ id, example }: WorkItem, { features }: WorkItem): WorkIte
 /** The pass of the loss itself: with a gradient recorded. */
 function withGradient({ task, item, samples }: Group): Float32Array {
   return tidy(() => {
-    const { logps } = task.densities(item, samples)
+    const { logps } = task.densities([item], [samples])[0]!
     if (!gradEnabled()) throw new Mismatch({ where: 'doctor', expected: 'gradients on', got: 'off' })
     return logps.detach().to('float32').array()
   }) as Float32Array

@@ -33,8 +33,11 @@ export interface DryRun {
   steps: { total: number; recordsPerStep: number; completionsPerStep: number }
   /** What the tasks measured at the start, in words. */
   measured: string[]
-  /** Bytes: what the weights and the optimizer take is exact; the last is what the first record needed at most. */
-  memory: { frozen: number; trained: number; features: number; cache: number; peak: number }
+  /**
+   * Bytes: what the weights and the optimizer take is exact; `peak` is what the first record needed at most. The records of a batch
+   * are learned from in one pass: `batch` is the peak with what one record needs on top taken as often as there are records.
+   */
+  memory: { frozen: number; trained: number; features: number; cache: number; peak: number; batch: number }
   rows: DryRunRow[]
   gradNorms: Record<string, number>
 }
@@ -77,6 +80,7 @@ async function tryRecord({ config, learner, records, run, encoder, item }: Trial
     for (const task of run.tasks) if (task.opens) task.open([item])
   })
   resetPeak()
+  const before = bytesOn(deviceOf(config).device).live
   const batch: Batch = { draw: { seed: config.seed, step: 0 }, pieces: [[item]] }
   const groups = await sampleAndScore(run, batch)
   const report = await step(run, { ...batch, groups }, 0)
@@ -93,7 +97,7 @@ async function tryRecord({ config, learner, records, run, encoder, item }: Trial
       completionsPerStep: recordsPerStep * rl.numGenerations * run.tasks.length,
     },
     measured: run.tasks.flatMap((task) => task.describe() ?? []),
-    memory: memoryOf(config, learner, item),
+    memory: memoryOf(config, learner, item, before),
     rows: groups.flatMap(rowsOf),
     gradNorms: report.groupNorms,
   }
@@ -104,7 +108,14 @@ function sizeOf(learner: Learner): { tensors: number; values: number } {
   return { tensors, values: elements }
 }
 
-function memoryOf(config: RunConfig, learner: Learner, item: WorkItem): DryRun['memory'] {
+/** In tensors now, and at most since the count began. */
+function bytesOn(device: string): { live: number; peak: number } {
+  if (!device.startsWith('cuda')) return { live: memory().bytes, peak: memory().peakBytes }
+  const { allocated, peak } = cuda.memory()
+  return { live: allocated, peak }
+}
+
+function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: number): DryRun['memory'] {
   const { family } = learner
   const all = count(family.module.parameters().values()).bytes
   const trained = count(learner.params().values())
@@ -112,13 +123,15 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem): DryRun['
   const { device, dtype } = deviceOf(config)
   const length = family.sizes.imageTokens(item.features) + config.rl.maxCompletionLength + 64 // 64: the words of the question
   const rows = config.batchSize * config.rl.numGenerations
+  const { peak } = bytesOn(device)
   return {
     frozen: all - trained.bytes,
     // weight, gradient, two moments, EMA copy; and the start values where there is a KL term
     trained: 5 * trained.bytes + start,
     features: config.batchSize * count(Object.values(family.tensorsOf(item.features))).bytes,
     cache: rows * length * family.sizes.cacheBytesPerToken(dtype === 'float32' ? 4 : 2),
-    peak: device.startsWith('cuda') ? cuda.memory().peak : memory().peakBytes,
+    peak,
+    batch: before + config.batchSize * (peak - before),
   }
 }
 

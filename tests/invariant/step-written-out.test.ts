@@ -72,7 +72,7 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
     const { task, item, samples, columns } = group
     const records = groups.filter((g) => g.task === task).length
     tidy(() => {
-      const scored = task.densities(item, samples).logps
+      const scored = task.densities([item], [samples])[0]!.logps
       const mask = tensor(columns.mask, [...scored.shape])
       const like = (data: Float32Array) => tensor(data, [...scored.shape]).maskedFill(mask.eq(0), 0)
       const logps = scored.maskedFill(mask.eq(0), 0) // padding
@@ -88,7 +88,7 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
       const u = like(group.reference!).sub(logps)
       const kl = u.exp().sub(u).sub(1)
       const policy = rowMean(gain.mul(acts).neg().add(kl.mul(n.beta[task.name]!))).mean()
-      const extra = task.extraLoss(item, samples)
+      const extra = task.extraLoss([item], [samples])?.[0]
       const loss = (extra ? policy.add(extra) : policy).div(records).mul(n.weight[task.name]!)
       backward(loss)
     })

@@ -161,7 +161,7 @@ function plainSlope(
 /** Columns that count, as [old, new] pairs. */
 function pairs(group: Group, old: Float32Array): [number, number][] {
   const now = tidy(() => {
-    const { logps } = group.task.densities(group.item, group.samples)
+    const { logps } = group.task.densities([group.item], [group.samples])[0]!
     assert.ok(logps.requiresGrad, 'the pass of the loss records a gradient')
     return logps.detach().numbers()
   })
@@ -342,6 +342,14 @@ test('the gradient of a step is the mean over its records: learned one by one th
     for (const [name, values] of all) {
       const sums = values.map((_, i) => parts.reduce((sum, p) => sum + (p.get(name)![i] ?? 0), 0) / 2)
       const size = Math.max(...values.map(Math.abs), 1e-6)
+      if (/k_proj\.bias$/.test(name)) {
+        // a softmax does not see what all of its keys have in common: the true gradient is 0, and what is there is rounding
+        assert.ok(
+          [...values, ...sums].every((v) => Math.abs(v) < 1e-8),
+          `${name}: ${size}`,
+        )
+        continue
+      }
       const worst = Math.max(0, ...values.map((v, i) => Math.abs(v - sums[i]!)))
       assert.ok(worst < 1e-4 * size, `${name}: ${worst} of ${size}`)
     }

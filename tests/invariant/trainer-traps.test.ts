@@ -54,7 +54,7 @@ test("the sampler's log-probs are near those of the loss, and only the latter ha
   opened({}, async ({ sample }) => {
     for (const group of loop(await sample(), 'loop1')) {
       const { logps, needs } = tidy(() => {
-        const pass = group.task.densities(group.item, group.samples)
+        const pass = group.task.densities([group.item], [group.samples])[0]!
         return { logps: pass.logps.detach().numbers(), needs: pass.logps.requiresGrad }
       })
       assert.ok(needs)

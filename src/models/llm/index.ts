@@ -13,4 +13,11 @@ export {
   type PromptPositions,
 } from './prompted-model.ts'
 export { GatedMlp, Qwen2ForCausalLM, qwenParts } from './qwen2.ts'
-export { headLogProbs, type TeacherOptions, TeacherPass, teacherForce, teacherForceRows } from './teacher.ts'
+export {
+  headLogProbs,
+  type TeacherOptions,
+  TeacherPass,
+  teacherForce,
+  teacherForceGroups,
+  teacherForceRows,
+} from './teacher.ts'

@@ -76,8 +76,16 @@ export function positionTensor(rows: readonly (readonly Int32Array[])[], device:
   return tensor(flat, axes === 1 ? [R, L] : [axes, R, L], { device })
 }
 
-/** A prompt's positions with those of completions behind it: each goes on from the prompt, on every axis alike. */
-export function withCompletions({ axes, next }: PromptPositions, lengths: readonly number[]): Int32Array[] {
+/** A prompt's positions with those of completions behind it: each goes on from the prompt, on every axis alike. Filled up with 0 to a width. */
+export function withCompletions(
+  { axes, next }: PromptPositions,
+  lengths: readonly number[],
+  width: number,
+): Int32Array[] {
   const tail = lengths.flatMap((n) => Array.from({ length: n }, (_, j) => next + j))
-  return axes.map((axis) => Int32Array.from([...axis, ...tail]))
+  return axes.map((axis) => {
+    const row = new Int32Array(width)
+    row.set([...axis, ...tail])
+    return row
+  })
 }

@@ -13,7 +13,7 @@ import { addLora, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
 import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../llm/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
-import { headLogProbs, teacherForce, teacherForceRows } from './teacher.ts'
+import { headLogProbs, teacherForce, teacherForceGroups, teacherForceRows } from './teacher.ts'
 
 /** A miniature with adapters that do something: B is zero at the start, which would hide half of the gradient. */
 function adapted(llm: Record<string, unknown> = {}): Tiny & { trained: Slot[] } {
@@ -107,6 +107,64 @@ test('rows of different prompts score as each does alone', () => {
       for (const j of completions[k]!.keys()) assert.ok(Math.abs(row[j]! - own[j]!) < 2e-5, `${r} ${j}`)
     })
   })
+})
+
+test('groups of different prompts in one pass score, remember and differentiate as each does alone', () => {
+  const groups: [Prompt, number[]][] = [
+    [prompt, [0, 1, 2]],
+    [other, [2]],
+    [prompt, [1, 1]],
+  ]
+  const of = (ks: readonly number[]) => ks.map((k) => completions[k]!)
+  const together = () =>
+    teacherForceGroups(
+      model,
+      groups.map(([p]) => p),
+      groups.map(([, ks]) => of(ks)),
+    )
+  const firstOf = (g: number) => groups.slice(0, g).reduce((n, [, ks]) => n + ks.length, 0)
+  tidy(() => {
+    const pass = together()
+    const all = pass.logProbsByPrompt(0.7)
+    groups.forEach(([p, ks], g) => {
+      const alone = teacherForce(model, p, of(ks))
+      const own = alone.logProbs(0.7)
+      for (const which of ['logps', 'entropies'] as const) {
+        assert.deepEqual(all[g]![which].shape, own[which].shape)
+        const [a, b] = [all[g]![which].numbers(), own[which].numbers()]
+        for (const [i, v] of b.entries()) assert.ok(Math.abs(a[i]! - v) < 1e-5, `${which} ${g} ${i}: ${a[i]} and ${v}`)
+      }
+      const states = pass.statesAt(ks.map((_, k) => ({ k: firstOf(g) + k, j: 0 }))).numbers()
+      const expected = ks.flatMap((_, k) => alone.stateAt(k, 0).numbers())
+      for (const [i, v] of expected.entries()) assert.ok(Math.abs(states[i]! - v) < 1e-5, `state ${g} ${i}`)
+    })
+  })
+  const loss = (parts: readonly Tensor[]) =>
+    parts.map((logps, g) => weighted(logps, firstOf(g))).reduce((sum, t) => sum.add(t))
+  const packed = gradients(trained, () =>
+    loss(
+      together()
+        .logProbsByPrompt(0.7)
+        .map((g) => g.logps),
+    ),
+  )
+  const apart = gradients(trained, () =>
+    loss(groups.map(([p, ks]) => teacherForce(model, p, of(ks)).logProbs(0.7).logps)),
+  )
+  closeTo(packed, apart, 2e-5)
+})
+
+test('a loss of scores and states together has the gradient of both', () => {
+  const of = (part: 'scores' | 'states' | 'both') =>
+    gradients(trained, () => {
+      const pass = teacherForce(model, prompt, completions)
+      const scores = weighted(pass.logProbs().logps)
+      const states = weighted(pass.statesAt(completions.map((_, k) => ({ k, j: -1 })))).mul(0.1)
+      return part === 'both' ? scores.add(states) : part === 'scores' ? scores : states
+    })
+  const [scores, states] = [of('scores'), of('states')]
+  const sum = new Map([...scores].map(([name, values]) => [name, values.map((v, i) => v + states.get(name)![i]!)]))
+  closeTo(of('both'), sum, 1e-5)
 })
 
 test('recomputing layers in backward gives the same gradients', () => {

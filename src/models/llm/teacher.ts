@@ -1,5 +1,5 @@
 // Teacher-forced pass: log-probabilities of given completions, with gradient. The K completions of a prompt share one forward of
-// the prompt: packed in one row, each completion sees the prompt and itself alone. N prompt tokens, L packed tokens, S hidden.
+// the prompt: packed in one row, each completion sees the prompt and itself alone. R prompts, N tokens of one, L of a packed row, S hidden.
 import { Mismatch } from '../../core/index.ts'
 import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { Decoder } from './model.ts'
@@ -17,24 +17,36 @@ export interface TeacherOptions {
   checkpointing?: boolean
 }
 
+export interface LogProbs {
+  logps: Tensor // [K, T]
+  entropies: Tensor // [K, T]
+}
+
 /** Where a completion stands in the packed hidden states: the row that predicts its token 0, and the row that read token 0. */
 interface Place {
   before: number
   start: number
 }
 
-/** Hidden states of prompts and completions, and where each completion's tokens stand. */
+/** Hidden states of prompts and completions, and where each completion's tokens stand. Completions are counted over all prompts. */
 export class TeacherPass {
-  readonly hidden: Tensor // [L, S], as the decoder gives them
+  readonly hidden: Tensor // [R * L, S], as the decoder gives them
   readonly #places: readonly Place[]
+  readonly #groups: readonly (readonly Int32Array[])[]
   readonly #completions: readonly Int32Array[]
   readonly #decoder: Decoder
 
-  constructor(decoder: Decoder, hidden: Tensor, places: readonly Place[], completions: readonly Int32Array[]) {
+  constructor(
+    decoder: Decoder,
+    hidden: Tensor,
+    places: readonly Place[],
+    completions: readonly (readonly Int32Array[])[],
+  ) {
     this.#decoder = decoder
     this.hidden = hidden
     this.#places = places
-    this.#completions = completions
+    this.#groups = completions
+    this.#completions = completions.flat()
   }
 
   /** Row of the state after token j of completion k was read; -1: the prompt's last token, which predicts token 0. */
@@ -44,28 +56,39 @@ export class TeacherPass {
   }
 
   /** Log-probabilities and entropies at a temperature, padded with 0 to the longest completion: [K, T] each. */
-  logProbs(temperature = 1): { logps: Tensor; entropies: Tensor } {
+  logProbs(temperature = 1): LogProbs {
     return tidy(() => {
-      const T = Math.max(1, ...this.#completions.map((ids) => ids.length))
-      const rows: bigint[] = []
-      const targets: bigint[] = []
-      const places: bigint[] = []
+      const T = longest(this.#completions)
+      const rows: number[] = []
+      const targets: number[] = []
+      const places: number[] = []
       this.#completions.forEach((ids, k) => {
         ids.forEach((id, j) => {
-          rows.push(BigInt(this.rowOf(k, j - 1)))
-          targets.push(BigInt(id))
-          places.push(BigInt(k * T + j))
+          rows.push(this.rowOf(k, j - 1))
+          targets.push(id)
+          places.push(k * T + j)
         })
       })
-      const { device } = this.hidden
-      const index = (values: bigint[]) => tensor(BigInt64Array.from(values), { device })
-      const picked = this.hidden.indexSelect(0, index(rows))
-      const both = headLogProbs(this.#decoder, picked, index(targets), temperature) // [2, M]
+      const both = headLogProbs(this.#decoder, this.#rows(rows), this.#index(targets), temperature) // [2, M]
       const K = this.#completions.length
-      const spread = zeros([2, K * T], { dtype: both.dtype, device })
-        .indexCopy(1, index(places), both)
+      const spread = zeros([2, K * T], { dtype: both.dtype, device: both.device })
+        .indexCopy(1, this.#index(places), both)
         .view([2, K, T])
       return { logps: spread.select(0, 0), entropies: spread.select(0, 1) }
+    })
+  }
+
+  /** The same for each prompt's completions, padded to the longest of them. */
+  logProbsByPrompt(temperature = 1): LogProbs[] {
+    return tidy(() => {
+      const all = this.logProbs(temperature)
+      let first = 0
+      return this.#groups.map((group) => {
+        const own = (t: Tensor) => t.narrow(0, first, group.length).narrow(1, 0, longest(group))
+        const part = { logps: own(all.logps), entropies: own(all.entropies) }
+        first += group.length
+        return part
+      })
     })
   }
 
@@ -73,78 +96,128 @@ export class TeacherPass {
   stateAt(k: number, j: number): Tensor {
     return this.hidden.narrow(0, this.rowOf(k, j), 1)
   }
+
+  /** The same for several completions: [n, S]. */
+  statesAt(places: readonly { k: number; j: number }[]): Tensor {
+    return this.#rows(places.map(({ k, j }) => this.rowOf(k, j)))
+  }
+
+  #rows(rows: readonly number[]): Tensor {
+    return this.hidden.indexSelect(0, this.#index(rows))
+  }
+
+  #index(values: readonly number[]): Tensor {
+    return tensor(BigInt64Array.from(values, BigInt), { device: this.hidden.device })
+  }
 }
 
-/** One forward over a prompt and its completions. The last token of each predicts nothing and is not read. */
+function longest(completions: readonly Int32Array[]): number {
+  return Math.max(1, ...completions.map((ids) => ids.length))
+}
+
+/** One forward over a prompt and its completions. */
 export function teacherForce<P extends PromptIds>(
   model: PromptedModel<P>,
   prompt: P,
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
-  requirePositions(model.decoder, prompt.ids.length + Math.max(0, ...completions.map((ids) => ids.length)))
-  const hidden = tidy(() => {
-    const { device } = model.placement
-    const read = completions.map((ids) => ids.subarray(0, Math.max(0, ids.length - 1)))
-    const N = prompt.ids.length
-    const tail = Array.from(read, (ids) => Array.from(ids, BigInt)).flat()
-    const { embeddings, additions } = inputsOf(model, prompt)
-    const x =
-      tail.length > 0
-        ? cat([embeddings, model.decoder.embed(tensor(BigInt64Array.from(tail), [1, tail.length], { device }))], {
-            dim: 1,
-          })
-        : embeddings
-    const lengths = read.map((r) => r.length)
-    const positions = positionTensor([withCompletions(positionsOf(model, prompt), lengths)], device)
-    const mask = completions.length > 1 ? packedMask(N, lengths, device) : undefined
-    const pass = { positions, mask, checkpointing: options.checkpointing }
-    const added = batchedAdditions([additions], x.size(1), 'right')
-    return model.decoder.forward(x, { ...pass, additions: added }).squeeze(0)
-  })
-  let at = prompt.ids.length
-  const places = completions.map((ids) => {
-    const start = at
-    at += Math.max(0, ids.length - 1)
-    return { before: prompt.ids.length - 1, start }
-  })
-  return new TeacherPass(model.decoder, hidden, places, completions)
+  return teacherForceGroups(model, [prompt], [completions], options)
 }
 
-/** One completion each for different prompts, padded on the right; a causal mask keeps the padding out. */
+/** One completion each for different prompts. */
 export function teacherForceRows<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
-  const lengths = prompts.map((p, r) => p.ids.length + Math.max(0, completions[r]!.length - 1))
-  const L = Math.max(...lengths)
-  requirePositions(model.decoder, L + 1)
+  return teacherForceGroups(
+    model,
+    prompts,
+    completions.map((ids) => [ids]),
+    options,
+  )
+}
+
+/**
+ * One forward over prompts and the completions of each: a row for each prompt, padded on the right. The last token of a completion
+ * predicts nothing and is not read.
+ */
+export function teacherForceGroups<P extends PromptIds>(
+  model: PromptedModel<P>,
+  prompts: readonly P[],
+  completions: readonly (readonly Int32Array[])[],
+  options: TeacherOptions = {},
+): TeacherPass {
+  const packed = prompts.map(({ ids }, r) => {
+    return { prompt: ids.length, read: completions[r]!.map((c) => c.subarray(0, Math.max(0, c.length - 1))) }
+  })
+  requirePositions(model.decoder, Math.max(...packed.map((p, r) => p.prompt + longest(completions[r]!))))
+  const L = Math.max(...packed.map(lengthOf))
   const hidden = tidy(() => {
     const { device } = model.placement
-    const tails = completions.map((ids, r) =>
-      BigInt64Array.from({ length: L - prompts[r]!.ids.length }, (_, j) => BigInt(j < ids.length - 1 ? ids[j]! : 0)),
+    const inputs = prompts.map((prompt) => inputsOf(model, prompt))
+    const x = cat(inputs.map(({ embeddings }, r) => packedRow(model, embeddings, packed[r]!, L)))
+    const stand = prompts.map((prompt, r) =>
+      withCompletions(
+        positionsOf(model, prompt),
+        packed[r]!.read.map((ids) => ids.length),
+        L,
+      ),
     )
-    const inputs = prompts.map((p) => inputsOf(model, p))
-    const rows = inputs.map(({ embeddings }, r) =>
-      cat([embeddings, model.decoder.embed(tensor(tails[r]!, [1, tails[r]!.length], { device }))], {
-        dim: 1,
-      }),
-    )
-    const stand = prompts.map((p, r) => withCompletions(positionsOf(model, p), [tails[r]!.length]))
     const additions = batchedAdditions(
       inputs.map((i) => i.additions),
       L,
       'right',
     )
-    return model.decoder
-      .forward(cat(rows), { positions: positionTensor(stand, device), additions, checkpointing: options.checkpointing })
-      .flatten({ endDim: 1 }) // [R * L, S]
+    const mask = completions.some((c) => c.length > 1) ? packedMask(packed, L, device) : undefined
+    const pass = { positions: positionTensor(stand, device), mask, additions, checkpointing: options.checkpointing }
+    return model.decoder.forward(x, pass).flatten({ endDim: 1 }) // [R * L, S]
   })
-  const places = prompts.map((p, r) => ({ before: r * L + p.ids.length - 1, start: r * L + p.ids.length }))
-  return new TeacherPass(model.decoder, hidden, places, completions)
+  return new TeacherPass(model.decoder, joined(hidden), placesOf(packed, L), completions)
 }
+
+/** A prompt's length and what is read of its completions. */
+interface Packed {
+  prompt: number
+  read: readonly Int32Array[]
+}
+
+function lengthOf({ prompt, read }: Packed): number {
+  return read.reduce((n, ids) => n + ids.length, prompt)
+}
+
+/** The prompt's embeddings and those of its completions, filled up with token 0: [1, L, S]. */
+function packedRow<P extends PromptIds>(
+  model: PromptedModel<P>,
+  embeddings: Tensor,
+  { prompt, read }: Packed,
+  L: number,
+): Tensor {
+  if (L === prompt) return embeddings
+  const tail = new BigInt64Array(L - prompt)
+  tail.set(BigInt64Array.from(read.flatMap((ids) => Array.from(ids, BigInt))))
+  const behind = model.decoder.embed(tensor(tail, [1, tail.length], { device: model.placement.device }))
+  return cat([embeddings, behind], { dim: 1 })
+}
+
+function placesOf(packed: readonly Packed[], L: number): Place[] {
+  return packed.flatMap(({ prompt, read }, r) => {
+    let start = r * L + prompt
+    return read.map((ids) => {
+      const place = { before: r * L + prompt - 1, start }
+      start += ids.length
+      return place
+    })
+  })
+}
+
+/** The head has a derivative of its own, other readers of the states have libtorch's: here both meet, so that the layers are gone back through once. */
+const joined = customFunction<[Tensor]>(
+  (hidden) => hidden,
+  (_, grad) => [grad],
+)
 
 /** Beyond its positions a model would have to scale them, which no release does in training. */
 function requirePositions(decoder: Decoder, length: number): void {
@@ -153,23 +226,22 @@ function requirePositions(decoder: Decoder, length: number): void {
   throw new Mismatch({ where: 'teacherForce', field: 'length', expected: `at most ${limit} positions`, got: length })
 }
 
-/** A token sees earlier tokens of the prompt and of its own completion: [1, 1, L, L]. */
-function packedMask(promptLength: number, lengths: readonly number[], device: string): Tensor {
-  const L = promptLength + lengths.reduce((a, b) => a + b, 0)
-  const segment = new Int32Array(L)
-  let at = promptLength
-  lengths.forEach((n, k) => {
-    segment.fill(k + 1, at, at + n)
-    at += n
+/** A token sees earlier tokens of the prompt and of its own completion: [R, 1, L, L]. */
+function packedMask(packed: readonly Packed[], L: number, device: string): Tensor {
+  const segment = new Int32Array(packed.length * L).fill(-1) // what fills a row up is nobody's
+  packed.forEach(({ prompt, read }, r) => {
+    let at = r * L + prompt
+    segment.fill(0, r * L, at)
+    read.forEach((ids, k) => {
+      segment.fill(k + 1, at, at + ids.length)
+      at += ids.length
+    })
   })
-  const owner = tensor(segment, [L], { device })
+  const owner = tensor(segment, [packed.length, 1, L], { device })
   const order = arange(0, L, { dtype: 'int64', device })
   const earlier = order.unsqueeze(1).ge(order.unsqueeze(0)) // [L, L]
-  const visible = owner
-    .unsqueeze(0)
-    .eq(0)
-    .logicalOr(owner.unsqueeze(1).eq(owner.unsqueeze(0)))
-  return earlier.logicalAnd(visible).view([1, 1, L, L])
+  const visible = owner.eq(0).logicalOr(owner.transpose(1, 2).eq(owner)) // [R, L, L]
+  return earlier.logicalAnd(visible).unsqueeze(1)
 }
 
 /** Rows of vocabulary-wide scores held at once. */

@@ -31,13 +31,14 @@ export class GroundingEncoder extends Module {
     return this.sam2_model.encodeImage(tensor(pixels, [1, 3, side, side], { device }).to(dtype))
   }
 
-  /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
-  draw(features: Sam2Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    if (features.level2.numel === 0)
-      throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
+  /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
+  draw(of: Sam2Features | readonly Sam2Features[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
     return tidy(() => {
-      const prompt = { language: prompts.unsqueeze(1) }
-      const { masks, ious, objScore } = this.sam2_model.decode(features, prompt, { multimask: true })
+      const { features, imageOf } = Array.isArray(of) ? together(of) : { features: of as Sam2Features }
+      if (features.level2.numel === 0)
+        throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
+      const language = prompts.unsqueeze(1)
+      const { masks, ious, objScore } = this.sam2_model.decode(features, { language }, { multimask: true, imageOf })
       const index = choice
         ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
         : chooseMask(ious)
@@ -54,6 +55,15 @@ export class GroundingEncoder extends Module {
     full.dispose()
     return rows.map((bits) => maskFromDense(bits, height, width))
   }
+}
+
+/** Features named once for each prompt, every image once, and which of them each prompt named. */
+function together(named: readonly Sam2Features[]): { features: Sam2Features; imageOf?: number[] } {
+  const images = [...new Set(named)]
+  if (images.length === 1) return { features: images[0]! }
+  const all = (level: keyof Sam2Features) => cat(images.map((f) => f[level]))
+  const features = { level0: all('level0'), level1: all('level1'), level2: all('level2') }
+  return { features, imageOf: named.map((f) => images.indexOf(f)) }
 }
 
 /** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and behind them. */

@@ -130,9 +130,10 @@ export class Sa2VA extends Module {
     return segPrompts(this.text_hidden_fcs, hidden)
   }
 
-  /** Prompts [B, d] of one image -> low-res logits of the best mask, or of the given choices. */
-  drawMasks(features: Features, prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    return this.grounding_encoder.draw(features.sam, prompts, choice)
+  /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
+  drawMasks(features: Features | readonly Features[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    const sam = Array.isArray(features) ? features.map((f) => f.sam) : (features as Features).sam
+    return this.grounding_encoder.draw(sam, prompts, choice)
   }
 
   /** Low-res logits [B, h, w] -> masks at the image's size. */

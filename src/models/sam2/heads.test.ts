@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test'
 import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
-import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { backward, cat, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { sam2Config } from './config.ts'
 import { type Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
@@ -47,11 +47,11 @@ function hashedHeads(): Sam2Model {
   return model
 }
 
-function hashedFeatures(): Sam2Features {
+function hashedFeatures(k = 1000): Sam2Features {
   return {
-    level2: hashedTensor(1000, [1, 32, 8, 8]),
-    level0: hashedTensor(1001, [1, 32, 32, 32]),
-    level1: hashedTensor(1002, [1, 32, 16, 16]),
+    level2: hashedTensor(k, [1, 32, 8, 8]),
+    level0: hashedTensor(k + 1, [1, 32, 32, 32]),
+    level1: hashedTensor(k + 2, [1, 32, 16, 16]),
   }
 }
 
@@ -167,6 +167,30 @@ test('of equal overlaps the first is chosen', () => {
     const ious = tensor([0.5, 0.5, 0.5, 0.1, 0.9, 0.9], [2, 3])
     assert.deepEqual(chooseMask(ious).numbers(), [0, 1])
     assert.deepEqual(takeMask(ious, chooseMask(ious)).shape, [2, 1])
+  })
+})
+
+test('prompts over several images give the masks of each image alone, with and without a mask prompt', () => {
+  quietly(() => {
+    const images = [hashedFeatures(), hashedFeatures(2000)]
+    const imageOf = [1, 0, 1]
+    const language = hashedTensor(3000, [3, 1, 32])
+    const earlier = hashedTensor(3001, [3, 1, 32, 32], (v) => 20 * v)
+    const both = (level: keyof Sam2Features) => cat(images.map((image) => image[level]))
+    const features = { level0: both('level0'), level1: both('level1'), level2: both('level2') }
+    for (const maskInput of [undefined, earlier]) {
+      const all = model.decode(features, { language, maskInput }, { imageOf })
+      imageOf.forEach((image, b) => {
+        const prompt = { language: language.narrow(0, b, 1), maskInput: maskInput?.narrow(0, b, 1) }
+        const alone = model.decode(images[image]!, prompt)
+        assert.ok(relativeError(all.masks.narrow(0, b, 1), alone.masks) < 1e-5, `masks of prompt ${b}`)
+        assert.ok(relativeError(all.ious.narrow(0, b, 1), alone.ious) < 1e-5, `overlaps of prompt ${b}`)
+      })
+    }
+    assert.throws(() => model.decode(features, { language }, { imageOf: [0, 1] }), /features/)
+    assert.throws(() => model.decode(features, { language }, { imageOf: [0, 1, 2] }), /features/)
+    const two = language.narrow(0, 0, 2)
+    assert.throws(() => model.decode(features, { language: two }, { imageOf: [1, 0] }), /features/)
   })
 })
 

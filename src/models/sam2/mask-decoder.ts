@@ -1,14 +1,16 @@
 // Tokens of the prompt and the image embedding look at each other twice; each mask token then becomes a 1x1 filter over the
 // enlarged image embedding. Unusual: the first layer's self-attention has neither residual nor positions.
-// B prompts, F images (1 shared by all prompts, or B), n tokens, P cells of the image embedding, D = d_model, M masks.
+// B prompts, F images (1 shared by all prompts, one for each, or each for some of them), n tokens, P cells of the image embedding, D = d_model, M masks.
 import { Conv2d, ConvTranspose2d, cast, LayerNorm, LayerNorm2d, Linear, Module, WeightOnly } from '../../nn/index.ts'
 import { attention, cat, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from './config.ts'
 import { Mlp } from './mlp.ts'
 import { type Autocast, autocastOf, wide, wideOnCpu } from './precision.ts'
 
-function rows(t: Tensor, batch: number): Tensor {
-  return t.size(0) === batch ? t : t.expand([batch, ...t.shape.slice(1)])
+/** What belongs to images [F, ..], for each prompt [B, ..]; `imageOf` [B] says which image is whose where they are several. */
+function rows(t: Tensor, batch: number, imageOf: Tensor | null): Tensor {
+  if (t.size(0) === batch) return t
+  return t.size(0) === 1 ? t.expand([batch, ...t.shape.slice(1)]) : t.indexSelect(0, imageOf!)
 }
 
 class TokenAttention extends Module {
@@ -29,12 +31,12 @@ class TokenAttention extends Module {
     this.#heads = cfg.decoder_heads
   }
 
-  /** q [B or 1, Tq, D], k and v [B or 1, Tk, D]; a single image is projected once for all prompts. */
-  forward(q: Tensor, k: Tensor, v: Tensor): Tensor {
+  /** q [B or F, Tq, D], k and v [B or F, Tk, D]; an image is projected once for all its prompts. */
+  forward(q: Tensor, k: Tensor, v: Tensor, imageOf: Tensor | null = null): Tensor {
     const batch = Math.max(q.size(0), k.size(0))
     const { narrow } = this.#autocast
     const projected = [this.q_proj.forward(narrow(q)), this.k_proj.forward(narrow(k)), this.v_proj.forward(narrow(v))]
-    const [a, b, c] = projected.map((t) => this.#split(rows(t, batch))) as [Tensor, Tensor, Tensor]
+    const [a, b, c] = projected.map((t) => this.#split(rows(t, batch, imageOf))) as [Tensor, Tensor, Tensor]
     const out = attention(a, b, c).transpose(1, 2) // [B, Tq, heads, width / heads]
     return this.out_proj.forward(out.reshape([batch, out.size(1), -1]))
   }
@@ -47,6 +49,11 @@ class TokenAttention extends Module {
 interface Sides {
   tokens: Tensor // [B, n, D]
   image: Tensor // [F or B, P, D]
+}
+
+/** Positions of both sides, and which image each prompt is about: [B], where there are several images. */
+interface Places extends Sides {
+  imageOf: Tensor | null
 }
 
 class TwoWayBlock extends Module {
@@ -77,15 +84,16 @@ class TwoWayBlock extends Module {
   }
 
   /** `at`: the positions of both sides, added to queries and keys but never to values. */
-  forward({ tokens, image }: Sides, at: Sides): Sides {
+  forward({ tokens, image }: Sides, at: Places): Sides {
     return tidy(() => {
       const { narrow, widen } = this.#autocast
       const q = this.norm1.forward(widen(this.#selfAttend(tokens, at.tokens)))
-      const seen = this.cross_attn_token_to_image.forward(q.add(at.tokens), image.add(at.image), image)
+      const seen = this.cross_attn_token_to_image.forward(q.add(at.tokens), image.add(at.image), image, at.imageOf)
       const q2 = this.norm2.forward(q.add(seen))
       const q3 = this.norm3.forward(q2.add(this.mlp.forward(narrow(q2))))
-      const told = this.cross_attn_image_to_token.forward(image.add(at.image), q3.add(at.tokens), q3)
-      return { tokens: q3, image: this.norm4.forward(widen(image.add(told))) }
+      const told = this.cross_attn_image_to_token.forward(image.add(at.image), q3.add(at.tokens), q3, at.imageOf)
+      const own = rows(image, told.size(0), at.imageOf)
+      return { tokens: q3, image: this.norm4.forward(widen(own.add(told))) }
     })
   }
 
@@ -108,9 +116,9 @@ class TwoWayTransformer extends Module {
     this.norm_final_attn = new LayerNorm(cfg.d_model, 1e-5)
   }
 
-  forward(start: Sides, at: Sides): Sides {
+  forward(start: Sides, at: Places): Sides {
     const { tokens, image } = this.layers.reduce((sides, layer) => layer.forward(sides, at), start)
-    const seen = this.final_attn_token_to_image.forward(tokens.add(at.tokens), image.add(at.image), image)
+    const seen = this.final_attn_token_to_image.forward(tokens.add(at.tokens), image.add(at.image), image, at.imageOf)
     return { tokens: this.norm_final_attn.forward(tokens.add(seen)), image }
   }
 }
@@ -125,6 +133,8 @@ export interface DecoderInput {
   positions: Tensor
   sparse: Tensor // [B, n, D]
   dense: Tensor // [B or 1, D, e or 1, e or 1]
+  /** [B] the image of each prompt; null where there is one image, or one for each. */
+  imageOf: Tensor | null
 }
 
 /** All masks, the single one first: logits [B, 1 + M, 4e, 4e], predicted overlaps [B, 1 + M], object score [B, 1]; float32. */
@@ -171,9 +181,10 @@ export class MaskDecoder extends Module {
   forward(input: DecoderInput): DecoderOutput {
     return tidy(() => {
       const tokens = this.#tokens(input.sparse) // [B, 2 + 1 + M + n, D]
-      const image = cells(input.image.add(input.dense)) // [F or B, P, D]
+      const { dense, imageOf } = input
+      const image = cells((dense.size(0) === 1 ? input.image : rows(input.image, dense.size(0), imageOf)).add(dense)) // [F or B, P, D]
       const positions = cast(cells(input.positions), image)
-      const out = this.transformer.forward({ tokens, image }, { tokens, image: positions })
+      const out = this.transformer.forward({ tokens, image }, { tokens, image: positions, imageOf })
       const { narrow } = this.#autocast
       const [objToken, iouToken] = [0, 1].map((i) => narrow(out.tokens.select(1, i))) as [Tensor, Tensor]
       return {
@@ -187,7 +198,7 @@ export class MaskDecoder extends Module {
   /** Object score, overlap and mask tokens, then the prompt's. */
   #tokens(sparse: Tensor): Tensor {
     const own = cat([this.obj_score_token.weight, this.iou_token.weight, this.mask_tokens.weight], { dim: 0 })
-    return cat([rows(cast(own, sparse).unsqueeze(0), sparse.size(0)), sparse], { dim: 1 })
+    return cat([rows(cast(own, sparse).unsqueeze(0), sparse.size(0), null), sparse], { dim: 1 })
   }
 
   #masks(out: Sides, input: DecoderInput): Tensor {
@@ -206,9 +217,10 @@ export class MaskDecoder extends Module {
     const [first, norm, , second] = this.output_upscaling
     const { narrow, isReference } = this.#autocast
     const map = wideOnCpu(narrow(image.transpose(1, 2).reshape([image.size(0), image.size(2), side, side])))
-    const doubled = narrow(first.forward(map)).add(this.conv_s1.forward(input.level1)) // [B, D/4, 2e, 2e]
+    const finer = (conv: Conv2d, level: Tensor) => rows(conv.forward(level), map.size(0), input.imageOf)
+    const doubled = narrow(first.forward(map)).add(finer(this.conv_s1, input.level1)) // [B, D/4, 2e, 2e]
     const normed = cast(narrow((isReference ? roundedNorm(norm, doubled) : norm.forward(wide(doubled))).gelu()), map)
-    return narrow(second.forward(normed)).add(this.conv_s0.forward(input.level0)).gelu()
+    return narrow(second.forward(normed)).add(finer(this.conv_s0, input.level0)).gelu()
   }
 }
 

@@ -7,7 +7,7 @@
 // rounded step by step, states behind a layer norm in float32. Masks, overlaps and object scores are returned in float32.
 import { Mismatch } from '../../core/index.ts'
 import { Module, weight } from '../../nn/index.ts'
-import { type Tensor, tidy } from '../../tensor/index.ts'
+import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { type Sam2Config, sam2Config } from './config.ts'
 import { type DecoderOutput, MaskDecoder } from './mask-decoder.ts'
 import { ImageEncoder } from './neck.ts'
@@ -26,7 +26,7 @@ export const videoOnlyNames: readonly RegExp[] = [
   /(?:^|\.)(?:maskmem_tpos_enc|no_mem_pos_enc|no_obj_ptr|no_obj_embed_spatial)$/,
 ]
 
-/** The neck's maps of one image or of one per prompt, before anything that trains: F images, D = d_model, S = image_size. */
+/** The neck's maps of images, before anything that trains: F images, D = d_model, S = image_size. */
 export interface Sam2Features {
   level0: Tensor // [F, D, S/4, S/4]
   level1: Tensor // [F, D, S/8, S/8]
@@ -38,6 +38,8 @@ export interface DecodeOptions {
   multimask?: boolean | 'all'
   /** Single mask only: replace an unstable one by the best proposal, as outside of training. Default true. */
   dynamic?: boolean
+  /** Which of several images each prompt is about. Without it there is one image, or one for each prompt. */
+  imageOf?: readonly number[]
 }
 
 export class Sam2Model extends Module {
@@ -70,12 +72,12 @@ export class Sam2Model extends Module {
   }
 
   /**
-   * B prompts over one image, or over one image each: logits [B, M, S/4, S/4], predicted overlaps [B, M], object score [B, 1],
+   * B prompts over one image, one image each, or the images that `imageOf` names: logits [B, M, S/4, S/4], overlaps [B, M], score [B, 1],
    * which never suppresses a mask. M is num_multimask_outputs, or 1 for a single mask.
    */
   decode(features: Sam2Features, prompt: Sam2Prompt, options: DecodeOptions = {}): DecoderOutput {
     return tidy(() => {
-      const all = this.#decodeAll(features, prompt)
+      const all = this.#decodeAll(features, prompt, options.imageOf)
       if (options.multimask === 'all') return all
       if (options.multimask ?? true) return part(all, 1, this.#cfg.num_multimask_outputs)
       if (!(options.dynamic ?? true)) return part(all, 0, 1)
@@ -84,19 +86,26 @@ export class Sam2Model extends Module {
     })
   }
 
-  #decodeAll(features: Sam2Features, prompt: Sam2Prompt): DecoderOutput {
+  #decodeAll(features: Sam2Features, prompt: Sam2Prompt, of?: readonly number[]): DecoderOutput {
     const { level0, level1, level2 } = features
     const batch = batchOf(prompt)
     const images = level2.size(0)
-    if (images !== 1 && images !== batch)
+    if (!fits(images, batch, of))
       throw new Mismatch({ where: 'sam2', field: 'features', expected: `1 image or ${batch}`, got: images })
     const { narrow } = autocastOf(this.#cfg)
     const { sparse, dense } = this.sam_prompt_encoder.forward(prompt, narrow(level2))
     const embed = this.no_mem_embed.view([1, -1, 1, 1])
     const image = narrow(level2.add(embed.dtype === level2.dtype ? embed : embed.to(level2.dtype)))
     const positions = this.sam_prompt_encoder.densePositions()
-    return this.sam_mask_decoder.forward({ image, level0, level1, positions, sparse, dense })
+    const imageOf = of ? tensor(BigInt64Array.from(of, BigInt), { device: level2.device }) : null
+    return this.sam_mask_decoder.forward({ image, level0, level1, positions, sparse, dense, imageOf })
   }
+}
+
+/** As many images as prompts are those of the prompts, one by one. */
+function fits(images: number, batch: number, of: readonly number[] | undefined): boolean {
+  if (!of) return images === 1 || images === batch
+  return of.length === batch && of.every((i, b) => (images === batch ? i === b : i < images))
 }
 
 function part(all: DecoderOutput, start: number, length: number): DecoderOutput {

@@ -113,7 +113,7 @@ export function sampleBoth(
   })
 }
 
-/** Log-density of executed actions [K, n] under a mean [1, n], or one each [K, n]: -|a - mean|^2 / (2 s^2 n), [K, 1]. */
+/** Log-density of executed actions [M, n] under a mean each [M, n]: -|a - mean|^2 / (2 s^2 n), [M, 1]. */
 export function actionDensity(actions: readonly Float32Array[], mean: Tensor, scale: number): Tensor {
   const n = mean.size(-1)
   const values = stack(actions.map((a) => tensor(a, [n], { device: mean.device })))

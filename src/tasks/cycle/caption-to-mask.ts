@@ -2,27 +2,18 @@
 // sampled action: with text alone all K masks would be equal and nothing would reach the mask decoder.
 import { type RandomStream, streamId } from '../../core/index.ts'
 import { maskArea } from '../../mask/index.ts'
-import { type TeacherPass, teacherForce } from '../../models/index.ts'
+import { type TeacherPass, teacherForce, teacherForceGroups } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
-import { cat, noGrad, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
-import {
-  actionDensity,
-  confidencesOf,
-  type Drawn,
-  gridOf,
-  type MaskAction,
-  pooled,
-  sampleBoth,
-  sampleEmbedding,
-  sampleField,
-} from './action.ts'
+import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField } from './action.ts'
 import { ask, describeAll, segmentAll } from './ask.ts'
 import { type Cycle, usesField, usesPrompt } from './config.ts'
 import { maskLoss } from './mask-loss.ts'
 import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
+import { actionColumns, fieldOf, scoreActions, segAt } from './score-actions.ts'
 
 /** An answer that carries a mask. */
 interface AnswerRow {
@@ -95,7 +86,9 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
         const drawn = rows.flatMap((row, i) => {
           if (!row.segStates) return []
           const prompt = family.segPrompts(row.segStates.narrow(0, 0, 1))
-          return [{ prompt: prompt.squeeze(0).to('float32'), field: this.#field(items[i]!, prompt).squeeze(0) }]
+          return [
+            { prompt: prompt.squeeze(0).to('float32'), field: fieldOf(this.#cycle, [items[i]!], prompt).squeeze(0) },
+          ]
         })
         const { action } = config.loop2
         return {
@@ -104,13 +97,6 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
         }
       }),
     )
-  }
-
-  /** The pooled logits of the masks drawn from prompts [B, d] of one image, float32 [B, g * g]. */
-  #field({ features }: WorkItem, prompts: Tensor, choice?: readonly number[]): Tensor {
-    const { family, config } = this.#cycle
-    const { logits } = family.drawMasks(features, prompts, choice)
-    return pooled(logits.to('float32'), gridOf(config.loop2.grid, logits.size(1))).flatten({ startDim: 1 })
   }
 
   #prompt({ features, example }: WorkItem) {
@@ -209,82 +195,59 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     )
   }
 
-  densities(item: WorkItem, group: readonly CycleSample[]): Densities {
+  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
+    const { config } = this.#cycle
+    const answers = groups.map(distinctAnswers)
+    const pass = this.#read(items, answers)
+    const tokens = pass.logProbsByPrompt(config.rl.temperature) // [A, T]
+    const columns = this.opens ? scoreActions(this.#cycle, this.#scale, { items, groups, answers }, pass) : null // [K, n]
+    return groups.map((group, b) => {
+      const spread = (t: Tensor) => t.expand([group.length, -1])
+      const { logps, entropies } = { logps: spread(tokens[b]!.logps), entropies: spread(tokens[b]!.entropies) }
+      const own = columns?.[b]
+      if (!own) return { logps, entropies }
+      const none = zeros(own.shape as number[], { device: own.device })
+      return { logps: cat([logps, own], { dim: 1 }), entropies: cat([entropies, none], { dim: 1 }) }
+    })
+  }
+
+  #read(items: readonly WorkItem[], answers: readonly (readonly Int32Array[])[]): TeacherPass {
     const { family, config } = this.#cycle
-    const answers = distinctAnswers(group)
-    const pass = teacherForce(family.model, this.#prompt(item), answers, { checkpointing: config.checkpointing })
-    const tokens = pass.logProbs(config.rl.temperature) // [A, T]
-    const K = group.length
-    const spread = (t: Tensor) => (answers.length === K ? t : t.expand([K, -1]))
-    if (!this.opens) return { logps: spread(tokens.logps), entropies: spread(tokens.entropies) }
-    const columns = this.#actionColumns(item, group, pass, answers.length === K) // [K, n]
-    const none = zeros([K, columns.size(1)], { device: pass.hidden.device })
-    return {
-      logps: cat([spread(tokens.logps), columns], { dim: 1 }),
-      entropies: cat([spread(tokens.entropies), none], { dim: 1 }),
-    }
-  }
-
-  /** Log-densities of the actions [K, n]; the K rows of one greedy answer share its prompt. */
-  #actionColumns(item: WorkItem, group: readonly CycleSample[], pass: TeacherPass, separate: boolean): Tensor {
-    const density = (rows: readonly CycleSample[], k: number) => {
-      const at = this.#segAt(rows[0]!.ids)
-      const actions = rows.map((s) => s.action)
-      if (at < 0 || !actions[0]) return zeros([rows.length, this.#columns], { device: pass.hidden.device })
-      return this.#density(item, actions as MaskAction[], this.#cycle.family.segPrompts(pass.stateAt(k, at)))
-    }
-    return separate ? cat(group.map((s, k) => density([s], k))) : density(group, 0)
-  }
-
-  /** `prompt` [1, d]: what the answer's [SEG] says under the weights in place. */
-  #density(item: WorkItem, actions: readonly MaskAction[], prompt: Tensor): Tensor {
-    const { action, maskLoss } = this.#cycle.config.loop2
-    const values = actions.map((a) => a.value)
-    if (action === 'embedding') return actionDensity(values, prompt, this.#scale.prompt)
-    if (action === 'field') {
-      // through the decoder the words get ten times less signal than noise: only a mask loss teaches them here
-      const mean = this.#field(item, maskLoss > 0 ? prompt : prompt.detach(), [actions[0]!.choice])
-      return actionDensity(values, mean, this.#scale.field)
-    }
-    const drawn = actions.map((a) => a.prompt!)
-    const held = stack(drawn.map((z) => tensor(z, [z.length], { device: prompt.device }))).to(prompt.dtype) // [K, d]
-    const fields = this.#field(
-      item,
-      held,
-      actions.map((a) => a.choice),
-    )
-    const columns = [actionDensity(drawn, prompt, this.#scale.prompt), actionDensity(values, fields, this.#scale.field)]
-    return cat(columns, { dim: 1 })
-  }
-
-  get #columns(): number {
-    return this.#cycle.config.loop2.action === 'both' ? 2 : 1
-  }
-
-  /** Where the first [SEG] of an answer is; -1 without one that was read back. */
-  #segAt(ids: Int32Array): number {
-    const at = ids.indexOf(this.#cycle.family.segId)
-    return at >= 0 && at < ids.length - 1 ? at : -1
+    const prompts = items.map((item) => this.#prompt(item))
+    return teacherForceGroups(family.model, prompts, answers, { checkpointing: config.checkpointing })
   }
 
   actions(group: readonly CycleSample[]): ActionColumns | null {
     if (!this.opens) return null
-    const columns = this.#columns
+    const columns = actionColumns(this.#cycle)
     return {
       columns,
       counts: Float32Array.from(group.flatMap((s) => new Array<number>(columns).fill(s.action ? 1 : 0))),
     }
   }
 
-  extraLoss(item: WorkItem, group: readonly CycleSample[]): Tensor | null {
+  extraLoss(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): (Tensor | null)[] | null {
     const { family, config } = this.#cycle
     if (config.loop2.maskLoss === 0) return null
-    const { ids } = group[0]!
-    const at = this.#segAt(ids)
-    if (at < 0) return null
-    const pass = teacherForce(family.model, this.#prompt(item), [ids], { checkpointing: config.checkpointing })
-    const { logits } = family.drawMasks(item.features, family.segPrompts(pass.stateAt(0, at)))
-    return maskLoss(logits, [item.example.mask], { bce: 1, dice: 1 }).loss.mul(config.loop2.maskLoss)
+    const places = groups.map((group) => segAt(this.#cycle, group[0]!.ids))
+    const drawn = [...items.keys()].filter((b) => places[b]! >= 0)
+    const out: (Tensor | null)[] = items.map(() => null)
+    if (drawn.length === 0) return out
+    const drawing = drawn.map((b) => items[b]!)
+    const pass = this.#read(
+      drawing,
+      drawn.map((b) => [groups[b]![0]!.ids]),
+    )
+    const prompts = family.segPrompts(pass.statesAt(drawn.map((b, k) => ({ k, j: places[b]! }))))
+    const { logits } = family.drawMasks(
+      drawing.map((item) => item.features),
+      prompts,
+    )
+    drawn.forEach((b, i) => {
+      const own = maskLoss(logits.narrow(0, i, 1), [items[b]!.example.mask], { bce: 1, dice: 1 })
+      out[b] = own.loss.mul(config.loop2.maskLoss)
+    })
+    return out
   }
 
   /** The usual answer with sampled mask actions. */

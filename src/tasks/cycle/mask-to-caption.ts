@@ -1,6 +1,6 @@
 // mask -> caption -> mask': the policy describes a region, the EMA copy must find the region again from the words.
 import { streamId } from '../../core/index.ts'
-import { teacherForce } from '../../models/index.ts'
+import { teacherForceGroups } from '../../models/index.ts'
 import { type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
@@ -71,15 +71,15 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
     )
   }
 
-  densities(item: WorkItem, group: readonly CycleSample[]) {
+  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]) {
     const { family, config } = this.#cycle
-    const pass = teacherForce(
+    const pass = teacherForceGroups(
       family.model,
-      this.#prompt(item),
-      group.map((s) => s.ids),
+      items.map((item) => this.#prompt(item)),
+      groups.map((group) => group.map((s) => s.ids)),
       { checkpointing: config.checkpointing },
     )
-    return pass.logProbs(config.rl.temperature)
+    return pass.logProbsByPrompt(config.rl.temperature)
   }
 
   actions = (): null => null

@@ -2,7 +2,7 @@
 // SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
 import { streamId } from '../../core/index.ts'
 import { encodeRle } from '../../mask/index.ts'
-import { teacherForce } from '../../models/index.ts'
+import { teacherForceGroups } from '../../models/index.ts'
 import type { Answer } from '../../rewards/index.ts'
 import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import { keep } from '../../tensor/index.ts'
@@ -100,16 +100,15 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     })
   }
 
-  densities(item: WorkItem, group: readonly Sample[]) {
+  densities(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]) {
     const { rl, checkpointing } = this.#settings
-    const { prompt } = this.#items.at(item)
-    const pass = teacherForce(
+    const pass = teacherForceGroups(
       this.#setup.policy.model,
-      prompt,
-      group.map((s) => s.ids),
+      items.map((item) => this.#items.at(item).prompt),
+      groups.map((group) => group.map((s) => s.ids)),
       { checkpointing },
     )
-    return pass.logProbs(rl.temperature)
+    return pass.logProbsByPrompt(rl.temperature)
   }
 
   actions = (): null => null

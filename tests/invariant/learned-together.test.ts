@@ -1,0 +1,94 @@
+// All records of a piece are learned from in one pass: prompts and answers of different lengths side by side, masks of several images
+// drawn together. Nothing of it may be seen in the numbers: they are those of one record after the other. K samples, T columns.
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { allPlainDensities, columnsOf, type Group, plainDensities, step } from '../../src/rl/index.ts'
+import type { RunInput } from '../../src/run/index.ts'
+import { tidy } from '../../src/tensor/index.ts'
+import { makeToy, type Opened, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
+
+const folder = scratch('together')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const records = 3
+
+async function opened<R>(input: Partial<RunInput>, use: (o: Opened, groups: Group[]) => Promise<R>): Promise<R> {
+  const o = await openRun(toyRun(toy, join(folder, 'none'), input), records)
+  try {
+    return await use(o, uneven(await o.sample(), o))
+  } finally {
+    o.dispose()
+  }
+}
+
+/** Captions of other lengths in every group, and one record whose mask answers do not act. */
+function uneven(groups: readonly Group[], { config, items }: Opened): Group[] {
+  return groups.map((group) => {
+    const b = items.indexOf(group.item as never)
+    const samples = samplesIn(group).map((s, k) => {
+      if (group.task.name === 'loop2') return b === 1 ? { ...s, action: null, ids: s.ids.slice(1) } : s
+      const length = Math.max(1, s.ids.length - 2 * b - k)
+      return { ...s, ids: s.ids.subarray(0, length), logps: s.logps.subarray(0, length) }
+    })
+    return { ...group, samples, columns: columnsOf(group.task, samples, config.rl) }
+  })
+}
+
+const ways: Record<string, Partial<RunInput>> = {
+  'both actions': {},
+  'masks alone': { loop2: { action: 'field' }, train: ['mlp1', 'lora', 'mask_decoder'] },
+  'prompts alone': { loop2: { action: 'embedding' }, train: ['mlp1', 'lora', 'text_hidden_fcs'] },
+  'sampled words, mask loss': { loop2: { sampleText: true, maskLoss: 0.3 } },
+}
+
+for (const [name, input] of Object.entries(ways)) {
+  test(`${name}: log-densities of all records in one pass are those of each alone within 1e-6`, () =>
+    opened(input, async ({ run }, groups) => {
+      for (const task of run.tasks) {
+        const own = groups.filter((g) => g.task === task)
+        assert.equal(own.length, records)
+        const all = allPlainDensities(own)
+        own.forEach((group, b) => {
+          const alone = plainDensities(group)
+          assert.equal(all[b]!.length, group.columns.mask.length)
+          const far = Math.max(...alone.map((v, i) => Math.abs(v - all[b]![i]!) / Math.max(1, Math.abs(v))))
+          assert.ok(far < 1e-6, `${task.name} ${b}: ${far}`)
+        })
+      }
+    }))
+
+  test(`${name}: gradients of one piece are those of a piece for each record`, () =>
+    opened({ ...input, optim: { maxGradNorm: 0 }, rl: { beta: 0.1 } }, async (o, groups) => {
+      const gradients = async (pieces: Opened['items'][]) => {
+        const { optim } = o.learner
+        const update = optim.step.bind(optim)
+        const taken = new Map<string, number[]>()
+        optim.step = () => {
+          for (const [param, t] of o.learner.params())
+            taken.set(
+              param,
+              tidy(() => t.grad()?.numbers() ?? []),
+            )
+        }
+        const copies = groups.map((g) => ({ ...g, reference: null }))
+        const report = await step(o.run, { draw: { seed: 1, step: 0 }, pieces, groups: copies }, 0)
+        optim.step = update
+        return { taken, metrics: report.metrics(0) }
+      }
+      const together = await gradients([o.items])
+      const apart = await gradients(o.items.map((item) => [item]))
+      for (const [param, values] of apart.taken) {
+        const size = Math.max(...values.map(Math.abs), 1e-4)
+        const far = Math.max(0, ...values.map((v, i) => Math.abs(v - together.taken.get(param)![i]!)))
+        assert.ok(far < 1e-4 * size, `${param}: ${far} of ${size}`)
+      }
+      assert.deepEqual(Object.keys(together.metrics), Object.keys(apart.metrics))
+      for (const [metric, value] of Object.entries(apart.metrics)) {
+        const far = Math.abs(together.metrics[metric]! - value)
+        assert.ok(far < 1e-5 * Math.max(1, Math.abs(value)), `${metric}: off by ${far} of ${value}`)
+      }
+    }))
+}
