@@ -280,16 +280,16 @@ test('a rate limit spaces the requests out', async () => {
 test('after five failures in a row nothing is asked, then one probe decides', async () => {
   let broken = true
   const script = (): Reply => (broken ? { status: 500 } : '6')
-  const settings = { ...numbers, retries: 0, breakerFailures: 5, breakerOpenMs: 600, maxConcurrency: 1 }
+  const settings = { ...numbers, retries: 0, breakerFailures: 5, breakerOpenMs: 3000, maxConcurrency: 1 }
   await withJudge(script, settings, async ({ judge, server }) => {
     const ask = async (t: string) => (await judge.judge(reference, t)).score
     for (let i = 0; i < 8; i++) assert.equal(await ask(`a ${i}`), null)
     assert.equal(server.asked.length, 5)
-    await new Promise((resolve) => setTimeout(resolve, 620))
+    await new Promise((resolve) => setTimeout(resolve, 3050))
     assert.deepEqual(await Promise.all([ask('b'), ask('c'), ask('d')]), [null, null, null])
     assert.equal(server.asked.length, 6, 'one probe')
     broken = false
-    await new Promise((resolve) => setTimeout(resolve, 620))
+    await new Promise((resolve) => setTimeout(resolve, 3050))
     assert.equal(await ask('e'), 0.6)
     assert.equal(await ask('f'), 0.6)
     assert.equal(judge.metrics()['judge/breaker_opened'], 2)
