@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import { log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
 
 interface Options {
   model: string
@@ -13,7 +14,9 @@ interface Options {
 
 export function command(): Command {
   return new Command('export')
-    .description('merge an adapter or a checkpoint of a run into a full model folder that the Python code loads')
+    .description(
+      'merge an adapter or a checkpoint of a run into a full model folder that the Python code loads; of a run also its card',
+    )
     .requiredOption('--model <dir>', 'the model folder that was trained')
     .requiredOption('--out <dir>', 'a new folder: same names, dtypes and files as the source')
     .option('--adapter <dir>', 'PEFT adapter folder')
@@ -30,7 +33,10 @@ async function run(options: Options): Promise<void> {
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))
   const files = (await runInEngineThread(import.meta.url, 'exportWork', options, { onMessage })) as string[]
-  for (const file of files) process.stdout.write(`${join(options.out, file)}\n`)
+  const { model: source, out, ema } = options
+  const from = options.checkpoint === undefined ? null : runOfCheckpoint(options.checkpoint)
+  const card = from ? await writeExportedCard({ out, source, ema, ...from }) : []
+  for (const file of new Set([...files, ...card])) process.stdout.write(`${join(out, file)}\n`)
 }
 
 /** Runs in the engine thread. Weights keep the dtype they are stored in, so nothing is rounded that did not train. */

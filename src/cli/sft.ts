@@ -5,6 +5,7 @@ import { readPlace } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
+import { writeExportedCard } from './exported-card.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
 
@@ -75,6 +76,8 @@ async function run(words: readonly string[]): Promise<void> {
   }
   const work = () => runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' })
   const result = (await failing(config.output, work)) as SftResult
+  const { exported, step } = result
+  if (exported) await writeExportedCard({ out: exported, source: config.model, run: config.output, step })
   process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : summary(config, result))
 }
 

@@ -13,6 +13,7 @@ const hostile = `"a": | *b* <script>alert(1)</script> [x](javascript:alert(1)) \
 const card = (text: string): ModelCard => ({
   name: text,
   baseModel: text,
+  method: 'grpo',
   recipe: [[text, text]],
   data: { name: text, records: 10, heldOut: 4 },
   steps: 12,
@@ -70,7 +71,7 @@ test('the facts of a card come from the run folder', () => {
   writer.step(3, { loss: 1 })
   writer.eval(3, 'after', 8, { iou: { mean: 0.5, low: 0.4, high: 0.6 } })
   void writer.close()
-  const facts = cardOfRun(readRun(dir))
+  const facts = cardOfRun(readRun(dir), 3)
   assert.deepEqual(facts.data, { name: 'org/name', records: 40, heldOut: 8 })
   assert.deepEqual([facts.steps, facts.before?.iou?.mean, facts.after?.iou?.mean], [3, 0.1, 0.5])
   assert.deepEqual(facts.recipe, [

@@ -11,6 +11,8 @@ export interface ModelCard {
   baseModel: string
   /** SPDX name or one of the hub's; absent: the reader is sent to the base model's. */
   license?: string
+  /** Reinforcement learning, or supervised fine-tuning. */
+  method: 'grpo' | 'sft'
   /** How it was trained, by setting: those that a reader needs to judge or to repeat it. */
   recipe: readonly (readonly [string, string])[]
   data: { name: string; records?: number; heldOut?: number }
@@ -52,7 +54,7 @@ function fenced(code: string, language: string): string {
 function head(card: ModelCard): string[] {
   const lines = ['---', `base_model: ${quoted(card.baseModel)}`, 'library_name: transformers']
   if (card.license) lines.push(`license: ${quoted(card.license)}`)
-  lines.push('pipeline_tag: image-text-to-text', 'tags:', '- image-segmentation', '- grpo', '- roundtrip')
+  lines.push('pipeline_tag: image-text-to-text', 'tags:', '- image-segmentation', `- ${card.method}`, '- roundtrip')
   if (/^[\w.-]+\/[\w.-]+$/.test(card.data.name)) lines.push('datasets:', `- ${quoted(card.data.name)}`)
   lines.push(...modelIndex(card), '---')
   return lines
@@ -86,12 +88,14 @@ function change(before: Interval | undefined, after: Interval | undefined): stri
   if (!before || !after) return ''
   const by = after.mean - before.mean
   const apart = after.low > before.high || after.high < before.low
-  return `${by < 0 ? '-' : '+'}${figure(Math.abs(by))}, intervals ${apart ? 'apart' : 'overlap'}`
+  const size = figure(Math.abs(by))
+  const sign = Number(size) === 0 ? '' : by < 0 ? '-' : '+'
+  return `${sign}${size}, intervals ${apart ? 'apart' : 'overlap'}`
 }
 
 function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  if (names.length === 0) return ['The run made no evaluation.']
+  if (names.length === 0) return ['The run made no evaluation of these weights.']
   const rows = names.map((name) => {
     return `| ${plain(name)} | ${withRange(before[name])} | ${withRange(after[name])} | ${change(before[name], after[name])} |`
   })
@@ -111,6 +115,11 @@ const table = (rows: readonly (readonly [string, string])[]): string[] => [
   ...rows.map(([key, value]) => `| ${plain(key)} | ${plain(value)} |`),
 ]
 
+const methods = {
+  grpo: 'trained with GRPOSTEPS by roundtrip: answers are rewarded by how well they lead back to what was asked about.',
+  sft: 'fine-tunedSTEPS by roundtrip on captions and masks of records.',
+}
+
 export function modelCard(card: ModelCard): string {
   const { data } = card
   const counts = [
@@ -121,9 +130,7 @@ export function modelCard(card: ModelCard): string {
   const sections: string[][] = [
     head(card),
     [`# ${plain(card.name)}`],
-    [
-      `${plain(card.baseModel)}, trained with GRPO${steps} by roundtrip: captions and masks are rewarded by how well they lead back to each other.`,
-    ],
+    [`${plain(card.baseModel)}, ${methods[card.method].replace('STEPS', steps)}`],
     card.picture ? [`![${plain(card.picture.text)}](${encodeURI(card.picture.file)})`] : [],
     ['## Before and after', '', ...results(card)],
     ['## Data', '', `${plain(data.name)}${counts.length > 0 ? `: ${counts.join(', ')}` : ''}.`],

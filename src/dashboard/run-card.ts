@@ -1,5 +1,5 @@
 // What the card of a model says about the run that trained it, read from the run folder.
-import type { EvalEvent, Run } from '../tracking/index.ts'
+import type { EvalEvent, ReadSample, Run } from '../tracking/index.ts'
 import { pictureOf, runFiles } from '../tracking/index.ts'
 import { chosenOf, flatten } from './facts.ts'
 import type { ModelCard } from './model-card.ts'
@@ -8,16 +8,16 @@ const asText = (value: unknown) => (value === undefined || value === null ? unde
 
 type RunCard = Pick<
   ModelCard,
-  'recipe' | 'data' | 'steps' | 'before' | 'after' | 'evalRecords' | 'versions' | 'command'
+  'method' | 'recipe' | 'data' | 'steps' | 'before' | 'after' | 'evalRecords' | 'versions' | 'command'
 >
 
-/** Everything but names, pictures and how to load. */
-export function cardOfRun(run: Run): RunCard {
+/** Everything but names, pictures and how to load, for the weights of a step. */
+export function cardOfRun(run: Run, step: number): RunCard {
   const settings = flatten(run.config)
   const environment = (run.environment ?? {}) as Record<string, unknown>
   const evals = run.events.filter((event): event is EvalEvent => event.t === 'eval')
   const before = evals.find((event) => event.name === 'before')
-  const after = evals.findLast((event) => event !== before)
+  const after = evals.findLast((event) => event !== before && event.step === step)
   const start = run.events.find((event) => event.t === 'start')
   const facts = start?.t === 'start' ? start.facts : {}
   const versions = (['product', 'commit', 'torch', 'node', 'device', 'dtype', 'system'] as const).flatMap((name) => {
@@ -25,13 +25,14 @@ export function cardOfRun(run: Run): RunCard {
     return value === undefined ? [] : [[name === 'product' ? 'roundtrip' : name, value] as const]
   })
   return {
-    recipe: chosenOf(settings),
+    method: facts.kind === 'sft' ? 'sft' : 'grpo',
+    recipe: chosenOf(settings).filter(([key, value]) => key !== 'model' && value !== 'null'),
     data: {
       name: settings.find(([key]) => key === 'dataPath')?.[1] || 'unknown data',
       records: typeof facts.records === 'number' ? facts.records : undefined,
       heldOut: (after ?? before)?.records,
     },
-    steps: run.events.reduce((last, event) => (event.t === 'step' ? Math.max(last, event.step) : last), 0),
+    steps: step,
     before: before?.metrics,
     after: after?.metrics,
     evalRecords: (after ?? before)?.records,
@@ -40,13 +41,14 @@ export function cardOfRun(run: Run): RunCard {
   }
 }
 
-/** The rollout with the highest reward among the last ones, drawn on its image. */
-export async function cardPicture(run: Run): Promise<{ png: Uint8Array; text: string } | undefined> {
-  let best: Parameters<typeof pictureOf>[2] | undefined
+/** The rollout with the highest reward up to `step`, of the last fifth where there is one, drawn on its image. */
+export async function cardPicture(run: Run, step: number): Promise<{ png: Uint8Array; text: string } | undefined> {
+  const worth = ({ step: made, total }: ReadSample) => total! + (made > 0.8 * step ? 1e6 : 0)
+  let best: ReadSample | undefined
   for (const sample of run.samples()) {
-    if (sample.total === null || sample.image === undefined) continue
-    if (!best || sample.total >= (best.total ?? 0)) best = sample
+    if (sample.total === null || sample.image === undefined || sample.step > step) continue
+    if (!best || worth(sample) >= worth(best)) best = sample
   }
   const picture = best && (await pictureOf(run.dir, runFiles.images, best))
-  return picture && { png: picture.png, text: `a rollout of the last steps: ${picture.caption.split('\n').join('; ')}` }
+  return picture && { png: picture.png, text: `a rollout: ${picture.caption.split('\n').join('; ')}` }
 }

@@ -75,7 +75,8 @@ test('sft lowers its loss and writes a model folder that opens', () => {
   const steps = events(at('sft')).filter((e) => e.t === 'step')
   assert.equal(steps.length, 16)
   assert.ok(steps.at(-1)!.metrics!.loss! < 0.5 * steps[0]!.metrics!.loss!)
-  assert.deepEqual(readdirSync(model).sort(), readdirSync(tiny).sort())
+  assert.deepEqual(readdirSync(model).sort(), [...readdirSync(tiny), 'README.md'].sort())
+  assert.match(readFileSync(join(model, 'README.md'), 'utf8'), /^tiny, fine-tuned in 16 steps by roundtrip /m)
 })
 
 test('sft with the same seed and threads gives the same losses and gradients, bit for bit', async () => {

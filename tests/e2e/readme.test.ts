@@ -154,6 +154,8 @@ test('every other command of README works, in order', async () => {
   }
   assert.ok(existsSync(join(copy, 'runs/gar/report.html')))
   assert.ok(existsSync(join(copy, 'exported/model.safetensors')))
+  assert.match(readFileSync(join(copy, 'exported/README.md'), 'utf8'), /^base_model: "miniature"$/m)
+  assert.ok(existsSync(join(copy, 'exported/roundtrip.png')), 'a picture of the run')
   assert.ok(!existsSync(join(copy, 'runs/train')))
 })
 

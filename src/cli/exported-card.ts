@@ -1,0 +1,103 @@
+// README.md of a model that a run trained, beside its weights.
+import { existsSync, readFileSync } from 'node:fs'
+import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
+import { parse } from 'yaml'
+import { newestValid } from '../checkpoint/index.ts'
+import { atomicWrite } from '../core/index.ts'
+import { cardOfRun, cardPicture, type ModelCard, modelCard } from '../dashboard/index.ts'
+import { readRun, runFiles } from '../tracking/index.ts'
+
+export interface ExportedModel {
+  /** Folder of the exported model. */
+  out: string
+  /** Folder of the model that was trained. */
+  source: string
+  /** The run folder. */
+  run: string
+  /** Step whose weights were exported. */
+  step: number
+  /** The EMA copy, which no figure of the run is about. */
+  ema?: boolean
+}
+
+const pictureFile = 'roundtrip.png'
+
+/** The run that made a checkpoint folder, or whose newest one is meant, and the step of the weights; null: no run did. */
+export function runOfCheckpoint(checkpoint: string): { run: string; step: number } | null {
+  const folder = resolve(checkpoint)
+  const isRun = (path: string) => existsSync(join(path, runFiles.events))
+  const newest = isRun(folder) ? newestValid(folder, { hashes: false }).checkpoint : null
+  if (newest) return { run: folder, step: newest.step }
+  const step = /^checkpoint_step_(\d+)$/.exec(basename(folder))?.[1]
+  return step !== undefined && isRun(dirname(folder)) ? { run: dirname(folder), step: Number(step) } : null
+}
+
+/** Writes README.md and a picture where the run kept one; gives the names of what was written. */
+export async function writeExportedCard(model: ExportedModel): Promise<string[]> {
+  const run = readRun(model.run)
+  const { data, ...facts } = cardOfRun(run, model.step)
+  const picture = await cardPicture(run, model.step)
+  if (picture) atomicWrite(join(model.out, pictureFile), picture.png)
+  const card: ModelCard = {
+    ...facts,
+    name: basename(resolve(model.out)),
+    baseModel: modelName(model.source),
+    license: licenseOf(model.source),
+    data: { ...data, name: isAbsolute(data.name) ? basename(data.name) : data.name },
+    ...(model.ema ? { before: undefined, after: undefined, evalRecords: undefined } : {}),
+    picture: picture && { file: pictureFile, text: picture.text },
+    loading: loadingOf(model.out),
+  }
+  atomicWrite(join(model.out, 'README.md'), modelCard(card))
+  return ['README.md', ...(picture ? [pictureFile] : [])]
+}
+
+/** The hub's name where the folder says it, else the folder's own: a path of one machine tells a reader nothing. */
+export function modelName(source: string): string {
+  const cached = /models--([^/]+)--([^/]+)(?:\/|$)/.exec(resolve(source))
+  if (cached) return `${cached[1]}/${cached[2]}`
+  const named = configOf(source)['_name_or_path']
+  return typeof named === 'string' && /^[\w.-]+\/[\w.-]+$/.test(named) ? named : basename(resolve(source))
+}
+
+/** That of the source's own card; a card that cannot be read says nothing. */
+function licenseOf(source: string): string | undefined {
+  const path = join(source, 'README.md')
+  const head = existsSync(path) ? /^---\n([\s\S]*?)\n---/.exec(readFileSync(path, 'utf8'))?.[1] : undefined
+  try {
+    const { license } = (head ? parse(head) : {}) as { license?: unknown }
+    return typeof license === 'string' ? license : undefined
+  } catch {
+    return undefined
+  }
+}
+
+function configOf(folder: string): Record<string, unknown> {
+  const path = join(folder, 'config.json')
+  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>) : {}
+}
+
+/** Our commands load every family; the Python code what it knows or what the folder brings along. */
+function loadingOf(out: string): ModelCard['loading'] {
+  const { auto_map, model_type } = configOf(out)
+  const asked =
+    model_type === 'sa2va_chat' ? 'segment "the red cup" --image photo.png --out mask.png' : 'eval --data PATH'
+  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip ${asked} --model ${basename(out)}` }
+  const python = (title: string, loader: string, trusted: string) => ({
+    title,
+    language: 'python',
+    code: [
+      `from transformers import ${loader}, AutoProcessor`,
+      '',
+      `model = ${loader}.from_pretrained("${basename(out)}", torch_dtype="auto"${trusted})`,
+      `processor = AutoProcessor.from_pretrained("${basename(out)}"${trusted})`,
+    ].join('\n'),
+  })
+  if (model_type === 'qwen2_5_vl') return [ours, python('In Python', 'AutoModelForImageTextToText', '')]
+  if (auto_map !== undefined)
+    return [
+      ours,
+      python('In Python, with the code that the folder brings along', 'AutoModel', ', trust_remote_code=True'),
+    ]
+  return [ours]
+}
