@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -287,6 +288,53 @@ test('TensorBoard gets pictures, captions as text and settings as hparams', asyn
   const end = one(one(one(find('_hparams_/session_end_info', 0, 9), 1) as Buffer, 2) as Buffer, 4) as Buffer
   assert.equal(one(end, 1), 1n)
 })
+
+const python = 'python3'
+const hasTensorboard = spawnSync(python, ['-c', 'import tensorboard']).status === 0
+const needsTensorboard = hasTensorboard ? {} : { skip: 'no tensorboard for python3 here: pip install tensorboard' }
+const readEverything = `
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+found = EventAccumulator(sys.argv[1], size_guidance={'scalars': 0, 'images': 0, 'tensors': 0})
+found.Reload()
+tags = found.Tags()
+scalars = {tag: [[s.step, repr(s.value)] for s in found.Scalars(tag)] for tag in tags['scalars']}
+images = {tag: [[i.step, i.width, i.height] for i in found.Images(tag)] for tag in tags['images']}
+texts = {tag: [[t.step, t.tensor_proto.string_val[0].decode()] for t in found.Tensors(tag)] for tag in tags['tensors'] if tag.startswith('samples')}
+print(json.dumps({'scalars': scalars, 'images': images, 'texts': texts}))
+`
+
+test(
+  "TensorBoard's own reader finds every number of events.jsonl, the pictures and the captions",
+  needsTensorboard,
+  async () => {
+    const dir = newFolder()
+    await train(dir, 26, ['tensorboard'])
+    const read = spawnSync(python, ['-c', readEverything, join(dir, 'tensorboard')], { encoding: 'utf8' })
+    assert.equal(read.status, 0, read.stderr)
+    const { scalars, images, texts } = JSON.parse(read.stdout) as {
+      scalars: Record<string, [number, string][]>
+      images: Record<string, [number, number, number][]>
+      texts: Record<string, [number, string][]>
+    }
+    let compared = 0
+    for (const event of readRun(dir).events) {
+      if (event.t !== 'step') continue
+      for (const [name, value] of Object.entries(event.metrics)) {
+        const found = scalars[name]!.find(([step]) => step === event.step)![1]
+        const number = found === 'nan' ? Number.NaN : found === '-inf' ? Number.NEGATIVE_INFINITY : Number(found)
+        assert.ok(Object.is(number, Math.fround(value)), `${name} of step ${event.step}: ${found}, ${value}`)
+        compared++
+      }
+    }
+    assert.equal(compared, 26 * 3)
+    assert.deepEqual(images['samples/points/0'], [
+      [1, 256, 256],
+      [25, 256, 256],
+    ])
+    assert.match(texts['samples/points/1']!.at(-1)![1], /policy: <b>caption 1<\/b>/)
+  },
+)
 
 test('trackio finds whole fragments whose lines are the events', async () => {
   const dir = newFolder()
