@@ -13,21 +13,35 @@ interface Found {
   agree: boolean[]
 }
 
-async function collected(size: number, port?: number) {
-  const ended = await runRanks(size, 'collectives', { port })
+/** What each rank said: four results of `collectives` unless alone, then one of each further scenario. */
+async function collected(size: number, scenarios: string, port?: number) {
+  const ended = await runRanks(size, scenarios, { port })
   for (const end of ended) assert.equal(end.code, 0, end.stderr)
   return ended.map((end) => end.results)
+}
+
+/** One start for several tests. */
+const started = new Map<number, Promise<unknown[][]>>()
+function together(size: 1 | 2 | 4): Promise<unknown[][]> {
+  const scenarios = size === 1 ? 'regression,ddp' : `collectives,regression,ddp${size === 2 ? ',gaps' : ''}`
+  started.set(size, started.get(size) ?? collected(size, scenarios))
+  return started.get(size)!
+}
+
+async function resultsOf(size: 1 | 2 | 4, scenario: 'regression' | 'ddp' | 'gaps'): Promise<unknown[]> {
+  const at = ['regression', 'ddp', 'gaps'].indexOf(scenario) + (size === 1 ? 0 : 4)
+  return (await together(size)).map((results) => results[at])
 }
 
 const meetings = [
   { size: 2, where: 'in a file' },
   { size: 3, where: 'at a server' },
   { size: 4, where: 'in a file' },
-]
+] as const
 for (const { size, where } of meetings) {
   test(`${size} processes that meet ${where} get the sums written out here, the same bits on every rank`, async () => {
-    const port = where === 'at a server' ? await freePort() : undefined
-    const ranks = await collected(size, port)
+    const all = size === 3 ? await collected(size, 'collectives', await freePort()) : await together(size)
+    const ranks = all.map((results) => results.slice(0, 4))
     for (const results of ranks) assert.deepEqual(results, ranks[0])
     const [control, gradients, sent, flights] = ranks[0] as [
       Found,
@@ -35,20 +49,24 @@ for (const { size, where } of meetings) {
       Record<string, number[]>,
       { flights: number[] },
     ]
-    const all = Array.from({ length: size }, (_, r) => r)
-    const total = (of: (rank: number) => number) => all.reduce((sum, r) => sum + of(r), 0)
-    assert.deepEqual(control.sum, [size, total((r) => r), all.slice(1).reduce((sum, r) => sum + 0.1 * (r + 1), 0.1)])
+    const numbers = Array.from({ length: size }, (_, r) => r)
+    const total = (of: (rank: number) => number) => numbers.reduce((sum, r) => sum + of(r), 0)
+    assert.deepEqual(control.sum, [
+      size,
+      total((r) => r),
+      numbers.slice(1).reduce((sum, r) => sum + 0.1 * (r + 1), 0.1),
+    ])
     assert.equal(
       control.long,
       total((r) => r + 299),
     )
     assert.deepEqual(
       control.gather,
-      all.map((rank) => ({ rank, text: 'x'.repeat(rank * 400) })),
+      numbers.map((rank) => ({ rank, text: 'x'.repeat(rank * 400) })),
     )
     assert.deepEqual(
       control.odd,
-      all.map((rank) => ['NaN', String(Math.fround(0.1 * rank))]),
+      numbers.map((rank) => ['NaN', String(Math.fround(0.1 * rank))]),
     )
     assert.deepEqual(control.agree, [false, true, true])
     gradients['a']!.forEach((value, i) => {
@@ -74,11 +92,10 @@ for (const { size, where } of meetings) {
 
 test('a mean over rows dealt to 1, 2 or 4 processes trains the same weights', async () => {
   const found = new Map<number, number[]>()
-  for (const size of [1, 2, 4]) {
-    const ended = await runRanks(size, 'regression')
-    for (const end of ended) assert.equal(end.code, 0, end.stderr)
-    for (const end of ended) assert.deepEqual(end.results, ended[0]!.results)
-    found.set(size, ended[0]!.results[0] as number[])
+  for (const size of [1, 2, 4] as const) {
+    const results = await resultsOf(size, 'regression')
+    for (const result of results) assert.deepEqual(result, results[0])
+    found.set(size, results[0] as number[])
   }
   const single = found.get(1)!
   for (const size of [2, 4]) {
@@ -94,10 +111,8 @@ test('20 steps give the weights of torch DistributedDataParallel with 1, 2 and 4
     weights: Record<string, number[][]>
   }
   let sameKernels = false // another torch or processor rounds differently in one process too; then sums cannot be judged to the bit
-  for (const size of [1, 2, 4]) {
-    const [end] = await runRanks(size, 'ddp')
-    assert.equal(end!.code, 0, end!.stderr)
-    const found = (end!.results[0] as number[][]).flat()
+  for (const size of [1, 2, 4] as const) {
+    const found = ((await resultsOf(size, 'ddp'))[0] as number[][]).flat()
     const wanted = golden.weights[size]!.flat()
     if (size === 1) sameKernels = isDeepStrictEqual(found, wanted)
     else if (sameKernels) assert.deepEqual(found, wanted, `${size} processes`)
@@ -106,10 +121,8 @@ test('20 steps give the weights of torch DistributedDataParallel with 1, 2 and 4
 })
 
 test('the event loop turns while gradients travel', async () => {
-  const ended = await runRanks(2, 'gaps')
-  for (const end of ended) {
-    assert.equal(end.code, 0, end.stderr)
-    const { ticks } = end.results[0] as { ticks: number; longest: number; total: number }
+  for (const result of await resultsOf(2, 'gaps')) {
+    const { ticks } = result as { ticks: number; longest: number; total: number }
     assert.ok(ticks >= 10, `${ticks} ticks`) // waiting on the thread gives at most one for each of the five sums
   }
 })

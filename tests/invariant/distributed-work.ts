@@ -1,4 +1,5 @@
 // What a rank does in the tests of several processes; started by distributed-ranks.ts.
+import { existsSync } from 'node:fs'
 import { messageOf } from '../../src/core/index.ts'
 import {
   exitCodeOf,
@@ -12,6 +13,8 @@ import {
 } from '../../src/distributed/index.ts'
 import { adamwOf, type OptimConfig } from '../../src/optim/index.ts'
 import { aten, backward, keep, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+
+const beat = Number(process.env['TEST_BEAT'] ?? 1)
 
 const say = (value: unknown) => process.stdout.write(`${typeof value === 'string' ? value : JSON.stringify(value)}\n`)
 
@@ -81,13 +84,19 @@ async function gaps(world: World): Promise<void> {
   say({ longest, ticks, total: performance.now() - startedAt })
 }
 
-/** Sums for ever; the test kills or stops one of the ranks. */
+/** Sums for ever; the test kills or stops one of the ranks. After many heartbeats the store surely has one of this phase. */
 async function forever(world: World): Promise<void> {
   const parameters = new Map([['a', withGradient(vector(world.rank, 1000))]])
+  const beatenAt = performance.now() + 6000 * beat
+  let beaten = false
   for (let step = 1; ; step++) {
     world.note(step, 'learn')
     await world.sumGradients(parameters)
     if (step === 3) say('running')
+    if (performance.now() > beatenAt && !beaten) {
+      say('beaten')
+      beaten = true
+    }
     await new Promise((done) => setTimeout(done, 5))
   }
 }
@@ -96,12 +105,14 @@ async function forever(world: World): Promise<void> {
 async function announces(world: World): Promise<void> {
   world.note(7, 'rollout')
   await world.barrier()
+  say('met')
   if (world.rank === 1) throw new Error('the judge said no')
   await world.sum([1])
 }
 
 async function leaves(world: World): Promise<void> {
   await world.barrier()
+  await new Promise<void>((done) => process.stdout.write('met\n', () => done()))
   if (world.rank === 1) process.exit(0)
   await world.sum([1])
 }
@@ -246,13 +257,15 @@ const scenarios: Record<string, (world: World) => Promise<void>> = {
 }
 
 if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
-  const collective = Number(process.env['TEST_LIMIT'] ?? 60)
-  const rendezvous = Number(process.env['TEST_MEETING'] ?? 60)
-  const beat = Number(process.env['TEST_BEAT'] ?? 1)
+  const collective = Number(process.env['TEST_LIMIT'] ?? 600)
+  const rendezvous = Number(process.env['TEST_MEETING'] ?? 300)
   let world: World | undefined
   try {
+    say('joining')
+    const gate = process.env['TEST_GATE']
+    while (gate && !existsSync(gate)) await new Promise((done) => setTimeout(done, 10))
     world = await joinWorld(readPlace(), { collective, rendezvous, beat })
-    await scenarios[process.argv[2]!]!(world)
+    for (const name of process.argv[2]!.split(',')) await scenarios[name]!(world)
     await world.close()
   } catch (error) {
     await world?.fail(error)

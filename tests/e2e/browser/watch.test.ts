@@ -20,6 +20,7 @@ import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { encodeRle, maskFromDense } from '../../../src/mask/index.ts'
 import { type MaskRle, RunWriter, type Sample } from '../../../src/tracking/index.ts'
+import { inTime } from '../../support/in-time.ts'
 import { start } from '../cli.ts'
 import { needsBrowser, openBrowser } from './chromium.ts'
 
@@ -141,10 +142,10 @@ function makeRun(name: string, steps: number, options: { text?: string; seed?: n
 test('the page shows a step of a run that is training as soon as its event is there', {
   ...needsBrowser,
   timeout: 400_000,
-}, async () => {
+}, async (t) => {
   const output = join(folder, 'training')
   const short =
-    '--recipe demo --model assets/miniature --batchSize 1 --maxSteps 40 --evalRecords 0 --rl.numGenerations 2'
+    '--recipe demo --model assets/miniature --batchSize 1 --maxSteps 100000 --evalRecords 0 --rl.numGenerations 2'
   const training = start('train', ...short.split(' '), '--output', output)
   mkdirSync(output, { recursive: true })
   const { url } = await watch(output)
@@ -154,22 +155,16 @@ test('the page shows a step of a run that is training as soon as its event is th
   })
   const shownStep = () => page.locator('.state').getAttribute('data-step')
   const eventSteps = () => readFileSync(join(output, 'events.jsonl'), 'utf8').split('"t":"step"').length - 1
-  const delays: number[] = []
-  for (let wanted = eventSteps() + 1; delays.length < 5; wanted++) {
+  for (let seen = 0, wanted = eventSteps() + 1; seen < 5; seen++, wanted++) {
     while (eventSteps() < wanted) await new Promise((done) => setTimeout(done, 10))
-    const written = performance.now()
-    await page.waitForFunction(
+    const shown = page.waitForFunction(
       (n) => Number(document.querySelector('.state')?.getAttribute('data-step')) >= n,
       wanted,
       { ...limit, polling: 20 },
     )
-    delays.push(performance.now() - written)
+    await inTime(t, `step ${wanted} shown`, 2000, shown)
     wanted = Math.max(wanted, Number(await shownStep()))
   }
-  console.log(`# shown after ${delays.map((ms) => ms.toFixed(0)).join(', ')} ms`)
-  // The median, and with room: this machine trains, serves and draws on two cores.
-  const median = delays.sort((a, b) => a - b)[2]!
-  assert.ok(median < 2000, `${median} ms`)
   await page.waitForFunction(
     () => /[1-9]/.test(document.querySelector('[data-last]')?.getAttribute('data-last') ?? ''),
     undefined,
@@ -360,33 +355,30 @@ const peakOf = (pid: number) =>
 test('a run of 20,000 steps and 500,000 samples opens at once in a server of at most 300 MB', {
   ...needsBrowser,
   timeout: 400_000,
-}, async () => {
+}, async (t) => {
   const dir = join(folder, 'large')
   makeLarge(dir)
+  browser ??= await openBrowser()
   const { url, pid } = await watch(dir)
-  const began = performance.now()
-  const { page, faults } = await open(url)
-  await page.waitForFunction(
-    () => document.querySelector('.plot[aria-label*="at step 20000"]') !== null,
-    undefined,
-    limit,
-  )
-  const curves = performance.now() - began
+  const opened = open(url).then(async ({ page, faults }) => {
+    await page.waitForFunction(
+      () => document.querySelector('.plot[aria-label*="at step 20000"]') !== null,
+      undefined,
+      limit,
+    )
+    return { page, faults }
+  })
+  const { page, faults } = await inTime(t, 'curves', 2000, opened)
   await show(page, 'rollouts')
   await page.waitForFunction(
     () => /500000 samples; 24 shown/.test(document.querySelector('[role=status]')?.textContent ?? ''),
     undefined,
     limit,
   )
-  const samples = performance.now() - began
   await page.getByLabel('order').selectOption('best')
   await page.waitForFunction(() => document.querySelector('.rollout .number')?.textContent === '0.34', undefined, limit)
   const peak = peakOf(pid)
-  console.log(
-    `# curves after ${curves.toFixed(0)} ms, all samples after ${samples.toFixed(0)} ms, at most ${peak.toFixed(0)} MiB`,
-  )
   assert.ok(peak < 300, `${peak} MiB`)
-  assert.ok(curves < 20_000, `${curves} ms`) // under 2 s where the machine is not busy: see docs/watch.md
   assert.deepEqual(faults, [])
   await page.close()
 })
