@@ -1,33 +1,22 @@
-// A training run with its live page open against the same run with the page closed: stretches of a few steps alternate within
-// one run, and the time of a step is the run's own. The page is a client that asks what the real one asks, as a browser on
-// another machine would; `WATCH_BENCH_STEPS` makes the run longer. First row: seconds a step with the page, and without; on a
-// machine with neighbours it is noise, and the second row bounds it: processor seconds of the server and of the run while the
-// page was open, whose ratio is what the page costs where both share one core.
-import { spawn } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+// What the live page costs a training run. Two equal runs train side by side, with one page open on one of them; then the other way
+// round. They compute the same numbers in the same minutes, so neighbours on the machine slow both alike, and processor time is
+// compared, block by block of the same steps. The page is a client that asks what the real one asks, as a browser on another machine
+// would. `WATCH_BENCH_STEPS` and `WATCH_BENCH_PAIRS` make it longer. Rows: processor time of a step with the page and without, whose
+// median ratio is how much slower the run is; processor time of the page's server against the run's, which bounds what it costs
+// where both share one core; bytes that the server read against bytes that the run logged.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type BenchRow, median } from './bench.ts'
+import { type BenchRow, median, row } from './bench.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const program = join(root, 'bin', 'roundtrip.mjs')
-const steps = Number(process.env.WATCH_BENCH_STEPS ?? 96)
-const stretch = 6
+const steps = Number(process.env.WATCH_BENCH_STEPS ?? 36)
+const pairs = Number(process.env.WATCH_BENCH_PAIRS ?? 2)
+const block = 4
 const unmeasured = 4 // the first steps allocate and plan
-
-interface TimingLine {
-  t: string
-  step: number
-  metrics?: { step_time?: number }
-}
-
-function stepTimes(run: string): Map<number, number> {
-  const path = join(run, 'timing.jsonl')
-  const lines = existsSync(path) ? readFileSync(path, 'utf8').split('\n').slice(0, -1) : []
-  const parsed = lines.map((line) => JSON.parse(line) as TimingLine).filter(({ t }) => t === 'step')
-  return new Map(parsed.map(({ step, metrics }) => [step, metrics?.step_time ?? Number.NaN]))
-}
 
 /** Processor seconds a process has used; ticks are of 10 ms on Linux. */
 function cpuSeconds(pid: number): number {
@@ -35,26 +24,14 @@ function cpuSeconds(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) / 100
 }
 
-/** Processor seconds of two processes, counted between `start` and `stop`. */
-class Meter {
-  readonly spent = [0, 0]
-  readonly #pids: readonly number[]
-  #from: number[] | undefined
+/** Bytes a process has read so far, from wherever. */
+function bytesRead(pid: number): number {
+  return Number(/^rchar: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'latin1'))![1])
+}
 
-  constructor(...pids: readonly number[]) {
-    this.#pids = pids
-  }
-
-  start(): void {
-    this.#from = this.#pids.map(cpuSeconds)
-  }
-
-  stop(): void {
-    this.#pids.forEach((pid, i) => {
-      if (this.#from) this.spent[i]! += cpuSeconds(pid) - this.#from[i]!
-    })
-    this.#from = undefined
-  }
+function bytesLogged(run: string): number {
+  const files = readdirSync(run).filter((name) => name.endsWith('.jsonl'))
+  return files.reduce((sum, name) => sum + statSync(join(run, name)).size, 0)
 }
 
 /** Hears of changes and asks for everything the curves show, as the page does; the returned function closes it. */
@@ -81,68 +58,112 @@ function openPage(url: string): () => void {
   return () => closing.abort()
 }
 
-export async function run(): Promise<BenchRow[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'watch-bench-'))
-  const output = join(folder, 'run')
-  mkdirSync(output)
-  const words = `--recipe demo --model assets/miniature --batchSize 2 --maxSteps ${steps} --evalRecords 0 --output ${output}`
-  const environment = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
-  const server = spawn(process.execPath, [program, 'watch', output, '--port', '0'], {
+/** A training run whose processor time is noted at every `block` steps. */
+class Training {
+  readonly ended: Promise<void>
+  /** Processor seconds at the end of each block, by step. */
+  readonly spent = new Map<number, number>()
+  readonly pid: number
+  readonly #output: string
+  readonly #child: ChildProcess
+
+  constructor(output: string) {
+    mkdirSync(output)
+    this.#output = output
+    const words = `--recipe demo --model assets/miniature --batchSize 2 --maxSteps ${steps} --evalRecords 0 --output ${output}`
+    const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
+    this.#child = spawn(process.execPath, [program, 'train', ...words.split(' ')], { cwd: root, env, stdio: 'ignore' })
+    this.pid = this.#child.pid!
+    this.ended = new Promise((done, fail) => {
+      this.#child.once('close', (code) => (code === 0 ? done() : fail(new Error(`the run ended with ${code}`))))
+    })
+  }
+
+  look(): void {
+    const path = join(this.#output, 'timing.jsonl')
+    if (this.#child.exitCode !== null || !existsSync(path)) return
+    const step = readFileSync(path, 'utf8').split('"t":"step"').length - 1
+    if (step >= unmeasured && step % block === 0 && !this.spent.has(step)) this.spent.set(step, cpuSeconds(this.pid))
+  }
+}
+
+interface Server {
+  url: string
+  pid: number
+  close(): void
+}
+
+async function serve(folder: string): Promise<Server> {
+  const server = spawn(process.execPath, [program, 'watch', folder, '--port', '0'], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  const url = await new Promise<string>((done) =>
-    server.stdout.once('data', (bytes: Buffer) => done(String(bytes).trim())),
-  )
-  const training = spawn(process.execPath, [program, 'train', ...words.split(' ')], {
-    cwd: root,
-    env: environment,
-    stdio: 'ignore',
+  const url = await new Promise<string>((done) => {
+    server.stdout.once('data', (bytes: Buffer) => done(String(bytes).trim()))
   })
-  const ended = new Promise<number | null>((done) => training.once('close', done))
-  let [close, code]: [(() => void) | undefined, number | null | undefined] = [undefined, undefined]
-  void ended.then((status) => {
-    code = status
-  })
-  const withPage = new Set<number>()
-  const meter = new Meter(server.pid!, training.pid!)
-  for (let last = 0; code === undefined; await new Promise((done) => setTimeout(done, 20))) {
-    const now = Math.max(0, ...stepTimes(output).keys())
-    const wanted = Math.floor(now / stretch) % 2 === 1
-    if (wanted && !close) {
-      meter.start()
-      close = openPage(url)
+  return { url, pid: server.pid!, close: () => void server.kill() }
+}
+
+interface Pair {
+  /** Processor seconds of each block, with the page and without. */
+  blocks: [number, number][]
+  serving: number
+  working: number
+  read: number
+  logged: number
+}
+
+/** Two runs at the same time; `first` is which of them is started first. */
+async function trainPair(first: 'watched' | 'unwatched'): Promise<Pair> {
+  const folder = mkdtempSync(join(tmpdir(), 'watch-bench-'))
+  const at = (name: string) => join(folder, name)
+  const names = first === 'watched' ? ['watched', 'unwatched'] : ['unwatched', 'watched']
+  const runs = new Map(names.map((name) => [name, new Training(at(name))]))
+  const [watched, unwatched] = [runs.get('watched')!, runs.get('unwatched')!]
+  const server = await serve(at('watched'))
+  const before = { serving: cpuSeconds(server.pid), read: bytesRead(server.pid) }
+  const close = openPage(server.url)
+  const timer = setInterval(() => {
+    for (const run of runs.values()) run.look()
+  }, 10)
+  try {
+    await Promise.all([watched.ended, unwatched.ended])
+    const blocks = [...watched.spent.keys()].filter((step) => step > unmeasured && unwatched.spent.has(step))
+    const of = (run: Training, step: number) => run.spent.get(step)! - (run.spent.get(step - block) ?? Number.NaN)
+    return {
+      blocks: blocks.map((step) => [of(watched, step), of(unwatched, step)]),
+      serving: cpuSeconds(server.pid) - before.serving,
+      working: Math.max(...watched.spent.values()),
+      read: bytesRead(server.pid) - before.read,
+      logged: bytesLogged(at('watched')),
     }
-    if (!wanted && close) {
-      meter.stop()
-      close = void close()
-    }
-    // The step in which the page opened or closed belongs to neither.
-    if (now > last && (now + 1) % stretch !== 0 && close) withPage.add(now + 1)
-    last = now
+  } finally {
+    clearInterval(timer)
+    close()
+    server.close()
+    rmSync(folder, { recursive: true, force: true })
   }
-  close?.()
-  server.kill()
-  if (code !== 0) throw new Error(`the run ended with ${code}`)
-  const times = [...stepTimes(output)].filter(([step]) => step > unmeasured && step % stretch > 1)
-  rmSync(folder, { recursive: true, force: true })
-  const open = times.filter(([step]) => withPage.has(step)).map(([, seconds]) => seconds)
-  const closed = times.filter(([step]) => !withPage.has(step)).map(([, seconds]) => seconds)
-  const [ours, other] = [median(open), median(closed)]
-  const [serving, working] = meter.spent as [number, number]
+}
+
+export async function run(): Promise<BenchRow[]> {
+  const made: Pair[] = []
+  for (let i = 0; i < pairs; i++) made.push(await trainPair(i % 2 === 0 ? 'watched' : 'unwatched'))
+  const blocks = made.flatMap((pair) => pair.blocks).filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b))
+  const perStep = (which: 0 | 1) => median(blocks.map((seconds) => seconds[which])) / block
+  const total = (of: (pair: Pair) => number) => made.reduce((sum, pair) => sum + of(pair), 0)
   return [
     {
-      name: `step with the page open, ${open.length} and ${closed.length} steps`,
-      ours,
-      other,
-      ratio: ours / other,
+      name: `processor time of a step, page open and closed, ${blocks.length} blocks`,
+      ours: perStep(0),
+      other: perStep(1),
+      ratio: median(blocks.map(([open, closed]) => open / closed)),
       unit: 's',
     },
-    {
-      name: 'processor time of the server, of the run',
-      ours: serving,
-      other: working,
-      ratio: serving / working,
-      unit: 's',
-    },
+    row(
+      'processor time of the server, of the run',
+      total((p) => p.serving),
+      total((p) => p.working),
+      's',
+    ),
+    row('read by the server, logged by the run', total((p) => p.read) / 1e6, total((p) => p.logged) / 1e6, 'MB'),
   ]
 }
