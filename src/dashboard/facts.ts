@@ -11,7 +11,8 @@ const secret = /(api_?key|secret|password|token|authorization)$/i
 /** 'a.b.c' -> value as text, in the order of the file. */
 export function flatten(value: unknown, prefix = ''): [string, string][] {
   if (typeof value !== 'object' || value === null) return [[prefix, leaf(prefix, value)]]
-  if (Array.isArray(value) && value.every((v) => typeof v !== 'object')) return [[prefix, value.map(String).join(', ')]]
+  if (Array.isArray(value) && value.every((v) => typeof v !== 'object'))
+    return [[prefix, value.map(String).join(prefix === 'command' ? ' ' : ', ')]]
   return Object.entries(value).flatMap(([key, v]) => flatten(v, prefix === '' ? key : `${prefix}.${key}`))
 }
 

@@ -97,7 +97,7 @@ test('the server tells every number of the run and nothing secret', async () => 
   }
   assert.deepEqual(series[0]?.values, [1, 'NaN', 3, 4, 5])
   assert.deepEqual(series[1]?.values, [0.5, 0.5, 0.5, 0.5, 0.5])
-  const csv = await get(port, `/api/runs/${id}/csv?name=loss&name=step_time`)
+  const csv = await get(port, `/api/csv?run=${id}&name=loss&name=step_time`)
   assert.equal(csv.text, 'step,loss,step_time\r\n1,1,0.5\r\n2,NaN,0.5\r\n3,3,0.5\r\n4,4,0.5\r\n5,5,0.5\r\n')
   const best = JSON.parse((await get(port, `/api/runs/${id}/samples?order=best&limit=2`)).text) as {
     count: number
@@ -110,11 +110,23 @@ test('the server tells every number of the run and nothing secret', async () => 
   assert.equal(readRun(folder).problems.length, 0)
 })
 
+test('the CSV of several runs has a column for each, of those that have the figure', async () => {
+  const folder = newFolder()
+  makeRun(join(folder, 'a'), 2).close()
+  makeRun(join(folder, 'b'), 3, 'only-b').close()
+  const { port } = await serve(folder)
+  const { runs } = JSON.parse((await get(port, '/api/runs')).text) as { runs: { id: string; name: string }[] }
+  const [a, b] = ['a', 'b'].map((name) => runs.find((run) => run.name === name)!.id)
+  const { text } = await get(port, `/api/csv?run=${a}&run=${b}&name=loss&name=only-b`)
+  assert.equal(text.split('\r\n')[0], 'step,a: loss,b: loss,b: only-b')
+  assert.equal(text.split('\r\n')[3]?.split(',')[1], '')
+})
+
 test('a cell that a spreadsheet would run is text', async () => {
   const folder = newFolder()
   makeRun(folder, 2, '=cmd|"x",1').close()
   const { port } = await serve(folder)
-  const { text } = await get(port, `/api/runs/${await idOf(port)}/csv?name=${encodeURIComponent('=cmd|"x",1')}`)
+  const { text } = await get(port, `/api/csv?run=${await idOf(port)}&name=${encodeURIComponent('=cmd|"x",1')}`)
   assert.equal(text.split('\r\n')[0], `step,"'=cmd|""x"",1"`)
 })
 
@@ -157,7 +169,9 @@ test('nothing outside the run folders is answered', async () => {
   paths.push(
     '/%2e%2e/%2e%2e/etc/passwd',
     '/api/runs/__proto__',
-    '/api/runs/constructor/csv',
+    '/api/csv?run=constructor',
+    `/api/csv?run=${id}&run=x&name=loss`,
+    '/api/csv',
     `/api/runs/${id}/events.jsonl`,
   )
   for (const path of paths) {

@@ -218,14 +218,18 @@ function cell(text: string): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }
 
-/** Every step of the named figures, a column each; empty where a step has no value. */
-export function csvOf(run: FollowedRun, names: readonly string[]): string {
-  const columns = names.map((name) => {
-    const table = run.metrics.names.includes(name) ? run.metrics : run.timing
-    const { steps, values } = table.series(name)
-    return new Map(steps.map((step, i) => [step, values[i]!]))
+/** Every step of the named figures, a column each, with the run's name in front where there are several; empty: no value. */
+export function csvOf(runs: readonly FollowedRun[], names: readonly string[]): string {
+  const columns = runs.flatMap((run) => {
+    const known = new Set([...run.metrics.names, ...run.timing.names])
+    const own = names.filter((name) => runs.length === 1 || known.has(name))
+    return own.map((name) => {
+      const { steps, values } = (run.metrics.names.includes(name) ? run.metrics : run.timing).series(name)
+      const title = runs.length === 1 ? name : `${run.name}: ${name}`
+      return { title, values: new Map(steps.map((step, i) => [step, values[i]!])) }
+    })
   })
-  const steps = [...new Set(columns.flatMap((column) => [...column.keys()]))].sort((a, b) => a - b)
-  const rows = steps.map((step) => [step, ...columns.map((column) => column.get(step) ?? '')].join(','))
-  return `${[['step', ...names.map(cell)].join(','), ...rows].join('\r\n')}\r\n`
+  const steps = [...new Set(columns.flatMap(({ values }) => [...values.keys()]))].sort((a, b) => a - b)
+  const rows = steps.map((step) => [step, ...columns.map(({ values }) => values.get(step) ?? '')].join(','))
+  return `${[['step', ...columns.map(({ title }) => cell(title))].join(','), ...rows].join('\r\n')}\r\n`
 }

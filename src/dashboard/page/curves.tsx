@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { exactFigures, firstFigures, rank, splitKey } from '../figures.ts'
-import { type Range, type RunView, runPath } from './api.ts'
-import { bytes, colourOf, smoothed } from './format.ts'
+import type { Range, RunView } from './api.ts'
+import { colourOf, smoothed } from './format.ts'
 import { type Curve, Plot } from './plot.tsx'
 import { type SeriesByRun, useSeries } from './state.ts'
 
@@ -75,9 +75,11 @@ export function curvesOf(
 }
 
 const csvPath = (runs: readonly RunView[], keys: Iterable<string>) => {
-  if (runs.length !== 1) return undefined
-  return `${runPath(runs[0]!.id)}/csv?${new URLSearchParams(Array.from(keys, (key) => ['name', key]))}`
+  const names = Array.from(keys, (key): [string, string] => ['name', key])
+  return `/api/csv?${new URLSearchParams([...runs.map((run): [string, string] => ['run', run.id]), ...names])}`
 }
+
+const isBytes = (name: string) => /bytes(_sent)?$/.test(name)
 
 function Charts({
   figures,
@@ -102,7 +104,7 @@ function Charts({
           range={props.range}
           setRange={props.setRange}
           dark={props.dark}
-          format={/bytes$/.test(figure.name) ? bytes : undefined}
+          inBytes={isBytes(figure.name)}
           csv={csvPath(props.runs, figure.keys.keys())}
         />
       ))}
@@ -172,8 +174,8 @@ export function Curves(props: CurvesProps) {
 export function Work(props: CurvesProps) {
   const prefix = 'seconds/'
   const rest = figuresOf(props.runs, (run) => run.timing.filter((name) => !name.startsWith(prefix)))
-  const memory = rest.filter((f) => /bytes$/.test(f.name))
-  const others = rest.filter((f) => !/bytes$/.test(f.name))
+  const memory = rest.filter((f) => isBytes(f.name))
+  const others = rest.filter((f) => !isBytes(f.name))
   const series = useSeries(props.runs, (run) => run.timing.filter((name) => name.startsWith(prefix)), props.range)
   return (
     <section aria-label="Step and memory">
@@ -217,14 +219,16 @@ function stacked(
     const found = series?.get(name)
     const values = new Map(found?.steps.map((step, i) => [step, found.values[i]!]))
     let last = 0
-    const heights = steps.map((step) => {
+    const own = steps.map((step) => {
       const value = values.get(step) ?? last // thinned curves do not keep the same steps
       last = Number.isFinite(value) ? value : last
-      const sum = (sums.get(step) ?? 0) + last
-      sums.set(step, sum)
-      return sum
+      return last
     })
-    return { label: name.slice(prefix.length), colour: colourOf(at, dark), fill: true, steps, values: heights }
+    const heights = steps.map((step, i) => {
+      sums.set(step, (sums.get(step) ?? 0) + own[i]!)
+      return sums.get(step)!
+    })
+    return { label: name.slice(prefix.length), colour: colourOf(at, dark), fill: true, steps, values: heights, own }
   })
   return bands.reverse()
 }

@@ -2,7 +2,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import type { Range } from './api.ts'
-import { download, short } from './format.ts'
+import { bytes, download, short } from './format.ts'
 import { svgOf } from './svg.ts'
 
 export interface Curve {
@@ -15,6 +15,8 @@ export interface Curve {
   faint?: boolean
   /** Filled down to the axis. */
   fill?: boolean
+  /** What the legend tells instead of the heights: a band's own part of a stack. */
+  own?: number[]
 }
 
 export interface PlotProps {
@@ -24,10 +26,13 @@ export interface PlotProps {
   range: Range
   setRange(range: Range): void
   dark: boolean
-  format?: (value: number) => string
+  /** Values are bytes. */
+  inBytes?: boolean
   /** Address of the same figures as CSV. */
   csv?: string
 }
+
+const powersOfTwo = Array.from({ length: 50 }, (_, i) => 2 ** i)
 
 function colours() {
   const css = getComputedStyle(document.documentElement)
@@ -44,7 +49,7 @@ function joined(curves: readonly Curve[], logarithmic: boolean): uPlot.AlignedDa
 
 function optionsOf(props: PlotProps, width: number, zoomed: (range: Range) => void): uPlot.Options {
   const { soft, line } = colours()
-  const format = props.format ?? short
+  const format = props.inBytes ? bytes : short
   const axis = {
     stroke: soft,
     grid: { stroke: line, width: 1 },
@@ -55,7 +60,15 @@ function optionsOf(props: PlotProps, width: number, zoomed: (range: Range) => vo
     width,
     height: 210,
     scales: { x: { time: false }, y: props.logarithmic ? { distr: 3 } : {} },
-    axes: [axis, { ...axis, size: 62, values: (_, ticks) => ticks.map((t) => (t === null ? '' : format(t))) }],
+    axes: [
+      axis,
+      {
+        ...axis,
+        size: 62,
+        values: (_, ticks) => ticks.map((t) => (t === null ? '' : format(t))),
+        ...(props.inBytes ? { incrs: powersOfTwo } : {}),
+      },
+    ],
     cursor: { sync: { key: 'steps' }, drag: { x: true, y: false }, focus: { prox: 24 } },
     legend: { live: true },
     series: [
@@ -69,7 +82,10 @@ function optionsOf(props: PlotProps, width: number, zoomed: (range: Range) => vo
         dash: curve.dash,
         spanGaps: true,
         points: { show: curve.steps.length < 2 },
-        value: (_: uPlot, v: number | null) => (v === null || v === undefined ? '-' : format(v)),
+        value: (_: uPlot, height: number | null, __: number, at: number | null) => {
+          const v = curve.own && at !== null ? curve.own[at] : height
+          return v === null || v === undefined ? '-' : format(v)
+        },
       })),
     ],
     hooks: {
@@ -87,10 +103,11 @@ function describe({ title, curves }: PlotProps): string {
   const said = curves
     .filter((c) => !c.faint && c.values.length > 0)
     .map((c) => {
-      const finite = c.values.filter(Number.isFinite)
+      const values = c.own ?? c.values
+      const finite = values.filter(Number.isFinite)
       const ends =
         finite.length > 0 ? `lowest ${short(Math.min(...finite))}, highest ${short(Math.max(...finite))}` : 'no number'
-      return `${c.label}: ${ends}, last ${short(c.values.at(-1)!)} at step ${c.steps.at(-1)}`
+      return `${c.label}: ${ends}, last ${short(values.at(-1)!)} at step ${c.steps.at(-1)}`
     })
   return `${title} over the steps. ${said.join('. ')}`
 }
