@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { log, Mismatch } from '../core/index.ts'
-import { exitCodes, mayRestart } from '../distributed/index.ts'
+import { exitCodes, mayRestart, type Place, readPlace } from '../distributed/index.ts'
 
 export interface Launch {
   /** Processes. */
@@ -226,23 +226,41 @@ export const launchFlags = [
 
 type Flags = ReadonlyMap<string, readonly string[]>
 
-/** What `--nproc` asks for; null where this process is to train itself, as the only one or as one of several. */
-export function launchOf(flags: Flags, newestStep: () => number | null, env = process.env): Launch | null {
-  const count = whole(flags, 'nproc', 0)
+/** Null where `--nproc` asked for processes and they have ended; else the place of this one, which trains. */
+export async function placeOrLaunch(command: string, flags: Flags, output: string): Promise<Place | null> {
+  const { newestValid } = await import('../checkpoint/index.ts')
+  const newestStep = () => newestValid(output, { hashes: false }).checkpoint?.step ?? null
+  const several = launchOf(command, flags, newestStep)
+  if (several) {
+    process.exitCode = await launch(several)
+    return null
+  }
+  endWithLauncher()
+  return readPlace()
+}
+
+/** What `--nproc` asks for; null where this process is to train itself. */
+export function launchOf(
+  command: string,
+  flags: Flags,
+  newestStep: () => number | null,
+  env = process.env,
+): Launch | null {
+  const whole = (name: string) => wholeNumber(command, flags, name)
+  const count = whole('nproc')
   if (env['ROUNDTRIP_STORE'] !== undefined || count === null) return null
   if (env['RANK'] !== undefined || env['SLURM_PROCID'] !== undefined) {
     const hint = 'one launcher is enough: leave --nproc out under torchrun or srun'
-    throw new Mismatch({ where: 'train', field: '--nproc', expected: 'no launcher around it', got: 'one', hint })
+    throw new Mismatch({ where: command, field: '--nproc', expected: 'no launcher around it', got: 'one', hint })
   }
-  const command = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
-  const maxRestarts = whole(flags, 'max-restarts', 0) ?? 3
-  return { count: Math.max(1, count), command, maxRestarts, grace: whole(flags, 'grace', 0) ?? 30, newestStep }
+  const words = [process.execPath, ...process.execArgv, ...process.argv.slice(1)]
+  const [maxRestarts, grace] = [whole('max-restarts') ?? 3, whole('grace') ?? 30]
+  return { count: Math.max(1, count), command: words, maxRestarts, grace, newestStep }
 }
 
-function whole(flags: Flags, name: string, least: number): number | null {
+function wholeNumber(command: string, flags: Flags, name: string): number | null {
   const text = flags.get(name)?.at(-1)
   if (text === undefined) return null
-  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN
-  if (value >= least) return value
-  throw new Mismatch({ where: 'train', field: `--${name}`, expected: `a whole number of ${least} or more`, got: text })
+  if (/^\d+$/.test(text)) return Number(text)
+  throw new Mismatch({ where: command, field: `--${name}`, expected: 'a whole number of 0 or more', got: text })
 }

@@ -1,11 +1,12 @@
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
-import { readPlace } from '../distributed/index.ts'
+import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
 import { writeExportedCard } from './exported-card.ts'
+import { launchFlags, placeOrLaunch } from './launch.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
 
@@ -18,6 +19,7 @@ const flags: CommandFlag[] = [
   { name: 'export', value: 'DIR', doc: 'write the finished model as a full folder, adapters merged' },
   { name: 'maskWeight', value: 'X', doc: 'weight of the mask loss beside the cross-entropy (default 1)' },
   { name: 'json', doc: 'print the result as one JSON object' },
+  ...launchFlags,
 ]
 
 const about =
@@ -55,27 +57,22 @@ function weightOf(text: string | undefined): number {
   throw new Mismatch({ where: 'flags', field: '--maskWeight', expected: 'a number from 0', got: text })
 }
 
-function requireAlone(): void {
-  const { size, source } = readPlace()
-  if (size === 1) return
-  const hint = 'supervised fine-tuning runs in one process; several would write into one folder'
-  throw new Mismatch({ where: 'sft', field: 'processes', expected: '1', got: `${size}, started by ${source}`, hint })
-}
-
 async function run(words: readonly string[]): Promise<void> {
   const { argv, everything } = takeTrainAll(words)
   const own = flags.filter((flag) => flag.name !== 'train')
   const { config, flags: given } = readRunSettings(argv, own, defaults)
   requirePaths(config)
-  requireAlone()
   const maskWeight = weightOf(given.get('maskWeight')?.[0])
   const settings: SftSettings = {
     everything,
     maskWeight,
     exportTo: given.get('export')?.[0] ?? null,
   }
+  const place = await placeOrLaunch('sft', given, config.output)
+  if (!place) return
   const work = () => runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' })
   const result = (await failing(config.output, work)) as SftResult
+  if (place.rank > 0) return
   const { exported, step } = result
   if (exported) await writeExportedCard({ out: exported, source: config.model, run: config.output, step })
   process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : summary(config, result))
@@ -87,7 +84,8 @@ export async function sftWork(
   port: EnginePort,
 ): Promise<SftResult> {
   const { sft } = await import('../run/index.ts')
-  return sft(input.config, input.settings, portHost(port))
+  const { config, settings } = input
+  return inWorld({ collective: config.distTimeout }, (world) => sft(config, settings, portHost(port), world))
 }
 
 function summary(config: RunConfig, result: SftResult): string {

@@ -2,15 +2,14 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Command } from 'commander'
-import { newestValid } from '../checkpoint/index.ts'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log } from '../core/index.ts'
-import { inWorld, readPlace } from '../distributed/index.ts'
+import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
-import { endWithLauncher, launch, launchFlags, launchOf } from './launch.ts'
+import { launchFlags, placeOrLaunch } from './launch.ts'
 import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluationTable, figure } from './table.ts'
 
@@ -33,13 +32,8 @@ async function run(argv: readonly string[]): Promise<void> {
   requirePaths(config)
   const json = given.has('json')
   if (given.has('dry-run')) return dryRunOf(config, json)
-  const several = launchOf(given, () => newestValid(config.output, { hashes: false }).checkpoint?.step ?? null)
-  if (several) {
-    process.exitCode = await launch(several)
-    return
-  }
-  endWithLauncher()
-  const place = readPlace()
+  const place = await placeOrLaunch('train', given, config.output)
+  if (!place) return
   const work = () =>
     runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores: config, label: 'train' })
   const result = (await failing(config.output, work)) as RunResult

@@ -1,6 +1,7 @@
 // Supervised fine-tuning as a run: the same folder, checkpoints, resume and evaluation as train, and a full model folder at the end.
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
+import { alone, type World } from '../distributed/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import { requireGrounded, type SupervisedRecord, supervisedLoss } from '../tasks/index.ts'
 import { backward, clearTape, manualSeed, memory, tidy } from '../tensor/index.ts'
@@ -25,25 +26,28 @@ export async function sft(
   config: RunConfig,
   settings: SftSettings,
   host: Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>,
+  world: World = alone,
 ): Promise<SftResult> {
   const { everything, maskWeight, exportTo } = settings
   const options = {
     everything,
     dropout: everything ? 0 : config.lora.dropout,
     passes: 1,
+    world,
     goal: () => [`none: cross-entropy of both answers, BCE and Dice of the mask (weight ${maskWeight})`],
     settings: { 'sft everything': everything, 'sft maskWeight': maskWeight },
     work: (opened: Opened) => new SftWork(opened, settings),
   }
   const result = await runLoop(config, host, options, ({ learner }, { stopped }) => {
-    if (stopped || !exportTo) return
+    if (stopped || !exportTo || world.rank > 0) return
     learner.family.export(exportTo) // adapters are merged in what is written, from the source's own bytes
   })
   return { ...result, exported: result.stopped ? null : exportTo }
 }
 
 /** Means over the records of a step. */
-type Parts = { caption: number; answer: number; bce: number; dice: number }
+const partNames = ['loss', 'caption', 'answer', 'bce', 'dice'] as const
+type Parts = Record<(typeof partNames)[number], number>
 
 class SftWork implements Work {
   readonly facts = { kind: 'sft' }
@@ -61,23 +65,39 @@ class SftWork implements Work {
 
   async step(number: number, learningRate: number): Promise<StepLog> {
     const startedAt = performance.now()
-    const { config, learner } = this.#opened
-    const { optim: settings, rl, seed } = config
+    const { config, learner, world } = this.#opened
+    const { optim: settings, rl } = config
     const { optim, ema } = learner
-    manualSeed(stream(seed, streamId.dropout, number).wordAt(0)) // dropout of a resumed run draws the same
-    const parts: Parts = { caption: 0, answer: 0, bce: 0, dice: 0 }
-    let loss = 0
+    this.#seedDropout(number)
+    const parts: Parts = { loss: 0, caption: 0, answer: 0, bce: 0, dice: 0 }
     try {
       for (let micro = 0; micro < rl.gradientAccumulationSteps; micro++)
-        loss += this.#learnBatch(await this.#take(), number, micro, 1 / rl.gradientAccumulationSteps, parts)
+        await this.#learnBatch(await this.#take(), number, micro, 1 / rl.gradientAccumulationSteps, parts)
+      const whole = await this.#overAll(parts)
       const norm = optim.clipGradNorm(settings.maxGradNorm || Number.POSITIVE_INFINITY)
-      this.#requireFinite(number, loss, norm)
+      this.#requireFinite(number, whole.loss, norm)
       optim.step(learningRate)
+      await learner.share(world)
       ema.update(learner.params())
-      return logOf(loss, norm, learningRate, parts, startedAt)
+      return logOf(whole, norm, learningRate, startedAt)
     } finally {
       optim.zeroGrad()
     }
+  }
+
+  /** Dropout of a resumed run draws the same, and each process its own. */
+  #seedDropout(number: number): void {
+    const { config, world } = this.#opened
+    const process = world.size > 1 ? [world.rank] : []
+    manualSeed(stream(config.seed, streamId.dropout, number, ...process).wordAt(0))
+  }
+
+  /** Sums over all processes, gradients included. */
+  async #overAll(parts: Parts): Promise<Parts> {
+    const { learner, world } = this.#opened
+    await world.sumGradients(learner.params())
+    const sums = await world.sum(partNames.map((name) => parts[name]))
+    return Object.fromEntries(partNames.map((name, i) => [name, sums[i]!])) as Parts
   }
 
   async #take(): Promise<Example[]> {
@@ -86,37 +106,43 @@ class SftWork implements Work {
     return out
   }
 
-  /** Gradient of one micro-batch; images of different shapes go through apart. */
-  #learnBatch(batch: readonly Example[], step: number, micro: number, share: number, parts: Parts): number {
-    let total = 0
-    for (const alike of this.#byShape(batch)) {
+  /** Gradient of this process's records of a micro-batch; images of different shapes go through apart. */
+  async #learnBatch(
+    batch: readonly Example[],
+    step: number,
+    micro: number,
+    share: number,
+    parts: Parts,
+  ): Promise<void> {
+    for (const alike of await this.#byShape(batch)) {
+      if (alike.every(({ input }) => input === null)) continue
       const weight = (share * alike.length) / batch.length
       const random = stream(this.#opened.config.seed, streamId.rows, step, micro, alike[0]!.example.id)
       try {
-        total += tidy(() => {
+        tidy(() => {
           const { loss, report } = supervisedLoss(this.#family, alike, random, this.#lossOptions)
           backward(loss.mul(weight))
-          const found = report()
-          for (const key of ['caption', 'answer', 'bce', 'dice'] as const) parts[key] += weight * found[key]
-          return weight * loss.item()
+          const found = { ...report(), loss: loss.item() }
+          for (const name of partNames) parts[name] += weight * found[name]
         })
       } finally {
         clearTape()
       }
     }
-    return total
   }
 
-  /** Records whose images can be encoded together, in order of first appearance. */
-  #byShape(batch: readonly Example[]): SupervisedRecord[][] {
-    const maxTiles = this.#opened.config.maxTiles ?? undefined
-    const groups = new Map<string, SupervisedRecord[]>()
-    for (const example of batch) {
-      const input = example.prepared ?? this.#family.prepare(example.image, { maxTiles })
-      const shape = this.#family.shapeOf(input)
-      groups.set(shape, [...(groups.get(shape) ?? []), { example, input }])
-    }
-    return [...groups.values()]
+  /** Records whose images can be encoded together, in order of first appearance; each process prepares its own. */
+  async #byShape(batch: readonly Example[]): Promise<SupervisedRecord[][]> {
+    const { config, world } = this.#opened
+    const maxTiles = config.maxTiles ?? undefined
+    const inputs = batch.map(({ image, prepared }, i) =>
+      i % world.size === world.rank ? (prepared ?? this.#family.prepare(image, { maxTiles })) : null,
+    )
+    const told = await world.gather(inputs.map((input) => (input ? this.#family.shapeOf(input) : null)))
+    const shapes = batch.map((_, i) => told.find((of) => of[i] !== null)![i]!)
+    return [...new Set(shapes)].map((shape) =>
+      batch.flatMap((example, i) => (shapes[i] === shape ? [{ example, input: inputs[i] ?? null }] : [])),
+    )
   }
 
   get #lossOptions() {
@@ -157,7 +183,8 @@ class SftWork implements Work {
   close(): void {}
 }
 
-function logOf(loss: number, norm: number, learningRate: number, parts: Parts, startedAt: number): StepLog {
+function logOf(parts: Parts, norm: number, learningRate: number, startedAt: number): StepLog {
+  const { loss } = parts
   const { tensors, bytes } = memory()
   return {
     metrics: {

@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
-const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
+export const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
 
 export interface Outcome {
   code: number | null
@@ -19,7 +19,11 @@ export interface Started {
 }
 
 export function start(...args: readonly string[]): Started {
-  const child = spawn(process.execPath, [program, ...args], {
+  return startProgram(process.execPath, program, ...args)
+}
+
+export function startProgram(path: string, ...args: readonly string[]): Started {
+  const child = spawn(path, args, {
     env: { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
