@@ -1,10 +1,11 @@
 // `npm run mutants [-- --jobs N] [WORD...]`: plants one fault after the other in a copy of the sources, runs the test that should notice,
 // and says killed or survived. With words: only faults whose area, description or file has one of them. Jobs work in a copy each.
 import { spawn, spawnSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { transformSync } from 'esbuild'
 import { mutants } from './lib/mutants.mjs'
 import { main, SetupError } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
@@ -23,6 +24,7 @@ const copied = [
   'package-lock.json',
   'tsconfig.json',
 ]
+const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } }
 const unreadable = /SyntaxError|Transform failed|does not provide an export/ // the fault made a file nobody can load
 
 function makeCopy() {
@@ -31,33 +33,46 @@ function makeCopy() {
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
   const ready = spawnSync(process.execPath, ['scripts/setup.mjs', '--quiet'], { cwd: copy, stdio: 'inherit' })
   if (ready.status !== 0) throw new SetupError('the copy could not be set up')
+  for (const folder of ['src', 'tests', 'scripts'])
+    for (const path of readdirSync(join(copy, folder), { recursive: true }))
+      if (path.endsWith('.ts') && !path.endsWith('.d.ts')) compile(join(copy, folder, path))
   return copy
+}
+
+/** The source as JavaScript beside it: a test then starts in a fraction of the time that a loader needs. */
+function compile(path, source = readFileSync(path, 'utf8')) {
+  const { code } = transformSync(source, { loader: 'ts', format: 'esm', target: 'node20', tsconfigRaw })
+  writeFileSync(
+    path.replace(/ts$/, 'js'),
+    code.replace(/((?:from|import) ?\(?"\.{1,2}\/[^"]+)\.ts"/g, (_, start) => `${start}.js"`),
+  )
 }
 
 function runTest(copy, file, names, timeout) {
   const messages = join(copy, 'scripts/lib/assert-messages.mjs')
   const pattern = names ? ['--test-name-pattern', names] : []
-  const args = ['--import', messages, '--import', 'tsx', '--test', '--test-reporter=tap', ...pattern, file]
+  const args = ['--import', messages, '--test-reporter=tap', ...pattern, file.replace(/ts$/, 'js')]
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
   const startedAt = performance.now()
   return new Promise((done, fail) => {
-    const child = spawn(process.execPath, args, { cwd: copy, env, stdio: ['ignore', 'pipe', 'ignore'], timeout })
-    let stdout = ''
-    child.stdout.setEncoding('utf8').on('data', (text) => {
-      stdout += text
-    })
+    const child = spawn(process.execPath, args, { cwd: copy, env, stdio: ['ignore', 'pipe', 'pipe'], timeout })
+    let output = ''
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text) => {
+        output += text
+      })
     child.on('error', fail)
     child.on('close', (status) => {
-      const count = (what) => Number(new RegExp(`^# ${what} (\\d+)`, 'm').exec(stdout)?.[1] ?? 0)
+      const count = (what) => Number(new RegExp(`^# ${what} (\\d+)`, 'm').exec(output)?.[1] ?? 0)
       const seconds = (performance.now() - startedAt) / 1000
-      done({ status, stdout, passed: count('pass'), failed: count('fail'), seconds })
+      done({ status, output, passed: count('pass'), failed: count('fail'), seconds })
     })
   })
 }
 
-function outcomeOf({ status, stdout, passed, failed }) {
+function outcomeOf({ status, output, passed, failed }) {
   if (status === null) return 'TOO SLOW'
-  if (unreadable.test(stdout)) return 'NO FAULT'
+  if (unreadable.test(output)) return 'NO FAULT'
   if (status === 0) return passed > 0 ? 'SURVIVED' : 'NO TEST'
   return failed > 0 ? 'killed' : 'NO TEST'
 }
@@ -67,7 +82,7 @@ async function tryMutant(copy, [, , file, text, replacement, test, names]) {
   const path = join(copy, file)
   const source = readFileSync(path, 'utf8')
   if (!source.includes(text)) return { outcome: 'NOT FOUND', seconds: 0 }
-  writeFileSync(
+  compile(
     path,
     source.replace(text, () => replacement),
   )
@@ -75,7 +90,7 @@ async function tryMutant(copy, [, , file, text, replacement, test, names]) {
     const ran = await runTest(copy, test, names, limit)
     return { outcome: outcomeOf(ran), seconds: ran.seconds }
   } finally {
-    writeFileSync(path, source)
+    compile(path, source)
   }
 }
 
@@ -95,8 +110,9 @@ async function checkClean(copies, chosen) {
   await share(copies, files, async (copy, test) => {
     const patterns = chosen.filter((m) => m[5] === test).map((m) => m[6])
     const all = patterns.includes(undefined) ? undefined : [...new Set(patterns)].join('|')
-    const { status, passed } = await runTest(copy, test, all)
-    if (status !== 0 || passed === 0) throw new SetupError(`without a fault ${test} ${all ?? ''} does not pass`)
+    const { status, passed, output } = await runTest(copy, test, all)
+    if (status !== 0 || passed === 0)
+      throw new SetupError(`without a fault ${test} ${all ?? ''} does not pass:\n${output.slice(-2000)}`)
   })
 }
 

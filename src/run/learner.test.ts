@@ -49,6 +49,31 @@ test('a group moves by its own share of the learning rate', async () => {
   dispose()
 })
 
+test('the optimizer has the betas, the epsilon and the decay of the settings', async () => {
+  const optim = { ...config.optim, adamBeta1: 0.5, adamBeta2: 0.8, adamEpsilon: 0.1, weightDecay: 0.2 }
+  const { learner, dispose } = await openRun({ ...config, optim }, 1)
+  const lr = 1e-2
+  tidy(() => {
+    const [name, t] = [...learner.params()].find(([, p]) => p.ndim === 2)!
+    let x = noGrad(() => t.detach().numbers())
+    let [m, v] = [0, 0]
+    for (const [i, g] of [1, -3].entries()) {
+      for (const [, p] of learner.params()) p.setGrad(p.detach().onesLike().mul(g))
+      learner.optim.step(lr)
+      m = 0.5 * m + 0.5 * g
+      v = 0.8 * v + 0.2 * g * g
+      const move = m / (1 - 0.5 ** (i + 1)) / (Math.sqrt(v / (1 - 0.8 ** (i + 1))) + 0.1)
+      x = x.map((w) => w * (1 - lr * 0.2) - lr * move)
+      const got = noGrad(() => t.detach().numbers())
+      got.forEach((w, at) => {
+        assert.ok(Math.abs(w - x[at]!) < 1e-6, `${name} ${at} after update ${i + 1}: ${w}, ${x[at]}`)
+      })
+    }
+  })
+  learner.optim.zeroGrad()
+  dispose()
+})
+
 test('a rank above the hidden size is refused', () => {
   const wide = { ...config, lora: { ...config.lora, rank: 33 } }
   const family = openModel(config)

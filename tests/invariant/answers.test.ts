@@ -7,7 +7,7 @@ import { maskArea } from '../../src/mask/index.ts'
 import type { Sa2VA } from '../../src/models/index.ts'
 import { type CycleReply, describeAll, recordContext, segmentAll } from '../../src/tasks/index.ts'
 import { tensor, tidy } from '../../src/tensor/index.ts'
-import { makeToy, openRun, samplesIn, scratch, spread, toyRun } from '../support/runs.ts'
+import { hostOf, makeToy, openRun, samplesIn, scratch, spread, toyRun } from '../support/runs.ts'
 
 const folder = scratch('answers')
 const toy = makeToy(join(folder, 'toy'))
@@ -92,4 +92,20 @@ test('the confidence of a mask is that of the chosen output: predicted overlap, 
       assert.ok(Math.abs(object! - 1 / (1 + Math.exp(-decoded.objScore.numbers()[row]!))) < 1e-6, `${object}`)
     })
   })
+})
+
+test("pictures are sent when a reward of the user's own scores, and only then", async () => {
+  const sent: boolean[] = []
+  const host = hostOf((answer) => {
+    sent.push(answer.record?.image !== undefined)
+    assert.ok(answer.record?.columns, 'columns are always there')
+    return 0
+  })
+  const none = join(folder, 'none')
+  for (const modules of [[], [{ path: 'mine.mjs', weight: 1 }]]) {
+    const own = await openRun(toyRun(toy, none, { rewards: { modules }, rl: { maxCompletionLength: 4 } }), 1, host)
+    await own.sample()
+    own.dispose()
+    assert.deepEqual([...new Set(sent.splice(0))], [modules.length > 0])
+  }
 })

@@ -4,9 +4,10 @@ import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { openWeights, readTensors } from '../../src/checkpoint/index.ts'
-import { openLoader, openSource } from '../../src/data/index.ts'
+import { isEval, openLoader, openSource } from '../../src/data/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
 import { disposeModel, openModel, type RunInput, resolveRun, train } from '../../src/run/index.ts'
+import { openRecords } from '../../src/run/records.ts'
 import type { TaskState } from '../../src/run/state.ts'
 import { tidy } from '../../src/tensor/index.ts'
 import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
@@ -219,6 +220,21 @@ test('adaptive loops: the loop with the larger gradient weighs less, within 0.2 
   assert.ok(last['loop1/loss'] !== undefined)
   const alone = await balanceOf('alone', { loop2: { weight: 0 }, train: ['mlp1', 'lora'] })
   assert.deepEqual(alone, { loop1: 1 })
+})
+
+test('records that are held out are those of the split by id, and never trained on', async () => {
+  const config = toyRun(toy, at('held'), { dataPath: 'scenes:12', evalRecords: 9 })
+  const { heldOut, source, loader, close } = await openRecords(config)
+  const held = heldOut.map((e) => e.id)
+  const ids = Array.from({ length: source.length }, (_, i) => source.id(i))
+  assert.deepEqual(
+    held,
+    ids.filter((id) => isEval(id, 0.25)),
+  )
+  const seen = new Set<string>()
+  for (let i = 0; i < 2 * loader.epochLength; i++) seen.add((await loader.next()).id)
+  await close()
+  assert.deepEqual([...seen, ...held].sort(), [...ids].sort())
 })
 
 test('a curriculum reaches the loader: records come in its order', async () => {

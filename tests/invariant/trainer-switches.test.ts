@@ -198,3 +198,35 @@ test('no record is lost where an epoch ends inside a batch', async () => {
   assert.deepEqual(ids, expected)
   assert.ok(ids.length > 4 * 7 && ids.length < 9 * 4, `${ids.length} records: some batch met an id it had`)
 })
+
+test('groups without spread are replaced by those of the next records', async () => {
+  const input = { ...words, dataPath: 'scenes:8', batchSize: 2, maxSteps: 2, saveSteps: 0, data: { evalFraction: 0 } }
+  const config = toyRun(toy, at('filter'), { ...input, rl: { groupFilter: true, maxResampleTimes: 4 } })
+  const flat = (id: string) => ['0', '2', '4', '6'].includes(id.split('#')[0]!.at(-1)!)
+  await train(
+    config,
+    hostOf((answer, k) => (flat(answer.id) ? 0.5 : k / 10)),
+  )
+  const learned = [...new Set(samplesOf(at('filter')).map((s) => s.id))]
+  assert.ok(learned.length > 1 && !learned.some(flat), `learned from ${learned.join(', ')}`)
+  for (const m of metricsOf(at('filter'))) assert.equal(m['loop1/frac_reward_zero_std'], 0)
+})
+
+test('a record met again in a step is sampled anew', async () => {
+  const input = { ...words, dataPath: 'scenes:2', batchSize: 2, maxSteps: 1, saveSteps: 0, data: { evalFraction: 0 } }
+  const config = toyRun(toy, at('anew'), { ...input, rl: { groupFilter: true, maxResampleTimes: 1 } })
+  const texts = new Map<string, string[]>()
+  const flat = hostOf((answer) => {
+    texts.set(answer.id, [...(texts.get(answer.id) ?? []), answer.text!])
+    return 0.5
+  })
+  await train(config, flat)
+  assert.deepEqual(
+    [...texts.values()].map((said) => said.length),
+    new Array(6).fill(2),
+  )
+  assert.ok(
+    [...texts.values()].some(([first, second]) => first !== second),
+    'other texts the second time',
+  )
+})
