@@ -7,6 +7,7 @@ interface Options {
   all?: boolean
   json?: boolean
   threads?: string
+  device: string
 }
 
 interface Result extends Golden {
@@ -18,6 +19,7 @@ export function command(): Command {
   return new Command('verify')
     .description('recompute golden data of the reference implementations and compare every tensor')
     .argument('<paths...>', 'golden files or folders, or folders that contain them')
+    .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
     .option('--all', 'list every passing row')
     .option('--json', 'print one JSON object instead of tables')
     .action(run)
@@ -33,7 +35,7 @@ async function run(paths: string[], options: Options): Promise<void> {
   const results: Result[] = []
   for (const set of sets) {
     log.info(`${set.path} (${set.kind})`)
-    const result = (await runInEngineThread(import.meta.url, 'verifyOne', set)) as Result
+    const result = (await runInEngineThread(import.meta.url, 'verifyOne', { ...set, device: options.device })) as Result
     results.push(result)
     if (!options.json) process.stdout.write(`${table(result, options.all ?? false)}\n`)
   }
@@ -52,9 +54,10 @@ function finish(results: readonly Result[], options: Options): void {
 }
 
 /** Runs in the engine thread. */
-export async function verifyOne(set: Golden): Promise<Result> {
+export async function verifyOne({ device = 'cpu', ...set }: Golden & { device?: string }): Promise<Result> {
+  const { useDevice, verifyGolden } = await import('../verify/index.ts')
+  useDevice(device)
   try {
-    const { verifyGolden } = await import('../verify/index.ts')
     const rows = await verifyGolden(set)
     return { ...set, pass: rows.length > 0 && rows.every((r) => r.pass), rows }
   } catch (error) {

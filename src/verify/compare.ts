@@ -1,6 +1,7 @@
 // Comparison of recomputed numbers with a reference's: rows of a table, one a tensor, or one a case over all its fields.
 import { type CheckRow, Mismatch } from '../core/index.ts'
 import { type DType, type Tensor, tensor } from '../tensor/index.ts'
+import { device } from './device.ts'
 
 export interface Limit {
   abs?: number
@@ -177,7 +178,7 @@ export function flatten(value: Json): (number | null)[] {
 
 /** A tensor of nested numbers from a file. */
 export function load(value: Json, dtype: DType): Tensor {
-  return tensor(value as Parameters<typeof tensor>[0], { dtype })
+  return tensor(value as Parameters<typeof tensor>[0], { dtype, device: device() })
 }
 
 export function loadOr(value: Json | undefined, dtype: DType): Tensor | null {

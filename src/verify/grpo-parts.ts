@@ -116,7 +116,11 @@ export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DTy
     minP: input.min_p as number | null,
     repetitionPenalty: input.repetition_penalty as number,
   }
-  const scores = warpScores(logits, settings, seenTokens([input.context_ids as readonly number[]], logits.size(1)))
+  const scores = warpScores(
+    logits,
+    settings,
+    seenTokens([input.context_ids as readonly number[]], logits.size(1), logits.device),
+  )
   const many = (t: Tensor) => t.expand([u.length, t.size(1)]).contiguous()
   const ids = sampleTokens(many(scores), u)
   c.numbers('scores', scores.numbers(), [expected.scores!])

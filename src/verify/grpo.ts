@@ -5,6 +5,7 @@ import { type CheckRow, Mismatch, messageOf } from '../core/index.ts'
 import { AdamW, learningRateAt, OptimConfig, type SchedulerType } from '../optim/index.ts'
 import { type DType, keep, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { Comparison, type JsonObject, type Precision, type Tolerance } from './compare.ts'
+import { device } from './device.ts'
 import { checkAccumulation, checkLoss } from './grpo-loss.ts'
 import {
   checkAdamW,
@@ -88,7 +89,7 @@ export function verifyMiscOptim(folder: string): CheckRow[] {
   const schedules = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Record<string, readonly number[]>
   const read = (name: string): Tensor => {
     const bytes = weights.read(name)
-    return tensor(new Float32Array(bytes.slice().buffer), weights.entry(name).shape)
+    return tensor(new Float32Array(bytes.slice().buffer), weights.entry(name).shape, { device: device() })
   }
   const rows = Object.entries(schedules)
     .filter(([name]) => name.startsWith('lr_'))

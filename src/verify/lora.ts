@@ -10,6 +10,7 @@ import { AdamW } from '../optim/index.ts'
 import { groupAdvantages, grpoLoss, type LossResult, resolveGrpo } from '../rl/index.ts'
 import { arange, backward, cat, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
+import { device } from './device.ts'
 
 /** golden.json: the settings of the step and its scalars. */
 interface Golden {
@@ -43,9 +44,9 @@ const gradient: Limit = { rel: 1e-3, abs: 1e-6, words: '1e-3 of the largest magn
 
 export function verifyLora(dir: string): CheckRow[] {
   const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden
-  const decoder = loadLanguageModel(join(dir, 'config.json'), join(dir, 'base.safetensors'))
+  const decoder = loadLanguageModel(join(dir, 'config.json'), join(dir, 'base.safetensors'), { device: device() })
   const adapters = loadAdapter(decoder.module, dir, { dropout: 0 })
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
+  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
   try {
     return tidy(() => rowsOf({ golden, want, decoder, adapters }))
   } finally {
@@ -63,7 +64,7 @@ function logpsOf(c: Case): Tensor {
     Tensor,
   ]
   const ids = cat([prompt, completion], { dim: 1 }) // [B, P + T]
-  const order = arange(0, ids.size(1), { dtype: 'int64' })
+  const order = arange(0, ids.size(1), { dtype: 'int64', device: device() })
   const earlier = order.unsqueeze(1).ge(order.unsqueeze(0))
   const self = order.unsqueeze(1).eq(order.unsqueeze(0))
   const mask = earlier.logicalAnd(attention.ne(0).unsqueeze(1)).logicalOr(self).unsqueeze(1) // [B, 1, L, L]
@@ -145,7 +146,11 @@ function advantagesRow(c: Case): CheckRow {
 function lossOf(c: Case, logps: Tensor, refLogps: Tensor): LossResult {
   const mask = get(c, 'mask')
   const { advantages } = groupAdvantages(get(c, 'rewards').numbers(), settings(c))
-  const rest = { oldLogps: get(c, 'old_logps'), mask, advantages: tensor(Float32Array.from(advantages)) }
+  const rest = {
+    oldLogps: get(c, 'old_logps'),
+    mask,
+    advantages: tensor(Float32Array.from(advantages), { device: device() }),
+  }
   const config = { ...settings(c), maxLogRatio: null, numItemsInBatch: mask.sum().item() }
   return grpoLoss({ logps, refLogps, ...rest }, config)
 }

@@ -6,12 +6,13 @@ import { type CheckRow, Mismatch } from '../core/index.ts'
 import { decodeImage, type Filter, type RgbImage, resize } from '../image/index.ts'
 import { aten, type Tensor, tidy } from '../tensor/index.ts'
 import { compareIds, compareTensor, type Limit } from './compare.ts'
+import { device } from './device.ts'
 
 const close: Limit = { rel: 1e-5, words: '1e-5 of the largest magnitude' }
 
 /** Rows for every `resize.*`, `jpeg.decoded` and `interp.*` tensor of golden.safetensors; `adamw.*` is the trainer's. */
 export async function verifyMisc(dir: string): Promise<CheckRow[]> {
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
+  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
   try {
     const image = await open(dir, 'image.png')
     const rows: CheckRow[] = []

@@ -17,6 +17,7 @@ import {
 import { tensorAt } from '../nn/index.ts'
 import { backward, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
+import { device } from './device.ts'
 
 interface Golden {
   text: string
@@ -33,8 +34,8 @@ interface Case {
 
 export async function verifyQwenVL(dir: string): Promise<CheckRow[]> {
   const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden
-  const loaded = openQwenVL(dir, { dtype: 'float32' })
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
+  const loaded = openQwenVL(dir, { dtype: 'float32', device: device() })
+  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
   const picture = await decodeImage(readFileSync(join(dir, 'image.png')))
   const c: Case = { loaded, golden, want, image: patchImage(picture, loaded.processor) }
   try {

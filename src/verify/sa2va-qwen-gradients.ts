@@ -5,6 +5,7 @@ import type { QwenGroundedFeatures } from '../models/index.ts'
 import { type Slot, tensorAt } from '../nn/index.ts'
 import { backward, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareNumbers, compareTensor } from './compare.ts'
+import { device } from './device.ts'
 import { get, numbers, type QwenCase, readAnswer } from './sa2va-qwen.ts'
 
 export function gradientRows(c: QwenCase): CheckRow[] {
@@ -63,6 +64,9 @@ function embeddingRows(c: QwenCase): CheckRow[] {
   const grad = c.loaded.model.model.parts.embedding.weight.grad()
   const name = 'grad.embed_of_rows'
   if (!grad) return [{ name, ...noGradient, detail: 'no gradient' }]
-  const rows = grad.indexSelect(0, tensor(BigInt64Array.from(numbers(c, 'grad.embed_rows'), BigInt)))
+  const rows = grad.indexSelect(
+    0,
+    tensor(BigInt64Array.from(numbers(c, 'grad.embed_rows'), BigInt), { device: device() }),
+  )
   return [compareTensor(name, rows, get(c, name), { rel: 1e-3, words: '1e-3 of the largest magnitude' })]
 }

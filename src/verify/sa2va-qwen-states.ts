@@ -4,6 +4,7 @@ import { Decoder, type QwenGroundedFeatures, windowOrder } from '../models/index
 import { Module, Rope } from '../nn/index.ts'
 import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
 import { compareIds, compareTensor } from './compare.ts'
+import { device } from './device.ts'
 import { get, numbers, type QwenCase } from './sa2va-qwen.ts'
 
 export function visionRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
@@ -11,7 +12,9 @@ export function visionRows(c: QwenCase, features: QwenGroundedFeatures): CheckRo
   const { visual } = model.model.model
   const { patches } = c.image
   const P = patches.rows * patches.columns
-  const embedded = visual.patch_embed.forward(tensor(patches.pixels, [P, patches.pixels.length / P]))
+  const embedded = visual.patch_embed.forward(
+    tensor(patches.pixels, [P, patches.pixels.length / P], { device: device() }),
+  )
   const first = 'positions' in visual ? embedded.add(visual.positions(patches)) : embedded
   const rows = [
     compareTensor('vis.patch_embed', embedded, get(c, 'vis.patch_embed')),
@@ -48,7 +51,7 @@ function patchOrdered(states: Tensor, order: readonly number[]): Tensor {
   const [P, h] = states.shape as [number, number]
   return states
     .view([order.length, P / order.length, h])
-    .indexSelect(0, tensor(back))
+    .indexSelect(0, tensor(back, { device: device() }))
     .view([P, h])
 }
 
@@ -77,11 +80,11 @@ export function languageRows(c: QwenCase, features: QwenGroundedFeatures): Check
   const answer = numbers(c, 'seg.answer_ids')
   const { axes, next } = model.promptPositions(prompt)
   const { embeddings, additions } = model.promptInputs(prompt)
-  const tail = model.decoder.embed(tensor(BigInt64Array.from(answer, BigInt), [1, answer.length]))
+  const tail = model.decoder.embed(tensor(BigInt64Array.from(answer, BigInt), [1, answer.length], { device: device() }))
   const x = cat([embeddings, tail], { dim: 1 })
-  const added = additions.map((t) => cat([t, zeros(tail.shape as number[])], { dim: 1 }))
+  const added = additions.map((t) => cat([t, zeros(tail.shape as number[], { device: device() })], { dim: 1 }))
   const full = axes.map((axis) => [...axis, ...answer.map((_, j) => next + j)])
-  const positions = tensor(BigInt64Array.from(full.flat(), BigInt), [3, 1, full[0]!.length])
+  const positions = tensor(BigInt64Array.from(full.flat(), BigInt), [3, 1, full[0]!.length], { device: device() })
   const { parts } = model.decoder.module
   const upTo = (n: number): Tensor =>
     new Decoder(cfg.llm, new FirstLayers(model.decoder.module, n), { statesBeforeNorm: true })

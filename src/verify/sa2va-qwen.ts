@@ -17,6 +17,7 @@ import {
 } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareIds, compareTensor, storedTensor } from './compare.ts'
+import { device } from './device.ts'
 import { gradientRows } from './sa2va-qwen-gradients.ts'
 import { pictureRows } from './sa2va-qwen-pictures.ts'
 import { languageRows, visionRows } from './sa2va-qwen-states.ts'
@@ -53,8 +54,8 @@ export const numbers = (c: QwenCase, name: string): number[] => get(c, name).num
 
 export async function verifySa2VAQwen(dir: string): Promise<CheckRow[]> {
   const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as QwenGolden
-  const loaded = openSa2VAQwen(dir, { dtype: 'float32' })
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
+  const loaded = openSa2VAQwen(dir, { dtype: 'float32', device: device() })
+  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
   const picture = await decodeImage(readFileSync(join(dir, 'image.png')))
   const image = prepareQwenImage(picture, loaded.cfg, loaded.processor)
   const c: QwenCase = { loaded, golden, want, picture, image }

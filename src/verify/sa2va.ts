@@ -19,6 +19,7 @@ import {
 import { tensorAt } from '../nn/index.ts'
 import { backward, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
+import { device } from './device.ts'
 import { verifyTokenizer } from './tokens.ts'
 
 interface Golden {
@@ -42,9 +43,9 @@ interface Case {
 
 export async function verifySa2VA(dir: string): Promise<CheckRow[]> {
   const golden = { ...usual, ...(JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden) }
-  const loaded = openSa2VA(dir, { dtype: 'float32' })
+  const loaded = openSa2VA(dir, { dtype: 'float32', device: device() })
   const mask = await maskFromPng(readFileSync(join(dir, 'mask.png')))
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')))
+  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
   const picture = await decodeImage(readFileSync(join(dir, 'image.png')))
   const c: Case = { loaded, golden, want, image: tiled(picture, loaded, want), mask }
   try {
@@ -93,7 +94,7 @@ function visionRows(c: Case, features: Features): CheckRow[] {
     const { tiles, size, pixels } = c.image
     const want = get(c, 'cap.vit_last')
     const at = (layer: number) => {
-      const all = model.vision_model.forward(tensor(pixels, [tiles, 3, size, size]), layer)
+      const all = model.vision_model.forward(tensor(pixels, [tiles, 3, size, size], { device: device() }), layer)
       return compareTensor('cap.vit_last', all.narrow(0, 0, Math.min(tiles, want.size(0))), want)
     }
     // by its name the last state; a generator may have stored the selected one
@@ -168,7 +169,7 @@ function samRows(c: Case, features: Features): CheckRow[] {
   const { sam, cfg } = c.loaded.model
   const side = cfg.sam.image_size
   return tidy(() => {
-    const pixels = tensor(c.image.samPixels, [1, 3, side, side])
+    const pixels = tensor(c.image.samPixels, [1, 3, side, side], { device: device() })
     const maps = sam.image_encoder.trunk.forward(pixels)
     const rows = maps.map((map, i) => compareTensor(`sam.trunk${i}`, map, get(c, `sam.trunk${i}`)))
     const { level0, level1, level2 } = features.sam
@@ -238,11 +239,11 @@ function gradientRows(c: Case): CheckRow[] {
 function lossRows(c: Case): CheckRow[] {
   const { model, prompter } = c.loaded
   const { tiles, size, pixels, samPixels, height, width } = c.image
-  const vision = model.visionFeatures(tensor(pixels, [tiles, 3, size, size]))
+  const vision = model.visionFeatures(tensor(pixels, [tiles, 3, size, size], { device: device() }))
   const side = model.cfg.sam.image_size
   const features: Features = {
     vision,
-    sam: model.sam.encodeImage(tensor(samPixels, [1, 3, side, side])),
+    sam: model.sam.encodeImage(tensor(samPixels, [1, 3, side, side], { device: device() })),
     tiles,
     height,
     width,

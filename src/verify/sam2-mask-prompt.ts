@@ -7,6 +7,7 @@ import type { CheckRow } from '../core/index.ts'
 import { openSam2, type Sam2Features, type Sam2Model } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareTensor, storedTensor } from './compare.ts'
+import { device } from './device.ts'
 
 interface Golden {
   set: string
@@ -16,9 +17,9 @@ interface Golden {
 export function verifyMaskPrompt(path: string): CheckRow[] {
   const { set, cases } = JSON.parse(readFileSync(path, 'utf8')) as Golden
   const folder = join(dirname(path), set)
-  const want = readTensors(openWeights(path.replace(/\.json$/, '.safetensors')))
-  const image = readTensors(openWeights(join(folder, 'golden.safetensors')))
-  const { model } = openSam2(folder, { dtype: 'float32' })
+  const want = readTensors(openWeights(path.replace(/\.json$/, '.safetensors')), device())
+  const image = readTensors(openWeights(join(folder, 'golden.safetensors')), device())
+  const { model } = openSam2(folder, { dtype: 'float32', device: device() })
   try {
     return noGrad(() =>
       tidy(() => {

@@ -15,12 +15,16 @@ class Wrapped extends Module {
 }
 
 /** A language model alone: a config.json in the layout of `llm_config` and its weights, with or without `language_model.` before the names. */
-export function loadLanguageModel(config: string, weights: string, dtype: DType = 'float32'): Decoder {
+export function loadLanguageModel(
+  config: string,
+  weights: string,
+  { dtype = 'float32', device }: { dtype?: DType; device?: string } = {},
+): Decoder {
   const cfg = readLlmConfig(readJsonObject(config), config)
   const folder = openWeights(weights)
   const module = buildLanguageModule(cfg)
   const unused = cfg.tie_word_embeddings ? [/(^|\.)(lm_head|output)\.weight$/] : []
-  loadWeights(isWrapped(folder) ? new Wrapped(module) : module, folder, { dtype, unused })
+  loadWeights(isWrapped(folder) ? new Wrapped(module) : module, folder, { dtype, device, unused })
   return new Decoder(cfg, module)
 }
 
