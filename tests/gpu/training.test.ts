@@ -1,0 +1,123 @@
+// Training on the device against the CPU: one step of both loops, bfloat16, resume, memory, golden data. The toy's CPU twins are in
+// tests/invariant/trainer-*.test.ts.
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { verifyOne } from '../../src/cli/verify.ts'
+import { plainDensities } from '../../src/rl/index.ts'
+import { type RunInput, train } from '../../src/run/index.ts'
+import { cuda, noGrad } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { hostOf, makeToy, openRun, samplesIn, scratch, storedWeights, toyRun } from '../support/runs.ts'
+
+const device = 'cuda'
+const folder = scratch('gpu-training')
+const toy = makeToy(join(folder, 'toy'))
+const at = (name: string) => join(folder, name)
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const float32 = (input: Partial<RunInput> = {}) => ({ device, dtype: 'float32' as const, ...input })
+
+/** Samples of both loops, the norms of their gradient, and the weights after one update. */
+async function oneStep(where: string) {
+  const o = await openRun(toyRun(toy, at('none'), { ...float32(), device: where }))
+  try {
+    const groups = await o.sample()
+    const { gradNorm, groupNorms } = await o.learn(groups, 1e-3)
+    const weights = noGrad(() => [...o.learner.params()].map(([name, t]) => [name, t.detach().numbers()] as const))
+    return {
+      ids: groups.map((g) => samplesIn(g).map((s) => [...s.ids])),
+      norms: { all: gradNorm, ...groupNorms },
+      weights,
+    }
+  } finally {
+    o.dispose()
+  }
+}
+
+test('a step of both loops in float32 samples, differentiates and updates as on the CPU', async () => {
+  const [here, there] = [await oneStep('cpu'), await oneStep(device)]
+  assert.deepEqual(there.ids, here.ids)
+  for (const [name, norm] of Object.entries(here.norms)) {
+    const found = (there.norms as Record<string, number>)[name]!
+    assert.ok(Math.abs(found - norm) < 1e-3 * norm, `${name}: ${found} against ${norm}`)
+  }
+  there.weights.forEach(([name, values], i) => {
+    const expected = here.weights[i]![1]
+    // Adam turns the sign of a gradient into a whole step: where it is rounding, two steps apart is right too
+    const far = values.filter((v, j) => Math.abs(v - expected[j]!) > 1e-4).length
+    assert.ok(far <= values.length / 50, `${name}: ${far} of ${values.length} values differ`)
+  })
+})
+
+test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of the sampler is logged', async () => {
+  const input = { device, dtype: 'bfloat16' as const, maxSteps: 2, saveSteps: 0 }
+  const o = await openRun(toyRun(toy, at('none'), input))
+  for (const group of await o.sample()) {
+    const old = plainDensities(group)
+    samplesIn(group).forEach(({ logps, sampled }, k) => {
+      if (sampled === false) return
+      logps.forEach((seen, j) => {
+        const ratio = Math.exp(old[k * group.columns.all + j]! - seen)
+        assert.ok(Math.abs(ratio - 1) < 0.05, `${group.task.name} sample ${k} token ${j}: ${ratio}`)
+      })
+    })
+  }
+  o.dispose()
+  await train(toyRun(toy, at('bf16'), input), hostOf())
+  const drifts = readRun(at('bf16')).events.flatMap((e) =>
+    e.t === 'step' ? [e.metrics['loop1/sampling/sampling_logp_difference/max']] : [],
+  )
+  assert.equal(drifts.length, 2)
+  for (const drift of drifts) assert.ok(drift !== undefined && drift < 0.05, `drift ${drift}`)
+})
+
+test('a run on the device, stopped and resumed, ends with the weights of one that was not', async () => {
+  const input = float32({ saveSteps: 1, saveTotalLimit: 9 })
+  await train(toyRun(toy, at('four'), input), hostOf())
+  let step = 0
+  const progress = (e: { kind: string; step?: number }) => {
+    if (e.kind === 'step') step = e.step!
+  }
+  await train(toyRun(toy, at('two'), input), hostOf(undefined, { stopping: () => step === 2, progress }))
+  assert.equal((await train(toyRun(toy, at('two'), input), hostOf())).step, 4)
+  for (const files of [['trainables', 'adapter_model'], ['ema'], ['optimizer']]) {
+    const [whole, resumed] = ['four', 'two'].map((name) => storedWeights(at(name), 4, files))
+    for (const [name, values] of whole!)
+      values.forEach((v, i) => {
+        assert.ok(Math.abs(v - resumed!.get(name)![i]!) <= 1e-4 * Math.max(1, Math.abs(v)), `${files} ${name} ${i}`)
+      })
+  }
+})
+
+test('memory of the device is flat over 20 steps', async () => {
+  const used: { allocated: number; reserved: number }[] = []
+  const progress = (e: { kind: string }) => {
+    if (e.kind === 'step') used.push(cuda.memory())
+  }
+  await train(toyRun(toy, at('flat'), float32({ maxSteps: 20, saveSteps: 0 })), hostOf(undefined, { progress }))
+  assert.equal(used.length, 20)
+  const most = (list: typeof used, key: 'allocated' | 'reserved') => Math.max(...list.map((u) => u[key]))
+  for (const key of ['allocated', 'reserved'] as const) {
+    const [early, late] = [most(used.slice(0, 10), key), most(used.slice(10), key)]
+    assert.ok(late <= 1.05 * early + 2 ** 20, `${key}: ${early} bytes in steps 1 to 10, ${late} in steps 11 to 20`)
+  }
+})
+
+for (const [name, kind] of [
+  ['sa2va-tiny', 'sa2va'],
+  ['lora-tiny', 'lora'],
+  ['grpo.json', 'grpo'],
+] as const) {
+  test(`verify --device cuda: ${name} is recomputed on the device inside its limits`, async () => {
+    const path = fileURLToPath(new URL(`../fixtures/golden/${name}`, import.meta.url))
+    const { rows } = await verifyOne({ path, kind, device })
+    assert.ok(rows.length > 10, `${rows.length} quantities`)
+    assert.deepEqual(
+      rows.filter((r) => !r.pass),
+      [],
+    )
+  })
+}
