@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Interval } from '../../src/tracking/index.ts'
+import { heldReward } from '../support/held-reward.ts'
 import { type Outcome, roundtrip, start } from './cli.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-commands-'))
@@ -21,8 +22,8 @@ const records = ['--dataPath', 'scenes:24', '--data.evalFraction', '0.3', '--dat
 const small = [...records, '--rl.maxCompletionLength', '16', '--lora.rank', '4', '--lora.alpha', '8']
 const whole = ['--train', 'all', '--optim.lrSchedulerType', 'constant', '--optim.warmupSteps', '0']
 const sft = ['sft', '--model', tiny, ...small, ...whole, '--batchSize', '2', '--optim.learningRate', '5e-3']
-/** Every group has spread, whatever the model says: the sample's number decides. */
-const reward = at('spread.mjs')
+/** Every group has spread; held, a run waits in its second step (two loops, one record, two samples). */
+const reward = heldReward(at('spread.mjs'), 4)
 const train = [
   'train',
   '--model',
@@ -31,7 +32,7 @@ const train = [
   '--batchSize',
   '1',
   '--reward',
-  reward,
+  reward.path,
   '--rl.learningRate',
   '1e-4',
   '--num_generations',
@@ -48,8 +49,6 @@ const metrics = ['caption/meteor', 'mask/giou', 'mask/ciou', 'cycle/iou', 'cycle
 before(async () => {
   cpSync(golden, tiny, { recursive: true })
   for (const name of readdirSync(tiny)) if (name.startsWith('golden.')) rmSync(join(tiny, name))
-  const score = "score: ({ id }) => (1 + Number(id.split('#').at(-1))) / 10"
-  writeFileSync(reward, `export const reward = { name: 'spread', range: [0, 1], doc: 'by number', ${score} }\n`)
   writeFileSync(
     at('throws.mjs'),
     "export const reward = { name: 'mine', range: [0, 1], doc: 'throws', score: () => { throw new Error('my reward broke') } }\n",
@@ -88,12 +87,15 @@ test('sft with the same seed and threads gives the same losses and gradients, bi
 
 test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes the bytes of a run that was not', async () => {
   const steps = ['--maxSteps', '6']
+  reward.hold()
   const [straight, stopped] = await Promise.all([
     roundtrip(...train, ...steps, '--output', at('straight')),
     (async () => {
       const run = start(...train, ...steps, '--output', at('stopped'))
       await run.seen(/train .* 1\/6 /)
       run.signal('SIGINT')
+      await run.seen(/finishing the step/)
+      reward.release()
       return run.ended
     })(),
   ])
@@ -156,12 +158,15 @@ test('every trainable group gets a gradient, log names are those users know, not
 })
 
 test('a second signal ends the run at once with 130', async () => {
+  reward.hold()
   const run = start(...train, '--maxSteps', '1000', '--output', at('killed'))
-  await run.seen(/1 model/)
+  await run.seen(/train .* 1\/1000 /)
+  process.kill(run.pid, 'SIGSTOP') // both signals are there when it wakes: the first cannot have ended the run before the second
   run.signal('SIGTERM')
-  await run.seen(/finishing the step/)
   run.signal('SIGINT')
+  run.signal('SIGCONT')
   assert.equal((await run.ended).code, 130)
+  reward.release()
 })
 
 test('a dry run prints start-up, texts, rewards and advantages, and writes nothing', async () => {

@@ -78,7 +78,7 @@ test('a folder named by hand that holds a run is not replaced', async () => {
 })
 
 test('a demo stopped by SIGINT ends with 130 and its report, without figures after', async () => {
-  const stopped = await demo([...short, '--maxSteps', '50', '--json'], /train .* 1\/50 /)
+  const stopped = await demo([...short, '--maxSteps', '100000', '--json'], /train .* 1\/100000 /)
   assert.equal(stopped.code, 130, stopped.err)
   assert.equal(stopped.out, '')
   assert.match(stopped.err, /stopped after step \d+: no figures after training; report runs\/demo-seed-3\/report\.html/)
