@@ -1,0 +1,296 @@
+// Kills, torn files, resumes.
+import assert from 'node:assert/strict'
+import { spawn, spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import { hostname } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { newestValid } from '../../src/checkpoint/index.ts'
+import { stream } from '../../src/core/index.ts'
+import type { RunInput } from '../../src/run/index.ts'
+import { lockRun } from '../../src/run/lock.ts'
+import { hostOf, makeToy, runBytes } from '../../tests/support/runs.ts'
+import { type Bench, refusal, rewrite } from './bench.ts'
+import { eachDeath, eachPowerLoss } from './deaths.ts'
+import type { Row } from './row.ts'
+
+const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
+
+/** Ends with true when it was killed. */
+function life(bench: Bench, output: string, wait?: number): Promise<boolean> {
+  const child = spawn(process.execPath, ['--import', 'tsx', work, bench.toy, bench.at(output), '1', '4'], {
+    env: { ...process.env, OMP_NUM_THREADS: '1' },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  })
+  child.stdout.once('data', () => {
+    if (wait !== undefined) void sleep(wait).then(() => child.kill('SIGKILL'))
+  })
+  return new Promise((done) => child.on('close', (_, signal) => done(signal === 'SIGKILL')))
+}
+
+async function killed(bench: Bench): Promise<string> {
+  await life(bench, 'straight')
+  const random = stream('faults', 'kills')
+  let kills = 0
+  for (let lives = 0; lives < 6; lives++) if (await life(bench, 'killed', random.uniform() * 1500)) kills++
+  await life(bench, 'killed')
+  assert.ok(kills > 0, 'no run lived long enough to be killed')
+  assert.deepEqual(runBytes(bench.at('killed')), runBytes(bench.at('straight')))
+  return `${kills} kills of one run, every byte as without them`
+}
+
+/** The first, a middle and the last step; inside a generation that is learned from twice. */
+async function resumed(bench: Bench): Promise<string> {
+  const passes: Partial<RunInput> = { rl: { numGenerations: 2, maxCompletionLength: 5, numIterations: 2 } }
+  await bench.train('passes', passes)
+  for (const stopAt of [0, 1, 2, 3]) {
+    let step = 0
+    const host = hostOf(undefined, {
+      stopping: () => step === stopAt,
+      progress: (e) => {
+        if (e.kind === 'step') step = e.step!
+      },
+    })
+    await bench.train(`passes-${stopAt}`, passes, host)
+    assert.equal((await bench.train(`passes-${stopAt}`, passes)).step, 4)
+    assert.deepEqual(runBytes(bench.at(`passes-${stopAt}`)), runBytes(bench.at('passes')), `stopped behind ${stopAt}`)
+  }
+  return 'stopped behind steps 0, 1, 2 and 3, two passes a batch: equal bytes'
+}
+
+/** Every part of a checkpoint is left out or set back once; the run must then not be the same. */
+async function mutations(bench: Bench): Promise<string> {
+  const adaptive: Partial<RunInput> = {
+    adaptiveLoops: true,
+    rl: { numGenerations: 2, maxCompletionLength: 5, useAdaptiveEntropy: true, entropyTarget: 100, beta: 0.1 },
+  }
+  await bench.train('items', adaptive)
+  const expected = runBytes(bench.at('items'))
+  const states: Record<string, (state: Record<string, unknown>) => unknown> = {
+    'balance of the loops': (s) => setAll(s['tasks'], 'balance', 0.25),
+    'norm of the loops': (s) => setAll(s['tasks'], 'norm', 3),
+    entropy: (s) => Object.assign(s, { entropy: 0.5 }),
+    'place in the data': (s) => Object.assign(s['loader'] as object, { position: 0, seen: 0 }),
+  }
+  const found: string[] = []
+  const differs = async (name: string, damage: (checkpoint: string) => void) => {
+    const output = `items-${found.length}`
+    cpSync(bench.at('items'), bench.at(output), { recursive: true })
+    for (const step of [3, 4]) rmSync(join(bench.at(output), `checkpoint_step_${step}`), { recursive: true })
+    damage(join(bench.at(output), 'checkpoint_step_2'))
+    const same = await bench.train(output, adaptive).then(
+      () => JSON.stringify([...runBytes(bench.at(output))]) === JSON.stringify([...expected]),
+      () => false,
+    )
+    assert.ok(!same, `${name}: changed, and the run is the same`)
+    found.push(name)
+  }
+  for (const [name, change] of Object.entries(states))
+    await differs(name, (path) =>
+      rewrite(path, 'state.json', (bytes) => {
+        const state = JSON.parse(bytes.toString()) as Record<string, unknown>
+        change(state)
+        return JSON.stringify(state)
+      }),
+    )
+  for (const file of ['trainables', 'ema', 'optimizer', 'adapter_model'])
+    await differs(file, (path) =>
+      rewrite(path, `${file}.safetensors`, (bytes) => {
+        bytes[bytes.length - 2]! ^= 0x40
+        return bytes
+      }),
+    )
+  return `${found.length} of ${found.length} parts matter: ${found.join(', ')}`
+}
+
+function setAll(tasks: unknown, key: string, value: number): void {
+  for (const task of Object.values(tasks as Record<string, Record<string, unknown>>)) task[key] = value
+}
+
+async function truncated(bench: Bench): Promise<string> {
+  const path = await bench.calmUntil('cut', 4)
+  const checkpoint = join(path, 'checkpoint_step_4')
+  const file = join(checkpoint, 'optimizer.safetensors')
+  const whole = readFileSync(file)
+  const random = stream('faults', 'cuts')
+  for (let i = 0; i < 20; i++) {
+    truncateSync(file, random.below(whole.length))
+    const { checkpoint: newest, invalid } = newestValid(path)
+    assert.equal(newest?.step, 3)
+    assert.match(invalid[0]!.reason, /optimizer\.safetensors: expected \d+ bytes, got \d+/)
+    writeFileSync(file, whole)
+  }
+  truncateSync(file, 100)
+  await bench.assertExact('cut')
+  return '20 lengths, each named with its bytes; step 3 taken, and the run goes on to the same bytes'
+}
+
+async function flipped(bench: Bench): Promise<string> {
+  const path = await bench.calmUntil('flip', 4)
+  const checkpoint = join(path, 'checkpoint_step_4')
+  const names = readdirSync(checkpoint).filter((name) => statSync(join(checkpoint, name)).isFile())
+  const random = stream('faults', 'bits')
+  for (const name of names) {
+    const whole = readFileSync(join(checkpoint, name))
+    const bytes = Buffer.from(whole)
+    bytes[random.below(bytes.length)]! ^= 1 << random.below(8)
+    writeFileSync(join(checkpoint, name), bytes)
+    assert.equal(newestValid(path).checkpoint?.step, 3, `a bit of ${name}`)
+    writeFileSync(join(checkpoint, name), whole)
+  }
+  return `one bit in each of ${names.length} files: seen ${names.length} times`
+}
+
+async function manifests(bench: Bench): Promise<string> {
+  const path = await bench.calmUntil('manifest', 4)
+  const file = join(path, 'checkpoint_step_4', 'manifest.json')
+  const whole = readFileSync(file, 'utf8')
+  const other = JSON.stringify({ ...(JSON.parse(whole) as object), format: 99 })
+  for (const text of [null, '', whole.slice(0, whole.length / 2), other]) {
+    if (text === null) rmSync(file)
+    else writeFileSync(file, text)
+    const { checkpoint, invalid } = newestValid(path)
+    assert.deepEqual([checkpoint?.step, invalid.length], [3, 1])
+  }
+  return 'missing, empty, half, of another version: passed over with the reason'
+}
+
+async function otherModel(bench: Bench): Promise<string> {
+  await bench.calmUntil('other', 2)
+  const other = makeToy(bench.at('other-toy'), 2)
+  await refusal(() => bench.train('other', {}, hostOf(), other), /weights model\.safetensors: .*, now /)
+  return await refusal(() => bench.train('other', { lora: { rank: 8, alpha: 8 } }), /lora\.rank: 4, now 8/)
+}
+
+async function locked(bench: Bench): Promise<string> {
+  const path = await bench.calmUntil('locked', 2)
+  const lock = lockRun(path)
+  const before = runBytes(path)
+  await refusal(() => bench.train('locked'), new RegExp(`got one that process ${process.pid} on `))
+  assert.deepEqual(runBytes(path), before)
+  lock.release()
+  const gone = spawnSync('true').pid
+  const owner = { host: hostname(), pid: gone, born: '1', since: '2020-01-01T00:00:00.000Z', token: 'x' }
+  writeFileSync(join(path, 'run.lock'), JSON.stringify(owner))
+  await bench.assertExact('locked')
+  return 'refused with process and host; the lock of a dead process is taken over'
+}
+
+async function clock(bench: Bench): Promise<string> {
+  const now = Date.now
+  let shift = 0
+  Date.now = () => now() + shift
+  const hours = [-1, 7 * 24, -40 * 365 * 24]
+  try {
+    const host = hostOf(undefined, {
+      progress: (e) => {
+        if (e.kind === 'step') shift = (hours.shift() ?? 0) * 3_600_000
+      },
+    })
+    await bench.train('clock', {}, host)
+  } finally {
+    Date.now = now
+  }
+  assert.deepEqual(runBytes(bench.at('clock')), runBytes(await bench.calm()))
+  const { checkpoint } = newestValid(bench.at('clock'))
+  assert.equal(checkpoint?.step, 4)
+  return 'an hour back, a week on, 40 years back: order by step, equal bytes'
+}
+
+async function twice(bench: Bench): Promise<string> {
+  for (const output of ['again-1', 'again-2']) {
+    await bench.calmUntil(output, 2)
+    await bench.assertExact(output)
+  }
+  return 'both times the bytes of the calm run'
+}
+
+async function deaths(bench: Bench): Promise<string> {
+  mkdirSync(bench.at('deaths'))
+  const seen = eachDeath(bench.at('deaths'))
+  return `dead at each of ${seen.calls} system calls of writer and pruner: ${seen.deaths} deaths, a whole checkpoint each time, no leftovers`
+}
+
+async function power(bench: Bench): Promise<string> {
+  mkdirSync(bench.at('power'))
+  const seen = eachPowerLoss(bench.at('power'))
+  return `${seen} prefixes of the write log, bytes that were not synced lost: a whole checkpoint each time`
+}
+
+export const crash: readonly Row[] = [
+  { number: 1, name: 'kill', fault: 'kill -9 at random moments of one run', promise: 'exact', show: killed },
+  {
+    number: 2,
+    name: 'crash-points',
+    fault: 'death at every system call of the checkpoint writer',
+    promise: 'safe',
+    quick: true,
+    show: deaths,
+  },
+  {
+    number: 5,
+    name: 'power',
+    fault: 'power loss: what was not synced is gone',
+    promise: 'safe',
+    quick: true,
+    show: power,
+  },
+  {
+    number: 6,
+    name: 'resume',
+    fault: 'stop and resume at the first, a middle and the last step',
+    promise: 'exact',
+    show: resumed,
+  },
+  { number: 7, name: 'state', fault: 'each part of the stored state changed', promise: 'exact', show: mutations },
+  {
+    number: 9,
+    name: 'resume-twice',
+    fault: 'resume twice from the same checkpoint',
+    promise: 'exact',
+    quick: true,
+    show: twice,
+  },
+  {
+    number: 10,
+    name: 'truncated',
+    fault: 'newest checkpoint cut at 20 places',
+    promise: 'safe',
+    quick: true,
+    show: truncated,
+  },
+  {
+    number: 11,
+    name: 'bit-flip',
+    fault: 'one flipped bit in each file of the newest checkpoint',
+    promise: 'safe',
+    quick: true,
+    show: flipped,
+  },
+  {
+    number: 12,
+    name: 'manifest',
+    fault: 'manifest missing, empty, half, of another version',
+    promise: 'safe',
+    quick: true,
+    show: manifests,
+  },
+  {
+    number: 13,
+    name: 'other-model',
+    fault: 'checkpoints of another model or LoRA rank',
+    promise: 'words',
+    quick: true,
+    show: otherModel,
+  },
+  {
+    number: 14,
+    name: 'two-runs',
+    fault: 'a second run on the folder; a lock of a dead process',
+    promise: 'words',
+    quick: true,
+    show: locked,
+  },
+  { number: 15, name: 'clock', fault: 'the clock jumps during the run', promise: 'exact', quick: true, show: clock },
+]

@@ -1,0 +1,193 @@
+// Disks that are full, read-only, failing or gone.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import fs, { existsSync, mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { newestValid, openWeights } from '../../src/checkpoint/index.ts'
+import { hostOf, runBytes } from '../../tests/support/runs.ts'
+import { type Bench, refusal } from './bench.ts'
+import { NotHere, type Row } from './row.ts'
+
+const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
+
+function limited(bench: Bench, output: string, blocks: string, steps: string) {
+  const script = `ulimit -f ${blocks}; exec "$0" --import tsx "$@"`
+  const args = ['-c', script, process.execPath, work, bench.toy, output, '1', steps]
+  return spawnSync('sh', args, { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } })
+}
+
+async function full(bench: Bench): Promise<string> {
+  const output = bench.at('full')
+  assert.equal(limited(bench, output, 'unlimited', '1').status, 0)
+  const size = statSync(join(output, 'checkpoint_step_1', 'optimizer.safetensors')).size
+  const failed = limited(bench, output, String(Math.floor(size / 512) - 1), '3')
+  assert.match(failed.stderr, /checkpoint of step 2: expected room on the disk.*earlier checkpoints are intact/)
+  assert.equal(newestValid(output).checkpoint?.step, 1)
+  assert.deepEqual(
+    readdirSync(output).filter((name) => name.startsWith('.tmp-')),
+    [],
+  )
+  assert.equal(limited(bench, output, 'unlimited', '3').status, 0)
+  return 'told with step and size, the earlier checkpoint whole, no leftovers; with room again it goes on'
+}
+
+/** A file system of two megabytes in memory; only root may make one. */
+async function fullTmpfs(bench: Bench): Promise<string> {
+  const mount = bench.at('tmpfs')
+  mkdirSync(mount)
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=1500k', 'tmpfs', mount]).status !== 0)
+    throw new NotHere('mounting a tmpfs needs root')
+  try {
+    const words = await refusal(() => bench.train('tmpfs/run'), /disk is full \(ENOSPC\)/)
+    const { checkpoint, invalid } = newestValid(join(mount, 'run'))
+    assert.deepEqual(invalid, [])
+    return `${words.slice(0, 120)}; newest whole checkpoint of step ${checkpoint?.step ?? 'none'}`
+  } finally {
+    spawnSync('umount', [mount])
+  }
+}
+
+/** Every line for the log fails for two steps as on a full disk. */
+async function fullLogs(bench: Bench): Promise<string> {
+  const real = fs.writeSync
+  let failing = false
+  let refused = 0
+  fs.writeSync = ((fd: number, ...rest: unknown[]) => {
+    if (failing && logNumbers().has(fd)) {
+      refused++
+      throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', errno: -28 })
+    }
+    return (real as (...all: unknown[]) => number)(fd, ...rest)
+  }) as typeof fs.writeSync
+  syncBuiltinESMExports()
+  try {
+    const host = hostOf(undefined, {
+      progress: (e) => {
+        if (e.kind === 'step') failing = e.step === 1 || e.step === 2
+      },
+    })
+    assert.equal((await bench.train('logs', { saveSteps: 0 }, host)).step, 4)
+  } finally {
+    fs.writeSync = real
+    syncBuiltinESMExports()
+  }
+  assert.ok(refused > 0, 'no write was refused')
+  const steps = bench
+    .events('logs')
+    .filter((e) => e.t === 'step')
+    .map((e) => e.step)
+  assert.deepEqual(steps, [1, 2, 3, 4])
+  const late = bench.events('logs').filter((e) => e.t === 'warning' && e['kind'] === 'log-late').length
+  return `${refused} writes refused; the run went on, all 4 steps are in the log, ${late} notices`
+}
+
+/** Descriptors of this process that are logs of a run. */
+function logNumbers(): Set<number> {
+  const found = new Set<number>()
+  for (const name of readdirSync('/proc/self/fd')) {
+    try {
+      if (/\.jsonl$/.test(fs.readlinkSync(`/proc/self/fd/${name}`))) found.add(Number(name))
+    } catch {
+      // closed meanwhile
+    }
+  }
+  return found
+}
+
+async function readOnly(bench: Bench): Promise<string> {
+  writeFileSync(bench.at('a-file'), '')
+  await refusal(() => bench.train('a-file/run', {}, hostOf(), '/nowhere'), /output: expected a folder to write to/)
+  if (!existsSync('/proc/sys')) throw new NotHere('no read-only place to write to')
+  const { train } = await import('../../src/run/index.ts')
+  const { toyRun } = await import('../../tests/support/runs.ts')
+  return refusal(() => train(toyRun('/nowhere', '/proc/sys/run'), hostOf()), /output: expected a folder to write to/)
+}
+
+async function failingReads(bench: Bench): Promise<string> {
+  const path = join(bench.toy, 'model.safetensors')
+  const real = fs.readSync
+  let reads = 0
+  fs.readSync = ((...args: unknown[]) => {
+    if (++reads > 2) throw Object.assign(new Error('EIO: i/o error, read'), { code: 'EIO' })
+    return (real as (...all: unknown[]) => number)(...args)
+  }) as typeof fs.readSync
+  syncBuiltinESMExports()
+  try {
+    return await refusal(() => {
+      const weights = openWeights(path)
+      for (const name of weights.names) weights.read(name)
+    }, /model\.safetensors: bytes at \d+: expected \d+ readable bytes, got EIO/)
+  } finally {
+    fs.readSync = real
+    syncBuiltinESMExports()
+  }
+}
+
+async function deleted(bench: Bench): Promise<string> {
+  const host = hostOf(undefined, {
+    progress: (e) => {
+      if (e.kind === 'step' && e.step === 2) rmSync(bench.at('deleted'), { recursive: true, force: true })
+    },
+  })
+  try {
+    await bench.train('deleted', {}, host)
+  } catch (error) {
+    return `ended in words: ${(error as Error).message.slice(0, 140)}`
+  }
+  const kept = runBytes(bench.at('deleted'))
+  assert.ok(kept.has('events.jsonl') && newestValid(bench.at('deleted')).checkpoint?.step === 4, 'log and checkpoint')
+  const steps = bench.events('deleted').filter((e) => e.t === 'step').length
+  return `put back at the next checkpoint, with its log of ${steps} steps`
+}
+
+export const disk: readonly Row[] = [
+  {
+    number: 36,
+    name: 'disk-full',
+    fault: 'no room for a file of a checkpoint (ulimit -f)',
+    promise: 'safe',
+    show: full,
+  },
+  {
+    number: 36,
+    name: 'tmpfs-full',
+    fault: 'no room for a checkpoint (a full tmpfs)',
+    promise: 'safe',
+    quick: true,
+    show: fullTmpfs,
+  },
+  {
+    number: 37,
+    name: 'logs-full',
+    fault: 'no room for lines of the log',
+    promise: 'counted',
+    quick: true,
+    show: fullLogs,
+  },
+  {
+    number: 38,
+    name: 'read-only',
+    fault: 'an output folder that cannot be made or written',
+    promise: 'words',
+    quick: true,
+    show: readOnly,
+  },
+  {
+    number: 39,
+    name: 'eio',
+    fault: 'the disk fails while weights are read',
+    promise: 'words',
+    quick: true,
+    show: failingReads,
+  },
+  {
+    number: 40,
+    name: 'deleted',
+    fault: 'the output folder is deleted during the run',
+    promise: 'safe',
+    quick: true,
+    show: deleted,
+  },
+]

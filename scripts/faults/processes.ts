@@ -1,0 +1,187 @@
+// Several processes that train together: one is killed, stopped, different or missing.
+import assert from 'node:assert/strict'
+import { existsSync, readFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { newestValid } from '../../src/checkpoint/index.ts'
+import type { Started } from '../../tests/e2e/cli.ts'
+import { freePort, runRanks, startRanks } from '../../tests/invariant/distributed-ranks.ts'
+import { heldReward } from '../../tests/support/held-reward.ts'
+import { runBytes } from '../../tests/support/runs.ts'
+import type { Bench } from './bench.ts'
+import type { Row } from './row.ts'
+
+/** Processes of a launcher, by rank. */
+function ranksOf(launcher: number): Map<number, number> {
+  const found = new Map<number, number>()
+  for (const pid of readFileSync(`/proc/${launcher}/task/${launcher}/children`, 'utf8').trim().split(' ')) {
+    const rank = /(?:^|\0)RANK=(\d+)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1]
+    if (rank !== undefined) found.set(Number(rank), Number(pid))
+  }
+  return found
+}
+
+const alive = (pid: number) => existsSync(`/proc/${pid}`) && !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+
+async function goneAfter(pids: readonly number[]): Promise<number> {
+  const from = performance.now()
+  while (pids.some(alive)) {
+    assert.ok(performance.now() - from < 120_000, 'ranks live on')
+    await sleep(20)
+  }
+  return (performance.now() - from) / 1000
+}
+
+const two = ['--nproc', '2', '--batchSize', '2', '--saveSteps', '1', '--maxSteps', '2']
+
+/** Both ranks wait in the scoring of the first step. */
+async function heldPair(bench: Bench, output: string): Promise<{ run: Started; release(): void }> {
+  const reward = heldReward(bench.at('pair.mjs'), 0)
+  reward.hold()
+  const run = bench.start(output, ...two, '--reward', reward.path)
+  const first = join(bench.at(output), 'checkpoint_step_0')
+  await Promise.race([
+    run.ended.then(({ err }) => assert.fail(`the run ended: ${err.slice(-300)}`)),
+    (async () => {
+      while (!existsSync(first)) await sleep(20)
+    })(),
+  ])
+  return { run, release: reward.release }
+}
+
+async function killedRank(bench: Bench): Promise<string> {
+  const calm = await heldPair(bench, 'pair-calm')
+  calm.release()
+  assert.equal((await calm.run.ended).code, 0)
+  const { run, release } = await heldPair(bench, 'pair-killed')
+  const pids = ranksOf(run.pid)
+  process.kill(pids.get(1)!, 'SIGKILL')
+  const seconds = await goneAfter([...pids.values()])
+  release()
+  const { code, err } = await run.ended
+  assert.equal(code, 0, err)
+  assert.match(err, /rank 1 ended by SIGKILL/)
+  const weights = (output: string) => [...runBytes(bench.at(output))].filter(([path]) => path.endsWith('.safetensors'))
+  assert.deepEqual(weights('pair-killed'), weights('pair-calm'))
+  return `both gone after ${seconds.toFixed(1)} s, started again, the weights of an undisturbed run`
+}
+
+async function killedLauncher(bench: Bench): Promise<string> {
+  const { run, release } = await heldPair(bench, 'pair-orphans')
+  const pids = [...ranksOf(run.pid).values()]
+  process.kill(run.pid, 'SIGKILL')
+  const seconds = await goneAfter(pids)
+  release()
+  return `2 ranks gone ${seconds.toFixed(1)} s after their launcher`
+}
+
+async function oneTerminated(bench: Bench): Promise<string> {
+  const { run, release } = await heldPair(bench, 'pair-term')
+  process.kill(ranksOf(run.pid).get(1)!, 'SIGTERM')
+  release()
+  const { code, out, err } = await run.ended
+  const { checkpoint } = newestValid(bench.at('pair-term'))
+  assert.ok(checkpoint && checkpoint.step >= 1, `${out}${err}`)
+  return `exit ${code}, both behind step ${checkpoint.step}`
+}
+
+async function stoppedRank(): Promise<string> {
+  const ranks = startRanks(2, 'forever', { env: { TEST_LIMIT: '8', TEST_BEAT: '0.5' } })
+  await Promise.all(ranks.map((rank) => rank.said('running')))
+  ranks[1]!.process.kill('SIGSTOP')
+  const end = await ranks[0]!.ended
+  ranks[1]!.process.kill('SIGKILL')
+  assert.equal(end.code, 75)
+  return /rank 1 silent for \d+ s[^\n]*/.exec(end.stderr)?.[0] ?? assert.fail(end.stderr)
+}
+
+/** What every rank must end with. */
+const ending = (scenario: string, code: number, pattern: RegExp) => async (): Promise<string> => {
+  const ended = await runRanks(2, scenario)
+  const other = ended[0]!
+  assert.equal(other.code, code, other.stderr)
+  assert.ok(
+    ended.every((end) => end.signal === null),
+    'a process aborted',
+  )
+  return pattern.exec(other.stderr)?.[0] ?? assert.fail(other.stderr)
+}
+
+async function meetings(): Promise<string> {
+  const missing = await runRanks(2, 'collectives', { only: [0], env: { TEST_MEETING: '3' } })
+  assert.match(missing[0]!.stderr, /ranks 1 of 2 had not come/)
+  const server = createServer()
+  await new Promise<void>((done) => server.listen(0, () => done()))
+  const { port } = server.address() as { port: number }
+  const taken = await runRanks(2, 'collectives', { only: [0], port })
+  server.close()
+  assert.match(taken[0]!.stderr, /expected a free port/)
+  const nobody = await runRanks(2, 'collectives', { only: [1], port: await freePort(), env: { TEST_MEETING: '3' } })
+  assert.match(nobody[0]!.stderr, /expected the store of rank 0/)
+  return 'a missing rank, a taken port and a wrong address each named'
+}
+
+/** Two processes, then one, then three: the records of every step are those of one process. */
+async function worlds(bench: Bench): Promise<string> {
+  const reward = heldReward(bench.at('worlds.mjs'), 0)
+  const records = (output: string) =>
+    readFileSync(join(bench.at(output), 'samples.jsonl'), 'utf8')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { step: number; id: string; k: number })
+      .map(({ step, id, k }) => `${step} ${id} ${k}`)
+      .sort()
+  const run = async (output: string, processes: number, steps: number) => {
+    const many = processes > 1 ? ['--nproc', String(processes)] : []
+    const more = ['--batchSize', '6', '--saveSteps', '1', '--maxSteps', String(steps), '--reward', reward.path, ...many]
+    const { code, err } = await bench.start(output, ...more).ended
+    assert.equal(code, 0, err)
+  }
+  await run('world-one', 1, 3)
+  for (const [i, processes] of [2, 1, 3].entries()) await run('world-many', processes, i + 1)
+  assert.deepEqual(records('world-many'), records('world-one'))
+  return `2, 1 and 3 processes over three steps: the ${records('world-one').length} samples of one process`
+}
+
+export const processes: readonly Row[] = [
+  { number: 3, name: 'rank-killed', fault: 'kill -9 of one of two ranks', promise: 'exact', show: killedRank },
+  { number: 4, name: 'launcher-killed', fault: 'kill -9 of the launcher', promise: 'ends', show: killedLauncher },
+  {
+    number: 8,
+    name: 'worlds',
+    fault: 'another number of processes after each restart',
+    promise: 'exact',
+    show: worlds,
+  },
+  { number: 19, name: 'rank-sigterm', fault: 'SIGTERM to one rank alone', promise: 'ends', show: oneTerminated },
+  { number: 22, name: 'rank-stopped', fault: 'SIGSTOP of a rank', promise: 'ends', show: stoppedRank },
+  {
+    number: 23,
+    name: 'rank-throws',
+    fault: 'an exception on one rank',
+    promise: 'ends',
+    show: ending('announces', 75, /rank 1 failed in step 7 [^\n]*/),
+  },
+  {
+    number: 24,
+    name: 'rank-differs',
+    fault: 'a rank with other tensors',
+    promise: 'words',
+    show: ending('layouts', 2, /tensors of rank 1:[^\n]*/),
+  },
+  {
+    number: 25,
+    name: 'meeting',
+    fault: 'a rank that never comes, a taken port, a wrong address',
+    promise: 'words',
+    show: meetings,
+  },
+  {
+    number: 26,
+    name: 'diverged',
+    fault: 'one weight of one rank changed by one bit',
+    promise: 'words',
+    show: ending('diverged', 70, /step 20: [^\n]*/),
+  },
+]
