@@ -1,6 +1,6 @@
 // Datasets with bad records, too few records, or records that change under the run.
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { stream } from '../../src/core/index.ts'
 import { encodePng } from '../../src/image/index.ts'
@@ -44,8 +44,8 @@ const reading = (dataPath: string, fraction = 0.2) => ({
 })
 
 async function few(bench: Bench): Promise<string> {
-  const dataPath = await dataset(bench, 'few', 40, 8)
-  const input = { ...reading(dataPath, 0.5), batchSize: 5, maxSteps: 4 }
+  const dataPath = await dataset(bench, 'few', 12, 4)
+  const input = { ...reading(dataPath, 0.5), batchSize: 2, maxSteps: 4 }
   await bench.train('few-run', input)
   let step = 0
   const host = hostOf(undefined, {
@@ -78,10 +78,12 @@ async function changing(bench: Bench): Promise<string> {
   const dataPath = await dataset(bench, 'changing', 24, 0)
   const host = hostOf(undefined, {
     progress: (e) => {
-      if (e.kind === 'step' && e.step === 1) appendFileSync(dataPath, readFileSync(dataPath, 'utf8').slice(0, 900))
+      if (e.kind === 'step' && e.step === 1) truncateSync(dataPath, 100)
     },
   })
-  return refusal(() => bench.train('changing-run', { ...reading(dataPath), batchSize: 4 }, host), /records\.jsonl/)
+  const { data, ...rest } = reading(dataPath)
+  const input = { ...rest, data: { ...data, prefetch: 1 }, batchSize: 4 }
+  return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)
 }
 
 export const data: readonly Row[] = [

@@ -2,16 +2,7 @@
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import {
-  Judge,
-  JudgeConfig,
-  judgeReward,
-  meteorReward,
-  openRewards,
-  RewardsConfig,
-  scoreGroup,
-  talksToJudge,
-} from '../../src/rewards/index.ts'
+import { Judge, JudgeConfig, judgeReward, meteorReward, scoreGroup, talksToJudge } from '../../src/rewards/index.ts'
 import { freePort } from '../../tests/invariant/distributed-ranks.ts'
 import { type Asked, honest, type Reply, startServer } from '../../tests/support/judge-server.ts'
 import { type Bench, refusal } from './bench.ts'
@@ -41,9 +32,12 @@ async function withJudge<T>(
 
 async function down(bench: Bench): Promise<string> {
   const baseUrl = `http://127.0.0.1:${await freePort()}/v1`
-  const config = RewardsConfig.parse({ judge: { enabled: true, baseUrl, retries: 0, cacheDir: bench.at('down') } })
-  const scoring = { rewards: { terms: [{ type: 'judge', weight: 1, of: 'caption' }] } }
-  return refusal(() => openRewards(config, { loop1: scoring } as never), /127\.0\.0\.1:\d+/)
+  const judge = new Judge(JudgeConfig.parse({ ...fast, baseUrl, retries: 0, cacheDir: bench.at('down') }))
+  try {
+    return await refusal(() => judge.health(), /127\.0\.0\.1:\d+/)
+  } finally {
+    judge.close()
+  }
 }
 
 async function away(bench: Bench): Promise<string> {
@@ -142,7 +136,7 @@ async function keys(bench: Bench): Promise<string> {
   await withJudge(
     bench,
     'keys',
-    (_, n) => (n % 2 === 0 ? echo : 'canary-key-5512'),
+    () => echo,
     async (judge) => {
       for (let i = 0; i < 4; i++)
         await judge.judge(reference, `a thing ${i}`).catch((error: Error) => said.push(error.message))
@@ -151,6 +145,7 @@ async function keys(bench: Bench): Promise<string> {
     },
     { apiKeyEnv: 'JUDGE_KEY', retries: 0 },
   )
+  assert.ok(said.length > 0, 'nothing was said')
   const dir = bench.at('judge-keys')
   const names = existsSync(dir) ? (readdirSync(dir, { recursive: true }) as string[]) : []
   const texts = names.filter((name) => /\./.test(name)).map((name) => readFileSync(join(dir, name), 'utf8'))

@@ -38,13 +38,22 @@ function oddValue(random: RandomStream, before: unknown): unknown {
     case 7:
       return Array.from({ length: 10 ** random.below(5) }, () => near)
     case 8:
-      return nested(1 + random.below(2000), before)
+      return nested(1 + random.below(1200), before)
     case 9:
       return [before]
     case 10:
       return { value: before }
     default:
       return typeof before === 'string' ? `${before}${random.pick(texts)}` : String(before)
+  }
+}
+
+/** For the report; what is nested too deeply to be written is said so. */
+function shown(value: unknown): string {
+  try {
+    return String(JSON.stringify(value)).slice(0, 60)
+  } catch {
+    return 'something nested very deeply'
   }
 }
 
@@ -88,7 +97,7 @@ function change({ holder, key }: Place, random: RandomStream): string {
     }
     default:
       fields[key] = oddValue(random, fields[key])
-      return `${key} = ${JSON.stringify(fields[key])?.slice(0, 60)}`
+      return `${key} = ${shown(fields[key])}`
   }
 }
 

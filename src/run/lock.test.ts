@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
@@ -51,4 +51,16 @@ test('a lock that was taken over is not removed by its former owner', () => {
   first.release()
   assert.ok(existsSync(path))
   rmSync(path)
+})
+
+test('a lock that was deleted under the run is put back, and a deleted folder is no error', () => {
+  const dir = mkdtempSync(join(folder, 'deleted-'))
+  const lock = lockRun(dir)
+  rmSync(join(dir, 'run.lock'))
+  lock.touch()
+  assert.throws(() => lockRun(dir), /expected a run folder that nobody writes to/)
+  rmSync(dir, { recursive: true })
+  lock.touch()
+  lock.release()
+  assert.ok(!existsSync(dir))
 })

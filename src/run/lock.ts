@@ -1,6 +1,16 @@
 // One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
 import { randomUUID } from 'node:crypto'
-import { closeSync, openSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeSync,
+} from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
@@ -38,7 +48,7 @@ export function lockRun(dir: string): RunLock {
     takeAway(path)
   }
   return {
-    touch: () => utimesSync(path, new Date(), new Date()),
+    touch: () => touch(path, own),
     release: () => {
       if (readOwner(path)?.token === own.token) rmSync(path, { force: true })
     },
@@ -57,6 +67,16 @@ function tryCreate(path: string, owner: Owner): boolean {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
     throw error
+  }
+}
+
+/** A lock that somebody deleted, with its folder or alone, is put back where there is a folder. */
+function touch(path: string, own: Owner): void {
+  try {
+    if (!existsSync(path)) tryCreate(path, own)
+    utimesSync(path, new Date(), new Date())
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
   }
 }
 
