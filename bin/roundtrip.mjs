@@ -6,6 +6,8 @@ const [source, compiled, inPlace] = ['../src/cli/main.ts', '../dist/cli/main.js'
   (path) => new URL(path, import.meta.url),
 )
 if (existsSync(source)) {
+  const { useOwnCache } = await import('./own-cache.mjs')
+  useOwnCache()
   const { register } = await import('tsx/esm/api')
   register()
   await import(source.href)

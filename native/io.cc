@@ -1,11 +1,14 @@
-// Memory-mapped files as tensors: private pages, so that a write never reaches the file.
+// Memory-mapped files as tensors: private pages, so that a write never reaches the file. A file that is cut while it is mapped, or
+// whose disk fails, ends the process with the file's name instead of a bare SIGBUS.
 #include <ATen/Functions.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "engine.h"
@@ -14,13 +17,58 @@ namespace rt {
 
 namespace {
 
+/** What the signal handler may look at: nodes are never freed, only marked. */
+struct Mapped {
+  const char* base;
+  size_t size;
+  char path[512];
+  std::atomic<bool> live{true};
+  Mapped* next;
+};
+
+std::atomic<Mapped*> mapped{nullptr};
+
 struct Mapping {
   void* base = nullptr;
   int64_t size = 0;
+  Mapped* known = nullptr;
   ~Mapping() {
+    if (known) known->live = false;
     if (base) munmap(base, static_cast<size_t>(size));
   }
 };
+
+void say(const char* text) {
+  if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
+}
+
+/** Calls only what a signal handler may call. */
+void onBusError(int signal, siginfo_t* info, void*) {
+  const char* at = static_cast<const char*>(info->si_addr);
+  for (Mapped* m = mapped.load(); m; m = m->next) {
+    if (!m->live || at < m->base || at >= m->base + m->size) continue;
+    say("\nerror: ");
+    say(m->path);
+    say(": expected the file that was opened, got one that was cut or cannot be read any more (SIGBUS). Weights must not change "
+        "while they are in use: put the file back, or copy it to a local disk, and start the same command again\n");
+    _exit(74);
+  }
+  std::signal(signal, SIG_DFL);  // not ours: the access is made again and ends the process as it would have
+}
+
+Mapped* remember(const std::string& path, void* base, int64_t size) {
+  static const bool listening = [] {
+    struct sigaction action {};
+    action.sa_sigaction = onBusError;
+    action.sa_flags = SA_SIGINFO;
+    return sigaction(SIGBUS, &action, nullptr) == 0;
+  }();
+  if (!listening) return nullptr;
+  auto* m = new Mapped{static_cast<const char*>(base), static_cast<size_t>(size), {}, {true}, mapped.load()};
+  std::strncpy(m->path, path.c_str(), sizeof(m->path) - 1);
+  mapped = m;
+  return m;
+}
 
 std::vector<std::shared_ptr<Mapping>>& maps() {
   static auto* m = new std::vector<std::shared_ptr<Mapping>>();
@@ -50,6 +98,7 @@ int mapOpen(const std::string& path) {
     close(fd);
     TORCH_CHECK(!failed, "cannot map ", path, ": ", std::strerror(failed));
     map->base = base;
+    map->known = remember(path, base, map->size);
   } else {
     close(fd);
   }

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
+import { useOwnCache } from '../bin/own-cache.mjs'
 import { capture, main, SetupError, seconds } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
 import { setup } from './setup.mjs'
@@ -143,4 +144,5 @@ async function testAll(patterns) {
   return total.failed > 0 ? 1 : 0
 }
 
+useOwnCache()
 main(() => testAll(process.argv.slice(2)))

@@ -88,7 +88,7 @@ async function oneTerminated(bench: Bench): Promise<string> {
 
 async function stoppedRank(): Promise<string> {
   const ranks = startRanks(2, 'forever', { env: { TEST_LIMIT: '8', TEST_BEAT: '0.5' } })
-  await Promise.all(ranks.map((rank) => rank.said('running')))
+  await Promise.all(ranks.map((rank) => rank.said('beaten')))
   ranks[1]!.process.kill('SIGSTOP')
   const end = await ranks[0]!.ended
   ranks[1]!.process.kill('SIGKILL')

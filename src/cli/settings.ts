@@ -15,6 +15,7 @@ import {
 import { packageRoot } from '../engine/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
+import { requireOwnKey } from './judge-key.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
@@ -130,7 +131,9 @@ export function readRunSettings(
     const before = (valueAt(input, 'rewards.modules') as unknown[] | undefined) ?? []
     setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
   }
-  return { ...given, config: resolveRun(input as RunInput) }
+  const config = resolveRun(input as RunInput)
+  requireOwnKey(config.rewards.judge, given)
+  return { ...given, config }
 }
 
 function valueAt(value: unknown, path: string): unknown {

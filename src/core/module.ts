@@ -13,6 +13,7 @@ let loader: Promise<void> | undefined
 
 /** tsx, when it is installed. Its hooks are those of the whole thread: what the module imports of this package is the code that runs. */
 async function startTypeScript(): Promise<void> {
+  process.env.TSX_DISABLE_CACHE = '1' // its cache is in the temporary folder, where others may have put code
   const { register } = await import('tsx/esm/api').catch(() => {
     throw new Error(
       'this Node cannot run TypeScript: install tsx, use Node 22.18 or newer, or compile the module to .mjs',

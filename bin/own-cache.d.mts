@@ -1,0 +1,2 @@
+export function hasOwnCache(temporary?: string): boolean
+export function useOwnCache(): void

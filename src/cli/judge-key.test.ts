@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { JudgeConfig } from '../rewards/index.ts'
+import { requireOwnKey } from './judge-key.ts'
+
+const [url, name] = ['rewards.judge.baseUrl', 'rewards.judge.apiKeyEnv']
+const env = { AWS_SECRET_ACCESS_KEY: 'secret-1', OPENAI_API_KEY: 'secret-2' }
+
+function check(settings: object, fromRecipe: string[], typed: string[] = [], variables: object = env): void {
+  const given = { paths: new Set([...fromRecipe, ...typed]), typed: new Set(typed) }
+  requireOwnKey(JudgeConfig.parse({ enabled: true, ...settings }), given, variables as NodeJS.ProcessEnv)
+}
+
+test('a recipe cannot send a key of the environment to a host of its choice', () => {
+  const elsewhere = { baseUrl: 'http://elsewhere.example/v1' }
+  const theft = { ...elsewhere, apiKeyEnv: 'AWS_SECRET_ACCESS_KEY' }
+  const words = /rewards\.judge\.baseUrl: expected .*sends the key in AWS_SECRET_ACCESS_KEY to elsewhere\.example/
+  assert.throws(() => check(theft, [url, name]), words)
+  assert.throws(
+    () => check(theft, [url, name]),
+    (error: Error) => !error.message.includes('secret-1'),
+  )
+  assert.throws(() => check(elsewhere, [url]), /sends the key in OPENAI_API_KEY to elsewhere/)
+  assert.throws(() => check(theft, [name], [url]), /add --rewards\.judge\.apiKeyEnv AWS_SECRET_ACCESS_KEY/)
+  assert.throws(() => check({ baseUrl: 'http://127.0.0.1.evil.example/v1' }, [url]), /127\.0\.0\.1\.evil\.example/)
+})
+
+test('what is said on the command line, a judge on this machine and one without a key need no more words', () => {
+  const elsewhere = { baseUrl: 'https://judge.example/v1' }
+  check(elsewhere, [], [url])
+  check({ ...elsewhere, apiKeyEnv: 'AWS_SECRET_ACCESS_KEY' }, [], [url, name])
+  check(elsewhere, [url], [], {})
+  for (const host of ['localhost:9100', '127.0.0.1:1', '[::1]:9']) check({ baseUrl: `http://${host}/v1` }, [url])
+  check({ ...elsewhere, enabled: false }, [url])
+})
