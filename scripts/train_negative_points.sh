@@ -3,9 +3,12 @@
 # Its keys are accepted in the file and as flags; recipes/points.yaml has the defaults.
 set -eu
 root=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd)
-if [ "${1:-}" = "--config" ]; then
-  config=$2
-  shift 2
-  set -- --recipe "$config" "$@"
-fi
+for word; do # `--config` means a recipe, wherever it stands
+  shift
+  case $word in
+  --config) word=--recipe ;;
+  --config=*) word=--recipe=${word#--config=} ;;
+  esac
+  set -- "$@" "$word"
+done
 exec node "$root/bin/roundtrip.mjs" train --recipe points "$@"

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import test from 'node:test'
 import { RunConfig, resolveRun } from '../run/index.ts'
 import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
@@ -52,6 +54,41 @@ test('every flag of the prototype is accepted and sets what it stands for', () =
     assert.deepEqual(at(read(`--${flag}`, text), prototypeFlags[flag]!), expected, flag)
     assert.deepEqual(at(read(`--${flag}=${text}`), prototypeFlags[flag]!), expected, flag)
   }
+})
+
+test('the config file of the prototype that places points is a recipe, over the recipe of the task', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-prototype-'))
+  const file = join(folder, 'negative_points_config.yaml')
+  const lines = [
+    'model_path: m',
+    'sam_checkpoint: sam.pt',
+    'arrow_dir: shards',
+    'mask_dir: masks',
+    'mode: second-look',
+    'group_size: 4',
+    'max_new_tokens: 128',
+    'clip_lower: -0.2',
+    'clip_upper: 0.28',
+    'loss_norm: sum',
+    'lora_r: 32',
+    'reward:',
+    '  w_neg: 0.4',
+    '  gain: relative',
+    'lambda_format: 0.2',
+  ]
+  writeFileSync(file, `${lines.join('\n')}\n`)
+  const config = read('--recipe', 'points', '--recipe', file, '--clip_lower', '-0.1', '--loss_norm', 'token')
+  rmSync(folder, { recursive: true })
+  const { rl, points, lora } = config
+  assert.deepEqual(
+    [config.task, config.model, config.dataPath, config.data.maskDir],
+    ['points', 'm', 'shards', 'masks'],
+  )
+  assert.deepEqual([rl.numGenerations, rl.maxCompletionLength, rl.epsilonHigh, lora.rank], [4, 128, 0.28, 32])
+  assert.deepEqual([rl.epsilon, rl.lossType], [0.1, 'dapo'])
+  assert.deepEqual([points.sam, points.mode], ['sam.pt', 'second-look'])
+  assert.deepEqual(points.reward, { placement: 0.4, gainKind: 'relative', format: 0.2 })
+  assert.throws(() => read('--loss_norm', 'none'), /--loss_norm: expected/)
 })
 
 test("the prototype's defaults are ours", () => {

@@ -58,8 +58,10 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   group_size: 'rl.numGenerations',
   max_new_tokens: 'rl.maxCompletionLength',
   eps_low: 'rl.epsilon',
+  clip_lower: 'rl.epsilon',
   eps_high: 'rl.epsilonHigh',
   clip_upper: 'rl.epsilonHigh',
+  loss_norm: 'rl.lossType',
   num_iterations: 'rl.numIterations',
   weight_decay: 'optim.weightDecay',
   schedule: 'optim.lrSchedulerType',
@@ -80,14 +82,38 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   oob: 'points.oob',
   dup_radius: 'points.dupRadius',
   format_score: 'points.formatScore',
+  turns: 'points.turns',
   lambda_neg: 'points.reward.placement',
   lambda_format: 'points.reward.format',
+  'reward.w_iou': 'points.reward.iou',
+  'reward.w_gain': 'points.reward.gain',
+  'reward.gain': 'points.reward.gainKind',
+  'reward.gain_eps': 'points.reward.gainEps',
+  'reward.w_neg': 'points.reward.placement',
+  'reward.alpha': 'points.reward.alpha',
+  'reward.beta': 'points.reward.beta',
+  'reward.w_format': 'points.reward.format',
+  'reward.w_dup': 'points.reward.dup',
+  'reward.w_oob': 'points.reward.oob',
+  'reward.w_extra': 'points.reward.extra',
+  'reward.abstain_bonus': 'points.reward.abstainBonus',
+  'reward.tau': 'points.reward.tau',
+  'reward.w_over': 'points.reward.over',
+  'reward.w_turn': 'points.reward.turn',
+  'reward.w_none': 'points.reward.none',
+  'reward.r_invalid': 'points.reward.invalid',
+}
+
+/** Where the prototype counts in another way: a lower clip below zero, and what the sum over tokens is divided by. */
+const prototypeValues: Readonly<Record<string, (text: string) => string>> = {
+  clip_lower: (text) => text.replace(/^-/, ''),
+  loss_norm: (text) => ({ sequence: 'grpo', token: 'dapo', sum: 'dr_grpo' })[text] ?? text,
 }
 
 /** Short names, and the optimizer's settings under `rl.` where that group has none of the name. */
 function aliases(): Alias[] {
   const optimizer = Object.keys(OptimConfig.shape).map((key) => ({ name: `rl.${key}`, path: `optim.${key}` }))
-  const prototype = Object.entries(prototypeFlags).map(([name, path]) => ({ name, path }))
+  const prototype = Object.entries(prototypeFlags).map(([name, path]) => ({ name, path, read: prototypeValues[name] }))
   return [...prototype, { name: 'data', path: 'dataPath' }, ...optimizer]
 }
 

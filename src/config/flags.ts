@@ -48,7 +48,8 @@ export function readFlags(
       const isSwitch = setting.schema.type === 'boolean'
       const text = value ?? settingText(argv[i + 1], isSwitch)
       if (text === undefined && !isSwitch) missing(name, setting.type)
-      set.push([setting.path, text === undefined ? true : parseValue(text, setting.schema, `--${name}`)])
+      const meant = text === undefined ? undefined : (table.translate(name, text) ?? text)
+      set.push([setting.path, meant === undefined ? true : parseValue(meant, setting.schema, `--${name}`)])
       i += value !== undefined || text === undefined ? used : used + 1
     }
   }

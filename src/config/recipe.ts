@@ -2,6 +2,7 @@ import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
 import { Mismatch, messageOf, readTextFile } from '../core/index.ts'
 import type { SettingTable } from './settings.ts'
+import { parseValue } from './values.ts'
 
 function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -33,7 +34,9 @@ function* flat(
     if (table.groups.has(name) && (inner === null || isObject(inner))) {
       yield* flat(inner ?? {}, name, where, table)
     } else {
-      yield [table.require(name, where, (n) => n).path, inner]
+      const setting = table.require(name, where, (n) => n)
+      const meant = table.translate(name, String(inner))
+      yield [setting.path, meant === null ? inner : parseValue(meant, setting.schema, name)]
     }
   }
 }

@@ -16,6 +16,8 @@ export interface Setting {
 export interface Alias {
   name: string
   path: string
+  /** Where the name counts in another way: its value, as text, in the setting's own words. */
+  read?: (text: string) => string
 }
 
 function* leaves(schema: ValueSchema, prefix: string): Generator<Setting> {
@@ -39,7 +41,8 @@ export class SettingTable {
   constructor(schema: z.ZodType, aliases: readonly Alias[] = []) {
     const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as ValueSchema
     this.settings = [...leaves(json, '')]
-    this.groups = new Map(groupsOf(json, ''))
+    const others = aliases.filter(({ name }) => name.includes('.')).map(({ name }) => name.slice(0, name.indexOf('.')))
+    this.groups = new Map([...others.map((name) => [name, ''] as const), ...groupsOf(json, '')])
     this.aliases = aliases
     for (const setting of this.settings) this.#byName.set(setting.path, setting)
     for (const { name, path } of aliases) {
@@ -55,6 +58,12 @@ export class SettingTable {
 
   find(name: string): Setting | undefined {
     return this.#byName.get(name)
+  }
+
+  /** A value under a name that counts in another way, as the setting means it. */
+  translate(name: string, text: string): string | null {
+    if (this.settings.some((s) => s.path === name)) return null
+    return this.aliases.find((a) => a.name === name)?.read?.(text) ?? null
   }
 
   /** The setting of a name; an unknown one is an error that names the nearest. */
