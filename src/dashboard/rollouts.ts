@@ -115,7 +115,7 @@ function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined 
 
 /** Masks and points over the image: those of the record in one style, those that were made in another. */
 function overlay(item: Shown, size: readonly [number, number], problems: Set<string>): Markup {
-  const style = item.by === 'record' ? 'given' : 'made'
+  const style = item.by === 'record' ? 'given' : item.by === 'judge' ? 'judged' : 'made'
   if (item.kind === 'mask') return outline(item.mask, style, size, problems)
   if (item.kind !== 'points') return html``
   const radius = Math.max(...size) / 50
@@ -183,7 +183,10 @@ export async function rollouts(run: Run): Promise<{ markup: Markup; problems: st
     }
   }
   const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
-  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span></div>`
+  const all = chosen.loops.flatMap(({ best, worst }) => [...best, ...worst])
+  const hasJudged = all.some(({ shown }) => shown.some((item) => item.kind === 'mask' && item.by === 'judge'))
+  const judged = hasJudged ? html`<span><i class="key judged"></i>drawn by the judge</span>` : undefined
+  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span>${judged}</div>`
   return {
     markup: html`<section><h2>Rollouts</h2><p>${counts}</p>${chosen.loops.length > 0 ? legend : undefined}${blocks}</section>`,
     problems: [...problems],

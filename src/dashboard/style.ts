@@ -1,7 +1,7 @@
 /** The page's style sheet. Two schemes by the reader's setting; slots 1 and 2 are the first two tasks, slot 3 the rest. */
 export const style = `
 :root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #62615d; --line: #e2e0da;
-  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --given: #00b884; --made: #ff4fa3; }
+  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --given: #00b884; --made: #ff4fa3; --judged: #4f8cff; }
 @media (prefers-color-scheme: dark) { :root { --page: #141413; --card: #1e1e1c; --ink: #f0efeb; --soft: #a8a69f;
   --line: #353430; --s1: #4f97ec; --s2: #ee7443; --s3: #a8a69f; --good: #4cc374; --bad: #ff8a80; } }
 * { box-sizing: border-box; }
@@ -35,7 +35,7 @@ thead th { border: 0; color: var(--soft); font-size: 12.5px; }
 .key.s1 { color: var(--s1); } .key.s2 { color: var(--s2); } .key.s3 { color: var(--s3); }
 .key.dot { width: 10px; height: 10px; border-radius: 50%; }
 .key.before { color: var(--card); border: 2px solid var(--soft); } .key.after { color: var(--s1); }
-.key.given { background: var(--given); } .key.made { background: repeating-linear-gradient(90deg, var(--made) 0 4px, transparent 4px 6px); }
+.key.given { background: var(--given); } .key.judged { background: var(--judged); } .key.made { background: repeating-linear-gradient(90deg, var(--made) 0 4px, transparent 4px 6px); }
 svg { display: block; width: 100%; height: auto; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .tick { fill: var(--soft); font-size: 10.5px; font-variant-numeric: tabular-nums; }
@@ -61,6 +61,8 @@ path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); 
 .picture path { fill-rule: evenodd; vector-effect: non-scaling-stroke; stroke-linejoin: round; fill: none; }
 .picture .given { stroke: var(--given); stroke-width: 3.6; fill: var(--given); fill-opacity: 0.12; }
 .picture .made { stroke: var(--made); stroke-width: 2.2; stroke-dasharray: 6 4; fill: var(--made); fill-opacity: 0.12; }
+.picture .judged { stroke: var(--judged); stroke-width: 1.4; fill: var(--judged); fill-opacity: 0.16; }
+.picture .halo.judged { stroke: none; fill: none; }
 .picture .halo.made { stroke: #000; stroke-opacity: 0.45; stroke-width: 2.8; stroke-dasharray: 6 4; fill: none; }
 .picture .halo.given { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; fill: none; }
 .picture .point { fill-opacity: 1; stroke: #fff; stroke-width: 1.5; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #000; }

@@ -53,11 +53,12 @@ export interface ActionColumns {
   readonly counts: Float32Array
 }
 
-/** One thing a sample shows to a person: what it is, who made it. */
+/** One thing a sample shows to a person: what it is, who made it, and what to call it where the author says too little. */
 export interface Shown {
   kind: 'text' | 'mask' | 'points'
-  by: 'record' | 'policy' | 'ema'
+  by: 'record' | 'policy' | 'ema' | 'judge'
   value: Json
+  name?: string
 }
 
 export interface Task<I extends Item = Item, S extends Sample = Sample, R extends object = object> {

@@ -25,6 +25,7 @@ export { FollowedRun, type RunEnd } from './follow.ts'
 export { JsonLines, readLines } from './json-lines.ts'
 export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
 export { maskPath } from './outline.ts'
+export { shownOf } from './parse.ts'
 export {
   clock,
   type Progress,

@@ -18,6 +18,7 @@ export interface Layers {
   record: boolean
   policy: boolean
   ema: boolean
+  judge: boolean
 }
 
 const layerNames: [keyof Layers, string][] = [
@@ -25,6 +26,7 @@ const layerNames: [keyof Layers, string][] = [
   ['record', "the record's"],
   ['policy', "the policy's"],
   ['ema', "the EMA copy's"],
+  ['judge', "the judge's"],
 ]
 
 const titleOf = (item: ShownView) => item.name ?? authors[item.by] ?? item.by
@@ -225,7 +227,7 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
     part: '',
     unique: false,
   })
-  const [layers, setLayers] = useState<Layers>({ image: true, record: true, policy: true, ema: true })
+  const [layers, setLayers] = useState<Layers>({ image: true, record: true, policy: true, ema: true, judge: true })
   const [limit, setLimit] = useState(24)
   const [words, setWords] = useState('')
   const run = runs.find((r) => r.id === chosen) ?? runs[0]

@@ -64,37 +64,69 @@ export function compareClicks(
   return out
 }
 
+/** Clicks that no policy takes part in: made once for a record, however often the policy is evaluated. */
+type OtherClicks = Pick<ComparedRecord, 'random' | 'heuristic' | 'oracle' | 'oracleLogits'>
+export type KnownClicks = Map<string, OtherClicks>
+
 /** Greedy answers of open items, and the clicks they are compared with. */
-export function compareItems(setup: PointSetup, items: readonly PointItem[], seed: number): ComparedRecord[] {
+export function compareItems(
+  setup: PointSetup,
+  items: readonly PointItem[],
+  seed: number,
+  known: KnownClicks = new Map(),
+): ComparedRecord[] {
   const texts = askPoints(setup, items)
-  return items.map((item, i) => compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, seed))
+  return items.map((item, i) => {
+    const others = known.get(item.record.id) ?? otherClicks(setup, item, seed)
+    known.set(item.record.id, others)
+    return compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, others, seed)
+  })
 }
 
-function compareOne(setup: PointSetup, item: PointItem, reply: PointReply, seed: number): ComparedRecord {
-  const [parts] = scoreReplies(setup, item, [reply])
-  const { record } = item
+function otherClicks(setup: PointSetup, item: PointItem, seed: number): OtherClicks {
   const most = setup.config.maxPoints
-  const kept = reply.answer.negatives.length
-  const random = (count: number) => randomNegatives(record.mask, count, stream(seed, 'random negatives', record.id))
-  const heuristic = (count: number) => heuristicNegatives(record.mask, count)
-  const lists = [random(most), random(kept), heuristic(most), heuristic(kept)]
-  const [a, b, c, d] = clickedOverlaps(setup, item, lists) as [number, number, number, number]
+  const [random, heuristic] = clickedOverlaps(setup, item, clickLists(item, most, seed)) as [number, number]
   return {
-    id: record.id,
+    random,
+    heuristic,
+    oracle: oracleCurve(setup, item, false),
+    oracleLogits: oracleCurve(setup, item, true),
+  }
+}
+
+/** Random and heuristic points; fewer of them are the first ones of more. */
+function clickLists({ record }: PointItem, count: number, seed: number): Point[][] {
+  const random = randomNegatives(record.mask, count, stream(seed, 'random negatives', record.id))
+  return [random, heuristicNegatives(record.mask, count)]
+}
+
+function compareOne(
+  setup: PointSetup,
+  item: PointItem,
+  reply: PointReply,
+  others: OtherClicks,
+  seed: number,
+): ComparedRecord {
+  const [parts] = scoreReplies(setup, item, [reply])
+  const kept = reply.answer.negatives.length
+  const [randomSame, heuristicSame] = (
+    kept === setup.config.maxPoints
+      ? [others.random, others.heuristic]
+      : clickedOverlaps(setup, item, clickLists(item, kept, seed))
+  ) as [number, number]
+  const none = startOf(item, reply).overlap
+  return {
+    id: item.record.id,
     valid: parts!.valid,
     format: parts!.format,
     kept,
     wrong: parts!.wrong,
     right: parts!.right,
     switched: reply.switched,
-    none: startOf(item, reply).overlap,
-    policy: parts!.valid ? parts!.iou1 : startOf(item, reply).overlap,
-    random: a,
-    randomSame: b,
-    heuristic: c,
-    heuristicSame: d,
-    oracle: oracleCurve(setup, item, false),
-    oracleLogits: oracleCurve(setup, item, true),
+    none,
+    policy: parts!.valid ? parts!.iou1 : none,
+    ...others,
+    ...{ randomSame, heuristicSame },
   }
 }
 

@@ -170,7 +170,7 @@ test('SAM2 reads each image once, whatever the number of answers, and decodes on
   const { sam } = setup
   const [encodes, prompts] = [sam.encodes, sam.prompts]
   const opened = openItem(setup, makePointScene(5, 3).record)
-  const texts = ['[[10,20]]', '[[60,20]]', '[[10,20],[70,70]]', '[]', 'nonsense'].map((text) => ({
+  const texts = ['[[10,20]]', '[[60,20]]', '[[10,20],[70,70]]', '[]', 'nonsense', ' [[60, 20]]'].map((text) => ({
     ids: new Int32Array(0),
     text,
     finished: true,
@@ -187,8 +187,10 @@ test('SAM2 reads each image once, whatever the number of answers, and decodes on
       [true, true],
       [true, false],
       [false, false],
+      [true, true],
     ],
   )
+  assert.deepEqual(replies[5]!.mask1, replies[1]!.mask1, 'said twice, drawn once')
   releaseItem(setup, opened)
 })
 

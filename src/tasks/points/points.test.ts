@@ -8,6 +8,7 @@ import { openFamily, Sam2Predictor } from '../../models/index.ts'
 import { openRewards, RewardsConfig, scoreGroup } from '../../rewards/index.ts'
 import { resolveGrpo, type Task } from '../../rl/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
+import { shownOf } from '../../tracking/index.ts'
 import type { WorkItem } from '../kind.ts'
 import { PointsConfig } from './config.ts'
 import { type PointsRunConfig, points } from './points.ts'
@@ -70,10 +71,13 @@ test('a reply has the masks before and after, its reward is the term of the mix,
   const gain = maskIou(placed.target, placed.turns[0]!.mask!) - maskIou(placed.target, placed.mask0!)
   assert.ok(Math.abs(scores[0]!.total! - gain - 0.1) <= 0.3 + 1e-9) // gain + 0.1 for the form, up to 0.3 either way for the place
   open.close()
-  const shown = task.shown(item, group[0]!, replies![0])
-  const value = shown.find((s) => s.kind === 'points')!.value as { negatives: number[][]; confused: object }
-  assert.deepEqual(value.negatives, [[20, 30]])
-  assert.ok(value.confused)
+  const shown = shownOf({ shown: task.shown(item, group[0]!, replies![0]) } as never)
+  const named = (name: string) => shown.find((s) => s.name === name)
+  const dots = shown.flatMap((s) => (s.kind === 'points' ? s.points.map((p) => [s.by, p.x, p.y, p.positive]) : []))
+  assert.deepEqual(dots.at(-1), ['policy', 20, 30, false])
+  assert.deepEqual([dots[0]![0], dots[0]![3]], ['record', true])
+  for (const name of ['mask before the points', 'mask after the points', 'confused region'])
+    assert.equal(named(name)?.kind, 'mask', name)
 })
 
 test("a step tells the prototype's names beside the places of the points", () => {

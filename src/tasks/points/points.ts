@@ -2,8 +2,8 @@
 import { Mismatch } from '../../core/index.ts'
 import { type AskingFamily, type Family, isAsking, openSam2, Sam2Predictor } from '../../models/index.ts'
 import { type TaskRewards, TaskRewards as TaskRewardsSchema, type TermConfig } from '../../rewards/index.ts'
-import type { CommonSettings, Evaluator, TaskKind } from '../kind.ts'
-import { type ComparedRecord, comparedFigures, compareItems } from './compare.ts'
+import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
+import { type ComparedRecord, comparedFigures, compareItems, type KnownClicks } from './compare.ts'
 import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { OpenItems, PlacePoints } from './task.ts'
@@ -86,14 +86,8 @@ export const points: TaskKind<PointsRunConfig> = {
   evaluator(family, config): Evaluator<ComparedRecord> {
     const setup = setupOf(family, config)
     const items = new OpenItems(setup, mostOpen)
-    return {
-      score: (work) =>
-        compareItems(
-          setup,
-          work.map((w) => items.at(w)),
-          config.seed,
-        ),
-      summary: comparedFigures,
-    }
+    const known: KnownClicks = new Map()
+    const open = (work: readonly WorkItem[]) => work.map((w) => items.at(w))
+    return { score: (work) => compareItems(setup, open(work), config.seed, known), summary: comparedFigures }
   },
 }

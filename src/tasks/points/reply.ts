@@ -79,10 +79,29 @@ export function replyTo(setup: PointSetup, item: PointItem, texts: readonly Poin
   const wanted = answers.flatMap((answer, k) => (answer.counts.kept > 0 && starts[k] ? [k] : []))
   const prompts = wanted.map((k) => corrected(setup, item, answers[k]!, starts[k]!))
   const options = { ...drawOptions(setup, item.record), keepLogits: false }
-  const drawn = new Map(setup.sam.draw(item.sam, prompts, options).map((mask, i) => [wanted[i]!, mask]))
+  const masks = drawOnce(setup, item, prompts, options)
+  const drawn = new Map(wanted.map((k, i) => [k, masks[i]!]))
   const replies = answers.map((answer, k) => replyOf(answer, starts[k]?.mask ?? null, drawn.get(k) ?? null))
   if (setup.config.mode === 'joint') for (const start of starts) start?.mask.logits?.dispose()
   return replies
+}
+
+/** Candidates that say the same are drawn once. */
+function drawOnce(
+  { sam }: PointSetup,
+  item: PointItem,
+  prompts: readonly ClickPrompt[],
+  options: ReturnType<typeof drawOptions>,
+): ClickMask[] {
+  const keys = prompts.map(({ points, labels, box }) => JSON.stringify([points, labels, box]))
+  const first = [...new Set(keys)].map((key) => keys.indexOf(key))
+  const masks = sam.draw(
+    item.sam,
+    first.map((i) => prompts[i]!),
+    options,
+  )
+  const byKey = new Map(first.map((i, n) => [keys[i]!, masks[n]!]))
+  return keys.map((key) => byKey.get(key)!)
 }
 
 interface Start {

@@ -1,7 +1,6 @@
 // Points for SAM2 as a task of a run: the policy answers a question with points, SAM2 draws the mask they make, the gain is rewarded.
 // SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
 import { streamId } from '../../core/index.ts'
-import { encodeRle } from '../../mask/index.ts'
 import { teacherForceGroups } from '../../models/index.ts'
 import type { Answer } from '../../rewards/index.ts'
 import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
@@ -11,9 +10,9 @@ import type { CommonSettings, WorkItem } from '../kind.ts'
 import { rewardOfPoints } from './config.ts'
 import { type AnsweredGroup, stepFigures } from './figures.ts'
 import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
-import { maskDifference } from './places.ts'
 import { pointRecord } from './records.ts'
 import { askPoints, type PointReply, replyTo, sampleOf } from './reply.ts'
+import { shownAnswer } from './shown.ts'
 
 /** What the rewards and the page see of a sample. */
 export interface PointsReply {
@@ -126,31 +125,23 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     return sampled!.map((s, k) => (k === 0 ? { ids, text, finished: true, logps: new Float32Array(0) } : s))
   }
 
-  /** The record's mask, the masks before and after, where the first one is wrong, and the points. */
-  shown(item: WorkItem, _: Sample, reply: PointsReply | undefined): Shown[] {
-    const rle = (mask: Parameters<typeof encodeRle>[0]) => encodeRle(mask) as unknown as Json
-    const target = item.example.mask
-    const out: Shown[] = [
-      { kind: 'mask', by: 'record', value: rle(target) },
-      { kind: 'text', by: 'record', value: item.example.caption },
-    ]
-    if (!reply) return out
-    const { reply: made, answer } = reply
-    const { mask0, mask1, switched, confidence } = made
-    const last = mask1 ?? mask0
-    if (last) out.push({ kind: 'mask', by: 'policy', value: rle(last) })
-    const value = {
-      frame: { ...answer.points!.frame },
-      negatives: made.answer.negatives.map((p) => [...p]),
-      positives: made.answer.positives.map((p) => [...p]),
-      before: mask0 && rle(mask0),
-      confused: mask0 && rle(maskDifference(mask0, target)),
-      valid: made.answer.valid,
-      format: made.answer.format,
-      ...{ switched, confidence },
-    }
-    out.push({ kind: 'points', by: 'policy', value: value as Json })
-    return out
+  /** What the model reads, and what it says to it. */
+  examine(item: WorkItem): string[] {
+    const opened = this.#items.at(item)
+    const { ids } = opened.prompt
+    const [pad] = this.#setup.policy.imageIds
+    const ofImage = ids.filter((id) => id === pad).length
+    const { width, height } = opened.frame
+    const [[text]] = askPoints(this.#setup, [opened]) as [[{ text: string }]]
+    const first = opened.first ? `; IoU of the first mask ${opened.iou0.toFixed(3)}` : ''
+    return [`prompt of ${ids.length} tokens, ${ofImage} of the image of ${width} x ${height}${first}; answer ${text.text}`]
+  }
+
+  shown(item: WorkItem, sample: Sample, reply: PointsReply | undefined): Shown[] {
+    const { caption, mask } = item.example
+    const positive = reply ? this.#items.at(item).positive.points : []
+    const weights = rewardOfPoints(this.#setup.config)
+    return shownAnswer({ query: caption, target: mask, text: sample.text, positive }, reply, weights)
   }
 
   store({ ids, text, finished, logps }: Sample): Json {

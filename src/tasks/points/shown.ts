@@ -1,0 +1,59 @@
+// What a person sees of an answer: the question, the object, the points, SAM2's mask before and after them, and where the first one
+// takes in too much. The parts of the reward stand beside, for whoever reads samples.jsonl.
+import { encodeRle, type Mask } from '../../mask/index.ts'
+import { type Point, type PointParts, type PointRewardConfig, rescale, scorePoints } from '../../rewards/index.ts'
+import type { Json, Shown } from '../../rl/index.ts'
+import { maskDifference } from './places.ts'
+import type { PointsReply } from './task.ts'
+
+export interface Asked {
+  query: string
+  target: Mask
+  /** What the policy wrote. */
+  text: string
+  /** Points that SAM2 is given of the object, pixels of the image. */
+  positive: readonly Point[]
+}
+
+export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weights: PointRewardConfig): Shown[] {
+  const { query, target, text, positive } = asked
+  const out: Shown[] = [
+    { kind: 'mask', by: 'record', value: rle(target) },
+    { kind: 'text', by: 'record', value: query },
+    { kind: 'text', by: 'policy', value: text },
+  ]
+  if (!reply) return out
+  const { mask0, mask1, answer, switched, confidence } = reply.reply
+  const last = mask1 ?? mask0
+  if (last) out.push({ kind: 'mask', by: 'policy', value: rle(last), name: 'mask after the points' })
+  if (mask0) {
+    const confused = maskDifference(mask0, target)
+    out.push({ kind: 'mask', by: 'judge', value: rle(mask0), name: 'mask before the points' })
+    out.push({ kind: 'mask', by: 'judge', value: rle(confused), name: 'confused region' })
+  }
+  const size = [target.height, target.width]
+  const { frame } = reply.answer.points!
+  const inImage = (points: readonly Point[]) => points.map((p) => rescale(p, frame, target))
+  const points = [...dots(inImage(answer.positives), true), ...dots(inImage(answer.negatives), false)]
+  const parts = scorePoints(reply.answer.points!, weights)
+  const { valid, format } = answer
+  out.push({ kind: 'points', by: 'record', value: { size, points: dots(positive, true) } })
+  out.push({ kind: 'points', by: 'policy', value: { size, points, valid, format, switched, confidence, parts: plain(parts) } })
+  out.push({ kind: 'text', by: 'judge', value: partsInWords(parts), name: 'SAM2' })
+  return out
+}
+
+const rle = (mask: Mask) => encodeRle(mask) as unknown as Json
+
+const plain = ({ ranked: _, ...parts }: PointParts): Json => parts
+
+function dots(points: readonly Point[], positive: boolean): Json[] {
+  return points.map(([x, y]) => ({ x, y, positive }))
+}
+
+function partsInWords({ valid, iou0, iou1, kept, right, wrong }: PointParts): string {
+  if (!valid) return 'no answer that could be read'
+  const change = iou1 - iou0
+  const overlap = `IoU ${iou0.toFixed(3)} to ${iou1.toFixed(3)} (${change < 0 ? '' : '+'}${change.toFixed(3)})`
+  return `${overlap}; ${kept} points kept, ${right} where the mask was wrong, ${wrong} doing harm`
+}
