@@ -40,10 +40,24 @@ export async function doctor(config: RunConfig, host: Pick<Host, 'progress'>): P
     host.progress({ kind: 'phase', text: 'two learning steps' })
     const learned = await learning(run, learner, { draw: { seed: config.seed, step: 0 }, pieces: [[item]], groups })
     encoder.release(together)
-    return [...findings, ...learned, ...memoryFacts(config)]
+    return [...findings, ...learned, ...prototypeChecks([...findings, ...learned]), ...memoryFacts(config)]
   } finally {
     disposeLearner(learner)
   }
+}
+
+/** The two tests of the prototype's test_grpo_gradient, by their names: what they were meant to show, of what was found above. */
+function prototypeChecks(findings: readonly Finding[]): Finding[] {
+  const check = (name: string, among: RegExp): Finding => {
+    const parts = findings.filter((f) => among.test(f.name))
+    const failed = parts.filter((f) => f.pass === false).map((f) => f.name)
+    const detail = failed.length > 0 ? `failed: ${failed.join(', ')}` : parts.map((f) => f.name).join(', ')
+    return { name, pass: parts.length > 0 && failed.length === 0, detail: `test_grpo_gradient: ${detail}` }
+  }
+  return [
+    check('gradient flow', /^gradient |^LoRA |^frozen weights$/),
+    check('vision-language input', / image matters$| on-policy ratio$/),
+  ]
 }
 
 /** Everything but learning: the engine, what the model answers, and whether log-probs are those of the sampler and of the image. */
@@ -149,9 +163,9 @@ function scoring(config: RunConfig, group: Group, other: WorkItem): Finding[] {
   return findings
 }
 
-/** The record's own words and masks with another image's features. */
-function withImageOf({ id, example }: WorkItem, { features }: WorkItem): WorkItem {
-  return { id, example, features }
+/** The record's own words and masks with another image: its features, and its pixels for tasks that read them on their own. */
+function withImageOf({ example }: WorkItem, { id, features, example: { image } }: WorkItem): WorkItem {
+  return { id, example: { ...example, image }, features }
 }
 
 /** The pass of the loss itself: with a gradient recorded. */
