@@ -24,7 +24,7 @@ export function initRandom(model: Module, options: InitOptions): void {
 }
 
 const scales =
-  /norm\d?\.weight$|norm_final_attn\.weight$|layernorm\.weight$|\.ls[12]$|^mlp1\.0\.weight$|(upscaling|downscaling)\.[14]\.weight$/
+  /norm\d?\.weight$|\.ln_q\.weight$|norm_final_attn\.weight$|layernorm\.weight$|\.ls[12]$|^mlp1\.0\.weight$|(upscaling|downscaling)\.[14]\.weight$/
 const tables = /embed|_token|pos_embed|embeddings\.\d/
 
 function fill(data: Float32Array, name: string, shape: readonly number[], { seed, std }: InitOptions): void {
