@@ -38,7 +38,11 @@ export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weight
   const parts = scorePoints(reply.answer.points!, weights)
   const { valid, format } = answer
   out.push({ kind: 'points', by: 'record', value: { size, points: dots(positive, true) } })
-  out.push({ kind: 'points', by: 'policy', value: { size, points, valid, format, switched, confidence, parts: plain(parts) } })
+  out.push({
+    kind: 'points',
+    by: 'policy',
+    value: { size, points, valid, format, switched, confidence, parts: plain(parts) },
+  })
   out.push({ kind: 'text', by: 'judge', value: partsInWords(parts), name: 'SAM2' })
   return out
 }

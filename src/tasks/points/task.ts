@@ -132,9 +132,9 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     const [pad] = this.#setup.policy.imageIds
     const ofImage = ids.filter((id) => id === pad).length
     const { width, height } = opened.frame
-    const [[text]] = askPoints(this.#setup, [opened]) as [[{ text: string }]]
+    const { text } = askPoints(this.#setup, [opened])[0]![0]!
     const first = opened.first ? `; IoU of the first mask ${opened.iou0.toFixed(3)}` : ''
-    return [`prompt of ${ids.length} tokens, ${ofImage} of the image of ${width} x ${height}${first}; answer ${text.text}`]
+    return [`prompt of ${ids.length} tokens, ${ofImage} of the image of ${width} x ${height}${first}; answer ${text}`]
   }
 
   shown(item: WorkItem, sample: Sample, reply: PointsReply | undefined): Shown[] {
