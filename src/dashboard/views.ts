@@ -152,7 +152,8 @@ export type ShownView =
   | { kind: 'points'; by: Shown['by']; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
   | MaskView
 
-export interface SampleView extends Omit<ReadSample, 'shown' | 'text' | 'answer' | 'reference' | 'given' | 'made'> {
+export interface SampleView
+  extends Omit<ReadSample, 'shown' | 'text' | 'answer' | 'reference' | 'given' | 'made' | 'madeBy'> {
   shown: ShownView[]
 }
 
@@ -192,7 +193,7 @@ export class MaskPaths {
 export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPaths): SamplesView {
   const { count, rows } = selectSamples(run.samples, query)
   const samples = run.samples.read(rows).map((sample): SampleView => {
-    const { text, answer, reference, given, made, ...rest } = sample
+    const { text, answer, reference, given, made, madeBy, ...rest } = sample
     const shown = sample.shown.map((item) => (item.kind === 'mask' ? paths.view(item.mask, item.by, item.name) : item))
     return { ...rest, shown }
   })

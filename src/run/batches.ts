@@ -50,6 +50,8 @@ export class Batches {
   readonly #encoder: Encoder
   readonly #sizes: { pieces: number; passes: number; accumulated: number; old: boolean }
   #generation: Generation | null = null
+  /** Processor time of sampling so far, images and scores included: of each batch that of the process that used most. */
+  sampleProcessorSeconds = 0
 
   constructor(run: Run, config: RunConfig, records: { loader: Loader; source: Source }, encoder: Encoder) {
     this.#run = run
@@ -164,9 +166,12 @@ export class Batches {
   }
 
   async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<Group[]> {
-    const startedAt = performance.now()
+    const [startedAt, encodedAt, usedAt] = [performance.now(), this.#encoder.seconds, processorSeconds()]
     const groups = await sampleAndScore(this.#run, { pieces, draw })
-    seconds.sample = (seconds.sample ?? 0) + (performance.now() - startedAt) / 1000
+    const spent = (performance.now() - startedAt) / 1000 - (this.#encoder.seconds - encodedAt)
+    seconds.sample = (seconds.sample ?? 0) + spent
+    const used = await this.#run.world.gather(processorSeconds() - usedAt)
+    this.sampleProcessorSeconds += Math.max(...used)
     return groups
   }
 
@@ -226,6 +231,12 @@ export class Batches {
     if (this.#generation) this.#encoder.release(this.#generation.pieces.flat())
     this.#generation = null
   }
+}
+
+/** Used by all threads of this process. */
+function processorSeconds(): number {
+  const { user, system } = process.cpuUsage()
+  return (user + system) / 1e6
 }
 
 function byTask(groups: readonly Group[], run: Run): Group[] {

@@ -31,6 +31,7 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
   return group.samples.map((sample, k) => {
     const shown = group.task.shown(group.item, sample, group.replies[k])
     const answer = shownAs<string>(shown, 'text', 'ema')
+    const drawn = shown.find((s) => s.kind === 'mask' && s.by !== 'record')
     return {
       step,
       loop: group.task.name,
@@ -40,7 +41,8 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
       ...(answer === undefined ? {} : { answer }),
       reference: shownAs<string>(shown, 'text', 'record'),
       given: shownAs<MaskRle>(shown, 'mask', 'record') ?? null,
-      made: shownAs<MaskRle>(shown, 'mask', 'policy') ?? shownAs<MaskRle>(shown, 'mask', 'ema') ?? null,
+      made: (drawn?.value as MaskRle | undefined) ?? null,
+      ...(drawn ? { madeBy: drawn.by } : {}),
       rewards: group.scores[k]!.parts,
       total: group.scores[k]!.total,
       advantage: group.advantages[k]!,

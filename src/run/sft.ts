@@ -4,10 +4,12 @@ import type { Example } from '../data/index.ts'
 import { alone, type World } from '../distributed/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import { requireGrounded, type SupervisedRecord, supervisedLoss } from '../tasks/index.ts'
-import { backward, clearTape, manualSeed, memory, tidy } from '../tensor/index.ts'
+import { backward, clearTape, manualSeed, tidy } from '../tensor/index.ts'
+import type { Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
+import { memoryFigures } from './memory-figures.ts'
 
 export interface SftSettings {
   /** Every weight learns, encoders included, without adapters. */
@@ -79,7 +81,8 @@ class SftWork implements Work {
       optim.step(learningRate)
       await learner.share(world)
       ema.update(learner.params())
-      return logOf(whole, norm, learningRate, startedAt)
+      const memory = memoryFigures(this.#family.model.placement.device)
+      return logOf(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
     } finally {
       optim.zeroGrad()
     }
@@ -183,9 +186,8 @@ class SftWork implements Work {
   close(): void {}
 }
 
-function logOf(parts: Parts, norm: number, learningRate: number, startedAt: number): StepLog {
+function logOf(parts: Parts, norm: number, learningRate: number, timing: Metrics): StepLog {
   const { loss } = parts
-  const { tensors, bytes } = memory()
   return {
     metrics: {
       loss,
@@ -196,7 +198,7 @@ function logOf(parts: Parts, norm: number, learningRate: number, startedAt: numb
       learning_rate: learningRate,
       grad_norm: norm,
     },
-    timing: { step_time: (performance.now() - startedAt) / 1000, live_tensors: tensors, live_bytes: bytes },
+    timing,
     fields: { loss, caption: parts.caption, mask: parts.bce, dice: parts.dice },
   }
 }

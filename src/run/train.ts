@@ -6,13 +6,13 @@ import { maskLogits } from '../models/index.ts'
 import { type Answer, hasOwnRewards } from '../rewards/index.ts'
 import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
-import { memory } from '../tensor/index.ts'
 import { Batches } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
 import { type Host, type RunResult, Stopped } from './host.ts'
 import type { Learner } from './learner.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
+import { memoryFigures } from './memory-figures.ts'
 import type { Notice } from './notices.ts'
 import { writeSamples } from './samples.ts'
 import { rewardLines } from './start-up.ts'
@@ -104,6 +104,13 @@ export function runOf(
 /** A run that learns nothing for so many steps ends in words: going on would look like success. */
 const [flatInRow, skippedInRow] = [20, 3]
 
+/** Parts of a step that add up to its time: what none of them measured (reading records, counting) is `other`. */
+function phases(seconds: Readonly<Record<string, number>>, spent: number): Record<string, number> {
+  const measured = Object.values(seconds).reduce((sum, s) => sum + s, 0)
+  const all = { ...seconds, other: Math.max(0, spent - measured) }
+  return Object.fromEntries(Object.entries(all).map(([name, s]) => [`seconds/${name}`, s]))
+}
+
 class TrainWork implements Work {
   readonly #opened: Opened
   readonly #run: Run
@@ -115,6 +122,7 @@ class TrainWork implements Work {
   #skipped = 0
   #nan = maskLogits.nan
   #sentBefore = 0
+  #sampledBefore = 0
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
@@ -150,15 +158,17 @@ class TrainWork implements Work {
   async step(number: number, learningRate: number): Promise<StepLog> {
     const startedAt = performance.now()
     const seconds: Record<string, number> = {}
-    const encodedBefore = this.#opened.encoder.seconds
+    const { encoder } = this.#opened
+    const encodedBefore = encoder.seconds
     this.#scoring.step = number + 1
     const { batch, fresh } = await this.#next(number, seconds)
-    const learnedAt = performance.now()
+    const [learnedAt, encodedAt] = [performance.now(), encoder.seconds]
     const report = new StepReport()
     const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
-    seconds.learn = (performance.now() - learnedAt) / 1000
+    const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
     if (this.#run.world.size > 1) seconds.reduce = report.reduceSeconds
-    seconds.encode = this.#opened.encoder.seconds - encodedBefore
+    seconds.learn = learning - report.reduceSeconds
+    seconds.encode = encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
     const log = this.#log(report, learningRate, seconds, startedAt)
@@ -231,8 +241,8 @@ class TrainWork implements Work {
     const { useAdaptiveEntropy } = this.#opened.config.rl
     const { store } = this.#opened.encoder
     const spent = (performance.now() - startedAt) / 1000
-    const { tensors, bytes } = memory()
     const tokens = report.tokens
+    const { device } = this.#opened.learner.family.model.placement
     const metrics = {
       ...report.metrics(learningRate),
       'iou/nan': this.#noNumbers(),
@@ -241,12 +251,12 @@ class TrainWork implements Work {
     const timing = {
       step_time: spent,
       tokens_per_second: tokens / spent,
-      live_tensors: tensors,
-      live_bytes: bytes,
+      'processor_seconds/sample': this.#sampled(),
+      ...memoryFigures(device),
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
       ...this.#scoring.metrics,
       ...this.#sent(),
-      ...Object.fromEntries(Object.entries(seconds).map(([k, v]) => [`seconds/${k}`, v])),
+      ...phases(seconds, spent),
     }
     const fields: Record<string, number> = {}
     for (const { name } of this.#run.tasks) fields[name] = report.rewardMean(name)
@@ -260,6 +270,13 @@ class TrainWork implements Work {
     const since = maskLogits.nan - this.#nan
     this.#nan = maskLogits.nan
     return since
+  }
+
+  /** Processor seconds since the last step. */
+  #sampled(): number {
+    const before = this.#sampledBefore
+    this.#sampledBefore = this.#batches.sampleProcessorSeconds
+    return this.#sampledBefore - before
   }
 
   /** Bytes since the last step; nothing with one process. */

@@ -114,6 +114,8 @@ export interface Sample {
   /** The record's mask, and the mask that was made. */
   given?: MaskRle | null
   made?: MaskRle | null
+  /** Who made it; absent in older files. */
+  madeBy?: Author
   /** Each part unweighted; null where it could not be scored. */
   rewards: Readonly<Record<string, number | null>>
   total: number | null

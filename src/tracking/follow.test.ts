@@ -187,6 +187,8 @@ test('a sample of the older form shows what it showed: who made the mask follows
   assert.deepEqual(toSample({ ...older, ...scores, shown: told })?.shown, [
     { kind: 'points', by: 'policy', size: [2, 2], points: [{ x: 1, y: 0, positive: true }] },
   ])
+  const named = toSample({ ...older, ...scores, made: mask, madeBy: 'ema', answer: 'Sure, it is [SEG].' })?.shown
+  assert.deepEqual(named?.find((item) => item.kind === 'mask' && item.by !== 'record')?.by, 'ema')
   const drawn = toSample({ ...older, ...scores, made: mask, answer: 'round' })?.shown.slice(3)
   assert.deepEqual(drawn, [
     { kind: 'mask', by: 'policy', mask },

@@ -92,14 +92,15 @@ function toShown(value: unknown): Shown | undefined {
   return { kind: 'points', ...common, size, points: points.flatMap((p) => toPoint(p) ?? []) }
 }
 
-/** The older form told things by name: where the second model answered in words, the policy made the mask. */
+/** The older form tells things by name; without `madeBy`, the policy made the mask where the second model answered in words. */
 function shownOfOlder(sample: Sample): Shown[] {
-  const { reference, given, text: written, made, answer } = sample
+  const { reference, given, text: written, made, madeBy, answer } = sample
   const shown: Shown[] = []
   if (reference !== undefined) shown.push({ kind: 'text', by: 'record', text: reference })
   if (given) shown.push({ kind: 'mask', by: 'record', mask: given })
   if (written !== undefined) shown.push({ kind: 'text', by: 'policy', text: written })
-  if (made !== undefined) shown.push({ kind: 'mask', by: answer === undefined ? 'ema' : 'policy', mask: made })
+  if (made !== undefined)
+    shown.push({ kind: 'mask', by: madeBy ?? (answer === undefined ? 'ema' : 'policy'), mask: made })
   if (answer !== undefined) shown.push({ kind: 'text', by: 'ema', text: answer })
   return shown
 }
@@ -133,6 +134,7 @@ export function toSample(line: Json): ReadSample | undefined {
     if (field === 'given' || field === 'made') sample[field] = toMask(line[field])
     else sample[field] = optionalText(line[field])
   }
+  if (line.madeBy === 'ema' || line.madeBy === 'policy') sample.madeBy = line.madeBy
   return { ...sample, shown: shownOfOlder(sample) }
 }
 

@@ -15,12 +15,30 @@ interface Live {
   bytes: number
 }
 
-function liveAt(output: string): Live[] {
+function timingOf(output: string): Record<string, number>[] {
   const lines = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
   const steps = lines
     .map((l) => JSON.parse(l) as { t: string; metrics: Record<string, number> })
     .filter((l) => l.t === 'step')
-  return steps.map(({ metrics }) => ({ tensors: metrics.live_tensors!, bytes: metrics.live_bytes! }))
+  return steps.map(({ metrics }) => metrics)
+}
+
+function liveAt(output: string): Live[] {
+  return timingOf(output).map((metrics) => ({ tensors: metrics.live_tensors!, bytes: metrics.live_bytes! }))
+}
+
+/** The phases of a step are apart from each other: together they are its time. */
+function assertPhases(timing: readonly Record<string, number>[]): void {
+  for (const [i, metrics] of timing.entries()) {
+    const phases = Object.entries(metrics).filter(([name]) => name.startsWith('seconds/'))
+    assert.ok(
+      phases.every(([, seconds]) => seconds >= 0),
+      `step ${i + 1}: ${JSON.stringify(phases)}`,
+    )
+    const sum = phases.reduce((total, [, seconds]) => total + seconds, 0)
+    assert.ok(Math.abs(sum - metrics.step_time!) < 1e-9, `step ${i + 1}: ${sum} of ${metrics.step_time} s`)
+    assert.ok(metrics.host_bytes! > metrics.live_bytes!, `step ${i + 1}: ${metrics.host_bytes} bytes of the process`)
+  }
 }
 
 test('after step 50 as many tensors and bytes live as after step 10: both loops, checkpoints and evaluations included', async () => {
@@ -37,6 +55,7 @@ test('after step 50 as many tensors and bytes live as after step 10: both loops,
     featureCache: join(folder, 'features'),
   })
   await train(config, hostOf())
+  assertPhases(timingOf(config.output))
   const live = liveAt(config.output)
   assert.equal(live.length, 50)
   // steps 10 and 50 both end a generation batch
