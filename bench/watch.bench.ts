@@ -10,19 +10,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type BenchRow, median, row } from './bench.ts'
+import { cpuSeconds, program, serveRuns } from './watch-server.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const program = join(root, 'bin', 'roundtrip.mjs')
 const steps = Number(process.env.WATCH_BENCH_STEPS ?? 36)
 const pairs = Number(process.env.WATCH_BENCH_PAIRS ?? 2)
 const block = 4
 const unmeasured = 4 // the first steps allocate and plan
-
-/** Processor seconds a process has used; ticks are of 10 ms on Linux. */
-function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1)!.split(' ')
-  return (Number(fields[11]) + Number(fields[12])) / 100
-}
 
 /** Bytes a process has read so far, from wherever. */
 function bytesRead(pid: number): number {
@@ -87,22 +81,6 @@ class Training {
   }
 }
 
-interface Server {
-  url: string
-  pid: number
-  close(): void
-}
-
-async function serve(folder: string): Promise<Server> {
-  const server = spawn(process.execPath, [program, 'watch', folder, '--port', '0'], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  })
-  const url = await new Promise<string>((done) => {
-    server.stdout.once('data', (bytes: Buffer) => done(String(bytes).trim()))
-  })
-  return { url, pid: server.pid!, close: () => void server.kill() }
-}
-
 interface Pair {
   /** Processor seconds of each block, with the page and without. */
   blocks: [number, number][]
@@ -119,7 +97,7 @@ async function trainPair(first: 'watched' | 'unwatched'): Promise<Pair> {
   const names = first === 'watched' ? ['watched', 'unwatched'] : ['unwatched', 'watched']
   const runs = new Map(names.map((name) => [name, new Training(at(name))]))
   const [watched, unwatched] = [runs.get('watched')!, runs.get('unwatched')!]
-  const server = await serve(at('watched'))
+  const server = await serveRuns(at('watched'))
   const before = { serving: cpuSeconds(server.pid), read: bytesRead(server.pid) }
   const close = openPage(server.url)
   const timer = setInterval(() => {

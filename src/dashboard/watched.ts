@@ -4,7 +4,9 @@ import { join, resolve } from 'node:path'
 import { Mismatch, messageOf, sha256 } from '../core/index.ts'
 import { FollowedRun, runFiles } from '../tracking/index.ts'
 
+/** Between two looks at the files: an eighth of a step, within these. */
 const pollMs = 250
+const slowPollMs = 1000
 const scanMs = 2000
 /** Nobody asked for this long: nothing is read until somebody does. */
 const idleMs = 10_000
@@ -86,8 +88,15 @@ export class Watched {
     this.#tell()
     const since = performance.now() - this.#askedAt
     const wanted = more || this.#listeners.size > 0 || since < idleMs
-    const pause = more ? (since < waitingMs ? politeMs : 0) : pollMs
+    const pause = more ? (since < waitingMs ? politeMs : 0) : this.#pollPause()
     this.#timer = wanted && !this.#closed ? setTimeout(() => this.#tick(), pause) : undefined
+  }
+
+  /** Runs with long steps, and ended ones, are looked at less often. */
+  #pollPause(): number {
+    const going = this.runs.filter(({ run }) => !run.end)
+    const fastest = Math.min(...going.map(({ run }) => run.timing.last('step_time') ?? 0))
+    return Math.min(slowPollMs, Math.max(pollMs, 125 * fastest))
   }
 
   /** Not more often than every `pollMs`: while a large run is indexed, something changes all the time. */

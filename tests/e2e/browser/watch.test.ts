@@ -1,23 +1,14 @@
 // The live page in a real browser: against a run that trains at this moment, ended and broken ones, many and large ones.
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
-import {
-  appendFileSync,
-  closeSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
+import { appendFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
+import { makeLargeRun } from '../../../bench/large-run.ts'
 import { encodeRle, maskFromDense } from '../../../src/mask/index.ts'
 import { type MaskRle, RunWriter, type Sample } from '../../../src/tracking/index.ts'
 import { inTime } from '../../support/in-time.ts'
@@ -323,31 +314,6 @@ test('curves are read, zoomed and taken away by keyboard', needsBrowser, async (
   await page.close()
 })
 
-/** 20,000 steps of 24 figures and 500,000 samples, as the writer would write them. */
-function makeLarge(dir: string): void {
-  mkdirSync(dir, { recursive: true })
-  writeFileSync(join(dir, 'config.json'), '{"seed":1}')
-  writeFileSync(join(dir, 'environment.json'), '{}')
-  const files = ['events.jsonl', 'timing.jsonl', 'samples.jsonl'].map((name) => openSync(join(dir, name), 'w'))
-  const names = Array.from({ length: 22 }, (_, i) => `"points/figure_${i}":0.${123456 + i}`).join(',')
-  const text = ['', '', '']
-  const flush = () => {
-    files.forEach((fd, i) => {
-      writeSync(fd, text[i]!)
-      text[i] = ''
-    })
-  }
-  for (let step = 1; step <= 20_000; step++) {
-    text[0] += `{"t":"step","step":${step},"metrics":{"total_loss":${1 / step},"points/reward_mean":${step / 20_000},${names}}}\n`
-    text[1] += `{"t":"step","step":${step},"time":${1.7e12 + step},"metrics":{"step_time":1,"seconds/learn":0.4}}\n`
-    for (let k = 0; k < 25; k++)
-      text[2] += `{"step":${step},"loop":"points","id":"record-${step % 3000}","k":${k},"shown":[{"kind":"text","by":"policy","text":"the disc left of the square"},{"kind":"mask","by":"ema","mask":{"size":[8,8],"counts":"${mask.counts}"}}],"rewards":{"iou":0.${k + 10}},"total":0.${k + 10},"advantage":${k - 12},"logp":-3.5,"length":9}\n`
-    if (step % 500 === 0) flush()
-  }
-  flush()
-  for (const fd of files) closeSync(fd)
-}
-
 /** Most memory the process has had, in MiB. */
 const peakOf = (pid: number) =>
   Number(/VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024
@@ -357,7 +323,7 @@ test('a run of 20,000 steps and 500,000 samples opens at once in a server of at 
   timeout: 400_000,
 }, async (t) => {
   const dir = join(folder, 'large')
-  makeLarge(dir)
+  makeLargeRun(dir, mask.counts)
   browser ??= await openBrowser()
   const { url, pid } = await watch(dir)
   const opened = open(url).then(async ({ page, faults }) => {
