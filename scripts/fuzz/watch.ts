@@ -12,6 +12,8 @@ const page = 4096
 interface Use {
   cpu: number
   memory: number
+  /** Ready to compute, whether or not a busy machine lets it. */
+  ready: boolean
 }
 
 /** Computing time in seconds and resident memory in bytes; zeros where the system does not tell. */
@@ -19,9 +21,13 @@ function useOf(pid: number): Use {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return { cpu: (Number(fields[11]) + Number(fields[12])) / ticks, memory: Number(fields[21]) * page }
+    return {
+      cpu: (Number(fields[11]) + Number(fields[12])) / ticks,
+      memory: Number(fields[21]) * page,
+      ready: fields[0] === 'R',
+    }
   } catch {
-    return { cpu: 0, memory: 0 }
+    return { cpu: 0, memory: 0, ready: false }
   }
 }
 
@@ -40,22 +46,24 @@ interface Ended {
 
 function guard(child: ChildProcess, folder: string): Promise<Ended> {
   let at = -1
-  let began = { cpu: 0, wall: Date.now() }
+  let began = { cpu: 0, waited: 0 }
+  let last = Date.now()
   let verdict: Outcome | null = null
   let stderr = ''
   child.stderr?.on('data', (piece) => {
     stderr = (stderr + piece).slice(-2000)
   })
   const timer = setInterval(() => {
-    const { cpu, memory } = useOf(child.pid!)
+    const { cpu, memory, ready } = useOf(child.pid!)
     const now = currentCase(folder)
     if (now !== at) {
       at = now
-      began = { cpu, wall: Date.now() }
+      began = { cpu, waited: 0 }
     }
+    if (!ready) began.waited += Date.now() - last
+    last = Date.now()
     if (memory > limits.bytes) verdict ??= 'memory'
-    if (at >= 0 && (cpu - began.cpu > limits.cpuSeconds || Date.now() - began.wall > 1000 * limits.wallSeconds))
-      verdict ??= 'hang'
+    if (at >= 0 && (cpu - began.cpu > limits.cpuSeconds || began.waited > 1000 * limits.wallSeconds)) verdict ??= 'hang'
     if (verdict) child.kill('SIGKILL')
   }, 50)
   return new Promise((resolve) => {

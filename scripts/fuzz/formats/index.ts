@@ -9,6 +9,7 @@ import { jpeg, png } from './pictures.ts'
 import { planted } from './planted.ts'
 import { refcoco } from './refcoco.ts'
 import { rle } from './rle.ts'
+import { pointsAnswer, sentencePiece } from './texts.ts'
 import { adapter, safetensors, torch } from './weights.ts'
 
 /** Every format of `npm run fuzz`, in the order of its table. */
@@ -22,11 +23,13 @@ export const formats: readonly Format[] = [
   safetensors,
   torch,
   tokenizer,
+  sentencePiece,
   config,
   adapter,
   recipe,
   runState,
   judgeReply,
+  pointsAnswer,
   refcoco,
 ]
 
