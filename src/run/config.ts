@@ -118,6 +118,11 @@ export const RunConfig = z.strictObject({
   evalBatch: z.int().positive().default(16).describe('records per evaluation batch'),
   saveSteps: z.int().nonnegative().default(500).describe('optimizer steps between checkpoints; 0: at the end only'),
   saveTotalLimit: z.int().positive().default(3).describe('checkpoints kept'),
+  samplesMiB: z
+    .number()
+    .positive()
+    .default(2048)
+    .describe('most MiB of samples.jsonl; behind it the run goes on without keeping samples and their images'),
   logSteps: z
     .int()
     .positive()

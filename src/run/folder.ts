@@ -14,7 +14,17 @@ import { type RunState, readState } from './state.ts'
 /** What a run tells its folder. */
 export type RunLog = Pick<
   RunWriter,
-  'start' | 'step' | 'eval' | 'warning' | 'checkpoint' | 'samples' | 'image' | 'stop' | 'position' | 'close'
+  | 'start'
+  | 'step'
+  | 'eval'
+  | 'warning'
+  | 'checkpoint'
+  | 'samples'
+  | 'sampleBytes'
+  | 'image'
+  | 'stop'
+  | 'position'
+  | 'close'
 >
 
 export interface RunFolder {
@@ -32,6 +42,7 @@ const silent: RunLog = {
   warning() {},
   checkpoint() {},
   samples() {},
+  sampleBytes: 0,
   image: () => '',
   stop() {},
   position: () => ({ events: 0, samples: 0 }),

@@ -17,6 +17,7 @@ const free = new Set([
   'saveSteps',
   'saveTotalLimit',
   'logSteps',
+  'samplesMiB',
   'tensorboard',
   'reportTo',
   'maxSteps',

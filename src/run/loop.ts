@@ -17,7 +17,7 @@ import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { type Notice, Notices } from './notices.ts'
 import { openRecords, type Records } from './records.ts'
-import { tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
+import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
 /** Everything a run has open. */
@@ -171,6 +171,7 @@ class RunLoop {
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
     tellStep(host, 'folder', resumed ? `${config.output}: resume ${resumed.path}` : `${config.output}: a new run`)
+    tellDisk(parts.learner, config, host)
     const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total, world }
     try {
       const loop = new RunLoop(opened, options.work(opened), settings)

@@ -4,20 +4,27 @@ import { encodePng } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
 import type { MaskRle, RunWriter, Sample } from '../tracking/index.ts'
+import type { Notices } from './notices.ts'
 
 function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by']): T | undefined {
   return shown.find((s) => s.kind === kind && s.by === by)?.value as T | undefined
 }
 
+interface SamplesOf {
+  world: World
+  writer: Pick<RunWriter, 'samples' | 'image' | 'sampleBytes'>
+  config: { samplesMiB: number }
+  notices: Pick<Notices, 'tell'>
+}
+
 /** Of one process, or of all: each tells about the groups whose replies it has, and rank 0 writes them in order. */
-export async function writeSamples(
-  groups: readonly Group[],
-  step: number,
-  { world, writer }: { world: World; writer: Pick<RunWriter, 'samples' | 'image'> },
-): Promise<void> {
+export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<void> {
+  const { world, writer, notices } = run
+  const most = run.config.samplesMiB * 2 ** 20
   const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
   const shares = await world.gather(own)
-  if (world.rank > 0) return
+  // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
+  if (world.rank > 0 || writer.sampleBytes >= most) return
   for (const [at, group] of groups.entries()) {
     const { example } = group.item as WorkItem
     const png = await encodePng(example.image)
@@ -25,6 +32,8 @@ export async function writeSamples(
     const rows = shares.find((share) => share[at])?.[at] ?? []
     writer.samples(rows.map((row) => ({ ...row, image })))
   }
+  const text = `samples.jsonl has reached samplesMiB (${run.config.samplesMiB}): no more samples are kept`
+  if (writer.sampleBytes >= most) notices.tell({ kind: 'samples-full', text })
 }
 
 function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {

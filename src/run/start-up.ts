@@ -1,4 +1,6 @@
 // What a run says on its way: where it runs, then nine numbered steps.
+import { statfsSync } from 'node:fs'
+import { humanBytes } from '../core/index.ts'
 import { count } from '../nn/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { describeEnvironment } from '../tracking/index.ts'
@@ -41,6 +43,15 @@ export function tellEnvironment(config: RunConfig, host: Told): void {
   host.progress({ kind: 'note', text: `${version}, torch ${torch}, node ${node}, ${device} ${dtype}, ${system}` })
   const words = (command as readonly string[]).map((word) => (/[\s'"\\$]/.test(word) ? JSON.stringify(word) : word))
   host.progress({ kind: 'note', text: `command: roundtrip ${words.join(' ')}` })
+}
+
+/** What the folder grows to: weights, EMA copy and two moments a checkpoint, as float32. */
+export function tellDisk(learner: Learner, { output, saveTotalLimit, samplesMiB }: RunConfig, host: Told): void {
+  const trained = learner.counts().reduce((n, c) => n + c.elements, 0)
+  const checkpoint = humanBytes(16 * trained)
+  const { bavail, bsize } = statfsSync(output)
+  const kept = `at most ${saveTotalLimit} checkpoints of about ${checkpoint} and ${samplesMiB} MiB of samples`
+  tellNote(host, `on disk: ${kept}; ${humanBytes(bavail * bsize)} are free`)
 }
 
 const thousands = (n: number) => n.toLocaleString('en')

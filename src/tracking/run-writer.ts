@@ -143,6 +143,11 @@ export class RunWriter {
     this.#event({ t: 'checkpoint', step, name })
   }
 
+  /** Size of samples.jsonl. */
+  get sampleBytes(): number {
+    return this.#samples.size
+  }
+
   samples(samples: readonly Sample[]): void {
     if (samples.length === 0) return
     this.#put(this.#samples, ...samples)

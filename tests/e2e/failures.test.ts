@@ -309,3 +309,21 @@ test('other settings do not go on with a run, and the refusal holds nothing open
   const config = toyRun(toy, at('calm-plain'), { ...small, seed: 7, data: { workers: 2 } })
   await assert.rejects(train(config, hostOf()), /expected the settings the run was started with/)
 })
+
+test('samples.jsonl stops growing at samplesMiB, in words, and the same after a resume', async () => {
+  const more = { samplesMiB: 0.002 }
+  await train(configOf('capped', more), hostOf())
+  const notes = lines('capped', 'events').filter((e) => e.kind === 'samples-full')
+  assert.deepEqual([notes.length, notes[0]?.step], [1, lines('capped', 'samples').at(-1)!.step])
+  assert.ok(lines('capped', 'samples').at(-1)!.step < 4, 'later steps are not kept')
+  let step = 0
+  const halfway = hostOf(undefined, {
+    stopping: () => step === 2,
+    progress: (e) => {
+      if (e.kind === 'step') step = e.step!
+    },
+  })
+  await train(configOf('capped-split', more), halfway)
+  await train(configOf('capped-split', more), hostOf())
+  assert.deepEqual(runBytes(at('capped-split')), runBytes(at('capped')))
+})
