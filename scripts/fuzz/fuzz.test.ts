@@ -6,7 +6,7 @@ import { runFormat } from './watch.ts'
 
 const minute = 60_000
 
-test('the fuzzer finds and names each kind of fault, and goes on behind it', { timeout: 5 * minute }, async () => {
+test('the fuzzer finds and names each kind of fault, and goes on behind it', { timeout: 20 * minute }, async () => {
   const results = await runFormat('planted', { n: faults.length, seed: 0, keep: '' })
   assert.deepEqual(
     results.map((r) => r.outcome),
@@ -15,9 +15,9 @@ test('the fuzzer finds and names each kind of fault, and goes on behind it', { t
 })
 
 for (const { name } of formats) {
-  test(`${name}: 200 damaged files are read or refused in words`, { timeout: 9 * minute }, async () => {
-    const results = await runFormat(name, { n: 200, seed: 1, keep: '' })
-    assert.equal(results.length, 200)
+  test(`${name}: 60 damaged files are read or refused in words`, { timeout: 20 * minute }, async () => {
+    const results = await runFormat(name, { n: 60, seed: 1, keep: '' })
+    assert.equal(results.length, 60)
     assert.deepEqual(
       results.filter((r) => r.outcome !== 'read' && r.outcome !== 'refused'),
       [],
