@@ -166,7 +166,7 @@ class TrainWork implements Work {
     const report = new StepReport()
     const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
     const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
-    if (this.#run.world.size > 1) seconds.reduce = report.reduceSeconds
+    if (this.#run.world.sent > 0) seconds.reduce = report.reduceSeconds
     seconds.learn = learning - report.reduceSeconds
     seconds.encode = encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
@@ -279,12 +279,12 @@ class TrainWork implements Work {
     return this.#sampledBefore - before
   }
 
-  /** Bytes since the last step; nothing with one process. */
+  /** Bytes since the last step; nothing without a group. */
   #sent(): Record<string, number> {
-    const { size, sent } = this.#run.world
+    const { sent } = this.#run.world
     const before = this.#sentBefore
     this.#sentBefore = sent
-    return size > 1 ? { bytes_sent: sent - before } : {}
+    return sent > 0 ? { bytes_sent: sent - before } : {}
   }
 
   #endless(got: string, hint: string): Mismatch {

@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { joinWorld, readPlace } from '../../src/distributed/index.ts'
 import { keep, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { assertSameInGroupOfOne } from '../support/group-of-one.ts'
+import { makeToy } from '../support/runs.ts'
 
 const device = 'cuda:0'
 
@@ -26,5 +28,13 @@ test('a group of one sums and sends CUDA tensors through NCCL and leaves their b
   assert.deepEqual(sent.get('steps')!.numbers(), [41])
   assert.deepEqual(await world.sum([1, 2]), [1, 2])
   await world.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test('a group of one on the GPU makes the step that is made without a group, and its collectives are in the phase table', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))
+  const rl = { numGenerations: 2, maxCompletionLength: 5 }
+  const settings = { batchSize: 1, device: 'cuda', dtype: 'float32' as const, rl }
+  await assertSameInGroupOfOne(makeToy(join(folder, 'toy')), folder, settings)
   rmSync(folder, { recursive: true, force: true })
 })
