@@ -49,10 +49,10 @@ export interface AttentionOptions {
 export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const groups = options.groupedHeads ? q.size(1) / k.size(1) : 1
   if (groups > 1 && takesGroups(q, options)) return fused(q, k, v, options, { enableGqa: true })
+  if (!has('scaled_dot_product_attention')) return plainAttention(q, k, v, options, groups)
   const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
   const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
-  if (has('scaled_dot_product_attention')) return fused(q, keys, values, options)
-  return plainAttention(q, keys, values, options)
+  return fused(q, keys, values, options)
 }
 
 function fused(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions, more: { enableGqa?: true } = {}): Tensor {
@@ -71,15 +71,24 @@ function takesGroups(q: Tensor, options: AttentionOptions): boolean {
   return groupsKnown
 }
 
-function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions): Tensor {
+/** The queries of all heads that one key head serves are the rows of one product: keys and values are never repeated. */
+function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions, groups: number): Tensor {
+  const [B, H, Tq] = q.shape as [number, number, number, number]
+  const product = (a: Tensor, b: Tensor) =>
+    groups === 1
+      ? a.matmul(b)
+      : a
+          .reshape([B, H / groups, groups * Tq, -1])
+          .matmul(b)
+          .view([B, H, Tq, -1])
   const scale = options.scale ?? 1 / Math.sqrt(q.size(-1))
-  let scores = q.mul(scale).matmul(k.transpose(-2, -1)) // [B, H, Tq, Tk]
+  let scores = product(q.mul(scale), k.transpose(-2, -1)) // [B, H, Tq, Tk]
   if (options.causal)
     scores = scores.maskedFill(lowerTriangle(q.size(-2), k.size(-2), q.device).logicalNot(), Number.NEGATIVE_INFINITY)
   if (options.mask) scores = withMask(scores, options.mask)
   const wide = scores.dtype === 'bfloat16' || scores.dtype === 'float16' ? scores.to('float32') : scores
   const weights = wide.softmax(-1)
-  return (weights.dtype === v.dtype ? weights : weights.to(v.dtype)).matmul(v)
+  return product(weights.dtype === v.dtype ? weights : weights.to(v.dtype), v)
 }
 
 function withMask(scores: Tensor, mask: Tensor): Tensor {

@@ -25,6 +25,8 @@ export interface DecodeStart {
 export interface Decoding {
   /** Reads one token per row. */
   run(ids: readonly number[]): Scores
+  /** Goes on with some of the rows alone, in the given order; absent where a step is bound to its rows. */
+  keepRows?(rows: readonly number[]): void
   dispose(): void
 }
 
@@ -51,10 +53,10 @@ export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: nu
 class DecodeStep implements Decoding {
   readonly #decoder: Decoder
   readonly #cache: KVCache
-  readonly #token: Tensor // [R, 1]
-  readonly #position: Tensor // [R, 1]
+  #token: Tensor // [R, 1]
+  #position: Tensor // [R, 1]
   readonly #column: Tensor // [1]
-  readonly #visible: Tensor // [R, 1, 1, capacity]
+  #visible: Tensor // [R, 1, 1, capacity]
   readonly #masked: boolean
   #columns: number
 
@@ -87,6 +89,20 @@ class DecodeStep implements Decoding {
     })
     this.#columns++
     return tidy(() => this.#step(this.#columns))
+  }
+
+  keepRows(rows: readonly number[]): void {
+    const index = tensor(BigInt64Array.from(rows, BigInt), { device: this.#cache.device })
+    const kept = (t: Tensor) => {
+      const picked = keep(t.indexSelect(0, index))
+      t.dispose()
+      return picked
+    }
+    this.#cache.select(index)
+    this.#token = kept(this.#token)
+    this.#position = kept(this.#position)
+    this.#visible = kept(this.#visible)
+    index.dispose()
   }
 
   #step(length: number): Scores {

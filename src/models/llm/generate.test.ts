@@ -64,6 +64,45 @@ test('K samples that share a prefill equal K separate runs, and differ from each
   assert.ok(new Set(shared).size > 4)
 })
 
+test('rows that ended leave the batch: the others say, score and remember what they do alone', () => {
+  const K = 6
+  const half = new Set(Array.from({ length: 250 }, (_, i) => 2 * i)) // about every second token ends a row
+  const more: Partial<GenerateOptions> = { sampling: { temperature: 1.5 }, stopIds: half, segId: 3, samplerLogps: true }
+  const numbers = (found: readonly Generated[]) =>
+    found.map(({ ids, finished, segAt, logps, samplerLogps, segStates }) => {
+      return {
+        plain: { ids: [...ids], finished, segAt },
+        all: [logps, samplerLogps!, segStates?.numbers() ?? []].flatMap((v) => [...v]),
+      }
+    })
+  const { decoder } = model
+  const forward = decoder.forward.bind(decoder)
+  const sizes: number[] = []
+  decoder.forward = (x, pass) => {
+    if (x.size(1) === 1) sizes.push(x.size(0))
+    return forward(x, pass)
+  }
+  const random = (b: number, k: number) => rowStream(b, k)
+  const together = tidy(() =>
+    numbers(generate(model, prompter.tokenizer, prompts, { ...base, ...more, samples: K, random })),
+  )
+  decoder.forward = forward
+  assert.equal(sizes[0]! <= prompts.length * K && sizes.at(-1)! < sizes[0]!, true, `rows of each step: ${sizes}`)
+  const alone = prompts.flatMap((prompt, b) =>
+    Array.from({ length: K }, (_, k) =>
+      tidy(
+        () =>
+          numbers(generate(model, prompter.tokenizer, [prompt], { ...base, ...more, random: () => random(b, k) }))[0]!,
+      ),
+    ),
+  )
+  together.forEach((row, r) => {
+    assert.deepEqual(row.plain, alone[r]!.plain)
+    for (const [i, v] of alone[r]!.all.entries()) assert.ok(Math.abs(v - row.all[i]!) < 1e-4, `row ${r} number ${i}`)
+  })
+  assert.ok(new Set(together.map((row) => row.plain.ids.length)).size > 2, 'rows of several lengths')
+})
+
 /** Tokens that pass the decoder while the prompts are read. */
 function tokensRead(chosen: readonly Prompt[]): number {
   const { decoder } = model

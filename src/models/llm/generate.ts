@@ -12,7 +12,7 @@ import {
 } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
-import { type DecodeStart, openDecoding, records } from './decode-step.ts'
+import { type DecodeStart, type Decoding, openDecoding, records } from './decode-step.ts'
 import { prefill } from './prefill.ts'
 import type { PromptedModel, PromptIds } from './prompted-model.ts'
 
@@ -56,6 +56,7 @@ export interface Generated {
 }
 
 interface Row {
+  prompt: Int32Array
   ids: number[]
   logps: number[]
   drawn: number[]
@@ -84,7 +85,10 @@ class Generation<P extends PromptIds> {
   readonly #settings: SamplingSettings
   readonly #samples: number
   readonly #rows: Row[]
-  #states: Tensor[] = [] // one [R, S] per token that was read
+  /** Rows that are still decoded, in the order of the scores. */
+  #decoded: readonly Row[]
+  /** For each token that was read the states [rows, S], and the rows they are of. */
+  readonly #states: { hidden: Tensor; of: readonly Row[] }[] = []
 
   constructor(model: PromptedModel<P>, tokenizer: Tokenizer, prompts: readonly P[], options: GenerateOptions) {
     this.#model = model
@@ -95,6 +99,7 @@ class Generation<P extends PromptIds> {
     this.#samples = options.samples ?? 1
     const longest = Math.max(...prompts.map((p) => p.ids.length))
     this.#rows = prompts.flatMap((_, b) => Array.from({ length: this.#samples }, (__, k) => this.#newRow(b, k)))
+    this.#decoded = this.#rows
     const limit = model.decoder.cfg.max_position_embeddings
     if (longest + options.maxNewTokens > limit) {
       throw new Mismatch({
@@ -117,7 +122,8 @@ class Generation<P extends PromptIds> {
       })
     const ids = new Set([...this.#tokenizer.eosIds, ...(stopIds ?? [])])
     const stop = new StopMatcher(this.#tokenizer, { stopIds: ids, stopStrings })
-    return { ids: [], logps: [], drawn: [], stop, open: true, finished: false, random: sampling ? random!(b, k) : null }
+    const plain = { ids: [], logps: [], drawn: [], stop, open: true, finished: false }
+    return { ...plain, prompt: this.#prompts[b]!.ids, random: sampling ? random!(b, k) : null }
   }
 
   run(): Generated[] {
@@ -136,14 +142,23 @@ class Generation<P extends PromptIds> {
     const decoding = openDecoding(this.#model.decoder, start, maxNewTokens)
     try {
       for (let t = 1; t < maxNewTokens && this.#open > 0; t++) {
-        const { hidden, logits } = decoding.run(this.#rows.map((row) => row.ids.at(-1)!))
-        this.#states.push(hidden)
+        this.#leave(decoding)
+        const { hidden, logits } = decoding.run(this.#decoded.map((row) => row.ids.at(-1)!))
+        this.#states.push({ hidden, of: this.#decoded })
         this.#take(logits)
         onStep?.(t, this.#open)
       }
     } finally {
       decoding.dispose()
     }
+  }
+
+  /** Finished rows leave once they are a quarter: the others are copied closer together. */
+  #leave(decoding: Decoding): void {
+    const open = [...this.#decoded.keys()].filter((r) => this.#decoded[r]!.open)
+    if (!decoding.keepRows || open.length > 0.75 * this.#decoded.length) return
+    decoding.keepRows(open)
+    this.#decoded = open.map((r) => this.#decoded[r]!)
   }
 
   get #open(): number {
@@ -172,11 +187,11 @@ class Generation<P extends PromptIds> {
   #take(logits: Tensor): void {
     const [ids, logps, drawn] = tidy(() => {
       const scores = this.#scores(logits)
-      const t = this.#rows[0]!.ids.length
+      const t = this.#decoded[0]!.ids.length
       const chosen = this.#options.sampling
         ? sampleTokens(
             scores,
-            Float64Array.from(this.#rows, (row) => row.random!.uniformAt(t)),
+            Float64Array.from(this.#decoded, (row) => row.random!.uniformAt(t)),
           )
         : greedyTokens(scores)
       const safe = chosen.clamp({ min: 0 })
@@ -184,9 +199,9 @@ class Generation<P extends PromptIds> {
       const own = this.#options.samplerLogps ? scores.logSoftmax(-1).gather(-1, safe.unsqueeze(-1)).numbers() : null
       return [chosen.numbers(), logp.numbers(), own] as [number[], number[], number[] | null]
     })
-    this.#rows.forEach((row, r) => {
+    this.#decoded.forEach((row, r) => {
       if (drawn && row.open) row.drawn.push(drawn[r]!)
-      this.#append(row, r, ids[r]!, logps[r]!)
+      this.#append(row, ids[r]!, logps[r]!)
     })
   }
 
@@ -196,7 +211,7 @@ class Generation<P extends PromptIds> {
     const seen =
       this.#settings.repetitionPenalty !== 1
         ? seenTokens(
-            this.#rows.map((row, r) => this.#context(row, r)),
+            this.#decoded.map((row) => [...row.prompt, ...row.ids]),
             logits.size(-1),
             device,
           )
@@ -207,11 +222,7 @@ class Generation<P extends PromptIds> {
     return this.#options.sampling ? warpScores(allowed, this.#settings, seen) : allowed
   }
 
-  #context(row: Row, r: number): number[] {
-    return [...this.#prompts[Math.floor(r / this.#samples)]!.ids, ...row.ids]
-  }
-
-  #append(row: Row, r: number, id: number, logp: number): void {
+  #append(row: Row, id: number, logp: number): void {
     if (!row.open) {
       row.ids.push(this.#tokenizer.padId ?? 0) // the row goes on as padding; #result cuts it
       return
@@ -219,7 +230,7 @@ class Generation<P extends PromptIds> {
     if (id < 0)
       throw new Mismatch({
         where: 'generate',
-        field: `row ${r}`,
+        field: `row ${this.#rows.indexOf(row)}`,
         expected: 'finite scores',
         got: 'NaN or infinity',
         hint: 'the weights or the input are not finite',
@@ -238,7 +249,10 @@ class Generation<P extends PromptIds> {
     ids.forEach((id, j) => {
       if (id === this.#options.segId && j < this.#states.length && j < ids.length - 1) segAt.push(j)
     })
-    const states = segAt.map((j) => this.#states[j]!.narrow(0, r, 1))
+    const states = segAt.map((j) => {
+      const { hidden, of } = this.#states[j]!
+      return hidden.narrow(0, of.indexOf(row), 1)
+    })
     return {
       prompt: Math.floor(r / this.#samples),
       sample: r % this.#samples,

@@ -3,8 +3,8 @@
 import type { KVCache } from '../../nn/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import {
+  allInputsOf,
   batchedAdditions,
-  inputsOf,
   type PromptedModel,
   type PromptIds,
   padded,
@@ -52,7 +52,7 @@ export function prefill<P extends PromptIds>(
   try {
     return tidy(() => {
       const positions = prompts.map((p) => positionsOf(model, p))
-      const inputs = prompts.map((p) => inputsOf(model, p))
+      const inputs = allInputsOf(model, prompts)
       const piece = (b: number, from: number, to: number): Stretch => ({
         x: inputs[b]!.embeddings.narrow(1, from, to - from),
         additions: inputs[b]!.additions.map((t) => t.narrow(1, from, to - from)),

@@ -25,6 +25,8 @@ export interface PromptedModel<P extends PromptIds> {
   promptEmbeddings(prompt: P): Tensor
   /** Where the first layers get more than embeddings; then it stands for `promptEmbeddings`. */
   promptInputs?(prompt: P): PromptInputs
+  /** Several prompts, where an image that some of them are about need be worked on only once. */
+  allPromptInputs?(prompts: readonly P[]): PromptInputs[]
   /** Absent: token i stands at position i. */
   promptPositions?(prompt: P): PromptPositions
   /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
@@ -33,6 +35,10 @@ export interface PromptedModel<P extends PromptIds> {
 
 export function inputsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptInputs {
   return model.promptInputs?.(prompt) ?? { embeddings: model.promptEmbeddings(prompt), additions: [] }
+}
+
+export function allInputsOf<P extends PromptIds>(model: PromptedModel<P>, prompts: readonly P[]): PromptInputs[] {
+  return model.allPromptInputs?.(prompts) ?? prompts.map((prompt) => inputsOf(model, prompt))
 }
 
 /** [B, n, S] -> [B, width, S], zeros on one side. */

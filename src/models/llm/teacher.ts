@@ -4,8 +4,8 @@ import { Mismatch } from '../../core/index.ts'
 import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { Decoder } from './model.ts'
 import {
+  allInputsOf,
   batchedAdditions,
-  inputsOf,
   type PromptedModel,
   type PromptIds,
   positionsOf,
@@ -157,7 +157,7 @@ export function teacherForceGroups<P extends PromptIds>(
   const L = Math.max(...packed.map(lengthOf))
   const hidden = tidy(() => {
     const { device } = model.placement
-    const inputs = prompts.map((prompt) => inputsOf(model, prompt))
+    const inputs = allInputsOf(model, prompts)
     const x = cat(inputs.map(({ embeddings }, r) => packedRow(model, embeddings, packed[r]!, L)))
     const stand = prompts.map((prompt, r) =>
       withCompletions(

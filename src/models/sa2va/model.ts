@@ -7,7 +7,14 @@ import { LayerNorm, Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { InternVisionModel } from '../internvit/model.ts'
-import { buildLanguageModule, commonIds, Decoder, type LanguageModule, type Placement } from '../llm/index.ts'
+import {
+  buildLanguageModule,
+  commonIds,
+  Decoder,
+  type LanguageModule,
+  type Placement,
+  type PromptInputs,
+} from '../llm/index.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
@@ -93,12 +100,32 @@ export class Sa2VA extends Module {
 
   /** Token embeddings with image and region rows in place: [1, N, S]. */
   promptEmbeddings(prompt: Prompt): Tensor {
+    return tidy(() => this.#embedded(prompt, this.imageTokens(prompt.features.vision)))
+  }
+
+  /** The same for several prompts; the tokens of all images are made in one pass. */
+  allPromptInputs(prompts: readonly Prompt[]): PromptInputs[] {
+    return tidy(() => {
+      const images = [...new Set(prompts.map((prompt) => prompt.features))]
+      const tokens = this.imageTokens(cat(images.map(({ vision }) => vision))) // [T of all, n, S]
+      let next = 0
+      const own = new Map(
+        images.map((features) => {
+          next += features.tiles
+          return [features, tokens.narrow(0, next - features.tiles, features.tiles)]
+        }),
+      )
+      return prompts.map((prompt) => ({ embeddings: this.#embedded(prompt, own.get(prompt.features)!), additions: [] }))
+    })
+  }
+
+  /** `tokens` of the prompt's image, [T, n, S]. */
+  #embedded(prompt: Prompt, tokens: Tensor): Tensor {
     return tidy(() => {
       const { device } = this.placement
       const embedded = this.#decoder.embed(
         tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device }),
       )
-      const tokens = this.imageTokens(prompt.features.vision) // [T, n, S]
       const rows = cat([tokens.flatten({ endDim: 1 }), ...prompt.regions.map((cells) => regionRows(tokens, cells))])
       const places = prompt.imagePositions
       if (places.length !== rows.size(0)) {

@@ -1,9 +1,9 @@
 // Mask actions: what is perturbed, with which log-density, and how an executed action becomes a mask. d prompt width, g grid side,
-// h w low-res mask. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
+// h w low-res mask, M samples. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
 import type { RandomStream } from '../../core/index.ts'
 import type { DrawnMask, GroundedFamily } from '../../models/index.ts'
 import type { MaskConfidence } from '../../rewards/index.ts'
-import { stack, type Tensor, tensor } from '../../tensor/index.ts'
+import { cat, stack, type Tensor, tensor } from '../../tensor/index.ts'
 
 /** Average over a g x g grid: [B, h, w] -> [B, g, g]. */
 export function pooled(logits: Tensor, grid: number): Tensor {
@@ -18,8 +18,19 @@ export function gridOf(asked: number, side: number): number {
   return g
 }
 
-function normals(random: RandomStream, count: number): Float32Array {
-  return Float32Array.from({ length: count }, (_, i) => random.normalAt(i))
+/** The first numbers of each stream, [M, count]. */
+function normals(randoms: readonly RandomStream[], count: number, device: string): Tensor {
+  const data = new Float32Array(randoms.length * count)
+  randoms.forEach((random, m) => {
+    for (let i = 0; i < count; i++) data[m * count + i] = random.normalAt(i)
+  })
+  return tensor(data, [randoms.length, count], { device })
+}
+
+function rowsOf(t: Tensor): Float32Array[] {
+  const [rows, width] = t.shape as [number, number]
+  const data = t.array() as Float32Array
+  return Array.from({ length: rows }, (_, m) => data.slice(m * width, (m + 1) * width))
 }
 
 /** A sampled mask action: the numbers that were executed, and the mask output they belong to. */
@@ -43,73 +54,90 @@ export function confidencesOf({ confidence }: DrawnMask): MaskConfidence[] {
   return Array.from({ length: numbers.length / 2 }, (_, i) => ({ iou: numbers[2 * i]!, object: numbers[2 * i + 1]! }))
 }
 
+/** A answers with [SEG], of one record each, and the answer of each of M samples. */
+export interface Answered {
+  features: readonly object[]
+  means: Tensor // [A, d], what the answers say
+  of: readonly number[]
+}
+
+/** For each sample what belongs to its answer: [A, ..] -> [M, ..]. */
+function spread(t: Tensor, of: readonly number[]): Tensor {
+  return t.indexSelect(0, tensor(BigInt64Array.from(of, BigInt), { device: t.device }))
+}
+
 /** z = f + s e in the prompt space; the decoder is run on z. */
 export function sampleEmbedding(
   family: GroundedFamily,
-  features: object,
-  mean: Tensor,
+  { features, means, of }: Answered,
   scale: number,
   randoms: readonly RandomStream[],
 ): Drawn[] {
-  const d = mean.size(-1)
-  const noise = stack(randoms.map((r) => tensor(normals(r, d), [d], { device: mean.device })))
-  const z = mean.to('float32').add(noise.mul(scale)) // [K, d]
-  const drawn = family.drawMasks(features, z.to(mean.dtype))
+  const noise = normals(randoms, means.size(-1), means.device)
+  const z = spread(means, of).to('float32').add(noise.mul(scale)) // [M, d]
+  const drawn = family.drawMasks(
+    of.map((a) => features[a]!),
+    z.to(means.dtype),
+  )
   const sure = confidencesOf(drawn)
-  return randoms.map((_, k) => ({
-    action: { value: z.select(0, k).array() as Float32Array, choice: drawn.choice[k]! },
-    logits: drawn.logits.narrow(0, k, 1),
-    confidence: sure[k]!,
+  return rowsOf(z).map((value, m) => ({
+    action: { value, choice: drawn.choice[m]! },
+    logits: drawn.logits.narrow(0, m, 1),
+    confidence: sure[m]!,
   }))
 }
 
 /** u = m + s e on the pooled logits of the chosen mask; executed logits = y + upsample(u - m). */
 export function sampleField(
   family: GroundedFamily,
-  features: object,
-  mean: Tensor,
+  { features, means, of }: Answered,
   scale: number,
   grid: number,
   randoms: readonly RandomStream[],
 ): Drawn[] {
-  const drawn = family.drawMasks(features, mean)
-  const [confidence] = confidencesOf(drawn)
-  const y = drawn.logits.to('float32') // [1, h, w]
-  const [, h, w] = y.shape as [number, number, number]
-  const g = gridOf(grid, h)
-  const m = pooled(y, g)
-  return randoms.map((random) => {
-    const shift = tensor(normals(random, g * g), [1, g, g], { device: y.device }).mul(scale)
-    const value = m.add(shift).flatten().array() as Float32Array
-    const logits = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
-    return { action: { value, choice: drawn.choice[0]! }, logits, confidence: confidence! }
+  const drawn = family.drawMasks(features, means)
+  const sure = confidencesOf(drawn)
+  const { values, logits } = disturbed(spread(drawn.logits, of), scale, grid, randoms)
+  return values.map((value, m) => {
+    const a = of[m]!
+    return { action: { value, choice: drawn.choice[a]! }, logits: logits.narrow(0, m, 1), confidence: sure[a]! }
   })
+}
+
+/** Logits [M, h, w] moved by noise on their grid, and the grids that came of it. */
+function disturbed(drawn: Tensor, scale: number, grid: number, randoms: readonly RandomStream[]) {
+  const y = drawn.to('float32')
+  const [M, h, w] = y.shape as [number, number, number]
+  const g = gridOf(grid, h)
+  const noise = normals(randoms, g * g, y.device).mul(scale)
+  const shift = noise.view([M, g, g])
+  const values = rowsOf(pooled(y, g).add(shift).flatten({ startDim: 1 }))
+  return { values, logits: y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1)) }
 }
 
 /** z = f + s1 xi in the prompt space, then u = m(z) + s2 e on the logits the decoder draws from z: two actions of one sample. */
 export function sampleBoth(
   family: GroundedFamily,
-  features: object,
-  mean: Tensor,
+  answered: Answered,
   scales: { prompt: number; field: number },
   grid: number,
   randoms: readonly { prompt: RandomStream; field: RandomStream }[],
 ): Drawn[] {
   const prompts = sampleEmbedding(
     family,
-    features,
-    mean,
+    answered,
     scales.prompt,
     randoms.map((r) => r.prompt),
   )
-  return prompts.map(({ action, logits, confidence }, k) => {
-    const y = logits.to('float32') // [1, h, w]
-    const [, h, w] = y.shape as [number, number, number]
-    const g = gridOf(grid, h)
-    const shift = tensor(normals(randoms[k]!.field, g * g), [1, g, g], { device: y.device }).mul(scales.field)
-    const value = pooled(y, g).add(shift).flatten().array() as Float32Array
-    const executed = y.add(shift.unsqueeze(1).upsampleBilinear2d([h, w], false).squeeze(1))
-    return { action: { value, choice: action.choice, prompt: action.value }, logits: executed, confidence }
+  const { values, logits } = disturbed(
+    cat(prompts.map((p) => p.logits)),
+    scales.field,
+    grid,
+    randoms.map((r) => r.field),
+  )
+  return prompts.map(({ action, confidence }, m) => {
+    const { value: prompt, choice } = action
+    return { action: { value: values[m]!, choice, prompt }, logits: logits.narrow(0, m, 1), confidence }
   })
 }
 

@@ -9,7 +9,7 @@ import {
   type PromptIds,
 } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
-import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { cat, noGrad, tidy } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'
 import { confidencesOf } from './action.ts'
 import type { Cycle } from './config.ts'
@@ -112,7 +112,10 @@ export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
   return slot.map((i) => found[i]!)
 }
 
-/** The mask of each answer's first [SEG], or the union of all of them; those of one image are drawn together. */
+/** Masks drawn in one pass, whatever images they are of: what the decoder holds grows with them. */
+const drawnTogether = 16
+
+/** The mask of each answer's first [SEG], or the union of all of them. */
 function drawAll(
   family: GroundedFamily,
   phrases: readonly Phrase[],
@@ -120,19 +123,20 @@ function drawAll(
   several: 'first' | 'union',
 ): Pick<Found, 'mask' | 'confidence'>[] {
   const out: Pick<Found, 'mask' | 'confidence'>[] = rows.map(() => ({ mask: null, confidence: null }))
-  const ofImage = new Map<object, { row: number; state: Tensor }[]>()
-  rows.forEach(({ segStates }, row) => {
-    if (!segStates) return
+  const segs = rows.flatMap(({ segStates }, row) => {
+    const used = !segStates ? 0 : several === 'first' ? 1 : segStates.size(0)
     const { features } = phrases[row]!
-    const used = several === 'first' ? 1 : segStates.size(0)
-    const states = Array.from({ length: used }, (_, j) => ({ row, state: segStates.narrow(0, j, 1) }))
-    ofImage.set(features, [...(ofImage.get(features) ?? []), ...states])
+    return Array.from({ length: used }, (_, j) => ({ row, features, state: segStates!.narrow(0, j, 1) }))
   })
-  for (const [features, segs] of ofImage) {
+  for (let from = 0; from < segs.length; from += drawnTogether) {
+    const some = segs.slice(from, from + drawnTogether)
     tidy(() => {
-      const drawn = family.drawMasks(features, family.segPrompts(cat(segs.map((s) => s.state))))
+      const drawn = family.drawMasks(
+        some.map((s) => s.features),
+        family.segPrompts(cat(some.map((s) => s.state))),
+      )
       const sure = confidencesOf(drawn)
-      segs.forEach(({ row }, j) => {
+      some.forEach(({ row, features }, j) => {
         const mask = family.finishMasks(features, drawn.logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
         const before = out[row]!
         out[row] = before.mask ? { ...before, mask: maskUnion(before.mask, mask) } : { mask, confidence: sure[j]! }

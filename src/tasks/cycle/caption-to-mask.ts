@@ -30,6 +30,13 @@ interface Noise {
   field: RandomStream
 }
 
+/** A sample whose answer has a [SEG]. */
+interface Acting {
+  item: WorkItem
+  answer: Pick<AnswerRow, 'segState'>
+  noise: Noise
+}
+
 export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
   readonly name = 'loop2'
   readonly title = 'caption -> mask -> caption'
@@ -105,7 +112,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
 
   sample(items: readonly WorkItem[], draw: Draw): CycleSample[][] {
     const answers = this.#answers(items, draw)
-    return items.map((item, b) => tidy(() => this.#samples(item, answers[b]!, draw)))
+    return tidy(() => this.#samples(items, answers, draw))
   }
 
   /** One greedy answer for all K, or K sampled ones. Words and actions have streams of their own: noise must not depend on what was said. */
@@ -131,27 +138,30 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return items.map((_, b) => (sampled ? rows.slice(b * K, (b + 1) * K) : [rows[b]!]))
   }
 
-  #samples(item: WorkItem, answers: readonly AnswerRow[], draw: Draw): CycleSample[] {
+  /** All K samples of every record; masks are drawn for all of them together, from the answers that have a [SEG]. */
+  #samples(items: readonly WorkItem[], answers: readonly (readonly AnswerRow[])[], draw: Draw): CycleSample[][] {
     const K = this.#cycle.config.rl.numGenerations
-    const random = (k: number) => this.#noise(draw, item, k)
-    const all = Array.from({ length: K }, (_, k) => random(k))
-    const shared = answers.length === 1
-    const first = answers[0]!.segState
-    const drawn: (Drawn | null)[] = shared
-      ? first
-        ? this.#act(item, first, all)
-        : all.map(() => null)
-      : answers.map((a, k) => (a.segState ? this.#act(item, a.segState, [random(k)])[0]! : null))
+    const rows = items.flatMap((item, b) =>
+      Array.from({ length: K }, (_, k) => ({ item, k, answer: answers[b]![answers[b]!.length === 1 ? 0 : k]! })),
+    )
+    const acting = rows.filter((row) => row.answer.segState)
+    const drawn = new Map(
+      this.#act(acting.map(({ item, k, answer }) => ({ item, answer, noise: this.#noise(draw, item, k) }))).map(
+        (d, m) => [acting[m]!, d],
+      ),
+    )
     const { sampleText } = this.#cycle.config.loop2
-    return drawn.map((d, k) => {
-      const { segState: _, ...answer } = answers[shared ? 0 : k]!
-      const mask = d ? this.#cycle.family.finishMasks(item.features, d.logits)[0]! : null
+    const samples = rows.map((row): CycleSample => {
+      const { segState: _, ...answer } = row.answer
+      const d = drawn.get(row)
+      const mask = d ? this.#cycle.family.finishMasks(row.item.features, d.logits)[0]! : null
       return {
         ...{ ...answer, action: d?.action ?? null, caption: null, mask },
         ...(d ? { confidence: d.confidence } : {}),
         ...(sampleText ? {} : { sampled: false }),
       }
     })
+    return items.map((_, b) => samples.slice(b * K, (b + 1) * K))
   }
 
   #noise(draw: Draw, { id }: WorkItem, k: number): Noise {
@@ -161,18 +171,27 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     }
   }
 
-  #act({ features }: WorkItem, state: Tensor, noise: readonly Noise[]): Drawn[] {
+  #act(rows: readonly Acting[]): Drawn[] {
+    if (rows.length === 0) return []
     const { family, config } = this.#cycle
     const { action, grid } = config.loop2
-    const mean = family.segPrompts(state) // [1, d]
+    const answers = [...new Map(rows.map((row) => [row.answer, row])).values()]
+    const answered = {
+      features: answers.map(({ item }) => item.features),
+      means: family.segPrompts(cat(answers.map(({ answer }) => answer.segState!))), // [A, d]
+      of: rows.map((row) => answers.findIndex(({ answer }) => answer === row.answer)),
+    }
+    const noise = rows.map((row) => row.noise)
     const fields = noise.map((n) => n.field)
-    if (action === 'both') return sampleBoth(family, features, mean, this.#scale, grid, noise)
-    if (action === 'embedding') return sampleEmbedding(family, features, mean, this.#scale.prompt, fields)
-    if (action === 'field') return sampleField(family, features, mean, this.#scale.field, grid, fields)
-    const drawn = family.drawMasks(features, mean)
-    const still = { value: new Float32Array(0), choice: drawn.choice[0]! }
-    const [confidence] = confidencesOf(drawn)
-    return noise.map(() => ({ action: still, logits: drawn.logits, confidence: confidence! }))
+    if (action === 'both') return sampleBoth(family, answered, this.#scale, grid, noise)
+    if (action === 'embedding') return sampleEmbedding(family, answered, this.#scale.prompt, fields)
+    if (action === 'field') return sampleField(family, answered, this.#scale.field, grid, fields)
+    const drawn = family.drawMasks(answered.features, answered.means)
+    const sure = confidencesOf(drawn)
+    return answered.of.map((a) => {
+      const still = { value: new Float32Array(0), choice: drawn.choice[a]! }
+      return { action: still, logits: drawn.logits.narrow(0, a, 1), confidence: sure[a]! }
+    })
   }
 
   answer(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): CycleReply[][] {
@@ -261,7 +280,8 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     const noise = Array.from({ length: config.rl.numGenerations }, (_, k) => this.#noise(draw, item, k))
     const plain = { ids, text, finished: true, logps: new Float32Array(0), caption: null, mask: null }
     if (!this.opens) return noise.map(() => ({ ...plain, action: null }))
-    return this.#act(item, state, noise).map(({ action }) => ({ ...plain, action }))
+    const answer = { ...plain, segState: state }
+    return this.#act(noise.map((n) => ({ item, answer, noise: n }))).map(({ action }) => ({ ...plain, action }))
   }
 
   /** A model that never says [SEG] draws no mask: there is nothing to learn from. */
