@@ -15,7 +15,7 @@ export {
   RMSNorm,
   WeightOnly,
 } from './layers.ts'
-export { Adapter, addLora, type LoraOptions, linears, mergedWeight, mergeLora } from './lora.ts'
+export { Adapter, addLora, type LoraOptions, linears, mergedWeight, mergeLora, withMergedLora } from './lora.ts'
 export {
   type Count,
   count,

@@ -82,6 +82,31 @@ export function mergeLora(model: Module): number {
   return withAdapter.length
 }
 
+/**
+ * Runs `fn` while the adapters that take part are merged into copies of the weights they adapt: one product a layer instead of three.
+ * The copies are of the values at hand, in whatever role, and gone at the end. No gradient is recorded.
+ */
+export function withMergedLora<R>(model: Module, fn: () => R): R {
+  const adapted = linears(model).flatMap(([, linear]) => (linear.lora_A && linear.adapter?.enabled ? [linear] : []))
+  const own = adapted.map((linear) => linear.weight)
+  const states = new Set(adapted.map((linear) => linear.adapter!))
+  const merged: Tensor[] = []
+  try {
+    for (const linear of adapted) {
+      merged.push(keep(mergedWeight(linear)))
+      linear.weight = merged.at(-1)!
+    }
+    for (const state of states) state.enabled = false
+    return noGrad(fn)
+  } finally {
+    for (const state of states) state.enabled = true
+    adapted.forEach((linear, i) => {
+      linear.weight = own[i]!
+    })
+    for (const t of merged) t.dispose()
+  }
+}
+
 function deltaOf(linear: Linear): Tensor {
   return linear.lora_B!.weight.matmul(linear.lora_A!.weight).mul(linear.adapter!.scale)
 }

@@ -59,7 +59,17 @@ function differenceMetrics(difference: Tensor, mask: Tensor): Record<string, num
   return {
     'sampling/sampling_logp_difference/mean': empty ? 0 : there.mean().item(),
     'sampling/sampling_logp_difference/max': empty ? 0 : there.max().item(),
+    'sampling/sampling_logp_difference/far_rows': empty ? 0 : farRows(difference, mask),
   }
+}
+
+/** Share of the rows with a token whose log-prob is off by more than this. */
+const far = 0.05
+
+function farRows(difference: Tensor, mask: Tensor): number {
+  const rows = mask.ne(0).sum(-1).gt(0)
+  const off = difference.abs().gt(far).sum(-1).gt(0)
+  return off.to('float32').sum().item() / rows.to('float32').sum().item()
 }
 
 function ratioMetrics(ratio: Tensor): Record<string, number> {

@@ -19,6 +19,8 @@ export interface Roles {
   /** Runs `fn` with the EMA copy's (the reference's) weights in place, without gradient. */
   asEma<R>(fn: () => R): R
   asReference<R>(fn: () => R): R
+  /** Runs `fn` with the weights in place as sampling reads them, without gradient. */
+  forSampling<R>(fn: () => R): R
   /** After an update: the EMA copy, and a reference that moves, take their small step. */
   follow(): void
   /** Takes the weights that other processes have updated; nothing where each updates all. */
@@ -136,8 +138,9 @@ export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise
 /** Nothing that leaves can be differentiated. */
 function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
   return run.tasks.flatMap((task) => {
-    const samples = noGrad(() => tidy(() => task.sample(items, draw)))
-    const replies = run.roles.asEma(() => tidy(() => task.answer(items, samples)))
+    const { roles } = run
+    const samples = roles.forSampling(() => tidy(() => task.sample(items, draw)))
+    const replies = roles.asEma(() => roles.forSampling(() => tidy(() => task.answer(items, samples))))
     const scores = run.score(task.name, replies)
     return items.map((item, b) => {
       return { task, item, samples: samples[b]!, replies: replies[b]!, scores: scores[b]! }

@@ -20,6 +20,15 @@ export const LoraConfig = z.strictObject({
     .describe('dropout on the adapters in sft; reinforcement learning uses none'),
 })
 
+export const SamplingConfig = z.strictObject({
+  weights: z
+    .enum(['auto', 'merged', 'exact'])
+    .default('auto')
+    .describe(
+      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or apart as the loss has them; auto: merged in float32 on the CPU',
+    ),
+})
+
 const scaleOf = (group: string) =>
   z.number().positive().default(1).describe(`factor on optim.learningRate for ${group}`)
 
@@ -75,6 +84,7 @@ export const RunConfig = z.strictObject({
   epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
   maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
+  sampling: SamplingConfig.prefault({}).describe('how samples and answers are computed'),
   optim: OptimConfig.prefault({}).describe('optimizer, schedule, EMA'),
   lrScale: LrScaleConfig.prefault({}).describe('learning rates of the groups against each other'),
   ...taskSettings,

@@ -3,11 +3,21 @@
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
 import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
-import { type AdapterState, addLora, type Slot, selectSlots, tensorAt, trainOnly, withWeights } from '../nn/index.ts'
+import {
+  type AdapterState,
+  addLora,
+  type Slot,
+  selectSlots,
+  tensorAt,
+  trainOnly,
+  withMergedLora,
+  withWeights,
+} from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { Roles } from '../rl/index.ts'
 import { keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
+import { deviceOf } from './device.ts'
 
 export interface GroupCount {
   group: string
@@ -37,6 +47,7 @@ export class Learner implements Roles {
 
   /** Process that keeps the moments of each trained tensor; null: every process keeps all. */
   readonly #owners: ReadonlyMap<string, number> | null
+  readonly #mergesForSampling: boolean
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
@@ -57,6 +68,7 @@ export class Learner implements Roles {
       ),
     )
     const { rank, size } = options.world ?? alone
+    this.#mergesForSampling = mergesForSampling(config)
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
     const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
     this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!, owns)
@@ -90,6 +102,11 @@ export class Learner implements Roles {
   /** Runs `fn` with the EMA copy's weights, without gradient. */
   asEma<R>(fn: () => R): R {
     return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
+  }
+
+  /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
+  forSampling<R>(fn: () => R): R {
+    return this.#mergesForSampling ? withMergedLora(this.family.module, fn) : noGrad(fn)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
@@ -177,6 +194,13 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
     throw new Mismatch({ where: 'settings', field: 'lora.rank', expected, got: rank })
   }
   return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
+}
+
+/** By itself only where the products are slow and merging rounds nothing away: float32 on the CPU. */
+function mergesForSampling(config: RunConfig): boolean {
+  const { device, dtype } = deviceOf(config)
+  const { weights } = config.sampling
+  return weights === 'auto' ? device === 'cpu' && dtype === 'float32' : weights === 'merged'
 }
 
 function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {

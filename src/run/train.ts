@@ -310,7 +310,7 @@ class TrainWork implements Work {
   }
 
   evaluating<R>(fn: () => R): R {
-    return fn()
+    return this.#opened.learner.forSampling(fn)
   }
 
   async state(): Promise<WorkState> {
