@@ -10,7 +10,7 @@ export interface CycleSample extends Sample {
   /** What the EMA copy is asked about: a caption, or a mask (null: none was made). */
   readonly caption: string | null
   readonly mask: Mask | null
-  /** Of `mask`; only the scoring looks at it, checkpoints do not keep it. */
+  /** Of `mask`. */
   readonly confidence?: MaskConfidence
 }
 
@@ -36,6 +36,7 @@ interface StoredSample {
   /** Absent in checkpoints of 0.1.0. */
   sampled?: boolean
   samplerLogps?: string
+  confidence?: { iou: number; object: number }
 }
 
 type StoredAction = NonNullable<StoredSample['action']>
@@ -60,6 +61,7 @@ export function storeSample(s: CycleSample): Json {
     mask: s.mask ? encodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
     ...(s.samplerLogps ? { samplerLogps: pack(s.samplerLogps) } : {}),
+    ...(s.confidence ? { confidence: { ...s.confidence } } : {}),
   }
   return stored as unknown as Json
 }
@@ -76,6 +78,7 @@ export function restoreSample(json: Json): CycleSample {
     mask: s.mask ? decodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
     ...(s.samplerLogps ? { samplerLogps: new Float32Array(bytes(s.samplerLogps)) } : {}),
+    ...(s.confidence ? { confidence: s.confidence } : {}),
   }
 }
 
