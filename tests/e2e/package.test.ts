@@ -47,6 +47,10 @@ test('the package holds what it runs, and no tests, benches or second miniature'
     'dist/index.d.ts',
     'native/addon.cc',
     'scripts/setup.mjs',
+    'assets/miniature/model.safetensors',
+    'assets/points-miniature/policy/model.safetensors',
+    'assets/points-miniature/sam2/model.safetensors',
+    'recipes/points-demo.yaml',
     'README.md',
     'LICENSE',
   ])

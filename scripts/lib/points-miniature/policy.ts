@@ -26,7 +26,7 @@ import {
   resolvePoints,
   sceneSide,
 } from '../../../src/tasks/index.ts'
-import type { Tensor } from '../../../src/tensor/index.ts'
+import { noGrad, type Tensor } from '../../../src/tensor/index.ts'
 import { trainByteLevelBpe } from '../../../src/text/index.ts'
 import { runStage } from '../miniature/stage.ts'
 import { writeModule } from './write.ts'
@@ -112,6 +112,7 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
   writeFileSync(join(dir, 'preprocessor_config.json'), `${JSON.stringify(processor, null, 2)}\n`)
   const model = new QwenVL(parseQwenVLConfig(config))
   initRandom(model, { seed })
+  noGrad(() => model.model.embed_tokens.weight.mul_(0.25)) // the head is tied to it: scores start small
   writeModule(model, dir)
   for (const t of model.parameters().values()) t.dispose()
   return openQwenVL(dir, { dtype: 'float32' })
@@ -136,40 +137,49 @@ export interface PolicyStage {
   learningRate: number
   seed: number
   pool: number
-  /** Share of answers that are mediocre habits. */
+  /** Share of answers that are mediocre habits; above 0 no answer abstains. */
   habits: number
 }
 
 type Patched = ReturnType<typeof patchImage>
 
+/** A scene as the policy reads it, made once however often a stage comes round to it. */
+interface Lesson {
+  scene: PointScene
+  image: Patched
+  ids: Int32Array
+}
+
 export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
-  const { model, processor: config, tokenizer } = loaded
-  const pool = new Map<number, { scene: PointScene; image: Patched }>()
-  const at = (i: number) => {
+  const { model, tokenizer } = loaded
+  const pool = new Map<number, Lesson>()
+  const lessonAt = (i: number) => {
     const index = i % stage.pool
-    const known = pool.get(index)
-    if (known) return known
-    const scene = makePointScene(stage.seed, index)
-    const made = { scene, image: patchImage(scene.record.image, config) }
-    pool.set(index, made)
-    return made
+    const lesson = pool.get(index) ?? lessonOf(loaded, makePointScene(stage.seed, index))
+    pool.set(index, lesson)
+    return lesson
   }
   const loss = (step: number) => {
     const random = stream(streamId.scenes, stage.seed, stage.name, step)
-    const rows = Array.from({ length: stage.rows }, (_, r) => at(step * stage.rows + r))
-    const tokens = imageTokens(
-      loaded,
-      rows.map((r) => r.image),
-    )
-    const prompts = rows.map(({ scene, image }, r) => promptOf(loaded, scene, image, tokens[r]!))
-    const answers = rows.map(({ scene }) => {
-      const points = random.uniform() < stage.habits ? habit(scene, random) : confusable(scene, random)
+    const lessons = Array.from({ length: stage.rows }, (_, r) => lessonAt(step * stage.rows + r))
+    const images = lessons.map((lesson) => lesson.image)
+    const tokens = imageTokens(loaded, images)
+    const prompts = lessons.map(({ ids, image }, r) => promptOf(ids, image, tokens[r]!))
+    const answers = lessons.map(({ scene }) => {
+      const habitual = random.uniform() < stage.habits || (stage.habits > 0 && scene.parts.length === 1)
+      const points = habitual ? habit(scene, random) : confusable(scene, random)
       return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
     })
     return answerLoss(teacherForceRows(model, prompts, answers).logProbs().logps, answers)
   }
   const { name, steps, learningRate } = stage
   runStage({ name, params: new Map(model.parameters()), steps, learningRate, loss })
+}
+
+function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: PointScene): Lesson {
+  const image = patchImage(scene.record.image, config)
+  const tokens = (image.rows * image.columns) / cfg.vision.spatial_merge_size ** 2
+  return { scene, image, ids: tokenizer.encode(chatText(questionOf(scene), [tokens]), { addSpecial: false }) }
 }
 
 function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
@@ -190,9 +200,7 @@ function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tenso
   return images.map((_, i) => all.narrow(0, i * each, each))
 }
 
-function promptOf({ tokenizer }: LoadedQwenVL, scene: PointScene, image: Patched, tokens: Tensor): QwenPrompt {
-  const { rows, columns, height, width } = image
-  const ids = tokenizer.encode(chatText(questionOf(scene), [tokens.size(0)]), { addSpecial: false })
+function promptOf(ids: Int32Array, { rows, columns, height, width }: Patched, tokens: Tensor): QwenPrompt {
   return { ids, images: [{ tokens, rows, columns, height, width }] }
 }
 
@@ -207,12 +215,12 @@ function inFrame([x, y]: Point): Point {
   return [clamp(x), clamp(y)]
 }
 
-/** A point beside the object, on it, or anywhere. */
+/** A point on the object, beside it, or anywhere. */
 function habit(scene: PointScene, random: RandomStream): Point[] {
   const { mask } = scene.record
   const dice = random.uniform()
-  if (dice < 0.4) return randomNegatives(mask, 1, random)
-  if (dice < 0.6) return heuristicNegatives(mask, 2).slice(random.below(2))
-  if (dice < 0.85) return [scene.parts[0]!.centre]
+  if (dice < 0.35) return derivePrompt(mask).points.slice(0, 1)
+  if (dice < 0.75) return randomNegatives(mask, 1, random)
+  if (dice < 0.85) return heuristicNegatives(mask, 1)
   return [[random.below(sceneSide), random.below(sceneSide)]]
 }
