@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import test from 'node:test'
 import { comparison, readDemo, verdict } from './demo.ts'
+import { openBrowser, watchBeside } from './watch.ts'
 
 const of = (low: number, mean: number, high: number) => ({ low, mean, high })
 
@@ -41,4 +45,33 @@ test('flags win over the recipe', () => {
 
 test('an evaluation of fewer than two records is refused', () => {
   assert.throws(() => readDemo(['--evalRecords', '0']), /evalRecords: expected at least 2/)
+})
+
+test('the page beside a run is served at the told address, opened by the desktop, and ends when it is closed', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-beside-'))
+  const opener = process.platform === 'darwin' ? 'open' : 'xdg-open'
+  writeFileSync(
+    join(folder, opener),
+    `#!/bin/sh\nprintf %s "$1" > ${join(folder, 'opened')}.part\nmv ${join(folder, 'opened')}.part ${join(folder, 'opened')}\n`,
+  )
+  chmodSync(join(folder, opener), 0o755)
+  const path = process.env.PATH
+  const live = await watchBeside(join(folder, 'run'))
+  try {
+    process.env.PATH = `${folder}:${path}`
+    assert.match(await (await fetch(live.url)).text(), /<title>/)
+    await openBrowser(live.url)
+    while (!existsSync(join(folder, 'opened'))) await new Promise((done) => setTimeout(done, 20))
+    assert.equal(readFileSync(join(folder, 'opened'), 'utf8'), live.url)
+  } finally {
+    process.env.PATH = path
+    live.close()
+  }
+  const answers = () =>
+    fetch(live.url).then(
+      () => true,
+      () => false,
+    )
+  while (await answers()) await new Promise((done) => setTimeout(done, 20))
+  rmSync(folder, { recursive: true, force: true })
 })

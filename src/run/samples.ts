@@ -40,7 +40,8 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
   return group.samples.map((sample, k) => {
     const shown = group.task.shown(group.item, sample, group.replies[k])
     const answer = shownAs<string>(shown, 'text', 'ema')
-    const drawn = shown.find((s) => s.kind === 'mask' && s.by !== 'record')
+    const masks = shown.filter((s) => s.kind === 'mask')
+    const drawn = masks.find((s) => s.by === 'policy') ?? masks.find((s) => s.by === 'ema')
     return {
       step,
       loop: group.task.name,

@@ -17,7 +17,7 @@ import { needsBrowser, openBrowser } from './chromium.ts'
 
 const program = fileURLToPath(new URL('../../../bin/roundtrip.mjs', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-watch-'))
-const limit = { timeout: 120_000 }
+const limit = { timeout: 600_000 }
 const children: ChildProcess[] = []
 let browser: Browser | undefined
 
@@ -132,7 +132,7 @@ function makeRun(name: string, steps: number, options: { text?: string; seed?: n
 
 test('the page shows a step of a run that is training as soon as its event is there', {
   ...needsBrowser,
-  timeout: 400_000,
+  timeout: 1_200_000,
 }, async (t) => {
   const output = join(folder, 'training')
   const short =
@@ -320,7 +320,7 @@ const peakOf = (pid: number) =>
 
 test('a run of 20,000 steps and 500,000 samples opens at once in a server of at most 300 MB', {
   ...needsBrowser,
-  timeout: 400_000,
+  timeout: 1_200_000,
 }, async (t) => {
   const dir = join(folder, 'large')
   makeLargeRun(dir, mask.counts)
