@@ -1,19 +1,28 @@
-// `npm run bundle`: one archive for a Linux machine without network and without Node: tar, gzip and g++ are enough there.
+// `npm run bundle [-- --arch x64|arm64]`: one archive for a Linux machine without network and without Node: tar, gzip and g++ are enough
+// there. Node and the packages of another processor come from the registry, checked against package-lock.json.
 // Layout inside: install.sh, node, app/ (the same tree as a clone, TypeScript compiled in place, production packages beside it).
 import { spawnSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
+import { parseArgs } from 'node:util'
 import { installPackages, packagesStale } from './lib/packages.mjs'
 import { capture, main, reporter, SetupError, seconds } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
 
-const name = 'roundtrip-offline-linux-x64'
+const { values: flags } = parseArgs({
+  options: { arch: { type: 'string', default: process.arch }, 'no-fixtures': { type: 'boolean', default: false } },
+})
+const machines = { x64: 'x86_64', arm64: 'aarch64' }
+const arch = flags.arch
+const foreign = arch !== process.arch
+const name = `roundtrip-offline-linux-${arch}`
 const most = 60e6 // bytes
 const build = join(root, 'build')
 const stage = join(build, name)
 const app = join(stage, 'app')
 // development packages that the target needs: those of the engine's tests, and tsx for rewards and tasks in TypeScript
-const extraPackages = ['fast-check', 'pure-rand', 'tsx', 'esbuild', '@esbuild/linux-x64'].map(
+const extraPackages = ['fast-check', 'pure-rand', 'tsx', 'esbuild', `@esbuild/linux-${arch}`].map(
   (name) => `node_modules/${name}`,
 )
 const code = ['src', 'tests', 'bench', 'recipes']
@@ -37,7 +46,7 @@ function copy(path, filter) {
 }
 
 // --no-fixtures leaves 11 MB out, for a target that gets tests/fixtures another way
-const fixtures = !process.argv.includes('--no-fixtures')
+const fixtures = !flags['no-fixtures']
 // golden sets that no test of `install.sh --test` reads
 const unread = ['qwen2_5_vl-tiny', 'misc', 'meteor.jsonl', 'porter.jsonl'].map(
   (name) => `tests/fixtures/golden/${name}`,
@@ -58,16 +67,45 @@ function needed(path) {
 function copyPackages() {
   const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'))
   const wanted = Object.entries(packages)
-    .filter(([path, entry]) => path !== '' && (!entry.dev || extraPackages.includes(path)))
-    .map(([path]) => path)
-    .filter((path) => existsSync(join(root, path)))
-  for (const path of wanted)
-    copy(path, (from) => needed(from) && !/\/node_modules\/(?:@[^/]+\/)?[^/]+\/node_modules$/.test(from))
+    .filter(([path, entry]) => path !== '' && (!entry.dev || extraPackages.includes(path)) && fits(entry))
+    .filter(([path, entry]) => existsSync(join(root, path)) || entry.cpu?.includes(arch))
+  for (const [path, entry] of wanted) {
+    if (existsSync(join(root, path)))
+      copy(path, (from) => needed(from) && !/\/node_modules\/(?:@[^/]+\/)?[^/]+\/node_modules$/.test(from))
+    else fetchPackage(path.replace(/^.*node_modules\//, ''), entry.version, join(app, path), entry.integrity)
+  }
   return wanted.length
+}
+
+/** Packages of other systems and processors stay away. */
+function fits({ os, cpu, libc }) {
+  const allows = (list, word) => !list || list.includes(word)
+  return allows(os, 'linux') && allows(cpu, arch) && allows(libc, 'glibc')
+}
+
+/** From the registry into a folder; the archive must have the hash of the lock file, where that has one. */
+function fetchPackage(name, version, target, integrity) {
+  const spec = `${name}@${version}`
+  const packed = capture('npm', ['pack', spec, '--json', '--pack-destination', build], { timeout: 600_000 })
+  if (!packed.ok) throw new SetupError(`npm pack ${spec} failed: ${packed.stderr.trim().split('\n').at(-1)}`)
+  const archive = join(build, basename(JSON.parse(packed.stdout)[0].filename.replace('@', '').replace('/', '-')))
+  const hash = `sha512-${createHash('sha512').update(readFileSync(archive)).digest('base64')}`
+  if (integrity && hash !== integrity) throw new SetupError(`${spec}: expected ${integrity}, got ${hash}`)
+  mkdirSync(target, { recursive: true })
+  const done = capture('tar', ['xzf', archive, '-C', target, '--strip-components=1'], { timeout: 600_000 })
+  rmSync(archive)
+  if (!done.ok) throw new SetupError(`${spec}: unpacking failed: ${done.stderr.trim()}`)
 }
 
 function copyNode() {
   const target = join(stage, 'node')
+  if (foreign) {
+    const unpacked = join(build, 'foreign-node')
+    fetchPackage(`node-linux-${arch}`, process.version.slice(1), unpacked)
+    cpSync(join(unpacked, 'bin/node'), target)
+    rmSync(unpacked, { recursive: true })
+    return
+  }
   cpSync(process.execPath, target, { dereference: true })
   chmodSync(target, 0o755)
   const { ok } = capture('strip', [target])
@@ -79,7 +117,8 @@ function copyTree() {
   copy('assets', (path) => basename(path) !== 'miniature-full') // read by scripts/experiments.ts alone
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
   for (const path of ['scripts/setup.mjs', 'scripts/test.mjs', 'scripts/lib']) copy(path)
-  cpSync(join(root, 'scripts/install.sh'), join(stage, 'install.sh'))
+  const install = readFileSync(join(root, 'scripts/install.sh'), 'utf8')
+  writeFileSync(join(stage, 'install.sh'), install.replaceAll(machines.x64, machines[arch]), { mode: 0o755 })
 }
 
 function pack() {
@@ -95,7 +134,8 @@ function pack() {
 }
 
 main(async () => {
-  if (process.platform !== 'linux' || process.arch !== 'x64') throw new SetupError('the bundle is made on Linux x64')
+  if (process.platform !== 'linux') throw new SetupError('the bundle is made on Linux')
+  if (!Object.hasOwn(machines, arch)) throw new SetupError(`--arch: expected x64 or arm64, got ${arch}`)
   const start = performance.now()
   const progress = reporter()
   if (packagesStale()) await installPackages(progress)
