@@ -1,5 +1,6 @@
-// `npm run mutants [-- --jobs N] [WORD...]`: plants one fault after the other in a copy of the sources, runs the test that should notice,
+// `npm run mutants [-- --jobs N] [--tests-pass] [WORD...]`: plants one fault after the other in a copy of the sources, runs the test that should notice,
 // and says killed or survived. With words: only faults whose area, description or file has one of them. Jobs work in a copy each.
+// Before the first fault all tests are run without any, unless --tests-pass says that they were.
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -117,23 +118,24 @@ async function checkClean(copies, chosen) {
 }
 
 function readArguments() {
-  const { values, positionals } = parseArgs({ allowPositionals: true, options: { jobs: { type: 'string' } } })
+  const options = { jobs: { type: 'string' }, 'tests-pass': { type: 'boolean' } }
+  const { values, positionals } = parseArgs({ allowPositionals: true, options })
   const jobs = Number(values.jobs ?? 1)
   if (!Number.isInteger(jobs) || jobs < 1) throw new SetupError(`--jobs: expected a whole number, got ${values.jobs}`)
   const has = (m, word) => m.slice(0, 3).join(' ').includes(word)
   const chosen = mutants.filter((m) => positionals.length === 0 || positionals.some((word) => has(m, word)))
   if (chosen.length === 0) throw new SetupError(`no fault has a word of: ${positionals.join(', ')}`)
-  return { chosen, jobs: Math.min(jobs, chosen.length) }
+  return { chosen, jobs: Math.min(jobs, chosen.length), testsPass: values['tests-pass'] ?? false }
 }
 
 main(async () => {
-  const { chosen, jobs } = readArguments()
+  const { chosen, jobs, testsPass } = readArguments()
   await setup({ quiet: true })
   const copies = []
   let killed = 0
   try {
     for (let job = 0; job < jobs; job++) copies.push(makeCopy())
-    await checkClean(copies, chosen)
+    if (!testsPass) await checkClean(copies, chosen)
     await share(copies, chosen, async (copy, mutant) => {
       const { outcome, seconds } = await tryMutant(copy, mutant)
       if (outcome === 'killed') killed++
