@@ -6,7 +6,7 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, wr
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { transformSync } from 'esbuild'
+import { transform } from 'esbuild'
 import { mutants } from './lib/mutants.mjs'
 import { main, SetupError } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
@@ -28,21 +28,25 @@ const copied = [
 const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } }
 const unreadable = /SyntaxError|Transform failed|does not provide an export/ // the fault made a file nobody can load
 
-function makeCopy() {
+/** `from`: a copy that is compiled already. */
+async function makeCopy(from) {
   const copy = mkdtempSync(join(tmpdir(), 'roundtrip-mutants-'))
-  for (const name of copied) cpSync(join(root, name), join(copy, name), { recursive: true })
+  for (const name of copied) cpSync(join(from ?? root, name), join(copy, name), { recursive: true })
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
   const ready = spawnSync(process.execPath, ['scripts/setup.mjs', '--quiet'], { cwd: copy, stdio: 'inherit' })
   if (ready.status !== 0) throw new SetupError('the copy could not be set up')
-  for (const folder of ['src', 'tests', 'scripts'])
-    for (const path of readdirSync(join(copy, folder), { recursive: true }))
-      if (path.endsWith('.ts') && !path.endsWith('.d.ts')) compile(join(copy, folder, path))
+  if (!from) await Promise.all(['src', 'tests', 'scripts'].flatMap((folder) => compileAll(join(copy, folder))))
   return copy
 }
 
+function compileAll(folder) {
+  const paths = readdirSync(folder, { recursive: true }).filter((path) => /(?<!\.d)\.ts$/.test(path))
+  return paths.map((path) => compile(join(folder, path)))
+}
+
 /** The source as JavaScript beside it: a test then starts in a fraction of the time that a loader needs. */
-function compile(path, source = readFileSync(path, 'utf8')) {
-  const { code } = transformSync(source, { loader: 'ts', format: 'esm', target: 'node20', tsconfigRaw })
+async function compile(path, source = readFileSync(path, 'utf8')) {
+  const { code } = await transform(source, { loader: 'ts', format: 'esm', target: 'node20', tsconfigRaw })
   writeFileSync(
     path.replace(/ts$/, 'js'),
     code.replace(/((?:from|import) ?\(?"\.{1,2}\/[^"]+)\.ts"/g, (_, start) => `${start}.js"`),
@@ -83,7 +87,7 @@ async function tryMutant(copy, [, , file, text, replacement, test, names]) {
   const path = join(copy, file)
   const source = readFileSync(path, 'utf8')
   if (!source.includes(text)) return { outcome: 'NOT FOUND', seconds: 0 }
-  compile(
+  await compile(
     path,
     source.replace(text, () => replacement),
   )
@@ -91,7 +95,7 @@ async function tryMutant(copy, [, , file, text, replacement, test, names]) {
     const ran = await runTest(copy, test, names, limit)
     return { outcome: outcomeOf(ran), seconds: ran.seconds }
   } finally {
-    compile(path, source)
+    await compile(path, source)
   }
 }
 
@@ -134,7 +138,7 @@ main(async () => {
   const copies = []
   let killed = 0
   try {
-    for (let job = 0; job < jobs; job++) copies.push(makeCopy())
+    for (let job = 0; job < jobs; job++) copies.push(await makeCopy(copies[0]))
     if (!testsPass) await checkClean(copies, chosen)
     await share(copies, chosen, async (copy, mutant) => {
       const { outcome, seconds } = await tryMutant(copy, mutant)

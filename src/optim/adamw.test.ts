@@ -44,10 +44,10 @@ const free = (params: ReadonlyMap<string, Tensor>) => {
 const config = OptimConfig.parse({ weightDecay: 0.1, learningRate: 1e-2 })
 
 test('biases and other vectors are not decayed', () => {
-  const params = parameters()
+  const params = parameters().set('norm.weight', tensor([1, 2, 3]))
   const [decayed, rest] = decayGroups(params, 0.1)
   assert.deepEqual([...decayed!.params.keys()], ['a.weight', 'b.weight'])
-  assert.deepEqual([[...rest!.params.keys()], rest!.weightDecay], [['a.bias'], 0])
+  assert.deepEqual([[...rest!.params.keys()], rest!.weightDecay], [['a.bias', 'norm.weight'], 0])
   free(params)
 })
 

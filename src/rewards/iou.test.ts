@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { stream } from '../core/index.ts'
 import { maskFromDense, maskIou } from '../mask/index.ts'
-import { iouReward } from './builtin.ts'
+import { iouReward, maskConfidenceReward } from './builtin.ts'
 import { IouConfig } from './config.ts'
 import { iouOf, resizeMaskBilinear } from './iou.ts'
 
@@ -60,4 +60,12 @@ test('no mask is a true 0, a mask that was never made is an error', async () => 
   assert.equal(reward.score({ id: 's', reference: '', given, maskPrime: null }), 0)
   assert.equal(reward.score({ id: 's', reference: '', given, maskPrime: given }), 1)
   assert.throws(() => reward.score({ id: 's7', reference: '', given }), /sample s7: maskPrime/)
+})
+
+test('an answer without a mask has overlap 0 and confidence 0; with one, confidence is overlap times probability', () => {
+  const answer = { id: 'x', reference: '', given: mask(1, 0), maskPrime: null, maskConfidence: null }
+  assert.equal(iouReward('maskPrime').score(answer), 0)
+  const sure = maskConfidenceReward('maskPrime')
+  assert.equal(sure.score(answer), 0)
+  assert.equal(sure.score({ ...answer, maskPrime: mask(1, 1), maskConfidence: { iou: 0.5, object: 0.5 } }), 0.25)
 })

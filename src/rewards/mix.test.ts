@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { LengthShaping } from './config.ts'
 import { AvailabilityWatch, scoreGroup } from './mix.ts'
 import { type Answer, defineReward, type Score } from './reward.ts'
 
@@ -129,4 +130,29 @@ test('what a reward throws is told with its name', async () => {
     scoreGroup([{ reward: throws, weight: 1 }], answers(1)),
     /reward mine: expected scores, got no file/,
   )
+})
+
+test('length shaping is a factor on the total and its terms: 2 of 4 words at lambda 0.5 keep three quarters', async () => {
+  const length = LengthShaping.parse({ min: 4, max: 8, lambda: 0.5, floor: 0 })
+  const [short] = await scoreGroup([{ reward: fixed('a', [0.8]), weight: 1 }], answers(1), {
+    shaping: { of: 'caption', length },
+  })
+  assert.ok(Math.abs(short!.total! - 0.6) < 1e-12, `${short!.total}`)
+  assert.equal(short!.counted[0]!.value, short!.total)
+  assert.equal(short!.parts.a, 0.8, 'parts stay as they were scored')
+})
+
+test('every answer of a group is told the share of different texts, and how sure SAM2 was is kept beside the scores', async () => {
+  const seen: (number | undefined)[] = []
+  const score = ({ unique }: Answer) => {
+    seen.push(unique)
+    return 0
+  }
+  const reward = defineReward({ name: 'a', range: [0, 1], doc: '', score })
+  const group = ['x', 'y', 'x', 'x'].map((text, i): Answer => ({ ...answers(4)[i]!, text }))
+  group[0]!.maskConfidence = { iou: 0.5, object: 0.25 }
+  const rows = await scoreGroup([{ reward, weight: 1 }], group)
+  assert.deepEqual(seen, [0.5, 0.5, 0.5, 0.5])
+  assert.deepEqual(rows[0]!.figures, { 'mask_confidence/iou': 0.5, 'mask_confidence/object': 0.25 })
+  assert.equal(rows[1]!.figures, undefined)
 })

@@ -83,7 +83,8 @@ test('the confidence of a mask is that of the chosen output: predicted overlap, 
   tidy(() => {
     const values = Float32Array.from({ length: 2 * 16 }, (_, i) => Math.sin(1 + i))
     const prompts = tensor(values, [2, 16])
-    const { choice, confidence } = family.drawMasks(features, prompts)
+    const { choice, confidence } = family.drawMasks(features, prompts, [2, 1])
+    assert.deepEqual(choice, [2, 1])
     const sam = (family.module as Sa2VA).sam
     const decoded = sam.decode((features as { sam: never }).sam, { language: prompts.unsqueeze(1) })
     choice.forEach((c, row) => {

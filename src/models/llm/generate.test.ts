@@ -238,8 +238,18 @@ test("stop ids are a set: the tokenizer's own and those given", () => {
   const free = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...base, stopStrings: [] }))[0]!
   const third = free.ids[2]!
   const row = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...base, stopIds: new Set([third]) }))[0]!
-  assert.equal(row.ids.at(-1), third)
-  assert.equal(row.ids.length, free.ids.indexOf(third) + 1)
+  const ending = new Proxy(prompter.tokenizer, {
+    get(tokenizer, key) {
+      const value: unknown = key === 'eosIds' ? new Set([third]) : Reflect.get(tokenizer, key)
+      return typeof value === 'function' ? value.bind(tokenizer) : value
+    },
+  })
+  const own = tidy(() => generate(model, ending, [prompts[0]!], { ...base, stopStrings: [] }))[0]!
+  for (const { ids, finished } of [row, own]) {
+    assert.equal(ids.at(-1), third)
+    assert.equal(ids.length, free.ids.indexOf(third) + 1)
+    assert.ok(finished)
+  }
 })
 
 test('generation leaves no tensor behind, and no new tokens are a valid request', () => {

@@ -64,6 +64,20 @@ test('an answer without a mask counts as no overlap, not as no record', () => {
   assert.deepEqual([scores!.cycleIou, scores!.cycleMeteor], [0, 0])
 })
 
+test('METEOR takes the record for the reference, and the retold caption is of the mask that was found', () => {
+  const { cycle, config, items } = opened
+  const { features, example } = items[0]!
+  const [words] = describeAll(cycle, [{ features, mask: example.mask }])
+  const caption = `${words} beside a thing that nobody mentions`
+  assert.notEqual(meteor(caption, words!), meteor(words!, caption))
+  assert.equal(evaluated([{ ...example, caption }])[0]!.captionMeteor, meteor(caption, words!))
+  const short = { ...cycle, config: { ...config, rl: { ...config.rl, maxCompletionLength: 1 } } }
+  const [word] = describeAll(short, [{ features, mask: example.mask }])
+  assert.ok(meteor(word!, word!) > 0, `"${word}" is a word`)
+  const [scores] = evaluated([{ ...example, caption: word! }], short)
+  assert.deepEqual([scores!.captionMeteor, scores!.cycleMeteor], [meteor(word!, word!), 0])
+})
+
 const record = (maskIou: number, intersection: number, union: number): CycleScores => ({
   id: '',
   captionMeteor: maskIou / 2,
