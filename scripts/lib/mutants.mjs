@@ -7,6 +7,7 @@ const traps = 'tests/invariant/trainer-traps.test.ts'
 const obligations = 'tests/invariant/trainer-obligations.test.ts'
 const learning = 'tests/invariant/trainer-learning.test.ts'
 const switches = 'tests/invariant/trainer-switches.test.ts'
+const answers = 'tests/invariant/answers.test.ts'
 const resume = 'tests/invariant/resume-state.test.ts'
 const golden = 'src/verify/grpo.test.ts'
 const optimizer = 'src/optim/adamw.test.ts'
@@ -42,8 +43,8 @@ export const mutants = [
     'loss',
     'the policy answers instead of the EMA copy',
     S,
-    'run.roles.asEma(() => tidy(() => task.answer',
-    'noGrad(() => tidy(() => task.answer',
+    'roles.asEma(() => roles.forSampling(() => tidy(() => task.answer(items, samples))))',
+    'roles.forSampling(() => tidy(() => task.answer(items, samples)))',
     step,
     'EMA copy answers',
   ],
@@ -254,8 +255,8 @@ export const mutants = [
     M2C,
     'sampleStream(draw, streamId.sampling, items[row]!.id, k)',
     'sampleStream(draw, streamId.sampling, items[row]!.id, 0)',
-    learning,
-    'five steps',
+    answers,
+    'samples differ',
   ],
   [
     'sampling',
@@ -263,8 +264,8 @@ export const mutants = [
     'src/rl/task.ts',
     'stream(seed, use, step, id, k,',
     'stream(seed, use, 0, id, k,',
-    traps,
-    'end token',
+    answers,
+    'samples differ',
   ],
   [
     'sampling',
@@ -319,8 +320,8 @@ export const mutants = [
     ASK,
     'sampling: { temperature, topK, topP, minP, repetitionPenalty }',
     'sampling: { temperature, topK, minP, repetitionPenalty }',
-    switches,
-    'truncated sampler',
+    answers,
+    'samples differ',
   ],
   [
     'sampling',
@@ -338,7 +339,7 @@ export const mutants = [
     M2C,
     "caption: s.caption ?? '' })),",
     "caption: groups[b]![0]!.caption ?? '' })),",
-    'tests/invariant/answers.test.ts',
+    answers,
   ],
   [
     'answering',
@@ -354,16 +355,9 @@ export const mutants = [
     C2M,
     '(mask ? [{ features, mask }] : [])',
     '(mask ? [{ features, mask: items[b]!.example.mask }] : [])',
-    'tests/invariant/answers.test.ts',
+    answers,
   ],
-  [
-    'scoring',
-    'scores of another group are used',
-    TRAIN,
-    'return scores.rows[i]!',
-    'return scores.rows[0]!',
-    'tests/invariant/answers.test.ts',
-  ],
+  ['scoring', 'scores of another group are used', TRAIN, 'return scores.rows[i]!', 'return scores.rows[0]!', answers],
   [
     'rewards',
     'the judge has no share in loop 1',

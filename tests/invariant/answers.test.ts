@@ -110,3 +110,18 @@ test("pictures are sent when a reward of the user's own scores, and only then", 
     assert.deepEqual([...new Set(sent.splice(0))], [modules.length > 0])
   }
 })
+
+test('samples differ, in a group and from step to step, and every setting of the sampler reaches it', async () => {
+  const texts = (all: typeof groups) =>
+    all.filter((g) => g.task.name === 'loop1').map((g) => g.samples.map((s) => s.text))
+  const first = texts(groups)
+  for (const said of first) assert.ok(new Set(said).size > 1, said.join(' | '))
+  assert.notDeepEqual(texts(await o.sample(1)), first, 'another step draws others')
+  assert.deepEqual(texts(await o.sample(0)), first)
+  for (const narrow of [{ topK: 1 }, { topP: 1e-6 }, { minP: 1 }, { temperature: 1e-3 }]) {
+    const rl = { numGenerations: 3, maxCompletionLength: 6, ...narrow }
+    const own = await openRun(toyRun(toy, join(folder, 'none'), { rl }), 1)
+    for (const said of texts(await own.sample())) assert.equal(new Set(said).size, 1, `${Object.keys(narrow)}: ${said}`)
+    own.dispose()
+  }
+})
