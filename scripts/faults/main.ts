@@ -51,24 +51,38 @@ function lineOf({ number, name, state, seen, seconds }: Shown): string {
   return `${String(number).padStart(2)} ${state.padEnd(8)} ${name.padEnd(18)} ${seconds.toFixed(1).padStart(6)} s  ${seen}`
 }
 
-/** Replaces what stands between the two marks of the page. */
+/** The rows that were run take their places in the table of the page; the others stay as they were. */
 function writePage(table: readonly Shown[]): void {
   const path = new URL('../../docs/reliability.md', import.meta.url)
   const marks = ['<!-- the table of `npm run faults -- --page` -->', '<!-- end of the table -->'] as const
   const [before, rest] = readFileSync(path, 'utf8').split(marks[0])
-  const after = rest?.split(marks[1])[1]
-  if (after === undefined) throw new Error(`docs/reliability.md: expected ${marks.join(' and ')}`)
-  const cells = (row: readonly string[]) => `| ${row.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`
-  const body = table.map((row) =>
-    cells([`${row.number}`, row.name, row.fault, promises[row.promise], row.state, clip(row.seen), `${row.seconds}`]),
-  )
-  const head = ['row', 'name', 'fault', 'promise', 'state', 'seen', 'seconds']
-  const lines = [cells(head), cells(head.map(() => '---')), ...body]
-  const words = `${count('held')} of ${table.length} rows held, ${count('not run')} could not be run on that machine.`
-  writeFileSync(path, `${before}${marks[0]}\n\n${words}\n\n${lines.join('\n')}\n\n${marks[1]}${after}`)
+  const [old, after] = rest?.split(marks[1]) ?? []
+  if (old === undefined || after === undefined) throw new Error(`docs/reliability.md: expected ${marks.join(' and ')}`)
+  const lines = new Map(old.split('\n').flatMap((line) => (/^\| \d/.test(line) ? [[nameOf(line), line]] : [])))
+  for (const row of table) {
+    const cells = [
+      `${row.number}`,
+      row.name,
+      row.fault,
+      promises[row.promise],
+      row.state,
+      clip(row.seen),
+      `${row.seconds}`,
+    ]
+    lines.set(row.name, `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
+  }
+  const body = rows.flatMap((row) => lines.get(row.name) ?? [])
+  const held = body.filter((line) => line.includes('| held |')).length
+  const head = '| row | name | fault | promise | state | seen | seconds |\n|---|---|---|---|---|---|---|'
+  const words = `${held} of ${body.length} rows shown here are held; the command has ${rows.length}.`
+  writeFileSync(path, `${before}${marks[0]}\n\n${words}\n\n${head}\n${body.join('\n')}\n\n${marks[1]}${after}`)
+}
+
+function nameOf(line: string): string {
+  return line.split(' | ')[1]!
 }
 
 function clip(text: string): string {
   const plain = text.replaceAll(bench.folder, '...')
-  return plain.length > 160 ? `${plain.slice(0, 157)}...` : plain
+  return plain.length > 120 ? `${plain.slice(0, 117)}...` : plain
 }

@@ -53,7 +53,8 @@ async function terminated(bench: Bench): Promise<string> {
     const output = `term-${name}`
     const evaluated = name === 'evaluation' ? ['--data.evalFraction', '0.3'] : []
     const run = bench.start(output, ...endless, '--reward', reward.path, ...more, ...evaluated)
-    await when(run, output)
+    const early = run.ended.then(({ err }) => assert.fail(`${name}: the run ended: ${err.slice(-300)}`))
+    await Promise.race([when(run, output), early])
     const { code, seconds } = await ending(bench, output, run, 'SIGTERM')
     reward.release()
     assert.equal(code, 143, `${name}: exit code`)
@@ -124,8 +125,8 @@ async function lostTerminal(bench: Bench): Promise<string> {
     child.stderr.destroy()
     child.stdout.destroy()
   })
-  while (!existsSync(bench.at('lost/events.jsonl')) || !bench.events('lost').some((e) => e.t === 'step'))
-    await sleep(50)
+  const stepped = () => existsSync(bench.at('lost/events.jsonl')) && bench.events('lost').some((e) => e.t === 'step')
+  while (child.exitCode === null && !stepped()) await sleep(50)
   child.kill('SIGHUP')
   const code = await ended
   reward.release()
