@@ -12,6 +12,8 @@ const small = { batchSize: 1, maxSteps: 4, saveTotalLimit: 9, rl: { numGeneratio
 export class Bench {
   readonly folder = scratch('faults')
   #calm: Promise<string> | undefined
+  /** A row may wait for what never comes; the process must outlive it. */
+  readonly #awake = setInterval(() => undefined, 1000)
 
   /** A path of its own for a row. */
   at(name: string): string {
@@ -68,6 +70,7 @@ export class Bench {
   }
 
   close(): void {
+    clearInterval(this.#awake)
     rmSync(this.folder, { recursive: true, force: true })
   }
 }

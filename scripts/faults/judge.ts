@@ -8,7 +8,7 @@ import { type Asked, honest, type Reply, startServer } from '../../tests/support
 import { type Bench, refusal } from './bench.ts'
 import type { Row } from './row.ts'
 
-const fast = { retryBaseMs: 1, timeoutMs: 1500, breakerOpenMs: 10, canaryRate: 0, ask: 'single' }
+const fast = { retryBaseMs: 1, timeoutMs: 60_000, breakerOpenMs: 10, canaryRate: 0, ask: 'single' }
 const reference = 'a red bicycle with a black seat'
 const group = (texts: readonly string[]) => texts.map((caption, k) => ({ id: `g#${k}`, reference, caption }))
 
