@@ -1,12 +1,18 @@
-// The demo of the point task as a user starts it, shortened.
+// The demo of the point task, shortened, and what the prototype's users start with: real processes where a command is meant.
 import assert from 'node:assert/strict'
-import { readFileSync, rmSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import type { Interval } from '../../src/tracking/index.ts'
-import { scratch } from '../support/runs.ts'
+import { fileURLToPath } from 'node:url'
+import { readDemo } from '../../src/cli/demo.ts'
+import { train } from '../../src/host/index.ts'
+import { doctor } from '../../src/run/index.ts'
+import { type Interval, readRun } from '../../src/tracking/index.ts'
+import { hostOf, scratch } from '../support/runs.ts'
 import { roundtrip } from './cli.ts'
 
+const root = fileURLToPath(new URL('../..', import.meta.url))
 const folder = scratch('points-demo')
 after(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -32,4 +38,46 @@ test('without a learning rate the points demo ends where it began, to the digit'
   for (const name of figures)
     assert.deepEqual(Object.keys(told.before[name] ?? {}).sort(), ['high', 'low', 'mean'], name)
   assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point made negative"/)
+})
+
+test("a short run learns to leave the object alone, and logs the prototype's names", async () => {
+  const { config } = readDemo(demo('short', '--maxSteps 12 --batchSize 4 --evalRecords 24'))
+  const { before, after: end } = await train(config, { onProgress: () => undefined })
+  const gained = end!['points/gain']!.mean - before!['points/gain']!.mean
+  assert.ok(gained > 0.1, `points/gain ${before!['points/gain']!.mean} to ${end!['points/gain']!.mean}`)
+  const steps = readRun(config.output).events.flatMap((e) => (e.t === 'step' ? [e.metrics] : []))
+  assert.equal(steps.length, 12)
+  for (const name of ['loss', 'mean_reward', 'max_reward', 'points/iou_gain', 'points/neg_in_confused_rate'])
+    assert.ok(
+      steps.every((metrics) => Number.isFinite(metrics[name])),
+      name,
+    )
+})
+
+test("the doctor passes on the miniature and prints the prototype's two checks by name", async () => {
+  const { config } = readDemo(demo('doctor', '--rl.maxCompletionLength 20'))
+  const findings = await doctor(config, hostOf())
+  assert.deepEqual(
+    findings.filter((f) => f.pass === false),
+    [],
+  )
+  for (const name of ['gradient flow', 'vision-language input', 'points image matters'])
+    assert.equal(findings.find((f) => f.name === name)?.pass, true, name)
+  assert.match(findings.find((f) => f.name === 'answer')!.detail, /16 of the image of 112 x 112/)
+})
+
+test("the prototype's script starts a run from its config file", () => {
+  const file = join(folder, 'negative_points_config.yaml')
+  const lines = [
+    ...['model_path: assets/points-miniature/policy', 'sam_checkpoint: assets/points-miniature/sam2'],
+    ...['train_data: neighbours:8', 'image_size: 112', 'max_points: 1', 'group_size: 2', 'max_new_tokens: 20'],
+    ...['batch_size: 1', 'gradient_accumulation_steps: 1', 'lora_r: 4', 'lora_alpha: 8', 'clip_lower: -0.2'],
+    ...['points.wording: short', 'device: cpu', 'dtype: float32', 'threads: 1', 'evalRecords: 0'],
+  ]
+  writeFileSync(file, `${lines.join('\n')}\n`)
+  const words = ['--output_dir', join(folder, 'prototype'), '--config', file, '--max_steps', '1']
+  const done = spawnSync(join(root, 'scripts/train_negative_points.sh'), words, { cwd: root, encoding: 'utf8' })
+  assert.equal(done.status, 0, done.stderr)
+  const run = readRun(join(folder, 'prototype'))
+  assert.equal(run.events.filter((e) => e.t === 'step').length, 1)
 })

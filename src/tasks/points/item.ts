@@ -104,16 +104,15 @@ export function drawOptions({ config }: PointSetup, { mask }: PointRecord) {
 }
 
 /** The positive prompt of the setting, as SAM2 takes it. */
-export function positiveClicks(
-  { sam, config }: PointSetup,
-  record: PointRecord,
-  positive: PositivePrompt,
-): ClickPrompt {
-  const wantsBox = config.positivePrompt !== 'point' && positive.box !== null
-  const count = config.positivePrompt === 'point' ? 1 : config.positivePrompt === 'box' ? 0 : 2
-  const points = wantsBox ? positive.points.slice(0, count) : positive.points.slice(0, 1)
-  const box = wantsBox ? positive.box : null
-  return clickPrompt(sam, record.image, { box, points }, [])
+export function positiveClicks(setup: PointSetup, record: PointRecord, positive: PositivePrompt): ClickPrompt {
+  return clickPrompt(setup.sam, record.image, givenPrompt(setup.config, positive), [])
+}
+
+/** What SAM2 is given of the object: a point, its box, or both. */
+export function givenPrompt({ positivePrompt }: PointsConfig, { box, points }: PositivePrompt): PositivePrompt {
+  const wantsBox = positivePrompt !== 'point' && box !== null
+  const count = positivePrompt === 'point' ? 1 : positivePrompt === 'box' ? 0 : 2
+  return wantsBox ? { box, points: points.slice(0, count) } : { box: null, points: points.slice(0, 1) }
 }
 
 /** Points and box of a frame in SAM2's own: the inside ones first, then the outside ones. */

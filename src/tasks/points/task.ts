@@ -9,7 +9,7 @@ import { recordContext } from '../context.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
 import { rewardOfPoints } from './config.ts'
 import { type AnsweredGroup, stepFigures } from './figures.ts'
-import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
+import { givenPrompt, openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
 import { pointRecord } from './records.ts'
 import { askPoints, type PointReply, replyTo, sampleOf } from './reply.ts'
 import { shownAnswer } from './shown.ts'
@@ -139,9 +139,10 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
 
   shown(item: WorkItem, sample: Sample, reply: PointsReply | undefined): Shown[] {
     const { caption, mask } = item.example
-    const positive = reply ? this.#items.at(item).positive.points : []
-    const weights = rewardOfPoints(this.#setup.config)
-    return shownAnswer({ query: caption, target: mask, text: sample.text, positive }, reply, weights)
+    const { config } = this.#setup
+    const given = reply && config.mode !== 'joint' ? givenPrompt(config, this.#items.at(item).positive).points : []
+    const weights = rewardOfPoints(config)
+    return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, reply, weights)
   }
 
   store({ ids, text, finished, logps }: Sample): Json {

@@ -1,0 +1,170 @@
+// One step of the point task at the full shape of Qwen2.5-VL-3B and SAM2-large, random bf16 weights on CUDA: two records of 840 x 840,
+// K 8, 96 new tokens. Phases and the peak of device memory against 80 GiB. Without a CUDA device the same code runs at the size of
+// the miniatures, which proves the bench and measures nothing.
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Example, makePointScene } from '../src/data/index.ts'
+import { packageRoot } from '../src/engine/index.ts'
+import { resize } from '../src/image/index.ts'
+import { maskFromDense, toDense } from '../src/mask/index.ts'
+import { parseQwenVLConfig, QwenVL, QwenVLFamily, Sam2Model, Sam2Predictor, sam2Config } from '../src/models/index.ts'
+import { readProcessorConfig } from '../src/models/qwen2_5_vl/index.ts'
+import { type Module, replaceTensor, tensorAt } from '../src/nn/index.ts'
+import { type Draw, type Sample, sampleAndScore, step } from '../src/rl/index.ts'
+import { Encoder, Learner, resolveRun, runOf } from '../src/run/index.ts'
+import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem } from '../src/tasks/index.ts'
+import { cuda, noGrad, ones, randn, tidy } from '../src/tensor/index.ts'
+import { loadTokenizer } from '../src/text/index.ts'
+import { type BenchRow, row } from './bench.ts'
+
+type Json = Record<string, unknown>
+
+/** Sizes of the 3B model; the rest of the miniature's config.json is as released. */
+const full = {
+  hidden_size: 2048,
+  intermediate_size: 11008,
+  num_hidden_layers: 36,
+  num_attention_heads: 16,
+  num_key_value_heads: 2,
+  vocab_size: 151936,
+  rope_theta: 1e6,
+  rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
+  max_position_embeddings: 128000,
+}
+const fullVision = {
+  depth: 32,
+  hidden_size: 1280,
+  intermediate_size: 3420,
+  num_heads: 16,
+  out_hidden_size: 2048,
+  fullatt_block_indexes: [7, 15, 23, 31],
+}
+
+const onCard = cuda.count() > 0
+const device = onCard ? 'cuda:0' : 'cpu'
+const dtype = onCard ? 'bfloat16' : 'float32'
+const side = onCard ? 840 : 112
+const miniature = (name: string) => join(packageRoot(), 'assets', 'points-miniature', name)
+const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Json
+
+function drawWeights<M extends Module>(model: M): M {
+  for (const slot of model.slots()) {
+    const shape = [...tensorAt(slot).shape]
+    const value = () => (shape.length === 1 ? ones(shape, { device }) : randn(shape, { device }).mul(0.02))
+    replaceTensor(
+      slot,
+      noGrad(() => tidy(() => value().to(dtype))),
+    )
+  }
+  return model
+}
+
+/** The miniature's tokenizer with filler words up to the size of the head: every id that is drawn has a text. */
+function folderOf(config: Json): string {
+  const dir = mkdtempSync(join(tmpdir(), 'roundtrip-points-'))
+  const tokenizer = readJson(join(miniature('policy'), 'tokenizer.json')) as {
+    model: { vocab: Record<string, number> }
+  }
+  const known = Number(readJson(join(miniature('policy'), 'config.json'))['vocab_size'])
+  for (let id = known; id < Number(config['vocab_size']); id++) tokenizer.model.vocab[`w${id}`] = id
+  writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizer))
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
+  return dir
+}
+
+function randomPolicy(): QwenVLFamily {
+  const small = readJson(join(miniature('policy'), 'config.json'))
+  const vision = { ...(small['vision_config'] as Json), ...(onCard ? fullVision : {}) }
+  const config = { ...small, ...(onCard ? full : {}), vision_config: vision, torch_dtype: dtype }
+  const cfg = parseQwenVLConfig(config)
+  const dir = folderOf(config)
+  const model = drawWeights(new QwenVL(cfg))
+  model.decoder.computeIn(dtype)
+  return new QwenVLFamily({ dir, cfg, processor: readProcessorConfig(dir), model, tokenizer: loadTokenizer(dir) })
+}
+
+function randomSam(): Sam2Predictor {
+  const small = readJson(join(miniature('sam2'), 'config.json'))['grounding_encoder_config']
+  return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onCard ? {} : small))))
+}
+
+/** Random weights write nothing that can be read; places stand in for the words, so that SAM2 has K masks to draw. */
+class Placing extends PlacePoints {
+  override sample(items: readonly WorkItem[], draw: Draw): Sample[][] {
+    const place = (k: number) => Math.floor(((k + 1) * side) / 10)
+    return super
+      .sample(items, draw)
+      .map((group) => group.map((s, k) => ({ ...s, text: `[[${place(k)},${place(k)}]]`, finished: true })))
+  }
+}
+
+function exampleAt(index: number): Example {
+  const { record } = makePointScene(1, index)
+  const from = toDense(record.mask)
+  const scale = record.image.width / side
+  const dense = Uint8Array.from({ length: side * side }, (_, i) => {
+    const [x, y] = [i % side, Math.floor(i / side)].map((v) => Math.floor(v * scale)) as [number, number]
+    return from[y * record.image.width + x]!
+  })
+  const image = resize(record.image, side, side, 'bilinear')
+  return { id: record.id, image, mask: maskFromDense(dense, side, side), caption: record.query, meta: {} }
+}
+
+export async function run(): Promise<BenchRow[]> {
+  const config = resolveRun({
+    model: 'random',
+    task: 'points',
+    dataPath: 'neighbours:2',
+    device,
+    train: ['lora'],
+    lora: { rank: onCard ? 64 : 8, alpha: onCard ? 128 : 16 },
+    checkpointing: onCard,
+    points: { sam: 'random', imageSize: side, wording: 'short' },
+    rl: { numGenerations: 8, maxCompletionLength: onCard ? 96 : 12, epsilonHigh: 0.28, beta: 0.005 },
+  })
+  const policy = randomPolicy()
+  const setup: PointSetup = {
+    policy: policy as unknown as PointSetup['policy'],
+    sam: randomSam(),
+    config: resolvePoints(config.points),
+    maxNewTokens: config.rl.maxCompletionLength,
+  }
+  const learner = new Learner(policy, config)
+  const encoder = new Encoder(policy, config, { store: null })
+  const open = new OpenItems(setup, 8)
+  const task = new Placing(setup, config, open)
+  const seconds: Record<string, number> = {}
+  const clocked = async <T>(name: string, work: () => T | Promise<T>): Promise<T> => {
+    if (onCard) cuda.synchronize()
+    const from = performance.now()
+    const out = await work()
+    if (onCard) cuda.synchronize()
+    seconds[name] = (performance.now() - from) / 1000
+    return out
+  }
+  const score = async (_: string, groups: readonly (readonly unknown[])[]) => ({
+    rows: groups.map((g) => g.map((_, k) => ({ total: k / 8, parts: { rank: k / 8 }, counted: [], dropped: [] }))),
+    metrics: {},
+  })
+  const bench = runOf(config, [task], learner, encoder, { score } as never)
+  const openAll = (items: readonly WorkItem[]) => {
+    for (const item of items) open.at(item)
+  }
+  for (let number = 0; number < 2; number++) {
+    if (onCard) cuda.resetPeak()
+    const items = await clocked('features of the run, 2 images', () =>
+      encoder.items([exampleAt(2 * number), exampleAt(2 * number + 1)]),
+    )
+    await clocked('SAM2 and vision tower, 2 images', () => noGrad(() => tidy(() => openAll(items))))
+    const batch = { draw: { seed: 0, step: number }, pieces: [items] }
+    const groups = await clocked('sample 2 x 8 answers, draw their masks', () => sampleAndScore(bench, batch))
+    await clocked('learn', () => step(bench, { ...batch, groups }, 1e-5))
+    encoder.release(items)
+  }
+  const rows = Object.entries(seconds).map(([name, s]) => row(name, s, null, 's'))
+  const total = Object.values(seconds).reduce((a, b) => a + b, 0)
+  rows.push(row('one step', total, null, 's'), row('times SAM2 read an image', setup.sam.encodes, 4, 'images'))
+  if (onCard) rows.push(row('peak device memory', cuda.memory(0).peak / 2 ** 30, 80, 'GiB'))
+  return rows
+}
