@@ -566,7 +566,7 @@ export const mutants = [
     resume,
     'two passes',
   ],
-  ['resume', 'the count of flat steps is lost', TRAIN, 'this.#flat = flat', '', resume, 'three steps'],
+  ['resume', 'the count of flat steps is lost', TRAIN, 'this.#flat = flat\n', '\n', resume, 'three steps'],
   [
     'resume',
     'the EMA copy begins anew',

@@ -39,7 +39,7 @@ const adaptive: Partial<RunInput> = {
     numIterations: 2,
     beta: 0.1,
     syncRefModel: true,
-    refModelSyncSteps: 2,
+    refModelSyncSteps: 3, // it moves between the two passes over a group
     useAdaptiveEntropy: true,
     entropyTarget: 100,
     entropyCoefDelta: 0.01,

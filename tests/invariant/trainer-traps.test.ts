@@ -124,9 +124,14 @@ test('k3 is e^u - u - 1: 0 at 0, never negative', () => {
 
 test('the reference has a start of its own: swapped in and out, the policy keeps every bit', () =>
   opened({}, async ({ learner, learn, sample }) => {
-    await learn(await sample(), 1e-2)
+    const groups = await sample()
+    const start = plainDensities(groups[0]!)
+    await learn(groups, 1e-2)
+    const moved = plainDensities(groups[0]!)
     const before = hashes(learner.params())
-    learner.asReference(() => undefined)
+    const held = learner.asReference(() => plainDensities(groups[0]!))
+    const apart = (other: Float32Array) => Math.max(...start.map((v, i) => Math.abs(v - other[i]!)))
+    assert.ok(apart(held) < 1e-5 && apart(moved) > 1e-3, `${apart(held)} and ${apart(moved)}: adapters are off`)
     learner.asEma(() => undefined)
     assert.throws(() => learner.asEma(() => assert.fail('inside')), /inside/)
     assert.throws(() => learner.asReference(() => assert.fail('inside')), /inside/)
