@@ -42,10 +42,10 @@ function launcher(script: string, { count = 2, maxRestarts = 3, grace = 30 } = {
 const attempt = 'const attempt = Number(process.env.TORCHELASTIC_RESTART_COUNT);'
 const rank = 'const rank = Number(process.env.RANK);'
 const wait = 'setTimeout(() => {}, 600000);'
+/** A process that has ended may stand in the table until its parent looks: state Z. */
 const alive = (pid: number) => {
   try {
-    process.kill(pid, 0)
-    return true
+    return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
   } catch {
     return false
   }
