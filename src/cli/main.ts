@@ -50,8 +50,13 @@ function version(): string {
 
 /** A reader such as `head` may close the pipe early; that ends the program quietly, as it ends others. */
 function endWithReader(error: NodeJS.ErrnoException): void {
-  if (error.code === 'EPIPE') process.exit(0)
+  if (error.code === 'EPIPE') process.exit()
   throw error
+}
+
+/** A terminal, pipe or full disk that takes no more messages costs the messages, not the run. */
+function goOnWithout({ code }: NodeJS.ErrnoException): void {
+  if (!['EPIPE', 'EIO', 'ENOSPC', 'ECONNRESET'].includes(String(code))) process.exitCode ||= 1
 }
 
 async function main(argv: readonly string[]): Promise<void> {
@@ -83,6 +88,7 @@ function endSoon(): void {
 }
 
 process.stdout.on('error', endWithReader)
+process.stderr.on('error', goOnWithout)
 try {
   await main(process.argv.slice(2))
 } catch (error) {
