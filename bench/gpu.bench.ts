@@ -1,0 +1,27 @@
+// What the card does at the Sa2VA-4B shape with random bfloat16 weights: training passes and the whole step by phase. `other` is the limit that must hold
+// on an H200. Without a card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_STEPS: steps in a row (3).
+import { Learner, resolveRun } from '../src/run/index.ts'
+import { type BenchRow, row } from './bench.ts'
+import { now, onCard, placement, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
+import { stepRows } from './gpu/step.ts'
+import { trainingRows } from './gpu/training.ts'
+
+export async function run(): Promise<BenchRow[]> {
+  const plain = Number(process.env.ROUNDTRIP_BENCH_STEPS ?? 3)
+  const config = resolveRun({
+    model: 'random',
+    dataPath: 'scenes:1',
+    ...placement,
+    maxTiles: 3,
+    rl: { numGenerations: 4, maxCompletionLength: onCard ? 128 : 16 },
+    ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
+  })
+  const examples = [0, 1, 2, 3].map(randomExample)
+  const family = speakingFamily(randomModel(), examples[0]!)
+  const from = now()
+  const learner = new Learner(family, config)
+  const rows = [row('new Learner', now() - from, null, 'ms')]
+  rows.push(...trainingRows(family, learner, examples))
+  rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
+  return rows
+}
