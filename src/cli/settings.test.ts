@@ -138,6 +138,13 @@ test("a preset's values stand under what is given", () => {
   assert.deepEqual([config.rl.lossType, config.rl.beta, config.rl.numGenerations], ['dapo', 0, 3])
 })
 
+test('the preset of the point task decides in a run how answers are read, where no setting says otherwise', () => {
+  const { points } = read('--points.preset', 'origin', '--points.oob', 'drop')
+  const { allowEmpty, dupRadius, formatScore, keepEasy, oob } = points
+  assert.deepEqual([allowEmpty, dupRadius, formatScore, keepEasy, oob], [false, null, 'binary', null, 'drop'])
+  assert.deepEqual(resolveRun(JSON.parse(JSON.stringify({ points }))).points, points)
+})
+
 test('values outside the range are refused with the setting and the value', () => {
   assert.throws(() => read('--num_generations', '1'), /settings: rl\.numGenerations: expected .*2.*, got 1/)
   assert.throws(() => read('--train', 'lora,vision'), /--train: expected list of/)

@@ -83,6 +83,8 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   dup_radius: 'points.dupRadius',
   format_score: 'points.formatScore',
   turns: 'points.turns',
+  no_target: 'points.noTarget',
+  keep_easy: 'points.keepEasy',
   lambda_neg: 'points.reward.placement',
   lambda_format: 'points.reward.format',
   'reward.w_iou': 'points.reward.iou',

@@ -1,15 +1,15 @@
 import { Mismatch } from '../core/index.ts'
 import { decodeImageFor, type Preparation, type Prepare, type RgbImage } from '../image/index.ts'
 import { type Mask, maskArea } from '../mask/index.ts'
-import { asBadRecord, BadRecord, type Example, type Region } from './example.ts'
+import { asBadRecord, BadRecord, type Example, type RecordRules, type Region } from './example.ts'
 import { readStored } from './files.ts'
 
 const smallest = 10 // px; smaller pictures carry no region worth describing
 
 /** What can be known before the image is decoded. */
-export function checkRegion(region: Region): void {
+export function checkRegion(region: Region, rules: RecordRules = {}): void {
   const { mask, where } = region
-  if (maskArea(mask) === 0) {
+  if (maskArea(mask) === 0 && !rules.usesEmpty?.(region)) {
     throw new BadRecord('empty-mask', { where, field: 'mask', expected: 'at least one pixel inside', got: 'none' })
   }
   if (Math.min(mask.width, mask.height) < smallest) {
@@ -70,8 +70,9 @@ export async function decodeJob(job: DecodeJob): Promise<RgbImage> {
 export async function toExample(
   region: Region,
   decode: (job: DecodeJob) => Promise<Decoded> = async (job) => ({ image: await decodeJob(job) }),
+  rules: RecordRules = {},
 ): Promise<Example> {
-  checkRegion(region)
+  checkRegion(region, rules)
   const { id, mask, caption, category, extraMasks, meta, where } = region
   const source = await stored(region)
   const decoded = await decode({ source, height: mask.height, width: mask.width, where })

@@ -70,6 +70,14 @@ export function asBadRecord(error: unknown, reason: Reason, where: string, field
   return new BadRecord(reason, { where, field, expected, got, hint }, { cause: error })
 }
 
+/** What a task asks of records beside the common rules. */
+export interface RecordRules {
+  /** Whether a record without a pixel inside its mask can be used; absent: never. Where it is told, others are no damage of the data. */
+  usesEmpty?(region: Region): boolean
+  /** Records that are read, in stored order; absent: all of the part. */
+  only?: Uint32Array
+}
+
 export interface RegionOptions {
   /** false leaves the image bytes on disk. */
   image?: boolean

@@ -5,6 +5,7 @@
 export { encodePng, type RgbImage } from '../image/index.ts'
 export { decodeRle, encodeRle, type Mask, maskArea, maskFromDense, maskIou } from '../mask/index.ts'
 export { type GarRow, type GarWriteOptions, writeGarArrow } from './arrow/write.ts'
+export { type CacheKey, cachedIndex, packNumbers, unpackNumbers } from './cache.ts'
 export { DataConfig, type DataOptions } from './config.ts'
 export { toExample } from './decode.ts'
 export {
@@ -12,6 +13,7 @@ export {
   type Example,
   type ImageData,
   type Reason,
+  type RecordRules,
   type Region,
   type RegionOptions,
   reasons,
@@ -20,7 +22,7 @@ export {
 export { type Inspection, inspectSource, renderInspection } from './inspect.ts'
 export { type Loader, type LoaderRank, type LoaderState, openLoader } from './loader.ts'
 export { type MakeScenesOptions, makeScenes } from './make-scenes.ts'
-export { isEval } from './order.ts'
+export { isEval, splitIndices } from './order.ts'
 export { previewPage } from './preview.ts'
 export {
   type AttributeName,

@@ -2,7 +2,7 @@ import { assert, log, Mismatch } from '../core/index.ts'
 import type { Preparation } from '../image/index.ts'
 import { DataConfig, type DataOptions } from './config.ts'
 import { checkRegion, toExample } from './decode.ts'
-import { BadRecord, type Example, type Reason, type Region, type Source } from './example.ts'
+import { BadRecord, type Example, type Reason, type RecordRules, type Region, type Source } from './example.ts'
 import { curriculumBuckets, epochOrder, splitIndices } from './order.ts'
 import { DecodePool } from './pool.ts'
 
@@ -58,8 +58,9 @@ export function openLoader(
   options: DataOptions = {},
   rank: LoaderRank = { rank: 0, world: 1 },
   preparation: Preparation | null = null,
+  rules: RecordRules = {},
 ): Loader {
-  return new StreamLoader(source, DataConfig.parse(options), rank, preparation)
+  return new StreamLoader(source, DataConfig.parse(options), rank, preparation, rules)
 }
 
 class StreamLoader implements Loader {
@@ -70,6 +71,7 @@ class StreamLoader implements Loader {
   readonly #rank: LoaderRank
   readonly #part: Uint32Array
   readonly #pool: DecodePool
+  readonly #rules: RecordRules
   #buckets: Promise<Uint32Array | null> | null = null
   #order: { epoch: number; indices: Uint32Array } | null = null
   /** Read ahead, in order; the cursor is behind the last of them. */
@@ -86,12 +88,19 @@ class StreamLoader implements Loader {
   #failure: Error | null = null
   #state: LoaderState
 
-  constructor(source: Source, config: DataConfig, rank: LoaderRank, preparation: Preparation | null) {
+  constructor(
+    source: Source,
+    config: DataConfig,
+    rank: LoaderRank,
+    preparation: Preparation | null,
+    rules: RecordRules,
+  ) {
     assert(rank.world >= 1 && rank.rank >= 0 && rank.rank < rank.world, 'rank lies in 0..world-1')
     this.#source = source
     this.#config = config
     this.#rank = rank
-    this.#part = splitIndices(source, config)
+    this.#rules = rules
+    this.#part = rules.only ?? splitIndices(source, config)
     this.epochLength = Math.ceil((this.#part.length - rank.rank) / rank.world)
     if (this.epochLength <= 0) {
       const got = `${this.#part.length} records for ${rank.world} ranks`
@@ -201,14 +210,21 @@ class StreamLoader implements Loader {
     rejects[error.reason] = (rejects[error.reason] ?? 0) + 1
     this.rejected.push(error)
     if (this.rejected.length > kept) this.rejected.shift()
-    if (this.#config.onBadRecord === 'stop') throw this.#fail(error)
-    const total = Object.entries(rejects).reduce((sum, [why, n]) => sum + (why === 'broken-shard' ? 0 : n), 0)
-    if (total <= told) log.warn(`skipped (${error.reason}): ${error.message}`)
-    if (total === told) log.warn('further unusable records are counted, not named')
+    const leftOut = error.reason === 'empty-mask' && this.#rules.usesEmpty !== undefined
+    if (this.#config.onBadRecord === 'stop' && !leftOut) throw this.#fail(error)
+    const total = this.#damaged()
+    if (total <= told && !leftOut) log.warn(`skipped (${error.reason}): ${error.message}`)
+    if (total === told && !leftOut) log.warn('further unusable records are counted, not named')
     const seen = this.#state.seen + 1
     const judged = seen >= Math.min(judgedAfter, this.epochLength)
     if (judged && total > this.#config.maxRejectFraction * seen) throw this.#fail(this.#tooMany(total, seen))
-    if (fruitless >= this.epochLength) throw this.#fail(this.#tooMany(total, seen))
+    if (fruitless >= this.epochLength) throw this.#fail(this.#tooMany(fruitless, seen))
+  }
+
+  /** Unusable records, without whole shards and without those that the task leaves out. */
+  #damaged(): number {
+    const expected = this.#rules.usesEmpty ? ['broken-shard', 'empty-mask'] : ['broken-shard']
+    return Object.entries(this.#state.rejects).reduce((sum, [why, n]) => sum + (expected.includes(why) ? 0 : n), 0)
   }
 
   #tooMany(total: number, seen: number): Mismatch {
@@ -258,7 +274,7 @@ class StreamLoader implements Loader {
     const last = position + 1 === this.epochLength
     this.#cursor = last ? { epoch: epoch + 1, position: 0 } : { epoch, position: position + 1 }
     const region = this.#source.region(record).then((r) => {
-      checkRegion(r)
+      checkRegion(r, this.#rules)
       return r
     })
     const hold = (bytes: number) => this.#hold(slot, bytes, generation)
@@ -273,7 +289,7 @@ class StreamLoader implements Loader {
       const read = await region
       const pixels = read.mask.height * read.mask.width * 3 // the mask's size is the image's: known before decoding
       hold(pixels + this.#preparedBytes)
-      const example = await toExample(read, (job) => this.#pool.decode(job))
+      const example = await toExample(read, (job) => this.#pool.decode(job), this.#rules)
       this.#preparedBytes = Math.max(this.#preparedBytes, bytesIn(example.prepared))
       return example
     } catch (error) {

@@ -35,6 +35,7 @@ export {
 } from './points-frame.ts'
 export { type PointAnswer, parsePointAnswer } from './points-parse.ts'
 export {
+  errorAreas,
   type PointParts,
   type PointSample,
   type PointTurn,

@@ -36,6 +36,8 @@ export interface RankWindows {
 export interface PointParts {
   valid: boolean
   noTarget: boolean
+  /** Records without a target: nothing was drawn, or the answer says that there is nothing. */
+  saysNothing: boolean
   format: number
   kept: number
   raw: number
@@ -68,8 +70,8 @@ export function scorePoints(sample: PointSample, weights: PointRewardConfig, win
   const penalties = penaltyOf(parts, weights)
   if (parts.noTarget) {
     const first = sample.turns[0]!.answer
-    const saysNothing = maskArea(trace.last) === 0 || first.stop || first.none
-    return { ...parts, reward: weights.none * (saysNothing ? 1 : 0) + weights.format * parts.format - penalties }
+    parts.saysNothing = maskArea(trace.last) === 0 || first.stop || first.none
+    return { ...parts, reward: weights.none * (parts.saysNothing ? 1 : 0) + weights.format * parts.format - penalties }
   }
   Object.assign(parts, placementOf(sample, trace, parts, weights))
   parts.gain = gainOf(parts, sample, weights)
@@ -88,7 +90,14 @@ export function scorePoints(sample: PointSample, weights: PointRewardConfig, win
 function emptyParts(): PointParts {
   const counts = { kept: 0, raw: 0, oob: 0, dup: 0, extra: false, right: 0, wrong: 0, errorArea: 0, confusedArea: 0 }
   const values = { format: 0, iou0: 0, iou1: 0, gain: 0, placement: 0, overshoot: 0, turns: 0, reward: 0 }
-  return { valid: false, noTarget: false, ...counts, ...values, ranked: { iou: 0, gain: 0, placement: 0 } }
+  return {
+    valid: false,
+    noTarget: false,
+    saysNothing: false,
+    ...counts,
+    ...values,
+    ranked: { iou: 0, gain: 0, placement: 0 },
+  }
 }
 
 function countAnswers({ turns }: PointSample) {
@@ -155,7 +164,8 @@ function pixels(points: readonly Point[], { frame, target }: PointSample): numbe
   })
 }
 
-function errorAreas(target: Uint8Array, first: Uint8Array, mode: PointMode) {
+/** Pixels of dense masks where the first mask is wrong, and those of them that are too much. */
+export function errorAreas(target: Uint8Array, first: Uint8Array, mode: PointMode) {
   let [confusedArea, leftOut] = [0, 0]
   for (let i = 0; i < target.length; i++) {
     if (first[i] && !target[i]) confusedArea++

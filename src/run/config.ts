@@ -6,7 +6,7 @@ import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
-import { builtInKind, type TaskKind, taskRewardSettings, taskSettings } from '../tasks/index.ts'
+import { builtInKind, resolvePoints, type TaskKind, taskRewardSettings, taskSettings } from '../tasks/index.ts'
 import { trackerNames } from '../tracking/index.ts'
 
 export const LoraConfig = z.strictObject({
@@ -167,7 +167,11 @@ export function resolveRun(input: RunInput): RunConfig {
       got: valueAt(input, issue.path),
     })
   }
-  const config = { ...parsed.data, rl: resolveGrpo((input.rl ?? {}) as GrpoInput) }
+  const config = {
+    ...parsed.data,
+    rl: resolveGrpo((input.rl ?? {}) as GrpoInput),
+    points: resolvePoints(input.points),
+  }
   checkRun(config)
   return config
 }

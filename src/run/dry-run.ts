@@ -49,7 +49,7 @@ export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
   let records: Records | null = null
   try {
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
-    records = await openRecords(config)
+    records = await openRecords(config, { rules: kind.recordRules?.(config) })
     const encoder = new Encoder(learner.family, config)
     const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
     host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })

@@ -38,7 +38,8 @@ export async function evaluateModel(
   const evaluator = kind.evaluator(family, config)
   const source = await openSource(config.dataPath, config.data)
   const order = { ...config.data, shuffle: false, curriculum: 'none' as const }
-  const loader = openLoader(source, order, undefined, preparationOf(family, config, kind))
+  const preparation = preparationOf(family, config, kind)
+  const loader = openLoader(source, order, undefined, preparation, kind.recordRules?.(config))
   const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
   const scores: RecordScore[] = []
   try {

@@ -134,7 +134,11 @@ class RunLoop {
     try {
       tellTrainables(learner, config, host)
       tellStep(host, 'records', config.dataPath)
-      records = await openRecords(config, preparationOf(learner.family, config, kind))
+      records = await openRecords(config, {
+        preparation: preparationOf(learner.family, config, kind),
+        rules: kind.recordRules?.(config),
+        chooser: kind.chooser?.(learner.family, config),
+      })
       return await RunLoop.#assemble(config, host, options, { kind, learner, records })
     } catch (error) {
       await records?.close()

@@ -1,6 +1,17 @@
 import { Mismatch } from '../core/index.ts'
-import { type Example, isEval, type Loader, openLoader, openSource, type Source } from '../data/index.ts'
+import {
+  type Example,
+  isEval,
+  type Loader,
+  openLoader,
+  openSource,
+  type RecordRules,
+  type Source,
+  splitIndices,
+} from '../data/index.ts'
 import type { Preparation } from '../image/index.ts'
+import type { RecordChooser } from '../tasks/index.ts'
+import { chooseRecords } from './chosen.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
 
@@ -14,8 +25,15 @@ export interface Records {
   close(): Promise<void>
 }
 
+export interface RecordWishes {
+  preparation?: Preparation | null
+  rules?: RecordRules
+  chooser?: RecordChooser | null
+}
+
 /** The records to train on and those held out; what the source has to say about itself comes along. */
-export async function openRecords(config: RunConfig, preparation: Preparation | null = null): Promise<Records> {
+export async function openRecords(config: RunConfig, wishes: RecordWishes = {}): Promise<Records> {
+  const { preparation = null, rules = {}, chooser } = wishes
   const data = { ...config.data, seed: config.data.seed ?? config.seed }
   const source = await openSource(config.dataPath, data)
   try {
@@ -23,8 +41,11 @@ export async function openRecords(config: RunConfig, preparation: Preparation | 
     const held = heldOutSettings(source, config, notices)
     if (held && data.split !== 'all') throw chosenTwice(data.split)
     const settings = { ...data, split: held ? ('train' as const) : data.split, ...held }
-    const loader = openLoader(source, settings, undefined, preparation)
-    const heldOut = await readHeldOut(config, { ...data, ...held }, held !== null || config.evalPath !== null)
+    const chosen = chooser ? await chooseRecords(source, splitIndices(source, settings), chooser) : null
+    if (chosen) notices.push({ kind: 'chosen', text: `${source.name}: ${chosen.told}` })
+    const loader = openLoader(source, settings, undefined, preparation, { ...rules, only: chosen?.only })
+    const any = held !== null || config.evalPath !== null
+    const heldOut = any ? await readHeldOut(config, { ...data, ...held }, rules) : []
     requireBatch(source, loader, config)
     const close = async () => {
       await loader.close()
@@ -76,11 +97,12 @@ function heldOutSettings(source: Source, config: RunConfig, notices: Notice[]): 
   return { evalFraction }
 }
 
-async function readHeldOut(config: RunConfig, data: RunConfig['data'], any: boolean): Promise<Example[]> {
-  if (config.evalRecords === 0 || !any) return []
+async function readHeldOut(config: RunConfig, data: RunConfig['data'], rules: RecordRules): Promise<Example[]> {
+  if (config.evalRecords === 0) return []
   const source = await openSource(config.evalPath ?? config.dataPath, data)
   const split = config.evalPath === null ? 'eval' : 'all'
-  const loader = openLoader(source, { ...data, shuffle: false, split, curriculum: 'none' })
+  const order = { ...data, shuffle: false, split, curriculum: 'none' } as const
+  const loader = openLoader(source, order, undefined, null, rules)
   const out: Example[] = []
   try {
     for await (const example of loader) {

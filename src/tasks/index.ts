@@ -30,6 +30,7 @@ export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, superv
 export type {
   CommonSettings,
   Evaluator,
+  RecordChooser,
   RecordScore,
   TaskKind,
   TaskRewardsPlan,

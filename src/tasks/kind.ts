@@ -1,6 +1,6 @@
 // A kind of task: what a run can train. It adds settings, builds the tasks of a run, says what is rewarded and how a model is
 // evaluated. Every kind is one folder of this room and one line in its index.
-import type { Example } from '../data/index.ts'
+import type { Example, RecordRules } from '../data/index.ts'
 import type { Family } from '../models/index.ts'
 import type { OpenTask, RewardsConfig } from '../rewards/index.ts'
 import type { GrpoConfig, Item, Task } from '../rl/index.ts'
@@ -40,11 +40,26 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
   summary(scores: readonly S[], seed: number): Record<string, Interval>
 }
 
+/** Decides which records are worth training on. They are looked at once, in stored order, before the first step. */
+export interface RecordChooser {
+  /** Files and settings that the numbers depend on, beside the records. */
+  readonly files: readonly string[]
+  readonly settings: string
+  /** Numbers of a record that decide; of every record as many. */
+  look(example: Example): readonly number[]
+  /** Positions of those that are kept, and in words what became of the others. Null: could not be read, and is counted when its turn comes. */
+  choose(numbers: readonly (readonly number[] | null)[]): { kept: readonly number[]; told: string }
+}
+
 export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly name: string
   readonly doc: string
   /** Its tasks read the images themselves: a run makes no features for them. */
   readonly readsImages?: true
+  /** What its records may look like; absent: the common rules. */
+  recordRules?(config: C): RecordRules
+  /** Absent or null: every record is trained on. */
+  chooser?(family: Family, config: C): RecordChooser | null
   /** Refuses settings that cannot work, with the reason. */
   check(config: C): void
   /** Rewards are decided once, before the first step. */

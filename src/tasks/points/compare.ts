@@ -1,18 +1,10 @@
 // What the policy's points are worth beside none, random ones, heuristic ones and SAM2's own correction clicks: same records, same
-// positive prompt, same SAM2. Intervals resample records.
+// positive prompt, same SAM2. In joint the prompt is the policy's own.
 import { stream } from '../../core/index.ts'
-import { maskIou } from '../../mask/index.ts'
+import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
+import type { ClickPrompt } from '../../models/index.ts'
 import type { Point } from '../../rewards/index.ts'
-import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
-import {
-  drawOptions,
-  openItem,
-  type PointItem,
-  type PointSetup,
-  positiveClicks,
-  releaseItem,
-  withClicks,
-} from './item.ts'
+import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
 import { oracleCurve, toSam } from './oracle.ts'
 import { heuristicNegatives, randomNegatives } from './places.ts'
 import type { PointRecord } from './record.ts'
@@ -21,6 +13,9 @@ import { askPoints, type PointReply, replyTo, scoreReplies } from './reply.ts'
 /** The figures of one record; overlaps with the object. */
 export interface ComparedRecord {
   id: string
+  /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
+  target: boolean
+  saysNothing: boolean
   valid: boolean
   format: number
   /** Points that were kept, and of them those on the object and in the confused region. */
@@ -30,6 +25,8 @@ export interface ComparedRecord {
   switched: boolean
   none: number
   policy: number
+  noneAreas: Areas
+  policyAreas: Areas
   /** With maxPoints points, and with as many as the policy kept. */
   random: number
   randomSame: number
@@ -38,6 +35,12 @@ export interface ComparedRecord {
   /** After 1, 2, .. clicks, and the same with the previous mask as prompt. */
   oracle: number[]
   oracleLogits: number[]
+}
+
+/** Pixels that a mask and the object share, and pixels of both together. */
+export interface Areas {
+  both: number
+  either: number
 }
 
 export interface CompareOptions {
@@ -77,20 +80,23 @@ export function compareItems(
 ): ComparedRecord[] {
   const texts = askPoints(setup, items)
   return items.map((item, i) => {
-    const others = known.get(item.record.id) ?? otherClicks(setup, item, seed)
+    const reply = replyTo(setup, item, texts[i]!)[0]!
+    if (setup.config.mode === 'joint')
+      return compareOne(setup, item, reply, otherClicks(setup, item, reply, seed), seed)
+    const others = known.get(item.record.id) ?? otherClicks(setup, item, reply, seed)
     known.set(item.record.id, others)
-    return compareOne(setup, item, replyTo(setup, item, texts[i]!)[0]!, others, seed)
+    return compareOne(setup, item, reply, others, seed)
   })
 }
 
-function otherClicks(setup: PointSetup, item: PointItem, seed: number): OtherClicks {
+function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {
   const most = setup.config.maxPoints
-  const [random, heuristic] = clickedOverlaps(setup, item, clickLists(item, most, seed)) as [number, number]
+  const [random, heuristic] = clickedOverlaps(setup, item, prompt, clickLists(item, most, seed)) as [number, number]
   return {
     random,
     heuristic,
-    oracle: oracleCurve(setup, item, false),
-    oracleLogits: oracleCurve(setup, item, true),
+    oracle: oracleCurve(setup, item, prompt, false),
+    oracleLogits: oracleCurve(setup, item, prompt, true),
   }
 }
 
@@ -108,94 +114,62 @@ function compareOne(
   seed: number,
 ): ComparedRecord {
   const [parts] = scoreReplies(setup, item, [reply])
+  const { mask: target } = item.record
   const kept = reply.answer.negatives.length
   const [randomSame, heuristicSame] = (
     kept === setup.config.maxPoints
       ? [others.random, others.heuristic]
-      : clickedOverlaps(setup, item, clickLists(item, kept, seed))
+      : clickedOverlaps(setup, item, reply.prompt, clickLists(item, kept, seed))
   ) as [number, number]
-  const none = startOf(item, reply).overlap
+  const last = parts!.valid ? (reply.mask1 ?? reply.mask0) : reply.mask0
   return {
     id: item.record.id,
+    target: !parts!.noTarget,
+    saysNothing: parts!.saysNothing,
     valid: parts!.valid,
     format: parts!.format,
     kept,
     wrong: parts!.wrong,
     right: parts!.right,
     switched: reply.switched,
-    none,
-    policy: parts!.valid ? parts!.iou1 : none,
+    none: overlapOf(target, reply.mask0),
+    policy: overlapOf(target, last),
+    noneAreas: areasOf(target, reply.mask0),
+    policyAreas: areasOf(target, last),
     ...others,
     ...{ randomSame, heuristicSame },
   }
 }
 
-function startOf(item: PointItem, reply: PointReply): { overlap: number } {
-  const mask = item.first?.mask ?? reply.mask0
-  return { overlap: mask ? maskIou(item.record.mask, mask) : 0 }
+const overlapOf = (target: Mask, mask: Mask | null) => (mask ? maskIou(target, mask) : 0)
+
+function areasOf(target: Mask, mask: Mask | null): Areas {
+  const own = maskArea(target)
+  if (!mask) return { both: 0, either: own }
+  const both = maskArea(maskIntersection(target, mask))
+  return { both, either: own + maskArea(mask) - both }
 }
 
-/** Overlap after negative points of the original image were added to the record's positive prompt. */
-export function clickedOverlaps(setup: PointSetup, item: PointItem, lists: readonly (readonly Point[])[]): number[] {
-  const start = positiveClicks(setup, item.record, item.positive)
+/** Overlap after negative points of the original image were added to a positive prompt; 0 where there is none to add to. */
+export function clickedOverlaps(
+  setup: PointSetup,
+  item: PointItem,
+  start: ClickPrompt | null,
+  lists: readonly (readonly Point[])[],
+): number[] {
+  if (!start) return lists.map(() => 0)
+  const options = drawOptions(setup, item.record)
+  const first = item.first ?? setup.sam.draw(item.sam, [start], options)[0]!
   const filled = lists.flatMap((list, i) => (list.length > 0 ? [i] : []))
   const prompts = filled.map((i) => {
     const prompt = withClicks(start, toSam(setup, item, lists[i]!), 0)
-    return item.first?.logits ? { ...prompt, previous: item.first.logits } : prompt
+    return first.logits ? { ...prompt, previous: first.logits } : prompt
   })
-  const options = { ...drawOptions(setup, item.record), keepLogits: false }
-  const drawn = setup.sam.draw(item.sam, prompts, options)
-  const base = item.first ? maskIou(item.record.mask, item.first.mask) : 0
-  const out = lists.map(() => base)
+  const drawn = setup.sam.draw(item.sam, prompts, { ...options, keepLogits: false })
+  if (first !== item.first) first.logits?.dispose()
+  const out = lists.map(() => maskIou(item.record.mask, first.mask))
   filled.forEach((i, n) => {
     out[i] = maskIou(item.record.mask, drawn[n]!.mask)
   })
-  return out
-}
-
-/** Means with their 95 % intervals, under the names that are logged. */
-export function comparedFigures(rows: readonly ComparedRecord[], seed: number): Record<string, Interval> {
-  const mean = (of: (r: ComparedRecord) => number, among = rows) => bootstrapInterval(among.map(of), { seed })
-  const last = (values: readonly number[]) => values.at(-1) ?? 0
-  const gain = (r: ComparedRecord) => r.policy - r.none
-  const oracle = (r: ComparedRecord) => last(r.oracle) - r.none
-  const out: Record<string, Interval> = {
-    'points/gain': mean(gain),
-    'points/gain_random': mean((r) => r.random - r.none),
-    'points/gain_heuristic': mean((r) => r.heuristic - r.none),
-    'points/gain_oracle': mean(oracle),
-    'points/share_of_oracle': bootstrapRatioInterval(rows.map(gain), rows.map(oracle), { seed }),
-    'points/gain_above_random': mean((r) => r.policy - r.random),
-    'points/gain_above_heuristic': mean((r) => r.policy - r.heuristic),
-    'points/gain_random_same_count': mean((r) => r.randomSame - r.none),
-    'points/gain_heuristic_same_count': mean((r) => r.heuristicSame - r.none),
-    'points/gain_oracle_logits': mean((r) => last(r.oracleLogits) - r.none),
-    'points/miou_none': mean((r) => r.none),
-    'points/miou': mean((r) => r.policy),
-    'points/improved': mean((r) => (gain(r) > 0.01 ? 1 : 0)),
-    'points/worsened': mean((r) => (gain(r) < -0.01 ? 1 : 0)),
-    'points/format': mean((r) => r.format),
-    'points/invalid': mean((r) => (r.valid ? 0 : 1)),
-    'points/kept': mean((r) => r.kept),
-    'points/abstained': mean((r) => (r.valid && r.kept === 0 ? 1 : 0)),
-    'points/token_switched': mean((r) => (r.switched ? 1 : 0)),
-  }
-  rows[0]?.oracle.forEach((_, n) => {
-    out[`points/gain_oracle_${n + 1}`] = mean((r) => r.oracle[n]! - r.none)
-  })
-  const groups: [string, (r: ComparedRecord) => boolean][] = [0, 1, 2, 3].map((n) => [
-    `points/gain_at_${n}`,
-    (r) => r.kept === n,
-  ])
-  groups.push(['points/gain_unswitched', (r) => !r.switched])
-  for (const [name, belongs] of groups) {
-    const among = rows.filter(belongs)
-    if (among.length > 0) out[name] = mean(gain, among)
-  }
-  const placed = rows.filter((r) => r.kept > 0)
-  if (placed.length > 0) {
-    out['points/in_object'] = mean((r) => r.wrong / r.kept, placed)
-    out['points/in_confused'] = mean((r) => r.right / r.kept, placed)
-  }
   return out
 }

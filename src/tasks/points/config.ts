@@ -40,6 +40,21 @@ export const PointsConfig = PointAnswerConfig.extend({
     .enum(['full', 'short'])
     .default('full')
     .describe('the question in whole sentences, or in a few words for small models trained on nothing else'),
+  noTarget: z
+    .enum(['drop', 'keep'])
+    .default('drop')
+    .describe(
+      'records with an empty mask: left out and counted, or kept (in joint; in the other modes where they bring a box or points)',
+    ),
+  keepEasy: z
+    .number()
+    .min(0)
+    .max(1)
+    .nullable()
+    .default(0.1)
+    .describe(
+      'negatives, second-look: before training, records whose first mask misses the object are left out, and those with nothing to correct but for this share; null trains on all',
+    ),
   preset: z
     .enum(pointPresetNames)
     .default('default')
@@ -49,10 +64,11 @@ export const PointsConfig = PointAnswerConfig.extend({
 export type PointsConfig = z.infer<typeof PointsConfig>
 export type PointsInput = z.input<typeof PointsConfig>
 
-/** With the preset's own way of reading answers where the input says nothing. */
+/** With the preset's own way of reading answers and of choosing records where the input says nothing. */
 export function resolvePoints(input: PointsInput = {}): PointsConfig {
   const preset: PointPreset = input.preset ?? 'default'
-  const parsed = PointsConfig.safeParse({ ...pointAnswerPreset(preset), ...input })
+  const filter = preset === 'origin' ? { keepEasy: null } : {}
+  const parsed = PointsConfig.safeParse({ ...pointAnswerPreset(preset), ...filter, ...input })
   if (parsed.success) return checked(parsed.data)
   const issue = parsed.error.issues[0]!
   throw new Mismatch({

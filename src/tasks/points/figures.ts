@@ -48,6 +48,10 @@ function placeFigures(groups: readonly AnsweredGroup[], weights: PointRewardConf
     final_iou: all((p) => p.iou1, aimed),
     iou_gain: all((p) => p.iou1 - p.iou0, aimed),
     iou_gain_positive_rate: all((p) => flag(p.iou1 > p.iou0), aimed),
+    none_right_rate: all(
+      (p) => flag(p.saysNothing),
+      (p) => p.valid && p.noTarget,
+    ),
     confused_area_ratio: all((p, i) => p.confusedArea / areas[i]!, aimed),
     token_switched_rate: mean(replies.map(({ reply }) => flag(reply.switched))),
     sam_confidence: mean(replies.map(({ reply }) => reply.confidence)),

@@ -3,7 +3,8 @@
 // Start reading at task.ts; places.ts has the geometry.
 
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../data/index.ts'
-export { type ComparedRecord, type CompareOptions, compareClicks, comparedFigures } from './compare.ts'
+export { type Areas, type ComparedRecord, type CompareOptions, compareClicks } from './compare.ts'
+export { comparedFigures } from './compared-figures.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 export { squaredDistances } from './distance.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'

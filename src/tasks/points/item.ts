@@ -8,7 +8,7 @@ import { type FrameSize, type Point, rescale } from '../../rewards/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import type { PointsConfig } from './config.ts'
 import { contour, derivePrompt, type PositivePrompt } from './places.ts'
-import { pointQuestion } from './prompts.ts'
+import { givenPrompt, pointQuestion } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 
 export interface PointSetup {
@@ -89,8 +89,9 @@ export function withContour(image: RgbImage, mask: Mask): RgbImage {
   return { ...image, data }
 }
 
-function drawFirst(
-  setup: PointSetup,
+/** SAM2's mask from the positive prompt alone. */
+export function drawFirst(
+  setup: Pick<PointSetup, 'sam' | 'config'>,
   features: Sam2Features,
   record: PointRecord,
   positive: PositivePrompt,
@@ -98,21 +99,18 @@ function drawFirst(
   return setup.sam.draw(features, [positiveClicks(setup, record, positive)], drawOptions(setup, record))[0]!
 }
 
-export function drawOptions({ config }: PointSetup, { mask }: PointRecord) {
+export function drawOptions({ config }: Pick<PointSetup, 'config'>, { mask }: PointRecord) {
   const keepLogits = config.previousMask === 'logits'
   return { height: mask.height, width: mask.width, multimask: config.multimask, keepLogits }
 }
 
 /** The positive prompt of the setting, as SAM2 takes it. */
-export function positiveClicks(setup: PointSetup, record: PointRecord, positive: PositivePrompt): ClickPrompt {
+export function positiveClicks(
+  setup: Pick<PointSetup, 'sam' | 'config'>,
+  record: PointRecord,
+  positive: PositivePrompt,
+): ClickPrompt {
   return clickPrompt(setup.sam, record.image, givenPrompt(setup.config, positive), [])
-}
-
-/** What SAM2 is given of the object: a point, its box, or both. */
-export function givenPrompt({ positivePrompt }: PointsConfig, { box, points }: PositivePrompt): PositivePrompt {
-  const wantsBox = positivePrompt !== 'point' && box !== null
-  const count = positivePrompt === 'point' ? 1 : positivePrompt === 'box' ? 0 : 2
-  return wantsBox ? { box, points: points.slice(0, count) } : { box: null, points: points.slice(0, 1) }
 }
 
 /** Points and box of a frame in SAM2's own: the inside ones first, then the outside ones. */

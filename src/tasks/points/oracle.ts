@@ -2,7 +2,7 @@
 import { maskIou } from '../../mask/index.ts'
 import type { ClickPrompt } from '../../models/index.ts'
 import { type Point, rescale } from '../../rewards/index.ts'
-import { drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
+import { drawOptions, type PointItem, type PointSetup, withClicks } from './item.ts'
 import { oracleClick } from './places.ts'
 
 /** Pixels of the original image in SAM2's frame. */
@@ -10,12 +10,13 @@ export function toSam({ sam }: PointSetup, { record }: PointItem, points: readon
   return points.map((p) => rescale(p, record.image, { width: sam.side, height: sam.side }))
 }
 
-/** SAM2's own correction: the middle of the largest error, maxPoints times. Overlap after each click; the last one repeats. */
-export function oracleCurve(setup: PointSetup, item: PointItem, logits: boolean): number[] {
+/** The middle of the largest error, maxPoints times from a positive prompt. Overlap after each click; the last one repeats. */
+export function oracleCurve(setup: PointSetup, item: PointItem, start: ClickPrompt | null, logits: boolean): number[] {
   const { config, sam } = setup
+  if (!start) return Array<number>(config.maxPoints).fill(0)
   const { record } = item
   const options = { ...drawOptions(setup, record), keepLogits: logits }
-  let prompt: ClickPrompt = positiveClicks(setup, record, item.positive)
+  let prompt = start
   let last = sam.draw(item.sam, [prompt], options)[0]!
   const out: number[] = []
   for (let n = 0; n < config.maxPoints; n++) {

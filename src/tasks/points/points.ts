@@ -1,9 +1,12 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
 import { Mismatch } from '../../core/index.ts'
+import type { Region } from '../../data/index.ts'
 import { type AskingFamily, type Family, isAsking, openSam2, Sam2Predictor } from '../../models/index.ts'
 import { type TaskRewards, TaskRewards as TaskRewardsSchema, type TermConfig } from '../../rewards/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
-import { type ComparedRecord, comparedFigures, compareItems, type KnownClicks } from './compare.ts'
+import { pointChooser } from './choose.ts'
+import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
+import { comparedFigures } from './compared-figures.ts'
 import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { OpenItems, PlacePoints } from './task.ts'
@@ -57,6 +60,11 @@ export const points: TaskKind<PointsRunConfig> = {
   name: 'points',
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
   readsImages: true,
+  recordRules({ points: { mode, noTarget } }) {
+    const prompted = ({ meta }: Region) => meta['box'] !== undefined || meta['points'] !== undefined
+    return { usesEmpty: (region) => noTarget === 'keep' && (mode === 'joint' || prompted(region)) }
+  },
+  chooser: (family, config) => pointChooser(setupOf(family, config)),
   check(config) {
     resolvePoints(config.points)
     const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {

@@ -43,6 +43,14 @@ Think first inside <think></think>. Then give the JSON object inside <answer></a
   )
 })
 
+test('joint says how to answer when there is no such object, where records without a target are kept', () => {
+  const [kept, dropped] = (['keep', 'drop'] as const).map((noTarget) =>
+    pointQuestion(parts, resolvePoints({ mode: 'joint', noTarget })).split('\n'),
+  )
+  assert.equal(kept![2], 'If there is no such object in the image, reply with [].')
+  assert.deepEqual(kept!.toSpliced(2, 1), dropped)
+})
+
 test('short wording keeps the query, the marker and what is asked for', () => {
   const short = (mode: 'negatives' | 'joint') => pointQuestion(parts, resolvePoints({ wording: 'short', mode }))
   assert.equal(short('negatives'), 'the red cup at the point [12, 22]. Points outside:')

@@ -67,22 +67,30 @@ function jointLines(_: QuestionParts, config: PointsConfig): Wording {
   return {
     lines: [
       `Give its box, two points inside it, and at most ${config.maxPoints} points outside it, each on a place a segmentation tool would most likely include by mistake.`,
+      ...(config.noTarget === 'keep' ? ['If there is no such object in the image, reply with [].'] : []),
     ],
     kind: 'object',
     reply: { long: example, short: example },
   }
 }
 
+/** What SAM2 is given of the object: a point, its box, or both; what there is where a record lacks the one asked for. */
+export function givenPrompt(
+  { positivePrompt }: Pick<PointsConfig, 'positivePrompt'>,
+  { box, points }: PositivePrompt,
+): PositivePrompt {
+  if (!box || (positivePrompt === 'point' && points.length > 0)) return { box: null, points: points.slice(0, 1) }
+  return { box, points: points.slice(0, positivePrompt === 'box+points' ? 2 : 0) }
+}
+
 /** The positive prompt in the numbers the model reads. */
 export function markerText({ positive, model, original }: QuestionParts, config: PointsConfig): string {
   const print = (p: Point) => printedPoint(p, config.coords, model, original)
-  const point = (p: Point) => `[${print(p).join(', ')}]`
-  const points = positive.points
-  const box = positive.box && `the box [${boxNumbers(positive.box, print).join(', ')}]`
-  if (config.positivePrompt === 'point' || !box) return `the point ${points.slice(0, 1).map(point).join('')}`
-  if (config.positivePrompt === 'box' || points.length === 0) return box
-  const [word, shown] = [points.length > 1 ? 'points' : 'point', points.slice(0, 2).map(point)]
-  return `${box} and the ${word} ${shown.join(', ')}`
+  const given = givenPrompt(config, positive)
+  const points = given.points.map((p) => `[${print(p).join(', ')}]`).join(', ')
+  const box = given.box && `the box [${boxNumbers(given.box, print).join(', ')}]`
+  const shown = points && `the ${given.points.length > 1 ? 'points' : 'point'} ${points}`
+  return [box, shown].filter(Boolean).join(' and ')
 }
 
 function boxNumbers([x1, y1, x2, y2]: Box, print: (p: Point) => Point): number[] {

@@ -64,6 +64,8 @@ function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished, logps }:
 /** A text read, and the masks it makes. */
 export interface PointReply {
   answer: PointAnswer
+  /** What SAM2 is given before the corrections: the record's own, or in joint the policy's; null where that gives none. */
+  prompt: ClickPrompt | null
   /** Before the corrections; null where nothing is drawn (joint's none, an invalid answer of joint). */
   mask0: Mask | null
   /** After them; null where no correction was kept. */
@@ -81,7 +83,7 @@ export function replyTo(setup: PointSetup, item: PointItem, texts: readonly Poin
   const options = { ...drawOptions(setup, item.record), keepLogits: false }
   const masks = drawOnce(setup, item, prompts, options)
   const drawn = new Map(wanted.map((k, i) => [k, masks[i]!]))
-  const replies = answers.map((answer, k) => replyOf(answer, starts[k]?.mask ?? null, drawn.get(k) ?? null))
+  const replies = answers.map((answer, k) => replyOf(answer, starts[k] ?? null, drawn.get(k) ?? null))
   if (setup.config.mode === 'joint') for (const start of starts) start?.mask.logits?.dispose()
   return replies
 }
@@ -136,10 +138,12 @@ function corrected({ sam, config }: PointSetup, item: PointItem, answer: PointAn
   return config.previousMask === 'logits' ? { ...all, previous: start.mask.logits } : all
 }
 
-function replyOf(answer: PointAnswer, start: ClickMask | null, end: ClickMask | null): PointReply {
-  const last = end ?? start
-  const switched = start !== null && end !== null && start.token !== end.token
-  return { answer, mask0: start?.mask ?? null, mask1: end?.mask ?? null, confidence: last?.confidence ?? 0, switched }
+function replyOf(answer: PointAnswer, start: Start | null, end: ClickMask | null): PointReply {
+  const first = start?.mask ?? null
+  const confidence = (end ?? first)?.confidence ?? 0
+  const switched = first !== null && end !== null && first.token !== end.token
+  const masks = { mask0: first?.mask ?? null, mask1: end?.mask ?? null }
+  return { answer, prompt: start?.prompt ?? null, ...masks, confidence, switched }
 }
 
 /** What a reward sees of a reply. */
@@ -159,7 +163,10 @@ export function sampleOf(setup: PointSetup, item: PointItem, reply: PointReply):
 function iouOracleOf(setup: PointSetup, item: PointItem): number | null {
   const { mode, previousMask } = setup.config
   if (mode === 'joint' || rewardOfPoints(setup.config).gainKind === 'absolute') return null
-  item.iouOracle ??= Math.max(item.iou0, ...oracleCurve(setup, item, previousMask === 'logits'))
+  item.iouOracle ??= Math.max(
+    item.iou0,
+    ...oracleCurve(setup, item, positiveClicks(setup, item.record, item.positive), previousMask === 'logits'),
+  )
   return item.iouOracle
 }
 

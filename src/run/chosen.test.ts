@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { type Example, openLoader, openSource } from '../data/index.ts'
+import { noGrad } from '../tensor/index.ts'
+import { chooseRecords } from './chosen.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'chosen-'))
+after(() => rmSync(folder, { recursive: true }))
+noGrad(() => undefined) // the engine is found in the user's cache folder, the index in one of our own
+process.env.ROUNDTRIP_CACHE = join(folder, 'cache')
+
+test('records are looked at once, again when a file they were judged by changes, and the loader reads the chosen ones alone', async () => {
+  const file = join(folder, 'judge.bin')
+  writeFileSync(file, 'first')
+  const source = await openSource('neighbours:6')
+  const part = Uint32Array.of(1, 2, 4, 5)
+  const looked: string[] = []
+  const chooser = {
+    files: [file],
+    settings: '',
+    look: ({ id }: Example) => [looked.push(id), 0.5],
+    choose: (numbers: readonly (readonly number[] | null)[]) => {
+      assert.deepEqual(
+        numbers.map((row) => row?.[1]),
+        [0.5, 0.5, 0.5, 0.5],
+      )
+      return { kept: [0, 3], told: 'two of four' }
+    },
+  }
+  const first = await chooseRecords(source, part, chooser)
+  assert.deepEqual([[...first.only], first.told], [[1, 5], 'two of four'])
+  assert.deepEqual(await chooseRecords(source, part, chooser), first)
+  assert.equal(looked.length, 4, 'the second time from the cache')
+  writeFileSync(file, 'another one')
+  await chooseRecords(source, part, chooser)
+  assert.equal(looked.length, 8)
+  const loader = openLoader(source, { workers: 0, shuffle: false }, undefined, null, { only: first.only })
+  const ids: string[] = []
+  for await (const { id } of loader) ids.push(id)
+  assert.deepEqual([ids, loader.epochLength], [['points-0-1', 'points-0-5'], 2])
+  await loader.close()
+  await source.close()
+})

@@ -1,0 +1,50 @@
+// Which records a task finds worth training on: every one is looked at once, and what was seen is kept in the cache.
+import { log } from '../core/index.ts'
+import { BadRecord, cachedIndex, packNumbers, type Source, unpackNumbers } from '../data/index.ts'
+import type { RecordChooser } from '../tasks/index.ts'
+import { noGrad, tidy } from '../tensor/index.ts'
+
+export interface Chosen {
+  only: Uint32Array
+  told: string
+}
+
+/** `part`: the records to choose from, in stored order. */
+export async function chooseRecords(source: Source, part: Uint32Array, chooser: RecordChooser): Promise<Chosen> {
+  const settings = JSON.stringify([source.fingerprint, part.length, chooser.settings])
+  const kept = await cachedIndex({ kind: 'chosen-1', files: chooser.files, settings }, async () => {
+    const seen = await lookAtAll(source, part, chooser)
+    const width = seen.find((row) => row !== null)?.length ?? 0
+    const flat = seen.flatMap((row) => row ?? Array<number>(width).fill(Number.NaN))
+    return { width, numbers: packNumbers(Float64Array.from(flat)) }
+  })
+  const numbers = unpackNumbers(kept.numbers)
+  const rows = Array.from(part, (_, i) => {
+    const row = [...numbers.subarray(i * kept.width, (i + 1) * kept.width)]
+    return row.length === 0 || row.some(Number.isNaN) ? null : row
+  })
+  const { kept: positions, told } = chooser.choose(rows)
+  return { only: Uint32Array.from(positions, (i) => part[i]!), told }
+}
+
+async function lookAtAll(source: Source, part: Uint32Array, { look }: RecordChooser) {
+  const out: (readonly number[] | null)[] = []
+  let told = Date.now()
+  for (const index of part) {
+    out.push(await lookAt(source, index, look))
+    if (Date.now() - told < 5000) continue
+    told = Date.now()
+    log.info(`${source.name}: looked at ${out.length} of ${part.length} records`)
+  }
+  return out
+}
+
+async function lookAt(source: Source, index: number, look: RecordChooser['look']): Promise<readonly number[] | null> {
+  try {
+    const example = await source.get(index)
+    return noGrad(() => tidy(() => look(example) as never)) as readonly number[]
+  } catch (error) {
+    if (error instanceof BadRecord) return null // counted with its reason when its turn comes
+    throw error
+  }
+}

@@ -1,0 +1,66 @@
+// Figures of an evaluation from the overlaps of its records. Intervals resample records.
+import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
+import type { Areas, ComparedRecord } from './compare.ts'
+
+/** Means with their 95 % intervals, under the names that are logged. Records without an object have a figure of their own. */
+export function comparedFigures(all: readonly ComparedRecord[], seed: number): Record<string, Interval> {
+  const nothing = all.filter((r) => !r.target).map((r) => (r.saysNothing ? 1 : 0))
+  const none: Record<string, Interval> =
+    nothing.length > 0 ? { 'points/none_right': bootstrapInterval(nothing, { seed }) } : {}
+  const rows = all.filter((r) => r.target)
+  return rows.length > 0 ? { ...gainFigures(rows, seed), ...none } : none
+}
+
+function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<string, Interval> {
+  const mean = (of: (r: ComparedRecord) => number, among = rows) => bootstrapInterval(among.map(of), { seed })
+  const whole = (of: (r: ComparedRecord) => Areas) =>
+    bootstrapRatioInterval(
+      rows.map((r) => of(r).both),
+      rows.map((r) => of(r).either),
+      { seed },
+    )
+  const last = (values: readonly number[]) => values.at(-1) ?? 0
+  const gain = (r: ComparedRecord) => r.policy - r.none
+  const oracle = (r: ComparedRecord) => last(r.oracle) - r.none
+  const out: Record<string, Interval> = {
+    'points/gain': mean(gain),
+    'points/gain_random': mean((r) => r.random - r.none),
+    'points/gain_heuristic': mean((r) => r.heuristic - r.none),
+    'points/gain_oracle': mean(oracle),
+    'points/share_of_oracle': bootstrapRatioInterval(rows.map(gain), rows.map(oracle), { seed }),
+    'points/gain_above_random': mean((r) => r.policy - r.random),
+    'points/gain_above_heuristic': mean((r) => r.policy - r.heuristic),
+    'points/gain_random_same_count': mean((r) => r.randomSame - r.none),
+    'points/gain_heuristic_same_count': mean((r) => r.heuristicSame - r.none),
+    'points/gain_oracle_logits': mean((r) => last(r.oracleLogits) - r.none),
+    'points/miou_none': mean((r) => r.none),
+    'points/miou': mean((r) => r.policy),
+    'points/ciou_none': whole((r) => r.noneAreas),
+    'points/ciou': whole((r) => r.policyAreas),
+    'points/improved': mean((r) => (gain(r) > 0.01 ? 1 : 0)),
+    'points/worsened': mean((r) => (gain(r) < -0.01 ? 1 : 0)),
+    'points/format': mean((r) => r.format),
+    'points/invalid': mean((r) => (r.valid ? 0 : 1)),
+    'points/kept': mean((r) => r.kept),
+    'points/abstained': mean((r) => (r.valid && r.kept === 0 ? 1 : 0)),
+    'points/token_switched': mean((r) => (r.switched ? 1 : 0)),
+  }
+  rows[0]?.oracle.forEach((_, n) => {
+    out[`points/gain_oracle_${n + 1}`] = mean((r) => r.oracle[n]! - r.none)
+  })
+  const groups: [string, (r: ComparedRecord) => boolean][] = [0, 1, 2, 3].map((n) => [
+    `points/gain_at_${n}`,
+    (r) => r.kept === n,
+  ])
+  groups.push(['points/gain_unswitched', (r) => !r.switched])
+  for (const [name, belongs] of groups) {
+    const among = rows.filter(belongs)
+    if (among.length > 0) out[name] = mean(gain, among)
+  }
+  const placed = rows.filter((r) => r.kept > 0)
+  if (placed.length > 0) {
+    out['points/in_object'] = mean((r) => r.wrong / r.kept, placed)
+    out['points/in_confused'] = mean((r) => r.right / r.kept, placed)
+  }
+  return out
+}
