@@ -63,7 +63,7 @@ export async function run(): Promise<BenchRow[]> {
     dataPath: 'scenes:1',
     maxTiles: 1,
     rl: { numGenerations: 4, maxCompletionLength: 128 },
-    loop2: { action: 'field' },
+    loop2: { action: 'both' },
   })
   let loaded = randomModel()
   const example = sceneExample(makeScene(1, 0, { size: 448 }))

@@ -154,6 +154,7 @@ ENTRY(init) {
   rt::cudaLoad();
   napi_add_env_cleanup_hook(env, cleanup, nullptr);
   at::globalContext().setFlushDenormal(true);
+  at::globalContext().setAllowTF32CuDNN(false);  // float32 is float32: convolutions would round their inputs to 10 bits
   c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // never shown, and 5 ms for each error
   END
 }

@@ -2,7 +2,7 @@
 // tests/invariant/trainer-*.test.ts.
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { verifyOne } from '../../src/cli/verify.ts'
@@ -10,6 +10,7 @@ import { plainDensities } from '../../src/rl/index.ts'
 import { type RunInput, train } from '../../src/run/index.ts'
 import { cuda, noGrad } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { findGolden } from '../../src/verify/index.ts'
 import { hostOf, makeToy, openRun, samplesIn, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const device = 'cuda'
@@ -106,15 +107,10 @@ test('memory of the device is flat over 20 steps', async () => {
   }
 })
 
-for (const [name, kind] of [
-  ['sa2va-tiny', 'sa2va'],
-  ['lora-tiny', 'lora'],
-  ['grpo.json', 'grpo'],
-] as const) {
-  test(`verify --device cuda: ${name} is recomputed on the device inside its limits`, async () => {
-    const path = fileURLToPath(new URL(`../fixtures/golden/${name}`, import.meta.url))
+for (const { path, kind } of findGolden(fileURLToPath(new URL('../fixtures/golden', import.meta.url))).found) {
+  test(`verify --device cuda: ${basename(path)} is recomputed on the device inside its limits`, async () => {
     const { rows } = await verifyOne({ path, kind, device })
-    assert.ok(rows.length > 10, `${rows.length} quantities`)
+    assert.ok(rows.length > 0, `${rows.length} quantities`)
     assert.deepEqual(
       rows.filter((r) => !r.pass),
       [],
