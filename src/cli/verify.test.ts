@@ -88,6 +88,36 @@ test("a value that is not the reference's fails by its name, in every kind of fo
   await changed('qwen2_5_vl-tiny', 'qwen2_5_vl', 'image_embeds')
 })
 
+test('small gradients of the other sign fail the updated weights: only gradients near 0 are excused', async (t) => {
+  const dir = join(scratch(t), 'x')
+  cpSync(join(golden, 'lora-tiny'), dir, { recursive: true })
+  const path = join(dir, 'golden.safetensors')
+  const { lr } = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as { lr: number }
+  const all = readAll(path)
+  const floats = (name: string) => {
+    const { data } = all.get(name)!
+    return new Float32Array(data.buffer, data.byteOffset, data.byteLength / 4)
+  }
+  const name = 'base_model.model.model.layers.0.mlp.up_proj.lora_B.default.weight'
+  const [grad, after] = [floats(`grad.${name}`), floats(`after.${name}`)]
+  const largest = grad.reduce((most, g) => Math.max(most, Math.abs(g)), 0)
+  let flipped = 0
+  grad.forEach((g, i) => {
+    if (Math.abs(g) < 1e-6 || Math.abs(g) > 5e-4 * largest) return // what the limit on gradients lets pass
+    flipped++
+    grad[i] = -g
+    after[i]! += (2 * lr * g) / (Math.abs(g) + 1e-8)
+  })
+  assert.ok(flipped > 0, 'gradients that are small and not near 0')
+  writeSafetensors(
+    path,
+    Array.from(all, ([n, e]) => ({ name: n, ...e })),
+  )
+  const { rows } = await verifyOne({ path: dir, kind: 'lora' })
+  const failed = rows.filter((r) => !r.pass).map((r) => r.name)
+  assert.deepEqual(failed, [`after.${name}`])
+})
+
 test('a set that cannot be read is a failure with its reason', async (t) => {
   const dir = scratch(t)
   cpSync(join(golden, 'sa2va-tiny'), dir, { recursive: true })
