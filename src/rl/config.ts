@@ -164,26 +164,28 @@ export const grpoPresets: Readonly<Record<GrpoPreset, GrpoInput>> = {
 }
 
 /** The preset's values under the given ones (as typed by the user, before defaults), then the defaults. Validated. */
-export function resolveGrpo(given: GrpoInput = {}): GrpoConfig {
+export function resolveGrpo(given: GrpoInput = {}, known: KnownOfRun = {}): GrpoConfig {
   const base = given.preset ? grpoPresets[given.preset] : {}
   const said = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   const config = GrpoConfig.parse({ ...base, ...said })
-  validateGrpo(config)
+  validateGrpo(config, known)
   return config
 }
 
-/** What only the run knows; given, the divisibility by K is checked too. */
-export interface BatchSizes {
-  /** Rows (completions) per micro-batch of one process. */
-  rowsPerMicroBatch: number
+/** What only the run knows. */
+export interface KnownOfRun {
+  /** Rows (completions) per micro-batch of one process; given, the divisibility by K is checked too. */
+  rowsPerMicroBatch?: number
   processes?: number
+  /** A task has a KL weight of its own beside `beta`. */
+  otherBeta?: boolean
 }
 
 /** Refuses settings that contradict each other or would have no effect; returns what a user should know. */
-export function validateGrpo(c: GrpoConfig, sizes?: BatchSizes): string[] {
+export function validateGrpo(c: GrpoConfig, known: KnownOfRun = {}): string[] {
   const high = c.epsilonHigh ?? c.epsilon
   checkLossType(c, high)
-  checkKl(c)
+  if (!known.otherBeta) checkKl(c)
   checkEntropy(c)
   checkSteps(c)
   const ownPolicy = c.rolloutCorrection === null && !truncates(c)
@@ -194,8 +196,8 @@ export function validateGrpo(c: GrpoConfig, sizes?: BatchSizes): string[] {
   }
   if (c.rolloutMin !== null && c.rolloutMax !== null && c.rolloutMin > c.rolloutMax)
     refuse('rolloutMin', `at most rolloutMax (${c.rolloutMax})`, c.rolloutMin)
-  if (sizes) checkSizes(c, sizes)
-  return warningsOf(c)
+  checkSizes(c, known)
+  return grpoWarnings(c)
 }
 
 function refuse(field: string, expected: string, got: unknown, hint?: string): never {
@@ -268,14 +270,16 @@ function checkSteps(c: GrpoConfig): void {
   }
 }
 
-function checkSizes(c: GrpoConfig, sizes: BatchSizes): void {
+function checkSizes(c: GrpoConfig, { rowsPerMicroBatch, processes = 1 }: KnownOfRun): void {
+  if (rowsPerMicroBatch === undefined) return
   const steps = c.stepsPerGeneration ?? c.gradientAccumulationSteps
-  const rows = sizes.rowsPerMicroBatch * (sizes.processes ?? 1) * steps
+  const rows = rowsPerMicroBatch * processes * steps
   if (rows % c.numGenerations !== 0)
     refuse('numGenerations', `a divisor of the generation batch (${rows} rows)`, c.numGenerations)
 }
 
-function warningsOf(c: GrpoConfig): string[] {
+/** What a user should know about settings that work. */
+export function grpoWarnings(c: GrpoConfig): string[] {
   const out: string[] = []
   if (truncates(c) && c.rolloutCorrection === null)
     out.push('topK, topP, minP or repetitionPenalty is on: the sampler is not the policy that the loss scores')

@@ -3,12 +3,13 @@
 // Start reading at step.ts, then task.ts and grpo.ts.
 export { type AdvantageOptions, type Advantages, groupAdvantages, type Score } from './advantages.ts'
 export {
-  type BatchSizes,
   GrpoConfig,
   type GrpoInput,
   type GrpoPreset,
   grpoPresetNames,
   grpoPresets,
+  grpoWarnings,
+  type KnownOfRun,
   type LossType,
   lossTypes,
   resolveGrpo,

@@ -167,9 +167,10 @@ export function resolveRun(input: RunInput): RunConfig {
       got: valueAt(input, issue.path),
     })
   }
+  const otherBeta = (parsed.data.loop2.beta ?? 0) > 0
   const config = {
     ...parsed.data,
-    rl: resolveGrpo((input.rl ?? {}) as GrpoInput),
+    rl: resolveGrpo((input.rl ?? {}) as GrpoInput, { otherBeta }),
     points: resolvePoints(input.points),
   }
   checkRun(config)

@@ -4,7 +4,7 @@ import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { maskLogits } from '../models/index.ts'
 import { type Answer, hasOwnRewards } from '../rewards/index.ts'
-import { initialEntropyState, NonFinite, type Run, StepReport, step, type Task, validateGrpo } from '../rl/index.ts'
+import { grpoWarnings, initialEntropyState, NonFinite, type Run, StepReport, step, type Task } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { Batches } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
@@ -38,7 +38,7 @@ export async function train(
 /** Settings that work and may not do what was meant. */
 function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] {
   const { dropout } = config.lora
-  const texts = [...validateGrpo(config.rl), ...kind.rewards(config).notices.map((text) => `rewards: ${text}`)]
+  const texts = [...grpoWarnings(config.rl), ...kind.rewards(config).notices.map((text) => `rewards: ${text}`)]
   if (dropout !== LoraConfig.parse({}).dropout)
     texts.push(`lora.dropout ${dropout} acts in sft alone: reinforcement learning scores without dropout`)
   return texts.map((text) => ({ kind: 'settings', text }))

@@ -181,6 +181,11 @@ test('settings that could have no effect are refused with what to do', async () 
   const twice = toyRun(toy, at('split'), { evalRecords: 2, data: { split: 'train' } })
   await assert.rejects(train(twice, hostOf()), /data\.split: expected all.*evalPath or evalRecords 0/)
   resolveRun({ rl: { offPolicyMaskThreshold: 1, numIterations: 2 } })
+  const moves = { beta: 0, syncRefModel: true }
+  refused({ rl: moves }, /syncRefModel: expected false/)
+  refused({ rl: moves, train: ['mlp1', 'lora'], loop2: { weight: 0, beta: 0.1 } }, /syncRefModel: .*loop2.beta/)
+  refused({ rl: { syncRefModel: true }, loop1: { weight: 0 }, loop2: { beta: 0 } }, /syncRefModel: .*rl.beta/)
+  resolveRun({ rl: moves, loop2: { beta: 0.1 } })
 })
 
 test('no record is lost where an epoch ends inside a batch', async () => {

@@ -109,12 +109,21 @@ export function checkCycle(c: CycleConfig): void {
     refuse('loop2.sampleText', 'true with loop2.action text', false, hint)
   }
   if (c.rl.lossType === 'luspo' && (c.loop2.beta ?? 0) !== 0) refuse('loop2.beta', '0 or null for luspo', c.loop2.beta)
+  checkKl(c)
   const unreached = unreachedGroups(c)
   if (unreached.length > 0) {
     const hint =
       'use loop2.action both, set loop2.maskLoss, or leave them out of train (--train mlp1,lora for the first loop alone)'
     refuse('train', 'groups that the enabled losses reach', unreached.join(', '), hint)
   }
+}
+
+/** A reference that moves, or a corrected KL, needs a loop that has a KL term. */
+function checkKl({ rl, loop1, loop2 }: CycleConfig): void {
+  if ((loop1.weight > 0 && rl.beta > 0) || (loop2.weight > 0 && (loop2.beta ?? rl.beta) > 0)) return
+  const hint = 'no loop that is on has a KL term: set rl.beta or loop2.beta'
+  for (const field of ['syncRefModel', 'useBiasCorrectionKl'] as const)
+    if (rl[field]) refuse(`rl.${field}`, 'false', true, hint)
 }
 
 /** Groups no enabled loss has a path to: they would be called trainable and never move. */
