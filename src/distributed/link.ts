@@ -23,8 +23,12 @@ export const defaultLimits: Limits = { rendezvous: 300, collective: 600, beat: 5
 /** Time for a last word to the store, in ms: whoever waits for this process should not wait long. */
 const lastWords = 2000
 
-/** How often a wait looks for notes of failed peers, in ms. */
-const watchEvery = 1000
+/** How often a wait asks the store whether a peer failed, in ms; one key, so that many ranks may ask. */
+const watchEvery = 200
+/** Looks between two looks at the heartbeats of all. */
+const beatsEvery = 5
+/** Set by the first rank that fails. */
+const failedKey = 'failed'
 
 export class Link {
   readonly place: Place
@@ -40,6 +44,11 @@ export class Link {
   #step = 0
   #phase = 'start'
   #said = new Set<number>()
+  /** What waits for a collective, to be told of a failure; one watch for all of them. */
+  readonly #waiting = new Set<(failure: PeerFailure) => void>()
+  #watch: NodeJS.Timeout | undefined
+  #looks = 0
+  #looking = false
 
   private constructor(place: Place, limits: Limits, store: number, address: string) {
     this.place = place
@@ -166,31 +175,43 @@ export class Link {
     )
   }
 
-  /** Beside the wait it looks for notes of peers that failed, and tells about silent ones. */
+  /** Beside the wait it looks for peers that failed, and tells about silent ones. */
   async #watched(what: string, work: Promise<void>): Promise<void> {
-    let watch: NodeJS.Timeout | undefined
+    let tell: (failure: PeerFailure) => void = () => undefined
     const noticed = new Promise<never>((_, reject) => {
-      watch = setInterval(() => {
-        void this.#look().then((failure) => failure && reject(failure))
-      }, watchEvery)
+      tell = reject
     })
     noticed.catch(() => undefined)
+    this.#waiting.add(tell)
+    this.#watch ??= setInterval(() => void this.#look(), watchEvery)
     try {
       await Promise.race([work, noticed])
     } catch (error) {
       await this.#lost(what, error)
     } finally {
-      clearInterval(watch)
+      this.#waiting.delete(tell)
+      if (this.#waiting.size === 0) {
+        clearInterval(this.#watch)
+        this.#watch = undefined
+      }
     }
   }
 
-  async #look(): Promise<PeerFailure | null> {
-    const sighting = await this.#sight().catch(() => null)
-    if (!sighting) return null
-    const failed = sighting.notes.find((note) => note.rank !== this.place.rank)
-    if (failed) return new PeerFailure(rootCause(sighting, this.place.rank, 'a peer failed'))
-    this.#tellSilence(sighting)
-    return null
+  async #look(): Promise<void> {
+    if (this.#looking) return
+    this.#looking = true
+    try {
+      const failed = await this.get(failedKey)
+      if (failed === null && ++this.#looks % beatsEvery !== 0) return
+      const sighting = await this.#sight()
+      if (failed === null) return this.#tellSilence(sighting)
+      const failure = new PeerFailure(rootCause(sighting, this.place.rank, 'a peer failed'))
+      for (const tell of this.#waiting) tell(failure)
+    } catch {
+      // a store that is gone shows at the collective itself
+    } finally {
+      this.#looking = false
+    }
   }
 
   #tellSilence({ beats, now }: Sighting): void {
@@ -243,7 +264,8 @@ export class Link {
   async fail(error: unknown): Promise<void> {
     if (this.#failure) return
     const note: PeerNote = { rank: this.place.rank, step: this.#step, phase: this.#phase, message: messageOf(error) }
-    await within(this.set(`fail/${this.place.rank}`, JSON.stringify(note)), lastWords).catch(() => undefined)
+    const written = this.set(`fail/${this.place.rank}`, JSON.stringify(note)).then(() => this.set(failedKey, 'yes'))
+    await within(written, lastWords).catch(() => undefined)
   }
 
   /** After a barrier. What failed is left to the end of the process: its peers would be waited for. */
