@@ -10,14 +10,14 @@ import { launchOf } from './launch.ts'
 const module = fileURLToPath(new URL('./launch.ts', import.meta.url))
 
 /** A launcher process that runs a script as ranks. `$F` is a folder of the test; newest checkpoint: the number in $F/step. */
-function launcher(script: string, { count = 2, maxRestarts = 3, grace = 30 } = {}) {
+function launcher(script: string, { count = 2, maxRestarts = 3, grace = 30, rootCauseWait = 10 } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-launch-test-'))
   writeFileSync(join(folder, 'rank.cjs'), `const F = ${JSON.stringify(folder)}; const fs = require('fs');${script}`)
   const code = `
     const { launch } = await import(${JSON.stringify(module)})
     const { existsSync, readFileSync } = await import('node:fs')
     const step = ${JSON.stringify(join(folder, 'step'))}
-    process.exitCode = await launch({ count: ${count}, maxRestarts: ${maxRestarts}, grace: ${grace},
+    process.exitCode = await launch({ count: ${count}, maxRestarts: ${maxRestarts}, grace: ${grace}, rootCauseWait: ${rootCauseWait},
       command: [process.execPath, ${JSON.stringify(join(folder, 'rank.cjs'))}],
       newestStep: () => existsSync(step) ? Number(readFileSync(step, 'utf8')) : null })`
   const child = spawn(process.execPath, ['--import', 'tsx', '--input-type=module', '-e', code])
@@ -36,7 +36,8 @@ function launcher(script: string, { count = 2, maxRestarts = 3, grace = 30 } = {
     while (!existsSync(join(folder, name))) await new Promise((done) => setTimeout(done, 20))
     return readFileSync(join(folder, name), 'utf8')
   }
-  return { child, ended, file, remove: () => rmSync(folder, { recursive: true, force: true }) }
+  const has = (name: string) => existsSync(join(folder, name))
+  return { child, ended, file, has, remove: () => rmSync(folder, { recursive: true, force: true }) }
 }
 
 const attempt = 'const attempt = Number(process.env.TORCHELASTIC_RESTART_COUNT);'
@@ -103,11 +104,42 @@ test('restarts are limited, and an error in the settings gets none, although a p
   const settings = launcher(
     `${rank} if (rank === 1) { process.on('SIGTERM', () => process.exit(2)); fs.writeFileSync(F + '/ready', ''); ${wait} }
      else { const t = setInterval(() => { if (fs.existsSync(F + '/ready')) { clearInterval(t); process.exit(75) } }, 20) }`,
+    { rootCauseWait: 1 },
   )
   const two = await settings.ended
   assert.equal(two.code, 2)
   assert.doesNotMatch(two.err, /restart/)
   settings.remove()
+})
+
+test('a rank that says another one failed is a witness: the launcher waits for the cause, and asks nobody to end meanwhile', async () => {
+  // rank 1 is the cause and slow: it ends once the launcher has taken note of the witness, whose pid is then gone
+  const run = launcher(
+    `${rank} if (rank === 0) { fs.writeFileSync(F + '/pid.new', String(process.pid)); fs.renameSync(F + '/pid.new', F + '/pid'); process.exitCode = 75 }
+     else {
+       process.on('SIGTERM', () => { fs.writeFileSync(F + '/asked', ''); process.exit(143) });
+       const gone = () => fs.existsSync(F + '/pid') && !fs.existsSync('/proc/' + fs.readFileSync(F + '/pid', 'utf8'));
+       let turns = 0;
+       setInterval(() => { if (gone() && ++turns > 20) { fs.writeFileSync(F + '/done', ''); process.exit(2) } }, 20) }`,
+    { rootCauseWait: 600 },
+  )
+  const { code, err } = await run.ended
+  assert.equal(run.has('asked'), false, 'asked to end before it could say why')
+  assert.equal(code, 2, err)
+  assert.match(err, /rank 1 ended with code 2/)
+  assert.doesNotMatch(err, /restart/)
+  run.remove()
+})
+
+test('a witness alone is not waited for without end: the others are asked after that time', async () => {
+  const run = launcher(
+    `${rank} if (rank === 0) { const t = setInterval(() => { if (fs.existsSync(F + '/ready')) process.exit(75) }, 20) }
+     else { process.on('SIGTERM', () => process.exit(143)); fs.writeFileSync(F + '/ready', ''); ${wait} }`,
+    { rootCauseWait: 1, maxRestarts: 0 },
+  )
+  const { code, err } = await run.ended
+  assert.equal(code, 75, err)
+  run.remove()
 })
 
 test('a rank that does not end when asked is ended by force after the grace', async () => {

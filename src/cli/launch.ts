@@ -19,6 +19,8 @@ export interface Launch {
   maxRestarts: number
   /** Seconds between the request to end and the end by force. */
   grace: number
+  /** Seconds that the cause gets to show itself after a rank said that another one failed; 10 unless given. */
+  rootCauseWait?: number
   /** Step of the newest checkpoint; null: none yet. Two failures without a new one in between are a crash loop. */
   newestStep(): number | null
 }
@@ -32,9 +34,6 @@ interface RankEnd {
 }
 
 const forwarded = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
-
-/** What a failing rank says first may be that another one failed: the cause gets this long to show itself, in ms. */
-const rootCauseWait = 2000
 
 /** Runs to the end, with restarts; gives the exit code of the rank that failed first. */
 export async function launch(run: Launch): Promise<number> {
@@ -129,11 +128,13 @@ class Attempt {
   readonly #children: ChildProcess[]
   readonly #ends: RankEnd[] = []
   readonly #grace: number
+  readonly #rootCauseWait: number
   readonly #timers: NodeJS.Timeout[] = []
   #asked = false
 
   constructor(run: Launch, store: string, id: string, attempt: number, signals: Signals) {
     this.#grace = run.grace
+    this.#rootCauseWait = run.rootCauseWait ?? 10
     this.#children = Array.from({ length: run.count }, (_, rank) => start(run, rank, store, id, attempt))
     signals.sendTo((signal) => this.#send(signal))
     const all = this.#children.map((child, rank) => this.#follow(child, rank))
@@ -152,21 +153,21 @@ class Attempt {
       child.on('error', (error) => log.error(`rank ${rank}: ${error.message}`))
       child.on('close', (code, signal) => {
         this.#ends.push({ rank, code, signal, asked: this.#asked })
-        if (code !== 0) this.#endOthers(code === exitCodes.peer ? rootCauseWait : 0)
+        if (code !== 0) this.#endOthers(code === exitCodes.peer ? this.#rootCauseWait : 0)
         resolve()
       })
     })
   }
 
-  #endOthers(delay: number): void {
+  #endOthers(seconds: number): void {
     const ask = () => {
       if (this.#asked) return
       this.#asked = true
       this.#send('SIGTERM')
       this.#later(this.#grace * 1000, () => this.#send('SIGKILL'))
     }
-    if (delay === 0) ask()
-    else this.#later(delay, ask)
+    if (seconds === 0) ask()
+    else this.#later(seconds * 1000, ask)
   }
 
   #later(ms: number, work: () => void): void {
