@@ -23,7 +23,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask. A run folder that holds a run is resumed.'
+  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers made from its mask. A run folder that holds a run is resumed.'
 
 /** Where sft differs from train; the learning rate is the one the reference fine-tunes with. */
 const defaults = {

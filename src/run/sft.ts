@@ -2,9 +2,8 @@
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { alone, type World } from '../distributed/index.ts'
-import type { GroundedFamily } from '../models/index.ts'
-import { requireGrounded, type SupervisedRecord, supervisedLoss } from '../tasks/index.ts'
-import { backward, clearTape, manualSeed, tidy } from '../tensor/index.ts'
+import type { LessonOptions, Lessons, TaskKind } from '../tasks/index.ts'
+import { manualSeed } from '../tensor/index.ts'
 import type { Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
@@ -31,14 +30,15 @@ export async function sft(
   world: World = alone,
 ): Promise<SftResult> {
   const { everything, maskWeight, exportTo } = settings
+  const lessonOptions = { everything, maskWeight, maxTiles: config.maxTiles }
   const options = {
     everything,
     dropout: everything ? 0 : config.lora.dropout,
     passes: 1,
     world,
-    goal: () => [`none: cross-entropy of both answers, BCE and Dice of the mask (weight ${maskWeight})`],
+    goal: (kind: TaskKind<RunConfig>) => [`none: ${lessonsOf(kind).goal(config, lessonOptions)}`],
     settings: { 'sft everything': everything, 'sft maskWeight': maskWeight },
-    work: (opened: Opened) => new SftWork(opened, settings),
+    work: (opened: Opened) => new SftWork(opened, lessonOptions),
   }
   const result = await runLoop(config, host, options, ({ learner }, { stopped }) => {
     if (stopped || !exportTo || world.rank > 0) return
@@ -47,20 +47,15 @@ export async function sft(
   return { ...result, exported: result.stopped ? null : exportTo }
 }
 
-/** Means over the records of a step. */
-const partNames = ['loss', 'caption', 'answer', 'bce', 'dice'] as const
-type Parts = Record<(typeof partNames)[number], number>
-
 class SftWork implements Work {
   readonly facts = { kind: 'sft' }
   readonly #opened: Opened
-  readonly #settings: SftSettings
-  readonly #family: GroundedFamily
+  readonly #lessons: Lessons
 
-  constructor(opened: Opened, settings: SftSettings) {
+  constructor(opened: Opened, options: LessonOptions) {
+    const { kind, learner, config } = opened
     this.#opened = opened
-    this.#settings = settings
-    this.#family = requireGrounded(opened.learner.family)
+    this.#lessons = lessonsOf(kind).open(learner.family, config, options)
   }
 
   async begin(): Promise<void> {}
@@ -71,18 +66,21 @@ class SftWork implements Work {
     const { optim: settings, rl } = config
     const { optim, ema } = learner
     this.#seedDropout(number)
-    const parts: Parts = { loss: 0, caption: 0, answer: 0, bce: 0, dice: 0 }
+    const share = 1 / rl.gradientAccumulationSteps
+    const found: Record<string, number>[] = []
     try {
-      for (let micro = 0; micro < rl.gradientAccumulationSteps; micro++)
-        await this.#learnBatch(await this.#take(), number, micro, 1 / rl.gradientAccumulationSteps, parts)
-      const whole = await this.#overAll(parts)
+      for (let micro = 0; micro < rl.gradientAccumulationSteps; micro++) {
+        const place = { seed: config.seed, step: number, micro, share, world }
+        found.push(await this.#lessons.learn(await this.#take(), place))
+      }
+      const whole = await this.#overAll(found)
       const norm = optim.clipGradNorm(settings.maxGradNorm || Number.POSITIVE_INFINITY)
-      this.#requireFinite(number, whole.loss, norm)
+      this.#requireFinite(number, whole['loss']!, norm)
       optim.step(learningRate)
       await learner.share(world)
       ema.update(learner.params())
-      const memory = memoryFigures(this.#family.model.placement.device)
-      return logOf(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
+      const memory = memoryFigures(learner.family.model.placement.device)
+      return this.#log(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
     } finally {
       optim.zeroGrad()
     }
@@ -95,62 +93,19 @@ class SftWork implements Work {
     manualSeed(stream(config.seed, streamId.dropout, number, ...process).wordAt(0))
   }
 
-  /** Sums over all processes, gradients included. */
-  async #overAll(parts: Parts): Promise<Parts> {
+  /** Sums over the batches of a step and over all processes, gradients included. */
+  async #overAll(found: readonly Record<string, number>[]): Promise<Record<string, number>> {
     const { learner, world } = this.#opened
     await world.sumGradients(learner.params())
-    const sums = await world.sum(partNames.map((name) => parts[name]))
-    return Object.fromEntries(partNames.map((name, i) => [name, sums[i]!])) as Parts
+    const names = Object.keys(this.#lessons.figures)
+    const sums = await world.sum(names.map((name) => found.reduce((sum, part) => sum + part[name]!, 0)))
+    return Object.fromEntries(names.map((name, i) => [name, sums[i]!]))
   }
 
   async #take(): Promise<Example[]> {
     const out: Example[] = []
     while (out.length < this.#opened.config.batchSize) out.push(await this.#opened.records.loader.next())
     return out
-  }
-
-  /** Gradient of this process's records of a micro-batch; images of different shapes go through apart. */
-  async #learnBatch(
-    batch: readonly Example[],
-    step: number,
-    micro: number,
-    share: number,
-    parts: Parts,
-  ): Promise<void> {
-    for (const alike of await this.#byShape(batch)) {
-      if (alike.every(({ input }) => input === null)) continue
-      const weight = (share * alike.length) / batch.length
-      const random = stream(this.#opened.config.seed, streamId.rows, step, micro, alike[0]!.example.id)
-      try {
-        tidy(() => {
-          const { loss, report } = supervisedLoss(this.#family, alike, random, this.#lossOptions)
-          backward(loss.mul(weight))
-          const found = { ...report(), loss: loss.item() }
-          for (const name of partNames) parts[name] += weight * found[name]
-        })
-      } finally {
-        clearTape()
-      }
-    }
-  }
-
-  /** Records whose images can be encoded together, in order of first appearance; each process prepares its own. */
-  async #byShape(batch: readonly Example[]): Promise<SupervisedRecord[][]> {
-    const { config, world } = this.#opened
-    const maxTiles = config.maxTiles ?? undefined
-    const inputs = batch.map(({ image, prepared }, i) =>
-      i % world.size === world.rank ? (prepared ?? this.#family.prepare(image, { maxTiles })) : null,
-    )
-    const told = await world.gather(inputs.map((input) => (input ? this.#family.shapeOf(input) : null)))
-    const shapes = batch.map((_, i) => told.find((of) => of[i] !== null)![i]!)
-    return [...new Set(shapes)].map((shape) =>
-      batch.flatMap((example, i) => (shapes[i] === shape ? [{ example, input: inputs[i] ?? null }] : [])),
-    )
-  }
-
-  get #lossOptions() {
-    const { everything, maskWeight } = this.#settings
-    return { trainEncoders: everything, maskWeight, checkpointing: this.#opened.config.checkpointing }
   }
 
   #requireFinite(number: number, loss: number, norm: number): void {
@@ -177,6 +132,12 @@ class SftWork implements Work {
     }
   }
 
+  #log(parts: Readonly<Record<string, number>>, norm: number, learningRate: number, timing: Metrics): StepLog {
+    const named = Object.entries(this.#lessons.figures).map(([short, name]) => [name, parts[short]!])
+    const metrics = { ...Object.fromEntries(named), learning_rate: learningRate, grad_norm: norm }
+    return { metrics, timing, fields: { ...parts } }
+  }
+
   async state(): Promise<WorkState> {
     return { tasks: {}, entropy: null, generation: null, flat: 0 }
   }
@@ -186,19 +147,7 @@ class SftWork implements Work {
   close(): void {}
 }
 
-function logOf(parts: Parts, norm: number, learningRate: number, timing: Metrics): StepLog {
-  const { loss } = parts
-  return {
-    metrics: {
-      loss,
-      caption_loss: parts.caption,
-      answer_loss: parts.answer,
-      mask_bce: parts.bce,
-      mask_dice: parts.dice,
-      learning_rate: learningRate,
-      grad_norm: norm,
-    },
-    timing,
-    fields: { loss, caption: parts.caption, mask: parts.bce, dice: parts.dice },
-  }
+function lessonsOf(kind: TaskKind<RunConfig>): NonNullable<TaskKind<RunConfig>['lessons']> {
+  if (kind.lessons) return kind.lessons
+  throw new Mismatch({ where: 'sft', field: 'task', expected: 'a task that teaches by examples', got: kind.name })
 }

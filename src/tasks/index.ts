@@ -30,6 +30,9 @@ export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, superv
 export type {
   CommonSettings,
   Evaluator,
+  LessonOptions,
+  LessonPlace,
+  Lessons,
   RecordChooser,
   RecordScore,
   TaskKind,

@@ -1,6 +1,7 @@
 // A kind of task: what a run can train. It adds settings, builds the tasks of a run, says what is rewarded and how a model is
 // evaluated. Every kind is one folder of this room and one line in its index.
 import type { Example, RecordRules } from '../data/index.ts'
+import type { World } from '../distributed/index.ts'
 import type { Family } from '../models/index.ts'
 import type { OpenTask, RewardsConfig } from '../rewards/index.ts'
 import type { GrpoConfig, Item, Task } from '../rl/index.ts'
@@ -51,6 +52,33 @@ export interface RecordChooser {
   choose(numbers: readonly (readonly number[] | null)[]): { kept: readonly number[]; told: string }
 }
 
+/** Where a batch of supervised records stands in its run. */
+export interface LessonPlace {
+  readonly seed: number
+  readonly step: number
+  readonly micro: number
+  /** Of the batch in the step. */
+  readonly share: number
+  readonly world: World
+}
+
+/** What a kind teaches by examples. */
+export interface Lessons {
+  /** Short names of its figures, for the status line, and their names in the log; one is `loss`. */
+  readonly figures: Readonly<Record<string, string>>
+  /** Adds the gradient of this process's records of a batch, and gives its share of the figures by their short names. */
+  learn(batch: readonly Example[], place: LessonPlace): Promise<Record<string, number>>
+}
+
+export interface LessonOptions {
+  /** Every weight learns, encoders included. */
+  everything: boolean
+  /** Weight of a mask loss beside the cross-entropy. */
+  maskWeight: number
+  /** Tiles of an image at most, for families that cut it; null: the family's own limit. */
+  maxTiles: number | null
+}
+
 export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly name: string
   readonly doc: string
@@ -67,4 +95,9 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   /** The tasks of a run, those with a weight; a family that cannot do them is refused by name. */
   build(family: Family, config: C): Task[]
   evaluator(family: Family, config: C): Evaluator
+  /** Supervised learning, and in words what is learned; absent: the kind has none. */
+  lessons?: {
+    goal(config: C, options: LessonOptions): string
+    open(family: Family, config: C, options: LessonOptions): Lessons
+  }
 }

@@ -4,6 +4,7 @@ import type { TaskKind } from '../kind.ts'
 import { CaptionToMask } from './caption-to-mask.ts'
 import { type CycleConfig, checkCycle, requireGrounded } from './config.ts'
 import { cycleEvaluator } from './evaluate.ts'
+import { cycleLessons } from './lessons.ts'
 import { MaskToCaption } from './mask-to-caption.ts'
 import { resolveRewards } from './rewards.ts'
 
@@ -17,4 +18,8 @@ export const cycle: TaskKind<CycleConfig> = {
     return [new MaskToCaption(both), new CaptionToMask(both)].filter((task) => task.weight > 0)
   },
   evaluator: (family, config) => cycleEvaluator({ family: requireGrounded(family), config }),
+  lessons: {
+    goal: (_, { maskWeight }) => `cross-entropy of both answers, BCE and Dice of the mask (weight ${maskWeight})`,
+    open: (family, { checkpointing }, options) => cycleLessons(requireGrounded(family), { ...options, checkpointing }),
+  },
 }

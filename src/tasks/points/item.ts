@@ -37,19 +37,28 @@ export interface PointItem {
 
 /** Reads the image once with each model. Whoever opens an item releases it. */
 export function openItem(setup: PointSetup, record: PointRecord): PointItem {
-  const { policy, sam, config } = setup
+  const { sam, config } = setup
   checkRecord(record)
   const samFeatures = sam.encode(record.image)
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
   const shown = config.mode === 'second-look' ? withContour(record.image, first!.mask) : record.image
+  const asked = askAbout(setup, record, positive, shown)
+  const iou0 = first ? maskIou(record.mask, first.mask) : 0
+  return { record, positive, ...asked, sam: samFeatures, first, iou0, iouOracle: null }
+}
+
+/** The question about a record, with an image of it as the policy reads it. */
+export function askAbout(
+  { policy, config }: Pick<PointSetup, 'policy' | 'config'>,
+  { query, image }: PointRecord,
+  positive: PositivePrompt,
+  shown: RgbImage,
+): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
   const [features] = policy.encode([policy.prepare(stretched(shown, config))])
   const frame = policy.frameOf(features!)
-  const question = pointQuestion({ query: record.query, positive, model: frame, original: record.image }, config)
-  const prompt = policy.ask(features!, question)
-  const iou0 = first ? maskIou(record.mask, first.mask) : 0
-  const made = { record, frame, positive, question, prompt, features: features!, sam: samFeatures, first, iou0 }
-  return { ...made, iouOracle: null }
+  const question = pointQuestion({ query, positive, model: frame, original: image }, config)
+  return { frame, question, prompt: policy.ask(features!, question), features: features! }
 }
 
 /** The tensors an item holds. */

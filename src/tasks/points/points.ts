@@ -9,6 +9,7 @@ import { type ComparedRecord, compareItems, type KnownClicks } from './compare.t
 import { comparedFigures } from './compared-figures.ts'
 import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
+import { pointLessons } from './lessons.ts'
 import { OpenItems, PlacePoints } from './task.ts'
 
 export const pointsSettings = {
@@ -90,6 +91,20 @@ export const points: TaskKind<PointsRunConfig> = {
   build(family, config) {
     const setup = setupOf(family, config)
     return [new PlacePoints(setup, config, new OpenItems(setup, mostOpen))]
+  },
+  lessons: {
+    goal: ({ points: { mode } }) => `cross-entropy of answers made from the records (mode ${mode})`,
+    open(family, config, { everything }) {
+      if (everything)
+        throw new Mismatch({
+          where: 'sft',
+          field: 'train',
+          expected: 'lora: nothing else learns in this task',
+          got: 'all',
+          hint: '--train lora',
+        })
+      return pointLessons(setupOf(family, config), config.checkpointing)
+    },
   },
   evaluator(family, config): Evaluator<ComparedRecord> {
     const setup = setupOf(family, config)

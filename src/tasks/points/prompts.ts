@@ -97,6 +97,27 @@ function boxNumbers([x1, y1, x2, y2]: Box, print: (p: Point) => Point): number[]
   return [...print([x1, y1]), ...print([x2, y2])]
 }
 
+/** An answer in the numbers the model writes. */
+export interface WrittenPoints {
+  negatives: readonly Point[]
+  positives: readonly Point[]
+  box: readonly number[] | null
+  /** There is no such object. */
+  none: boolean
+}
+
+/** The answer as the question asks for it; the short question is answered without spaces. */
+export function writtenAnswer({ negatives, positives, box, none }: WrittenPoints, config: PointsConfig): string {
+  const write = (value: unknown) => {
+    const text = JSON.stringify(value)
+    return config.wording === 'short' ? text : text.replace(/,/g, ', ').replace(/:/g, ': ')
+  }
+  if (config.mode === 'second-look') return write({ negative_points: negatives, positive_points: positives })
+  if (config.mode === 'joint')
+    return none ? '[]' : write({ bbox_2d: box, points: positives, negative_points: negatives })
+  return write(config.wording === 'short' ? negatives : negatives.map((p) => ({ point_2d: p })))
+}
+
 function coordinateLine({ width, height }: FrameSize, { coords }: PointsConfig): string {
   const corner = '(0, 0) is the top left corner.'
   if (coords === 'pixel')
