@@ -3,7 +3,7 @@
 // What has a row is not run again, so that the command goes on where it was stopped.
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { Command } from 'commander'
 import { log } from '../src/core/index.ts'
 import { packageRoot } from '../src/engine/index.ts'
@@ -13,13 +13,18 @@ interface Variant {
   name: string
   /** What differs from recipes/points-demo.yaml. */
   flags: string
+  /** Flags of a supervised warm start in the same mode, made once: the miniature has only read the question of `negatives`. */
+  warm?: string
 }
+
+const sft = '--lora.dropout 0 --maxSteps 120 --batchSize 16 --optim.learningRate 5e-3 --evalRecords 0'
 
 const variants: readonly Variant[] = [
   { name: 'negatives', flags: '' },
   { name: 'shuffled', flags: '--shuffleRewards true' },
   { name: 'second-look', flags: '--points.mode second-look' },
-  { name: 'joint', flags: '--points.mode joint --rl.maxCompletionLength 64' },
+  { name: 'second-look-warm', flags: '--points.mode second-look --rl.maxCompletionLength 40', warm: sft },
+  { name: 'joint-warm', flags: '--points.mode joint --rl.maxCompletionLength 64', warm: sft },
   { name: 'logits', flags: '--points.previousMask logits' },
   { name: 'points-2', flags: '--points.maxPoints 2' },
   { name: 'points-3', flags: '--points.maxPoints 3' },
@@ -57,7 +62,8 @@ for (const seed of seeds.split(',').map(Number))
   for (const variant of variants.filter((v) => wanted.includes(v.name))) {
     const all = `${flags} ${variant.flags}`.trim()
     if (rows().some((r) => r.name === variant.name && r.seed === seed && r.flags === all)) continue
-    const row = runOne(variant.name, all, seed)
+    const model = variant.warm === undefined ? [] : ['--model', warmStart(variant.name, all, variant.warm)]
+    const row = runOne(variant.name, all, seed, model)
     appendFileSync(file, `${JSON.stringify(row)}\n`)
     log.info(`${variant.name}, seed ${seed}: points/gain ${cell(row.after['points/gain'])}, ${row.seconds} s`)
   }
@@ -70,17 +76,31 @@ function rows(): Row[] {
     .flatMap((line) => (line ? [JSON.parse(line) as Row] : []))
 }
 
-function runOne(name: string, all: string, seed: number): Row {
+function runOne(name: string, all: string, seed: number, more: readonly string[]): Row {
   const output = join(out, `${name}-seed-${seed}-${rows().length}`)
-  const words = `demo --task points --json --seed ${seed} ${all}`.trim().split(/ +/)
+  const told = roundtrip([...`demo --task points --json --seed ${seed} ${all}`.trim().split(/ +/), ...more], output)
+  const { seconds, before, after } = JSON.parse(told.trimEnd().split('\n').at(-1)!) as Row
+  return { name, flags: all, seed, seconds, before, after }
+}
+
+/** A model folder that has learned the answers of its mode from the records. */
+function warmStart(name: string, all: string, more: string): string {
+  const folder = resolve(out, `${name}-model`)
+  const miniature = (part: string) => join(packageRoot(), 'assets', 'points-miniature', part)
+  const words = `sft --recipe points-demo --seed 1 ${all} ${more}`.split(/ +/)
+  const models = ['--model', miniature('policy'), '--points.sam', miniature('sam2')]
+  if (!existsSync(folder)) roundtrip([...words, ...models, '--export', folder], join(out, `${name}-sft`))
+  return folder
+}
+
+function roundtrip(words: readonly string[], output: string): string {
   const program = join(packageRoot(), 'bin', 'roundtrip.mjs')
   const done = spawnSync(process.execPath, [program, ...words, '--output', output], {
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   if (done.status !== 0) throw new Error(`${words.join(' ')}: exit ${done.status}`)
-  const { seconds, before, after } = JSON.parse(done.stdout.trimEnd().split('\n').at(-1)!) as Row
-  return { name, flags: all, seed, seconds, before, after }
+  return done.stdout
 }
 
 function cell(figure: Interval | undefined): string {
