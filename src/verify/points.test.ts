@@ -5,7 +5,7 @@ import { verifyPoints } from './points.ts'
 
 const path = join(import.meta.dirname, '../../tests/fixtures/golden/points.jsonl')
 
-test('all lines of points.jsonl are recomputed: parser, frames, derived points, rewards, clicks, filter, advantages', () => {
+test('test 5 of the point task: all lines of points.jsonl are recomputed: parser, frames, derived points, rewards, clicks, filter, advantages', () => {
   const rows = verifyPoints(path)
   assert.equal(rows.length, 870)
   assert.deepEqual(

@@ -40,11 +40,18 @@ test('without a learning rate the points demo ends where it began, to the digit'
   assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point made negative"/)
 })
 
-test("a short run learns to leave the object alone, and logs the prototype's names", async () => {
-  const { config } = readDemo(demo('short', '--maxSteps 12 --batchSize 4 --evalRecords 24'))
+/** What points/gain rises by in a short run. */
+async function risen(name: string, flags: string) {
+  const { config } = readDemo(demo(name, `--maxSteps 12 --batchSize 4 --evalRecords 24${flags}`))
   const { before, after: end } = await train(config, { onProgress: () => undefined })
-  const gained = end!['points/gain']!.mean - before!['points/gain']!.mean
-  assert.ok(gained > 0.1, `points/gain ${before!['points/gain']!.mean} to ${end!['points/gain']!.mean}`)
+  return { gained: end!['points/gain']!.mean - before!['points/gain']!.mean, config }
+}
+
+test("test 7: a short run learns to leave the object alone, shuffled rewards teach nothing, the prototype's names are logged", async () => {
+  const { gained, config } = await risen('short', '')
+  assert.ok(gained > 0.1, `points/gain rose by ${gained}`)
+  const shuffled = await risen('shuffled', ' --shuffleRewards true')
+  assert.ok(shuffled.gained < gained / 2, `points/gain rose by ${gained}, with shuffled rewards by ${shuffled.gained}`)
   const steps = readRun(config.output).events.flatMap((e) => (e.t === 'step' ? [e.metrics] : []))
   assert.equal(steps.length, 12)
   for (const name of ['loss', 'mean_reward', 'max_reward', 'points/iou_gain', 'points/neg_in_confused_rate'])
