@@ -4,14 +4,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
+import { makeRefCoco } from '../../../tests/support/benchmark-folder.ts'
 import { Mismatch } from '../../core/index.ts'
-import { makePointScene, openSource } from '../../data/index.ts'
+import { type GarRow, makePointScene, openSource, writeGarArrow } from '../../data/index.ts'
 import { encodePng } from '../../image/index.ts'
-import { encodeRle, maskToPng } from '../../mask/index.ts'
+import { encodeRle, maskFromDense, maskToPng } from '../../mask/index.ts'
+import { positiveOf } from './item.ts'
+import { derivePrompt } from './places.ts'
 import { pointRecord } from './records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'points-'))
 after(() => rmSync(folder, { recursive: true }))
+process.env.ROUNDTRIP_CACHE = join(folder, 'cache')
 
 const { record } = makePointScene(1, 4)
 
@@ -84,5 +88,45 @@ test('a source of region captions gives its captions as queries', async () => {
   const source = await openSource(path)
   const got = pointRecord(await source.get(0))
   assert.deepEqual([got.query, got.mask], ['a small cup', record.mask])
+  await source.close()
+})
+
+test('a RefCOCO folder gives a record for every sentence, prompted by a point well inside its mask', async () => {
+  const root = join(folder, 'referring')
+  const scenes = await makeRefCoco(root, 4)
+  const refs = scenes.map(({ caption }, i) => ({
+    ...{ ref_id: i, ann_id: 1000 + i, image_id: 100 + i, split: i < 2 ? 'val' : 'testA' },
+    sentences: [caption, 'it'].map((sent, n) => ({ sent_id: 2 * i + n, sent, raw: sent })),
+  }))
+  writeFileSync(join(root, 'ref_seg/refcoco/refs(unc).json'), JSON.stringify(refs))
+  const source = await openSource(join(root, 'ref_seg/refcoco'), {
+    refSplit: 'val',
+    imageRoot: join(root, 'train2014'),
+  })
+  assert.equal(source.length, 4, 'two images, two sentences each')
+  const got = pointRecord(await source.get(0))
+  const { mask, image } = scenes[0]!
+  const target = maskFromDense(mask, image.height, image.width)
+  assert.deepEqual([got.query, encodeRle(got.mask)], [scenes[0]!.caption, encodeRle(target)])
+  const { points, box } = positiveOf(got)
+  assert.deepEqual(points[0], derivePrompt(target).points[0])
+  assert.ok(box, 'a box of its own making')
+  await source.close()
+})
+
+test("region captions in the round trips' Arrow shards are queries", async () => {
+  const shards = join(folder, 'shards')
+  const bytes = await encodePng(record.image)
+  async function* rows() {
+    const conversations = [
+      { from: 'human', value: '<image>\nDescribe <mask>.' },
+      { from: 'gpt', value: 'a red cup on a table' },
+    ]
+    yield { image: { bytes, path: null }, conversations, mask_rle: encodeRle(record.mask), catagory: ['cup'] } as GarRow
+  }
+  await writeGarArrow(shards, rows())
+  const source = await openSource(shards)
+  const got = pointRecord(await source.get(0))
+  assert.deepEqual([got.query, got.mask], ['a red cup on a table', record.mask])
   await source.close()
 })
