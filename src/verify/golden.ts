@@ -25,8 +25,9 @@ export interface Golden {
 /** The golden sets at a path: itself, or those directly below it. Entries that are none are listed in `others`. */
 export function findGolden(path: string): { found: Golden[]; others: string[] } {
   if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'a golden file or folder', got: 'nothing there' })
-  const kind = kindOf(path)
-  if (kind) return { found: [{ path, kind }], others: [] }
+  const own = besideTensors(path)
+  const kind = kindOf(own)
+  if (kind) return { found: [{ path: own, kind }], others: [] }
   const found: Golden[] = []
   const others: string[] = []
   for (const name of statSync(path).isDirectory() ? readdirSync(path).sort() : []) {
@@ -42,6 +43,12 @@ export function findGolden(path: string): { found: Golden[]; others: string[] } 
       'grpo-golden JSON, METEOR, Porter or points lines, mask prompts of SAM2, a model, adapter or misc folder with golden.json, or benchmarks with expected.json',
     got: others.length > 0 ? `a folder with ${others.length} other entries` : 'something else',
   })
+}
+
+/** Tensors of a set whose cases stand in a JSON file of the same name: either name means both. */
+function besideTensors(path: string): string {
+  const cases = path.replace(/\.safetensors$/, '.json')
+  return existsSync(cases) ? cases : path
 }
 
 function kindOf(path: string): GoldenKind | null {

@@ -19,3 +19,10 @@ test('verify finds the points and mask prompt sets by their content', () => {
   const found = findGolden(folder).found.map((g) => g.kind)
   assert.ok(found.includes('points') && found.includes('sam2-mask-prompt'), String(found))
 })
+
+test('the tensors of a set name it as well as its cases do', () => {
+  const [json, tensors] = ['json', 'safetensors'].map(
+    (kind) => findGolden(join(folder, `sam2-mask-prompt.${kind}`)).found,
+  )
+  assert.deepEqual(tensors, json)
+})
