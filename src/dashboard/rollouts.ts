@@ -113,12 +113,30 @@ function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined 
   return undefined
 }
 
+function styleOf(item: Shown): string {
+  if (item.by === 'record') return 'given'
+  if (item.by === 'policy' || item.by === 'ema') return 'made'
+  return item.name?.startsWith('confused') ? 'confused' : 'judged'
+}
+
+/** Where points change a mask, the judge's mask before them and the one they make are two pictures; else all is in one. */
+function panels(shown: readonly Shown[]): { title: string; items: readonly Shown[] }[] {
+  const masks = shown.filter((item) => item.kind === 'mask')
+  const corrected = shown.some((item) => item.kind === 'points') && masks.some((item) => item.by === 'judge')
+  if (!corrected) return [{ title: '', items: shown }]
+  const without = (by: Shown['by']) => shown.filter((item) => item.kind !== 'mask' || item.by !== by)
+  return [
+    { title: 'before the points', items: without('policy') },
+    { title: 'after them', items: without('judge') },
+  ]
+}
+
 /** Masks and points over the image: those of the record in one style, those that were made in another. */
 function overlay(item: Shown, size: readonly [number, number], problems: Set<string>): Markup {
-  const style = item.by === 'record' ? 'given' : item.by === 'judge' ? 'judged' : 'made'
+  const style = styleOf(item)
   if (item.kind === 'mask') return outline(item.mask, style, size, problems)
   if (item.kind !== 'points') return html``
-  const radius = Math.max(...size) / 50
+  const radius = Math.max(...size) / 30
   const dots = item.points.map(
     ({ x, y, positive }) =>
       html`<circle class="point ${style} ${positive ? '' : 'negative'}" cx="${x}" cy="${y}" r="${radius}"/>`,
@@ -134,8 +152,13 @@ async function picture(run: Run, sample: ReadSample, problems: Set<string>): Pro
   const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
   const image =
     uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
-  const overlays = sample.shown.map((item) => overlay(item, size, problems))
-  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with what the record holds and what was made">${image}${overlays}</svg></div>`
+  const made = panels(sample.shown).map(({ title, items }) => {
+    const overlays = items.map((item) => overlay(item, size, problems))
+    const label = `image with what the record holds and what was made ${title}`.trim()
+    const svg = html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${label}">${image}${overlays}</svg></div>`
+    return title ? html`<div>${svg}<div class="small">${title}</div></div>` : svg
+  })
+  return made.length > 1 ? html`<div class="pictures">${made}</div>` : html`${made}`
 }
 
 const authors: Record<Shown['by'], string> = {
@@ -185,8 +208,12 @@ export async function rollouts(run: Run): Promise<{ markup: Markup; problems: st
   const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
   const all = chosen.loops.flatMap(({ best, worst }) => [...best, ...worst])
   const hasJudged = all.some(({ shown }) => shown.some((item) => item.kind === 'mask' && item.by === 'judge'))
+  const hasPoints = all.some(({ shown }) => shown.some((item) => item.kind === 'points'))
   const judged = hasJudged ? html`<span><i class="key judged"></i>drawn by the judge</span>` : undefined
-  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span>${judged}</div>`
+  const dots = hasPoints
+    ? html`<span><i class="key confused"></i>confused region</span><span><i class="dot"></i>positive point</span><span><i class="dot negative"></i>negative point</span>`
+    : undefined
+  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span>${judged}${dots}</div>`
   return {
     markup: html`<section><h2>Rollouts</h2><p>${counts}</p>${chosen.loops.length > 0 ? legend : undefined}${blocks}</section>`,
     problems: [...problems],

@@ -65,7 +65,10 @@ path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); 
 .picture .halo.judged { stroke: none; fill: none; }
 .picture .halo.made { stroke: #000; stroke-opacity: 0.45; stroke-width: 2.8; stroke-dasharray: 6 4; fill: none; }
 .picture .halo.given { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; fill: none; }
-.picture .point { fill-opacity: 1; stroke: #fff; stroke-width: 1.5; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #000; }
+.picture .confused { stroke: none; fill: #ff9f1a; fill-opacity: 0.45; }
+.picture .point { fill: var(--given); fill-opacity: 1; stroke: #fff; stroke-width: 1.5; stroke-dasharray: none; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #e00b2d; }
+.pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 6px; } .pictures .small { margin: -4px 0 6px; }
+.dot { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 5px; background: var(--given); } .dot.negative { background: #e00b2d; } .key.confused { background: #ff9f1a; }
 .rollout blockquote { margin: 4px 0 8px; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 12em; overflow-y: auto; }
 .rollout .small { overflow-wrap: anywhere; }
 .rollout table { font-size: 12.5px; } .rollout td { padding: 3px 0; } .rollout td + td { text-align: right; }

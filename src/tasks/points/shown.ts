@@ -59,5 +59,5 @@ function partsInWords({ valid, iou0, iou1, kept, right, wrong }: PointParts): st
   if (!valid) return 'no answer that could be read'
   const change = iou1 - iou0
   const overlap = `IoU ${iou0.toFixed(3)} to ${iou1.toFixed(3)} (${change < 0 ? '' : '+'}${change.toFixed(3)})`
-  return `${overlap}; ${kept} points kept, ${right} where the mask was wrong, ${wrong} doing harm`
+  return `${overlap}; ${kept} point${kept === 1 ? '' : 's'} kept, ${right} where the mask was wrong, ${wrong} doing harm`
 }
