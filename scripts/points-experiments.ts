@@ -13,18 +13,23 @@ interface Variant {
   name: string
   /** What differs from recipes/points-demo.yaml. */
   flags: string
-  /** Flags of a supervised warm start in the same mode, made once: the miniature has only read the question of `negatives`. */
+  /** Flags of the supervised warm start it begins with, made once: the miniature has only read the question of `negatives`. */
   warm?: string
 }
 
-const sft = '--lora.dropout 0 --maxSteps 120 --batchSize 16 --optim.learningRate 5e-3 --evalRecords 0'
+const sft = '--lora.dropout 0 --maxSteps 240 --batchSize 8 --optim.learningRate 5e-3 --evalRecords 0'
+const secondLook = '--points.mode second-look --rl.maxCompletionLength 48'
+const joint = '--points.mode joint --rl.maxCompletionLength 80'
+const slow = '--optim.learningRate 5e-4'
 
 const variants: readonly Variant[] = [
   { name: 'negatives', flags: '' },
   { name: 'shuffled', flags: '--shuffleRewards true' },
   { name: 'second-look', flags: '--points.mode second-look' },
-  { name: 'second-look-warm', flags: '--points.mode second-look --rl.maxCompletionLength 40', warm: sft },
-  { name: 'joint-warm', flags: '--points.mode joint --rl.maxCompletionLength 64', warm: sft },
+  { name: 'second-look-warm', flags: secondLook, warm: secondLook },
+  { name: 'second-look-warm-slow', flags: `${secondLook} ${slow}`, warm: secondLook },
+  { name: 'joint-warm', flags: joint, warm: joint },
+  { name: 'joint-warm-slow', flags: `${joint} ${slow}`, warm: joint },
   { name: 'logits', flags: '--points.previousMask logits' },
   { name: 'points-2', flags: '--points.maxPoints 2' },
   { name: 'points-3', flags: '--points.maxPoints 3' },
@@ -62,7 +67,7 @@ for (const seed of seeds.split(',').map(Number))
   for (const variant of variants.filter((v) => wanted.includes(v.name))) {
     const all = `${flags} ${variant.flags}`.trim()
     if (rows().some((r) => r.name === variant.name && r.seed === seed && r.flags === all)) continue
-    const model = variant.warm === undefined ? [] : ['--model', warmStart(variant.name, all, variant.warm)]
+    const model = variant.warm === undefined ? [] : ['--model', warmStart(variant.warm)]
     const row = runOne(variant.name, all, seed, model)
     appendFileSync(file, `${JSON.stringify(row)}\n`)
     log.info(`${variant.name}, seed ${seed}: points/gain ${cell(row.after['points/gain'])}, ${row.seconds} s`)
@@ -84,10 +89,11 @@ function runOne(name: string, all: string, seed: number, more: readonly string[]
 }
 
 /** A model folder that has learned the answers of its mode from the records. */
-function warmStart(name: string, all: string, more: string): string {
+function warmStart(mode: string): string {
+  const name = `warm-${mode.split(' ')[1]}`
   const folder = resolve(out, `${name}-model`)
   const miniature = (part: string) => join(packageRoot(), 'assets', 'points-miniature', part)
-  const words = `sft --recipe points-demo --seed 1 ${all} ${more}`.split(/ +/)
+  const words = `sft --recipe points-demo --seed 1 ${mode} ${sft}`.split(/ +/)
   const models = ['--model', miniature('policy'), '--points.sam', miniature('sam2')]
   if (!existsSync(folder)) roundtrip([...words, ...models, '--export', folder], join(out, `${name}-sft`))
   return folder
