@@ -489,6 +489,14 @@ ENTRY(ema) {
   }
   END
 }
+// buffer = target, the stream's two words, bound
+ENTRY(uniformFill) {
+  BODY
+  const double* d = buf();
+  const at::Tensor& t = engine().table.get(d[0]);
+  rt::uniformFill(plain(t, t.numel()), t.numel(), static_cast<uint32_t>(d[1]), static_cast<uint32_t>(d[2]), d[3]);
+  END
+}
 
 ENTRY(threads) {
   BODY
@@ -555,7 +563,7 @@ const Named entries[] = {
     {"reaches", reaches}, {"shareGraph", shareGraph}, {"useCount", useCount}, {"refuse", refuse},
     {"generatorNew", generatorNew}, {"generatorFree", generatorFree}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
     {"generatorRestore", generatorRestore}, {"mapOpen", mapOpen}, {"mapSize", mapSize}, {"mapTensor", mapTensor},
-    {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"threads", threads}, {"info", info_},
+    {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"uniformFill", uniformFill}, {"threads", threads}, {"info", info_},
     {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent}, {"cudaSynchronize", cudaSynchronize},
     {"cudaSideStream", cudaSideStream}, {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak},
     {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},

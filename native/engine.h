@@ -102,6 +102,7 @@ struct AdamW {
 };
 void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, const AdamW& h);
 void emaStep(float* dst, const float* src, int64_t n, float decay);
+void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound);  // (2 u - 1) bound of a counter-based stream
 
 // alloc.cc
 void installAllocator();

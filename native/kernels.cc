@@ -1,4 +1,4 @@
-// Fused float32 loops for the optimizer and the EMA on the CPU.
+// Float32 loops on the CPU: the optimizer, the EMA, random numbers.
 #include <cmath>
 
 #include "engine.h"
@@ -30,6 +30,36 @@ CLONES void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, c
 CLONES void emaStep(float* dst, const float* src, int64_t n, float decay) {
   const float rest = 1 - decay;
   for (int64_t i = 0; i < n; i++) dst[i] = dst[i] * decay + src[i] * rest;
+}
+
+namespace {
+
+// Four words of Philox 4x32-10 at a counter, as src/core/random.ts makes them.
+inline void philox(uint64_t counter, uint32_t k0, uint32_t k1, uint32_t* out) {
+  auto c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
+  uint32_t c2 = 0, c3 = 0;
+  for (int round = 0; round < 10; round++) {
+    const uint64_t a = uint64_t{0xd2511f53} * c0, b = uint64_t{0xcd9e8d57} * c2;
+    c0 = static_cast<uint32_t>(b >> 32) ^ c1 ^ k0;
+    c2 = static_cast<uint32_t>(a >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(b);
+    c3 = static_cast<uint32_t>(a);
+    k0 += 0x9e3779b9;
+    k1 += 0xbb67ae85;
+  }
+  out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+}  // namespace
+
+void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound) {
+  uint32_t words[4];
+  for (int64_t i = 0; i < n; i++) {
+    if (i % 2 == 0) philox(static_cast<uint64_t>(i / 2), k0, k1, words);
+    const uint32_t* w = words + i % 2 * 2;
+    const double u = ((w[0] >> 5) * 67108864.0 + (w[1] >> 6)) / 9007199254740992.0;
+    out[i] = static_cast<float>((2 * u - 1) * bound);
+  }
 }
 
 }  // namespace rt

@@ -41,6 +41,11 @@ export class RandomStream {
     this.#k1 = k1 >>> 0
   }
 
+  /** The two words that decide all numbers of the stream. */
+  get key(): readonly [number, number] {
+    return [this.#k0, this.#k1]
+  }
+
   /** The 32-bit word at a counter; any order of calls gives the same words. */
   wordAt(counter: number): number {
     const index = Math.floor(counter / 4)

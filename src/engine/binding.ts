@@ -71,6 +71,7 @@ export interface Native extends NativeCollectives {
   mapClose(map: number): void
   adamw(): void
   ema(): void
+  uniformFill(): void
   threads(n?: number): number
   info(): NativeInfo
   cudaCount(): number

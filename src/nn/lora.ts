@@ -1,6 +1,6 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import { keep, noGrad, type Tensor, tensor, tidy, zeros } from '../tensor/index.ts'
+import { keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 
@@ -34,14 +34,6 @@ export function linears(node: Module, prefix = ''): [string, Linear][] {
   return out
 }
 
-/** Uniform in +-1/sqrt(in), drawn from a counter-based stream: the same on every device and machine. */
-function kaimingUniform(rows: number, columns: number, key: readonly (number | string)[], device: string): Tensor {
-  const random = stream(...key)
-  const bound = 1 / Math.sqrt(columns)
-  const data = Float32Array.from({ length: rows * columns }, (_, i) => (2 * random.uniformAt(i) - 1) * bound)
-  return tensor(data, [rows, columns], { device })
-}
-
 /** Adds adapters to the linears whose path `targets` accepts; returns the shared switch. */
 export function addLora(model: Module, targets: (path: string) => boolean, options: LoraOptions): AdapterState {
   const chosen = linears(model).filter(([path]) => targets(path))
@@ -52,7 +44,8 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
   for (const [path, linear] of chosen) {
     const [out, input] = linear.weight.shape as [number, number]
     const { device } = linear.weight
-    linear.lora_A = new Adapter(kaimingUniform(rank, input, [options.seed, streamId.init, path], device))
+    const random = stream(options.seed, streamId.init, path) // counter-based: the same on every device and machine
+    linear.lora_A = new Adapter(uniformTensor(random, [rank, input], 1 / Math.sqrt(input), device))
     linear.lora_B = new Adapter(zeros([out, rank], { device, dtype: 'float32' }))
     linear.setAdapter(state)
   }

@@ -53,3 +53,4 @@ export {
 } from './scope.ts'
 export { Tensor, type TensorOptions, tensor } from './tensor.ts'
 export { setThreads, threads } from './threads.ts'
+export { uniformTensor } from './uniform.ts'
