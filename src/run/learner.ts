@@ -15,7 +15,7 @@ import {
 } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { Roles } from '../rl/index.ts'
-import { keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { keep, noGrad, normsOf, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 
@@ -153,10 +153,8 @@ export class Learner implements Roles {
 
   /** Gradient norm of each group as it stands. */
   gradNorms(): Record<string, number> {
-    const out: Record<string, number> = {}
-    for (const [group, slots] of this.#groups)
-      out[group] = Math.sqrt(slots.reduce((sum, s) => sum + squaredGrad(tensorAt(s)), 0))
-    return out
+    const groups = [...this.#groups].map(([group, slots]) => [group, slots.map(tensorAt)] as const)
+    return Object.fromEntries(groups.map(([group, tensors]) => [group, gradNorm(tensors)]))
   }
 
   dispose(): void {
@@ -167,10 +165,12 @@ export class Learner implements Roles {
   }
 }
 
-function squaredGrad(t: Tensor): number {
+/** In float64 on the CPU; elsewhere in one call and one look, since each look waits for the device. */
+function gradNorm(tensors: readonly Tensor[]): number {
   return tidy(() => {
-    const g = t.grad()
-    return g ? g.to('float64').square().sum().item() : 0
+    const grads = tensors.flatMap((t) => t.grad() ?? [])
+    if (grads.some((g) => g.device !== 'cpu')) return normsOf(grads).total
+    return Math.sqrt(grads.reduce((sum, g) => sum + g.to('float64').square().sum().item(), 0))
   })
 }
 
