@@ -132,10 +132,9 @@ export class Batches {
     const groups = rl.groupFilter ? this.#filtered(made, wanted, draw) : made
     const used = new Set(groups.map((g) => g.item))
     this.#encoder.release(records.filter((item) => !used.has(item)))
-    const pieces = chunks(
-      records.filter((item) => used.has(item)),
-      batchSize,
-    )
+    const kept = records.filter((item) => used.has(item))
+    // tasks may have kept different records: there are more of them then, and as many pieces as ever
+    const pieces = chunks(kept, Math.max(batchSize, Math.ceil(kept.length / this.#sizes.pieces)))
     if (this.#sizes.old) await this.#keepDensities(pieces, groups)
     return { pieces, groups, taken: 0, short }
   }

@@ -10,7 +10,7 @@ import { advantagesOf, groupAdvantages, resolveGrpo } from '../../src/rl/index.t
 import { type RunInput, resolveRun, train } from '../../src/run/index.ts'
 import { readState } from '../../src/run/state.ts'
 import { readRun } from '../../src/tracking/index.ts'
-import { hostOf, makeToy, runBytes, scratch, storedWeights, toyRun } from '../support/runs.ts'
+import { hostOf, makeToy, runBytes, type Scores, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('switches')
 const toy = makeToy(join(folder, 'toy'))
@@ -204,17 +204,34 @@ test('no record is lost where an epoch ends inside a batch', async () => {
   assert.ok(ids.length > 4 * 7 && ids.length < 9 * 4, `${ids.length} records: some batch met an id it had`)
 })
 
-test('groups without spread are replaced by those of the next records', async () => {
-  const input = { ...words, dataPath: 'scenes:8', batchSize: 2, maxSteps: 2, saveSteps: 0, data: { evalFraction: 0 } }
-  const config = toyRun(toy, at('filter'), { ...input, rl: { groupFilter: true, maxResampleTimes: 4 } })
+test('groups without spread are replaced by those of the next records, for each loop until it has enough', async () => {
+  const rl = { groupFilter: true, maxResampleTimes: 4, scaleRewards: 'batch', numGenerations: 3 } as const
+  const input = { dataPath: 'scenes:8', batchSize: 2, maxSteps: 2, saveSteps: 0, data: { evalFraction: 0 }, rl }
   const flat = (id: string) => ['0', '2', '4', '6'].includes(id.split('#')[0]!.at(-1)!)
-  await train(
-    config,
-    hostOf((answer, k) => (flat(answer.id) ? 0.5 : k / 10)),
-  )
-  const learned = [...new Set(samplesOf(at('filter')).map((s) => s.id))]
-  assert.ok(learned.length > 1 && !learned.some(flat), `learned from ${learned.join(', ')}`)
-  for (const m of metricsOf(at('filter'))) assert.equal(m['loop1/frac_reward_zero_std'], 0)
+  const scores: Scores = (answer, k, task) =>
+    flat(answer.id) && task === 'loop2' ? 0.5 : (k * (1 + Number(answer.id.split('#')[0]!.at(-1)!))) / 20
+  await train(toyRun(toy, at('filter'), input), hostOf(scores))
+  const total = (s: { total: number | null }) => s.total!
+  for (const m of metricsOf(at('filter'))) {
+    assert.equal(m['loop1/frac_reward_zero_std'], 0)
+    assert.equal(m['loop2/frac_reward_zero_std'], 0)
+  }
+  for (const step of [1, 2])
+    for (const loop of ['loop1', 'loop2']) {
+      const samples = samplesOf(at('filter')).filter((s) => s.step === step && s.loop === loop)
+      const ids = [...new Set(samples.map((s) => s.id))]
+      assert.equal(ids.length, 2, `${loop} of step ${step} learned from ${ids.join(', ')}`)
+      assert.ok(loop === 'loop1' || !ids.some(flat), `loop2 learned from ${ids.join(', ')}`)
+      // scaled by the deviation of the groups that were kept, not of all that were sampled
+      const rewards = samples.map((s) => total(s))
+      const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length
+      const std = Math.sqrt(rewards.reduce((n, r) => n + (r - mean) ** 2, 0) / (rewards.length - 1))
+      for (const s of samples) {
+        const own = samples.filter((other) => other.id === s.id).map((other) => total(other))
+        const expected = (total(s) - own.reduce((a, b) => a + b, 0) / own.length) / (std + 1e-4)
+        assert.ok(Math.abs(s.advantage - expected) < 1e-6, `${loop} ${s.id}: ${s.advantage}, not ${expected}`)
+      }
+    }
 })
 
 test('a record met again in a step is sampled anew', async () => {
