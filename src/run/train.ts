@@ -6,6 +6,7 @@ import { maskLogits } from '../models/index.ts'
 import { type Answer, hasOwnRewards } from '../rewards/index.ts'
 import { grpoWarnings, initialEntropyState, NonFinite, type Run, StepReport, step, type Task } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
+import { balanceOf, followNorm } from './balance.ts'
 import { Batches } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
@@ -228,13 +229,8 @@ class TrainWork implements Work {
   /** Tasks with the larger gradient get the smaller weight; all start at 1. */
   #balance(report: StepReport): void {
     if (!this.#opened.config.adaptiveLoops) return
-    const { balance, tasks } = this.#run
-    for (const [name, norm] of report.taskNorms) {
-      this.#norms[name] = this.#norms[name] === 0 ? norm : 0.9 * this.#norms[name]! + 0.1 * norm
-    }
-    const mean = tasks.reduce((sum, { name }) => sum + this.#norms[name]!, 0) / tasks.length
-    for (const { name } of tasks)
-      if (this.#norms[name]! > 0) balance[name] = Math.min(5, Math.max(0.2, mean / this.#norms[name]!))
+    for (const [name, norm] of report.taskNorms) this.#norms[name] = followNorm(this.#norms[name]!, norm)
+    Object.assign(this.#run.balance, balanceOf(this.#norms))
   }
 
   #log(report: StepReport, learningRate: number, seconds: Record<string, number>, startedAt: number): StepLog {
