@@ -345,8 +345,8 @@ export const mutants = [
     'answering',
     'an empty mask is described',
     ASK,
-    'filter(([r]) => maskArea(r.mask) > 0)',
-    'filter(() => true)',
+    '(r) => maskArea(r.mask) > 0',
+    '() => true',
     'src/tasks/cycle/ask.test.ts',
   ],
   [

@@ -6,7 +6,7 @@ import { makeScene, sceneExample } from '../../data/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { openFamily } from '../../models/index.ts'
 import { expectNoLeak, keep } from '../../tensor/index.ts'
-import { describeAll, type Found, segmentAll } from './ask.ts'
+import { askSome, describeAll, type Found, segmentAll } from './ask.ts'
 import { type Cycle, requireGrounded } from './config.ts'
 
 const model = fileURLToPath(new URL('../../../assets/miniature', import.meta.url))
@@ -46,6 +46,14 @@ test('regions of several images, described together, get the words of each alone
   ]
   const alone = regions.flatMap((r) => describeAll(context, [r]))
   assert.deepEqual(describeAll(context, [...regions, { features: features[0]!, mask: none }]), [...alone, null])
+})
+
+test('what cannot be asked about has no answer, and the answers of the others stay in their places', () => {
+  const odd = (n: number) => n % 2 === 1
+  assert.deepEqual(
+    askSome([0, 1, 2, 3, 5], odd, (some) => some.map((n) => `${n} of ${some.length}`)),
+    [null, '1 of 3', null, '3 of 3', '5 of 3'],
+  )
 })
 
 test('reading leaves no tensor behind', () => {

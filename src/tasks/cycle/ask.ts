@@ -56,23 +56,34 @@ export interface Region {
   mask: Mask
 }
 
-/** Captions of regions, greedily; null for an empty mask, which cannot be asked about. */
-export function describeAll(cycle: Cycle, regions: readonly Region[]): (string | null)[] {
-  const askable = regions.map((r, i) => [r, i] as const).filter(([r]) => maskArea(r.mask) > 0)
-  const texts = noGrad(() =>
-    tidy(() =>
-      ask(
-        cycle,
-        askable.map(([r]) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
-        { caption: true },
-      ).map((g) => g.text),
-    ),
-  )
-  const out: (string | null)[] = regions.map(() => null)
-  askable.forEach(([, i], j) => {
-    out[i] = captionOf(cycle, texts[j]!)
+/** What `ask` says of those that can be asked about, in their places; null for the others. */
+export function askSome<T, R>(
+  all: readonly T[],
+  askable: (one: T) => boolean,
+  ask: (some: readonly T[]) => readonly R[],
+): (R | null)[] {
+  const places = all.map((_, i) => i).filter((i) => askable(all[i]!))
+  const said = ask(places.map((i) => all[i]!))
+  const out: (R | null)[] = all.map(() => null)
+  places.forEach((i, j) => {
+    out[i] = said[j]!
   })
   return out
+}
+
+/** Captions of regions, greedily; null for an empty mask, which cannot be asked about. */
+export function describeAll(cycle: Cycle, regions: readonly Region[]): (string | null)[] {
+  const texts = (some: readonly Region[]) =>
+    noGrad(() =>
+      tidy(() =>
+        ask(
+          cycle,
+          some.map((r) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
+          { caption: true },
+        ).map((g) => captionOf(cycle, g.text)),
+      ),
+    )
+  return askSome(regions, (r) => maskArea(r.mask) > 0, texts)
 }
 
 export interface Phrase {

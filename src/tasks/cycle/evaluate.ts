@@ -4,7 +4,7 @@ import { meteor } from '../../rewards/index.ts'
 import { tidy } from '../../tensor/index.ts'
 import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
 import type { Evaluator, RecordScore, WorkItem } from '../kind.ts'
-import { describeAll, segmentAll } from './ask.ts'
+import { askSome, describeAll, type Region, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
 
 export interface CycleScores extends RecordScore {
@@ -56,27 +56,22 @@ export function scoreRecords(cycle: Cycle, items: readonly WorkItem[]): CycleSco
 
 /** mask -> caption -> mask' */
 function redraw(cycle: Cycle, items: readonly WorkItem[], captions: readonly (string | null)[]): (Mask | null)[] {
-  const asked = captions
-    .map((caption, i) => ({ caption: caption ?? '', features: items[i]!.features, i }))
-    .filter((p) => p.caption !== '')
-  const out: (Mask | null)[] = captions.map(() => null)
-  segmentAll(cycle, asked).forEach((hit, j) => {
-    out[asked[j]!.i] = hit.mask
-  })
-  return out
+  const phrases = captions.map((caption, i) => ({ caption: caption ?? '', features: items[i]!.features }))
+  return askSome(
+    phrases,
+    (p) => p.caption !== '',
+    (some) => segmentAll(cycle, some).map((hit) => hit.mask),
+  )
 }
 
 /** caption -> mask -> caption' */
 function retell(cycle: Cycle, items: readonly WorkItem[], masks: readonly (Mask | null)[]): (string | null)[] {
-  const regions = masks.map((mask, i) => ({ mask, features: items[i]!.features, i })).filter((r) => r.mask !== null)
-  const out: (string | null)[] = masks.map(() => null)
-  describeAll(
-    cycle,
-    regions.map((r) => ({ mask: r.mask!, features: r.features })),
-  ).forEach((caption, j) => {
-    out[regions[j]!.i] = caption
-  })
-  return out
+  const regions = masks.map((mask, i) => ({ mask, features: items[i]!.features }))
+  return askSome(
+    regions,
+    (r) => r.mask !== null,
+    (some) => describeAll(cycle, some as readonly Region[]),
+  )
 }
 
 /** Metric name -> mean and interval. The bootstrap is seeded: the same scores give the same digits. */
