@@ -8,7 +8,7 @@ import { writeGarArrow } from './arrow/write.ts'
 import type { DataOptions } from './config.ts'
 import type { Example, Source } from './example.ts'
 import { type Loader, openLoader } from './loader.ts'
-import { isEval } from './order.ts'
+import { isEval, shuffleInPlace } from './order.ts'
 import { openSource } from './sources/open.ts'
 
 const root = testFolder()
@@ -89,6 +89,17 @@ test('seed and epoch decide the order; without shuffling it is the stored one', 
     return loader.rejects
   })
   assert.deepEqual(stored, { 'image-unreadable': 4 })
+})
+
+test('a shuffle may leave any record anywhere: all orders of three are equally likely', () => {
+  const counts = new Map<string, number>()
+  for (let epoch = 0; epoch < 600; epoch++) {
+    const items = Uint32Array.of(0, 1, 2)
+    shuffleInPlace(items, 11, epoch)
+    counts.set(items.join(), (counts.get(items.join()) ?? 0) + 1)
+  }
+  assert.equal(counts.size, 6)
+  for (const [order, count] of counts) assert.ok(count > 60 && count < 140, `${order}: ${count} of 600`)
 })
 
 test('worker threads give the same records in the same order as the main thread', async () => {

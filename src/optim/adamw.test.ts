@@ -44,11 +44,39 @@ const free = (params: ReadonlyMap<string, Tensor>) => {
 const config = OptimConfig.parse({ weightDecay: 0.1, learningRate: 1e-2 })
 
 test('biases and other vectors are not decayed', () => {
-  const params = parameters().set('norm.weight', tensor([1, 2, 3]))
+  const params = parameters()
+    .set('norm.weight', tensor([1, 2, 3]))
+    .set('c.bias', tensor([1, 2], [1, 2]))
   const [decayed, rest] = decayGroups(params, 0.1)
   assert.deepEqual([...decayed!.params.keys()], ['a.weight', 'b.weight'])
-  assert.deepEqual([[...rest!.params.keys()], rest!.weightDecay], [['a.bias', 'norm.weight'], 0])
+  assert.deepEqual([[...rest!.params.keys()], rest!.weightDecay], [['a.bias', 'norm.weight', 'c.bias'], 0])
   free(params)
+})
+
+test('gradients that were set aside are added to those that came since, and stand alone where none came', () => {
+  expectNoLeak(() => {
+    const params = parameters()
+    const optim = adamwOf(params, config)
+    const gradients = () => new Map([...params].map(([name, t]) => [name, tidy(() => t.grad()?.numbers() ?? null)]))
+    giveGradients(params, 1)
+    const first = gradients()
+    const aside = optim.takeGradients()
+    assert.ok(
+      [...gradients().values()].every((g) => g === null),
+      'none is left',
+    )
+    giveGradients(params, 2, 'b.weight')
+    const since = gradients()
+    optim.addGradients(aside)
+    for (const [name, values] of gradients())
+      values!.forEach((v, i) => {
+        const sum = first.get(name)![i]! + (since.get(name)?.[i] ?? 0)
+        assert.ok(Math.abs(v - sum) < 1e-6, `${name} ${i}: ${v}, not ${sum}`)
+      })
+    optim.zeroGrad()
+    optim.dispose()
+    free(params)
+  })
 })
 
 test('stop, save, load into a new optimizer and go on: the same weights bit for bit', () => {

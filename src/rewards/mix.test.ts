@@ -106,6 +106,9 @@ test('a run ends when the judge is away too often, and not before', () => {
   assert.throws(() => watch.record(10, 8, 8), /maxUnavailableFraction: expected at most 0.2 .* got 18 of 88/)
   const long = new AvailabilityWatch(0.2, 3)
   for (let i = 0; i < 100; i++) long.record(i, 10, i % 3 === 2 ? 6 : 0)
+  assert.throws(() => {
+    for (let i = 100; i < 103; i++) long.record(i, 10, 3)
+  }, /last 3 steps.* got \d+ of 30/) // a good past is forgotten
 })
 
 test('a reward that never answers is an error in words once its time is over', async (t) => {

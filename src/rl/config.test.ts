@@ -87,4 +87,5 @@ test('the adaptive entropy bonus acts from the second step, grows below the targ
   state = adaptEntropy(state, 0.3, config)
   assert.equal(currentEntropyCoef(state, config), 0)
   assert.ok(Math.abs(state.coef - 0.005) < 1e-12)
+  assert.equal(currentEntropyCoef({ coef: 0.01, last: null }, config), 0, 'a coefficient of the settings waits too')
 })

@@ -67,7 +67,14 @@ test('K samples that share a prefill equal K separate runs, and differ from each
 test('rows that ended leave the batch: the others say, score and remember what they do alone', () => {
   const K = 6
   const half = new Set(Array.from({ length: 250 }, (_, i) => 2 * i)) // about every second token ends a row
-  const more: Partial<GenerateOptions> = { sampling: { temperature: 1.5 }, stopIds: half, segId: 3, samplerLogps: true }
+  const random = (b: number, k: number) => rowStream(b, k)
+  const drawn = { sampling: { temperature: 1.5 }, stopIds: half }
+  const longest = tidy(() => generate(model, prompter.tokenizer, prompts, { ...base, ...drawn, samples: K, random }))
+    .map(({ ids }) => ids)
+    .reduce((a, b) => (b.length > a.length ? b : a))
+  assert.ok(longest.length > 3, `a row of ${longest.length} tokens outlives the first that leave`)
+  const segId = longest.at(-2)! // states are looked for where rows have left
+  const more: Partial<GenerateOptions> = { ...drawn, segId, samplerLogps: true }
   const numbers = (found: readonly Generated[]) =>
     found.map(({ ids, finished, segAt, logps, samplerLogps, segStates }) => {
       return {
@@ -82,7 +89,6 @@ test('rows that ended leave the batch: the others say, score and remember what t
     if (x.size(1) === 1) sizes.push(x.size(0))
     return forward(x, pass)
   }
-  const random = (b: number, k: number) => rowStream(b, k)
   const together = tidy(() =>
     numbers(generate(model, prompter.tokenizer, prompts, { ...base, ...more, samples: K, random })),
   )
@@ -101,6 +107,31 @@ test('rows that ended leave the batch: the others say, score and remember what t
     for (const [i, v] of alone[r]!.all.entries()) assert.ok(Math.abs(v - row.all[i]!) < 1e-4, `row ${r} number ${i}`)
   })
   assert.ok(new Set(together.map((row) => row.plain.ids.length)).size > 2, 'rows of several lengths')
+  assert.ok(
+    together.some((row) => row.plain.segAt.some((j) => j > 1)),
+    'a state of a late token',
+  )
+})
+
+test('token t of a row is drawn with number t of its stream, and a repetition counts from the prompt on', () => {
+  const used: number[] = []
+  const random = () => {
+    const own = rowStream(0, 0)
+    const uniformAt = own.uniformAt.bind(own)
+    own.uniformAt = (t) => {
+      used.push(t)
+      return uniformAt(t)
+    }
+    return own
+  }
+  const options = { ...base, stopStrings: [], maxNewTokens: 5, random }
+  const [row] = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...options, sampling: {} }))
+  assert.deepEqual(used, [...row!.ids.keys()])
+  // so large a penalty that a token of the prompt is out of the question
+  const sampling = { repetitionPenalty: 1e6 }
+  const [other] = tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], { ...options, sampling }))
+  const context = new Set<number>(prompts[0]!.ids)
+  for (const id of other!.ids) assert.ok(!context.has(id), `${id} is in the prompt`)
 })
 
 /** Tokens that pass the decoder while the prompts are read. */

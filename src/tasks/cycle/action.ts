@@ -18,6 +18,13 @@ export function gridOf(asked: number, side: number): number {
   return g
 }
 
+/** Standard deviation over records, averaged over dimensions; of one record, over its dimensions. */
+export function spreadOf(means: readonly Tensor[]): number {
+  if (means.length === 0) return 1
+  if (means.length === 1) return means[0]!.std(null, { correction: 1 }).item()
+  return stack(means).std([0], { correction: 1 }).mean().item()
+}
+
 /** The first numbers of each stream, [M, count]. */
 function normals(randoms: readonly RandomStream[], count: number, device: string): Tensor {
   const data = new Float32Array(randoms.length * count)

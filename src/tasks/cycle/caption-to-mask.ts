@@ -4,11 +4,11 @@ import { type RandomStream, streamId } from '../../core/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { type TeacherPass, teacherForce, teacherForceGroups } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
-import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
-import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField } from './action.ts'
+import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField, spreadOf } from './action.ts'
 import { ask, describeAll, segmentAll } from './ask.ts'
 import { type Cycle, usesField, usesPrompt } from './config.ts'
 import { maskLoss } from './mask-loss.ts'
@@ -294,13 +294,6 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
   shown = (item: WorkItem, _sample: CycleSample, reply: CycleReply | undefined) => shownOf(item, reply, 'policy')
   store = storeSample
   restore = restoreSample
-}
-
-/** Standard deviation over records, averaged over dimensions; of one record, over its dimensions. */
-function spreadOf(means: readonly Tensor[]): number {
-  if (means.length === 0) return 1
-  if (means.length === 1) return means[0]!.std(null, { correction: 1 }).item()
-  return stack(means).std([0], { correction: 1 }).mean().item()
 }
 
 /** The K rows of a greedy answer are one completion. */

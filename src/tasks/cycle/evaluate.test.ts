@@ -2,11 +2,11 @@ import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { makeToy, openRun, scratch, toyRun } from '../../../tests/support/runs.ts'
+import { makeToy, type Opened, openRun, scratch, toyRun } from '../../../tests/support/runs.ts'
 import type { Example } from '../../data/index.ts'
-import { maskArea } from '../../mask/index.ts'
+import { maskArea, maskUnion } from '../../mask/index.ts'
 import { meteor } from '../../rewards/index.ts'
-import { memory } from '../../tensor/index.ts'
+import { memory, noGrad, tidy } from '../../tensor/index.ts'
 import { describeAll, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
 import { type CycleScores, scoreRecords, summariseScores } from './evaluate.ts'
@@ -33,6 +33,48 @@ test('greedy and without noise: the same weights give the same digits, in any ba
     together.map((s) => s.id),
     examples.map((e) => e.id),
   )
+})
+
+test('a record that cannot be described takes nothing from the others', () => {
+  const { mask } = examples[0]!
+  const none = { ...examples[0]!, mask: { ...mask, counts: Uint32Array.of(mask.height * mask.width) } }
+  assert.deepEqual(evaluated([none, ...examples.slice(1)]).slice(1), evaluated(examples).slice(1))
+})
+
+/** From its first [SEG] on the model says nothing else. */
+function sayingOnlySeg({ cycle: { family } }: Opened): void {
+  const weights = family.module.parameters()
+  noGrad(() =>
+    tidy(() => {
+      const row = weights.get('language_model.model.embed_tokens.weight')!.select(0, family.segId)
+      const head = weights.get('language_model.lm_head.weight')!.select(0, family.segId)
+      head.add_(row.mul(20 / row.square().sum().item()))
+    }),
+  )
+}
+
+test('an answer with several [SEG] is not one with one; its mask is that of the first, or the union of all', async () => {
+  const o = await openRun(toyRun(toy, join(folder, 'none'), { rl: { maxCompletionLength: 4 } }), 1)
+  sayingOnlySeg(o)
+  const { config } = o
+  const union = {
+    ...o.cycle,
+    config: { ...config, rewards: { ...config.rewards, iou: { ...config.rewards.iou, multiSeg: 'union' as const } } },
+  }
+  const { features, example } = o.items[0]!
+  const phrase = { features, caption: example.caption }
+  const [first, all] = o.encoder.inWork(o.items, () => [
+    segmentAll(o.cycle, [phrase])[0]!,
+    segmentAll(union, [phrase])[0]!,
+  ])
+  assert.ok(first!.segs > 1, `${first!.segs} in "${first!.text}"`)
+  assert.ok(
+    maskArea(all!.mask!) > maskArea(first!.mask!),
+    `${maskArea(all!.mask!)} and ${maskArea(first!.mask!)} pixels`,
+  )
+  assert.deepEqual(maskUnion(all!.mask!, first!.mask!), all!.mask)
+  assert.equal(o.encoder.with([example], (items) => scoreRecords(o.cycle, items))[0]!.oneSeg, 0)
+  o.dispose()
 })
 
 test('a record whose mask and caption are what the model says scores 1 for masks and the METEOR of what it says', () => {
@@ -71,6 +113,10 @@ test('METEOR takes the record for the reference, and the retold caption is of th
   const caption = `${words} beside a thing that nobody mentions`
   assert.notEqual(meteor(caption, words!), meteor(words!, caption))
   assert.equal(evaluated([{ ...example, caption }])[0]!.captionMeteor, meteor(caption, words!))
+  const drawn = segmentAll(cycle, [{ features, caption }])[0]!.mask!
+  const [retold] = describeAll(cycle, [{ features, mask: drawn }])
+  assert.notEqual(meteor(caption, retold!), meteor(retold!, caption), `"${retold}" has words of "${caption}"`)
+  assert.equal(evaluated([{ ...example, caption }])[0]!.cycleMeteor, meteor(caption, retold!))
   const short = { ...cycle, config: { ...config, rl: { ...config.rl, maxCompletionLength: 1 } } }
   const [word] = describeAll(short, [{ features, mask: example.mask }])
   assert.ok(meteor(word!, word!) > 0, `"${word}" is a word`)

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { tensor, tidy } from '../tensor/index.ts'
+import { resolveGrpo } from './config.ts'
+import type { Group } from './group.ts'
+import { samplerDrift, samplerWeights } from './sampler.ts'
+
+// two samples of three and two tokens, and an action behind them: four columns
+const [K, T] = [2, 4]
+const like = (data: Float32Array) => tensor(data, [K, T])
+const drawn = [Float32Array.of(-1, -2, -3), Float32Array.of(-4, -5)]
+const group = {
+  samples: drawn.map((logps) => ({
+    ids: new Int32Array(logps.length),
+    text: '',
+    finished: true,
+    logps,
+    samplerLogps: logps,
+  })),
+  columns: { mask: Float32Array.of(1, 1, 1, 1, 1, 1, 0, 1), all: T, tokens: 3, sampled: null },
+  old: null,
+} as unknown as Group
+const scored = [-1, -2, -3, -9, -4, -5, 0, -9]
+
+test("the sampler's log-probs are compared token by token, rows with actions behind them included", () => {
+  tidy(() => {
+    const same = samplerDrift(group, like(Float32Array.from(scored)), like)
+    assert.equal(same['sampling/sampling_logp_difference/max'], 0)
+    assert.equal(same['sampling/sampling_logp_difference/far_rows'], 0)
+    const off = scored.map((v, i) => (i === 5 ? v + 0.5 : v)) // the second token of the second row
+    const found = samplerDrift(group, like(Float32Array.from(off)), like)
+    assert.equal(found['sampling/sampling_logp_difference/max'], 0.5)
+    assert.ok(Math.abs(found['sampling/sampling_logp_difference/mean']! - 0.1) < 1e-6, 'over five tokens')
+    assert.equal(found['sampling/sampling_logp_difference/far_rows'], 0.5)
+  })
+})
+
+test('the correction is the ratio of the weights that sampled, not of those that have moved since; actions weigh 1', () => {
+  const rl = resolveGrpo({ rolloutCorrection: 'token_truncate', rolloutMin: null, rolloutMax: 100, topP: 0.9 })
+  tidy(() => {
+    const old = Float32Array.from(scored, (v) => v + Math.log(2))
+    const moved = like(Float32Array.from(scored, (v) => v + 3))
+    const weights = samplerWeights(rl, { ...group, old }, moved, like)!
+    const ratio = weights.isRatio!.numbers()
+    ratio.forEach((w, i) => {
+      const token = i % T < drawn[Math.floor(i / T)]!.length
+      assert.ok(Math.abs(w - (token ? 2 : 1)) < 1e-5, `column ${i}: ${w}`)
+    })
+    const now = samplerWeights(rl, group, moved, like)!.isRatio!.numbers()
+    assert.ok(Math.abs(now[0]! - Math.exp(3)) < 1e-3, `on policy ${now[0]}`)
+  })
+})

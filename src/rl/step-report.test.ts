@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import type { Group, Scored } from './group.ts'
+import { StepReport } from './step-report.ts'
+import type { Task } from './task.ts'
+
+const task = { name: 'loop1' } as Task
+
+function group(totals: readonly (number | null)[], texts: readonly string[], more: Partial<Group> = {}): Group {
+  const samples = texts.map((text) => ({
+    ids: Int32Array.of(5, 6),
+    text,
+    finished: true,
+    logps: new Float32Array(2),
+  }))
+  const scores = totals.map((total): Scored => ({ total, parts: { made: total }, counted: [] }))
+  const columns = { mask: new Float32Array(0), all: 2, tokens: 2, sampled: null }
+  const plain = { advantages: new Float64Array(0), hasSignal: true, old: null, reference: null, replies: [] }
+  return { task, item: { id: 'x' }, samples, scores, columns, ...plain, ...more }
+}
+
+/** Two groups of three samples; the second has one that could not be scored, and texts that repeat. */
+function reported(): Record<string, number> {
+  const report = new StepReport()
+  report.weigh('loop1', 0.5)
+  report.learned(
+    group([0, 1, 2], ['a', 'b', 'c']),
+    1,
+    { kl: 0.1, policy_loss: 3, entropy_sum: 4, entropy_tokens: 2 },
+    0.2,
+  )
+  const second = group([4, null, 4], ['a', 'a', 'a'], { hasSignal: false })
+  report.learned(second, 2, { kl: 0.3, policy_loss: 5, entropy_sum: 2, entropy_tokens: 1 }, 0.6)
+  assert.equal(report.entropy, 2)
+  assert.equal(report.tokens, 12)
+  assert.equal(report.flat('loop1'), false)
+  return report.metrics(1e-3)
+}
+
+test('figures of a step are over all of its groups: means, sample deviations, what could not be scored left out and counted', () => {
+  const m = reported()
+  const near = (name: string, value: number) =>
+    assert.ok(Math.abs(m[name]! - value) < 1e-12, `${name}: ${m[name]}, not ${value}`)
+  near('loop1/loss', 3)
+  near('total_loss', 1.5)
+  near('learning_rate', 1e-3)
+  near('loop1/kl', 0.2)
+  near('loop1/kl_div', 0.2)
+  near('loop1/policy_loss', 4)
+  near('loop1/mask_loss', 0.4)
+  const totals = [0, 1, 2, 4, 4]
+  const mean = 11 / 5
+  near('loop1/reward_mean', mean)
+  near('loop1/reward_std', Math.sqrt(totals.reduce((sum, v) => sum + (v - mean) ** 2, 0) / 4))
+  near('loop1/reward_group_std', 0.5)
+  near('loop1/rewards/made/mean', mean)
+  near('loop1/frac_reward_zero_std', 0.5)
+  near('loop1/unscored', 1)
+  near('loop1/completions/unique', (1 + 1 / 3) / 2)
+  near('loop1/completions/mean_length', 2)
+  assert.ok(!('loop1/entropy_sum' in m), 'sums that only steer are not logged')
+})

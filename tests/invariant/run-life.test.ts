@@ -1,0 +1,145 @@
+// The life of a run: what is counted in a row, when it evaluates and saves, what a stop leaves behind.
+import assert from 'node:assert/strict'
+import { readdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { alone, type World } from '../../src/distributed/index.ts'
+import { type RunInput, totalSteps, train } from '../../src/run/index.ts'
+import { openRecords } from '../../src/run/records.ts'
+import { tensor, tidy } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { hostOf, makeToy, runBytes, type Scores, scratch, spread, toyRun } from '../support/runs.ts'
+
+const folder = scratch('run-life')
+const toy = makeToy(join(folder, 'toy'))
+const at = (name: string) => join(folder, name)
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+/** Loop 1 alone, one record, two short captions. */
+const small: Partial<RunInput> = {
+  batchSize: 1,
+  saveSteps: 0,
+  train: ['mlp1', 'lora'],
+  loop2: { weight: 0 },
+  rl: { numGenerations: 2, maxCompletionLength: 4 },
+}
+const eventsOf = (name: string) => readRun(at(name)).events
+const checkpoints = (name: string) =>
+  readdirSync(at(name))
+    .filter((file) => file.startsWith('checkpoint_step_'))
+    .map((file) => Number(file.split('_').at(-1)))
+    .sort((a, b) => a - b)
+
+test('the length of a run is its epochs times its passes, and a last step that is not full counts', () => {
+  const config = (more: Partial<RunInput>) =>
+    toyRun(toy, at('none'), { maxSteps: -1, epochs: 2, batchSize: 2, ...more })
+  assert.equal(totalSteps(config({ rl: { gradientAccumulationSteps: 2 } }), 9, 1), 5)
+  assert.equal(totalSteps(config({ rl: { gradientAccumulationSteps: 2 } }), 9, 3), 14)
+  assert.equal(totalSteps(config({ epochs: 0.1 }), 9, 1), 1)
+  assert.equal(totalSteps(config({ maxSteps: 7 }), 9, 3), 7)
+})
+
+test('it evaluates and saves behind the steps that were asked for, keeps the newest checkpoints, and tells rewards the step', async () => {
+  const steps = new Set<number>()
+  const scores: Scores = (answer, k, task) => {
+    steps.add(answer.step!)
+    return spread(answer, k, task)
+  }
+  const rhythm = { maxSteps: 5, evalSteps: 2, evalRecords: 1, saveSteps: 2, saveTotalLimit: 2 }
+  await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), hostOf(scores))
+  const told = eventsOf('rhythm').flatMap((e) => {
+    if (e.t === 'eval') return [`eval ${e.step} ${e.name}`]
+    return e.t === 'checkpoint' ? [`saved ${e.step}`] : []
+  })
+  assert.deepEqual(told, [
+    'eval 0 before',
+    'saved 0',
+    'eval 2 step 2',
+    'saved 2',
+    'eval 4 step 4',
+    'saved 4',
+    'saved 5',
+    'eval 5 after',
+  ])
+  assert.deepEqual(checkpoints('rhythm'), [4, 5])
+  assert.deepEqual([...steps], [1, 2, 3, 4, 5])
+})
+
+test('as many records are held out as were asked for', async () => {
+  const { heldOut, close } = await openRecords(toyRun(toy, at('none'), { dataPath: 'scenes:24', evalRecords: 3 }))
+  await close()
+  assert.equal(heldOut.length, 3)
+})
+
+/** Gradients of these steps, counted from 1, are not finite. */
+function poisoned(bad: readonly number[]): World {
+  let step = 0
+  return {
+    ...alone,
+    sumGradients: async (parameters) => {
+      if (!bad.includes(++step)) return
+      const [first] = parameters.values()
+      tidy(() => first!.setGrad(tensor(new Float32Array(first!.numel).fill(Number.NaN), [...first!.shape])))
+    },
+  }
+}
+
+test('three updates that are skipped in a row end a run; skipped now and then they do not', async () => {
+  const run = (name: string, bad: readonly number[]) =>
+    train(toyRun(toy, at(name), { ...small, maxSteps: 5, onNonFinite: 'skip' }), hostOf(), undefined, poisoned(bad))
+  assert.equal((await run('now-and-then', [1, 2, 4, 5])).step, 5)
+  const skipped = eventsOf('now-and-then').filter((e) => e.t === 'warning' && e.kind === 'non-finite')
+  assert.equal(skipped.length, 4)
+  await assert.rejects(run('in-a-row', [2, 3, 4]), (error: Error & { exitCode?: number }) => {
+    assert.match(error.message, /3 updates in a row skipped/)
+    assert.equal(error.exitCode, 76)
+    return true
+  })
+})
+
+test('twenty steps in a row without spread end a run; a step with spread begins the count anew', async () => {
+  const run = (name: string, good: number) => {
+    let step = 0
+    const scores: Scores = (answer, k) => {
+      step = answer.step!
+      return step === good ? k / 2 : 0.5
+    }
+    const config = toyRun(toy, at(name), {
+      ...small,
+      maxSteps: 24,
+      checkGroups: false,
+      rl: { ...small.rl, maxCompletionLength: 2 },
+    })
+    return train(config, hostOf(scores))
+  }
+  assert.equal((await run('broken', 19)).step, 24)
+  await assert.rejects(run('flat', 0), /20 steps in a row in which the rewards of loop1 were all equal/)
+})
+
+test('stopped while it is scored, a step leaves the data where it began: resumed, the run is the whole one', async () => {
+  const config = (name: string) =>
+    toyRun(toy, at(name), {
+      ...small,
+      maxSteps: 3,
+      saveSteps: 1,
+      saveTotalLimit: 9,
+      rl: { ...small.rl, gradientAccumulationSteps: 2, stepsPerGeneration: 1 },
+    })
+  await train(config('whole'), hostOf())
+  const host = hostOf()
+  let calls = 0
+  const stops = hostOf(spread, { score: async (task, groups) => (++calls === 4 ? null : host.score(task, groups)) })
+  const stopped = await train(config('stopped'), stops)
+  assert.deepEqual([stopped.step, stopped.stopped], [1, true])
+  await train(config('stopped'), hostOf())
+  assert.deepEqual(runBytes(at('stopped')), runBytes(at('whole')))
+})
+
+test('a step ends with its epoch, and a short one is whole: each takes all pieces of what is left', async () => {
+  const rl = { ...small.rl, gradientAccumulationSteps: 4 }
+  const input = { ...small, dataPath: 'scenes:3', maxSteps: 3, data: { evalFraction: 0 }, rl }
+  await train(toyRun(toy, at('short'), input), hostOf())
+  const samples = [...readRun(at('short')).samples()]
+  for (const step of [1, 2, 3])
+    assert.equal(new Set(samples.filter((s) => s.step === step).map((s) => s.id)).size, 3, `records of step ${step}`)
+})
