@@ -10,10 +10,10 @@ import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream } from '../../src/core/index.ts'
 import type { RunInput } from '../../src/run/index.ts'
 import { lockRun } from '../../src/run/lock.ts'
-import { hostOf, makeToy, runBytes } from '../../tests/support/runs.ts'
+import { hostOf, makeToy, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
 import { type Bench, refusal, rewrite } from './bench.ts'
 import { eachDeath, eachPowerLoss } from './deaths.ts'
-import type { Row } from './row.ts'
+import { quick, type Row, row } from './row.ts'
 
 const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
 
@@ -45,14 +45,7 @@ async function resumed(bench: Bench): Promise<string> {
   const passes: Partial<RunInput> = { rl: { numGenerations: 2, maxCompletionLength: 5, numIterations: 2 } }
   await bench.train('passes', passes)
   for (const stopAt of [0, 1, 2, 3]) {
-    let step = 0
-    const host = hostOf(undefined, {
-      stopping: () => step === stopAt,
-      progress: (e) => {
-        if (e.kind === 'step') step = e.step!
-      },
-    })
-    await bench.train(`passes-${stopAt}`, passes, host)
+    await bench.train(`passes-${stopAt}`, passes, stoppingAfter(stopAt))
     assert.equal((await bench.train(`passes-${stopAt}`, passes)).step, 4)
     assert.deepEqual(runBytes(bench.at(`passes-${stopAt}`)), runBytes(bench.at('passes')), `stopped behind ${stopAt}`)
   }
@@ -219,78 +212,16 @@ async function power(bench: Bench): Promise<string> {
 }
 
 export const crash: readonly Row[] = [
-  { number: 1, name: 'kill', fault: 'kill -9 at random moments of one run', promise: 'exact', show: killed },
-  {
-    number: 2,
-    name: 'crash-points',
-    fault: 'death at every system call of the checkpoint writer',
-    promise: 'safe',
-    quick: true,
-    show: deaths,
-  },
-  {
-    number: 5,
-    name: 'power',
-    fault: 'power loss: what was not synced is gone',
-    promise: 'safe',
-    quick: true,
-    show: power,
-  },
-  {
-    number: 6,
-    name: 'resume',
-    fault: 'stop and resume at the first, a middle and the last step',
-    promise: 'exact',
-    show: resumed,
-  },
-  { number: 7, name: 'state', fault: 'each part of the stored state changed', promise: 'exact', show: mutations },
-  {
-    number: 9,
-    name: 'resume-twice',
-    fault: 'resume twice from the same checkpoint',
-    promise: 'exact',
-    quick: true,
-    show: twice,
-  },
-  {
-    number: 10,
-    name: 'truncated',
-    fault: 'newest checkpoint cut at 20 places',
-    promise: 'safe',
-    quick: true,
-    show: truncated,
-  },
-  {
-    number: 11,
-    name: 'bit-flip',
-    fault: 'one flipped bit in each file of the newest checkpoint',
-    promise: 'safe',
-    quick: true,
-    show: flipped,
-  },
-  {
-    number: 12,
-    name: 'manifest',
-    fault: 'manifest missing, empty, half, of another version',
-    promise: 'safe',
-    quick: true,
-    show: manifests,
-  },
-  {
-    number: 13,
-    name: 'other-model',
-    fault: 'checkpoints of another model or LoRA rank',
-    promise: 'words',
-    quick: true,
-    show: otherModel,
-  },
-  {
-    number: 14,
-    name: 'two-runs',
-    fault: 'a second run on the folder; a lock of a dead process',
-    promise: 'words',
-    quick: true,
-    show: locked,
-  },
-  { number: 15, name: 'clock', fault: 'the clock jumps during the run', promise: 'exact', quick: true, show: clock },
+  row(1, 'kill', 'kill -9 at random moments of one run', 'exact', killed),
+  quick(2, 'crash-points', 'death at every system call of the checkpoint writer', 'safe', deaths),
+  quick(5, 'power', 'power loss: what was not synced is gone', 'safe', power),
+  row(6, 'resume', 'stop and resume at the first, a middle and the last step', 'exact', resumed),
+  row(7, 'state', 'each part of the stored state changed', 'exact', mutations),
+  quick(9, 'resume-twice', 'resume twice from the same checkpoint', 'exact', twice),
+  quick(10, 'truncated', 'newest checkpoint cut at 20 places', 'safe', truncated),
+  quick(11, 'bit-flip', 'one flipped bit in each file of the newest checkpoint', 'safe', flipped),
+  quick(12, 'manifest', 'manifest missing, empty, half, of another version', 'safe', manifests),
+  quick(13, 'other-model', 'checkpoints of another model or LoRA rank', 'words', otherModel),
+  quick(14, 'two-runs', 'a second run on the folder; a lock of a dead process', 'words', locked),
+  quick(15, 'clock', 'the clock jumps during the run', 'exact', clock),
 ]

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { stream } from '../../src/core/index.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskFromDense } from '../../src/mask/index.ts'
-import { hostOf, runBytes } from '../../tests/support/runs.ts'
+import { hostOf, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
 import { type Bench, refusal } from './bench.ts'
-import type { Row } from './row.ts'
+import { quick, type Row } from './row.ts'
 
 const [width, height] = [56, 56]
 
@@ -47,13 +47,7 @@ async function few(bench: Bench): Promise<string> {
   const dataPath = await dataset(bench, 'few', 12, 4)
   const input = { ...reading(dataPath, 0.5), batchSize: 2, maxSteps: 4 }
   await bench.train('few-run', input)
-  let step = 0
-  const host = hostOf(undefined, {
-    stopping: () => step === 2,
-    progress: (e) => {
-      if (e.kind === 'step') step = e.step!
-    },
-  })
+  const host = stoppingAfter(2)
   await bench.train('few-split', input, host)
   await bench.train('few-split', input)
   assert.deepEqual(runBytes(bench.at('few-split')), runBytes(bench.at('few-run')))
@@ -87,22 +81,8 @@ async function changing(bench: Bench): Promise<string> {
 }
 
 export const data: readonly Row[] = [
-  {
-    number: 49,
-    name: 'bad-records',
-    fault: 'some records are bad in five ways',
-    promise: 'counted',
-    quick: true,
-    show: few,
-  },
-  { number: 50, name: 'half-bad', fault: 'half of the records are bad', promise: 'words', quick: true, show: many },
-  { number: 51, name: 'too-few', fault: 'no record, or fewer than a batch', promise: 'words', quick: true, show: none },
-  {
-    number: 52,
-    name: 'changing',
-    fault: 'the dataset changes during the run',
-    promise: 'words',
-    quick: true,
-    show: changing,
-  },
+  quick(49, 'bad-records', 'some records are bad in five ways', 'counted', few),
+  quick(50, 'half-bad', 'half of the records are bad', 'words', many),
+  quick(51, 'too-few', 'no record, or fewer than a batch', 'words', none),
+  quick(52, 'changing', 'the dataset changes during the run', 'words', changing),
 ]

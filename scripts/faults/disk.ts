@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { newestValid, openWeights } from '../../src/checkpoint/index.ts'
 import { hostOf, runBytes } from '../../tests/support/runs.ts'
 import { type Bench, refusal } from './bench.ts'
-import { NotHere, type Row } from './row.ts'
+import { NotHere, quick, type Row, row } from './row.ts'
 
 const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
 
@@ -146,51 +146,10 @@ async function deleted(bench: Bench): Promise<string> {
 }
 
 export const disk: readonly Row[] = [
-  {
-    number: 36,
-    name: 'disk-full',
-    fault: 'no room for a file of a checkpoint (ulimit -f)',
-    promise: 'safe',
-    show: full,
-  },
-  {
-    number: 36,
-    name: 'tmpfs-full',
-    fault: 'no room for a checkpoint (a full tmpfs)',
-    promise: 'safe',
-    quick: true,
-    show: fullTmpfs,
-  },
-  {
-    number: 37,
-    name: 'logs-full',
-    fault: 'no room for lines of the log',
-    promise: 'counted',
-    quick: true,
-    show: fullLogs,
-  },
-  {
-    number: 38,
-    name: 'read-only',
-    fault: 'an output folder that cannot be made or written',
-    promise: 'words',
-    quick: true,
-    show: readOnly,
-  },
-  {
-    number: 39,
-    name: 'eio',
-    fault: 'the disk fails while weights are read',
-    promise: 'words',
-    quick: true,
-    show: failingReads,
-  },
-  {
-    number: 40,
-    name: 'deleted',
-    fault: 'the output folder is deleted during the run',
-    promise: 'safe',
-    quick: true,
-    show: deleted,
-  },
+  row(36, 'disk-full', 'no room for a file of a checkpoint (ulimit -f)', 'safe', full),
+  quick(36, 'tmpfs-full', 'no room for a checkpoint (a full tmpfs)', 'safe', fullTmpfs),
+  quick(37, 'logs-full', 'no room for lines of the log', 'counted', fullLogs),
+  quick(38, 'read-only', 'an output folder that cannot be made or written', 'words', readOnly),
+  quick(39, 'eio', 'the disk fails while weights are read', 'words', failingReads),
+  quick(40, 'deleted', 'the output folder is deleted during the run', 'safe', deleted),
 ]

@@ -6,7 +6,7 @@ import { openWeights, readHeader, readPickle, writeSafetensors } from '../../src
 import { decodeImage } from '../../src/image/index.ts'
 import { runFormat } from '../fuzz/watch.ts'
 import { type Bench, refusal } from './bench.ts'
-import type { Row } from './row.ts'
+import { quick, type Row, row } from './row.ts'
 
 const fuzzed =
   (...names: string[]) =>
@@ -117,51 +117,12 @@ async function images(bench: Bench): Promise<string> {
 }
 
 export const files: readonly Row[] = [
-  {
-    number: 41,
-    name: 'headers',
-    fault: 'safetensors headers made by hand',
-    promise: 'outside',
-    quick: true,
-    show: headers,
-  },
-  {
-    number: 42,
-    name: 'safetensors',
-    fault: 'damaged safetensors and torch files',
-    promise: 'outside',
-    show: fuzzed('safetensors', 'torch'),
-  },
-  {
-    number: 43,
-    name: 'index',
-    fault: 'a weight index that leads out of its folder',
-    promise: 'outside',
-    quick: true,
-    show: indexes,
-  },
-  { number: 44, name: 'pickle', fault: 'pickles with a payload', promise: 'outside', quick: true, show: pickles },
-  {
-    number: 45,
-    name: 'stand-in',
-    fault: 'what a failed download leaves as weights',
-    promise: 'words',
-    quick: true,
-    show: standIns,
-  },
-  {
-    number: 46,
-    name: 'tokenizer',
-    fault: 'damaged tokenizers and configs',
-    promise: 'outside',
-    show: fuzzed('tokenizer', 'config'),
-  },
-  {
-    number: 47,
-    name: 'arrow',
-    fault: 'damaged Arrow and Parquet shards',
-    promise: 'outside',
-    show: fuzzed('arrow', 'parquet'),
-  },
-  { number: 48, name: 'images', fault: 'huge and broken images', promise: 'outside', quick: true, show: images },
+  quick(41, 'headers', 'safetensors headers made by hand', 'outside', headers),
+  row(42, 'safetensors', 'damaged safetensors and torch files', 'outside', fuzzed('safetensors', 'torch')),
+  quick(43, 'index', 'a weight index that leads out of its folder', 'outside', indexes),
+  quick(44, 'pickle', 'pickles with a payload', 'outside', pickles),
+  quick(45, 'stand-in', 'what a failed download leaves as weights', 'words', standIns),
+  row(46, 'tokenizer', 'damaged tokenizers and configs', 'outside', fuzzed('tokenizer', 'config')),
+  row(47, 'arrow', 'damaged Arrow and Parquet shards', 'outside', fuzzed('arrow', 'parquet')),
+  quick(48, 'images', 'huge and broken images', 'outside', images),
 ]

@@ -6,7 +6,7 @@ import { Judge, JudgeConfig, judgeReward, meteorReward, scoreGroup, talksToJudge
 import { freePort } from '../../tests/invariant/distributed-ranks.ts'
 import { type Asked, honest, type Reply, startServer } from '../../tests/support/judge-server.ts'
 import { type Bench, refusal } from './bench.ts'
-import type { Row } from './row.ts'
+import { quick, type Row } from './row.ts'
 
 const fast = { retryBaseMs: 1, timeoutMs: 60_000, breakerOpenMs: 10, canaryRate: 0, ask: 'single' }
 const reference = 'a red bicycle with a black seat'
@@ -154,45 +154,10 @@ async function keys(bench: Bench): Promise<string> {
 }
 
 export const judge: readonly Row[] = [
-  {
-    number: 53,
-    name: 'judge-down',
-    fault: 'the judge is down from the start',
-    promise: 'words',
-    quick: true,
-    show: down,
-  },
-  {
-    number: 54,
-    name: 'judge-away',
-    fault: 'the judge goes away and comes back',
-    promise: 'counted',
-    quick: true,
-    show: away,
-  },
-  {
-    number: 55,
-    name: 'judge-replies',
-    fault: '429, 500, half JSON, 10 MB, a body that never ends, ...',
-    promise: 'counted',
-    quick: true,
-    show: misbehaving,
-  },
-  {
-    number: 56,
-    name: 'injection',
-    fault: 'a caption that talks to the judge',
-    promise: 'outside',
-    quick: true,
-    show: injected,
-  },
-  {
-    number: 57,
-    name: 'concurrency',
-    fault: '200 questions at a limit of 8',
-    promise: 'counted',
-    quick: true,
-    show: limited,
-  },
-  { number: 62, name: 'keys', fault: 'a server that sends the key back', promise: 'secret', quick: true, show: keys },
+  quick(53, 'judge-down', 'the judge is down from the start', 'words', down),
+  quick(54, 'judge-away', 'the judge goes away and comes back', 'counted', away),
+  quick(55, 'judge-replies', '429, 500, half JSON, 10 MB, a body that never ends, ...', 'counted', misbehaving),
+  quick(56, 'injection', 'a caption that talks to the judge', 'outside', injected),
+  quick(57, 'concurrency', '200 questions at a limit of 8', 'counted', limited),
+  quick(62, 'keys', 'a server that sends the key back', 'secret', keys),
 ]

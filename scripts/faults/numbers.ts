@@ -7,7 +7,7 @@ import { defineReward, IouConfig, iouOf, meteor, scoreGroup } from '../../src/re
 import { expectNoLeak, keep, tensor, tidy, zeros } from '../../src/tensor/index.ts'
 import { hostOf, makeToy, spread } from '../../tests/support/runs.ts'
 import { type Bench, refusal } from './bench.ts'
-import type { Row } from './row.ts'
+import { quick, type Row, row } from './row.ts'
 
 /** Rewards too large for a float32 loss, from a step on. */
 function bursting(from: number, until = from) {
@@ -149,40 +149,12 @@ async function soak(bench: Bench): Promise<string> {
 }
 
 export const numbers: readonly Row[] = [
-  { number: 28, name: 'soak', fault: 'many steps (the long form is npm run soak)', promise: 'counted', show: soak },
-  {
-    number: 29,
-    name: 'handles',
-    fault: 'use after free, an asynchronous scope, a leaked tensor',
-    promise: 'words',
-    quick: true,
-    show: handles,
-  },
-  {
-    number: 30,
-    name: 'not-finite',
-    fault: 'NaN or infinity in loss, weights, rewards, update',
-    promise: 'safe',
-    quick: true,
-    show: notFinite,
-  },
-  { number: 31, name: 'nan-always', fault: 'NaN in every step', promise: 'ends', quick: true, show: everyStep },
-  {
-    number: 32,
-    name: 'reward',
-    fault: 'a reward that gives the wrong thing, throws or never returns',
-    promise: 'words',
-    quick: true,
-    show: rewards,
-  },
-  { number: 33, name: 'flat', fault: 'equal rewards for 20 steps', promise: 'ends', quick: true, show: flat },
-  { number: 34, name: 'masks', fault: 'empty, full and one-pixel masks', promise: 'counted', quick: true, show: masks },
-  {
-    number: 35,
-    name: 'texts',
-    fault: 'captions of 10,000 words, emoji, lone surrogates, NUL, right to left',
-    promise: 'counted',
-    quick: true,
-    show: texts,
-  },
+  row(28, 'soak', 'many steps (the long form is npm run soak)', 'counted', soak),
+  quick(29, 'handles', 'use after free, an asynchronous scope, a leaked tensor', 'words', handles),
+  quick(30, 'not-finite', 'NaN or infinity in loss, weights, rewards, update', 'safe', notFinite),
+  quick(31, 'nan-always', 'NaN in every step', 'ends', everyStep),
+  quick(32, 'reward', 'a reward that gives the wrong thing, throws or never returns', 'words', rewards),
+  quick(33, 'flat', 'equal rewards for 20 steps', 'ends', flat),
+  quick(34, 'masks', 'empty, full and one-pixel masks', 'counted', masks),
+  quick(35, 'texts', 'captions of 10,000 words, emoji, lone surrogates, NUL, right to left', 'counted', texts),
 ]

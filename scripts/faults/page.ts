@@ -11,7 +11,7 @@ import { RunWriter, readRun } from '../../src/tracking/index.ts'
 import { roundtrip } from '../../tests/e2e/cli.ts'
 import { hostOf } from '../../tests/support/runs.ts'
 import type { Bench } from './bench.ts'
-import type { Row } from './row.ts'
+import { quick, type Row, row } from './row.ts'
 
 const assets = fileURLToPath(new URL('../../assets/watch', import.meta.url))
 
@@ -181,37 +181,10 @@ async function slowVisitors(bench: Bench): Promise<string> {
 }
 
 export const page: readonly Row[] = [
-  {
-    number: 58,
-    name: 'traversal',
-    fault: 'requests that lead out of the run folder',
-    promise: 'outside',
-    quick: true,
-    show: traversal,
-  },
-  {
-    number: 59,
-    name: 'markup',
-    fault: 'markup and escape sequences in texts',
-    promise: 'outside',
-    quick: true,
-    show: markup,
-  },
-  {
-    number: 60,
-    name: 'foreign',
-    fault: 'foreign Host and Origin, requests that would change something',
-    promise: 'outside',
-    quick: true,
-    show: foreign,
-  },
-  { number: 61, name: 'sockets', fault: 'ports that a run opens', promise: 'outside', quick: true, show: sockets },
-  { number: 63, name: 'key-as-flag', fault: 'a key on the command line', promise: 'secret', show: keyAsFlag },
-  {
-    number: 64,
-    name: 'slow-visitors',
-    fault: '1,000 slow connections to the live page',
-    promise: 'outside',
-    show: slowVisitors,
-  },
+  quick(58, 'traversal', 'requests that lead out of the run folder', 'outside', traversal),
+  quick(59, 'markup', 'markup and escape sequences in texts', 'outside', markup),
+  quick(60, 'foreign', 'foreign Host and Origin, requests that would change something', 'outside', foreign),
+  quick(61, 'sockets', 'ports that a run opens', 'outside', sockets),
+  row(63, 'key-as-flag', 'a key on the command line', 'secret', keyAsFlag),
+  row(64, 'slow-visitors', '1,000 slow connections to the live page', 'outside', slowVisitors),
 ]

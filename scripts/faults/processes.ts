@@ -10,7 +10,7 @@ import { freePort, runRanks, startRanks } from '../../tests/invariant/distribute
 import { heldReward } from '../../tests/support/held-reward.ts'
 import { runBytes } from '../../tests/support/runs.ts'
 import type { Bench } from './bench.ts'
-import type { Row } from './row.ts'
+import { type Row, row } from './row.ts'
 
 /** Processes of a launcher, by rank. */
 function ranksOf(launcher: number): Map<number, number> {
@@ -145,43 +145,13 @@ async function worlds(bench: Bench): Promise<string> {
 }
 
 export const processes: readonly Row[] = [
-  { number: 3, name: 'rank-killed', fault: 'kill -9 of one of two ranks', promise: 'exact', show: killedRank },
-  { number: 4, name: 'launcher-killed', fault: 'kill -9 of the launcher', promise: 'ends', show: killedLauncher },
-  {
-    number: 8,
-    name: 'worlds',
-    fault: 'another number of processes after each restart',
-    promise: 'exact',
-    show: worlds,
-  },
-  { number: 19, name: 'rank-sigterm', fault: 'SIGTERM to one rank alone', promise: 'ends', show: oneTerminated },
-  { number: 22, name: 'rank-stopped', fault: 'SIGSTOP of a rank', promise: 'ends', show: stoppedRank },
-  {
-    number: 23,
-    name: 'rank-throws',
-    fault: 'an exception on one rank',
-    promise: 'ends',
-    show: ending('announces', 75, /rank 1 failed in step 7 [^\n]*/),
-  },
-  {
-    number: 24,
-    name: 'rank-differs',
-    fault: 'a rank with other tensors',
-    promise: 'words',
-    show: ending('layouts', 2, /tensors of rank 1:[^\n]*/),
-  },
-  {
-    number: 25,
-    name: 'meeting',
-    fault: 'a rank that never comes, a taken port, a wrong address',
-    promise: 'words',
-    show: meetings,
-  },
-  {
-    number: 26,
-    name: 'diverged',
-    fault: 'one weight of one rank changed by one bit',
-    promise: 'words',
-    show: ending('diverged', 70, /step 20: [^\n]*/),
-  },
+  row(3, 'rank-killed', 'kill -9 of one of two ranks', 'exact', killedRank),
+  row(4, 'launcher-killed', 'kill -9 of the launcher', 'ends', killedLauncher),
+  row(8, 'worlds', 'another number of processes after each restart', 'exact', worlds),
+  row(19, 'rank-sigterm', 'SIGTERM to one rank alone', 'ends', oneTerminated),
+  row(22, 'rank-stopped', 'SIGSTOP of a rank', 'ends', stoppedRank),
+  row(23, 'rank-throws', 'an exception on one rank', 'ends', ending('announces', 75, /rank 1 failed in step 7 [^\n]*/)),
+  row(24, 'rank-differs', 'a rank with other tensors', 'words', ending('layouts', 2, /tensors of rank 1:[^\n]*/)),
+  row(25, 'meeting', 'a rank that never comes, a taken port, a wrong address', 'words', meetings),
+  row(26, 'diverged', 'one weight of one rank changed by one bit', 'words', ending('diverged', 70, /step 20: [^\n]*/)),
 ]

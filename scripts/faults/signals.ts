@@ -10,7 +10,7 @@ import { newestValid } from '../../src/checkpoint/index.ts'
 import type { Started } from '../../tests/e2e/cli.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
 import type { Bench } from './bench.ts'
-import type { Row } from './row.ts'
+import { type Row, row } from './row.ts'
 
 const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
 const endless = ['--maxSteps', '1000000']
@@ -137,20 +137,8 @@ async function lostTerminal(bench: Bench): Promise<string> {
 }
 
 export const signals: readonly Row[] = [
-  {
-    number: 16,
-    name: 'sigterm',
-    fault: 'SIGTERM while it loads, evaluates, scores, saves, steps',
-    promise: 'ends',
-    show: terminated,
-  },
-  {
-    number: 17,
-    name: 'sigterm-judge',
-    fault: 'SIGTERM while the judge does not answer',
-    promise: 'ends',
-    show: hangingJudge,
-  },
-  { number: 18, name: 'sigint', fault: 'SIGINT once, and twice', promise: 'ends', show: interrupted },
-  { number: 21, name: 'terminal', fault: 'output pipes closed, then SIGHUP', promise: 'ends', show: lostTerminal },
+  row(16, 'sigterm', 'SIGTERM while it loads, evaluates, scores, saves, steps', 'ends', terminated),
+  row(17, 'sigterm-judge', 'SIGTERM while the judge does not answer', 'ends', hangingJudge),
+  row(18, 'sigint', 'SIGINT once, and twice', 'ends', interrupted),
+  row(21, 'terminal', 'output pipes closed, then SIGHUP', 'ends', lostTerminal),
 ]

@@ -15,87 +15,73 @@ export interface Held {
 
 export interface Life {
   killed: boolean
-  code: number | null
   held: Held[]
-  err: string
+  out: string
   seconds: number
 }
 
-/** Called with everything the process has written; true kills it. */
-type Watch = (out: string, err: string) => boolean
+/** Kills `after` milliseconds behind the given line of the output; behind the start for line 0. */
+interface Kill {
+  line: number
+  after: number
+}
 
-function live(args: readonly string[], watch: Watch, killAfter?: number): Promise<Life> {
+async function live(args: readonly string[], kill: Kill | null): Promise<Life> {
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
   const child: ChildProcess = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
   const from = performance.now()
-  let out = ''
-  let err = ''
+  let [out, err] = ['', '']
+  let timer: NodeJS.Timeout | undefined
   const look = () => {
-    if (watch(out, err)) child.kill('SIGKILL')
+    if (kill && out.split('\n').length > kill.line) timer ??= setTimeout(() => child.kill('SIGKILL'), kill.after)
   }
-  const timer = killAfter === undefined ? undefined : setTimeout(() => child.kill('SIGKILL'), killAfter)
+  look()
   child.stdout!.setEncoding('utf8').on('data', (text: string) => {
     out += text
     look()
   })
   child.stderr!.setEncoding('utf8').on('data', (text: string) => {
     err += text
-    look()
   })
-  return new Promise((done) => {
-    child.on('close', (code, signal) => {
-      clearTimeout(timer)
-      const held = out
-        .split('\n')
-        .filter((line) => line.startsWith('{"step"'))
-        .map((line) => JSON.parse(line) as Held)
-      done({ killed: signal === 'SIGKILL', code, held, err, seconds: (performance.now() - from) / 1000 })
-    })
+  const [code, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((done) => {
+    child.on('close', (...end) => done(end))
   })
+  clearTimeout(timer)
+  const killed = signal === 'SIGKILL'
+  if (!killed && code !== 0) throw new Error(`ended with ${code ?? signal}: ${err.slice(-500)}`)
+  const lines = out.split('\n').filter((line) => line.startsWith('{"step"'))
+  const held = lines.map((line) => JSON.parse(line) as Held)
+  return { killed, held, out, seconds: (performance.now() - from) / 1000 }
 }
 
-export interface Lived {
-  kills: number
-  lives: Life[]
-}
+export const command = (args: readonly string[]) => live([program, ...args], null)
+export const worker = (args: readonly string[]) => live(['--import', 'tsx', work, ...args], null)
 
-/** A run of the worker: killed a few steps after each start, at a random moment of a step, until the kills are used up. */
-export async function livedSteps(
+/** A run of the worker, killed a few steps after each start, at a random moment, until the kills are used up. */
+export async function killedOften(
   args: readonly string[],
-  kills: number,
-  apart: number,
+  {
+    kills,
+    apart,
+    stepSeconds,
+    startSeconds,
+  }: { kills: number; apart: number; stepSeconds: number; startSeconds: number },
   random: RandomStream,
-): Promise<Lived> {
-  const lives: Life[] = []
-  const killed = () => lives.filter((life) => life.killed).length
-  for (;;) {
-    const steps = 1 + random.below(2 * apart)
-    const ends = killed() < kills
-    let heard = 0
-    lives.push(
-      await live(['--import', 'tsx', work, ...args], (out) => {
-        heard = out.split('\n').length - 1
-        return ends && heard >= steps
-      }),
-    )
-    const last = lives.at(-1)!
-    if (!last.killed && last.code !== 0) throw new Error(`ended with ${last.code}: ${last.err.slice(-500)}`)
-    if (!last.killed) return { kills: killed(), lives }
+): Promise<number> {
+  for (let done = 0; done < kills; done++) {
+    const line = random.below(apart)
+    const after = 1000 * random.uniform() * (line === 0 ? startSeconds : stepSeconds)
+    if (!(await live(['--import', 'tsx', work, ...args], { line, after })).killed) return done
   }
+  await worker(args)
+  return kills
 }
 
-/** A command of the program: killed at random moments of the time that it takes, then let through. */
-export async function livedCommand(
-  args: readonly string[],
-  kills: number,
-  seconds: number,
-  random: RandomStream,
-): Promise<Lived> {
-  const lives: Life[] = []
-  for (let i = 0; i < kills; i++)
-    lives.push(await live([program, ...args], () => false, random.uniform() * seconds * 1000))
-  lives.push(await live([program, ...args], () => false))
-  const last = lives.at(-1)!
-  if (last.code !== 0) throw new Error(`ended with ${last.code}: ${last.err.slice(-500)}`)
-  return { kills: lives.filter((life) => life.killed).length, lives }
+/** A command of the program, killed at a random moment of the time that it takes: then let through, each time. */
+export async function killedOnce(args: readonly string[], seconds: number, random: RandomStream): Promise<Life> {
+  for (;;) {
+    const { killed } = await live([program, ...args], { line: 0, after: 1000 * random.uniform() * seconds })
+    const last = await command(args)
+    if (killed) return last
+  }
 }

@@ -6,11 +6,11 @@ import { newestValid } from '../../src/checkpoint/index.ts'
 import { humanBytes, sha256, stream } from '../../src/core/index.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
 import { makeToy, runBytes, scratch } from '../../tests/support/runs.ts'
-import { type Held, type Lived, livedCommand, livedSteps } from './lives.ts'
+import { command, type Held, killedOften, killedOnce, type Life, worker } from './lives.ts'
 
 const usage = `npm run soak -- [--steps 10000] [--kills 100] [--seed 0] [--only train,sft,export,eval,pair]
   --steps  optimizer steps of the train run; sft makes a tenth of them
-  --kills  SIGKILLs at random moments, most of them of train
+  --kills  SIGKILLs at random moments: half of them of train, a fifth of sft, a tenth of each of the others
   --only   what is run (default: everything)`
 
 const { values } = parseArgs({
@@ -45,88 +45,74 @@ const sizeOf = (dir: string): number =>
 const bytesOf = (dir: string) =>
   Object.fromEntries((readdirSync(dir) as string[]).sort().map((name) => [name, sha256(readFileSync(join(dir, name)))]))
 
-/** What the longest life held in its middle and at its end. */
-function flatness(lived: Lived): string {
-  const longest = lived.lives.map((life) => life.held).reduce((a, b) => (b.length > a.length ? b : a))
-  const [from, to] = [longest[Math.floor(longest.length / 2)]!, longest.at(-1)!]
+/** What a run held in its middle and at its end. */
+function flatness({ held }: Life): string {
+  const [from, to] = [held[Math.floor(held.length / 2)]!, held.at(-1)!]
   assert.equal(to.tensors, from.tensors, 'live tensors')
   assert.ok(to.handles <= from.handles + 2, `handles ${from.handles} to ${to.handles}`)
   const growth = (100 * (to.rss - from.rss)) / from.rss
-  assert.ok(longest.length < 1000 || growth < 1, `resident memory grew by ${growth.toFixed(2)} %`)
+  assert.ok(held.length < 1000 || growth < 1, `resident memory grew by ${growth.toFixed(2)} %`)
   const mib = ({ rss }: Held) => (rss / 2 ** 20).toFixed(0)
   return `steps ${from.step} to ${to.step}: ${to.tensors} live tensors, ${from.handles} to ${to.handles} handles, ${mib(from)} to ${mib(to)} MiB`
 }
 
+let killed = 0
+
+/** One run that is killed again and again. */
 async function run(kind: 'train' | 'sft', count: number, wanted: number): Promise<string> {
-  const straight = await livedSteps([kind, toy, at(`${kind}-straight`), String(count)], 0, 1, random)
   const apart = Math.max(1, Math.floor(count / (wanted + 1)))
-  const lived = await livedSteps([kind, toy, at(`${kind}-killed`), String(count)], wanted, apart, random)
+  const args = (output: string) => [kind, toy, at(output), String(count), String(Math.min(10, Math.ceil(apart / 2)))]
+  const straight = await worker(args(`${kind}-straight`))
+  const stepSeconds = straight.seconds / count
+  const times = { kills: wanted, apart, stepSeconds, startSeconds: Math.min(20, straight.seconds) }
+  const kills = await killedOften(args(`${kind}-killed`), times, random)
+  killed += kills
+  assert.equal(kills, wanted, 'kills before it was through')
   assert.deepEqual(runBytes(at(`${kind}-killed`)), runBytes(at(`${kind}-straight`)), 'bytes of the undisturbed run')
   assert.equal(newestValid(at(`${kind}-killed`)).checkpoint?.step, count)
   const size = humanBytes(sizeOf(at(`${kind}-straight`)))
-  return `${count} steps, ${lived.kills} kills, equal bytes; ${flatness(straight)}; folder ${size}`
+  return `${count} steps, ${kills} kills, equal bytes; ${flatness(straight)}; folder ${size}`
+}
+
+/** A command that is killed once and started again, as often as wanted; what it leaves each time must be what it leaves undisturbed. */
+async function again(args: readonly string[], wanted: number, left: (last: Life) => unknown): Promise<string> {
+  const straight = await command(args)
+  const expected = left(straight)
+  for (let i = 0; i < wanted; i++) {
+    const last = await killedOnce(args, straight.seconds, random)
+    assert.deepEqual(left(last), expected)
+    killed++
+  }
+  return `${wanted} kills, equal bytes each time`
+}
+
+/** What `read` finds in a folder, which then goes: the next start must not find it. */
+const taken = (folder: string, read: (folder: string) => unknown) => () => {
+  const found = read(at(folder))
+  rmSync(at(folder), { recursive: true })
+  return found
+}
+
+const training = (steps: number, output: string) => {
+  const end = ['--maxSteps', String(steps), '--reward', reward.path, '--output', at(output)]
+  return ['train', '--model', toy, ...settings, ...end]
 }
 
 /** Two processes; the one that launches them is killed, and they with it. */
-async function pair(wanted: number): Promise<string> {
-  const command = (output: string) => [
-    'train',
-    '--model',
-    toy,
-    ...settings,
-    '--maxSteps',
-    '4',
-    '--nproc',
-    '2',
-    '--reward',
-    reward.path,
-    '--output',
-    at(output),
-  ]
-  const straight = await livedCommand(command('pair-straight'), 0, 0, random)
-  const lived = await livedCommand(command('pair-killed'), wanted, straight.lives[0]!.seconds, random)
-  assert.deepEqual(runBytes(at('pair-killed')), runBytes(at('pair-straight')))
-  return `4 steps of two processes, ${lived.kills} kills of the launcher, equal bytes`
-}
-
-/** A checkpoint that the commands below work on. */
-async function trained(): Promise<string> {
-  const output = at('trained')
-  await livedCommand(
-    ['train', '--model', toy, ...settings, '--maxSteps', '1', '--reward', reward.path, '--output', output],
-    0,
-    0,
-    random,
-  )
-  return output
-}
+const pair = (wanted: number) => again([...training(3, 'pair'), '--nproc', '2'], wanted, taken('pair', runBytes))
 
 async function exported(wanted: number): Promise<string> {
-  const run = await trained()
-  const command = ['export', '--model', toy, '--checkpoint', run, '--out', at('model')] // its card names the folder
-  const straight = await livedCommand(command, 0, 0, random)
-  const expected = bytesOf(at('model'))
-  rmSync(at('model'), { recursive: true })
-  let kills = 0
-  for (let i = 0; i < wanted; i++) {
-    const lived = await livedCommand(command, 1, straight.lives[0]!.seconds, random)
-    kills += lived.kills
-    assert.deepEqual(bytesOf(at('model')), expected)
-    rmSync(at('model'), { recursive: true })
-  }
-  return `${kills} kills, the same files each time`
+  await command(training(1, 'trained'))
+  const args = ['export', '--model', toy, '--checkpoint', at('trained'), '--out', at('model')] // its card names the folder
+  return again(args, wanted, taken('model', bytesOf))
 }
 
-async function evaluated(wanted: number): Promise<string> {
-  const command = ['eval', '--model', toy, ...settings.slice(0, 6), '--records', '4', '--json']
-  const straight = await livedCommand(command, 0, 0, random)
-  const lived = await livedCommand(command, wanted, straight.lives[0]!.seconds, random)
-  return `${lived.kills} kills, gets through afterwards`
-}
+const evaluated = (wanted: number) =>
+  again(['eval', '--model', toy, ...settings.slice(0, 6), '--records', '4', '--json'], wanted, ({ out }) => out)
 
 const parts: Record<string, () => Promise<string>> = {
-  train: () => run('train', steps, share(0.6)),
-  sft: () => run('sft', Math.max(20, Math.round(steps / 10)), share(0.1)),
+  train: () => run('train', steps, share(0.5)),
+  sft: () => run('sft', Math.max(20, Math.round(steps / 10), 5 * share(0.2)), share(0.2)),
   export: () => exported(share(0.1)),
   eval: () => evaluated(share(0.1)),
   pair: () => pair(share(0.1)),
@@ -143,5 +129,6 @@ for (const name of values.only.split(',')) {
     : 'unknown'
   console.log(`${name.padEnd(7)} ${((performance.now() - from) / 1000).toFixed(0)} s  ${seen}`)
 }
+console.log(`${killed} kills`)
 rmSync(folder, { recursive: true, force: true })
 process.exit(failed ? 1 : 0)

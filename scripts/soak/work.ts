@@ -1,14 +1,14 @@
-// One life of a run, to be killed: node --import tsx work.ts KIND MODEL OUTPUT STEPS. Says where it is and what it holds after each step.
+// One life of a run, to be killed: node --import tsx work.ts KIND MODEL OUTPUT STEPS SAVE_STEPS. Says where it is and what it holds after each step.
 import { readdirSync, writeSync } from 'node:fs'
 import { sft, train } from '../../src/run/index.ts'
 import { memory } from '../../src/tensor/index.ts'
 import { hostOf, toyRun } from '../../tests/support/runs.ts'
 
-const [kind, model, output, steps] = process.argv.slice(2)
+const [kind, model, output, steps, saveSteps] = process.argv.slice(2)
 const config = toyRun(model!, output!, {
   batchSize: 1,
   maxSteps: Number(steps),
-  saveSteps: 10,
+  saveSteps: Number(saveSteps),
   saveTotalLimit: 2,
   evalRecords: 2,
   evalSteps: 50,

@@ -12,7 +12,7 @@ import { listCheckpoints, newestValid, readAll, whyInvalid, writeSafetensors } f
 import { defineReward, openRewards, type Reward, RewardsConfig, scoreGroup } from '../../src/rewards/index.ts'
 import { type Host, train } from '../../src/run/index.ts'
 import { resolveRewards, taskRewardSettings } from '../../src/tasks/index.ts'
-import { hostOf, makeToy, runBytes, scratch, spread, toyRun } from '../support/runs.ts'
+import { hostOf, makeToy, runBytes, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
 
 const CycleRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
 const folder = scratch('failures')
@@ -317,13 +317,7 @@ test('samples.jsonl stops growing at samplesMiB, in words, and the same after a 
   const notes = lines('capped', 'events').filter((e) => e.kind === 'samples-full')
   assert.deepEqual([notes.length, notes[0]?.step], [1, lines('capped', 'samples').at(-1)!.step])
   assert.ok(lines('capped', 'samples').at(-1)!.step < 4, 'later steps are not kept')
-  let step = 0
-  const halfway = hostOf(undefined, {
-    stopping: () => step === 2,
-    progress: (e) => {
-      if (e.kind === 'step') step = e.step!
-    },
-  })
+  const halfway = stoppingAfter(2)
   await train(configOf('capped-split', more), halfway)
   await train(configOf('capped-split', more), hostOf())
   assert.deepEqual(runBytes(at('capped-split')), runBytes(at('capped')))

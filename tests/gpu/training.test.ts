@@ -11,7 +11,7 @@ import { type RunInput, train } from '../../src/run/index.ts'
 import { cuda, noGrad } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { findGolden } from '../../src/verify/index.ts'
-import { hostOf, makeToy, openRun, samplesIn, scratch, storedWeights, toyRun } from '../support/runs.ts'
+import { hostOf, makeToy, openRun, samplesIn, scratch, stoppingAfter, storedWeights, toyRun } from '../support/runs.ts'
 
 const device = 'cuda'
 const folder = scratch('gpu-training')
@@ -78,11 +78,7 @@ test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of
 test('a run on the device, stopped and resumed, ends with the weights of one that was not', async () => {
   const input = float32({ saveSteps: 1, saveTotalLimit: 9 })
   await train(toyRun(toy, at('four'), input), hostOf())
-  let step = 0
-  const progress = (e: { kind: string; step?: number }) => {
-    if (e.kind === 'step') step = e.step!
-  }
-  await train(toyRun(toy, at('two'), input), hostOf(undefined, { stopping: () => step === 2, progress }))
+  await train(toyRun(toy, at('two'), input), stoppingAfter(2))
   assert.equal((await train(toyRun(toy, at('two'), input), hostOf())).step, 4)
   for (const files of [['trainables', 'adapter_model'], ['ema'], ['optimizer']]) {
     const [whole, resumed] = ['four', 'two'].map((name) => storedWeights(at(name), 4, files))

@@ -4,7 +4,7 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { type RunInput, train } from '../../src/run/index.ts'
-import { hostOf, makeToy, runBytes, type Scores, scratch, spread, toyRun } from '../support/runs.ts'
+import { hostOf, makeToy, runBytes, type Scores, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
 
 const folder = scratch('resume-state')
 const toy = makeToy(join(folder, 'toy'))
@@ -14,13 +14,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 async function stoppedAndWhole(name: string, stopAt: number, input: Partial<RunInput>, scores: Scores = spread) {
   const config = (output: string) => toyRun(toy, at(output), { saveTotalLimit: 9, batchSize: 1, ...input })
   await train(config(`${name}-whole`), hostOf(scores))
-  let step = 0
-  const halfway = hostOf(scores, {
-    stopping: () => step === stopAt,
-    progress: (e) => {
-      if (e.kind === 'step') step = e.step!
-    },
-  })
+  const halfway = stoppingAfter(stopAt, scores)
   assert.equal((await train(config(`${name}-split`), halfway)).step, stopAt)
   await train(config(`${name}-split`), hostOf(scores))
   const [whole, split] = [runBytes(at(`${name}-whole`)), runBytes(at(`${name}-split`))]

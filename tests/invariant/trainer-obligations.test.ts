@@ -31,6 +31,7 @@ import {
   runBytes,
   samplesIn,
   scratch,
+  stoppingAfter,
   storedWeights,
   toyRun,
 } from '../support/runs.ts'
@@ -358,13 +359,7 @@ test('the gradient of a step is the mean over its records: learned one by one th
 test('2 steps, stop, 2 steps: every byte of weights, EMA, optimizer, events and samples is that of 4 steps', async () => {
   const input = { evalRecords: 3, saveSteps: 1, saveTotalLimit: 9, evalSteps: 3 }
   await train(toyRun(toy, at('four'), input), hostOf())
-  let step = 0
-  const halfway = hostOf(undefined, {
-    stopping: () => step === 2,
-    progress: (e) => {
-      if (e.kind === 'step') step = e.step!
-    },
-  })
+  const halfway = stoppingAfter(2)
   const stoppedRun = await train(toyRun(toy, at('two'), input), halfway)
   assert.deepEqual([stoppedRun.step, stoppedRun.stopped], [2, true])
   const resumed = await train(toyRun(toy, at('two'), input), hostOf())

@@ -10,7 +10,16 @@ import { advantagesOf, groupAdvantages, resolveGrpo } from '../../src/rl/index.t
 import { type RunInput, resolveRun, train } from '../../src/run/index.ts'
 import { readState } from '../../src/run/state.ts'
 import { readRun } from '../../src/tracking/index.ts'
-import { hostOf, makeToy, runBytes, type Scores, scratch, storedWeights, toyRun } from '../support/runs.ts'
+import {
+  hostOf,
+  makeToy,
+  runBytes,
+  type Scores,
+  scratch,
+  stoppingAfter,
+  storedWeights,
+  toyRun,
+} from '../support/runs.ts'
 
 const folder = scratch('switches')
 const toy = makeToy(join(folder, 'toy'))
@@ -43,12 +52,8 @@ test('a reference that moves is its closed form, and a stopped run goes on with 
       assert.ok(Math.abs(v - expected) < 1e-6 * Math.max(1, Math.abs(expected)), `${name} ${i}: ${v}, ${expected}`)
     })
   }
-  let step = 0
-  const progress = (e: { kind: string; step?: number }) => {
-    if (e.kind === 'step') step = e.step!
-  }
   const config = toyRun(toy, at('stopped'), { saveTotalLimit: 9, ...moving(0.25, 2) })
-  assert.ok((await train(config, hostOf(undefined, { stopping: () => step === 3, progress }))).stopped)
+  assert.ok((await train(config, stoppingAfter(3))).stopped)
   await train(config, hostOf())
   assert.deepEqual(runBytes(at('stopped')), runBytes(run))
 })

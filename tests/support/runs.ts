@@ -152,6 +152,15 @@ export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host 
   }
 }
 
+/** A host that wants to stop behind a step. */
+export function stoppingAfter(last: number, scores: Scores = spread): Host {
+  let step = 0
+  const progress: Host['progress'] = (event) => {
+    if (event.kind === 'step') step = event.step!
+  }
+  return hostOf(scores, { stopping: () => step === last, progress })
+}
+
 /** The parts of a run in memory, for tests of a step. */
 export interface Opened {
   config: RunConfig
