@@ -1,6 +1,6 @@
 // A trained model as a full folder again. Base weights come from the source folder in the dtype they are stored in, never from
 // memory, where a run may hold them rounded: what is written does not depend on the dtype a run computed in.
-import { copyFileSync, cpSync, mkdirSync, readdirSync, rmSync, type Stats, statSync } from 'node:fs'
+import { copyFileSync, cpSync, readdirSync, type Stats, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
 import { log, Mismatch, messageOf } from '../core/index.ts'
 import { Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
@@ -10,6 +10,7 @@ import { TensorReader } from './load.ts'
 import { readHeader, type TensorSource, writeSafetensors } from './safetensors.ts'
 import { openWeights, type WeightFolder } from './weights.ts'
 import { writeWeights } from './weights-write.ts'
+import { openWholeFolder } from './whole-folder.ts'
 
 export interface ExportOptions {
   /** Writes shards of at most this size instead of the source's own files. */
@@ -27,26 +28,20 @@ export interface ExportOptions {
  */
 export function exportModel(model: Module, dir: string, out: string, options: ExportOptions = {}): string[] {
   const source = (options.open ?? openWeights)(dir)
-  mkdirSync(out, { recursive: true })
-  requireEmpty(out)
-  const before = new Set(readdirSync(out))
+  const folder = openWholeFolder(out)
   const reader = new TensorReader(source)
   try {
     const asStored = !options.open || source.names.join() === openWeights(dir).names.join()
-    const files = writeTensors(source, entriesOf(model, source, reader, options), out, options, asStored)
-    copyOthers(source, dir, out)
+    const files = writeTensors(source, entriesOf(model, source, reader, options), folder.unfinished, options, asStored)
+    copyOthers(source, dir, folder.unfinished)
+    folder.commit()
     return files
   } catch (error) {
-    for (const name of readdirSync(out)) if (!before.has(name)) rmSync(join(out, name), { recursive: true })
+    folder.discard()
     throw error
   } finally {
     reader.close()
   }
-}
-
-function requireEmpty(out: string): void {
-  const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
-  if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
 }
 
 function entriesOf(

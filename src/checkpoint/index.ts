@@ -60,3 +60,4 @@ export { type PlacedCheckpoint, placeTrainingCheckpoint } from './training-check
 export { mergedFolder, releasedLoraScale } from './unmerged.ts'
 export { openWeights, renamed, type WeightEntry, type WeightFolder } from './weights.ts'
 export { type ShardOptions, writeWeights } from './weights-write.ts'
+export { openWholeFolder, type WholeFolder } from './whole-folder.ts'

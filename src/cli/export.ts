@@ -1,5 +1,6 @@
-import { join } from 'node:path'
+import { basename, join, resolve } from 'node:path'
 import { Command } from 'commander'
+import { openWholeFolder } from '../checkpoint/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
@@ -30,13 +31,25 @@ async function run(options: Options): Promise<void> {
     throw new Mismatch({ where: 'export', expected: '--adapter or --checkpoint', got: 'both' })
   if (options.ema && !options.checkpoint)
     throw new Mismatch({ where: 'export', field: '--ema', expected: '--checkpoint with it', got: 'none' })
+  const folder = openWholeFolder(options.out)
+  try {
+    const files = await exportInto(folder.unfinished, options)
+    folder.commit()
+    for (const file of files) process.stdout.write(`${join(options.out, file)}\n`)
+  } catch (error) {
+    folder.discard()
+    throw error
+  }
+}
+
+/** Weights, the source's other files and, of a run, the card; gives the names of weights and card. */
+async function exportInto(out: string, options: Options): Promise<Set<string>> {
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))
-  const files = (await runInEngineThread(import.meta.url, 'exportWork', options, { onMessage })) as string[]
-  const { model: source, out, ema } = options
+  const files = (await runInEngineThread(import.meta.url, 'exportWork', { ...options, out }, { onMessage })) as string[]
   const from = options.checkpoint === undefined ? null : runOfCheckpoint(options.checkpoint)
-  const card = from ? await writeExportedCard({ out, source, ema, ...from }) : []
-  for (const file of new Set([...files, ...card])) process.stdout.write(`${join(out, file)}\n`)
+  const facts = { out, name: basename(resolve(options.out)), source: options.model, ema: options.ema }
+  return new Set([...files, ...(from ? await writeExportedCard({ ...facts, ...from }) : [])])
 }
 
 /** Runs in the engine thread. Weights keep the dtype they are stored in, so nothing is rounded that did not train. */

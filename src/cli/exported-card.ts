@@ -10,6 +10,8 @@ import { readRun, runFiles } from '../tracking/index.ts'
 export interface ExportedModel {
   /** Folder of the exported model. */
   out: string
+  /** What it is to be called; its folder's name unless given. */
+  name?: string
   /** Folder of the model that was trained. */
   source: string
   /** The run folder. */
@@ -36,17 +38,18 @@ export function runOfCheckpoint(checkpoint: string): { run: string; step: number
 export async function writeExportedCard(model: ExportedModel): Promise<string[]> {
   const run = readRun(model.run)
   const { data, ...facts } = cardOfRun(run, model.step)
+  const name = model.name ?? basename(resolve(model.out))
   const picture = await cardPicture(run, model.step)
   if (picture) atomicWrite(join(model.out, pictureFile), picture.png)
   const card: ModelCard = {
     ...facts,
-    name: basename(resolve(model.out)),
+    name,
     baseModel: modelName(model.source),
     license: licenseOf(model.source),
     data: { ...data, name: isAbsolute(data.name) ? basename(data.name) : data.name },
     ...(model.ema ? { before: undefined, after: undefined, evalRecords: undefined } : {}),
     picture: picture && { file: pictureFile, text: picture.text },
-    loading: loadingOf(model.out),
+    loading: loadingOf(model.out, name),
   }
   atomicWrite(join(model.out, 'README.md'), modelCard(card))
   return ['README.md', ...(picture ? [pictureFile] : [])]
@@ -78,19 +81,19 @@ function configOf(folder: string): Record<string, unknown> {
 }
 
 /** Our commands load every family; the Python code what it knows or what the folder brings along. */
-function loadingOf(out: string): ModelCard['loading'] {
+function loadingOf(out: string, name: string): ModelCard['loading'] {
   const { auto_map, model_type } = configOf(out)
   const asked =
     model_type === 'sa2va_chat' ? 'segment "the red cup" --image photo.png --out mask.png' : 'eval --data PATH'
-  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip ${asked} --model ${basename(out)}` }
+  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip ${asked} --model ${name}` }
   const python = (title: string, loader: string, trusted: string) => ({
     title,
     language: 'python',
     code: [
       `from transformers import ${loader}, AutoProcessor`,
       '',
-      `model = ${loader}.from_pretrained("${basename(out)}", torch_dtype="auto"${trusted})`,
-      `processor = AutoProcessor.from_pretrained("${basename(out)}"${trusted})`,
+      `model = ${loader}.from_pretrained("${name}", torch_dtype="auto"${trusted})`,
+      `processor = AutoProcessor.from_pretrained("${name}"${trusted})`,
     ].join('\n'),
   })
   if (model_type === 'qwen2_5_vl') return [ours, python('In Python', 'AutoModelForImageTextToText', '')]

@@ -1,0 +1,39 @@
+// A folder that is filled at once: what a killed process left of it never looks whole, and is no obstacle to the next.
+import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { Mismatch } from '../core/index.ts'
+
+export interface WholeFolder {
+  /** Where its files are written to meanwhile. */
+  readonly unfinished: string
+  /** Gives the files their place; config.json comes last. */
+  commit(): void
+  discard(): void
+}
+
+const mark = '.unfinished'
+
+/** A folder for a model. One that holds a model is refused, unless it is what an export left that was killed. */
+export function openWholeFolder(out: string): WholeFolder {
+  const there = existsSync(out)
+  const unfinished = there ? join(out, mark) : `${out}${mark}`
+  if (there && !existsSync(unfinished)) requireNoModel(out)
+  const discard = () => rmSync(unfinished, { recursive: true, force: true })
+  discard()
+  mkdirSync(unfinished, { recursive: true })
+  return { unfinished, discard, commit: () => (there ? moveFiles(unfinished, out) : renameSync(unfinished, out)) }
+}
+
+function requireNoModel(out: string): void {
+  const old = readdirSync(out).find((name) => /\.(safetensors|bin|pt|pth)$|\.index\.json$|^config\.json$/.test(name))
+  if (old) throw new Mismatch({ where: out, expected: 'a folder without a model', got: old })
+}
+
+function moveFiles(from: string, to: string): void {
+  const last = (name: string) => Number(name === 'config.json')
+  for (const name of readdirSync(from).sort((a, b) => last(a) - last(b))) {
+    rmSync(join(to, name), { recursive: true, force: true })
+    renameSync(join(from, name), join(to, name))
+  }
+  rmdirSync(from)
+}
