@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { sha256 } from '../../src/core/index.ts'
 import { type Host, type RunInput, type RunResult, train } from '../../src/run/index.ts'
 import { type Started, start } from '../../tests/e2e/cli.ts'
@@ -72,6 +73,18 @@ export class Bench {
   close(): void {
     clearInterval(this.#awake)
     rmSync(this.folder, { recursive: true, force: true })
+  }
+}
+
+/** Waits for a state of a run that is under way; a run that ends before is a failure. */
+export async function reached(run: Started, there: () => boolean): Promise<void> {
+  let ended: string | undefined
+  void run.ended.then(({ err }) => {
+    ended = err
+  })
+  while (!there()) {
+    assert.ok(ended === undefined, `the run ended: ${ended?.slice(-300)}`)
+    await sleep(5)
   }
 }
 

@@ -5,22 +5,13 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { newestValid } from '../../src/checkpoint/index.ts'
-import type { Started } from '../../tests/e2e/cli.ts'
+import { program, type Started, start, startProgram } from '../../tests/e2e/cli.ts'
 import { freePort, runRanks, startRanks } from '../../tests/invariant/distributed-ranks.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
+import { ranksOf, torchrun, torchrunFlags } from '../../tests/support/launched.ts'
 import { runBytes } from '../../tests/support/runs.ts'
-import type { Bench } from './bench.ts'
-import { type Row, row } from './row.ts'
-
-/** Processes of a launcher, by rank. */
-function ranksOf(launcher: number): Map<number, number> {
-  const found = new Map<number, number>()
-  for (const pid of readFileSync(`/proc/${launcher}/task/${launcher}/children`, 'utf8').trim().split(' ')) {
-    const rank = /(?:^|\0)RANK=(\d+)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1]
-    if (rank !== undefined) found.set(Number(rank), Number(pid))
-  }
-  return found
-}
+import { type Bench, reached } from './bench.ts'
+import { NotHere, type Row, row } from './row.ts'
 
 const alive = (pid: number) => existsSync(`/proc/${pid}`) && !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
 
@@ -33,29 +24,55 @@ async function goneAfter(pids: readonly number[]): Promise<number> {
   return (performance.now() - from) / 1000
 }
 
-const two = ['--nproc', '2', '--batchSize', '2', '--saveSteps', '1', '--maxSteps', '2']
+interface HeldPair {
+  run: Started
+  pids: Map<number, number>
+  release(): void
+}
 
-/** Both ranks wait in the scoring of the first step. */
-async function heldPair(bench: Bench, output: string): Promise<{ run: Started; release(): void }> {
-  const reward = heldReward(bench.at('pair.mjs'), 0)
+type Launch = (words: readonly string[]) => Started
+
+const nproc = ['--nproc', '2', '--batchSize', '2']
+
+/** Two ranks that wait in the scoring of a step: of the first, or of the second, with nothing saved behind the first. */
+async function heldPair(bench: Bench, output: string, step: 1 | 2, launch?: Launch): Promise<HeldPair> {
+  const reward = heldReward(bench.at('pair.mjs'), 4 * (step - 1)) // a rank scores four samples a step
   reward.hold()
-  const run = bench.start(output, ...two, '--reward', reward.path)
-  const first = join(bench.at(output), 'checkpoint_step_0')
-  await Promise.race([
-    run.ended.then(({ err }) => assert.fail(`the run ended: ${err.slice(-300)}`)),
-    (async () => {
-      while (!existsSync(first)) await sleep(20)
-    })(),
-  ])
-  return { run, release: reward.release }
+  const saved = step === 1 ? ['--saveSteps', '1', '--maxSteps', '2'] : ['--maxSteps', '1000000']
+  const words = bench.command(output, ...nproc, ...saved, '--reward', reward.path)
+  const run = (launch ?? ((all) => start(...all)))(words)
+  await reached(run, () => reward.waiting() === 2)
+  return { run, pids: ranksOf(run.pid), release: reward.release }
+}
+
+/** Both must have given up the second step and saved the first. */
+function assertFirstSaved(bench: Bench, output: string, words: string): void {
+  const { checkpoint, invalid } = newestValid(bench.at(output))
+  assert.deepEqual([checkpoint?.step, invalid], [1, []], words)
+}
+
+async function underTorchrun(bench: Bench): Promise<string> {
+  if (!torchrun) throw new NotHere('no torchrun here: apt-get install python3-torch')
+  const launch: Launch = (words) => {
+    const own = words.filter((word, i) => word !== '--nproc' && words[i - 1] !== '--nproc')
+    return startProgram(torchrun!, ...torchrunFlags(0), process.execPath, program, ...own)
+  }
+  const { run, pids } = await heldPair(bench, 'pair-torchrun', 2, launch)
+  assert.equal(pids.size, 2)
+  run.signal('SIGTERM')
+  const seconds = await goneAfter([...pids.values()])
+  const { err } = await run.ended
+  const told = err.slice(err.indexOf('closing signal')) // what torchrun did
+  assert.ok(!told.includes('SIGKILL'), told)
+  assertFirstSaved(bench, 'pair-torchrun', told)
+  return `both behind step 1, saved, and gone after ${seconds.toFixed(1)} s; torchrun kills after 30`
 }
 
 async function killedRank(bench: Bench): Promise<string> {
-  const calm = await heldPair(bench, 'pair-calm')
+  const calm = await heldPair(bench, 'pair-calm', 1)
   calm.release()
   assert.equal((await calm.run.ended).code, 0)
-  const { run, release } = await heldPair(bench, 'pair-killed')
-  const pids = ranksOf(run.pid)
+  const { run, pids, release } = await heldPair(bench, 'pair-killed', 1)
   process.kill(pids.get(1)!, 'SIGKILL')
   const seconds = await goneAfter([...pids.values()])
   release()
@@ -68,23 +85,25 @@ async function killedRank(bench: Bench): Promise<string> {
 }
 
 async function killedLauncher(bench: Bench): Promise<string> {
-  const { run, release } = await heldPair(bench, 'pair-orphans')
-  const pids = [...ranksOf(run.pid).values()]
+  const { run, pids, release } = await heldPair(bench, 'pair-orphans', 1)
   process.kill(run.pid, 'SIGKILL')
-  const seconds = await goneAfter(pids)
+  const seconds = await goneAfter([...pids.values()])
   release()
   return `2 ranks gone ${seconds.toFixed(1)} s after their launcher`
 }
 
 async function oneTerminated(bench: Bench): Promise<string> {
-  const { run, release } = await heldPair(bench, 'pair-term')
-  process.kill(ranksOf(run.pid).get(1)!, 'SIGTERM')
+  const { run, pids, release } = await heldPair(bench, 'pair-term', 2)
+  process.kill(pids.get(1)!, 'SIGTERM')
+  await run.seen(/SIGTERM: finishing the step/)
   release()
   const { code, out, err } = await run.ended
-  const { checkpoint } = newestValid(bench.at('pair-term'))
-  assert.ok(checkpoint && checkpoint.step >= 1, `${out}${err}`)
-  return `exit ${code}, both behind step ${checkpoint.step}`
+  const { checkpoint, invalid } = newestValid(bench.at('pair-term'))
+  assert.deepEqual([checkpoint?.step, invalid, code], [stepsIn(bench, 'pair-term'), [], 143], `${out}${err}`)
+  return `exit 143, both behind step ${checkpoint?.step}`
 }
+
+const stepsIn = (bench: Bench, output: string) => bench.events(output).filter((event) => event.t === 'step').length
 
 async function stoppedRank(): Promise<string> {
   const ranks = startRanks(2, 'forever', { env: { TEST_LIMIT: '8', TEST_BEAT: '0.5' } })
@@ -149,6 +168,7 @@ export const processes: readonly Row[] = [
   row(4, 'launcher-killed', 'kill -9 of the launcher', 'ends', killedLauncher),
   row(8, 'worlds', 'another number of processes after each restart', 'exact', worlds),
   row(19, 'rank-sigterm', 'SIGTERM to one rank alone', 'ends', oneTerminated),
+  row(20, 'torchrun', 'SIGTERM to torchrun', 'ends', underTorchrun),
   row(22, 'rank-stopped', 'SIGSTOP of a rank', 'ends', stoppedRank),
   row(23, 'rank-throws', 'an exception on one rank', 'ends', ending('announces', 75, /rank 1 failed in step 7 [^\n]*/)),
   row(24, 'rank-differs', 'a rank with other tensors', 'words', ending('layouts', 2, /tensors of rank 1:[^\n]*/)),

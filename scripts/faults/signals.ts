@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import type { Started } from '../../tests/e2e/cli.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
-import type { Bench } from './bench.ts'
+import { type Bench, reached } from './bench.ts'
 import { type Row, row } from './row.ts'
 
 const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
@@ -31,10 +31,9 @@ async function ending(bench: Bench, output: string, run: Started, signal: NodeJS
   return { code, seconds, step: checkpoint?.step ?? -1 }
 }
 
-/** A folder that a checkpoint is being written to at this moment. */
-async function saving(bench: Bench, output: string): Promise<void> {
-  const writes = () => existsSync(bench.at(output)) && readdirSync(bench.at(output)).some((f) => f.startsWith('.tmp-'))
-  while (!writes()) await sleep(2)
+/** A checkpoint is being written at this moment. */
+function saving(folder: string): boolean {
+  return existsSync(folder) && readdirSync(folder).some((name) => name.startsWith('.tmp-'))
 }
 
 async function terminated(bench: Bench): Promise<string> {
@@ -44,7 +43,7 @@ async function terminated(bench: Bench): Promise<string> {
       load: { when: (run) => run.seen(/model/) },
       evaluation: { more: ['--evalRecords', '6'], when: (run) => run.seen(/evaluation/) },
       reward: { held: true, when: (run) => run.seen(/train .* 1\/1000000 /) },
-      save: { more: ['--saveSteps', '1'], when: (_, output) => saving(bench, output) },
+      save: { more: ['--saveSteps', '1'], when: (run, output) => reached(run, () => saving(bench.at(output))) },
       step: { when: (run) => run.seen(/train .* 1\/1000000 /) },
     }
   const seen: string[] = []
@@ -82,10 +81,7 @@ async function hangingJudge(bench: Bench): Promise<string> {
   ]
   const more = ['--rewards.loop1.terms', terms, '--rewards.judge.cacheDir', bench.at('judge-cache'), ...judge]
   const run = bench.start('hanging', ...endless, ...more)
-  const waiting = async () => {
-    while (asked < 2) await sleep(20)
-  }
-  await Promise.race([waiting(), run.ended.then(({ err }) => assert.fail(`the run ended: ${err.slice(-300)}`))])
+  await reached(run, () => asked >= 2)
   const { code, seconds } = await ending(bench, 'hanging', run, 'SIGTERM')
   server.close()
   server.closeAllConnections()

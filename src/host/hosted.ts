@@ -93,9 +93,11 @@ async function answer(message: Message, rewards: OpenRewards | undefined, screen
 /** ms that scores may still take once the run is to end; schedulers kill after about 30 s. */
 const patience = 2500
 
-/** The answer, or null when the run is to end and it does not come: a judge that hangs must not keep a run from saving. */
+/**
+ * The answer, or null when the run is to end and it does not come: a judge that hangs must not keep a run from saving. Of several
+ * processes one that gives up takes the others with it.
+ */
 function unlessStopped(signal: AbortSignal, answered: Promise<unknown>): Promise<unknown> {
-  if (readPlace().size > 1) return answered // the others wait for the same step
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined
     const wait = () => {

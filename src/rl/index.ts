@@ -44,6 +44,7 @@ export {
   withAdvantages,
 } from './step.ts'
 export { StepReport } from './step-report.ts'
+export { Stopped } from './stopped.ts'
 export {
   type ActionColumns,
   type Densities,

@@ -2,6 +2,7 @@
 import type { World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { columnsOf, type Group, type Scored } from './group.ts'
+import { Stopped } from './stopped.ts'
 import type { Item, Json, Task } from './task.ts'
 
 /** The same pieces with the records of this process alone: records are dealt in turn, all samples of one to the same process. */
@@ -22,21 +23,23 @@ const keyOf = (task: string, record: string) => `${task}\n${record}`
 
 /**
  * Groups of all processes, task by task in the order of the records, the same on each. Replies stay with the process that made them.
- * Advantages are not there yet.
+ * Advantages are not there yet. Null: this process was told to end and gave up its scores; then all of them stop here.
  */
 export async function gatherGroups(
   world: World,
   tasks: readonly Task[],
   rl: GrpoConfig,
   items: readonly Item[],
-  own: readonly Group[],
+  own: readonly Group[] | null,
 ): Promise<Group[]> {
-  if (world.size === 1) return [...own] // nothing to pack
+  if (world.size === 1 && own) return [...own] // nothing to pack
+  const sent = await world.gather(own?.map(sentGroup) ?? null)
+  if (!own || sent.includes(null)) throw new Stopped()
   const byKey = new Map(own.map((group) => [keyOf(group.task.name, group.item.id), group]))
   const byId = new Map(items.map((item) => [item.id, item]))
-  for (const sent of (await world.gather(own.map(sentGroup))).flat()) {
-    const key = keyOf(sent.task, sent.record)
-    if (!byKey.has(key)) byKey.set(key, received(sent, tasks, byId, rl))
+  for (const group of sent.flatMap((groups) => groups ?? [])) {
+    const key = keyOf(group.task, group.record)
+    if (!byKey.has(key)) byKey.set(key, received(group, tasks, byId, rl))
   }
   return tasks.flatMap((task) => items.map((item) => byKey.get(keyOf(task.name, item.id))!))
 }

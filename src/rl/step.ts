@@ -10,6 +10,7 @@ import { grpoLoss, type LossConfig } from './grpo.ts'
 import { samplerDrift, samplerWeights } from './sampler.ts'
 import { gatherGroups, ownPieces } from './share.ts'
 import { StepReport } from './step-report.ts'
+import { Stopped } from './stopped.ts'
 import type { Densities, Draw, Item, Sample, Task } from './task.ts'
 
 /** The weights in their roles: the policy trains, the EMA copy answers, the reference holds the policy back. */
@@ -125,7 +126,8 @@ export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise
   const { world, tasks, config } = run
   const own = ownPieces(world, pieces).filter((items) => items.length > 0)
   const sampled = own.flatMap((items) => run.inWork(items, () => sample(run, items, draw)))
-  const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), await scored(run, sampled))
+  const made = await scored(run, sampled).catch(nullWhenStopped)
+  const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), made)
   return tasks.flatMap((task) =>
     withAdvantages(
       run,
@@ -146,6 +148,11 @@ function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
       return { task, item, samples: samples[b]!, replies: replies[b]!, scores: scores[b]! }
     })
   })
+}
+
+function nullWhenStopped(error: unknown): null {
+  if (error instanceof Stopped) return null
+  throw error
 }
 
 /** Groups of all tasks, task by task, without advantages. */

@@ -27,9 +27,6 @@ export interface Host {
   yieldToLoop(): Promise<void>
 }
 
-/** The run ends inside a step that was only sampled: nothing was learned from it, and it is sampled again when the run goes on. */
-export class Stopped extends Error {}
-
 export interface RunResult {
   step: number
   stopped: boolean

@@ -1,11 +1,13 @@
 // One run made by 1, 2 and 4 processes: the same records, answers and rewards, gradients within 1e-6, and what is left of it after
 // a process was killed. The command line as a user has it, on a toy model.
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { type Outcome, program, roundtrip, start, startProgram } from '../e2e/cli.ts'
+import { heldReward } from '../support/held-reward.ts'
+import { ranksOf, torchrun, torchrunFlags } from '../support/launched.ts'
 import { makeToy } from '../support/runs.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-distributed-'))
@@ -60,23 +62,16 @@ function assertClose(
   }
 }
 
-function rewardModule(wait: string): string {
-  const score = `score: async ({ id }) => { ${wait} return (1 + Number(id.split('#').at(-1))) / 10 }`
-  return `import { existsSync } from 'node:fs'\nexport const reward = { name: 'spread', range: [0, 1], doc: 'by number', ${score} }\n`
-}
-
-/** A run that waits in its first scoring until the gate is opened: it cannot have ended before. */
-function held(output: string, ...more: string[]): { words: string[]; openGate(): void } {
-  const [gate, module] = [at(`${output}.gate`), at(`${output}.mjs`)]
-  const wait = `while (!existsSync(${JSON.stringify(gate)})) await new Promise((done) => setTimeout(done, 20));`
-  writeFileSync(module, rewardModule(wait))
-  const words = ['train', ...settings(module), '--output', at(output), ...more]
-  return { words, openGate: () => writeFileSync(gate, '') }
+/** A run that waits in its first scoring until the gate is opened, or behind more samples: it cannot have ended before. */
+function held(output: string, more: readonly string[], after = 0): { words: string[]; openGate(): void } {
+  const { path, hold, release } = heldReward(at(`${output}.mjs`), after)
+  hold()
+  return { words: ['train', ...settings(path), '--output', at(output), ...more], openGate: release }
 }
 
 before(async () => {
   makeToy(at('toy'))
-  writeFileSync(reward, rewardModule(''))
+  heldReward(reward, 0)
   succeeded(await roundtrip(...train('one', ...steps(2))))
   succeeded(await roundtrip(...train('two', ...steps(2), ...processes(2))))
 })
@@ -122,16 +117,6 @@ test('with moments split over two processes weights and moments are the same bit
   )
 })
 
-/** Processes of a launcher, by rank. */
-function ranksOf(launcher: number): Map<number, number> {
-  const found = new Map<number, number>()
-  for (const pid of readFileSync(`/proc/${launcher}/task/${launcher}/children`, 'utf8').trim().split(' ')) {
-    const rank = /(?:^|\0)RANK=(\d+)/.exec(readFileSync(`/proc/${pid}/environ`, 'latin1'))?.[1]
-    if (rank !== undefined) found.set(Number(rank), Number(pid))
-  }
-  return found
-}
-
 async function checkpointed(output: string, step: number): Promise<void> {
   while (!existsSync(join(at(output), `checkpoint_step_${step}`))) await new Promise((done) => setTimeout(done, 20))
 }
@@ -142,7 +127,7 @@ function assertAsUndisturbed(output: string): void {
 }
 
 test('a killed process is named, all start again from the newest checkpoint, and the weights are those of an undisturbed run', async () => {
-  const { words, openGate } = held('killed', ...steps(2), ...processes(2))
+  const { words, openGate } = held('killed', [...steps(2), ...processes(2)])
   const run = start(...words)
   await checkpointed('killed', 0)
   process.kill(ranksOf(run.pid).get(1)!, 'SIGKILL')
@@ -153,18 +138,14 @@ test('a killed process is named, all start again from the newest checkpoint, and
   assertAsUndisturbed('killed')
 })
 
-const folders = (process.env['PATH'] ?? '').split(':')
-const torchrun = folders.map((dir) => join(dir, 'torchrun')).find((path) => existsSync(path))
 const needsTorchrun = torchrun ? {} : { skip: 'no torchrun here: apt-get install python3-torch' }
 
 test(
   'torchrun starts two processes of one run, starts them again when one is killed, and the result is that of --nproc 2',
   needsTorchrun,
   async () => {
-    const { words, openGate } = held('torchrun', ...steps(2))
-    const redirects = ['-r', '9:1', '-t', '9:1'] // Debian's fails on its own default
-    const flags = ['--standalone', '--nproc_per_node', '2', '--max_restarts', '1', ...redirects, '--no_python']
-    const run = startProgram(torchrun!, ...flags, process.execPath, program, ...words)
+    const { words, openGate } = held('torchrun', [...steps(2)])
+    const run = startProgram(torchrun!, ...torchrunFlags(1), process.execPath, program, ...words)
     await checkpointed('torchrun', 0)
     process.kill(ranksOf(run.pid).get(1)!, 'SIGKILL')
     openGate()
@@ -174,15 +155,14 @@ test(
 )
 
 test('SIGTERM stops both processes behind the same step with a checkpoint; meanwhile another run in the folder is refused', async () => {
-  const { words, openGate } = held('stopped', ...steps(2), ...processes(2))
+  const { words } = held('stopped', [...steps(1000), ...processes(2)], 8) // in its second step: a rank scores eight samples a step
   const run = start(...words)
-  await checkpointed('stopped', 0)
+  await checkpointed('stopped', 1)
   const second = await roundtrip(...train('stopped', ...steps(2)))
   assert.equal(second.code, 1)
   assert.match(second.err, /got one that process \d+ on \S+ has been writing since 20/)
   run.signal('SIGTERM')
   for (const rank of [0, 1]) await run.seen(new RegExp(`^\\[${rank}\\] .*finishing the step`, 'm'))
-  openGate()
   const outcome = await run.ended
   assert.equal(outcome.code, 143, outcome.err)
   assert.match(outcome.out, /stopped after step 1$/m)
