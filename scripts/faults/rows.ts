@@ -3,6 +3,7 @@ import { data } from './data.ts'
 import { disk } from './disk.ts'
 import { files } from './files.ts'
 import { judge } from './judge.ts'
+import { allocations } from './memory.ts'
 import { numbers } from './numbers.ts'
 import { page } from './page.ts'
 import { processes } from './processes.ts'
@@ -14,6 +15,7 @@ export const rows: readonly Row[] = [
   ...crash,
   ...signals,
   ...processes,
+  ...allocations,
   ...numbers,
   ...disk,
   ...files,

@@ -15,6 +15,7 @@ import {
 import type { WorkItem } from '../tasks/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
+import { type Retry, withinMemory } from './memory-retry.ts'
 import { restoreGroup, type StoredGroup, storeGroup } from './stored-group.ts'
 
 /** A record that comes twice in one step is sampled anew the second time. */
@@ -48,17 +49,25 @@ export class Batches {
   readonly #loader: Loader
   readonly #source: Source
   readonly #encoder: Encoder
+  readonly #retry: Retry
   readonly #sizes: { pieces: number; passes: number; accumulated: number; old: boolean }
   #generation: Generation | null = null
   /** Processor time of sampling so far, images and scores included: of each batch that of the process that used most. */
   sampleProcessorSeconds = 0
 
-  constructor(run: Run, config: RunConfig, records: { loader: Loader; source: Source }, encoder: Encoder) {
+  constructor(
+    run: Run,
+    config: RunConfig,
+    records: { loader: Loader; source: Source },
+    encoder: Encoder,
+    retry: Retry,
+  ) {
     this.#run = run
     this.#config = config
     this.#loader = records.loader
     this.#source = records.source
     this.#encoder = encoder
+    this.#retry = retry
     const { numIterations, gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = stepsPerGeneration ?? gradientAccumulationSteps
     const old = needsOldLogps({ gradientAccumulationSteps, stepsPerGeneration: pieces, numIterations })
@@ -135,12 +144,12 @@ export class Batches {
     const kept = records.filter((item) => used.has(item))
     // tasks may have kept different records: there are more of them then, and as many pieces as ever
     const pieces = chunks(kept, Math.max(batchSize, Math.ceil(kept.length / this.#sizes.pieces)))
-    if (this.#sizes.old) await this.#keepDensities(pieces, groups)
+    if (this.#sizes.old) await withinMemory(pieces, (some) => this.#keepDensities(some, groups), this.#retry)
     return { pieces, groups, taken: 0, short }
   }
 
   /** Log-densities of the weights that sampled: they move before the groups are used again. Each process makes those of its records. */
-  async #keepDensities(pieces: readonly WorkItem[][], groups: readonly Group[]): Promise<void> {
+  async #keepDensities(pieces: readonly (readonly WorkItem[])[], groups: readonly Group[]): Promise<void> {
     const made: { at: number; values: Float32Array }[] = []
     for (const items of ownPieces(this.#run.world, pieces)) {
       if (items.length === 0) continue
@@ -166,7 +175,8 @@ export class Batches {
 
   async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<Group[]> {
     const [startedAt, encodedAt, usedAt] = [performance.now(), this.#encoder.seconds, processorSeconds()]
-    const groups = await sampleAndScore(this.#run, { pieces, draw })
+    const sampled = (some: Batch['pieces']) => sampleAndScore(this.#run, { pieces: some, draw })
+    const groups = await withinMemory(pieces, sampled, this.#retry)
     const spent = (performance.now() - startedAt) / 1000 - (this.#encoder.seconds - encodedAt)
     seconds.sample = (seconds.sample ?? 0) + spent
     const used = await this.#run.world.gather(processorSeconds() - usedAt)

@@ -13,7 +13,7 @@ import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { Learner } from './learner.ts'
 import { disposeLearner } from './loop.ts'
-import { runOf } from './train.ts'
+import { runOf } from './run-parts.ts'
 
 export interface Finding {
   name: string

@@ -10,7 +10,7 @@ import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
 import { openRecords, type Records } from './records.ts'
-import { runOf } from './train.ts'
+import { runOf } from './run-parts.ts'
 
 export interface DryRunRow {
   task: string

@@ -133,6 +133,7 @@ export class Encoder {
   readonly #limits: { maxTiles?: number }
   readonly #keeps: boolean
   readonly #encodes: boolean
+  readonly #inMemory = new Set<EncodedItem>()
 
   constructor(family: Family, config: RunConfig, options: EncoderOptions = {}) {
     this.family = family
@@ -170,7 +171,13 @@ export class Encoder {
     for (const item of items as readonly EncodedItem[]) {
       if (item.loaded) for (const t of Object.values(this.family.tensorsOf(item.loaded))) t.dispose()
       item.loaded = null
+      this.#inMemory.delete(item)
     }
+  }
+
+  /** Frees what a step that failed left behind. */
+  close(): void {
+    this.release([...this.#inMemory])
   }
 
   #load(items: readonly EncodedItem[]): void {
@@ -179,6 +186,7 @@ export class Encoder {
     for (const item of items) {
       if (item.loaded) continue
       item.loaded = this.#features(item.example)
+      this.#inMemory.add(item)
       for (const t of Object.values(this.family.tensorsOf(item.loaded))) keep(t)
     }
     this.seconds += (performance.now() - startedAt) / 1000

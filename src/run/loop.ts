@@ -4,6 +4,7 @@ import { checkpointName, prune } from '../checkpoint/index.ts'
 import type { Example } from '../data/index.ts'
 import { alone, requireSameSettings, requireSameValues, type World } from '../distributed/index.ts'
 import { learningRateAt } from '../optim/index.ts'
+import { Stopped } from '../rl/index.ts'
 import { type Evaluator, openKind, type TaskKind } from '../tasks/index.ts'
 import type { Interval, Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -11,10 +12,11 @@ import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import { openSharedFolder, type RunFolder, type RunLog, reserveFolder } from './folder.ts'
-import { type Host, type RunResult, Stopped } from './host.ts'
+import type { Host, RunResult } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
+import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
 import { openRecords, type Records } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
@@ -251,7 +253,7 @@ class RunLoop {
     world.note(this.#step + 1, 'step')
     const learningRate = learningRateAt(this.#step, config.optim, total)
     notices.at(this.#step + 1)
-    const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate)
+    const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate).catch(memoryInWords)
     this.#step++
     this.opened.lock.touch()
     this.#tellRejects()
@@ -318,8 +320,9 @@ class RunLoop {
   }
 
   async close(): Promise<void> {
-    const { learner, lock, records, writer } = this.opened
+    const { encoder, learner, lock, records, writer } = this.opened
     this.#work.close()
+    encoder.close()
     await writer.close()
     lock.release()
     await records.close()

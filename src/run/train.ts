@@ -3,18 +3,17 @@
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { maskLogits } from '../models/index.ts'
-import { type Answer, hasOwnRewards } from '../rewards/index.ts'
-import { grpoWarnings, initialEntropyState, NonFinite, type Run, StepReport, step, type Task } from '../rl/index.ts'
+import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
-import { Batches } from './batches.ts'
+import { Batches, type NextBatch } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
-import type { Encoder } from './features.ts'
-import { type Host, type RunResult, Stopped } from './host.ts'
-import type { Learner } from './learner.ts'
+import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
+import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
+import { runOf, type Scoring } from './run-parts.ts'
 import { writeSamples } from './samples.ts'
 import { rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
@@ -45,63 +44,6 @@ function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] 
   return texts.map((text) => ({ kind: 'settings', text }))
 }
 
-/** Of the scoring itself: which step asks, and the figures that came back (a judge's calls, cost, failures). */
-export interface Scoring {
-  step: number
-  readonly metrics: Record<string, number>
-}
-
-/** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
-function sentAnswer({ answer }: { answer: Answer }, step: number, pictures: boolean): Answer {
-  const { record } = answer
-  if (!record || pictures) return { ...answer, step }
-  const { image: _, ...plain } = record
-  return { ...answer, step, record: plain }
-}
-
-/** The parts a step needs. */
-export function runOf(
-  config: RunConfig,
-  tasks: readonly Task[],
-  learner: Learner,
-  encoder: Encoder,
-  host: Pick<Host, 'score'>,
-  scoring: Scoring = { step: 0, metrics: {} },
-  world: World = alone,
-): Run {
-  const pictures = hasOwnRewards(config.rewards)
-  return {
-    config: {
-      rl: config.rl,
-      maxGradNorm: config.optim.maxGradNorm,
-      learningRate: config.optim.learningRate,
-      shuffleRewards: config.shuffleRewards,
-      adaptiveLoops: config.adaptiveLoops,
-    },
-    tasks,
-    roles: learner,
-    world,
-    inWork: (items, fn) => encoder.inWork(items, fn),
-    balance: Object.fromEntries(tasks.map((t) => [t.name, 1])),
-    entropy: initialEntropyState(config.rl),
-    score: (task, replies) => {
-      const all = host.score(
-        task,
-        replies.map((group) => group.map((reply) => sentAnswer(reply as { answer: Answer }, scoring.step, pictures))),
-      )
-      // an error is met where a group is awaited; another task's error may come first and leave this one unmet
-      const one = replies.map(async (_, i) => {
-        const scores = await all
-        if (!scores) throw new Stopped()
-        Object.assign(scoring.metrics, scores.metrics)
-        return scores.rows[i]!
-      })
-      for (const promise of [all, ...one]) promise.catch(() => undefined)
-      return one
-    },
-  }
-}
-
 /** A run that learns nothing for so many steps ends in words: going on would look like success. */
 const [flatInRow, skippedInRow] = [20, 3]
 
@@ -117,6 +59,7 @@ class TrainWork implements Work {
   readonly #run: Run
   readonly #batches: Batches
   readonly #scoring: Scoring = { step: 0, metrics: {} }
+  readonly #memory: Retry
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
@@ -129,8 +72,10 @@ class TrainWork implements Work {
     this.#opened = opened
     const { config, encoder, kind, learner, records } = opened
     const tasks = kind.build(learner.family, config)
+    const tell = (text: string) => opened.notices.tell({ kind: 'memory', text })
+    this.#memory = { alone: opened.world.size === 1, tell }
     this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world)
-    this.#batches = new Batches(this.#run, config, records, encoder)
+    this.#batches = new Batches(this.#run, config, records, encoder, this.#memory)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
     this.#measured = Object.fromEntries(tasks.map((t) => [t.name, null]))
   }
@@ -164,8 +109,7 @@ class TrainWork implements Work {
     this.#scoring.step = number + 1
     const { batch, fresh } = await this.#next(number, seconds)
     const [learnedAt, encodedAt] = [performance.now(), encoder.seconds]
-    const report = new StepReport()
-    const updated = await this.#learn(number, report, () => step(this.#run, batch, learningRate, report))
+    const { report, updated } = await this.#learn(number, batch, learningRate)
     const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
     if (this.#run.world.sent > 0) seconds.reduce = report.reduceSeconds
     seconds.learn = learning - report.reduceSeconds
@@ -190,19 +134,23 @@ class TrainWork implements Work {
     }
   }
 
-  /** False when the update was skipped. */
-  async #learn(number: number, report: StepReport, work: () => Promise<StepReport>): Promise<boolean> {
+  async #learn(number: number, batch: NextBatch['batch'], learningRate: number) {
+    let report = new StepReport()
     try {
-      await work()
+      const learned = (pieces: typeof batch.pieces) => {
+        report = new StepReport()
+        return step(this.#run, { ...batch, pieces }, learningRate, report)
+      }
+      await withinMemory(batch.pieces, learned, this.#memory)
       this.#checkGroups(number, report)
       this.#skipped = 0
-      return true
+      return { report, updated: true }
     } catch (error) {
       if (!(error instanceof NonFinite) || this.#opened.config.onNonFinite === 'stop') throw error
       this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number + 1}: update skipped: ${messageOf(error)}` })
       if (++this.#skipped >= skippedInRow)
         throw this.#endless(`${skippedInRow} updates in a row skipped`, messageOf(error))
-      return false
+      return { report, updated: false }
     }
   }
 

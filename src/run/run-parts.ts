@@ -1,0 +1,65 @@
+// What a step is given of a run: settings, weights in their roles, and the way to its scores.
+import { alone, type World } from '../distributed/index.ts'
+import { type Answer, hasOwnRewards } from '../rewards/index.ts'
+import { initialEntropyState, type Run, Stopped, type Task } from '../rl/index.ts'
+import type { RunConfig } from './config.ts'
+import type { Encoder } from './features.ts'
+import type { Host } from './host.ts'
+import type { Learner } from './learner.ts'
+
+/** Of the scoring itself: which step asks, and the figures that came back (a judge's calls, cost, failures). */
+export interface Scoring {
+  step: number
+  readonly metrics: Record<string, number>
+}
+
+/** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
+function sentAnswer({ answer }: { answer: Answer }, step: number, pictures: boolean): Answer {
+  const { record } = answer
+  if (!record || pictures) return { ...answer, step }
+  const { image: _, ...plain } = record
+  return { ...answer, step, record: plain }
+}
+
+/** The parts a step needs. */
+export function runOf(
+  config: RunConfig,
+  tasks: readonly Task[],
+  learner: Learner,
+  encoder: Encoder,
+  host: Pick<Host, 'score'>,
+  scoring: Scoring = { step: 0, metrics: {} },
+  world: World = alone,
+): Run {
+  const pictures = hasOwnRewards(config.rewards)
+  return {
+    config: {
+      rl: config.rl,
+      maxGradNorm: config.optim.maxGradNorm,
+      learningRate: config.optim.learningRate,
+      shuffleRewards: config.shuffleRewards,
+      adaptiveLoops: config.adaptiveLoops,
+    },
+    tasks,
+    roles: learner,
+    world,
+    inWork: (items, fn) => encoder.inWork(items, fn),
+    balance: Object.fromEntries(tasks.map((t) => [t.name, 1])),
+    entropy: initialEntropyState(config.rl),
+    score: (task, replies) => {
+      const all = host.score(
+        task,
+        replies.map((group) => group.map((reply) => sentAnswer(reply as { answer: Answer }, scoring.step, pictures))),
+      )
+      // an error is met where a group is awaited; another task's error may come first and leave this one unmet
+      const one = replies.map(async (_, i) => {
+        const scores = await all
+        if (!scores) throw new Stopped()
+        Object.assign(scoring.metrics, scores.metrics)
+        return scores.rows[i]!
+      })
+      for (const promise of [all, ...one]) promise.catch(() => undefined)
+      return one
+    },
+  }
+}
