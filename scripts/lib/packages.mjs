@@ -33,11 +33,11 @@ const npm = (words) => {
 export async function installPackages({ say }) {
   const start = performance.now()
   say('npm ci')
-  let done = await npm(['ci'])
+  let done = await npm(['ci', '--ignore-scripts'])
   // a lock file written where the registry lacked other platforms' optional packages: `npm ci` refuses it, `npm install` keeps its versions
   if (!done.ok && /EUSAGE/.test(done.output) && /Missing: .* from lock file/.test(done.output)) {
     say('npm ci refuses the lock file (optional packages missing in it); npm install --no-save')
-    done = await npm(['install', '--no-save'])
+    done = await npm(['install', '--ignore-scripts', '--no-save'])
   }
   if (!done.ok) throw new SetupError(`npm ci failed:\n${done.output.trim().split('\n').slice(0, 12).join('\n')}`)
   say(`npm packages installed, ${seconds(start)}`)

@@ -4,6 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { fileOf, tableRows } from '../../scripts/lib/binary-files.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -94,4 +95,29 @@ test('docs/log.md has a heading for each entry and lines of at most 120 columns'
   assert.doesNotMatch(log, /^\*\*\d{4}-/m, fault)
   assert.ok((log.match(/^## \d{4}-\d\d-\d\d: /gm)?.length ?? 0) >= 30)
   for (const line of log.split('\n')) if (!/^(\||```|`)/.test(line)) assert.ok(line.length <= 120, `${fault}: ${line}`)
+})
+
+test('the table of binary files has every one that is shipped, with its size and hash', () => {
+  const rows = tableRows(read('docs/supply-chain.md'))
+  const shipped = (readdirSync(join(root, 'assets'), { recursive: true }) as string[]).map((path) => `assets/${path}`)
+  const binary = shipped.filter((path) => /\.(safetensors|br|bin|pt|png|jpe?g|node|wasm)$/.test(path))
+  assert.deepEqual(rows.map((row) => row.file).sort(), binary.sort())
+  for (const { file, bytes, hash, madeBy } of rows) {
+    assert.deepEqual({ bytes, hash }, fileOf(join(root, file)), `${file}: node scripts/supply-chain.mjs --write`)
+    assert.match(madeBy, /^the same command|^`node --import tsx scripts\/[\w-]+\.ts/)
+  }
+})
+
+test('every locked package has a hash, comes from the registry, and none runs a script when it is installed', () => {
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Record<string, unknown>> }
+  const others = Object.entries(packages).filter(([path]) => path !== '')
+  const odd = others.filter(([, p]) => p['link'] || !String(p['integrity']).startsWith('sha512-'))
+  assert.deepEqual(odd, [])
+  const scripted = others.filter(([, p]) => p['hasInstallScript']).map(([path]) => path)
+  assert.deepEqual(scripted, ['node_modules/esbuild'], 'works without its script; look at any other')
+  const installs = [...read('scripts/lib/packages.mjs').matchAll(/npm\(\['(?:ci|install)'.*?\]\)/g)].map(
+    ([call]) => call,
+  )
+  assert.ok(installs.length > 0, 'set-up installs')
+  for (const call of installs) assert.match(call, /--ignore-scripts/)
 })
