@@ -3,12 +3,13 @@
 // Layout inside: install.sh, node, app/ (the same tree as a clone, TypeScript compiled in place, production packages beside it).
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { basename, join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { installPackages, packagesStale } from './lib/packages.mjs'
 import { capture, main, reporter, SetupError, seconds } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
+import { stripElf } from './lib/strip-elf.mjs'
 
 const { values: flags } = parseArgs({
   options: { arch: { type: 'string', default: process.arch }, 'no-fixtures': { type: 'boolean', default: false } },
@@ -99,17 +100,13 @@ function fetchPackage(name, version, target, integrity) {
 
 function copyNode() {
   const target = join(stage, 'node')
-  if (foreign) {
-    const unpacked = join(build, 'foreign-node')
-    fetchPackage(`node-linux-${arch}`, process.version.slice(1), unpacked)
-    cpSync(join(unpacked, 'bin/node'), target)
-    rmSync(unpacked, { recursive: true })
-    return
-  }
-  cpSync(process.execPath, target, { dereference: true })
-  chmodSync(target, 0o755)
-  const { ok } = capture('strip', [target])
-  if (!ok || !capture(target, ['--version']).ok) cpSync(process.execPath, target, { dereference: true, force: true })
+  const unpacked = join(build, 'foreign-node')
+  if (foreign) fetchPackage(`node-linux-${arch}`, process.version.slice(1), unpacked)
+  writeFileSync(target, stripElf(readFileSync(foreign ? join(unpacked, 'bin/node') : process.execPath)), {
+    mode: 0o755,
+  })
+  rmSync(unpacked, { recursive: true, force: true })
+  if (!foreign && !capture(target, ['--version']).ok) throw new SetupError('the copy of Node does not run')
 }
 
 function copyTree() {
