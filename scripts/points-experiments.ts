@@ -28,6 +28,7 @@ const variants: readonly Variant[] = [
   { name: 'second-look', flags: '--points.mode second-look' },
   { name: 'second-look-warm', flags: secondLook, warm: secondLook },
   { name: 'second-look-warm-slow', flags: `${secondLook} ${slow}`, warm: secondLook },
+  { name: 'second-look-warm-turns', flags: `${secondLook} ${slow} --points.turns 2`, warm: secondLook },
   { name: 'joint-warm', flags: joint, warm: joint },
   { name: 'joint-warm-slow', flags: `${joint} ${slow}`, warm: joint },
   { name: 'logits', flags: '--points.previousMask logits' },

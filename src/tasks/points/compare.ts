@@ -5,10 +5,11 @@ import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index
 import type { ClickPrompt } from '../../models/index.ts'
 import type { Point } from '../../rewards/index.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
+import { askLooks, replyToLooks } from './looks.ts'
 import { oracleCurve, toSam } from './oracle.ts'
 import { heuristicNegatives, randomNegatives } from './places.ts'
 import type { PointRecord } from './record.ts'
-import { askPoints, type PointReply, replyTo, scoreReplies } from './reply.ts'
+import { type PointReply, scoreReplies } from './reply.ts'
 
 /** The figures of one record; overlaps with the object. */
 export interface ComparedRecord {
@@ -78,9 +79,9 @@ export function compareItems(
   seed: number,
   known: KnownClicks = new Map(),
 ): ComparedRecord[] {
-  const texts = askPoints(setup, items)
+  const texts = askLooks(setup, items)
   return items.map((item, i) => {
-    const reply = replyTo(setup, item, texts[i]!)[0]!
+    const reply = replyToLooks(setup, item, texts[i]!)[0]!
     if (setup.config.mode === 'joint')
       return compareOne(setup, item, reply, otherClicks(setup, item, reply, seed), seed)
     const others = known.get(item.record.id) ?? otherClicks(setup, item, reply, seed)

@@ -80,11 +80,11 @@ export function resolvePoints(input: PointsInput = {}): PointsConfig {
 }
 
 function checked(config: PointsConfig): PointsConfig {
-  if (config.turns > 1)
+  if (config.turns > 1 && config.mode !== 'second-look')
     throw new Mismatch({
       where: 'points',
       field: 'turns',
-      expected: '1: a trajectory of several looks cannot be trained yet',
+      expected: '1: only in mode second-look the model looks again',
       got: config.turns,
     })
   if (config.mode === 'joint' && config.reward.gainKind === 'relative')

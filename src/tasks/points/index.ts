@@ -9,6 +9,7 @@ export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from '.
 export { squaredDistances } from './distance.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { lessonOf } from './lessons.ts'
+export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './looks.ts'
 export { oracleCurve } from './oracle.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'

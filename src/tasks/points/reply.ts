@@ -1,12 +1,13 @@
 // From the policy's texts to masks and scores. All candidates of a record are drawn together on one reading of its image.
 import type { RandomStream } from '../../core/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import { type ClickMask, type ClickPrompt, type Generated, generate } from '../../models/index.ts'
+import { type ClickMask, type ClickPrompt, type Generated, generate, type PromptIds } from '../../models/index.ts'
 import {
   type Point,
   type PointAnswer,
   type PointParts,
   type PointSample,
+  type PointTurn,
   parsePointAnswer,
   rescale,
   scorePoints,
@@ -30,28 +31,33 @@ export interface AskOptions {
   samples?: number
   /** Absent: greedy. */
   temperature?: number
-  random?: (item: number, sample: number) => RandomStream
+  /** Of an item, a sample of it, and how many looks were before. */
+  random?: (item: number, sample: number, look: number) => RandomStream
 }
 
 /** K texts for each item. */
 export function askPoints(setup: PointSetup, items: readonly PointItem[], options: AskOptions = {}): PointText[][] {
-  const { model, tokenizer, imageIds, stopWords } = setup.policy
-  const rows = generate(
-    model,
-    tokenizer,
+  return askPrompts(
+    setup,
     items.map((item) => item.prompt),
-    {
-      samples: options.samples ?? 1,
-      maxNewTokens: setup.maxNewTokens,
-      stopStrings: stopWords,
-      suppressIds: imageIds,
-      ...(options.temperature !== undefined && {
-        sampling: { temperature: options.temperature },
-        random: options.random,
-      }),
-    },
+    options,
   )
-  const out: PointText[][] = items.map(() => [])
+}
+
+/** K texts for each prompt. */
+export function askPrompts(setup: PointSetup, prompts: readonly PromptIds[], options: AskOptions): PointText[][] {
+  const { model, tokenizer, imageIds, stopWords } = setup.policy
+  const rows = generate(model, tokenizer, prompts, {
+    samples: options.samples ?? 1,
+    maxNewTokens: setup.maxNewTokens,
+    stopStrings: stopWords,
+    suppressIds: imageIds,
+    ...(options.temperature !== undefined && {
+      sampling: { temperature: options.temperature },
+      random: (row: number, k: number) => options.random!(row, k, 0),
+    }),
+  })
+  const out: PointText[][] = prompts.map(() => [])
   for (const row of rows) out[row.prompt]![row.sample] = textOf(setup, row)
   return out
 }
@@ -64,6 +70,8 @@ function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished, logps }:
 /** A text read, and the masks it makes. */
 export interface PointReply {
   answer: PointAnswer
+  /** Each answer with the mask after it; one, unless there were several looks. */
+  turns: readonly PointTurn[]
   /** What SAM2 is given before the corrections: the record's own, or in joint the policy's; null where that gives none. */
   prompt: ClickPrompt | null
   /** Before the corrections; null where nothing is drawn (joint's none, an invalid answer of joint). */
@@ -106,7 +114,8 @@ function drawOnce(
   return keys.map((key) => byKey.get(key)!)
 }
 
-interface Start {
+/** What SAM2 is given, and what it drew from it. */
+export interface Start {
   prompt: ClickPrompt
   mask: ClickMask
 }
@@ -130,7 +139,13 @@ function startsOf(setup: PointSetup, item: PointItem, answers: readonly PointAns
   return starts
 }
 
-function corrected({ sam, config }: PointSetup, item: PointItem, answer: PointAnswer, start: Start): ClickPrompt {
+/** The kept points of an answer on top of what SAM2 was given. */
+export function corrected(
+  { sam, config }: PointSetup,
+  item: PointItem,
+  answer: PointAnswer,
+  start: Start,
+): ClickPrompt {
   const side = { width: sam.side, height: sam.side }
   const move = (points: readonly Point[]) => points.map((p) => rescale(p, item.frame, side))
   const more = config.mode === 'second-look' ? withClicks(start.prompt, move(answer.positives), 1) : start.prompt
@@ -143,7 +158,8 @@ function replyOf(answer: PointAnswer, start: Start | null, end: ClickMask | null
   const confidence = (end ?? first)?.confidence ?? 0
   const switched = first !== null && end !== null && first.token !== end.token
   const masks = { mask0: first?.mask ?? null, mask1: end?.mask ?? null }
-  return { answer, prompt: start?.prompt ?? null, ...masks, confidence, switched }
+  const turns = [{ answer, mask: masks.mask1 }]
+  return { answer, turns, prompt: start?.prompt ?? null, ...masks, confidence, switched }
 }
 
 /** What a reward sees of a reply. */
@@ -153,8 +169,8 @@ export function sampleOf(setup: PointSetup, item: PointItem, reply: PointReply):
     mask0: reply.mask0,
     frame: item.frame,
     mode: setup.config.mode,
-    turns: [{ answer: reply.answer, mask: reply.mask1 }],
-    manyTurns: false,
+    turns: reply.turns,
+    manyTurns: setup.config.turns > 1,
     iouOracle: iouOracleOf(setup, item),
   }
 }

@@ -1,18 +1,18 @@
 // Points for SAM2 as a task of a run: the policy answers a question with points, SAM2 draws the mask they make, the gain is rewarded.
 // SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
 import { streamId } from '../../core/index.ts'
-import { teacherForceGroups } from '../../models/index.ts'
 import type { Answer } from '../../rewards/index.ts'
-import { type Draw, type Json, type Sample, type Shown, sampleStream, type Task } from '../../rl/index.ts'
+import { type Draw, type Json, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import { keep } from '../../tensor/index.ts'
 import { recordContext } from '../context.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
 import { rewardOfPoints } from './config.ts'
 import { type AnsweredGroup, stepFigures } from './figures.ts'
 import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
+import { askLooks, densitiesOfLooks, type PointWords, replyToLooks, wordsOf } from './looks.ts'
 import { givenPrompt } from './prompts.ts'
 import { pointRecord } from './records.ts'
-import { askPoints, type PointReply, replyTo, sampleOf } from './reply.ts'
+import { type PointReply, type PointText, sampleOf } from './reply.ts'
 import { shownAnswer } from './shown.ts'
 
 /** What the rewards and the page see of a sample. */
@@ -52,7 +52,7 @@ export class OpenItems {
   }
 }
 
-export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
+export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
   readonly name = 'points'
   readonly title = 'points -> mask'
   readonly opens = false
@@ -74,22 +74,23 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
   reopen(): void {}
   describe = (): null => null
 
-  sample(items: readonly WorkItem[], draw: Draw): Sample[][] {
-    return askPoints(
+  sample(items: readonly WorkItem[], draw: Draw): PointWords[][] {
+    return askLooks(
       this.#setup,
       items.map((item) => this.#items.at(item)),
       {
         samples: this.#settings.rl.numGenerations,
         temperature: this.#settings.rl.temperature,
-        random: (row, k) => sampleStream(draw, streamId.sampling, items[row]!.id, k),
+        random: (row, k, look) =>
+          sampleStream(draw, streamId.sampling, items[row]!.id, k, ...(look > 0 ? [`look ${look}`] : [])),
       },
     )
   }
 
-  answer(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]): PointsReply[][] {
+  answer(items: readonly WorkItem[], groups: readonly (readonly PointWords[])[]): PointsReply[][] {
     return items.map((work, b) => {
       const item = this.#items.at(work)
-      return replyTo(this.#setup, item, groups[b]!).map((reply, k) => {
+      return replyToLooks(this.#setup, item, groups[b]!).map((reply, k) => {
         const points = sampleOf(this.#setup, item, reply)
         const mask = reply.mask1 ?? reply.mask0
         const { query: reference, mask: given } = item.record
@@ -100,15 +101,10 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     })
   }
 
-  densities(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]) {
+  densities(items: readonly WorkItem[], groups: readonly (readonly PointWords[])[]) {
     const { rl, checkpointing } = this.#settings
-    const pass = teacherForceGroups(
-      this.#setup.policy.model,
-      items.map((item) => this.#items.at(item).prompt),
-      groups.map((group) => group.map((s) => s.ids)),
-      { checkpointing },
-    )
-    return pass.logProbsByPrompt(rl.temperature)
+    const opened = items.map((item) => this.#items.at(item))
+    return densitiesOfLooks(this.#setup, opened, groups, { temperature: rl.temperature, checkpointing })
   }
 
   actions = (): null => null
@@ -119,11 +115,12 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
   }
 
   /** Sampled answers; the first is one that surely ends. */
-  probe(item: WorkItem): Sample[] {
+  probe(item: WorkItem): PointWords[] {
     const [sampled] = this.sample([item], { seed: this.#settings.seed, step: 0 })
     const text = '[[1,1]]'
     const ids = this.#setup.policy.completion(text)
-    return sampled!.map((s, k) => (k === 0 ? { ids, text, finished: true, logps: new Float32Array(0) } : s))
+    const ends = { ids, text, finished: true, logps: new Float32Array(0) }
+    return sampled!.map((s, k) => (k === 0 ? ends : s))
   }
 
   /** What the model reads, and what it says to it. */
@@ -133,12 +130,12 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     const [pad] = this.#setup.policy.imageIds
     const ofImage = ids.filter((id) => id === pad).length
     const { width, height } = opened.frame
-    const { text } = askPoints(this.#setup, [opened])[0]![0]!
+    const { text } = askLooks(this.#setup, [opened])[0]![0]!
     const first = opened.first ? `; IoU of the first mask ${opened.iou0.toFixed(3)}` : ''
     return [`prompt of ${ids.length} tokens, ${ofImage} of the image of ${width} x ${height}${first}; answer ${text}`]
   }
 
-  shown(item: WorkItem, sample: Sample, reply: PointsReply | undefined): Shown[] {
+  shown(item: WorkItem, sample: PointWords, reply: PointsReply | undefined): Shown[] {
     const { caption, mask } = item.example
     const { config } = this.#setup
     const given = reply && config.mode !== 'joint' ? givenPrompt(config, this.#items.at(item).positive).points : []
@@ -146,12 +143,28 @@ export class PlacePoints implements Task<WorkItem, Sample, PointsReply> {
     return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, reply, weights)
   }
 
-  store({ ids, text, finished, logps }: Sample): Json {
-    return { ids: [...ids], text, finished, logps: [...logps] }
+  store(words: PointWords): Json {
+    const plain = ({ ids, text, finished, logps }: PointText): Json => ({
+      ids: [...ids],
+      text,
+      finished,
+      logps: [...logps],
+    })
+    return words.looks ? { looks: words.looks.map(plain) } : plain(words)
   }
 
-  restore(stored: Json): Sample {
-    const { ids, text, finished, logps } = stored as { ids: number[]; text: string; finished: boolean; logps: number[] }
-    return { ids: Int32Array.from(ids), text, finished, logps: Float32Array.from(logps) }
+  restore(stored: Json): PointWords {
+    const read = ({ ids, text, finished, logps }: StoredText) => {
+      return { ids: Int32Array.from(ids), text, finished, logps: Float32Array.from(logps) }
+    }
+    const { looks } = stored as { looks?: StoredText[] }
+    return looks ? wordsOf(looks.map(read)) : read(stored as unknown as StoredText)
   }
+}
+
+interface StoredText {
+  ids: number[]
+  text: string
+  finished: boolean
+  logps: number[]
 }
