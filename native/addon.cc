@@ -540,6 +540,7 @@ DO(cudaUse, rt::cudaUse(a.integer(0)))
 GIVE(cudaCurrent, rt::cudaCurrent())
 DO(cudaSynchronize, rt::cudaSynchronize(a.integer(0)))
 DO(cudaSideStream, rt::cudaUseSideStream(a.flag(0), a.integer(1)))
+DO(cudaFixedOrder, rt::cudaFixedOrder(a.flag(0)))
 DO(cudaMemory, rt::cudaMemory(a.integer(0), buf()))
 DO(cudaResetPeak, rt::cudaResetPeak(a.integer(0)))
 GIVE(cudaEvent, rt::cudaEvent(a.integer(0)))
@@ -564,7 +565,7 @@ const Named entries[] = {
     {"generatorNew", generatorNew}, {"generatorFree", generatorFree}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
     {"generatorRestore", generatorRestore}, {"mapOpen", mapOpen}, {"mapSize", mapSize}, {"mapTensor", mapTensor},
     {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"uniformFill", uniformFill}, {"threads", threads}, {"info", info_},
-    {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent}, {"cudaSynchronize", cudaSynchronize},
+    {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaFixedOrder", cudaFixedOrder}, {"cudaCurrent", cudaCurrent}, {"cudaSynchronize", cudaSynchronize},
     {"cudaSideStream", cudaSideStream}, {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak},
     {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},
     {"graphReplay", graphReplay}, {"graphFree", graphFree},

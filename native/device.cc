@@ -94,7 +94,15 @@ void ensureAnchor(Captures& c, int device) {
 }
 }  // namespace
 
-void cudaLoad() {}
+void cudaLoad() { setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0); }  // read once, and a fixed order of sums asks for it
+
+void cudaFixedOrder(bool on) {
+  at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
+#if TORCH_AT_LEAST(2, 2)
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+#endif
+}
+
 int cudaCount() { return static_cast<int>(c10::cuda::device_count()); }
 std::string cudaName(int device) { return at::cuda::getDeviceProperties(device)->name; }
 void cudaUse(int device) { c10::cuda::set_device(index(device)); }
@@ -191,6 +199,7 @@ void cudaUse(int) { none(); }
 int cudaCurrent() { none(); }
 void cudaSynchronize(int) {}
 void cudaUseSideStream(bool, int) { none(); }
+void cudaFixedOrder(bool) { none(); }
 void cudaMemory(int, double*) { none(); }
 void cudaResetPeak(int) { none(); }
 void cudaEmptyCache() {}

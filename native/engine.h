@@ -123,6 +123,7 @@ void cudaUse(int device);  // the current device from now on
 int cudaCurrent();
 void cudaSynchronize(int device);
 void cudaUseSideStream(bool on, int device);  // one for all captures of the process
+void cudaFixedOrder(bool on);  // of sums; ops without one throw
 void cudaMemory(int device, double* out);  // allocated, reserved, peak allocated, total
 void cudaResetPeak(int device);
 void cudaEmptyCache();

@@ -77,6 +77,7 @@ export interface Native extends NativeCollectives {
   cudaCount(): number
   cudaName(device: number): string
   cudaUse(device: number): void
+  cudaFixedOrder(on: boolean): void
   cudaCurrent(): number
   cudaSynchronize(device: number): void
   cudaSideStream(on: boolean, device: number): void

@@ -2,7 +2,7 @@
 import { Mismatch, shuffled, stream, streamId } from '../core/index.ts'
 import { exitCodes, type World } from '../distributed/index.ts'
 import type { AdamW } from '../optim/index.ts'
-import { backward, clearTape, noGrad, stack, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { backward, clearTape, cuda, noGrad, stack, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, type EntropyState } from './entropy.ts'
 import { advantagesOf, columnSum, columnsOf, type Group, type Scored } from './group.ts'
@@ -35,6 +35,8 @@ export interface StepConfig {
   /** Gradients are scaled to this norm at most; 0: never. */
   readonly maxGradNorm: number
   readonly learningRate: number
+  /** On CUDA the sums of backward are made in a fixed order: the same seed gives the same bytes. */
+  readonly fixedOrder: boolean
   /** Tasks are weighed by the inverse of their running gradient norms, which are measured. */
   readonly adaptiveLoops: boolean
   /** Rewards permuted inside each group: a control that carries no signal. */
@@ -251,7 +253,7 @@ function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: L
       )
       const losses = groups.map((group, b) => groupLoss(run, group, densities[b]!, extras?.[b] ?? null, settings))
       const total = stack(losses.map(({ loss }) => loss)).sum()
-      backward(total.mul(weightOf(run, task)))
+      cuda.inFixedOrder(run.config.fixedOrder, () => backward(total.mul(weightOf(run, task))))
       return losses.map(({ report }) => report())
     })
   } finally {
@@ -263,9 +265,7 @@ function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: L
 function keepReference(run: Run, groups: readonly Group[]): void {
   const without = groups.filter((group) => !group.reference)
   const made = run.roles.asReference(() => allPlainDensities(without))
-  without.forEach((group, b) => {
-    group.reference = made[b]!
-  })
+  for (const [b, group] of without.entries()) group.reference = made[b]!
 }
 
 /** The share of one group in the loss of its task; its figures are read when they are asked for. */

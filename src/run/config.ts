@@ -53,6 +53,12 @@ export const RunConfig = z.strictObject({
     .default('auto')
     .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
   seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
+  fixedOrder: z
+    .boolean()
+    .default(true)
+    .describe(
+      'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a task of your own may use any op',
+    ),
   threads: z.int().nonnegative().default(0).describe('CPU threads; 0: all cores'),
   dataPath: z.string().default('').describe('folder or file of the records, or scenes:N for N generated ones'),
   evalPath: z

@@ -39,6 +39,7 @@ export function runOf(
       learningRate: config.optim.learningRate,
       shuffleRewards: config.shuffleRewards,
       adaptiveLoops: config.adaptiveLoops,
+      fixedOrder: config.fixedOrder,
     },
     tasks,
     roles: learner,

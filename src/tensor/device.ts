@@ -21,6 +21,16 @@ export const cuda = {
   synchronize: (device?: number | string): void => {
     if (native().cudaCount() > 0) native().cudaSynchronize(indexOf(device))
   },
+  /** Sums inside `fn` are made in a fixed order, so that the same input gives the same bits; an op that has none is an error. */
+  inFixedOrder<R>(on: boolean, fn: () => R): R {
+    if (!on || native().cudaCount() === 0) return fn()
+    native().cudaFixedOrder(true)
+    try {
+      return fn()
+    } finally {
+      native().cudaFixedOrder(false)
+    }
+  },
   /** Bytes: in tensors now, reserved by the allocator, most in tensors so far, on the card. */
   memory(device?: number | string): { allocated: number; reserved: number; peak: number; total: number } {
     native().cudaMemory(indexOf(device))

@@ -22,8 +22,8 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 const float32 = (input: Partial<RunInput> = {}) => ({ device, dtype: 'float32' as const, ...input })
 
 /** Samples of both loops, the norms of their gradient, and the weights after one update. */
-async function oneStep(where: string) {
-  const o = await openRun(toyRun(toy, at('none'), { ...float32(), device: where }))
+async function oneStep(input: Partial<RunInput>) {
+  const o = await openRun(toyRun(toy, at('none'), input))
   try {
     const groups = await o.sample()
     const { gradNorm, groupNorms } = await o.learn(groups, 1e-3)
@@ -39,7 +39,7 @@ async function oneStep(where: string) {
 }
 
 test('a step of both loops in float32 samples, differentiates and updates as on the CPU', async () => {
-  const [here, there] = [await oneStep('cpu'), await oneStep(device)]
+  const [here, there] = [await oneStep(float32({ device: 'cpu' })), await oneStep(float32())]
   assert.deepEqual(there.ids, here.ids)
   for (const [name, norm] of Object.entries(here.norms)) {
     const found = (there.norms as Record<string, number>)[name]!
@@ -51,6 +51,11 @@ test('a step of both loops in float32 samples, differentiates and updates as on 
     const far = values.filter((v, j) => Math.abs(v - expected[j]!) > 1e-4).length
     assert.ok(far <= values.length / 50, `${name}: ${far} of ${values.length} values differ`)
   })
+})
+
+test('the same seed gives the same weights twice, bit for bit', async () => {
+  for (const dtype of ['float32', 'bfloat16'] as const)
+    assert.deepEqual(await oneStep({ device, dtype }), await oneStep({ device, dtype }), dtype)
 })
 
 test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of the sampler is logged', async () => {
