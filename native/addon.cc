@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <functional>
+#include <sstream>
 
 #include "compat.h"
 #include "engine.h"
@@ -551,6 +552,29 @@ DO(graphEnd, rt::cudaGraphEnd(a.integer(0), a.integer(1)))
 DO(graphReplay, rt::cudaGraphReplay(a.integer(0)))
 DO(graphFree, rt::cudaGraphFree(a.integer(0)))
 
+DO(cudaFacts, rt::cudaFacts(a.integer(0), buf()))
+
+ENTRY(nvrtcVersion) {
+  BODY return str(env, rt::nvrtcVersion(a.text(0)));
+  END
+}
+// (path of libnvrtc, source, options one a line) -> machine code
+ENTRY(nvrtcCompile) {
+  BODY
+  std::vector<std::string> options;
+  std::istringstream lines(a.text(2));
+  for (std::string line; std::getline(lines, line);) options.push_back(line);
+  const std::string image = rt::nvrtcCompile(a.text(0), a.text(1), options);
+  napi_value out;
+  napi_create_buffer_copy(env, image.size(), image.data(), nullptr, &out);
+  return out;
+  END
+}
+GIVE(kernelModule, rt::kernelModule(a.bytes(0).first))
+GIVE(kernelFunction, rt::kernelFunction(a.integer(0), a.text(1), a.integer(2)))
+// buffer = kernel, grid x 3, block, shared bytes, cluster, overlap, n, then per argument: kind (0 tensor, 1 int, 2 float, 3 null), value
+DO(kernelLaunch, rt::kernelLaunch(buf()))
+
 struct Named {
   const char* name;
   napi_callback call;
@@ -568,7 +592,8 @@ const Named entries[] = {
     {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaFixedOrder", cudaFixedOrder}, {"cudaCurrent", cudaCurrent}, {"cudaSynchronize", cudaSynchronize},
     {"cudaSideStream", cudaSideStream}, {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak},
     {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},
-    {"graphReplay", graphReplay}, {"graphFree", graphFree},
+    {"graphReplay", graphReplay}, {"graphFree", graphFree}, {"cudaFacts", cudaFacts}, {"nvrtcVersion", nvrtcVersion},
+    {"nvrtcCompile", nvrtcCompile}, {"kernelModule", kernelModule}, {"kernelFunction", kernelFunction}, {"kernelLaunch", kernelLaunch},
 };
 
 }  // namespace

@@ -105,6 +105,12 @@ void cudaFixedOrder(bool on) {
 
 int cudaCount() { return static_cast<int>(c10::cuda::device_count()); }
 std::string cudaName(int device) { return at::cuda::getDeviceProperties(device)->name; }
+void cudaFacts(int device, double* out) {
+  const auto* facts = at::cuda::getDeviceProperties(device);
+  out[0] = facts->major * 10 + facts->minor;
+  out[1] = facts->multiProcessorCount;
+}
+void* cudaStream(int device) { return c10::cuda::getCurrentCUDAStream(index(device)).stream(); }
 void cudaUse(int device) { c10::cuda::set_device(index(device)); }
 int cudaCurrent() { return c10::cuda::current_device(); }
 void cudaSynchronize(int device) {
@@ -195,6 +201,8 @@ namespace {
 void cudaLoad() {}
 int cudaCount() { return 0; }
 std::string cudaName(int) { none(); }
+void cudaFacts(int, double*) { none(); }
+void* cudaStream(int) { none(); }
 void cudaUse(int) { none(); }
 int cudaCurrent() { none(); }
 void cudaSynchronize(int) {}

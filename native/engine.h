@@ -137,5 +137,14 @@ void cudaGraphFree(int graph);
 void cudaShutdown();
 at::Generator cudaGenerator(int device);
 std::string cudaName(int device);
+void cudaFacts(int device, double* out);  // compute capability (90 for 9.0), multiprocessors
+void* cudaStream(int device);             // the current one
+
+// launch.cc: kernels of ours
+std::string nvrtcVersion(const std::string& path);  // path of libnvrtc
+std::string nvrtcCompile(const std::string& path, const std::string& source, const std::vector<std::string>& options);  // machine code
+int kernelModule(const void* image);
+int kernelFunction(int module, const std::string& name, int shared);  // shared: most bytes of a launch
+void kernelLaunch(const double* command);
 
 }  // namespace rt

@@ -9,6 +9,7 @@ const rows = {
   engine: 1,
   tensor: 2,
   nn: 3,
+  kernels: 3,
   text: 3,
   image: 3,
   mask: 3,

@@ -90,4 +90,10 @@ export interface Native extends NativeCollectives {
   graphEnd(graph: number, device: number): void
   graphReplay(graph: number): void
   graphFree(graph: number): void
+  cudaFacts(device: number): void
+  nvrtcVersion(library: string): string
+  nvrtcCompile(library: string, source: string, options: string): Uint8Array
+  kernelModule(image: Uint8Array): number
+  kernelFunction(module: number, name: string, shared: number): number
+  kernelLaunch(): void
 }

@@ -1,0 +1,260 @@
+// The kernels of a decoding step for one shape of decoder. R rows, U units of rows that share a prompt, S hidden, I feed-forward.
+import type { Tensor } from '../tensor/index.ts'
+import { f32, KernelModule } from './module.ts'
+import { multiprocessors } from './support.ts'
+
+export interface DecodeShape {
+  hidden: number
+  inner: number
+  /** Query heads, and key/value heads. */
+  heads: number
+  groups: number
+  /** Of a head. */
+  dim: number
+}
+
+export interface KernelRows {
+  rows: number
+  /** Neighbouring rows that continue the same prompt: 1, 2 or 4. */
+  share: number
+}
+
+/** Most rows of the products of ours; above, those of the library read the weights as fast. */
+const mostRows = 16
+const threads = 256
+
+/** Why a shape is not covered; null where it is. */
+export function unsupportedShape({ hidden, inner, heads, groups, dim }: DecodeShape): string | null {
+  if (dim !== 64 && dim !== 128) return `heads of ${dim}, not 64 or 128`
+  if (heads % groups !== 0 || heads / groups > 8) return `${heads} query heads for ${groups} key/value heads`
+  if (hidden % 8 !== 0 || inner % 8 !== 0 || hidden > 8192) return `hidden size ${hidden}, feed-forward ${inner}`
+  return null
+}
+
+const tilesAGroup = (tiles: number): number => {
+  let n = Math.ceil(tiles / 32)
+  while (tiles % n !== 0) n++
+  return n
+}
+
+/** Whether our products cover a shape and number of rows: the fragments of a row must fit the registers. */
+export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, rows: number): boolean {
+  const qkv = (heads + 2 * groups) * dim
+  return (
+    rows <= mostRows &&
+    hidden % 256 === 0 &&
+    hidden <= 2048 &&
+    inner % 256 === 0 &&
+    (heads * dim) % 128 === 0 &&
+    tilesAGroup(qkv / 16) <= 5 &&
+    tilesAGroup(hidden / 16) <= 5
+  )
+}
+
+/** Units of rows and key/value heads with which attention fills the card without rows read together. */
+const fullCard = 32
+
+/** Of the numbers of neighbours that have the same prompt, the one to read together: few where that leaves enough units, else many. */
+export function shareOf(possible: readonly number[], rows: number, groups: number): number {
+  const sorted = [...possible].sort((a, b) => a - b)
+  return sorted.find((share) => (rows / share) * groups <= fullCard) ?? sorted.at(-1)!
+}
+
+/** Blocks a unit and key/value head is split into: enough to fill the card, a multiple of the share, at most 8. */
+function piecesOf(units: number, share: number): number {
+  let pieces = share
+  while (pieces < 8 && units * pieces * 2 <= 128) pieces *= 2
+  return pieces
+}
+
+/** What attention reads and writes. */
+export interface AttentionInputs {
+  qkv: Tensor // [R, (H + 2K) D]
+  out: Tensor // [R, H D]
+  promptKeys: Tensor // [P, K, room, D]
+  promptValues: Tensor
+  ownKeys: Tensor // [R, K, ownRoom, D]
+  ownValues: Tensor
+  promptOf: Tensor // [U] int32
+  promptLength: Tensor // [P] int32
+  clock: Tensor // [1] int32: tokens in the own cache before this one
+  position: Tensor // [R] int32: of the first own token
+  turns: Tensor // [positions, D / 2, 2] float32
+  queryNorm: Tensor | null // [D]
+  keyNorm: Tensor | null
+  eps: number
+}
+
+export interface DrawInputs {
+  scores: Tensor // [R, stride]
+  vocabulary: number
+  temperature: number
+  /** [T, R] float64; null: greedy. */
+  numbers: Tensor | null
+  never: Tensor | null // [n] int32
+  clock: Tensor
+  ids: Tensor // [T, R] int32
+  logps: Tensor // [T, R] float32
+  drawnLogps: Tensor
+  embedding: Tensor // [V, S]
+  h: Tensor // [R, S]
+  arrived: Tensor // [1] int32, 0
+}
+
+export class DecodeKernels {
+  readonly shape: DecodeShape
+  readonly rows: number
+  readonly share: number
+  readonly own: boolean
+  readonly pieces: number
+  readonly #module: KernelModule
+  readonly #blocks: number
+
+  constructor(shape: DecodeShape, { rows, share }: KernelRows, device: string) {
+    const { hidden, inner, heads, groups, dim } = shape
+    this.shape = shape
+    this.rows = rows
+    this.share = share
+    this.own = ownProducts(shape, rows)
+    this.pieces = piecesOf((rows / share) * groups, share)
+    this.#blocks = multiprocessors(device)
+    const sizes = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim, SHARE: share }
+    const sources = ['rows', 'attention', 'draw']
+    this.#module = this.own
+      ? KernelModule.of(['rows', 'products', 'attention', 'draw'], { ...sizes, TILES: rows > 8 ? 2 : 1 })
+      : KernelModule.of(sources, sizes)
+  }
+
+  /**
+   * Whether the pieces of attention are joined in the kernel, as a cluster: no more than about 120 blocks of clusters run at a time. They
+   * leave partial results otherwise.
+   */
+  get joinsWhole(): boolean {
+    return (this.rows / this.share) * this.shape.groups * this.pieces <= 120
+  }
+
+  /** Floats of partial results, and of their sums and maxima. */
+  get partialSizes(): [number, number] {
+    const count = (this.rows / this.share) * this.shape.groups * this.pieces * this.share * 8
+    return [count * this.shape.dim, count * 2]
+  }
+
+  /** h += y; out = norm(h). `states` [T, R, S]: the result, or h itself where `raw`, is kept at the clock, round and round. */
+  addNorm(
+    h: Tensor,
+    y: Tensor | null,
+    weight: Tensor,
+    eps: number,
+    out: Tensor,
+    keep?: { states: Tensor; raw: boolean; clock: Tensor },
+  ): void {
+    const block = Math.ceil(this.shape.hidden / 8 / 32) * 32
+    const kept = keep ? [keep.states, keep.raw ? 1 : 0, keep.clock, keep.states.size(0)] : [null, 0, null, 1]
+    this.#module.launch('add_norm', { grid: [this.rows], block }, [h, y, weight, f32(eps), out, ...kept])
+  }
+
+  swiglu(both: Tensor, out: Tensor): void {
+    const grid = Math.ceil((this.rows * this.shape.inner) / 8 / threads)
+    this.#module.launch('swiglu', { grid: [grid], block: threads }, [both, out, this.rows])
+  }
+
+  /** Rotates queries and keys, writes the own cache at the clock, attends. `partial`: memory for the pieces. */
+  attend(x: AttentionInputs, partial: { values: Tensor; ml: Tensor }): void {
+    const { share, pieces, rows } = this
+    const { groups, dim } = this.shape
+    const [places, span] = [share * 8, Math.max(16, share * 8)]
+    const shared = 8 * span * (dim + 2) * 4 + places * (dim + 2) * 4 + span * (dim + 32) * 2
+    const units = rows / share
+    const whole = this.joinsWhole
+    this.#module.launch(
+      whole ? 'attention_whole' : 'attention_pieces',
+      { grid: [pieces, units * groups], block: threads, shared, cluster: whole ? pieces : 1 },
+      [
+        x.qkv,
+        x.out,
+        x.promptKeys,
+        x.promptValues,
+        x.ownKeys,
+        x.ownValues,
+        x.promptOf,
+        x.promptLength,
+        x.clock,
+        x.position,
+        x.turns,
+        x.queryNorm,
+        x.keyNorm,
+        f32(x.eps),
+        x.promptKeys.size(2),
+        x.ownKeys.size(2),
+        partial.values,
+        partial.ml,
+      ],
+    )
+    if (whole) return
+    const grid = Math.ceil((units * groups * places * (dim / 4)) / threads)
+    this.#module.launch('attention_join', { grid: [grid], block: threads }, [
+      partial.values,
+      partial.ml,
+      x.out,
+      pieces,
+      units,
+    ])
+  }
+
+  draw(x: DrawInputs): void {
+    const cluster = 8
+    const shared = ((Math.ceil(x.vocabulary / cluster) + 7) & ~7) * 2
+    this.#module.launch('draw', { grid: [cluster, this.rows], block: 512, shared, cluster }, [
+      x.scores,
+      x.vocabulary,
+      x.scores.size(1),
+      f32(1 / x.temperature),
+      x.numbers,
+      x.never,
+      x.never?.size(0) ?? 0,
+      x.clock,
+      x.ids,
+      x.logps,
+      x.drawnLogps,
+      x.embedding,
+      x.h,
+      x.arrived,
+      x.ids.size(0),
+    ])
+  }
+
+  // Products of ours, for few rows.
+
+  /** y = W norm(h) + bias */
+  qkv(weight: Tensor, h: Tensor, norm: Tensor, eps: number, bias: Tensor | null, y: Tensor): void {
+    const { heads, groups, dim } = this.shape
+    const tiles = ((heads + 2 * groups) * dim) / 16
+    this.#split('qkv', tiles, [weight, h, norm, f32(eps), bias, y, this.rows])
+  }
+
+  /** h += W x */
+  attentionOut(weight: Tensor, x: Tensor, h: Tensor): void {
+    this.#split('attention_out', this.shape.hidden / 16, [weight, x, h, this.rows])
+  }
+
+  /** y = silu(gate) * up of norm(h), W [2I, S] */
+  gateUp(weight: Tensor, h: Tensor, norm: Tensor, eps: number, y: Tensor): void {
+    const launch = { grid: [this.#blocks], block: threads } as const
+    this.#module.launch('gate_up', launch, [weight, h, norm, f32(eps), y, this.rows])
+  }
+
+  /** h += W x, W [S, I] */
+  down(weight: Tensor, x: Tensor, h: Tensor): void {
+    this.#module.launch('down', { grid: [this.shape.hidden / 16], block: threads }, [weight, x, h, this.rows])
+  }
+
+  /** scores [R, stride] = W x, W [V, S] */
+  head(weight: Tensor, x: Tensor, scores: Tensor): void {
+    const launch = { grid: [this.#blocks], block: threads } as const
+    this.#module.launch('head', launch, [weight, x, scores, scores.size(1), weight.size(0), this.rows])
+  }
+
+  #split(name: string, tiles: number, args: Parameters<KernelModule['launch']>[2]): void {
+    this.#module.launch(name, { grid: [(tiles / tilesAGroup(tiles)) * 4], block: threads, cluster: 4 }, args)
+  }
+}

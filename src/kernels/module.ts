@@ -1,0 +1,69 @@
+import { Mismatch } from '../core/index.ts'
+import { buffer, native } from '../engine/index.ts'
+import type { Tensor } from '../tensor/index.ts'
+import { findCompiler, machineCode, sourceOf } from './compile.ts'
+
+/** A number is an int of 32 bits; null a null pointer. */
+export type KernelArgument = Tensor | number | { float: number } | null
+
+export const f32 = (float: number): { float: number } => ({ float })
+
+export interface Launch {
+  grid: readonly [number, number?]
+  block: number
+  /** Bytes of dynamic shared memory; the same in all launches of a kernel. */
+  shared?: number
+  /** Blocks along x that read each other's shared memory. */
+  cluster?: number
+}
+
+const loaded = new Map<string, KernelModule>()
+
+/** Sources compiled together with their sizes, loaded on the current device. Launches go to the current stream and can be recorded. */
+export class KernelModule {
+  readonly #module: number
+  readonly #functions = new Map<string, number>()
+
+  /** Loaded once for each device; `defines` are the sizes the sources ask for. */
+  static of(sources: readonly string[], defines: Readonly<Record<string, number>>): KernelModule {
+    const key = JSON.stringify([native().cudaCurrent(), sources, defines])
+    const known = loaded.get(key) ?? new KernelModule(sources, defines)
+    loaded.set(key, known)
+    return known
+  }
+
+  private constructor(sources: readonly string[], defines: Readonly<Record<string, number>>) {
+    const compiler = findCompiler()
+    if (typeof compiler === 'string') throw new Mismatch({ where: 'kernels', expected: 'libnvrtc', got: compiler })
+    const sizes = Object.entries(defines).map(([name, value]) => `-D${name}=${value}`)
+    const options = ['--gpu-architecture=sm_90a', '--std=c++17', ...sizes]
+    this.#module = native().kernelModule(machineCode(compiler, sourceOf(['prelude', ...sources]), options))
+  }
+
+  launch(name: string, { grid, block, shared = 0, cluster = 1 }: Launch, args: readonly KernelArgument[]): void {
+    const head = [this.#function(name, shared), grid[0], grid[1] ?? 1, 1, block, shared, cluster, 1, args.length]
+    buffer.set(head)
+    args.forEach((arg, i) => {
+      const at = head.length + 2 * i
+      const [kind, value] = encoded(arg)
+      buffer[at] = kind
+      buffer[at + 1] = value
+    })
+    native().kernelLaunch()
+  }
+
+  #function(name: string, shared: number): number {
+    let id = this.#functions.get(name)
+    if (id === undefined) {
+      id = native().kernelFunction(this.#module, name, shared)
+      this.#functions.set(name, id)
+    }
+    return id
+  }
+}
+
+function encoded(arg: KernelArgument): [kind: number, value: number] {
+  if (arg === null) return [3, 0]
+  if (typeof arg === 'number') return [1, arg]
+  return 'float' in arg ? [2, arg.float] : [0, arg.handle]
+}

@@ -1,0 +1,252 @@
+// Each kernel alone against its reference in ATen: equal within bfloat16's rounding, and the same bits on repetition.
+import assert from 'node:assert/strict'
+import { afterEach, beforeEach, test } from 'node:test'
+import { DecodeKernels, type DecodeShape, noKernels, ownProducts, reference } from '../../src/kernels/index.ts'
+import { type DType, empty, memory, noGrad, randn, type Tensor, tensor, tidy, zeros } from '../../src/tensor/index.ts'
+
+const device = 'cuda:0'
+const eps = 1e-6
+const shapes: Record<string, DecodeShape> = {
+  '3B, 8 queries a key': { hidden: 2048, inner: 11008, heads: 16, groups: 2, dim: 128 },
+  '0.5B, 7 queries a key, heads of 64': { hidden: 896, inner: 4864, heads: 14, groups: 2, dim: 64 },
+  '1.5B, 6 queries a key': { hidden: 1536, inner: 8960, heads: 12, groups: 2, dim: 128 },
+  '4B, 4 queries a key': { hidden: 2560, inner: 9728, heads: 32, groups: 8, dim: 128 },
+}
+const big = shapes['3B, 8 queries a key']!
+const missing = noKernels(device)
+const live: number[] = []
+beforeEach(() => void live.push(memory().tensors))
+afterEach(() => assert.equal(memory().tensors, live.pop(), 'no tensor is left'))
+
+const random = (shape: number[], size = 1) => tidy(() => randn(shape, { device }).mul(size).to('bfloat16'))
+const weight = (...shape: number[]) => random(shape, 0.02)
+const scale = (n: number) => tidy(() => randn([n], { device }).mul(0.1).add(1).to('bfloat16'))
+const room = (shape: number[], dtype: DType = 'bfloat16') => empty(shape, { device, dtype }).fill_(Number.NaN)
+const ints = (values: readonly number[]) => tensor(Int32Array.from(values), { device })
+
+/** ||a - b|| / ||b|| */
+function apart(a: Tensor, b: Tensor): number {
+  return tidy(() => {
+    const [x, y] = [a.to('float32'), b.to('float32')]
+    return x.sub(y).norm().div(y.norm()).item()
+  })
+}
+function near(name: string, a: Tensor, b: Tensor, limit = 6e-3): void {
+  const error = apart(a, b)
+  console.log(`${name}: ${error.toExponential(1)}`)
+  assert.ok(error < limit, `${name} is ${error} from its reference`)
+}
+/** Runs `launch` from the same start three times: the same bits in `out`. */
+function sameBits(name: string, out: Tensor, restore: () => void, launch: () => void): void {
+  const bits = () => {
+    restore()
+    launch()
+    return out.to('float32').numbers()
+  }
+  const first = bits()
+  for (let i = 0; i < 2; i++) assert.deepEqual(bits(), first, `${name}: repetition ${i} differs`)
+}
+const check = (name: string, fn: () => void) =>
+  test(name, () => {
+    assert.equal(missing, null, 'kernels run here')
+    noGrad(() => tidy(fn))
+  })
+
+for (const [name, shape] of Object.entries(shapes)) {
+  check(`add_norm and swiglu of ${name}`, () => {
+    const rows = 5
+    const kernels = new DecodeKernels(shape, { rows, share: 1 }, device)
+    const { hidden, inner } = shape
+    const [start, y, w] = [random([rows, hidden]), random([rows, hidden]), scale(hidden)]
+    const [h, out, states] = [start.clone(), room([rows, hidden]), room([3, rows, hidden])]
+    const launch = () => kernels.addNorm(h, y, w, eps, out, { states, raw: false, clock: ints([5]) })
+    launch()
+    near('sum', h, start.to('float32').add(y.to('float32')))
+    near('normed', out, reference.normed(h, w, eps))
+    near('kept', states.select(0, 2), out, 1e-9)
+    sameBits('add_norm', out, () => void h.copy_(start), launch)
+    kernels.addNorm(h, null, w, eps, out, { states, raw: true, clock: ints([0]) })
+    near('raw', states.select(0, 0), h, 1e-9)
+    const both = random([rows, 2 * inner])
+    const gated = room([rows, inner])
+    kernels.swiglu(both, gated)
+    near('swiglu', gated, reference.swiglu(both))
+  })
+}
+
+for (const [name, shape] of Object.entries(shapes).filter(([, shape]) => ownProducts(shape, 16)))
+  for (const rows of [1, 4, 8, 13, 16]) {
+    check(`products of ${name}, ${rows} rows`, () => {
+      const kernels = new DecodeKernels(shape, { rows, share: 1 }, device)
+      const { hidden, inner, heads, groups, dim } = shape
+      const width = (heads + 2 * groups) * dim
+      const vocabulary = 1003
+      const [start, w] = [random([rows, hidden]), scale(hidden)]
+      const h = start.clone()
+      const normed = reference.normed(start, w, eps).to('bfloat16')
+      const [wq, bias, y] = [weight(width, hidden), random([width], 0.1), room([rows, width])]
+      kernels.qkv(wq, h, w, eps, bias, y)
+      near('qkv', y, reference.linear(normed, wq, bias))
+      sameBits(
+        'qkv',
+        y,
+        () => undefined,
+        () => kernels.qkv(wq, h, w, eps, bias, y),
+      )
+      kernels.qkv(wq, h, w, eps, null, y)
+      near('qkv without bias', y, reference.linear(normed, wq))
+      const [wo, x] = [weight(hidden, heads * dim), random([rows, heads * dim])]
+      kernels.attentionOut(wo, x, h)
+      near('attention_out', h, start.to('float32').add(reference.linear(x, wo)))
+      sameBits(
+        'attention_out',
+        h,
+        () => void h.copy_(start),
+        () => kernels.attentionOut(wo, x, h),
+      )
+      const [wg, act] = [weight(2 * inner, hidden), room([rows, inner])]
+      h.copy_(start)
+      kernels.gateUp(wg, h, w, eps, act)
+      near('gate_up', act, reference.swiglu(reference.linear(normed, wg)), 8e-3)
+      sameBits(
+        'gate_up',
+        act,
+        () => undefined,
+        () => kernels.gateUp(wg, h, w, eps, act),
+      )
+      const [wd, inside] = [weight(hidden, inner), random([rows, inner])]
+      kernels.down(wd, inside, h)
+      near('down', h, start.to('float32').add(reference.linear(inside, wd)))
+      sameBits(
+        'down',
+        h,
+        () => void h.copy_(start),
+        () => kernels.down(wd, inside, h),
+      )
+      const [wh, scores] = [weight(vocabulary, hidden), room([rows, 1008])]
+      kernels.head(wh, start, scores)
+      near('head', scores.slice({ dim: 1, end: vocabulary }), reference.linear(start, wh))
+    })
+  }
+
+/** Caches and positions of rows behind prompts of different lengths, `time` own tokens so far. */
+function attentionCase(shape: DecodeShape, rows: number, share: number, time: number, normed: boolean) {
+  const { heads, groups, dim } = shape
+  const units = rows / share
+  const prompts = Math.ceil(units / 2)
+  const lengths = Array.from({ length: prompts }, (_, p) => 1100 - 11 * p)
+  const capacity = 1216
+  const angles = randn([capacity, dim / 2], { device })
+  const turn = (t: Tensor) => t.to('bfloat16').to('float32').unsqueeze(-1)
+  return {
+    qkv: random([rows, (heads + 2 * groups) * dim]),
+    out: room([rows, heads * dim]),
+    promptKeys: random([prompts, groups, 1104, dim]),
+    promptValues: random([prompts, groups, 1104, dim]),
+    ownKeys: random([rows, groups, 80, dim]),
+    ownValues: random([rows, groups, 80, dim]),
+    promptOf: ints(Array.from({ length: units }, (_, u) => u >> 1)),
+    promptLength: ints(lengths),
+    clock: ints([time]),
+    position: ints(Array.from({ length: rows }, (_, r) => lengths[(r / share) >> 1]!)),
+    turns: turn(angles.cos())
+      .mul(tensor([1, 0], { device }))
+      .add(turn(angles.sin()).mul(tensor([0, 1], { device }))),
+    queryNorm: normed ? scale(dim) : null,
+    keyNorm: normed ? scale(dim) : null,
+    eps,
+  }
+}
+
+/** Rows, and how many of them share a prompt. */
+const manyRows = [
+  [4, 1],
+  [4, 4],
+  [6, 2],
+  [16, 1],
+  [16, 4],
+  [64, 1],
+  [64, 4],
+] as const
+const fewRows = [
+  [6, 2],
+  [64, 4],
+] as const
+
+for (const [name, shape] of Object.entries(shapes))
+  for (const [rows, share] of shape === big ? manyRows : fewRows)
+    check(`attention of ${name}, ${rows} rows, ${share} a prompt`, () => {
+      const kernels = new DecodeKernels(shape, { rows, share }, device)
+      const [values, ml] = kernels.partialSizes.map((n) => room([n], 'float32')) as [Tensor, Tensor]
+      for (const time of [0, 15, 64]) {
+        const inputs = attentionCase(shape, rows, share, time, time === 15)
+        const { out, key, value } = reference.attend(inputs)
+        const launch = () => kernels.attend(inputs, { values, ml })
+        launch()
+        const label = `time ${time}${kernels.joinsWhole ? ', whole' : ''}`
+        near(`${label}: attention`, inputs.out, out, 8e-3)
+        near(`${label}: key`, inputs.ownKeys.select(2, time), key, time === 15 ? 6e-3 : 1e-9)
+        near(`${label}: value`, inputs.ownValues.select(2, time), value, 1e-9)
+        sameBits('attention', inputs.out, () => void inputs.out.fill_(0), launch)
+      }
+    })
+
+for (const [rows, temperature] of [
+  [4, 1],
+  [64, 0.7],
+] as const)
+  check(`draws of ${rows} rows at temperature ${temperature}`, () => {
+    const [vocabulary, stride, hidden, T] = [151_679, 151_680, big.hidden, 4]
+    const kernels = new DecodeKernels(big, { rows, share: 1 }, device)
+    const scores = random([rows, stride], 3)
+    const embedding = random([vocabulary, hidden])
+    const numbers = tidy(() => randn([T, rows], { device }).sigmoid().to('float64'))
+    const never = ints([3, 77_000, 151_678])
+    for (const [kind, given, left] of [
+      ['sampled', numbers, null],
+      ['greedy', null, null],
+      ['some never', numbers, never],
+      ['greedy, some never', null, never],
+    ] as const) {
+      const state = {
+        scores,
+        vocabulary,
+        temperature,
+        numbers: given,
+        never: left,
+        clock: ints([T + 2]),
+        ids: zeros([T, rows], { device, dtype: 'int32' }),
+        logps: room([T, rows], 'float32'),
+        drawnLogps: room([T, rows], 'float32'),
+        embedding,
+        h: room([rows, hidden]),
+        arrived: ints([0]),
+      }
+      kernels.draw(state)
+      const real = scores.slice({ dim: 1, end: vocabulary })
+      const expected = reference.draw(real, temperature, given?.select(0, 2) ?? null, left)
+      assert.deepEqual(state.ids.select(0, 2).numbers(), expected.ids.numbers(), kind)
+      const worst = (a: Tensor, b: Tensor) => tidy(() => a.to('float64').sub(b).abs().max().item())
+      const errors = [
+        worst(state.logps.select(0, 2), expected.logps),
+        worst(state.drawnLogps.select(0, 2), expected.drawnLogps),
+      ]
+      console.log(`${kind}: log-probs ${errors.map((e) => e.toExponential(1)).join(' ')}`)
+      assert.ok(Math.max(...errors) < 2e-5, `${kind}: log-probs differ by ${errors}`)
+      assert.equal(state.clock.item(), T + 3)
+      assert.equal(state.arrived.item(), 0)
+      near(`${kind}: next input`, state.h, embedding.indexSelect(0, expected.ids), 1e-9)
+    }
+    const broken = scores.clone()
+    broken.select(0, 1).slice({ dim: 0, start: 5, end: 6 }).fill_(Number.NaN)
+    const ids = zeros([1, rows], { device, dtype: 'int32' })
+    const logps = zeros([1, rows], { device })
+    const h = zeros([rows, hidden], { device, dtype: 'bfloat16' })
+    const rest = { vocabulary, temperature, never: null, embedding, h, ids, logps, drawnLogps: logps.clone() }
+    kernels.draw({ ...rest, scores: broken, numbers, clock: ints([0]), arrived: ints([0]) })
+    assert.deepEqual(
+      ids.numbers().map((id) => id < 0),
+      Array.from({ length: rows }, (_, r) => r === 1),
+      'only the row without a distribution has no id',
+    )
+  })
