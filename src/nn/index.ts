@@ -15,7 +15,16 @@ export {
   RMSNorm,
   WeightOnly,
 } from './layers.ts'
-export { Adapter, addLora, type LoraOptions, linears, mergedWeight, mergeLora, withMergedLora } from './lora.ts'
+export {
+  Adapter,
+  addLora,
+  type LoraOptions,
+  linears,
+  MergedPlaces,
+  mergedWeight,
+  mergeLora,
+  withMergedLora,
+} from './lora.ts'
 export {
   type Count,
   count,
@@ -29,8 +38,10 @@ export {
   weight,
   withWeights,
 } from './module.ts'
+export { isPacked, type Pack, type Packing, packedWeight, packInPlace, packsOf } from './packs.ts'
 export { Rope, type RopeTable, rotate, tableOf } from './rope.ts'
 export {
+  drawTokens,
   greedyTokens,
   keepMinP,
   keepTopK,

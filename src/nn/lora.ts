@@ -1,8 +1,9 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import { keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
+import { aten, empty, keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
+import { type Pack, packsOf, roomForPack } from './packs.ts'
 
 /** One factor, stored as `lora_A.weight` or `lora_B.weight`. */
 export class Adapter extends Module {
@@ -75,19 +76,22 @@ export function mergeLora(model: Module): number {
   return withAdapter.length
 }
 
+const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
+
 /**
  * Runs `fn` while the adapters that take part are merged into copies of the weights they adapt: one product a layer instead of three.
- * The copies are of the values at hand, in whatever role, and gone at the end. No gradient is recorded.
+ * The copies are of the values at hand, in whatever role, and gone at the end, unless `places` keeps room for them. No gradient is recorded.
  */
-export function withMergedLora<R>(model: Module, fn: () => R): R {
-  const adapted = linears(model).flatMap(([, linear]) => (linear.lora_A && linear.adapter?.enabled ? [linear] : []))
+export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPlaces): R {
+  const adapted = places?.linears(model) ?? linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : []))
   const own = adapted.map((linear) => linear.weight)
-  const states = new Set(adapted.map((linear) => linear.adapter!))
+  const states = new Set(adapted.flatMap((linear) => (takesPart(linear) ? [linear.adapter!] : [])))
   const merged: Tensor[] = []
   try {
     for (const linear of adapted) {
-      merged.push(keep(mergedWeight(linear)))
-      linear.weight = merged.at(-1)!
+      const value = places ? places.fill(linear) : keep(mergedWeight(linear))
+      if (!places) merged.push(value)
+      linear.weight = value
     }
     for (const state of states) state.enabled = false
     return noGrad(fn)
@@ -97,6 +101,57 @@ export function withMergedLora<R>(model: Module, fn: () => R): R {
       linear.weight = own[i]!
     })
     for (const t of merged) t.dispose()
+  }
+}
+
+/**
+ * Places for merged weights that stay where they are from one call to the next, so that a recorded step can go on reading them. Those of a
+ * pack lie together.
+ */
+export class MergedPlaces {
+  readonly #places = new Map<Linear, Tensor>()
+
+  /** What is merged or lies in a pack with something merged. */
+  linears(model: Module): Linear[] {
+    const taken = new Set(linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : [])))
+    for (const pack of packsOf(model)) if (pack.some((linear) => taken.has(linear))) this.#pack(pack, taken)
+    return [...taken]
+  }
+
+  /** The merged weight as it is now, in its place. */
+  fill(linear: Linear): Tensor {
+    let place = this.#places.get(linear)
+    if (!place) {
+      const { shape, dtype, device } = linear.weight
+      place = keep(empty([...shape], { dtype, device }))
+      this.#places.set(linear, place)
+    }
+    noGrad(() => tidy(() => void mergeInto(place, linear)))
+    return place
+  }
+
+  #pack(pack: Pack, taken: Set<Linear>): void {
+    for (const linear of pack) taken.add(linear)
+    if (pack.length === 1 || this.#places.has(pack[0]!)) return
+    const parts = roomForPack(pack)
+    pack.forEach((linear, i) => {
+      this.#places.set(linear, parts[i]!)
+    })
+  }
+
+  dispose(): void {
+    for (const t of this.#places.values()) t.dispose()
+    this.#places.clear()
+  }
+}
+
+/** In bfloat16 the factors are rounded as `forward` rounds them, and one product adds them in float32: a tenth of the memory traffic. */
+function mergeInto(place: Tensor, linear: Linear): void {
+  if (!takesPart(linear)) place.copy_(linear.weight)
+  else if (linear.weight.dtype !== 'bfloat16') place.copy_(mergedWeight(linear))
+  else {
+    const [a, b] = [linear.lora_A!.weight.to('bfloat16'), linear.lora_B!.weight.to('bfloat16')]
+    aten('addmm_', place.copy_(linear.weight), b, a, { alpha: linear.adapter!.scale })
   }
 }
 

@@ -109,18 +109,22 @@ export function sampleTokens(scores: Tensor, u: Float64Array): Tensor {
   const rows = scores.size(0)
   if (u.length !== rows)
     throw new Mismatch({ where: 'sampleTokens', field: 'u', expected: `${rows} numbers`, got: u.length })
+  return drawTokens(scores, tensor(u, [rows, 1], { device: scores.device }))
+}
+
+/** The same with the numbers in a tensor, float64 [B, 1]: nothing waits for the device. */
+export function drawTokens(scores: Tensor, target: Tensor): Tensor {
   const mass = scores.to('float64').softmax(-1).cumsum(-1) // [B, V]
-  const target = tensor(u, [rows, 1], { device: scores.device })
   const total = mass.slice({ dim: -1, start: mass.size(-1) - 1 }).contiguous() // [B, 1], 1 up to rounding
   const above = searchsorted(mass, target, { right: true })
   const last = searchsorted(mass, total) // of positive probability, for u above the rounded total
-  return where(total.isfinite(), above.minimum(last), -1).squeeze(-1) // [B]
+  return above.minimum(last).maskedFill(total.isfinite().logicalNot(), -1).squeeze(-1) // [B]
 }
 
 /** The id of the largest score, the lowest id on ties; -1 for a row with NaN, +inf, or nothing left. */
 export function greedyTokens(scores: Tensor): Tensor {
   const { values } = scores.max(-1)
-  return where(values.isfinite(), scores.argmax({ dim: -1 }), -1) // [B]
+  return scores.argmax({ dim: -1 }).maskedFill(values.isfinite().logicalNot(), -1) // [B]
 }
 
 /** log softmax(logits / temperature) at the given ids. logits [..., V], ids [...] int64; differentiable. */

@@ -6,6 +6,7 @@ import { defaultTrainGroups, type Family, type TrainGroup } from '../models/inde
 import {
   type AdapterState,
   addLora,
+  MergedPlaces,
   type Slot,
   selectSlots,
   tensorAt,
@@ -48,6 +49,8 @@ export class Learner implements Roles {
   /** Process that keeps the moments of each trained tensor; null: every process keeps all. */
   readonly #owners: ReadonlyMap<string, number> | null
   readonly #mergesForSampling: boolean
+  /** On a device that records steps merged weights stay in their places; elsewhere they are gone after use. */
+  readonly #mergedPlaces: MergedPlaces | undefined
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
@@ -69,6 +72,7 @@ export class Learner implements Roles {
     )
     const { rank, size } = options.world ?? alone
     this.#mergesForSampling = mergesForSampling(config)
+    this.#mergedPlaces = deviceOf(config).device.startsWith('cuda') ? new MergedPlaces() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
     const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
     this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!, owns)
@@ -106,7 +110,7 @@ export class Learner implements Roles {
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
-    return this.#mergesForSampling ? withMergedLora(this.family.module, fn) : noGrad(fn)
+    return this.#mergesForSampling ? withMergedLora(this.family.module, fn, this.#mergedPlaces) : noGrad(fn)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
@@ -158,6 +162,7 @@ export class Learner implements Roles {
   }
 
   dispose(): void {
+    this.#mergedPlaces?.dispose()
     this.optim.dispose()
     this.ema.dispose()
     this.reference?.dispose()
