@@ -52,6 +52,12 @@ export const RunConfig = z.strictObject({
     .enum(['auto', 'float32', 'bfloat16'])
     .default('auto')
     .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
+  kernels: z
+    .enum(['auto', 'off'])
+    .default('off')
+    .describe(
+      "decoding by kernels of ours; auto: in bfloat16 on cards of compute capability 9.0, where they cover the decoder and adapters are merged (sampling.weights); off: torch's ops",
+    ),
   seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
   fixedOrder: z
     .boolean()

@@ -1,4 +1,5 @@
 import { alone, deviceIndex, readPlace, type World } from '../distributed/index.ts'
+import { useKernels } from '../kernels/index.ts'
 import { type Family, openFamily } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
@@ -16,6 +17,7 @@ export function deviceOf(config: Pick<RunConfig, 'device' | 'dtype'>): {
 /** Of several processes on a host each takes a GPU of its own, unless the settings name one. */
 export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
+  useKernels(config.kernels)
   const { device: found, dtype } = deviceOf(config)
   const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
   const { region, rounding } = config

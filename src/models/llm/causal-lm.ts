@@ -4,9 +4,20 @@ import type { Tensor } from '../../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { LlmConfig } from './config.ts'
 
+/** What a layer is made of where it is computed by kernels of ours; linears in a list read the same input. */
+export interface FusedLayer {
+  inputNorm: RMSNorm
+  attention: { qkv: readonly Linear[]; out: Linear; queryNorm: RMSNorm | null; keyNorm: RMSNorm | null }
+  outputNorm: RMSNorm
+  mlp: { gateUp: readonly Linear[]; down: Linear }
+}
+
 export interface Parts {
-  attention: (cfg: LlmConfig, layer: number) => Module & { forward(x: Tensor, context: LlmContext): Tensor }
-  mlp: (cfg: LlmConfig) => Module & { forward(x: Tensor): Tensor }
+  attention: (
+    cfg: LlmConfig,
+    layer: number,
+  ) => Module & { fused: FusedLayer['attention']; forward(x: Tensor, context: LlmContext): Tensor }
+  mlp: (cfg: LlmConfig) => Module & { fused: FusedLayer['mlp']; forward(x: Tensor): Tensor }
 }
 
 class Layer extends Module {
@@ -26,6 +37,11 @@ class Layer extends Module {
   forward(x: Tensor, context: LlmContext): Tensor {
     const h = x.add(this.self_attn.forward(this.input_layernorm.forward(x), context))
     return h.add(this.mlp.forward(this.post_attention_layernorm.forward(h)))
+  }
+
+  get fused(): FusedLayer {
+    const [attention, mlp] = [this.self_attn.fused, this.mlp.fused]
+    return { inputNorm: this.input_layernorm, attention, outputNorm: this.post_attention_layernorm, mlp }
   }
 }
 

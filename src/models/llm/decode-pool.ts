@@ -1,9 +1,13 @@
 import { cuda } from '../../tensor/index.ts'
 import { cudaRecorder, DecodeState, type Recorder, roundedColumns } from './decode-state.ts'
+import { type FusedSize, FusedState } from './fused-state.ts'
+import { forgetPadded } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 
 /** Shapes kept at a time: two loops, each with the policy's samples and the EMA copy's answers. */
 const most = 4
+
+type Kept = DecodeState | FusedState
 
 /**
  * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the card; what does not fit goes,
@@ -12,7 +16,7 @@ const most = 4
 export class DecodePool {
   readonly #record: Recorder
   readonly #byteLimit: (device: string) => number
-  #states: DecodeState[] = []
+  #states: Kept[] = []
 
   constructor(record: Recorder, byteLimit: (device: string) => number) {
     this.#record = record
@@ -26,18 +30,28 @@ export class DecodePool {
   /** A state for the caller alone until release(). */
   take(decoder: Decoder, rows: number, columns: number): DecodeState {
     const capacity = roundedColumns(columns)
-    const found = this.#states.find(
-      (s) => !s.busy && s.decoder === decoder && s.rows === rows && s.capacity === capacity,
-    )
+    const fits = (s: Kept): s is DecodeState => s instanceof DecodeState && s.rows === rows && s.capacity === capacity
+    return this.#take(decoder, fits, () => new DecodeState(decoder, rows, capacity, this.#record))
+  }
+
+  /** The same for decoding by kernels of ours. */
+  takeFused(decoder: Decoder, size: FusedSize): FusedState {
+    const key = JSON.stringify(size)
+    const fits = (s: Kept): s is FusedState => s instanceof FusedState && JSON.stringify(s.size) === key
+    return this.#take(decoder, fits, () => new FusedState(decoder, size))
+  }
+
+  #take<S extends Kept>(decoder: Decoder, fits: (s: Kept) => s is S, make: () => S): S {
+    const found = this.#states.filter((s) => !s.busy && s.decoder === decoder).find(fits)
     this.#states = this.#states.filter((s) => s !== found)
     if (!found) this.#makeRoom(decoder.placement.device)
-    const state = found ?? new DecodeState(decoder, rows, capacity, this.#record)
+    const state = found ?? make()
     this.#states.push(state)
     state.busy = true
     return state
   }
 
-  release(state: DecodeState): void {
+  release(state: Kept): void {
     state.busy = false
     this.#shrink(this.#byteLimit(state.decoder.placement.device), most)
   }
@@ -46,6 +60,7 @@ export class DecodePool {
   clear(decoder?: Decoder): void {
     for (const state of this.#states) if (!decoder || state.decoder === decoder) state.dispose()
     this.#states = this.#states.filter((s) => decoder && s.decoder !== decoder)
+    forgetPadded(decoder)
   }
 
   #makeRoom(device: string): void {

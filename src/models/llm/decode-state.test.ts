@@ -3,7 +3,18 @@
 import assert from 'node:assert/strict'
 import { after, beforeEach, test } from 'node:test'
 import { box, encode, fillAdapters, freeFeatures, tinyModel } from '../../../tests/support/sa2va.ts'
-import { addLora, replaceTensor, type Slot, tensorAt, trainOnly, withWeights } from '../../nn/index.ts'
+import { stream } from '../../core/index.ts'
+import {
+  addLora,
+  greedyTokens,
+  replaceTensor,
+  type Slot,
+  sampleTokens,
+  suppress,
+  tensorAt,
+  trainOnly,
+  withWeights,
+} from '../../nn/index.ts'
 import { keep, memory, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { Prompt } from '../sa2va/inputs.ts'
 import { DecodePool } from './decode-pool.ts'
@@ -199,5 +210,72 @@ test('rows that continue one prompt take over its columns, padding included', ()
     recorded,
     scores((start) => openDecoding(decoder, start, 8)),
   )
+  pool.clear()
+})
+
+test('a state that draws by itself says what draws of the host say, greedily, by numbers, and without the ids it must not', () => {
+  const pool = newPool()
+  const first = [5, 6]
+  const steps = 18 // more than a look
+  const numbers = Float64Array.from({ length: steps * first.length }, (_, i) => stream(3).uniformAt(i))
+  const never = [1, 2, 3, 7]
+  for (const plan of [
+    { temperature: null, never: [] },
+    { temperature: 0.7, never },
+    { temperature: null, never },
+  ]) {
+    const bare = (t: Tensor) => (plan.never.length > 0 ? suppress(t, tensor(BigInt64Array.from(never, BigInt))) : t)
+    const host = noGrad(() =>
+      tidy(() => {
+        const start = prefill(model, region, steps + 1)
+        const decoding = openDecoding(decoder, { ...start, rows: null }, steps)
+        let ids: readonly number[] = first
+        const out = Array.from({ length: steps }, (_, t) => {
+          const { hidden, logits } = decoding.run(ids)
+          const all = logits.div(plan.temperature ?? 1)
+          const u = numbers.subarray(t * first.length, (t + 1) * first.length)
+          const chosen = plan.temperature === null ? greedyTokens(bare(all)) : sampleTokens(bare(all), u)
+          ids = chosen.numbers()
+          const at = (scores: Tensor) => scores.logSoftmax(-1).gather(-1, chosen.unsqueeze(-1)).numbers()
+          return { ids, logps: at(all), drawn: at(bare(all)), hidden: hidden.numbers() }
+        })
+        decoding.dispose()
+        start.cache.dispose()
+        return out
+      }),
+    )
+    const device = noGrad(() =>
+      tidy(() => {
+        const start = prefill(model, region, 0)
+        const state = pool.take(decoder, first.length, start.columns + steps)
+        state.begin({ ...start, rows: null }, { plan, first })
+        start.cache.dispose()
+        const looks = [16, 2].map((n, i) => {
+          state.start(n, plan.temperature === null ? null : numbers.slice(i * 32, i * 32 + n * first.length))
+          return state.look()
+        })
+        pool.release(state)
+        return looks.map(({ hidden, ...rest }) => ({ ...rest, hidden: hidden.numbers() }))
+      }),
+    )
+    const flat = (key: 'ids' | 'logps' | 'drawn' | 'hidden') => host.flatMap((step) => step[key])
+    assert.deepEqual(
+      device.flatMap((look) => look.ids),
+      flat('ids'),
+    )
+    near(
+      device.flatMap((look) => look.logps),
+      flat('logps'),
+    )
+    near(
+      device.flatMap((look) => look.drawnLogps),
+      flat('drawn'),
+    )
+    near(
+      device.flatMap((look) => look.hidden),
+      flat('hidden'),
+    )
+  }
+  assert.equal(recordings, 3)
   pool.clear()
 })

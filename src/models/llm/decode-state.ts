@@ -2,8 +2,9 @@
 // bound to addresses, so everything that differs between calls, rows, roles and updates is copied into buffers that stay in place.
 // R rows, S hidden, V vocabulary.
 import { type KVCache, linears, type Slot, tensorAt, withWeights } from '../../nn/index.ts'
-import { CudaGraph, empty, isFloating, keep, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import type { DecodeStart, Scores } from './decode-step.ts'
+import { aten, CudaGraph, empty, isFloating, keep, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { DecodeStart } from './decode-step.ts'
+import { DeviceDraws, type DrawPlan, planKey, type Scores, type Taken } from './draws.ts'
 import type { Decoder } from './model.ts'
 
 /** A step that was run once and can be run again without the host; `result` is overwritten each time. */
@@ -107,6 +108,9 @@ export function roundedColumns(columns: number): number {
   return Math.ceil(columns / columnStep) * columnStep
 }
 
+/** Recordings of a state kept at a time: draws of the policy, greedy answers, and one more. */
+const mostRecordings = 3
+
 /** What one shape needs to decode: (decoder, rows, capacity). */
 export class DecodeState {
   readonly decoder: Decoder
@@ -120,7 +124,11 @@ export class DecodeState {
   readonly #column: Tensor // [1]
   readonly #visible: Tensor // [R, 1, 1, capacity]
   readonly #weights: PinnedWeights
-  #recording: Recording | undefined
+  readonly #draws: DeviceDraws
+  /** By what follows the scores: nothing, or draws of a plan. The latest is the last. */
+  readonly #recordings = new Map<string, Recording & { never: Tensor | null }>()
+  #plan: string | undefined
+  #started = 0
   #next = 0
 
   constructor(decoder: Decoder, rows: number, capacity: number, record: Recorder) {
@@ -135,44 +143,88 @@ export class DecodeState {
     this.#column = keep(zeros([1], { dtype: 'int64', device }))
     this.#visible = keep(zeros([rows, 1, 1, capacity], { dtype: 'bool', device }))
     this.#weights = new PinnedWeights(decoder)
+    this.#draws = new DeviceDraws(rows, decoder.cfg.hidden_size, decoder.placement)
   }
 
   get bytes(): number {
     return this.#cache.bytes
   }
 
-  /** Takes over what was read of the prompts; the caller's cache may go afterwards. */
-  begin({ cache, rows, valid, next, columns }: DecodeStart): void {
+  /** Takes over what was read of the prompts; the caller's cache may go afterwards. With a plan and each row's first id: for `start`. */
+  begin(
+    { cache, rows, valid, next, columns }: DecodeStart,
+    draws?: { plan: DrawPlan; first: readonly number[] },
+  ): void {
     if (!this.#weights.load()) this.#forget()
+    if (draws) this.#prepare(draws.plan)
+    const behind = draws ? 0 : 1 // `run` moves before it reads
     tidy(() => {
       this.#cache.copyFrom(cache, columns, rows)
+      if (draws) this.#setTokens(draws.first)
       this.#position.copy_(
         tensor(
-          BigInt64Array.from(next, (n) => BigInt(n - 1)),
+          BigInt64Array.from(next, (n) => BigInt(n - behind)),
           [this.rows, 1],
         ),
       )
-      this.#column.fill_(columns - 1)
+      this.#column.fill_(columns - behind)
       this.#visible.fill_(false)
       const prompt = this.#visible.slice({ dim: 3, end: columns })
       if (valid) prompt.copy_(valid.view([this.rows, 1, 1, columns]))
       else prompt.fill_(true)
     })
+    this.#draws.begin()
     this.#next = columns
   }
 
+  /** Reads one token per row. */
   run(ids: readonly number[]): Scores {
     tidy(() => {
-      this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
+      this.#setTokens(ids)
       this.#position.add_(1)
       this.#column.add_(1)
       this.#visible.slice({ dim: 3, start: this.#next, end: this.#next + 1 }).fill_(true)
     })
     this.#next++
-    this.#recording ??= this.#weights.with(() => this.#record(() => this.#step(), this.#cache.device))
-    this.#recording.replay()
-    const { hidden, logits } = this.#recording.result
-    return { hidden: hidden.clone(), logits: logits.clone() }
+    const { result, replay } = this.#recorded('', null, () => this.#step())
+    replay()
+    return { hidden: result.hidden.clone(), logits: result.logits.clone() }
+  }
+
+  /** Lets the device read the rows' tokens and draw the next ones, `steps` times. `numbers` [steps, R] decide them; none when greedy. */
+  start(steps: number, numbers: Float64Array | null): void {
+    if (numbers) this.#draws.give(numbers)
+    const { replay } = this.#recordings.get(this.#plan!)!
+    for (let i = 0; i < steps; i++) replay()
+    this.#started = steps
+  }
+
+  /** Waits for the steps that were started. */
+  look(): Taken {
+    return this.#draws.read(this.#started)
+  }
+
+  #setTokens(ids: readonly number[]): void {
+    this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
+  }
+
+  /** Recording runs the step, so that it comes before anything of the call is in place. */
+  #prepare(plan: DrawPlan): void {
+    this.#plan = planKey(plan)
+    for (const t of [this.#token, this.#position, this.#column]) t.fill_(0)
+    const barred = BigInt64Array.from(plan.never, BigInt)
+    const { device } = this.#cache
+    const never = barred.length > 0 && !this.#recordings.has(this.#plan) ? keep(tensor(barred, { device })) : null
+    this.#recorded(this.#plan, never, () => this.#drawStep(plan.temperature, never))
+  }
+
+  #recorded(key: string, never: Tensor | null, step: () => Scores): Recording {
+    const known = this.#recordings.get(key)
+    if (!known && this.#recordings.size >= mostRecordings) this.#drop(this.#recordings.keys().next().value!)
+    this.#recordings.delete(key)
+    const made = known ?? { ...this.#weights.with(() => this.#record(step, this.#cache.device)), never }
+    this.#recordings.set(key, made)
+    return made
   }
 
   #step(): Scores {
@@ -184,16 +236,30 @@ export class DecodeState {
     return { hidden, logits: decoder.logits(hidden) }
   }
 
+  #drawStep(temperature: number | null, never: Tensor | null): Scores {
+    aten('index_fill_', this.#visible, 3, this.#column, true)
+    const scores = this.#step()
+    this.#token.copy_(this.#draws.take(scores, temperature, never).unsqueeze(1))
+    this.#position.add_(1)
+    this.#column.add_(1)
+    return scores
+  }
+
+  #drop(key: string): void {
+    const { dispose, result, never } = this.#recordings.get(key)!
+    dispose()
+    for (const t of [result.hidden, result.logits, never]) t?.dispose()
+    this.#recordings.delete(key)
+  }
+
   #forget(): void {
-    this.#recording?.dispose()
-    this.#recording?.result.hidden.dispose()
-    this.#recording?.result.logits.dispose()
-    this.#recording = undefined
+    for (const key of [...this.#recordings.keys()]) this.#drop(key)
   }
 
   dispose(): void {
     this.#forget()
     this.#weights.dispose()
+    this.#draws.dispose()
     this.#cache.dispose()
     for (const t of [this.#token, this.#position, this.#column, this.#visible]) t.dispose()
   }

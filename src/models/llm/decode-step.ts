@@ -1,13 +1,13 @@
+import { log } from '../../core/index.ts'
+import { kernelsOff } from '../../kernels/index.ts'
 import type { KVCache } from '../../nn/index.ts'
 import { keep, ones, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { decodePool } from './decode-pool.ts'
+import type { DecodeState } from './decode-state.ts'
+import type { DrawPlan, Scores, Taken } from './draws.ts'
+import { type FusedState, sizeOf } from './fused-state.ts'
+import { notFused } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
-
-/** States where tokens were read [R, S], and the scores of the next token [R, V]. */
-export interface Scores {
-  hidden: Tensor
-  logits: Tensor
-}
 
 /** What the prompts left: a cache of P prompts, which prompt each of R rows continues, and where. */
 export interface DecodeStart {
@@ -35,18 +35,63 @@ export function records(decoder: Decoder): boolean {
   return decoder.placement.device.startsWith('cuda')
 }
 
+/** Several tokens at a time for all rows, drawn on the device. */
+export interface AheadDecoding {
+  /** Starts some steps; `numbers` [steps, R] decide the tokens, none when greedy. */
+  start(steps: number, numbers: Float64Array | null): void
+  /** Waits for them. */
+  look(): Taken
+  dispose(): void
+}
+
 /** Decoding of up to `newTokens` tokens behind prompts. A state of the pool copies the start's cache and frees it. */
 export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: number): Decoding {
   if (!records(decoder)) return new DecodeStep(decoder, start)
   const state = decodePool.take(decoder, start.next.length, start.columns + newTokens)
+  taken(state, start, () => state.begin(start))
+  return { run: (ids) => state.run(ids), dispose: () => decodePool.release(state) }
+}
+
+/**
+ * The same where the device draws by itself, behind each row's `first` token; only on devices that record. By kernels of ours where they
+ * cover the decoder and its weights.
+ */
+export function openAhead(
+  decoder: Decoder,
+  start: DecodeStart,
+  newTokens: number,
+  draws: { plan: DrawPlan; first: readonly number[] },
+): AheadDecoding {
+  const state = fuses(decoder, start)
+    ? decodePool.takeFused(decoder, sizeOf(decoder, start, newTokens))
+    : decodePool.take(decoder, start.next.length, start.columns + newTokens)
+  taken(state, start, () => state.begin(start, draws))
+  return {
+    start: (steps, numbers) => state.start(steps, numbers),
+    look: () => state.look(),
+    dispose: () => decodePool.release(state),
+  }
+}
+
+function taken(state: DecodeState | FusedState, start: DecodeStart, begin: () => void): void {
   try {
-    state.begin(start)
+    begin()
     start.cache.dispose()
   } catch (error) {
     decodePool.release(state)
     throw error
   }
-  return { run: (ids) => state.run(ids), dispose: () => decodePool.release(state) }
+}
+
+const told = new Set<string>()
+
+/** Whether kernels of ours decode; where they do not, and nobody asked for that, the log says why, once. */
+function fuses(decoder: Decoder, { next, columns }: DecodeStart): boolean {
+  const reason = Math.max(...next) > columns ? 'positions ahead of the columns' : notFused(decoder)
+  if (reason && reason !== kernelsOff() && !told.has(reason))
+    log.info(`decoding takes torch's ops, not kernels of ours: ${reason}`)
+  if (reason) told.add(reason)
+  return reason === null
 }
 
 /** Op by op, looking only at the columns in use. */

@@ -8,11 +8,13 @@ import {
   sampleTokens,
   seenTokens,
   suppress,
+  truncates,
   warpScores,
 } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
-import { type DecodeStart, type Decoding, openDecoding, records } from './decode-step.ts'
+import { type DecodeStart, type Decoding, openAhead, openDecoding, records } from './decode-step.ts'
+import { stepsAhead, type Taken } from './draws.ts'
 import { prefill } from './prefill.ts'
 import type { PromptedModel, PromptIds } from './prompted-model.ts'
 
@@ -130,7 +132,8 @@ class Generation<P extends PromptIds> {
     const { logits, ...start } = this.#prefill()
     try {
       if (this.#options.maxNewTokens > 0) this.#take(logits)
-      if (this.#options.maxNewTokens > 1 && this.#open > 0) this.#decode(start)
+      const ahead = records(this.#model.decoder) && !truncates(this.#settings)
+      if (this.#options.maxNewTokens > 1 && this.#open > 0) ahead ? this.#decodeAhead(start) : this.#decode(start)
     } finally {
       start.cache.dispose()
     }
@@ -150,6 +153,47 @@ class Generation<P extends PromptIds> {
       }
     } finally {
       decoding.dispose()
+    }
+  }
+
+  /** The device draws; what it drew behind the end of a row is dropped. */
+  #decodeAhead(start: DecodeStart): void {
+    const { maxNewTokens, sampling, suppressIds } = this.#options
+    const plan = { temperature: sampling ? this.#settings.temperature : null, never: suppressIds ?? [] }
+    const first = this.#rows.map((row) => row.ids.at(-1)!)
+    const decoding = openAhead(this.#model.decoder, start, maxNewTokens, { plan, first })
+    try {
+      let numbers = this.#numbers(1)
+      for (let t = 1; t < maxNewTokens && this.#open > 0; t += stepsAhead) {
+        decoding.start(Math.min(stepsAhead, maxNewTokens - t), numbers)
+        numbers = this.#numbers(t + stepsAhead) // while the device works
+        this.#takeSteps(t, decoding.look())
+      }
+    } finally {
+      decoding.dispose()
+    }
+  }
+
+  /** The numbers that decide the tokens of the steps from t to the next look, [steps, R]; none when greedy. */
+  #numbers(t: number): Float64Array | null {
+    if (!this.#options.sampling) return null
+    const R = this.#rows.length
+    const steps = Math.max(0, Math.min(stepsAhead, this.#options.maxNewTokens - t))
+    return Float64Array.from({ length: steps * R }, (_, i) =>
+      this.#rows[i % R]!.random!.uniformAt(t + Math.floor(i / R)),
+    )
+  }
+
+  #takeSteps(t: number, { ids, logps, drawnLogps, hidden }: Taken): void {
+    const R = this.#rows.length
+    for (let i = 0; i < hidden.size(0) && this.#open > 0; i++) {
+      this.#states.push({ hidden: hidden.select(0, i), of: this.#rows })
+      this.#rows.forEach((row, r) => {
+        const at = i * R + r
+        if (row.open && this.#options.samplerLogps) row.drawn.push(drawnLogps[at]!)
+        this.#append(row, ids[at]!, logps[at]!)
+      })
+      this.#options.onStep?.(t + i, this.#open)
     }
   }
 

@@ -1,8 +1,9 @@
 // Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../../core/index.ts'
 import { cast, type Embedding, KVCache, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
-import { arange, checkpoint, type DType, type Tensor, tidy } from '../../tensor/index.ts'
+import { arange, checkpoint, type DType, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
+import type { FusedLayer } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
 import { InternLM2ForCausalLM } from './internlm2.ts'
 import { Phi3ForCausalLM } from './phi3.ts'
@@ -16,7 +17,7 @@ export interface Placement {
 
 interface Parts {
   embedding: Embedding
-  layers: readonly { forward(x: Tensor, context: LlmContext): Tensor }[]
+  layers: readonly { forward(x: Tensor, context: LlmContext): Tensor; readonly fused?: FusedLayer }[]
   norm: RMSNorm
   head: Linear | Embedding
 }
@@ -112,6 +113,20 @@ export class Decoder {
   embed(ids: Tensor): Tensor {
     const rows = this.module.parts.embedding.forward(ids)
     return this.#computeDtype && rows.dtype !== this.#computeDtype ? rows.to(this.#computeDtype) : rows
+  }
+
+  /** Whether the states given out are those before the final norm. */
+  get givesRawStates(): boolean {
+    return this.#beforeNorm
+  }
+
+  /** Cosine and sine of the first positions as `forward` rounds them, float32 [n, D / 2, 2]: where all axes of a position agree. */
+  turns(n: number): Tensor {
+    const { device, dtype } = this.placement
+    return tidy(() => {
+      const angles = this.#rope.angles(arange(0, n, { dtype: 'int64', device }))
+      return stack([angles.cos(), angles.sin()], { dim: -1 }).to(dtype).to('float32')
+    })
   }
 
   get headWeight(): Tensor {

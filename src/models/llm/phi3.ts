@@ -27,6 +27,10 @@ class Attention extends Module {
       attend(this.#layer, splitHeads(q, H, D), splitHeads(k, K, D), splitHeads(v, K, D), context),
     )
   }
+
+  get fused() {
+    return { qkv: [this.qkv_proj], out: this.o_proj, queryNorm: null, keyNorm: null }
+  }
 }
 
 class Mlp extends Module {
@@ -42,6 +46,10 @@ class Mlp extends Module {
   forward(x: Tensor): Tensor {
     const [gate, up] = this.gate_up_proj.forward(x).chunk(2, { dim: -1 }) as [Tensor, Tensor]
     return this.down_proj.forward(up.mul(gate.silu()))
+  }
+
+  get fused() {
+    return { gateUp: [this.gate_up_proj], down: this.down_proj }
   }
 }
 

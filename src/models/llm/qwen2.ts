@@ -1,11 +1,11 @@
 // Qwen2, Qwen3 and Llama: one layout. Unusual: Qwen2 has biases on q, k, v only (the others, where configured, on o too); Qwen3 normalises q and k per head before rotation.
-import { Linear, Module, RMSNorm } from '../../nn/index.ts'
+import { Linear, Module, type Packing, RMSNorm } from '../../nn/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { attend, type LlmContext, splitHeads } from './attention.ts'
 import { CausalLM, type Parts } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
 
-class Attention extends Module {
+class Attention extends Module implements Packing {
   readonly q_proj: Linear // [H*D, S]
   readonly k_proj: Linear // [K*D, S]
   readonly v_proj: Linear
@@ -42,10 +42,19 @@ class Attention extends Module {
     }
     return this.o_proj.forward(attend(this.#layer, q, k, v, context))
   }
+
+  get fused() {
+    const [queryNorm, keyNorm] = [this.q_norm ?? null, this.k_norm ?? null]
+    return { qkv: [this.q_proj, this.k_proj, this.v_proj], out: this.o_proj, queryNorm, keyNorm }
+  }
+
+  packs() {
+    return [this.fused.qkv]
+  }
 }
 
 /** down(silu(gate(x)) * up(x)) */
-export class GatedMlp extends Module {
+export class GatedMlp extends Module implements Packing {
   readonly gate_proj: Linear // [I, S]
   readonly up_proj: Linear
   readonly down_proj: Linear // [S, I]
@@ -62,6 +71,14 @@ export class GatedMlp extends Module {
 
   forward(x: Tensor): Tensor {
     return this.down_proj.forward(this.gate_proj.forward(x).silu().mul(this.up_proj.forward(x)))
+  }
+
+  get fused() {
+    return { gateUp: [this.gate_proj, this.up_proj], down: this.down_proj }
+  }
+
+  packs() {
+    return [this.fused.gateUp]
   }
 }
 
