@@ -1,7 +1,9 @@
-// What the card does at the Sa2VA-4B shape with random bfloat16 weights: training passes and the whole step by phase. `other` is the limit that must hold
-// on an H200. Without a card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_STEPS: steps in a row (3).
+// What the card does at the Sa2VA-4B shape with random bfloat16 weights: decoding, training passes and the whole step by phase. `other` is the
+// limit that must hold on an H200, or what the name says. Without a card the tiny shape on the CPU, which shows that it runs.
+// ROUNDTRIP_BENCH_STEPS: steps in a row (3).
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { type BenchRow, row } from './bench.ts'
+import { decodeRows } from './gpu/decode.ts'
 import { now, onCard, placement, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
 import { stepRows } from './gpu/step.ts'
 import { trainingRows } from './gpu/training.ts'
@@ -13,6 +15,7 @@ export async function run(): Promise<BenchRow[]> {
     dataPath: 'scenes:1',
     ...placement,
     maxTiles: 3,
+    sampling: { weights: 'merged' },
     rl: { numGenerations: 4, maxCompletionLength: onCard ? 128 : 16 },
     ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
@@ -21,6 +24,7 @@ export async function run(): Promise<BenchRow[]> {
   const from = now()
   const learner = new Learner(family, config)
   const rows = [row('new Learner', now() - from, null, 'ms')]
+  rows.push(...decodeRows(family, learner, examples))
   rows.push(...trainingRows(family, learner, examples))
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
   return rows
