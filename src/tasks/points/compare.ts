@@ -1,6 +1,6 @@
 // What the policy's points are worth beside none, random ones, heuristic ones and SAM2's own correction clicks: same records, same
 // positive prompt, same SAM2. In joint the prompt is the policy's own.
-import { stream } from '../../core/index.ts'
+import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { ClickPrompt } from '../../models/index.ts'
 import type { Point } from '../../rewards/index.ts'
@@ -14,6 +14,8 @@ import { type PointReply, scoreReplies } from './reply.ts'
 /** The figures of one record; overlaps with the object. */
 export interface ComparedRecord {
   id: string
+  /** Of its pixels: records of one image are no independent witnesses. */
+  image: string
   /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
   target: boolean
   saysNothing: boolean
@@ -125,6 +127,7 @@ function compareOne(
   const last = parts!.valid ? (reply.mask1 ?? reply.mask0) : reply.mask0
   return {
     id: item.record.id,
+    image: sha256(item.record.image.data),
     target: !parts!.noTarget,
     saysNothing: parts!.saysNothing,
     valid: parts!.valid,

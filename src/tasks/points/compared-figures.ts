@@ -1,23 +1,36 @@
-// Figures of an evaluation from the overlaps of its records. Intervals resample records.
-import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
+// Figures of an evaluation from the overlaps of its records. Intervals resample images: the sentences about one stay together.
+import { bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
 import type { Areas, ComparedRecord } from './compare.ts'
 
 /** Means with their 95 % intervals, under the names that are logged. Records without an object have a figure of their own. */
 export function comparedFigures(all: readonly ComparedRecord[], seed: number): Record<string, Interval> {
-  const nothing = all.filter((r) => !r.target).map((r) => (r.saysNothing ? 1 : 0))
+  const [rows, nothing] = [all.filter((r) => r.target), all.filter((r) => !r.target)]
+  const right = (r: ComparedRecord) => (r.saysNothing ? 1 : 0)
   const none: Record<string, Interval> =
-    nothing.length > 0 ? { 'points/none_right': bootstrapInterval(nothing, { seed }) } : {}
-  const rows = all.filter((r) => r.target)
+    nothing.length > 0 ? { 'points/none_right': ratioByImage(nothing, right, () => 1, seed) } : {}
   return rows.length > 0 ? { ...gainFigures(rows, seed), ...none } : none
 }
 
+type Figure = (r: ComparedRecord) => number
+
+/** Sum over records of one figure over that of another; the interval draws images. */
+function ratioByImage(rows: readonly ComparedRecord[], above: Figure, below: Figure, seed: number): Interval {
+  const sums = (of: Figure) => {
+    const byImage = new Map<string, number>()
+    for (const r of rows) byImage.set(r.image, (byImage.get(r.image) ?? 0) + of(r))
+    return [...byImage.values()]
+  }
+  return bootstrapRatioInterval(sums(above), sums(below), { seed })
+}
+
 function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<string, Interval> {
-  const mean = (of: (r: ComparedRecord) => number, among = rows) => bootstrapInterval(among.map(of), { seed })
+  const mean = (of: Figure, among = rows) => ratioByImage(among, of, () => 1, seed)
   const whole = (of: (r: ComparedRecord) => Areas) =>
-    bootstrapRatioInterval(
-      rows.map((r) => of(r).both),
-      rows.map((r) => of(r).either),
-      { seed },
+    ratioByImage(
+      rows,
+      (r) => of(r).both,
+      (r) => of(r).either,
+      seed,
     )
   const last = (values: readonly number[]) => values.at(-1) ?? 0
   const gain = (r: ComparedRecord) => r.policy - r.none
@@ -27,7 +40,7 @@ function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<stri
     'points/gain_random': mean((r) => r.random - r.none),
     'points/gain_heuristic': mean((r) => r.heuristic - r.none),
     'points/gain_oracle': mean(oracle),
-    'points/share_of_oracle': bootstrapRatioInterval(rows.map(gain), rows.map(oracle), { seed }),
+    'points/share_of_oracle': ratioByImage(rows, gain, oracle, seed),
     'points/gain_above_random': mean((r) => r.policy - r.random),
     'points/gain_above_heuristic': mean((r) => r.policy - r.heuristic),
     'points/gain_random_same_count': mean((r) => r.randomSame - r.none),

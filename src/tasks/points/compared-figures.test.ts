@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { bootstrapInterval } from '../../tracking/index.ts'
+import type { ComparedRecord } from './compare.ts'
+import { comparedFigures } from './compared-figures.ts'
+
+function row(image: string, none: number, policy: number, more: Partial<ComparedRecord> = {}): ComparedRecord {
+  const overlaps = { random: none, randomSame: none, heuristic: none, heuristicSame: none }
+  const areas = { noneAreas: { both: 100 * none, either: 100 }, policyAreas: { both: 100 * policy, either: 100 } }
+  const counts = { kept: 1, wrong: 0, right: 1, valid: true, format: 1, switched: false }
+  const clicks = { oracle: [none + 0.5], oracleLogits: [none + 0.5] }
+  const nothing = { target: true, saysNothing: false }
+  return { id: image, image, none, policy, ...overlaps, ...areas, ...counts, ...clicks, ...nothing, ...more }
+}
+
+test('images are resampled, not records: what is said twice about each has the interval of what is said once', () => {
+  const gains = [0.3, -0.1, 0.2, 0.05, 0.4, 0.1]
+  const once = gains.map((g, i) => row(`image ${i}`, 0.5, 0.5 + g))
+  const twice = once.flatMap((r) => [r, { ...r, id: `${r.id} again` }])
+  const [single, double] = [once, twice].map((rows) => comparedFigures(rows, 3)['points/gain']!)
+  const plain = bootstrapInterval(
+    once.map((r) => r.policy - r.none),
+    { seed: 3 },
+  )
+  assert.deepEqual(single, plain)
+  for (const key of ['mean', 'low', 'high'] as const) assert.ok(Math.abs(double![key] - plain[key]) < 1e-12, key)
+})
+
+test('shares are of the sums, cIoU of the areas, and records without an object have a figure of their own', () => {
+  const rows = [row('a', 0.4, 0.6), row('b', 0.2, 0.5), row('c', 0, 0, { target: false, saysNothing: true })]
+  const told = comparedFigures([...rows, row('d', 0, 0, { target: false })], 1)
+  const near = (name: string, want: number) =>
+    assert.ok(Math.abs(told[name]!.mean - want) < 1e-12, `${name}: ${told[name]!.mean}`)
+  near('points/gain', 0.25)
+  near('points/share_of_oracle', 0.5)
+  near('points/ciou_none', 0.3)
+  near('points/ciou', 0.55)
+  near('points/none_right', 0.5)
+})
