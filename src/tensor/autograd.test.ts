@@ -15,6 +15,7 @@ import {
   rand,
   randn,
   resetPeak,
+  savingFunction,
   type Tensor,
   tapeLength,
   tensor,
@@ -402,4 +403,30 @@ test('noGrad restores the mode after an error', () => {
     }),
   )
   assert.equal(gradEnabled(), true)
+})
+
+test('a function keeps intermediates for its derivative, and the tape frees them with it', () => {
+  const x = keep(tensor([1, 2, 3], { dtype: 'float64' })).requiresGrad_()
+  const live = memory().tensors
+  const cube = savingFunction<[Tensor], { square: Tensor }>(
+    (a) => {
+      const square = a.mul(a)
+      return { out: square.mul(a), saved: { square } }
+    },
+    (_, { square }, grad) => [square.mul(3).mul(grad)],
+  )
+  tidy(() => {
+    backward(cube(cube(x)).sum())
+    assert.deepEqual(x.grad()!.numbers(), [9, 9 * 2 ** 8, 9 * 3 ** 8])
+  })
+  assert.equal(memory().tensors, live, 'nothing is left behind backward')
+  tidy(() => void cube(x))
+  assert.equal(memory().tensors > live, true, 'kept for a backward that may come')
+  clearTape()
+  assert.equal(memory().tensors, live, 'nothing is left behind a cleared tape')
+  assert.deepEqual(
+    noGrad(() => tidy(() => cube(x).numbers())),
+    [1, 8, 27],
+  )
+  x.dispose()
 })

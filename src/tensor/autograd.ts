@@ -2,7 +2,7 @@
 import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { generatorState, restoreGenerators } from './generator.ts'
-import { tidy } from './scope.ts'
+import { keep, tensorsIn, tidy } from './scope.ts'
 import {
   type Bridge,
   clearGrad,
@@ -66,7 +66,7 @@ export function checkpoint<A extends readonly Tensor[], R extends Tensor | reado
     single.value = result instanceof Tensor
     return listOf(result)
   }
-  const outs = record(rerun, forward, inputs, undefined)
+  const outs = record(rerun, () => ({ outs: forward(), saved: [] }), inputs, undefined)
   return (single.value ? outs[0] : outs) as R
 }
 
@@ -76,17 +76,23 @@ function listOf(value: Tensor | readonly Tensor[]): readonly Tensor[] {
 
 function record(
   rerun: Segment['rerun'],
-  forward: () => readonly Tensor[],
+  forward: () => { outs: readonly Tensor[]; saved: readonly Tensor[] },
   inputs: readonly Tensor[],
   vjp: Segment['vjp'],
 ): readonly Tensor[] {
   const cuts = inputs.map((x) => tape.cut(x))
   const random = vjp ? null : generatorState()
   // tensors of their own: what `fn` hands through, an input or a constant, must not come to require a gradient
-  const outs = noGrad(() => tidy(() => forward().map((t) => t.detach())))
+  const { outs, saved } = noGrad(() =>
+    tidy(() => {
+      const made = forward()
+      return { outs: made.outs.map((t) => t.detach()), saved: made.saved }
+    }),
+  )
   for (const out of outs) if (isDifferentiable(out)) out.requiresGrad_()
+  for (const t of saved) keep(t)
   const bridges = cuts.flatMap(({ bridge }) => bridge ?? [])
-  tape.record({ rerun, vjp, inputs: cuts.map(({ input }) => input), outs: outs.map(own), random }, bridges)
+  tape.record({ rerun, vjp, inputs: cuts.map(({ input }) => input), outs: outs.map(own), saved, random }, bridges)
   return outs
 }
 
@@ -102,16 +108,31 @@ export function customFunction<A extends readonly Tensor[]>(
   forward: (...inputs: A) => Tensor,
   vjp: (inputs: A, gradOut: Tensor) => readonly (Tensor | null)[],
 ): (...inputs: A) => Tensor {
+  return savingFunction<A, null>(
+    (...inputs) => ({ out: forward(...inputs), saved: null }),
+    (inputs, _, gradOut) => vjp(inputs, gradOut),
+  )
+}
+
+/**
+ * The same, with intermediates that `forward` hands to `vjp`: tensors made by `forward`, in a value of any form. The tape frees them when
+ * it is done with the function; `vjp` may free those earlier that it has used up, where no graph is retained.
+ */
+export function savingFunction<A extends readonly Tensor[], S>(
+  forward: (...inputs: A) => { out: Tensor; saved: S },
+  vjp: (inputs: A, saved: S, gradOut: Tensor) => readonly (Tensor | null)[],
+): (...inputs: A) => Tensor {
   return (...inputs) => {
-    if (!gradEnabled()) return forward(...inputs)
-    const back: Segment['vjp'] = (saved, grads) =>
-      grads[0] ? vjp(saved as unknown as A, grads[0]) : inputs.map(() => null)
-    return record(
-      () => [],
-      () => [forward(...inputs)],
-      inputs,
-      back,
-    )[0]!
+    if (!gradEnabled()) return forward(...inputs).out
+    let held: S | undefined
+    const run = () => {
+      const { out, saved } = forward(...inputs)
+      held = saved
+      return { outs: [out], saved: tensorsIn(saved) }
+    }
+    const back: Segment['vjp'] = (leaves, grads) =>
+      grads[0] ? vjp(leaves as unknown as A, held as S, grads[0]) : inputs.map(() => null)
+    return record(() => [], run, inputs, back)[0]!
   }
 }
 

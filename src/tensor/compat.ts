@@ -36,6 +36,21 @@ export function rmsNorm(x: Tensor, weight: Tensor | null, eps?: number): Tensor 
   return weight ? back.mul(weight) : back
 }
 
+/** The gradient of rmsNorm's x. */
+export function rmsNormBackward(grad: Tensor, x: Tensor, weight: Tensor, eps: number): Tensor {
+  const wide = (t: Tensor) => (t.dtype === 'float64' ? t : t.to('float32'))
+  const [g, h] = [wide(grad).mul(wide(weight)), wide(x)]
+  const scale = h.mul(h).mean(-1, { keepdim: true }).add(eps).rsqrt() // [.., 1]
+  const along = g.mul(h).mean(-1, { keepdim: true }).mul(scale).mul(scale)
+  const out = g.sub(h.mul(along)).mul(scale)
+  return out.dtype === x.dtype ? out : out.to(x.dtype)
+}
+
+/** out = the gradient of silu at x; without gradient. */
+export function siluBackwardInto(out: Tensor, grad: Tensor, x: Tensor): void {
+  op('silu_backward.grad_input')(grad, x, { gradInput: out })
+}
+
 export interface AttentionOptions {
   /** Boolean (true = attend) or additive, broadcast to [B, H, Tq, Tk]. */
   mask?: Tensor | null

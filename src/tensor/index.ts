@@ -12,9 +12,18 @@ export {
   gradEnabled,
   gradOf,
   noGrad,
+  savingFunction,
   tapeLength,
 } from './autograd.ts'
-export { type AttentionOptions, attention, hasFusedAdamW, lowerTriangle, rmsNorm } from './compat.ts'
+export {
+  type AttentionOptions,
+  attention,
+  hasFusedAdamW,
+  lowerTriangle,
+  rmsNorm,
+  rmsNormBackward,
+  siluBackwardInto,
+} from './compat.ts'
 export { type CaptureOptions, CudaGraph, cuda, deviceIndex } from './device.ts'
 export {
   type DType,
@@ -27,6 +36,14 @@ export {
   typedArray,
 } from './dtype.ts'
 export { MappedFile } from './files.ts'
+export {
+  type Attended,
+  type AttentionGrads,
+  flashAttention,
+  flashAttentionBackward,
+  hasFlashAttention,
+  type Sequences,
+} from './flash.ts'
 export { Generator, manualSeed } from './generator.ts'
 export * from './ops.gen.ts'
 export {
@@ -39,6 +56,7 @@ export {
   normsOf,
   scaleAll,
 } from './optim.ts'
+export { addProduct, biasedProduct, copyAll, product, productInto, wideProduct, windowOf } from './products.ts'
 export {
   emptyCache,
   expectNoLeak,

@@ -15,6 +15,8 @@ export interface Segment {
   /** The bridges whose leaves are among the inputs. */
   bridges: readonly Bridge[]
   outs: readonly Tensor[]
+  /** Intermediates that the derivative needs, freed with the segment. */
+  saved: readonly Tensor[]
   random: Tensor[] | null
 }
 
@@ -106,7 +108,7 @@ export class Tape {
 function tensorsOf(entry: Entry): readonly Tensor[] {
   return entry.kind === 'bridge'
     ? [entry.original, entry.leaf]
-    : [...entry.outs, ...entry.inputs, ...(entry.random ?? [])]
+    : [...entry.outs, ...entry.inputs, ...entry.saved.filter((t) => t.alive), ...(entry.random ?? [])]
 }
 
 function refuse(t: Tensor): void {
