@@ -1,7 +1,8 @@
 // Kernels of ours as text (*.cu), compiled for the card at hand, and how they are launched. Each has a reference in ATen beside it.
 // May import tensor, engine, core.
-// Start reading at decode.ts; rows.cu is the simplest source.
+// Start reading at decode.ts; rows.cu is the simplest source. training.ts: what learning needs.
 export { DecodeKernels, type DecodeShape, type KernelRows, ownProducts, shareOf, unsupportedShape } from './decode.ts'
 export { f32, type KernelArgument, KernelModule, type Launch } from './module.ts'
 export * as reference from './reference.ts'
 export { kernelsOff, noKernels, useKernels } from './support.ts'
+export { TrainingKernels } from './training.ts'

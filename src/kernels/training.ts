@@ -1,0 +1,98 @@
+// The kernels of a training pass for one shape of decoder: what stands between its matrix products. T tokens, S hidden, I feed-forward.
+import { empty, type Tensor } from '../tensor/index.ts'
+import { type DecodeShape, unsupportedShape } from './decode.ts'
+import { f32, KernelModule } from './module.ts'
+import { kernelsOff, noKernels } from './support.ts'
+
+const threads = 256
+/** Threads of a block that goes through a whole vocabulary. */
+const wideBlock = 1024
+
+export class TrainingKernels {
+  readonly shape: DecodeShape
+  readonly #module: KernelModule
+  readonly #block: number
+
+  /** Null where the device or the shape is not covered, or kernels are switched off. */
+  static of(shape: DecodeShape, device: string): TrainingKernels | null {
+    return kernelsOff() || noKernels(device) || unsupportedShape(shape) ? null : new TrainingKernels(shape)
+  }
+
+  private constructor(shape: DecodeShape) {
+    const { hidden, inner, heads, groups, dim } = shape
+    this.shape = shape
+    this.#block = Math.ceil(hidden / 8 / 32) * 32
+    const sizes = { HIDDEN: hidden, INNER: inner, HEADS: heads, GROUPS: groups, DIM: dim }
+    this.#module = KernelModule.of(['training'], sizes)
+  }
+
+  /** x + the first columns of y, and its norm. */
+  sumNorm(x: Tensor, y: Tensor | null, weight: Tensor, eps: number): { sum: Tensor; normed: Tensor } {
+    const normed = like(x, [...x.shape])
+    const sum = y ? like(x, [...x.shape]) : x
+    const args = [x, y, y?.size(1) ?? 0, weight, f32(eps), y ? sum : null, normed]
+    this.#module.launch('sum_norm', { grid: [x.size(0)], block: this.#block }, args)
+    return { sum, normed }
+  }
+
+  /** out [T, S + ..] = the first columns of residual + what comes back through the norm of x. */
+  normBack(grad: Tensor, x: Tensor, weight: Tensor, eps: number, residual: Tensor, out: Tensor): void {
+    const args = [grad, x, weight, f32(eps), residual, residual.size(1), out, out.size(1)]
+    this.#module.launch('norm_back', { grid: [x.size(0)], block: this.#block }, args)
+  }
+
+  /** Queries and keys among the columns of [T, ..], in place; tables [T, D]. */
+  rotate(qkv: Tensor, cos: Tensor, sin: Tensor): void {
+    this.#module.launch('rotate', { grid: [qkv.size(0)], block: threads }, [qkv, qkv.size(1), cos, sin])
+  }
+
+  /** Gradients of heads [n, heads, D], of each one or two that are added -> rows [n, ..] of the columns they came from. */
+  rotateBack(
+    { query, key, value }: Record<'query' | 'key' | 'value', readonly [Tensor, Tensor?]>,
+    out: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+  ): void {
+    const pairs = [query, key, value].flatMap(([one, two]) => [one, two ?? null])
+    this.#module.launch('rotate_back', { grid: [out.size(0)], block: threads }, [...pairs, out, out.size(1), cos, sin])
+  }
+
+  swiglu(gateUp: Tensor, out: Tensor): void {
+    this.#module.launch('gated_rows', { grid: [out.size(0)], block: threads }, [gateUp, gateUp.size(1), out])
+  }
+
+  swigluBack(grad: Tensor, gateUp: Tensor, out: Tensor, activation: Tensor): void {
+    const args = [grad, gateUp, out, out.size(1), activation]
+    this.#module.launch('gated_back', { grid: [grad.size(0)], block: threads }, args)
+  }
+
+  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out`, `logSumExp`. */
+  join(a: readonly [Tensor, Tensor], b: readonly [Tensor, Tensor], out: Tensor, logSumExp: Tensor): void {
+    const { heads, dim } = this.shape
+    const block = Math.min(wideBlock, Math.ceil((heads * dim) / 8 / 32) * 32)
+    const rows = out.size(0)
+    this.#module.launch('join', { grid: [rows], block }, [...a, ...b, rows, out, logSumExp])
+  }
+
+  /** Scores [M, ..] of which V count, ids [M] int64 -> [3, M] float32: log-probability, entropy, log-sum-exp. */
+  scoreRows(scores: Tensor, V: number, ids: Tensor, temperature: number): Tensor {
+    const M = scores.size(0)
+    const out = empty([3, M], { dtype: 'float32', device: scores.device })
+    const [logp, entropy, lse] = [out.select(0, 0), out.select(0, 1), out.select(0, 2)]
+    const args = [scores, scores.size(1), V, ids, f32(1 / temperature), logp, entropy, lse]
+    this.#module.launch('score_rows', { grid: [M], block: wideBlock }, args)
+    return out
+  }
+
+  /** Scores become their gradient, given what scoreRows made of them and the gradients [2, M] of the first two. */
+  scoreBack(scores: Tensor, V: number, ids: Tensor, temperature: number, scored: Tensor, grad: Tensor): void {
+    const [entropy, lse] = [scored.select(0, 1), scored.select(0, 2)]
+    const grads = [grad.select(0, 0), grad.select(0, 1)]
+    const args = [scores, scores.size(1), V, ids, f32(1 / temperature), entropy, lse, ...grads]
+    this.#module.launch('score_back', { grid: [scores.size(0)], block: wideBlock }, args)
+  }
+}
+
+function like(x: Tensor, shape: number[]): Tensor {
+  return empty(shape, { dtype: x.dtype, device: x.device })
+}
