@@ -29,6 +29,7 @@ export {
   type PromptIds,
   type TeacherOptions,
   TeacherPass,
+  TrainingLayers,
   teacherForce,
   teacherForceGroups,
   teacherForceRows,

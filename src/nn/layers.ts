@@ -89,6 +89,10 @@ export class RMSNorm extends Module {
     this.#eps = eps
   }
 
+  get eps(): number {
+    return this.#eps
+  }
+
   forward(x: Tensor): Tensor {
     return rmsNorm(x, cast(this.weight, x), this.#eps)
   }

@@ -56,7 +56,7 @@ export const RunConfig = z.strictObject({
     .enum(['auto', 'off'])
     .default('off')
     .describe(
-      "decoding by kernels of ours; auto: in bfloat16 on cards of compute capability 9.0, where they cover the decoder and adapters are merged (sampling.weights); off: torch's ops",
+      "decoding and learning by kernels of ours; auto: in bfloat16 on cards of compute capability 9.0, where they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: torch's ops",
     ),
   seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
   fixedOrder: z
@@ -129,7 +129,9 @@ export const RunConfig = z.strictObject({
   checkpointing: z
     .boolean()
     .default(false)
-    .describe('recompute decoder layers in backward: less memory, about a third more time'),
+    .describe(
+      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; on CUDA in bfloat16 their wide parts, a sixth',
+    ),
   featureCache: z
     .string()
     .nullable()

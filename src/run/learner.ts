@@ -2,7 +2,7 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
+import { defaultTrainGroups, type Family, type TrainGroup, TrainingLayers } from '../models/index.ts'
 import {
   type AdapterState,
   addLora,
@@ -64,6 +64,7 @@ export class Learner implements Roles {
       family.module,
       groups.flatMap(([, patterns]) => patterns),
     )
+    TrainingLayers.of(family.model.decoder) // weights move to where learning reads them before anything records their places
     this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(family.module, patterns)]))
     const scales = new Map(
       [...this.#groups].flatMap(([group, slots]) =>

@@ -20,7 +20,7 @@ export interface Parts {
   mlp: (cfg: LlmConfig) => Module & { fused: FusedLayer['mlp']; forward(x: Tensor): Tensor }
 }
 
-class Layer extends Module {
+export class CausalLayer extends Module {
   readonly input_layernorm: RMSNorm
   readonly self_attn: ReturnType<Parts['attention']>
   readonly post_attention_layernorm: RMSNorm
@@ -47,13 +47,13 @@ class Layer extends Module {
 
 export class Trunk extends Module {
   readonly embed_tokens: Embedding
-  readonly layers: Layer[]
+  readonly layers: CausalLayer[]
   readonly norm: RMSNorm
 
   constructor(cfg: LlmConfig, parts: Parts) {
     super()
     this.embed_tokens = new Embedding(cfg.vocab_size, cfg.hidden_size)
-    this.layers = Array.from({ length: cfg.num_hidden_layers }, (_, i) => new Layer(cfg, i, parts))
+    this.layers = Array.from({ length: cfg.num_hidden_layers }, (_, i) => new CausalLayer(cfg, i, parts))
     this.norm = new RMSNorm(cfg.hidden_size, cfg.rms_norm_eps)
   }
 }

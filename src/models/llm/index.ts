@@ -21,3 +21,4 @@ export {
   teacherForceGroups,
   teacherForceRows,
 } from './teacher.ts'
+export { TrainingLayers } from './training/layers.ts'

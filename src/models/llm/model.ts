@@ -1,6 +1,15 @@
 // Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../../core/index.ts'
-import { cast, type Embedding, KVCache, Linear, type Module, type RMSNorm, Rope } from '../../nn/index.ts'
+import {
+  cast,
+  type Embedding,
+  KVCache,
+  Linear,
+  type Module,
+  type RMSNorm,
+  Rope,
+  type RopeTable,
+} from '../../nn/index.ts'
 import { arange, checkpoint, type DType, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { FusedLayer } from './causal-lm.ts'
@@ -151,8 +160,21 @@ export class Decoder {
         const y = pass.checkpointing ? recomputed(layer, h, context) : tidy(() => layer.forward(h, context))
         h = added ? y.add(added) : y
       })
-      return this.#beforeNorm ? h : this.module.parts.norm.forward(h)
+      return this.finish(h)
     })
+  }
+
+  /** Rotation of packed tokens: positions [1, T], or [axes, 1, T] -> tables [T, 1, D]. */
+  rotation(positions: Tensor, like: Tensor): RopeTable {
+    return tidy(() => {
+      const { cos, sin } = this.#rope.table(positions, like) // [1, T, D]
+      return { cos: cos.transpose(0, 1), sin: sin.transpose(0, 1) }
+    })
+  }
+
+  /** The states behind the layers -> those that `forward` gives. */
+  finish(states: Tensor): Tensor {
+    return this.#beforeNorm ? states : this.module.parts.norm.forward(states)
   }
 
   /** States as `forward` gives them -> what the head reads. */

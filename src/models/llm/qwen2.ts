@@ -5,7 +5,7 @@ import { attend, type LlmContext, splitHeads } from './attention.ts'
 import { CausalLM, type Parts } from './causal-lm.ts'
 import type { LlmConfig } from './config.ts'
 
-class Attention extends Module implements Packing {
+export class Attention extends Module implements Packing {
   readonly q_proj: Linear // [H*D, S]
   readonly k_proj: Linear // [K*D, S]
   readonly v_proj: Linear

@@ -12,9 +12,14 @@ import {
   positionTensor,
   withCompletions,
 } from './prompted-model.ts'
+import type { TrainingHead } from './training/head.ts'
+import { type Place, packedStates } from './training/packed.ts'
 
 export interface TeacherOptions {
+  /** Less is kept for backward, and made again: whole layers, or gate and up where layers have a derivative of their own. */
   checkpointing?: boolean
+  /** Layers with a derivative of their own: where they are faster (absent), wherever they can be (true), nowhere. */
+  packed?: boolean
 }
 
 export interface LogProbs {
@@ -22,27 +27,24 @@ export interface LogProbs {
   entropies: Tensor // [K, T]
 }
 
-/** Where a completion stands in the packed hidden states: the row that predicts its token 0, and the row that read token 0. */
-interface Place {
-  before: number
-  start: number
-}
-
 /** Hidden states of prompts and completions, and where each completion's tokens stand. Completions are counted over all prompts. */
 export class TeacherPass {
-  readonly hidden: Tensor // [R * L, S], as the decoder gives them
+  readonly hidden: Tensor // [rows, S], as the decoder gives them
   readonly #places: readonly Place[]
   readonly #groups: readonly (readonly Int32Array[])[]
   readonly #completions: readonly Int32Array[]
   readonly #decoder: Decoder
+  readonly #head: TrainingHead | null
 
   constructor(
     decoder: Decoder,
     hidden: Tensor,
     places: readonly Place[],
     completions: readonly (readonly Int32Array[])[],
+    head: TrainingHead | null = null,
   ) {
     this.#decoder = decoder
+    this.#head = head
     this.hidden = hidden
     this.#places = places
     this.#groups = completions
@@ -69,7 +71,10 @@ export class TeacherPass {
           places.push(k * T + j)
         })
       })
-      const both = headLogProbs(this.#decoder, this.#rows(rows), this.#index(targets), temperature) // [2, M]
+      const [states, ids] = [this.#rows(rows), this.#index(targets)]
+      const both = this.#head
+        ? this.#head.logProbs(this.#decoder.headInput(states), ids, temperature)
+        : headLogProbs(this.#decoder, states, ids, temperature) // [2, M]
       const K = this.#completions.length
       const spread = zeros([2, K * T], { dtype: both.dtype, device: both.device })
         .indexCopy(1, this.#index(places), both)
@@ -154,6 +159,9 @@ export function teacherForceGroups<P extends PromptIds>(
     return { prompt: ids.length, read: completions[r]!.map((c) => c.subarray(0, Math.max(0, c.length - 1))) }
   })
   requirePositions(model.decoder, Math.max(...packed.map((p, r) => p.prompt + longest(completions[r]!))))
+  const { checkpointing, packed: wanted } = options
+  const own = wanted === false ? null : packedStates(model, prompts, completions, { checkpointing, anywhere: wanted })
+  if (own) return new TeacherPass(model.decoder, joined(own.hidden), own.places, completions, own.head)
   const L = Math.max(...packed.map(lengthOf))
   const hidden = tidy(() => {
     const { device } = model.placement

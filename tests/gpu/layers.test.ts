@@ -1,0 +1,191 @@
+// Layers with a derivative of their own on the device in bfloat16: each kernel against the same op by op, and a whole pass against
+// libtorch's derivative. Their mathematics in float32 is in src/models/llm/training/layers.test.ts.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { TrainingKernels, useKernels } from '../../src/kernels/index.ts'
+import { loraTargets, type TeacherOptions, teacherForceGroups } from '../../src/models/index.ts'
+import { type Between, opByOp } from '../../src/models/llm/training/between.ts'
+import { byKernels } from '../../src/models/llm/training/between-kernels.ts'
+import { TrainingLayers } from '../../src/models/llm/training/layers.ts'
+import { addLora, replaceTensor, type Slot, tensorAt, trainOnly } from '../../src/nn/index.ts'
+import { backward, clearTape, noGrad, randn, type Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
+import { fillAdapters, tinyConfig, tinyModel } from '../support/sa2va.ts'
+
+const device = 'cuda:0'
+const shape = { hidden: 256, inner: 512, heads: 4, groups: 2, dim: 64 }
+useKernels('auto')
+const kernels = TrainingKernels.of(shape, device)
+const skip = kernels ? false : 'no kernels on this device'
+const random = (...size: number[]) => randn(size, { device }).to('bfloat16')
+
+/** |a - b| / |b|, in float32. */
+function distance(a: Tensor, b: Tensor): number {
+  return tidy(() => {
+    const [x, y] = [a.to('float32'), b.to('float32')]
+    return x.sub(y).norm().item() / Math.max(y.norm().item(), 1e-9)
+  })
+}
+
+/** The same call both ways, and once more: equal within bfloat16's rounding, and the same bits again. */
+function compare(name: string, call: (between: Between) => unknown, copies: () => void = () => undefined): void {
+  const ours = byKernels(kernels!)
+  const read = (between: Between) => {
+    copies()
+    return tensorsIn(call(between))
+  }
+  noGrad(() =>
+    tidy(() => {
+      const [want, got, again] = [read(opByOp), read(ours), read(ours)]
+      assert.equal(got.length, want.length, name)
+      want.forEach((t, i) => {
+        const far = distance(got[i]!, t)
+        assert.ok(far < 1e-2, `${name}, result ${i}: ${far}`)
+        assert.deepEqual(got[i]!.numbers(), again[i]!.numbers(), `${name}, result ${i}, once more`)
+      })
+    }),
+  )
+}
+
+test('kernels between the products give what ATen gives, and the same bits again', { skip }, () => {
+  const T = 37
+  const heads = { queries: shape.heads, keys: shape.groups, dim: shape.dim }
+  const { hidden: S, inner: I } = shape
+  const [x, y, grad, residual] = [random(T, S), random(T, S + 8), random(T, S), random(T, S + 8)]
+  const norm = { weight: random(S), eps: 1e-6 }
+  compare('addNorm', (b) => b.addNorm(x, y, norm))
+  compare('norm', (b) => b.norm(x, norm))
+  compare('normBackward', (b) => b.normBackward(grad, x, norm, residual, 8).narrow(1, 0, S))
+  const gateUp = random(T, 2 * I + 16)
+  compare('swiglu', (b) => b.swiglu(gateUp, I))
+  compare('swigluBackward', (b) => {
+    const { activation, grad: back } = b.swigluBackward(random(T, I).mul(0).add(1), gateUp, I)
+    return [activation, back.narrow(1, 0, 2 * I)]
+  })
+  const angles = randn([T, 1, shape.dim / 2], { device })
+  const table = (f: 'cos' | 'sin') => angles[f]().to('bfloat16').repeat([1, 1, 2])
+  const tables = { cos: table('cos'), sin: table('sin') }
+  const columns = (shape.heads + 2 * shape.groups) * shape.dim
+  const qkv = random(T, columns + 24)
+  compare('rotate', (b) => {
+    const own = qkv.clone()
+    b.rotate(own, heads, tables)
+    return own
+  })
+  const grads = (n: number, m: number) => ({
+    query: random(n, shape.heads, shape.dim),
+    key: random(m, shape.groups, shape.dim),
+    value: random(m, shape.groups, shape.dim),
+  })
+  const placed = [
+    { queries: [0, 20] as const, keys: [0, 20] as const, grads: grads(20, 20) },
+    { queries: [20, 17] as const, keys: [20, 17] as const, grads: grads(17, 17) },
+    { queries: [20, 17] as const, keys: [0, 20] as const, grads: grads(17, 20) },
+  ]
+  compare('rotateBackward', (b) => b.rotateBackward(T, placed, heads, tables, 24).narrow(1, 0, columns))
+  const attended = () => ({
+    out: random(T, shape.heads, shape.dim),
+    logSumExp: randn([shape.heads, T], { device }),
+    random: [],
+  })
+  const [one, two] = [attended(), attended()]
+  compare('join', (b) => b.join(one, two))
+})
+
+test('scores of rows, entropies and their gradient are those of log-softmax', { skip }, () => {
+  tidy(() => {
+    const [M, V, W, temperature] = [19, 1003, 1024, 0.7]
+    const scores = random(M, W)
+    const ids = tensor(
+      BigInt64Array.from({ length: M }, (_, i) => BigInt((i * 53) % V)),
+      { device },
+    )
+    const grad = randn([2, M], { device })
+    const leaf = scores.narrow(1, 0, V).to('float32').detach().clone().requiresGrad_()
+    const logp = leaf.div(temperature).logSoftmax(-1)
+    const want = [logp.gather(1, ids.unsqueeze(1)).squeeze(1), logp.exp().mul(logp).sum(-1).neg()] as const
+    backward(
+      want[0]
+        .mul(grad.select(0, 0))
+        .add(want[1].mul(grad.select(0, 1)))
+        .sum(),
+    )
+    noGrad(() => {
+      const got = kernels!.scoreRows(scores, V, ids, temperature)
+      want.forEach((t, i) => {
+        const far = distance(got.select(0, i), t)
+        assert.ok(far < 1e-5, `result ${i}: ${far}`)
+      })
+      kernels!.scoreBack(scores, V, ids, temperature, got, grad)
+      const far = distance(scores.narrow(1, 0, V), leaf.grad()!)
+      assert.ok(far < 1e-2, `gradient: ${far}`)
+      assert.equal(
+        scores
+          .narrow(1, V, W - V)
+          .abs()
+          .max()
+          .item(),
+        0,
+        'columns behind the vocabulary',
+      )
+    })
+  })
+})
+
+/** A model of heads that the kernels cover (64), or do not (16). */
+function onDevice(dim: number) {
+  const sizes = { num_attention_heads: 4, num_key_value_heads: 2, hidden_size: 4 * dim, intermediate_size: 8 * dim }
+  const tiny = tinyModel(tinyConfig({}, { ...sizes, head_dim: dim }), { dtype: 'bfloat16' })
+  for (const slot of tiny.model.slots())
+    replaceTensor(
+      slot,
+      tidy(() => tensorAt(slot).mul(0.2).to(device)),
+    )
+  const wanted = loraTargets(tiny.cfg.llm.architectures[0]!)
+  const options = { rank: 8, alpha: 16, seed: 2 }
+  addLora(tiny.model, (path) => path.startsWith('language_model.') && wanted(path), options)
+  fillAdapters(tiny.model, 20)
+  const trained = trainOnly(tiny.model, [/\.lora_[AB]\./])
+  return { ...tiny, trained }
+}
+
+function passOf(of: ReturnType<typeof onDevice>, options: TeacherOptions): { logps: number[]; grads: Tensor[] } {
+  const { prompter, model, trained } = of
+  const prompts = ['describe the red cup on the left', 'what?'].map((text) => ({
+    ids: prompter.tokenizer.encode(text),
+  }))
+  const said = [['a red cup', 'two', 'x'], ['a large blue square']].map((g) =>
+    g.map((t) => prompter.tokenizer.encode(t)),
+  )
+  const plain = {
+    placement: model.placement,
+    decoder: model.decoder,
+    promptEmbeddings: ({ ids }: { ids: Int32Array }) =>
+      model.decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device })),
+  }
+  for (const slot of trained) tensorAt(slot).setGrad(null)
+  const { logps } = teacherForceGroups(plain, prompts, said, options).logProbs()
+  backward(logps.sum())
+  clearTape()
+  const grads = trained.map((slot: Slot) => tensorAt(slot).grad()!.clone())
+  return { logps: noGrad(() => logps.numbers()), grads }
+}
+
+for (const dim of [64, 16])
+  test(`a pass with heads of ${dim} in bfloat16 scores and differentiates as op by op`, () => {
+    const of = onDevice(dim)
+    tidy(() => {
+      const want = passOf(of, { packed: false })
+      assert.equal(TrainingLayers.of(of.model.decoder) !== null, kernels !== null && dim === 64, 'covered by kernels')
+      for (const options of [{ packed: true }, { packed: true, checkpointing: true }]) {
+        const got = passOf(of, options)
+        const worst = Math.max(...got.logps.map((v, i) => Math.abs(v - want.logps[i]!)))
+        assert.ok(worst < 0.05, `log-probs: ${worst}`)
+        want.grads.forEach((t, i) => {
+          const far = distance(got.grads[i]!, t)
+          assert.ok(far < 0.05, `${of.trained[i]!.name}: ${far}`)
+        })
+      }
+    })
+    TrainingLayers.release(of.model.decoder)
+    of.dispose()
+  })
