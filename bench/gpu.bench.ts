@@ -4,7 +4,7 @@
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { type BenchRow, row } from './bench.ts'
 import { decodeRows } from './gpu/decode.ts'
-import { now, onCard, placement, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
+import { now, onCard, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
 import { stepRows } from './gpu/step.ts'
 import { trainingRows } from './gpu/training.ts'
 
@@ -16,6 +16,7 @@ export async function run(): Promise<BenchRow[]> {
     ...placement,
     maxTiles: 3,
     sampling: { weights: 'merged' },
+    loop1: { question },
     rl: { numGenerations: 4, maxCompletionLength: onCard ? 128 : 16 },
     ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
   })

@@ -118,7 +118,11 @@ export async function stepRows(
 ): Promise<BenchRow[]> {
   const phases = new Phases()
   let inReference = false
-  const tasks = timedTasks(family, config, phases, () => inReference)
+  const drawing = timing(family, {
+    drawMasks: (call) => phases.time('(of it) masks drawn', call),
+    finishMasks: (call) => phases.time('(of it) masks at full size', call),
+  })
+  const tasks = timedTasks(drawing, config, phases, () => inReference)
   const timed = timedLearner(learner, phases, (on) => {
     inReference = on
   })

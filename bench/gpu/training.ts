@@ -4,7 +4,7 @@ import { type Sa2VAFamily, teacherForceGroups } from '../../src/models/index.ts'
 import type { Learner } from '../../src/run/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, median, row } from '../bench.ts'
-import { now, peakGiB, resetPeak } from './random-model.ts'
+import { now, peakGiB, question, resetPeak } from './random-model.ts'
 
 const [K, rounds] = [4, 4]
 /** Milliseconds and GiB that must hold on an H200, by prompts of a pass; with recomputed feed-forward the second pair. */
@@ -14,7 +14,7 @@ const recomputedLimits = { 1: [null, null], 4: [250, 16] } as const
 export function trainingRows(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): BenchRow[] {
   return tidy(() => {
     const features = noGrad(() => family.encode(examples.map((e) => family.prepare(e.image, { maxTiles: 3 }))))
-    const prompts = examples.map((e, b) => family.describe(features[b]!, e.mask))
+    const prompts = examples.map((e, b) => family.describe(features[b]!, e.mask, question))
     const { vocab_size: V } = family.model.decoder.cfg
     const completion = (b: number, k: number) =>
       Int32Array.from({ length: 128 }, (_, t) => (b * 7919 + k * 104729 + t * 1299709) % (V - 100))
