@@ -1,29 +1,30 @@
 // Faults around the step: what it is fed with, what is kept of it, and how it is judged. Entries as in mutants.mjs.
-const step = 'tests/invariant/step-written-out.test.ts'
-const traps = 'tests/invariant/trainer-traps.test.ts'
-const switches = 'tests/invariant/trainer-switches.test.ts'
-const learning = 'tests/invariant/trainer-learning.test.ts'
-const resume = 'tests/invariant/resume-state.test.ts'
-const answers = 'tests/invariant/answers.test.ts'
-const supervised = 'tests/invariant/sft.test.ts'
-const golden = 'src/verify/grpo.test.ts'
-const optimizer = 'src/optim/adamw.test.ts'
-const loading = 'src/data/loader.test.ts'
-const generation = 'src/models/llm/generate.test.ts'
-const teacher = 'src/models/llm/teacher.test.ts'
-const mixing = 'src/rewards/mix.test.ts'
-const meteor = 'src/rewards/meteor/meteor.test.ts'
-const evaluate = 'src/tasks/cycle/evaluate.test.ts'
-const rewards = 'src/tasks/cycle/rewards.test.ts'
-
-const S = 'src/rl/step.ts'
-const SFT = 'src/run/sft.ts'
-const SUP = 'src/tasks/cycle/supervised.ts'
-const EVAL = 'src/tasks/cycle/evaluate.ts'
-const STATE = 'src/run/state.ts'
-const ADAM = 'src/optim/adamw.ts'
-const GEN = 'src/models/llm/generate.ts'
-const METEOR = 'src/rewards/meteor/score.ts'
+import {
+  ADAM,
+  answers,
+  EVAL,
+  evaluate,
+  GEN,
+  generation,
+  golden,
+  learning,
+  loading,
+  METEOR,
+  meteor,
+  mixing,
+  optimizer,
+  resume,
+  rewards,
+  S,
+  SFT,
+  STATE,
+  SUP,
+  step,
+  supervised,
+  switches,
+  teacher,
+  traps,
+} from './mutant-places.mjs'
 
 export const moreMutants = [
   // roles
@@ -282,7 +283,7 @@ export const moreMutants = [
   [
     'sft',
     'records of a step are not averaged',
-    SFT,
+    'src/tasks/cycle/lessons.ts',
     'backward(loss.mul(weight))',
     'backward(loss)',
     supervised,

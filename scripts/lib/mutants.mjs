@@ -1,34 +1,36 @@
 // Faults to plant, one at a time: [area, what goes wrong, file, text, replacement, test file, test names (optional)]. The text must occur
 // in the file; its first occurrence is replaced. A fault is killed when its test fails.
 import { moreMutants } from './more-mutants.mjs'
-
-const step = 'tests/invariant/step-written-out.test.ts'
-const traps = 'tests/invariant/trainer-traps.test.ts'
-const obligations = 'tests/invariant/trainer-obligations.test.ts'
-const learning = 'tests/invariant/trainer-learning.test.ts'
-const switches = 'tests/invariant/trainer-switches.test.ts'
-const answers = 'tests/invariant/answers.test.ts'
-const resume = 'tests/invariant/resume-state.test.ts'
-const golden = 'src/verify/grpo.test.ts'
-const optimizer = 'src/optim/adamw.test.ts'
-const advantage = 'src/rl/advantages.test.ts'
-const rewards = 'src/tasks/cycle/rewards.test.ts'
-const evaluate = 'src/tasks/cycle/evaluate.test.ts'
-const mixing = 'src/rewards/mix.test.ts'
-
-const S = 'src/rl/step.ts'
-const C2M = 'src/tasks/cycle/caption-to-mask.ts'
-const M2C = 'src/tasks/cycle/mask-to-caption.ts'
-const ACT = 'src/tasks/cycle/action.ts'
-const ACTED = 'src/tasks/cycle/score-actions.ts'
-const ASK = 'src/tasks/cycle/ask.ts'
-const BATCH = 'src/run/batches.ts'
-const TRAIN = 'src/run/train.ts'
-const LOOP = 'src/run/loop.ts'
-const LEARNER = 'src/run/learner.ts'
+import {
+  ACT,
+  ACTED,
+  ASK,
+  advantage,
+  answers,
+  BATCH,
+  C2M,
+  evaluate,
+  golden,
+  LEARNER,
+  LOOP,
+  learning,
+  M2C,
+  mixing,
+  obligations,
+  optimizer,
+  resume,
+  rewards,
+  S,
+  step,
+  switches,
+  TRAIN,
+  traps,
+} from './mutant-places.mjs'
+import { otherMutants } from './other-mutants.mjs'
 
 export const mutants = [
   ...moreMutants,
+  ...otherMutants,
   // what feeds the loss
   [
     'loss',

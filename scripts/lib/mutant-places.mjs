@@ -1,0 +1,49 @@
+// Files that faults are planted in, and tests that should notice.
+const invariant = (name) => `tests/invariant/${name}.test.ts`
+
+export const answers = invariant('answers')
+export const fed = invariant('step-fed')
+export const learning = invariant('trainer-learning')
+export const life = invariant('run-life')
+export const obligations = invariant('trainer-obligations')
+export const resume = invariant('resume-state')
+export const sampling = invariant('sampling-weights')
+export const step = invariant('step-written-out')
+export const supervised = invariant('sft')
+export const switches = invariant('trainer-switches')
+export const traps = invariant('trainer-traps')
+export const action = 'src/tasks/cycle/action.test.ts'
+export const advantage = 'src/rl/advantages.test.ts'
+export const ask = 'src/tasks/cycle/ask.test.ts'
+export const balance = 'src/run/balance.test.ts'
+export const evaluate = 'src/tasks/cycle/evaluate.test.ts'
+export const generation = 'src/models/llm/generate.test.ts'
+export const golden = 'src/verify/grpo.test.ts'
+export const loading = 'src/data/loader.test.ts'
+export const meteor = 'src/rewards/meteor/meteor.test.ts'
+export const mixing = 'src/rewards/mix.test.ts'
+export const optimizer = 'src/optim/adamw.test.ts'
+export const report = 'src/rl/step-report.test.ts'
+export const rewards = 'src/tasks/cycle/rewards.test.ts'
+export const rlSettings = 'src/rl/config.test.ts'
+export const sampler = 'src/rl/sampler.test.ts'
+export const teacher = 'src/models/llm/teacher.test.ts'
+
+export const ACT = 'src/tasks/cycle/action.ts'
+export const ACTED = 'src/tasks/cycle/score-actions.ts'
+export const ADAM = 'src/optim/adamw.ts'
+export const ASK = 'src/tasks/cycle/ask.ts'
+export const BATCH = 'src/run/batches.ts'
+export const C2M = 'src/tasks/cycle/caption-to-mask.ts'
+export const EVAL = 'src/tasks/cycle/evaluate.ts'
+export const GEN = 'src/models/llm/generate.ts'
+export const LEARNER = 'src/run/learner.ts'
+export const LOOP = 'src/run/loop.ts'
+export const M2C = 'src/tasks/cycle/mask-to-caption.ts'
+export const METEOR = 'src/rewards/meteor/score.ts'
+export const REPORT = 'src/rl/step-report.ts'
+export const S = 'src/rl/step.ts'
+export const SFT = 'src/run/sft.ts'
+export const STATE = 'src/run/state.ts'
+export const SUP = 'src/tasks/cycle/supervised.ts'
+export const TRAIN = 'src/run/train.ts'
