@@ -127,7 +127,7 @@ async function secondPass(o: Opened): Promise<Group[]> {
     'some row is shorter than another',
   )
   for (const g of groups) g.old = plainDensities(g)
-  await o.learn(groups, 1e-3)
+  await o.learn(groups, 2e-4) // a larger step makes the KL of a mask action drown everything else
   for (const g of groups) g.reference = null
   return groups
 }
@@ -150,6 +150,8 @@ test('the gradient of a second pass is the one written out: weights, betas, clip
         beta: { loop1: 0.05, loop2: 0.3 },
         epsilon: 0.02,
       })
+      const largest = Math.max(...[...want.values()].flat().map(Math.abs))
+      assert.ok(largest < 100, `a gradient of ${largest} hides the others`)
       assertNear(got, want)
     },
     3,
