@@ -117,22 +117,20 @@ test('twenty steps in a row without spread end a run; a step with spread begins 
 })
 
 test('stopped while it is scored, a step leaves the data where it began: resumed, the run is the whole one', async () => {
-  const config = (name: string) =>
-    toyRun(toy, at(name), {
-      ...small,
-      maxSteps: 3,
-      saveSteps: 1,
-      saveTotalLimit: 9,
-      rl: { ...small.rl, gradientAccumulationSteps: 2, stepsPerGeneration: 1 },
-    })
+  const rl = { ...small.rl, gradientAccumulationSteps: 2, stepsPerGeneration: 1 }
+  const config = (name: string) => toyRun(toy, at(name), { ...small, maxSteps: 3, saveTotalLimit: 9, rl })
   await train(config('whole'), hostOf())
   const host = hostOf()
   let calls = 0
   const stops = hostOf(spread, { score: async (task, groups) => (++calls === 4 ? null : host.score(task, groups)) })
   const stopped = await train(config('stopped'), stops)
   assert.deepEqual([stopped.step, stopped.stopped], [1, true])
+  assert.deepEqual(checkpoints('stopped'), [0, 1], 'the stop is saved with the position of the data')
   await train(config('stopped'), hostOf())
-  assert.deepEqual(runBytes(at('stopped')), runBytes(at('whole')))
+  const result = (name: string) =>
+    new Map([...runBytes(at(name))].filter(([file]) => /^samples\.jsonl$|_step_3\/.*\.safetensors$/.test(file)))
+  assert.equal(result('whole').size, 5)
+  assert.deepEqual(result('stopped'), result('whole'))
 })
 
 test('a step ends with its epoch, and a short one is whole: each takes all pieces of what is left', async () => {
@@ -140,6 +138,9 @@ test('a step ends with its epoch, and a short one is whole: each takes all piece
   const input = { ...small, dataPath: 'scenes:3', maxSteps: 3, data: { evalFraction: 0 }, rl }
   await train(toyRun(toy, at('short'), input), hostOf())
   const samples = [...readRun(at('short')).samples()]
-  for (const step of [1, 2, 3])
-    assert.equal(new Set(samples.filter((s) => s.step === step).map((s) => s.id)).size, 3, `records of step ${step}`)
+  for (const step of [1, 2, 3]) {
+    const own = samples.filter((s) => s.step === step)
+    assert.equal(new Set(own.map((s) => s.id)).size, 3, `records of step ${step}`)
+    assert.equal(own.length, 3 * 2, `samples of step ${step}`)
+  }
 })
