@@ -67,6 +67,9 @@ function readOptional(path: string): Json {
   return existsSync(path) ? readJson(path) : {}
 }
 
+/** All four fields: Hugging Face's tokenizers library refuses a file that leaves one out. */
+const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false } as const
+
 /** A tokenizer.json with Qwen2's blocks around a vocabulary. */
 export function qwen2TokenizerJson(
   vocab: Record<string, number>,
@@ -83,11 +86,11 @@ export function qwen2TokenizerJson(
       type: 'Sequence',
       pretokenizers: [
         { type: 'Split', pattern: { Regex: qwen2Pattern }, behavior: 'Isolated', invert: false },
-        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+        byteLevel,
       ],
     },
-    post_processor: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
-    decoder: { type: 'ByteLevel' },
+    post_processor: byteLevel,
+    decoder: byteLevel,
     model: {
       type: 'BPE',
       dropout: null,

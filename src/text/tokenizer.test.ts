@@ -11,6 +11,7 @@ import { verifyTokenizer } from '../verify/tokens.ts'
 import { baseVocabulary, byteAlphabet } from './byte-level.ts'
 import { tokenDecoder } from './token-decoder.ts'
 import { loadTokenizer } from './tokenizer.ts'
+import { qwen2TokenizerJson } from './tokenizer-files.ts'
 
 const sa2va = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
 const qwenVl = fileURLToPath(new URL('../../tests/fixtures/golden/qwen2_5_vl-tiny', import.meta.url))
@@ -208,6 +209,17 @@ describe('bad folders', () => {
     cpSync(join(sa2va, 'tokenizer.json'), join(dir, 'tokenizer.json'))
     assert.throws(() => loadTokenizer(dir), /added token 492: expected \[SEG\]/)
   })
+})
+
+test('the shipped files have every field that the tokenizers library asks of a byte-level block', () => {
+  const wanted = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
+  for (const name of ['miniature', 'miniature-full', 'points-miniature/policy']) {
+    const path = fileURLToPath(new URL(`../../assets/${name}/tokenizer.json`, import.meta.url))
+    const file = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
+    assert.deepEqual([file['decoder'], file['post_processor']], [wanted, wanted], name)
+  }
+  const { decoder } = qwen2TokenizerJson({}, [], [])
+  assert.deepEqual(decoder, wanted)
 })
 
 describe('byte alphabet and byte fallback', () => {
