@@ -10,6 +10,7 @@ import type { DataOptions } from './config.ts'
 import { BadRecord, type Reason } from './example.ts'
 import { openLoader } from './loader.ts'
 import { openSource } from './sources/open.ts'
+import { answersOf, namesRegions } from './sources/regions.ts'
 
 const root = testFolder()
 const settings: DataOptions = { workers: 0, shuffle: false, maxRejectFraction: 0.5 }
@@ -112,6 +113,11 @@ test('an empty caption is counted and named', async () => {
 test('a record without an answer is counted and named', async () => {
   const path = await arrowWith('answer', { conversations: [{ from: 'human', value: 'Describe.' }] })
   await expectReject(path, 2, 'empty-caption', /row 1: conversations: expected a caption, got nothing/)
+})
+
+test('a turn that is null says nothing, as one without an answer', async () => {
+  assert.deepEqual(answersOf([null, { from: 'gpt', value: 'a cup' }, { from: 'human', value: 'x' }]), ['a cup'])
+  assert.equal(namesRegions([null, { from: 'human', value: 'what is <Prompt1>?' }]), true)
 })
 
 test('an empty mask is counted and named', async () => {

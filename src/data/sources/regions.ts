@@ -33,10 +33,10 @@ export function chooseColumns(names: readonly string[], features: unknown, where
 
 type Fields = Record<string, unknown>
 
-/** `[{a, b}]`, or the transpose `{a: [], b: []}` that old `Sequence` features are stored as. */
+/** `[{a, b}]`, or the transpose `{a: [], b: []}` that old `Sequence` features are stored as; an entry may be null. */
 function listOf(value: unknown, key: string): Fields[] {
   if (value === null || value === undefined) return []
-  if (Array.isArray(value)) return value as Fields[]
+  if (Array.isArray(value)) return value.map((entry) => (entry ?? {}) as Fields)
   const fields = value as Record<string, unknown[]>
   const length = Array.isArray(fields[key]) ? fields[key].length : 0
   return Array.from({ length }, (_, i) => Object.fromEntries(Object.entries(fields).map(([k, v]) => [k, v?.[i]])))
