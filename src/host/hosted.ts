@@ -7,6 +7,7 @@ import type { OpenRewards } from '../rewards/index.ts'
 import type { Host, RunConfig, Progress as RunProgress, Scores } from '../run/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { progress as statusLine } from '../tracking/index.ts'
+import { refuseEarlyExit } from './early-exit.ts'
 
 type Groups = Parameters<Host['score']>[1]
 type Asked = { kind: 'score'; task: string; groups: Groups }
@@ -49,6 +50,7 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
   const signals = run.signal ? signalsOf(run.signal) : listenForSignals()
   const rewards = run.scores ? await openScoring(run.scores) : undefined
   const screen = run.onProgress ? listenTo(run.onProgress) : openScreen(run.label)
+  const ended = refuseEarlyExit()
   try {
     const result = await runInEngineThread(run.module, run.work, run.input, {
       signal: signals.signal,
@@ -57,6 +59,7 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
     if ((result as { stopped?: boolean } | undefined)?.stopped && !run.signal) process.exitCode = signals.exitCode()
     return result
   } finally {
+    ended()
     screen.end()
     signals.close()
     rewards?.close()
