@@ -2,7 +2,7 @@ import { buffer, native } from '../engine/index.ts'
 import { cuda, deviceIndex } from '../tensor/index.ts'
 import { findCompiler } from './compile.ts'
 
-let mode: 'auto' | 'off' = 'off'
+let mode: 'auto' | 'off' = 'auto'
 
 /** The setting `kernels`. */
 export function useKernels(chosen: 'auto' | 'off'): void {

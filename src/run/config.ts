@@ -54,7 +54,7 @@ export const RunConfig = z.strictObject({
     .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
   kernels: z
     .enum(['auto', 'off'])
-    .default('off')
+    .default('auto')
     .describe(
       "decoding and learning by kernels of ours; auto: in bfloat16 on cards of compute capability 9.0, where they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: torch's ops",
     ),

@@ -52,12 +52,14 @@ function randomDecoder(more: Partial<LlmConfig> = {}) {
     )
   }
   decoder.computeIn('bfloat16')
-  const { placement } = decoder
+  return { decoder, model: speakerOf(decoder) }
+}
+function speakerOf(decoder: Decoder) {
   const promptEmbeddings = ({ ids }: { ids: Int32Array }) =>
     decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device }))
-  return { decoder, model: { placement, decoder, promptEmbeddings } }
+  return { placement: decoder.placement, decoder, promptEmbeddings }
 }
-type Model = ReturnType<typeof randomDecoder>['model']
+type Model = ReturnType<typeof speakerOf>
 
 /** Prompts of different lengths. */
 const promptsOf = (count: number, seed = 0) =>
@@ -80,37 +82,50 @@ function speak(model: Model, prompts: readonly { ids: Int32Array }[], more: Part
     ),
   )
 }
+/** The same weights in float32. */
+function wideTwin({ decoder }: Model): Model {
+  const wide = new Decoder(decoder.cfg, buildLanguageModule(decoder.cfg))
+  const values = decoder.module.parameters()
+  for (const slot of wide.module.slots())
+    replaceTensor(
+      slot,
+      noGrad(() => tidy(() => values.get(slot.name)!.to('float32'))),
+    )
+  return speakerOf(wide)
+}
+
+function scores(model: Model, prompts: readonly { ids: Int32Array }[], said: ReturnType<typeof speak>): number[] {
+  const samples = said.length / prompts.length
+  const one = (ids: readonly number[], r: number) =>
+    teacherForce(model, prompts[Math.floor(r / samples)]!, [Int32Array.from(ids)])
+      .logProbs()
+      .logps.numbers()
+  return noGrad(() => said.flatMap(({ ids }, r) => tidy(() => one(ids, r))))
+}
+
 /**
- * Log-probs as the sampler saw them against those of one pass of torch's ops over the same tokens: within 0.05, by kernels of ours and by
- * torch's ops token by token, and ours not much farther away on average.
+ * Log-probs as the sampler saw them against those of one pass over the same tokens by torch's ops: within 0.05. Against a pass in float32
+ * kernels of ours are no farther away than torch's ops are, token by token, beyond chance.
  */
-function agree(name: string, model: Model, count: number, more: Partial<GenerateOptions> = {}) {
+function agree(name: string, model: Model, count: number, more: Partial<GenerateOptions> = {}, wide?: Model) {
   const prompts = promptsOf(count)
   const errors = (kernels: 'auto' | 'off') => {
     useKernels(kernels)
     const said = speak(model, prompts, more)
-    const samples = said.length / count
-    const scored = noGrad(() =>
-      said.flatMap(({ ids }, r) =>
-        tidy(() =>
-          teacherForce(model, prompts[Math.floor(r / samples)]!, [Int32Array.from(ids)])
-            .logProbs()
-            .logps.numbers(),
-        ),
-      ),
-    )
     const seen = said.flatMap(({ logps }) => logps)
-    assert.equal(seen.length, scored.length)
-    const apart = seen.map((v, i) => Math.abs(v - scored[i]!))
-    const [mean, worst] = [apart.reduce((x, y) => x + y, 0) / apart.length, Math.max(...apart)]
-    console.log(
-      `${name}, kernels ${kernels}: ${seen.length} tokens, mean ${mean.toExponential(1)}, worst ${worst.toFixed(4)}`,
-    )
+    const apart = (other: Model) => scores(other, prompts, said).map((v, i) => Math.abs(v - seen[i]!))
+    const same = apart(model)
+    const far = apart(wide ?? model)
+    assert.equal(seen.length, same.length)
+    const mean = far.reduce((x, y) => x + y, 0) / far.length
+    const worst = Math.max(...same)
+    const [m, w] = [mean.toExponential(1), worst.toFixed(4)]
+    console.log(`${name}, kernels ${kernels}: ${seen.length} tokens, worst ${w}, mean ${m}${wide ? ' of float32' : ''}`)
     return { said, mean, worst }
   }
   const [torch, ours] = [errors('off'), errors('auto')]
   assert.ok(ours.worst < 0.05, `${name}: log-probs differ by ${ours.worst}`)
-  assert.ok(ours.mean < 2 * torch.mean + 1e-3, `${name}: ${ours.mean} on average, torch's ops ${torch.mean}`)
+  if (wide) assert.ok(ours.mean < 1.5 * torch.mean + 1e-3, `${name}: ${ours.mean}, torch's ops ${torch.mean}`)
   return ours.said
 }
 after(() => decodePool.clear())
@@ -139,8 +154,9 @@ for (const [name, cfg] of Object.entries(variants))
       [5, 3],
       [6, 4],
     ] as const
-    for (const [count, samples] of rows) agree(`${count} prompts, ${samples} samples`, model, count, { samples })
-    agree('greedy', model, 3, { sampling: undefined, samples: 1 })
+    const wide = wideTwin(model)
+    for (const [count, samples] of rows) agree(`${count} prompts, ${samples} samples`, model, count, { samples }, wide)
+    agree('greedy', model, 3, { sampling: undefined, samples: 1 }, wide)
     decodePool.clear(model.decoder)
   })
 
