@@ -33,7 +33,7 @@ const parts: readonly Part[] = [
     variants: [
       { name: 'both', flags: '' },
       { name: 'loop-1', flags: '--loop2.weight 0 --train mlp1,lora' },
-      { name: 'loop-2', flags: '--loop1.weight 0 --train mask_decoder' },
+      { name: 'loop-2', flags: '--loop1.weight 0 --loop2.action field --train mask_decoder' },
       { name: 'shuffled', flags: '--shuffleRewards true' },
     ],
   },
@@ -45,16 +45,18 @@ const parts: readonly Part[] = [
     variants: [
       ...[0.5, 1, 2].map((std) => ({
         name: `field-${std}`,
-        flags: `--train mask_decoder --loop2.actionStd ${std}`,
+        flags: `--train mask_decoder --loop2.action field --loop2.actionStd ${std}`,
       })),
       ...[0.3, 0.6, 1.2].map((std) => ({
         name: `embedding-${std}`,
         flags: `--train text_hidden_fcs --loop2.action embedding --loop2.actionStd ${std}`,
       })),
+      { name: 'prompt-and-field', flags: '--loop2.action both' },
       { name: 'text', flags: '--train mlp1,lora --loop2.action text --loop2.sampleText true' },
       {
         name: 'mask-loss-alone',
-        flags: '--train mask_decoder --loop2.maskLoss 1 --rewards.loop2.terms [{"type":"format","of":"text"}]',
+        flags:
+          '--train mask_decoder --loop2.action field --loop2.maskLoss 1 --rewards.loop2.terms [{"type":"format","of":"text"}]',
       },
     ],
   },

@@ -13,6 +13,7 @@ import {
   meteor,
   mixing,
   optimizer,
+  PARTS,
   resume,
   rewards,
   S,
@@ -253,7 +254,7 @@ export const moreMutants = [
   [
     'rewards',
     'rewards get no picture',
-    'src/run/train.ts',
+    PARTS,
     'if (!record || pictures)',
     'if (!record)',
     answers,
