@@ -130,7 +130,7 @@ export const RunConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; on CUDA in bfloat16 their wide parts, a sixth',
+      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; where kernels of ours learn (kernels) their wide parts, a fifth',
     ),
   featureCache: z
     .string()
