@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { atomicWrite, cacheFolder, messageOf, sha256 } from '../core/index.ts'
-import { buildRecord, native, packageRoot } from '../engine/index.ts'
+import { buildRecord, native } from '../engine/index.ts'
 
 interface Compiler {
   path: string
@@ -39,7 +39,7 @@ export function findCompiler(): Compiler | string {
 }
 
 export const sourceOf = (names: readonly string[]): string =>
-  names.map((name) => readFileSync(join(packageRoot(), 'src', 'kernels', `${name}.cu`), 'utf8')).join('\n')
+  names.map((name) => readFileSync(new URL(`${name}.cu`, import.meta.url), 'utf8')).join('\n')
 
 /** Machine code of a source, kept in the cache folder by everything that decides it. */
 export function machineCode(compiler: Compiler, source: string, options: readonly string[]): Uint8Array {
