@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { makePointScene } from '../src/data/index.ts'
 import { packageRoot } from '../src/engine/index.ts'
 import { encodePng, resize } from '../src/image/index.ts'
-import { type BenchRow, row } from './bench.ts'
+import { type BenchRow, median, row } from './bench.ts'
 import { question } from './peers/digits.ts'
 import type { PeerRun, PeerSettings } from './peers/settings.ts'
 
@@ -94,8 +94,6 @@ function ours(folder: string, torch: string): string {
     env,
   })
 }
-
-const median = (values: readonly number[]) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)]!
 
 export async function run(): Promise<BenchRow[]> {
   const torch = peerTorch()

@@ -10,13 +10,13 @@ import { resize } from '../src/image/index.ts'
 import { maskFromDense, toDense } from '../src/mask/index.ts'
 import { parseQwenVLConfig, QwenVL, QwenVLFamily, Sam2Model, Sam2Predictor, sam2Config } from '../src/models/index.ts'
 import { readProcessorConfig } from '../src/models/qwen2_5_vl/index.ts'
-import { type Module, replaceTensor, tensorAt } from '../src/nn/index.ts'
 import { type Draw, type Sample, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, resolveRun, runOf } from '../src/run/index.ts'
 import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem } from '../src/tasks/index.ts'
-import { cuda, noGrad, ones, randn, tidy } from '../src/tensor/index.ts'
+import { cuda, noGrad, tidy } from '../src/tensor/index.ts'
 import { loadTokenizer } from '../src/text/index.ts'
 import { type BenchRow, row } from './bench.ts'
+import { drawWeights, onCard, placement } from './gpu/random-model.ts'
 
 type Json = Record<string, unknown>
 
@@ -41,24 +41,12 @@ const fullVision = {
   fullatt_block_indexes: [7, 15, 23, 31],
 }
 
-const onCard = cuda.count() > 0
-const device = onCard ? 'cuda:0' : 'cpu'
-const dtype = onCard ? 'bfloat16' : 'float32'
+const { device, dtype } = placement
 const side = onCard ? 840 : 112
 const miniature = (name: string) => join(packageRoot(), 'assets', 'points-miniature', name)
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Json
 
-function drawWeights<M extends Module>(model: M): M {
-  for (const slot of model.slots()) {
-    const shape = [...tensorAt(slot).shape]
-    const value = () => (shape.length === 1 ? ones(shape, { device }) : randn(shape, { device }).mul(0.02))
-    replaceTensor(
-      slot,
-      noGrad(() => tidy(() => value().to(dtype))),
-    )
-  }
-  return model
-}
+const spread = () => 0.02
 
 /** The miniature's tokenizer with filler words up to the size of the head: every id that is drawn has a text. */
 function folderOf(config: Json): string {
@@ -79,14 +67,14 @@ function randomPolicy(): QwenVLFamily {
   const config = { ...small, ...(onCard ? full : {}), vision_config: vision, torch_dtype: dtype }
   const cfg = parseQwenVLConfig(config)
   const dir = folderOf(config)
-  const model = drawWeights(new QwenVL(cfg))
+  const model = drawWeights(new QwenVL(cfg), spread)
   model.decoder.computeIn(dtype)
   return new QwenVLFamily({ dir, cfg, processor: readProcessorConfig(dir), model, tokenizer: loadTokenizer(dir) })
 }
 
 function randomSam(): Sam2Predictor {
   const small = readJson(join(miniature('sam2'), 'config.json'))['grounding_encoder_config']
-  return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onCard ? {} : small))))
+  return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onCard ? {} : small)), spread))
 }
 
 /** Random weights write nothing that can be read; places stand in for the words, so that SAM2 has K masks to draw. */

@@ -6,7 +6,7 @@ import { configOf, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import type { Example } from '../../src/data/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
 import { generate, type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
-import { replaceTensor, tensorAt } from '../../src/nn/index.ts'
+import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
@@ -36,11 +36,9 @@ function spread(name: string): number {
   return /(o_proj|down_proj)\.weight$/.test(name) ? 0.001 : 0.02
 }
 
-export function randomModel(): Loaded {
+/** Normal numbers of the given spread where `placement` says; ones in vectors. */
+export function drawWeights<M extends Module>(model: M, spread: (name: string) => number): M {
   const { device, dtype } = placement
-  const raw = configOf(onCard ? '4b' : 'tiny', dtype)
-  const cfg = parseSa2VAConfig(raw)
-  const model = new Sa2VA(cfg)
   for (const slot of model.slots()) {
     const shape = [...tensorAt(slot).shape]
     const value = () => (shape.length === 1 ? ones(shape, { device }) : randn(shape, { device }).mul(spread(slot.name)))
@@ -49,6 +47,13 @@ export function randomModel(): Loaded {
       noGrad(() => tidy(() => value().to(dtype))),
     )
   }
+  return model
+}
+
+export function randomModel(): Loaded {
+  const raw = configOf(onCard ? '4b' : 'tiny', placement.dtype)
+  const cfg = parseSa2VAConfig(raw)
+  const model = drawWeights(new Sa2VA(cfg), spread)
   const dir = mkdtempSync(join(tmpdir(), 'roundtrip-random-'))
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizerOf(cfg.llm.vocab_size)))
   writeFileSync(join(dir, 'config.json'), JSON.stringify(raw))
