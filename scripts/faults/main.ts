@@ -1,12 +1,14 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { Bench } from './bench.ts'
-import { promises, type Shown, showRow } from './row.ts'
+import { promises, type Row, type Shown, showRow } from './row.ts'
 import { rows } from './rows.ts'
+import { sideBySide } from './side-by-side.ts'
 
-const usage = `npm run faults [-- --only NAME,...] [--quick] [--json] [--page]
+const usage = `npm run faults [-- --only NAME,...] [--quick] [--jobs J] [--json] [--page]
   --only   rows by name or number: ${rows.map((row) => row.name).join(', ')}
   --quick  the rows that \`npm test\` runs too
+  --jobs   processes side by side (default 1)
   --json   the table as JSON
   --page   writes the table into docs/reliability.md`
 
@@ -14,6 +16,7 @@ const { values } = parseArgs({
   options: {
     only: { type: 'string', default: '' },
     quick: { type: 'boolean', default: false },
+    jobs: { type: 'string', default: '1' },
     json: { type: 'boolean', default: false },
     page: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -21,7 +24,8 @@ const { values } = parseArgs({
 })
 const wanted = values.only.split(',').filter((name) => name !== '')
 const unknown = wanted.filter((name) => !rows.some((row) => row.name === name || String(row.number) === name))
-if (values.help || unknown.length > 0) {
+const jobs = Number(values.jobs)
+if (values.help || unknown.length > 0 || !(Number.isInteger(jobs) && jobs > 0)) {
   console.error(unknown.length > 0 ? `unknown row: ${unknown.join(', ')}\n${usage}` : usage)
   process.exit(2)
 }
@@ -31,19 +35,27 @@ const chosen = rows.filter(
     (!values.quick || row.quick),
 )
 
-const bench = new Bench()
-const shown: Shown[] = []
-for (const row of chosen) {
-  const result = await showRow(row, bench)
-  shown.push(result)
+const told = (result: Shown) => {
   if (!values.json) console.log(lineOf(result))
 }
-bench.close()
+const shown = jobs > 1 ? await sideBySide(chosen, jobs, told) : await inTurn(chosen, told)
 const count = (state: Shown['state']) => shown.filter((row) => row.state === state).length
 if (values.json) console.log(JSON.stringify(shown, null, 2))
 else console.log(`${count('held')} held, ${count('not held')} not held, ${count('not run')} not run here`)
 if (values.page) writePage(shown)
 process.exit(count('not held') > 0 ? 1 : 0)
+
+async function inTurn(rows: readonly Row[], told: (result: Shown) => void): Promise<Shown[]> {
+  const bench = new Bench()
+  const shown: Shown[] = []
+  for (const row of rows) {
+    const result = await showRow(row, bench)
+    shown.push({ ...result, seen: result.seen.replaceAll(bench.folder, '...') })
+    told(shown.at(-1)!)
+  }
+  bench.close()
+  return shown
+}
 
 function lineOf({ number, name, state, seen, seconds }: Shown): string {
   return `${String(number).padStart(2)} ${state.padEnd(8)} ${name.padEnd(18)} ${seconds.toFixed(1).padStart(6)} s  ${seen}`
@@ -81,6 +93,5 @@ function nameOf(line: string): string {
 }
 
 function clip(text: string): string {
-  const plain = text.replaceAll(bench.folder, '...')
-  return plain.length > 120 ? `${plain.slice(0, 117)}...` : plain
+  return text.length > 120 ? `${text.slice(0, 117)}...` : text
 }

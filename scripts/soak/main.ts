@@ -1,36 +1,52 @@
 import assert from 'node:assert/strict'
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { humanBytes, sha256, stream } from '../../src/core/index.ts'
+import { Gate } from '../../src/rewards/judge/flow.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
 import { makeToy, runBytes, scratch } from '../../tests/support/runs.ts'
-import { command, type Held, killedOften, killedOnce, type Life, worker } from './lives.ts'
+import {
+  command,
+  type Held,
+  Kills,
+  killedOften,
+  type Life,
+  type Moments,
+  type Program,
+  undisturbed,
+  worker,
+} from './lives.ts'
 
-const usage = `npm run soak -- [--steps 10000] [--kills 100] [--seed 0] [--only train,sft,export,eval,pair]
-  --steps  optimizer steps of the train run; sft makes a tenth of them
-  --kills  SIGKILLs at random moments: half of them of train, a fifth of sft, a tenth of each of the others
+const usage = `npm run soak -- [--steps 10000] [--kills 100] [--jobs 1] [--seed 0] [--only train,sft,export,eval,pair]
+  --steps  optimizer steps of a train run; sft makes a tenth of them
+  --kills  SIGKILLs that hit a living process, at random moments: half of them of train, a fifth of sft, a tenth of each of the others
+  --jobs   runs side by side; the kills of train and of sft are spread over as many runs
   --only   what is run (default: everything)`
 
 const { values } = parseArgs({
   options: {
     steps: { type: 'string', default: '10000' },
     kills: { type: 'string', default: '100' },
+    jobs: { type: 'string', default: '1' },
     seed: { type: 'string', default: '0' },
     only: { type: 'string', default: 'train,sft,export,eval,pair' },
     help: { type: 'boolean', default: false },
   },
 })
-const [steps, kills] = [Number(values.steps), Number(values.kills)]
-if (values.help || !Number.isInteger(steps) || steps < 20 || !Number.isInteger(kills)) {
+const [steps, kills, jobs] = [Number(values.steps), Number(values.kills), Number(values.jobs)]
+const wholeFrom = (least: number, value: number) => Number.isInteger(value) && value >= least
+const known = ['train', 'sft', 'export', 'eval', 'pair'] as const
+const unknown = values.only.split(',').filter((name) => !known.some((part) => part === name))
+if (values.help || !wholeFrom(20, steps) || !wholeFrom(1, kills) || !wholeFrom(1, jobs) || unknown.length > 0) {
   console.error(usage)
   process.exit(2)
 }
 const folder = scratch('soak')
 const at = (name: string) => join(folder, name)
 const toy = makeToy(at('toy'))
-const random = stream('soak', values.seed)
+const places = new Gate(jobs)
 const share = (part: number) => Math.max(1, Math.round(kills * part))
 const reward = heldReward(at('spread.mjs'), 0)
 const settings = (
@@ -56,80 +72,121 @@ function flatness({ held }: Life): string {
   return `steps ${from.step} to ${to.step}: ${to.tensors} live tensors, ${from.handles} to ${to.handles} handles, ${mib(from)} to ${mib(to)} MiB`
 }
 
-let killed = 0
+/** Kills that hit, and those of them behind which the bytes were those of an undisturbed run. */
+const seen = { hits: 0, equal: 0 }
 
-/** One run that is killed again and again. */
-async function run(kind: 'train' | 'sft', count: number, wanted: number): Promise<string> {
-  const apart = Math.max(1, Math.floor(count / (wanted + 1)))
-  const args = (output: string) => [kind, toy, at(output), String(count), String(Math.min(10, Math.ceil(apart / 2)))]
-  const straight = await worker(args(`${kind}-straight`))
-  const stepSeconds = straight.seconds / count
-  const times = { kills: wanted, apart, stepSeconds, startSeconds: Math.min(20, straight.seconds) }
-  const kills = await killedOften(args(`${kind}-killed`), times, random)
-  killed += kills
-  assert.equal(kills, wanted, 'kills before it was through')
-  assert.deepEqual(runBytes(at(`${kind}-killed`)), runBytes(at(`${kind}-straight`)), 'bytes of the undisturbed run')
-  assert.equal(newestValid(at(`${kind}-killed`)).checkpoint?.step, count)
-  const size = humanBytes(sizeOf(at(`${kind}-straight`)))
-  return `${count} steps, ${kills} kills, equal bytes; ${flatness(straight)}; folder ${size}`
+interface Part {
+  name: string
+  wanted: number
+  /** Most kills of one run. */
+  most: number
+  /** A program that writes nowhere but in the folder. */
+  program(folder: string): Program
+  /** What it leaves there. */
+  left(folder: string, last: Life): unknown
+  /** Where kills fall, from the undisturbed life. */
+  moments(straight: Life): Moments
+  /** What else is to be said of the undisturbed life. */
+  looked?(folder: string, straight: Life): string
 }
 
-/** A command that is killed once and started again, as often as wanted; what it leaves each time must be what it leaves undisturbed. */
-async function again(args: readonly string[], wanted: number, left: (last: Life) => unknown): Promise<string> {
-  const straight = await command(args)
-  const expected = left(straight)
-  for (let kills = 0; kills < wanted; ) {
-    const last = await killedOnce(args, straight.seconds, random)
-    assert.deepEqual(left(last ?? straight), expected)
-    if (last) killed++
-    if (last) kills++
+/** One run after the other is killed and let through, as many side by side as there is place for, until the kills are made. */
+async function shown(part: Part): Promise<string> {
+  const own = (name: string) => {
+    const path = at(`${part.name}-${name}`)
+    mkdirSync(path)
+    return path
   }
-  return `${wanted} kills, equal bytes each time`
+  const calm = own('straight')
+  const straight = await places.run(() => undisturbed(part.program(calm)))
+  const expected = part.left(calm, straight)
+  const kills = new Kills(part.wanted)
+  let runs = 0
+  const some = async (lane: number) => {
+    const random = stream('soak', values.seed, part.name, lane)
+    while (kills.open) {
+      const path = own(`killed-${runs++}`)
+      const often = () => killedOften(part.program(path), kills, part.most, part.moments(straight), random)
+      const { hits, last } = await places.run(often)
+      seen.hits += hits
+      assert.deepEqual(part.left(path, last), expected, `the bytes of an undisturbed run, in ${path}`)
+      seen.equal += hits
+      rmSync(path, { recursive: true })
+    }
+  }
+  await Promise.all(Array.from({ length: Math.ceil(part.wanted / part.most) }, (_, lane) => some(lane)))
+  const more = part.looked?.(calm, straight)
+  return `${kills.made} kills of ${runs} runs, equal bytes each time${more ? `; ${more}` : ''}`
 }
 
-/** What `read` finds in a folder, which then goes: the next start must not find it. */
-const taken = (folder: string, read: (folder: string) => unknown) => () => {
-  const found = read(at(folder))
-  rmSync(at(folder), { recursive: true })
-  return found
+/** A run of many steps that is killed again and again. */
+function long(kind: 'train' | 'sft', count: number, wanted: number): Part {
+  const most = Math.ceil(wanted / jobs)
+  const apart = Math.max(1, Math.floor(count / (most + 1)))
+  const saveSteps = Math.min(10, Math.ceil(apart / 2))
+  return {
+    name: kind,
+    wanted,
+    most,
+    program: (path) => worker([kind, toy, join(path, 'run'), String(count), String(saveSteps)], path),
+    left: (path) => {
+      assert.equal(newestValid(join(path, 'run')).checkpoint?.step, count)
+      return runBytes(join(path, 'run'))
+    },
+    moments: ({ seconds }) => ({
+      seconds: Math.min(20, seconds),
+      lines: apart,
+      lineSeconds: seconds / count,
+      ranks: 0,
+    }),
+    looked: (path, straight) => `${count} steps, ${flatness(straight)}; folder ${humanBytes(sizeOf(path))}`,
+  }
 }
 
-const training = (steps: number, output: string) => {
-  const end = ['--maxSteps', String(steps), '--reward', reward.path, '--output', at(output)]
+/** A command that is killed once and started again, as often as wanted. */
+function short(name: string, wanted: number, args: readonly string[], left: Part['left'], ranks = 0): Part {
+  const program = (path: string) => command(args, path)
+  const moments = ({ seconds }: Life) => ({ seconds, lines: 1, lineSeconds: 0, ranks })
+  return { name, wanted, most: 1, program, left, moments }
+}
+
+const training = (steps: number) => {
+  const end = ['--maxSteps', String(steps), '--reward', reward.path, '--output', 'run']
   return ['train', '--model', toy, ...settings, ...end]
 }
 
-/** Two processes; the one that launches them is killed, and they with it. */
-const pair = (wanted: number) => again([...training(3, 'pair'), '--nproc', '2'], wanted, taken('pair', runBytes))
+/** Two processes; one of them is killed, or the one that launches them and they with it. */
+const pair = (wanted: number) =>
+  short('pair', wanted, [...training(3), '--nproc', '2'], (path) => runBytes(join(path, 'run')), 2)
 
 async function exported(wanted: number): Promise<string> {
-  await command(training(1, 'trained'))
-  const args = ['export', '--model', toy, '--checkpoint', at('trained'), '--out', at('model')] // its card names the folder
-  return again(args, wanted, taken('model', bytesOf))
+  mkdirSync(at('trained'))
+  await places.run(() => undisturbed(command(training(1), at('trained'))))
+  const args = ['export', '--model', toy, '--checkpoint', join(at('trained'), 'run'), '--out', 'model']
+  return await shown(short('export', wanted, args, (path) => bytesOf(join(path, 'model'))))
 }
 
-const evaluated = (wanted: number) =>
-  again(['eval', '--model', toy, ...settings.slice(0, 6), '--records', '4', '--json'], wanted, ({ out }) => out)
+const evaluation = ['eval', '--model', toy, ...settings.slice(0, 6), '--records', '4', '--json']
 
-const parts: Record<string, () => Promise<string>> = {
-  train: () => run('train', steps, share(0.5)),
-  sft: () => run('sft', Math.max(20, Math.round(steps / 10), 5 * share(0.2)), share(0.2)),
+const parts: Record<(typeof known)[number], () => Promise<string>> = {
+  train: () => shown(long('train', steps, share(0.5))),
+  sft: () => shown(long('sft', Math.max(20, Math.round(steps / 10), 5 * share(0.2)), share(0.2))),
   export: () => exported(share(0.1)),
-  eval: () => evaluated(share(0.1)),
-  pair: () => pair(share(0.1)),
+  eval: () => shown(short('eval', share(0.1), evaluation, (_, { out }) => out)),
+  pair: () => shown(pair(share(0.1))),
 }
 let failed = false
-for (const name of values.only.split(',')) {
-  const from = performance.now()
-  const part = parts[name]
-  const seen = part
-    ? await part().catch((error: Error) => {
-        failed = true
-        return `FAILED: ${error.message.split('\n').slice(0, 6).join(' ')}`
-      })
-    : 'unknown'
-  console.log(`${name.padEnd(7)} ${((performance.now() - from) / 1000).toFixed(0)} s  ${seen}`)
-}
-console.log(`${killed} kills`)
-rmSync(folder, { recursive: true, force: true })
+const chosen = known.filter((name) => values.only.split(',').includes(name))
+await Promise.all(
+  chosen.map(async (name) => {
+    const from = performance.now()
+    const words = await parts[name]().catch((error: Error) => {
+      failed = true
+      return `FAILED: ${error.message.split('\n').slice(0, 6).join(' ')}`
+    })
+    console.log(`${name.padEnd(7)} ${((performance.now() - from) / 1000).toFixed(0)} s  ${words}`)
+  }),
+)
+console.log(`${seen.equal} of ${seen.hits} kills ended with the bytes of an undisturbed run`)
+if (!failed) rmSync(folder, { recursive: true, force: true })
 process.exit(failed ? 1 : 0)
