@@ -3,10 +3,11 @@ import { type CaseResult, type Outcome, outcomes } from './format.ts'
 import { formats } from './formats/index.ts'
 import { runFormat } from './watch.ts'
 
-const usage = `npm run fuzz -- FORMAT... [--n N] [--seed S] [--keep FOLDER] [--json]
+const usage = `npm run fuzz -- FORMAT... [--n N] [--seed S] [--jobs J] [--keep FOLDER] [--json]
   FORMAT  ${formats.map((f) => f.name).join(', ')}, or all
   --n     files of each format (default 1000)
   --seed  the same seed makes the same files (default 0)
+  --jobs  processes side by side, each with a part of the files (default 1)
   --keep  folder for the files of findings`
 
 const titles: Record<Outcome, string> = {
@@ -51,6 +52,7 @@ const { values, positionals } = parseArgs({
   options: {
     n: { type: 'string', default: '1000' },
     seed: { type: 'string', default: '0' },
+    jobs: { type: 'string', default: '1' },
     keep: { type: 'string', default: '' },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -58,12 +60,14 @@ const { values, positionals } = parseArgs({
 })
 const wanted = positionals.includes('all') ? formats.map((f) => f.name) : positionals
 const unknown = wanted.filter((name) => !formats.some((f) => f.name === name))
-const [n, seed] = [Number(values.n), Number(values.seed)]
+const [n, seed, jobs] = [Number(values.n), Number(values.seed), Number(values.jobs)]
+const isCount = (value: number) => Number.isInteger(value) && value > 0
 if (
   values.help ||
   wanted.length === 0 ||
   unknown.length > 0 ||
-  !(Number.isInteger(n) && n > 0) ||
+  !isCount(n) ||
+  !isCount(jobs) ||
   !Number.isInteger(seed)
 ) {
   console.error(unknown.length > 0 ? `unknown format: ${unknown.join(', ')}\n${usage}` : usage)
@@ -72,7 +76,7 @@ if (
 const rows: Row[] = []
 for (const name of wanted) {
   const began = performance.now()
-  const results = await runFormat(name, { n, seed, keep: values.keep })
+  const results = await runFormat(name, { n, seed, keep: values.keep, jobs })
   const row = rowOf(name, results, (performance.now() - began) / 1000)
   rows.push(row)
   for (const { index, outcome, note, message } of row.findings.slice(0, 20))

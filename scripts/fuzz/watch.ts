@@ -79,16 +79,25 @@ export interface RunOptions {
   seed: number
   /** Where the files of findings go; empty for nowhere. */
   keep: string
+  /** Processes side by side. */
+  jobs?: number
 }
 
-/** Runs all cases of a format; a child that ends early is followed by another from the next case on. */
-export async function runFormat(name: string, { n, seed, keep }: RunOptions): Promise<CaseResult[]> {
+/** Runs all cases of a format, each process a stretch of them. */
+export async function runFormat(name: string, { n, seed, keep, jobs = 1 }: RunOptions): Promise<CaseResult[]> {
+  if (keep !== '') mkdirSync(keep, { recursive: true })
+  const bound = (job: number) => Math.round((n * job) / jobs)
+  const stretches = Array.from({ length: jobs }, (_, job) => runStretch(name, bound(job), bound(job + 1), seed, keep))
+  return (await Promise.all(stretches)).flat()
+}
+
+/** A child that ends early is followed by another from the next case on. */
+async function runStretch(name: string, first: number, n: number, seed: number, keep: string): Promise<CaseResult[]> {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-fuzz-'))
   const main = join(import.meta.dirname, 'child.ts')
   const lost: CaseResult[] = []
-  if (keep !== '') mkdirSync(keep, { recursive: true })
   try {
-    for (let from = 0; from < n; ) {
+    for (let from = first; from < n; ) {
       rmSync(join(folder, 'current'), { force: true })
       rmSync(join(folder, 'outside'), { recursive: true, force: true })
       const args = ['--expose-gc', '--import', 'tsx', main, name, String(seed), String(from), String(n), folder, keep]

@@ -4,14 +4,20 @@ import { BadRecord, openSource } from '../../../src/data/index.ts'
 import { maskArea } from '../../../src/mask/index.ts'
 import { grey } from '../../../tests/support/data.ts'
 
-const most = 40
+const most = 12
+
+/** Places of the records that are read: all of a few, else some from the first to the last. */
+function places(length: number): number[] {
+  const count = Math.max(0, Math.min(most, length))
+  return Array.from({ length: count }, (_, i) => (count === length ? i : Math.round((i * (length - 1)) / (count - 1))))
+}
 
 /** `12 records` and a digest of what they say; the number alone when `countOnly`. */
 export async function readSource(path: string, countOnly = false): Promise<string> {
   const source = await openSource(path)
   try {
     const seen: string[] = []
-    for (let i = 0; i < Math.min(most, source.length); i++) {
+    for (const i of places(source.length)) {
       try {
         const { id, caption, mask, image } = await source.get(i)
         seen.push(`${id} ${caption} ${maskArea(mask)} ${image.width}x${image.height}`)
