@@ -9,6 +9,7 @@ import { page } from './page.ts'
 import { processes } from './processes.ts'
 import type { Row } from './row.ts'
 import { signals } from './signals.ts'
+import { trackers } from './trackers.ts'
 
 /** Every row of `npm run faults`, by its number. */
 export const rows: readonly Row[] = [
@@ -22,4 +23,5 @@ export const rows: readonly Row[] = [
   ...data,
   ...judge,
   ...page,
+  ...trackers,
 ].sort((a, b) => a.number - b.number)

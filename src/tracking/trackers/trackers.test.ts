@@ -5,7 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, test } from 'node:test'
+import { afterEach, type TestContext, test } from 'node:test'
 import { crc32 as zlibCrc32 } from 'node:zlib'
 import type { Sample } from '../events.ts'
 import { readRun } from '../run-reader.ts'
@@ -459,29 +459,59 @@ test('trackers that fail in every way become notices, and the run has all its li
   assert.equal(readdirSync(join(dir, 'wandb')).length, 2)
 })
 
-test('a tracker that fails at every step, at once or later, is told of once and left alone after five times', async () => {
-  for (const fail of [() => assert.fail('no'), () => Promise.reject(new Error('no'))]) {
-    const notices: string[] = []
-    const steps: [string, number][] = []
-    const open = (name: TrackerName): Tracker => ({
-      step: (step) => {
-        steps.push([name, step])
-        if (name === 'wandb') return fail()
-      },
-      close: () => {},
-    })
-    const folders = { images: '', tensorboard: '', wandb: '' }
-    const notice = (_: string, text: string) => notices.push(text)
-    const trackers = new Trackers(['wandb', 'trackio'], { dir: '.', config: {}, folders, notice, open })
-    for (let step = 1; step <= 8; step++) {
-      trackers.step(step, { loss: 1 })
-      await new Promise((done) => setImmediate(done))
-    }
-    await trackers.close('done')
-    assert.deepEqual(notices, ['wandb: no', 'wandb: failed 5 times and is left alone now'])
-    assert.equal(steps.filter(([name]) => name === 'wandb').length, 5)
-    assert.equal(steps.filter(([name]) => name === 'trackio').length, 8)
+/** What a tracker that fails as told gets and costs, with a step every `minutes`. */
+async function failing(fail: (step: number) => void | Promise<void>, minutes: number, steps: number, t: TestContext) {
+  const notices: string[] = []
+  const asked: Record<string, number[]> = { wandb: [], trackio: [] }
+  let now = Date.now()
+  const clock = t.mock.method(Date, 'now', () => now)
+  const open = (name: TrackerName): Tracker => ({
+    step: (step) => {
+      asked[name]!.push(step)
+      if (name === 'wandb') return fail(step)
+    },
+    close: () => {},
+  })
+  const folders = { images: '', tensorboard: '', wandb: '' }
+  const notice = (_: string, text: string) => notices.push(text)
+  const trackers = new Trackers(['wandb', 'trackio'], { dir: '.', config: {}, folders, notice, open })
+  for (let step = 1; step <= steps; step++) {
+    trackers.step(step, { loss: 1 })
+    await new Promise((done) => setImmediate(done))
+    now += minutes * 60_000
   }
+  await trackers.close('done')
+  clock.mock.restore()
+  assert.equal(asked.trackio!.length, steps)
+  return { notices, asked: asked.wandb!.length }
+}
+
+test('a tracker that fails at every step, at once or later, is told of once and left alone after ten minutes', async (t) => {
+  for (const fail of [() => assert.fail('no'), () => Promise.reject(new Error('no'))]) {
+    assert.deepEqual(await failing(fail, 1, 15, t), {
+      notices: ['wandb: no', 'wandb: failed 11 times in 10 minutes and is left alone now'],
+      asked: 11,
+    })
+  }
+})
+
+test('a tracker that fails for some minutes costs a notice each time it does', async (t) => {
+  const fail = (step: number) => (step < 9 || step > 40 ? Promise.reject(new Error('no')) : undefined)
+  assert.deepEqual(await failing(fail, 1, 48, t), { notices: ['wandb: no', 'wandb: no'], asked: 48 })
+})
+
+test('a tracker that cannot be told the end says what is lost', async () => {
+  const notices: string[] = []
+  const open = (): Tracker => ({
+    step: () => assert.fail('away'),
+    close: () => Promise.reject(new Error('still away')),
+  })
+  const folders = { images: '', tensorboard: '', wandb: '' }
+  const notice = (_: string, text: string) => notices.push(text)
+  const trackers = new Trackers(['mlflow'], { dir: '.', config: {}, folders, notice, open })
+  trackers.step(1, { loss: 1 })
+  await trackers.close('done')
+  assert.deepEqual(notices, ['mlflow: away', 'mlflow: at the end: still away'])
 })
 
 test('settings are named in full, without what opens doors', () => {

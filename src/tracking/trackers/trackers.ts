@@ -12,8 +12,8 @@ import { WandbTracker } from './wandb.ts'
 /** Pictures of the first step and of each that is a multiple: they cost more than numbers. */
 const pictureSteps = 25
 const picturesAtOnce = 4
-/** Failures of one tracker after which it is left alone. */
-const mostFailures = 5
+/** A tracker is left alone after this many failures, none long after the one before, that last for longer than a short outage. */
+const outage = { failures: 5, ms: 10 * 60_000 }
 const closeMs = 15_000
 
 type Leaf = string | number | boolean
@@ -55,7 +55,10 @@ function open(name: TrackerName, run: TrackedRun, options: TrackersOptions, now:
 interface Place {
   name: TrackerName
   tracker: Tracker
+  /** Of the outage that goes on. */
   failures: number
+  since: number
+  last: number
 }
 
 export class Trackers {
@@ -78,7 +81,7 @@ export class Trackers {
     for (const name of new Set(names)) {
       try {
         const tracker = options.open?.(name) ?? open(name, run, options, Date.now())
-        this.#places.push({ name, tracker, failures: 0 })
+        this.#places.push({ name, tracker, failures: 0, since: 0, last: 0 })
       } catch (error) {
         options.notice('tracker', `${name}: could not be opened: ${messageOf(error)}`)
       }
@@ -127,7 +130,7 @@ export class Trackers {
       try {
         await place.tracker.close(reason, Date.now())
       } catch (error) {
-        this.#failed(place, error)
+        this.#options.notice('tracker', `${place.name}: at the end: ${messageOf(error)}`)
       }
     }
     const endAll = () => {
@@ -149,11 +152,16 @@ export class Trackers {
   }
 
   #failed(place: Place, error: unknown): void {
+    const now = Date.now()
+    if (now - place.last > outage.ms) Object.assign(place, { failures: 0, since: now })
+    place.last = now
     place.failures++
     if (place.failures === 1) this.#options.notice('tracker', `${place.name}: ${messageOf(error)}`)
-    if (place.failures !== mostFailures) return
+    if (place.failures < outage.failures || now - place.since < outage.ms) return
     this.#places = this.#places.filter((other) => other !== place)
-    this.#options.notice('tracker', `${place.name}: failed ${mostFailures} times and is left alone now`)
+    const minutes = Math.round((now - place.since) / 60_000)
+    const text = `${place.name}: failed ${place.failures} times in ${minutes} minutes and is left alone now`
+    this.#options.notice('tracker', text)
   }
 }
 
