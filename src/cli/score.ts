@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { Command, Option } from 'commander'
+import { refusalOf } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
@@ -127,16 +128,7 @@ async function judgeScorer(options: Options): Promise<Scorer> {
     maxConcurrency: options.concurrency === undefined ? undefined : Number(options.concurrency),
   }
   const parsed = JudgeConfig.safeParse({ enabled: true, ...given })
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0]!
-    const field = issue.path.join('.')
-    throw new Mismatch({
-      where: 'score',
-      field: `judge ${field}`,
-      expected: issue.message,
-      got: given[field as keyof typeof given] ?? 'nothing',
-    })
-  }
+  if (!parsed.success) throw refusalOf(parsed.error, given, 'score', 'judge ')
   const judge = new Judge(parsed.data)
   await judge.health().catch((error: unknown) => {
     judge.close()

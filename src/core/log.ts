@@ -1,3 +1,5 @@
+import { isatty } from 'node:tty'
+
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
 const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
@@ -12,9 +14,14 @@ export function printable(text: string): string {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, spelled).replace(/\n(?=.)/g, '\n  ')
 }
 
+/** On a terminal a status line may stand where the message goes, drawn by another thread: it is wiped first. */
+export function messageLine(level: LogLevel, text: string, terminal: boolean): string {
+  const head = level === 'info' ? '' : `${level}: `
+  return `${terminal ? '\r\u001b[K' : ''}${head}${printable(text)}\n`
+}
+
 function write(level: LogLevel, text: string): void {
-  if (rank[level] >= threshold)
-    process.stderr.write(level === 'info' ? `${printable(text)}\n` : `${level}: ${printable(text)}\n`)
+  if (rank[level] >= threshold) process.stderr.write(messageLine(level, text, isatty(2)))
 }
 
 /** Messages for people, on standard error; results go to standard output. */

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { mayHoldKey } from '../config/index.ts'
 import { PointRewardConfig } from './points-config.ts'
 
 /** What a term looks at: names of the fields of an Answer (reward.ts). */
@@ -63,19 +64,28 @@ export const TaskRewards = z.strictObject({
 })
 export type TaskRewards = z.infer<typeof TaskRewards>
 
+const isBare = ({ username, password, search, hash }: URL) => username + password + search + hash === ''
+
+/** Small letters and digits mixed over a length that names of variables do not have. */
+const looksLikeKey = /^(?=.*[a-z])(?=.*\d).{20,}$/
+
 export const JudgeConfig = z.strictObject({
   enabled: z.boolean().default(false).describe('whether a judge exists at all'),
   baseUrl: z
     .url({ protocol: /^https?$/ })
-    .refine((url) => !URL.canParse(url) || new URL(url).username + new URL(url).password === '', {
-      error: 'an address without user and password; the key comes from the environment',
+    .refine((url) => !URL.canParse(url) || isBare(new URL(url)), {
+      error: 'an address without user, password and query; the key comes from the environment',
+      ...mayHoldKey,
     })
     .default('http://localhost:9100/v1')
     .describe('OpenAI-compatible endpoint'),
   model: z.string().min(1).default('meta-llama/Meta-Llama-3.1-8B-Instruct').describe('model name sent to the endpoint'),
   apiKeyEnv: z
     .string()
-    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+    .refine((name) => /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && !looksLikeKey.test(name), {
+      error: 'the name of an environment variable, which holds the key',
+      ...mayHoldKey,
+    })
     .default('OPENAI_API_KEY')
     .describe('environment variable that holds the key; unset sends the word none'),
   mode: z

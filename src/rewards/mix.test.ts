@@ -79,6 +79,8 @@ test('NaN, infinity, undefined, text and values out of range are errors that nam
       /sample s1: reward mine: expected a number from 0 to 1/,
     )
   }
+  const text = fixed('mine', [0, '0.5' as unknown as number])
+  await assert.rejects(scoreGroup([{ reward: text, weight: 1 }], answers(2)), /got the text "0\.5"$/)
   await assert.rejects(scoreGroup([{ reward: fixed('mine', [0]), weight: 1 }], answers(2)), /expected 2 scores.*got 1/)
 })
 

@@ -34,7 +34,8 @@ function check(value: unknown, reward: Reward, answer: Answer): Score {
   if (value === null) return null
   const [low, high] = reward.range
   if (typeof value === 'number' && Number.isFinite(value) && value >= low && value <= high) return value
-  const got = typeof value === 'number' ? String(value) : value === undefined ? 'undefined' : value
+  const text = typeof value === 'string' ? `the text ${JSON.stringify(value)}` : null
+  const got = text ?? (typeof value === 'number' || value === undefined ? String(value) : value)
   throw new Mismatch({
     where: `sample ${answer.id}`,
     field: `reward ${reward.name}`,

@@ -1,6 +1,6 @@
 // Every setting of a run, composed once from the rooms' own schemas. Flags, recipe files and the reference page come from here.
 import { z } from 'zod'
-import { Mismatch } from '../core/index.ts'
+import { refusalOf } from '../config/index.ts'
 import { DataConfig } from '../data/index.ts'
 import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/index.ts'
 import { OptimConfig } from '../optim/index.ts'
@@ -172,15 +172,7 @@ export type RunInput = z.input<typeof RunConfig>
 /** Types, presets and combinations checked; what cannot work is refused here with the reason. */
 export function resolveRun(input: RunInput): RunConfig {
   const parsed = RunConfig.safeParse(input)
-  if (!parsed.success) {
-    const issue = parsed.error.issues[0]!
-    throw new Mismatch({
-      where: 'settings',
-      field: issue.path.join('.') || 'settings',
-      expected: issue.message,
-      got: valueAt(input, issue.path),
-    })
-  }
+  if (!parsed.success) throw refusalOf(parsed.error, input, 'settings')
   const otherBeta = (parsed.data.loop2.beta ?? 0) > 0
   const config = {
     ...parsed.data,
@@ -189,12 +181,6 @@ export function resolveRun(input: RunInput): RunConfig {
   }
   checkRun(config)
   return config
-}
-
-function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
-  let value: unknown = input
-  for (const key of path) value = (value as Record<PropertyKey, unknown> | undefined)?.[key]
-  return value ?? 'nothing'
 }
 
 /** What could have no effect in a run is refused. */

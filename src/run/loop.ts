@@ -18,7 +18,7 @@ import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
-import { openRecords, type Records } from './records.ts'
+import { openRecords, type Records, rejectsInWords } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
@@ -262,16 +262,15 @@ class RunLoop {
       host.progress({ kind: 'step', step: this.#step, total, fields })
   }
 
-  /** Records that could not be used since the last step, with their reasons. */
+  /** Records that could not be used since the last step, with their places, and the reasons of all. */
   #tellRejects(): void {
-    const { rejects } = this.opened.records.loader
-    const count = Object.values(rejects).reduce((a, b) => a + b, 0)
-    if (count > this.#rejected) {
-      const reasons = Object.entries(rejects).map(([why, n]) => `${n} ${why}`)
-      const text = `records that could not be used so far: ${reasons.join(', ')}`
-      this.opened.notices.tell({ kind: 'bad-record', text, count: count - this.#rejected })
-    }
+    const { loader } = this.opened.records
+    const count = Object.values(loader.rejects).reduce((a, b) => a + b, 0)
+    const fresh = count - this.#rejected
     this.#rejected = count
+    if (fresh === 0) return
+    const text = rejectsInWords(loader, fresh)
+    this.opened.notices.tell({ kind: 'bad-record', text, count: fresh })
   }
 
   /** Rank 0 writes; nobody goes on before it has. Weights that differ between processes are never written. */

@@ -126,3 +126,14 @@ function requireBatch({ name, length }: Source, { epochLength }: Loader, { batch
     hint: `--batchSize ${Math.max(1, epochLength)} would do`,
   })
 }
+
+const named = 5
+
+/** What the log says of records that could not be used: how many for which reason, and where the new ones stand. */
+export function rejectsInWords({ rejects, rejected }: Pick<Loader, 'rejects' | 'rejected'>, fresh: number): string {
+  const reasons = Object.entries(rejects).map(([why, n]) => `${n} ${why}`)
+  const places = rejected.slice(-fresh).map(({ info, reason }) => `${info.where} (${reason})`)
+  const rest = places.length > named ? [`${places.length - named} more`] : []
+  const last = places.length > 0 ? `; new: ${[...places.slice(0, named), ...rest].join(', ')}` : ''
+  return `records that could not be used so far: ${reasons.join(', ')}${last}`
+}

@@ -1,0 +1,19 @@
+import type { z } from 'zod'
+import { Mismatch } from '../core/index.ts'
+
+/** For `refine`: the value may hold a key, so a refusal does not show it. */
+export const mayHoldKey = { params: { mayHoldKey: true } }
+
+/** What a schema finds wrong first, with the value that stands there. */
+export function refusalOf(error: z.ZodError, input: unknown, where: string, of = ''): Mismatch {
+  const issue = error.issues[0]!
+  const hidden = issue.code === 'custom' && issue.params?.['mayHoldKey'] === true
+  const got = hidden ? 'another, which is not shown: it may hold a key' : valueAt(input, issue.path)
+  return new Mismatch({ where, field: of + issue.path.join('.') || where, expected: issue.message, got })
+}
+
+function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+  let value: unknown = input
+  for (const key of path) value = (value as Record<PropertyKey, unknown> | undefined)?.[key]
+  return value ?? 'nothing'
+}
