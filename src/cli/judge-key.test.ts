@@ -53,8 +53,9 @@ test('a key in the address or in the place of a name is refused and not shown', 
   ]
   for (const [i, judge] of given.entries()) {
     const refused = (error: Error) =>
-      /expected (an address without user, password and query|the name of an environment)/.test(error.message) &&
-      !error.message.includes(keys[i]!)
+      /expected (an address without user and password, and without a query|the name of an environment)/.test(
+        error.message,
+      ) && !error.message.includes(keys[i]!)
     assert.throws(() => resolveRun({ ...settings, rewards: { judge } }), refused, JSON.stringify(judge))
   }
   for (const apiKeyEnv of ['OPENAI_API_KEY', 'my_key_2', 'AZURE_OPENAI_API_KEY_OF_TEAM_2'])

@@ -74,7 +74,7 @@ export const JudgeConfig = z.strictObject({
   baseUrl: z
     .url({ protocol: /^https?$/ })
     .refine((url) => !URL.canParse(url) || isBare(new URL(url)), {
-      error: 'an address without user, password and query; the key comes from the environment',
+      error: 'an address without user and password, and without a query; the key comes from the environment',
       ...mayHoldKey,
     })
     .default('http://localhost:9100/v1')
