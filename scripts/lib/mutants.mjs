@@ -1,5 +1,6 @@
 // Faults to plant, one at a time: [area, what goes wrong, file, text, replacement, test file, test names (optional)]. The text must occur
 // in the file; its first occurrence is replaced. A fault is killed when its test fails.
+import { furtherMutants } from './further-mutants.mjs'
 import { moreMutants } from './more-mutants.mjs'
 import {
   ACT,
@@ -32,6 +33,7 @@ import { otherMutants } from './other-mutants.mjs'
 export const mutants = [
   ...moreMutants,
   ...otherMutants,
+  ...furtherMutants,
   // what feeds the loss
   [
     'loss',

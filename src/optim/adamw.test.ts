@@ -12,7 +12,7 @@ import {
   tensor,
   tidy,
 } from '../tensor/index.ts'
-import { AdamW, adamwOf, decayGroups } from './adamw.ts'
+import { AdamW, adamwOf, clipCoefficient, decayGroups } from './adamw.ts'
 import { OptimConfig } from './config.ts'
 import { Ema } from './ema.ts'
 
@@ -200,6 +200,13 @@ test('clipping spans all groups and leaves small gradients bit for bit', () => {
   assert.ok(Math.abs(optim.clipGradNorm(0) - 0.5) < 1e-6)
   optim.dispose()
   free(params)
+})
+
+test("the clip divides by the norm and torch's 1e-6, and is never above 1", () => {
+  const like = tensor(0, { dtype: 'float64' })
+  assert.equal(clipCoefficient(1e-6, 1e-6, like), 0.5)
+  assert.equal(clipCoefficient(0.5, 1, like), 1)
+  like.dispose()
 })
 
 test('bfloat16 parameters and a name in two groups are refused', () => {

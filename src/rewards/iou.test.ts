@@ -54,6 +54,18 @@ test('a resize to the same size changes nothing, and a doubled mask has the same
   assert.equal(iouOf(a, b, IouConfig.parse({ resolution: 8 })), 0.5)
 })
 
+test('masks are compared at the resolution that is asked for, whatever sizes they have', () => {
+  const whole = maskFromDense(new Uint8Array(16).fill(1), 4, 4)
+  const withHole = maskFromDense(
+    Uint8Array.from({ length: 16 }, (_, i) => (i === 5 ? 0 : 1)),
+    4,
+    4,
+  )
+  assert.equal(iouOf(whole, withHole, IouConfig.parse({})), 15 / 16)
+  assert.equal(iouOf(whole, withHole, IouConfig.parse({ resolution: 2 })), 1)
+  assert.equal(iouOf(mask(1, 1), whole, IouConfig.parse({ resolution: 2 })), 1)
+})
+
 test('no mask is a true 0, a mask that was never made is an error', async () => {
   const reward = iouReward('maskPrime')
   const given = mask(1, 0)

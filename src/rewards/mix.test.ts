@@ -113,6 +113,28 @@ test('a run ends when the judge is away too often, and not before', () => {
   }, /last 3 steps.* got \d+ of 30/) // a good past is forgotten
 })
 
+test('the calls of one step count together: a window of two steps holds both loops of both', () => {
+  const watch = new AvailabilityWatch(0.2, 2)
+  for (const lost of [4, 0]) watch.record(1, 10, lost)
+  watch.record(2, 10, 0)
+  assert.throws(() => watch.record(2, 10, 5), /last 2 steps.* got 9 of 40/)
+})
+
+test('where every term is lost, each stand-in has the weight of its term', async () => {
+  const standIn = (name: string, value: number) =>
+    defineReward({ name, range: [0, 1], doc: '', scoreBatch: (all) => all.map(() => value) })
+  const away = (name: string, value: number) =>
+    defineReward({ ...fixed(name, [null], 'group'), fallback: standIn(`plain ${name}`, value) })
+  const [row] = await scoreGroup(
+    [
+      { reward: away('a', 1), weight: 1 },
+      { reward: away('b', 0), weight: 3 },
+    ],
+    answers(1),
+  )
+  assert.equal(row!.total, 0.25)
+})
+
 test('a reward that never answers is an error in words once its time is over', async (t) => {
   const never = defineReward({ name: 'never', range: [0, 1], doc: 'test', score: () => new Promise<number>(() => {}) })
   const [answer] = [{ id: 'r#0', reference: 'a cat' }]

@@ -48,6 +48,17 @@ test('the words of a reply are what the EMA copy says of that mask of that recor
   assert.ok(different > 0, 'some drawn mask is described otherwise than that of the record')
 })
 
+test('an empty drawing is no mask for the rewards', () => {
+  const group = groups.find((g) => g.task.name === 'loop2')!
+  const [first, ...others] = samplesIn(group)
+  const none = { ...first!.mask!, counts: Uint32Array.of(first!.mask!.height * first!.mask!.width) }
+  const replies = o.encoder.inWork(o.items, () =>
+    o.learner.asEma(() => group.task.answer([group.item], [[{ ...first!, mask: none }, ...others]])),
+  )
+  const { answer } = replies[0]![0] as CycleReply
+  assert.deepEqual([answer.mask, answer.captionPrime], [null, null])
+})
+
 test('every score belongs to its own sample', () => {
   for (const group of groups)
     group.scores.forEach((score, k) => {

@@ -1,14 +1,17 @@
 // The life of a run: what is counted in a row, when it evaluates and saves, what a stop leaves behind.
 import assert from 'node:assert/strict'
-import { readdirSync, rmSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
+import { writeGarArrow } from '../../src/data/arrow/write.ts'
 import { alone, type World } from '../../src/distributed/index.ts'
+import { maskLogits } from '../../src/models/index.ts'
 import { type RunInput, totalSteps, train } from '../../src/run/index.ts'
 import { openRecords } from '../../src/run/records.ts'
 import { tensor, tidy } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
-import { hostOf, makeToy, runBytes, type Scores, scratch, spread, toyRun } from '../support/runs.ts'
+import { garRow, rowsOf } from '../support/data.ts'
+import { hostOf, makeToy, runBytes, type Scores, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
 
 const folder = scratch('run-life')
 const toy = makeToy(join(folder, 'toy'))
@@ -90,6 +93,11 @@ test('three updates that are skipped in a row end a run; skipped now and then th
   assert.equal((await run('now-and-then', [1, 2, 4, 5])).step, 5)
   const skipped = eventsOf('now-and-then').filter((e) => e.t === 'warning' && e.kind === 'non-finite')
   assert.equal(skipped.length, 4)
+  const { train: _, loop2: __, ...bothLoops } = small
+  const adaptive = { ...bothLoops, maxSteps: 3, onNonFinite: 'skip', adaptiveLoops: true } as const
+  await train(toyRun(toy, at('adaptive'), adaptive), hostOf(), undefined, poisoned([1]))
+  const losses = eventsOf('adaptive').flatMap((e) => (e.t === 'step' ? [e.metrics.total_loss] : []))
+  assert.ok(losses.slice(1).every(Number.isFinite), `a skipped update weighs no loop: ${losses}`)
   await assert.rejects(run('in-a-row', [2, 3, 4]), (error: Error & { exitCode?: number }) => {
     assert.match(error.message, /3 updates in a row skipped/)
     assert.equal(error.exitCode, 76)
@@ -114,6 +122,24 @@ test('twenty steps in a row without spread end a run; a step with spread begins 
   }
   assert.equal((await run('broken', 19)).step, 24)
   await assert.rejects(run('flat', 0), /20 steps in a row in which the rewards of loop1 were all equal/)
+})
+
+test('the noise of loop 2 is measured on the held-out records, mask logits that are no numbers are counted step by step', async () => {
+  const scales = new Set<string>()
+  for (const evalRecords of [2, 3]) {
+    const name = `measured-${evalRecords}`
+    const scores: Scores = (answer, k, task) => {
+      if (answer.step === 2 && k === 0 && task === 'loop1') maskLogits.nan += 3
+      return spread(answer, k, task)
+    }
+    const input = { batchSize: 1, maxSteps: 3, saveSteps: 0, evalRecords, rl: small.rl } as const
+    await train(toyRun(toy, at(name), input), hostOf(scores))
+    const { tasks } = JSON.parse(readFileSync(join(at(name), 'checkpoint_step_0', 'state.json'), 'utf8'))
+    scales.add(JSON.stringify(tasks.loop2.state))
+    const found = eventsOf(name).flatMap((e) => (e.t === 'step' ? [e.metrics['iou/nan']] : []))
+    assert.deepEqual(found, [0, 3, 0])
+  }
+  assert.equal(scales.size, 2, [...scales].join(' '))
 })
 
 test('stopped while it is scored, a step leaves the data where it began: resumed, the run is the whole one', async () => {
@@ -143,4 +169,22 @@ test('a step ends with its epoch, and a short one is whole: each takes all piece
     assert.equal(new Set(own.map((s) => s.id)).size, 3, `records of step ${step}`)
     assert.equal(own.length, 3 * 2, `samples of step ${step}`)
   }
+})
+
+test('unusable records are told once, also over a stop', async () => {
+  const rows = await Promise.all(Array.from({ length: 9 }, (_, i) => garRow(i)))
+  for (const i of [0, 1, 5]) rows[i]!.image.bytes = Buffer.from('not an image')
+  const dataPath = join(folder, 'some-bad')
+  await writeGarArrow(dataPath, rowsOf(rows))
+  const data = { shuffle: false, evalFraction: 0, maxRejectFraction: 0.5, prefetch: 1 }
+  const config = toyRun(toy, at('told'), { ...small, maxSteps: 4, dataPath, data })
+  assert.equal((await train(config, stoppingAfter(1))).step, 1)
+  await train(config, hostOf())
+  const told = eventsOf('told').flatMap((e) =>
+    e.t === 'warning' && e.kind === 'bad-record' ? [[e.step, e.count]] : [],
+  )
+  assert.deepEqual(told, [
+    [1, 2],
+    [4, 1],
+  ])
 })

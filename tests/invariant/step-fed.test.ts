@@ -4,7 +4,15 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { alone } from '../../src/distributed/index.ts'
-import { NonFinite, plainDensities, step, type Task, withAdvantages } from '../../src/rl/index.ts'
+import {
+  type Item,
+  NonFinite,
+  plainDensities,
+  type Sample,
+  step,
+  type Task,
+  withAdvantages,
+} from '../../src/rl/index.ts'
 import type { RunInput } from '../../src/run/index.ts'
 import { tensor, tidy } from '../../src/tensor/index.ts'
 import { regionQuestions } from '../../src/text/index.ts'
@@ -99,6 +107,40 @@ test('the mask loss weighs what its setting says', async () => {
   const [whole, part] = [await extra(1), await extra(0.25)]
   assert.ok(whole > 0 && Math.abs(part / whole - 0.25) < 1e-6, `${part} of ${whole}`)
 })
+
+test('a record whose answer has no [SEG] takes no mask loss, and the others keep their own', () =>
+  opened({ loop2: { maskLoss: 1 } }, async (o) => {
+    const [first, second] = (await o.sample()).filter((g) => g.task.name === 'loop2')
+    const silent = first!.samples.map((s) => ({ ...s, ids: s.ids.filter((id) => id !== o.cycle.family.segId) }))
+    const extra = (items: readonly Item[], groups: readonly (readonly Sample[])[]) =>
+      tidy(() => second!.task.extraLoss(items, groups)!.map((t) => t?.item() ?? null))
+    o.encoder.inWork(o.items, () => {
+      const [alone] = extra([second!.item], [second!.samples])
+      const [none, own] = extra([first!.item, second!.item], [silent, second!.samples])
+      assert.equal(none, null)
+      assert.ok(Math.abs(own! - alone!) < 1e-5, `${own} beside a silent record, ${alone} alone`)
+    })
+  }))
+
+test('each sampled answer has its own prompt: its actions are scored against what it said', () =>
+  opened({ loop2: { sampleText: true }, rl: { numGenerations: 6 } }, async (o) => {
+    const group = (await o.sample()).filter((g) => g.task.name === 'loop2')
+    o.encoder.inWork(o.items, () => {
+      let compared = 0
+      for (const g of group) {
+        const together = plainDensities(g)
+        const { all } = g.columns
+        g.samples.forEach((s, k) => {
+          if (!samplesIn(g)[k]!.action) return
+          const alone = plainDensities({ ...g, samples: [s] })
+          const [mine, own] = [together.slice((k + 1) * all - 2, (k + 1) * all), alone.slice(-2)]
+          for (const i of [0, 1]) assert.ok(Math.abs(mine[i]! - own[i]!) < 1e-4, `sample ${k}: ${mine}, alone ${own}`)
+          compared++
+        })
+      }
+      assert.ok(compared > 2, `${compared} answers with an action`)
+    })
+  }))
 
 test("sampled answers are scored at the sampler's temperature, each as it was said", () =>
   opened({ loop2: { sampleText: true }, rl: { temperature: 0.6, numGenerations: 4 } }, async (o) => {

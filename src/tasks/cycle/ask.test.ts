@@ -8,6 +8,7 @@ import { openFamily } from '../../models/index.ts'
 import { expectNoLeak, keep } from '../../tensor/index.ts'
 import { askSome, describeAll, type Found, segmentAll } from './ask.ts'
 import { type Cycle, requireGrounded } from './config.ts'
+import { segAt } from './score-actions.ts'
 
 const model = fileURLToPath(new URL('../../../assets/miniature', import.meta.url))
 const family = requireGrounded(openFamily(model, { dtype: 'float32' }))
@@ -35,6 +36,14 @@ test('phrases of several images, found together, give the masks and words of eac
   assert.ok(new Set(alone.map((f) => maskArea(f.mask!))).size > 2, 'the phrases mean different things')
 })
 
+test('more phrases than are drawn in one pass: each has its own mask', () => {
+  const captions = Array.from({ length: 17 }, (_, i) => `the ${i} red circle`)
+  const phrases = captions.map((caption) => ({ features: features[0]!, caption }))
+  const together = segmentAll(context, phrases)
+  for (const i of [15, 16])
+    assert.deepEqual(together[i]!.mask, segmentAll(context, [phrases[i]!])[0]!.mask, `phrase ${i}`)
+})
+
 test('regions of several images, described together, get the words of each alone; an empty one gets none', () => {
   const { mask } = scenes[0]!
   const none = { ...mask, counts: Uint32Array.of(mask.height * mask.width) }
@@ -54,6 +63,14 @@ test('what cannot be asked about has no answer, and the answers of the others st
     askSome([0, 1, 2, 3, 5], odd, (some) => some.map((n) => `${n} of ${some.length}`)),
     [null, '1 of 3', null, '3 of 3', '5 of 3'],
   )
+})
+
+test('a [SEG] acts when something was said behind it: the last token of an answer was not read back', () => {
+  const { segId } = family
+  assert.equal(segAt(context, Int32Array.of(3, segId, 4)), 1)
+  assert.equal(segAt(context, Int32Array.of(segId, segId, 4)), 0)
+  assert.equal(segAt(context, Int32Array.of(3, segId)), -1)
+  assert.equal(segAt(context, Int32Array.of(3, 4)), -1)
 })
 
 test('reading leaves no tensor behind', () => {
