@@ -26,7 +26,7 @@ const app = join(stage, 'app')
 const extraPackages = ['fast-check', 'pure-rand', 'tsx', 'esbuild', `@esbuild/linux-${arch}`].map(
   (name) => `node_modules/${name}`,
 )
-const code = ['src', 'tests', 'bench', 'recipes']
+const code = ['src', 'tests', 'bench', 'recipes', 'scripts/faults', 'scripts/fuzz', 'scripts/soak']
 
 function compile() {
   const config = {
@@ -111,9 +111,11 @@ function copyNode() {
 
 function copyTree() {
   for (const folder of code) copy(folder, notSource)
+  if (fixtures) copy('tests/fixtures/golden/qwen2_5_vl-tiny/config.json') // all that the rows of `faults` read of it
   copy('assets', (path) => basename(path) !== 'miniature-full') // read by scripts/experiments.ts alone
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
-  for (const path of ['scripts/setup.mjs', 'scripts/test.mjs', 'scripts/lib']) copy(path)
+  const commands = ['setup', 'test', 'faults', 'fuzz', 'soak'].map((name) => `scripts/${name}.mjs`)
+  for (const path of [...commands, 'scripts/lib']) copy(path)
   const install = readFileSync(join(root, 'scripts/install.sh'), 'utf8')
   writeFileSync(join(stage, 'install.sh'), install.replaceAll(machines.x64, machines[arch]), { mode: 0o755 })
 }

@@ -5,21 +5,21 @@ import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, truncat
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream } from '../../src/core/index.ts'
 import type { RunInput } from '../../src/run/index.ts'
 import { lockRun } from '../../src/run/lock.ts'
+import { ownProgram } from '../../tests/support/own-program.ts'
 import { hostOf, makeToy, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
 import { type Bench, refusal, rewrite } from './bench.ts'
 import { eachDeath, eachPowerLoss } from './deaths.ts'
 import { quick, type Row, row } from './row.ts'
 
-const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
+const work = ownProgram('../../tests/e2e/resume-work.ts', import.meta.url)
 
 /** Ends with true when it was killed. */
 function life(bench: Bench, output: string, wait?: number): Promise<boolean> {
-  const child = spawn(process.execPath, ['--import', 'tsx', work, bench.toy, bench.at(output), '1', '4'], {
+  const child = spawn(process.execPath, [...work, bench.toy, bench.at(output), '1', '4'], {
     env: { ...process.env, OMP_NUM_THREADS: '1' },
     stdio: ['ignore', 'pipe', 'ignore'],
   })

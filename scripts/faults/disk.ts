@@ -4,17 +4,17 @@ import { spawnSync } from 'node:child_process'
 import fs, { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { newestValid, openWeights } from '../../src/checkpoint/index.ts'
+import { ownProgram } from '../../tests/support/own-program.ts'
 import { hostOf, runBytes } from '../../tests/support/runs.ts'
 import { type Bench, refusal } from './bench.ts'
 import { NotHere, quick, type Row, row } from './row.ts'
 
-const work = fileURLToPath(new URL('../../tests/e2e/resume-work.ts', import.meta.url))
+const work = ownProgram('../../tests/e2e/resume-work.ts', import.meta.url)
 
 function limited(bench: Bench, output: string, blocks: string, steps: string) {
-  const script = `ulimit -f ${blocks}; exec "$0" --import tsx "$@"`
-  const args = ['-c', script, process.execPath, work, bench.toy, output, '1', steps]
+  const script = `ulimit -f ${blocks}; exec "$0" "$@"`
+  const args = ['-c', script, process.execPath, ...work, bench.toy, output, '1', steps]
   return spawnSync('sh', args, { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } })
 }
 

@@ -1,10 +1,10 @@
 // Rows in processes of their own, with folders of their own: a row may change what its whole process sees.
 import { spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { Gate } from '../../src/rewards/judge/flow.ts'
+import { ownProgram } from '../../tests/support/own-program.ts'
 import type { Row, Shown } from './row.ts'
 
-const main = fileURLToPath(new URL('./main.ts', import.meta.url))
+const main = ownProgram('./main.ts', import.meta.url)
 
 /** The quick rows together, in one process; each of the others alone. In the order of the rows. */
 export async function sideBySide(rows: readonly Row[], jobs: number, told: (result: Shown) => void): Promise<Shown[]> {
@@ -23,7 +23,7 @@ export async function sideBySide(rows: readonly Row[], jobs: number, told: (resu
 
 async function inProcess(rows: readonly Row[]): Promise<Shown[]> {
   const names = rows.map((row) => row.name).join(',')
-  const args = ['--import', import.meta.resolve('tsx'), main, '--json', '--only', names]
+  const args = [...main, '--json', '--only', names]
   const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
   let [out, err] = ['', '']
   child.stdout.setEncoding('utf8').on('data', (text: string) => {

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { ownProgram } from '../../tests/support/own-program.ts'
 import { again, type CaseResult, type Outcome } from './format.ts'
 
 export const limits = { cpuSeconds: 5, wallSeconds: 60, bytes: 1024 ** 3 }
@@ -94,13 +95,13 @@ export async function runFormat(name: string, { n, seed, keep, jobs = 1 }: RunOp
 /** A child that ends early is followed by another from the next case on. */
 async function runStretch(name: string, first: number, n: number, seed: number, keep: string): Promise<CaseResult[]> {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-fuzz-'))
-  const main = join(import.meta.dirname, 'child.ts')
+  const main = ownProgram('./child.ts', import.meta.url)
   const lost: CaseResult[] = []
   try {
     for (let from = first; from < n; ) {
       rmSync(join(folder, 'current'), { force: true })
       rmSync(join(folder, 'outside'), { recursive: true, force: true })
-      const args = ['--expose-gc', '--import', 'tsx', main, name, String(seed), String(from), String(n), folder, keep]
+      const args = ['--expose-gc', ...main, name, String(seed), String(from), String(n), folder, keep]
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
       const { verdict, code, stderr } = await guard(child, folder)
       const at = currentCase(folder)

@@ -3,9 +3,10 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { RandomStream } from '../../src/core/index.ts'
 import { ranksOf } from '../../tests/support/launched.ts'
+import { ownProgram } from '../../tests/support/own-program.ts'
 
 const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
-const work = fileURLToPath(new URL('./work.ts', import.meta.url))
+const work = ownProgram('./work.ts', import.meta.url)
 
 export interface Held {
   step: number
@@ -79,7 +80,7 @@ export const command = (args: readonly string[], cwd: string): Program => ({ arg
 
 /** A run in one process that says each step. */
 export const worker = (args: readonly string[], cwd: string): Program => ({
-  args: ['--import', import.meta.resolve('tsx'), work, ...args],
+  args: [...work, ...args],
   cwd,
 })
 

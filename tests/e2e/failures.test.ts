@@ -6,12 +6,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { z } from 'zod'
 import { listCheckpoints, newestValid, readAll, whyInvalid, writeSafetensors } from '../../src/checkpoint/index.ts'
 import { defineReward, openRewards, type Reward, RewardsConfig, scoreGroup } from '../../src/rewards/index.ts'
 import { type Host, train } from '../../src/run/index.ts'
 import { resolveRewards, taskRewardSettings } from '../../src/tasks/index.ts'
+import { ownProgram } from '../support/own-program.ts'
 import { hostOf, makeToy, runBytes, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
 
 const CycleRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
@@ -260,16 +260,12 @@ test('with onUnavailable stop the run ends with the reason, and goes on when the
   }))
 
 test('a disk that is full ends the run in words; with room again it goes on to the same bytes', () => {
-  const work = fileURLToPath(new URL('./resume-work.ts', import.meta.url))
+  const work = ownProgram('./resume-work.ts', import.meta.url)
   const run = (output: string, limit: string, steps: string) =>
-    spawnSync(
-      'sh',
-      ['-c', `ulimit -f ${limit}; exec "$0" --import tsx "$@"`, process.execPath, work, toy, output, '1', steps],
-      {
-        encoding: 'utf8',
-        env: { ...process.env, OMP_NUM_THREADS: '1' },
-      },
-    )
+    spawnSync('sh', ['-c', `ulimit -f ${limit}; exec "$0" "$@"`, process.execPath, ...work, toy, output, '1', steps], {
+      encoding: 'utf8',
+      env: { ...process.env, OMP_NUM_THREADS: '1' },
+    })
   const begun = run(at('full'), 'unlimited', '2')
   assert.equal(begun.status, 0, begun.stderr)
   const size = statSync(join(at('full'), 'checkpoint_step_2', 'optimizer.safetensors')).size

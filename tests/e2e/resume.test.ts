@@ -5,9 +5,9 @@ import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream, streamId } from '../../src/core/index.ts'
+import { ownProgram } from '../support/own-program.ts'
 import { makeToy, runBytes, scratch } from '../support/runs.ts'
 
 const folder = scratch('resume')
@@ -16,7 +16,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 
 /** Enough that most kills come before the end. */
 const steps = 8
-const work = fileURLToPath(new URL('./resume-work.ts', import.meta.url))
+const work = ownProgram('./resume-work.ts', import.meta.url)
 
 interface Ended {
   code: number | null
@@ -31,7 +31,7 @@ interface Moment {
 }
 
 async function run(output: string, passes: number, kill?: Moment): Promise<Ended> {
-  const child = spawn(process.execPath, ['--import', 'tsx', work, toy, output, String(passes), String(steps)], {
+  const child = spawn(process.execPath, [...work, toy, output, String(passes), String(steps)], {
     env: { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
   })

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { ownProgram } from '../support/own-program.ts'
 
 export interface Ended {
   code: number | null
@@ -33,7 +33,7 @@ export interface StartOptions {
   only?: readonly number[]
 }
 
-const work = fileURLToPath(new URL('./distributed-work.ts', import.meta.url))
+const work = ownProgram('./distributed-work.ts', import.meta.url)
 
 export function startRanks(size: number, scenario: string, options: StartOptions = {}): Rank[] {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-ranks-'))
@@ -43,7 +43,7 @@ export function startRanks(size: number, scenario: string, options: StartOptions
     : { ROUNDTRIP_STORE: join(folder, 'store') }
   const started = ranks.map((rank) => {
     const env = { ...process.env, ...meeting, ...place(rank, size), ...options.env }
-    const args = ['--import', 'tsx', work, scenario, ...(options.words?.(rank) ?? [])]
+    const args = [...work, scenario, ...(options.words?.(rank) ?? [])]
     return follow(spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] }))
   })
   void Promise.all(started.map((rank) => rank.ended)).then(() => rmSync(folder, { recursive: true, force: true }))
