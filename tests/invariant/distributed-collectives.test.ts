@@ -23,13 +23,13 @@ async function collected(size: number, scenarios: string, port?: number) {
 /** One start for several tests. */
 const started = new Map<number, Promise<unknown[][]>>()
 function together(size: 1 | 2 | 4): Promise<unknown[][]> {
-  const scenarios = size === 1 ? 'regression,ddp' : `collectives,regression,ddp${size === 2 ? ',gaps' : ''}`
+  const scenarios = size === 1 ? 'regression,ddp' : `collectives,regression,ddp${size === 2 ? ',gaps,held' : ''}`
   started.set(size, started.get(size) ?? collected(size, scenarios))
   return started.get(size)!
 }
 
-async function resultsOf(size: 1 | 2 | 4, scenario: 'regression' | 'ddp' | 'gaps'): Promise<unknown[]> {
-  const at = ['regression', 'ddp', 'gaps'].indexOf(scenario) + (size === 1 ? 0 : 4)
+async function resultsOf(size: 1 | 2 | 4, scenario: 'regression' | 'ddp' | 'gaps' | 'held'): Promise<unknown[]> {
+  const at = ['regression', 'ddp', 'gaps', 'held'].indexOf(scenario) + (size === 1 ? 0 : 4)
   return (await together(size)).map((results) => results[at])
 }
 
@@ -125,4 +125,11 @@ test('the event loop turns while gradients travel', async () => {
     const { ticks } = result as { ticks: number; longest: number; total: number }
     assert.ok(ticks >= 10, `${ticks} ticks`) // waiting on the thread gives at most one for each of the five sums
   }
+})
+
+test('a rank that waits for another is never longer than 50 ms away from its timers', async (t) => {
+  const [found] = (await resultsOf(2, 'held')) as { held: number; idle: number }[]
+  t.diagnostic(`longest gap ${found!.held.toFixed(1)} ms, beside nothing ${found!.idle.toFixed(1)} ms`)
+  const bound = Math.max(50, 4 * found!.idle) // a machine that leaves a process standing does so beside nothing too
+  assert.ok(found!.held <= bound, `${found!.held} ms, beside nothing ${found!.idle} ms`)
 })

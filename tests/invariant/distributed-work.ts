@@ -1,5 +1,5 @@
 // What a rank does in the tests of several processes; started by distributed-ranks.ts.
-import { existsSync } from 'node:fs'
+import { existsSync, writeFileSync } from 'node:fs'
 import { messageOf } from '../../src/core/index.ts'
 import {
   exitCodeOf,
@@ -82,6 +82,37 @@ async function gaps(world: World): Promise<void> {
   for (let i = 0; i < 5; i++) await world.sumGradients(parameters)
   clearInterval(timer)
   say({ longest, ticks, total: performance.now() - startedAt })
+}
+
+/** The longest gap between `count` ticks of a timer of 2 ms. */
+async function longestGap(count: number): Promise<number> {
+  let longest = 0
+  for (let tick = 0; tick < count; tick++) {
+    const from = performance.now()
+    await new Promise((done) => setTimeout(done, 2))
+    longest = Math.max(longest, performance.now() - from)
+  }
+  return longest
+}
+
+/**
+ * A sum that is held up: rank 1 joins it only after rank 0, which waits in it, has seen 20 ticks of its own timer. An event loop that
+ * stands still while it waits never opens the gate. The shortest of ten longest gaps tells the product from the machine's other work.
+ */
+async function held(world: World): Promise<void> {
+  const found = { held: Number.POSITIVE_INFINITY, idle: Number.POSITIVE_INFINITY }
+  for (let round = 0; round < 10; round++) {
+    const gate = `${process.env['ROUNDTRIP_STORE']}-gate-${round}`
+    if (world.rank === 1) while (!existsSync(gate)) await new Promise((done) => setTimeout(done, 2))
+    else found.idle = Math.min(found.idle, await longestGap(20))
+    const sum = world.sum([round])
+    if (world.rank === 0) {
+      found.held = Math.min(found.held, await longestGap(20))
+      writeFileSync(gate, '')
+    }
+    await sum
+  }
+  say(found)
 }
 
 /** Sums for ever; the test kills or stops one of the ranks. After many heartbeats the store surely has one of this phase. */
@@ -245,6 +276,7 @@ async function ddp(world: World): Promise<void> {
 const scenarios: Record<string, (world: World) => Promise<void>> = {
   collectives,
   gaps,
+  held,
   forever,
   announces,
   leaves,
