@@ -18,6 +18,7 @@ export class GroupWorld implements World {
   #queue: Promise<unknown> = Promise.resolve()
   readonly #layouts = new Set<string>()
   #closed = false
+  #waited = 0
 
   constructor(link: Link) {
     this.#link = link
@@ -31,9 +32,21 @@ export class GroupWorld implements World {
     return this.#link.sent
   }
 
+  get waited(): number {
+    return this.#waited
+  }
+
   /** After what was called before; a failure there does not stop this call from failing by itself. */
   #next<T>(work: () => Promise<T>): Promise<T> {
-    const result = this.#queue.then(work, work)
+    const timed = async () => {
+      const startedAt = performance.now()
+      try {
+        return await work()
+      } finally {
+        this.#waited += (performance.now() - startedAt) / 1000
+      }
+    }
+    const result = this.#queue.then(timed, timed)
     this.#queue = result.catch(() => undefined)
     return result
   }

@@ -18,6 +18,8 @@ export interface World {
   readonly size: number
   /** Bytes handed to collectives so far. */
   readonly sent: number
+  /** Seconds spent in collectives so far, most of them waiting for other ranks. */
+  readonly waited: number
   /** Sums over ranks, element by element, added in the order of ranks in float64: the same bits everywhere, every time. */
   sum(values: readonly number[]): Promise<number[]>
   /** Every rank's value, by rank. Plain data, as structuredClone takes it: NaN and typed arrays stay what they are. */
@@ -42,6 +44,7 @@ export const alone: World = {
   rank: 0,
   size: 1,
   sent: 0,
+  waited: 0,
   sum: async (values) => [...values],
   gather: async (value) => [value],
   agree: async (flags) => [...flags],

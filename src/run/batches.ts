@@ -37,6 +37,15 @@ export interface StoredGeneration {
   short: boolean
 }
 
+/** Seconds of all batches so far. */
+export interface Sampled {
+  /** Processor time: of each batch that of the process that used most. */
+  processor: number
+  /** By the clock, without waiting for other processes: of each batch that of the slowest process, and the mean over processes. */
+  slowest: number
+  mean: number
+}
+
 /** What a step is given, and the groups that were sampled for it. */
 export interface NextBatch {
   batch: Batch & { groups: Group[] }
@@ -52,8 +61,8 @@ export class Batches {
   readonly #retry: Retry
   readonly #sizes: { pieces: number; passes: number; accumulated: number; old: boolean }
   #generation: Generation | null = null
-  /** Processor time of sampling so far, images and scores included: of each batch that of the process that used most. */
-  sampleProcessorSeconds = 0
+  /** What sampling took so far, images and scores included. */
+  readonly sampled: Sampled = { processor: 0, slowest: 0, mean: 0 }
 
   constructor(
     run: Run,
@@ -174,13 +183,18 @@ export class Batches {
   }
 
   async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<Group[]> {
+    const { world } = this.#run
     const [startedAt, encodedAt, usedAt] = [performance.now(), this.#encoder.seconds, processorSeconds()]
+    const waitedAt = world.waited
     const sampled = (some: Batch['pieces']) => sampleAndScore(this.#run, { pieces: some, draw })
     const groups = await withinMemory(pieces, sampled, this.#retry)
-    const spent = (performance.now() - startedAt) / 1000 - (this.#encoder.seconds - encodedAt)
-    seconds.sample = (seconds.sample ?? 0) + spent
-    const used = await this.#run.world.gather(processorSeconds() - usedAt)
-    this.sampleProcessorSeconds += Math.max(...used)
+    const spent = (performance.now() - startedAt) / 1000
+    seconds.sample = (seconds.sample ?? 0) + spent - (this.#encoder.seconds - encodedAt)
+    const worked = spent - (world.waited - waitedAt)
+    const all = await world.gather({ processor: processorSeconds() - usedAt, worked })
+    this.sampled.processor += Math.max(...all.map((one) => one.processor))
+    this.sampled.slowest += Math.max(...all.map((one) => one.worked))
+    this.sampled.mean += all.reduce((sum, one) => sum + one.worked, 0) / all.length
     return groups
   }
 

@@ -6,7 +6,7 @@ import { maskLogits } from '../models/index.ts'
 import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
-import { Batches, type NextBatch } from './batches.ts'
+import { Batches, type NextBatch, type Sampled } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
@@ -66,7 +66,7 @@ class TrainWork implements Work {
   #skipped = 0
   #nan = maskLogits.nan
   #sentBefore = 0
-  #sampledBefore = 0
+  #sampledBefore: Sampled = { processor: 0, slowest: 0, mean: 0 }
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
@@ -195,7 +195,7 @@ class TrainWork implements Work {
     const timing = {
       step_time: spent,
       tokens_per_second: tokens / spent,
-      'processor_seconds/sample': this.#sampled(),
+      ...this.#sampled(),
       ...memoryFigures(device),
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
       ...this.#scoring.metrics,
@@ -216,11 +216,15 @@ class TrainWork implements Work {
     return since
   }
 
-  /** Processor seconds since the last step. */
-  #sampled(): number {
+  /** Since the last step; how the processes shared the work only where there are several. */
+  #sampled(): Record<string, number> {
     const before = this.#sampledBefore
-    this.#sampledBefore = this.#batches.sampleProcessorSeconds
-    return this.#sampledBefore - before
+    const now = { ...this.#batches.sampled }
+    this.#sampledBefore = now
+    const processor = { 'processor_seconds/sample': now.processor - before.processor }
+    if (this.#run.world.size === 1) return processor
+    const [slowest, mean] = [now.slowest - before.slowest, now.mean - before.mean]
+    return { ...processor, 'ranks/sample_slowest': slowest, 'ranks/sample_mean': mean }
   }
 
   /** Bytes since the last step; nothing without a group. */
