@@ -1,43 +1,34 @@
 // Kills, torn files, resumes.
 import assert from 'node:assert/strict'
-import { spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream } from '../../src/core/index.ts'
 import type { RunInput } from '../../src/run/index.ts'
 import { lockRun } from '../../src/run/lock.ts'
 import { ownProgram } from '../../tests/support/own-program.ts'
 import { hostOf, makeToy, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
+import { Kills, killedOften, undisturbed } from '../soak/lives.ts'
 import { type Bench, refusal, rewrite } from './bench.ts'
 import { eachDeath, eachPowerLoss } from './deaths.ts'
 import { quick, type Row, row } from './row.ts'
 
 const work = ownProgram('../../tests/e2e/resume-work.ts', import.meta.url)
 
-/** Ends with true when it was killed. */
-function life(bench: Bench, output: string, wait?: number): Promise<boolean> {
-  const child = spawn(process.execPath, [...work, bench.toy, bench.at(output), '1', '4'], {
-    env: { ...process.env, OMP_NUM_THREADS: '1' },
-    stdio: ['ignore', 'pipe', 'ignore'],
-  })
-  child.stdout.once('data', () => {
-    if (wait !== undefined) void sleep(wait).then(() => child.kill('SIGKILL'))
-  })
-  return new Promise((done) => child.on('close', (_, signal) => done(signal === 'SIGKILL')))
-}
-
 async function killed(bench: Bench): Promise<string> {
-  await life(bench, 'straight')
-  const random = stream('faults', 'kills')
-  let kills = 0
-  for (let lives = 0; lives < 6; lives++) if (await life(bench, 'killed', random.uniform() * 1500)) kills++
-  await life(bench, 'killed')
-  assert.ok(kills > 0, 'no run lived long enough to be killed')
-  assert.deepEqual(runBytes(bench.at('killed')), runBytes(bench.at('straight')))
-  return `${kills} kills of one run, every byte as without them`
+  const run = (output: string) => ({ args: [...work, bench.toy, bench.at(output), '1', '4'], cwd: bench.folder })
+  const { seconds } = await undisturbed(run('straight'))
+  const moments = { seconds, lines: 3, lineSeconds: seconds / 4, ranks: 0 }
+  const kills = new Kills(6)
+  let runs = 0
+  while (kills.open) {
+    const output = `killed-${runs++}`
+    await killedOften(run(output), kills, 6, moments, stream('faults', output))
+    assert.deepEqual(runBytes(bench.at(output)), runBytes(bench.at('straight')))
+  }
+  return `${kills.made} kills of ${runs} ${runs === 1 ? 'run' : 'runs'}, every byte as without them`
 }
 
 /** The first, a middle and the last step; inside a generation that is learned from twice. */

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights, readHeader, readPickle, writeSafetensors } from '../../src/checkpoint/index.ts'
+import { openSource } from '../../src/data/index.ts'
 import { decodeImage } from '../../src/image/index.ts'
 import { runFormat } from '../fuzz/watch.ts'
 import { type Bench, refusal } from './bench.ts'
@@ -111,9 +112,14 @@ async function images(bench: Bench): Promise<string> {
   await refusal(() => decodeImage(Buffer.concat([big, Buffer.alloc(64)])), /./)
   await refusal(() => decodeImage(Buffer.from('ffd8ffe000104a464946', 'hex')), /./)
   symlinkSync('/dev/zero', bench.at('zero.png'))
+  const records = bench.at('zero.jsonl')
+  writeFileSync(records, `${JSON.stringify({ image: 'zero.png', mask: 'zero.png', caption: 'a' })}\n`)
+  const source = await openSource(records)
+  await refusal(() => source.get(0), /expected a regular file, got a device/)
+  await source.close()
   const grown = (process.memoryUsage.rss() - before) / 2 ** 20
   assert.ok(grown < 300, `${grown} MiB`)
-  return `30,000 x 30,000 refused from its header, memory + ${grown.toFixed(0)} MiB`
+  return `30,000 x 30,000 refused from its header, a device by its kind, memory + ${grown.toFixed(0)} MiB`
 }
 
 export const files: readonly Row[] = [
