@@ -34,6 +34,12 @@ test('a group without a scored row has no advantage and spoils no metric', () =>
   assert.equal(got.unscored, 4)
 })
 
+test('a group with one scored row has no deviation: it is neither flat nor part of the mean of deviations', () => {
+  const { groupStd, metrics } = groupAdvantages([1, null, null, 0, 1, 2], options({ numGenerations: 3 }))
+  assert.ok(Number.isNaN(groupStd[0]), `${groupStd}`)
+  assert.deepEqual([metrics.reward_group_std, metrics.frac_reward_zero_std], [1, 0])
+})
+
 test('two completions always give the same size of advantage', () => {
   const { advantages } = groupAdvantages([0.2, 0.9], options({ numGenerations: 2, advantageEps: 1e-12 }))
   assert.ok(Math.abs(advantages[1]! - Math.SQRT1_2) < 1e-9)

@@ -1,9 +1,20 @@
 // A run goes on only where everything that decides its numbers is the same; what differs is named. Nothing broken is saved.
 import assert from 'node:assert/strict'
-import { copyFileSync, existsSync, rmSync } from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { newestValid } from '../../src/checkpoint/index.ts'
+import { weightHashes } from '../../src/run/identity.ts'
 import { type RunInput, train } from '../../src/run/index.ts'
 import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
 
@@ -21,6 +32,22 @@ test('weights replaced under the same path: the run is not resumed, and the file
   const other = makeToy(at('other'), 2)
   copyFileSync(join(other, 'model.safetensors'), join(toy, 'model.safetensors'))
   await assert.rejects(run(toy, 'weights', { maxSteps: 2 }), /weights model\.safetensors: "\d+ bytes, [0-9a-f]+", now /)
+})
+
+test('a large file of weights is another one when a tensor far behind its beginning is', () => {
+  const size = 65 << 20 // hashed in pieces, one of each megabyte
+  const header = Buffer.from(JSON.stringify({ w: { dtype: 'U8', shape: [size], data_offsets: [0, size] } }))
+  const length = Buffer.alloc(8)
+  length.writeBigUInt64LE(BigInt(header.length))
+  mkdirSync(at('large'))
+  const file = join(at('large'), 'model.safetensors')
+  writeFileSync(file, Buffer.concat([length, header]))
+  truncateSync(file, 8 + header.length + size) // holes: nothing of it is on the disk
+  const before = weightHashes(at('large'))
+  const fd = openSync(file, 'r+')
+  writeSync(fd, Buffer.of(1), 0, 1, 40 << 20)
+  closeSync(fd)
+  assert.notDeepEqual(weightHashes(at('large')), before)
 })
 
 test('the same weights in another folder are the same model', async () => {
