@@ -108,18 +108,29 @@ test('BPE with a heap gives the pieces of BPE written out', () => {
   )
 })
 
+/** Words, ten scripts, control characters, ligatures, full-width forms, emoji, the mark of a space. Lines are the tools' unit. */
+const unit = fc.constantFrom(
+  ...' abcdefgt.,[]<>|123éßøжщ中の가ไกאבعमঅ🎈👩🏽\u0301\u3000\u00a0\u2581\u200d\u0001\u007f\t',
+  ...['ﬁ', 'Ａ', '½', '™', 'the ', ' dog', 'segment', '[SEG]', '<p>', '<s>', '\u2581\u2581', '  '],
+)
+
 for (const name of ['bpe-dummy-prefix', 'bpe-internlm2', 'unigram']) {
   const library = spawnSync('spm_encode', ['--help']).error === undefined
-  test(`${name}: spm_encode of the installed library gives the same ids`, { skip: !library && 'no spm_encode' }, () => {
-    const unit = fc.constantFrom(...' abcdefgt.,[]<>|123é中の🎈\u3000\u00a0ﬁ', 'the ', 'dog', '[SEG]')
-    // lines are the tool's unit; a NUL would end its input
-    const texts = fc.sample(fc.string({ unit, maxLength: 40 }), { numRuns: 1000, seed: 7 })
+  const skip = !library && 'no spm_encode: install the package sentencepiece'
+  test(`${name}: 20,000 random strings have the ids and the text of the installed library`, { skip }, () => {
+    const texts = fc.sample(fc.string({ unit, maxLength: 40 }), { numRuns: 20_000, seed: 7 })
     const model = join(golden, name, 'tokenizer.model')
-    const run = spawnSync('spm_encode', [`--model=${model}`, '--output_format=id'], { input: `${texts.join('\n')}\n` })
+    const tool = (command: string, args: string[], lines: readonly string[]) =>
+      spawnSync(command, [`--model=${model}`, ...args], { input: `${lines.join('\n')}\n`, maxBuffer: 2 ** 28 })
+        .stdout.toString()
+        .split('\n')
+    const ids = tool('spm_encode', ['--output_format=id'], texts)
+    const decoded = tool('spm_decode', ['--input_format=id'], ids.slice(0, texts.length))
     const sp = openSentencePiece(bytesOf(name))
-    const lines = run.stdout.toString().split('\n')
     texts.forEach((text, i) => {
-      assert.equal([...sp.encode(text)].join(' '), lines[i], JSON.stringify(text))
+      const own = [...sp.encode(text)]
+      assert.equal(own.join(' '), ids[i], JSON.stringify(text))
+      assert.equal(sp.decode(own), decoded[i], JSON.stringify(text))
     })
   })
 }
