@@ -5,13 +5,23 @@ import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import { byteLengthOf, type TensorSource, writeWeights } from '../src/checkpoint/index.ts'
 import { atomicWriteJson, humanBytes, log, stream, streamId } from '../src/core/index.ts'
-import { configOf, type ShapeName, shapeNames, tensorShapes, tokenizerOf } from './lib/checkpoint-shapes.ts'
+import {
+  addedTokensOf,
+  configOf,
+  languageOf,
+  type ShapeName,
+  shapeNames,
+  tensorShapes,
+  tokenizerOf,
+} from './lib/checkpoint-shapes.ts'
 
 interface Flags {
   shape: ShapeName
   dtype: 'bfloat16' | 'float32'
   seed: number
   shardBytes: number
+  layers?: number
+  speaks?: boolean
 }
 
 /** A prime, so that rows of a matrix never line up with the block and repeat. */
@@ -69,15 +79,46 @@ function makeSource(flags: Flags): (name: string, shape: readonly number[]) => T
   })
 }
 
+/**
+ * A common direction in all embeddings, and rows of the head that look for it: what is said is [SEG] where it may be said, and letters
+ * elsewhere, so that both loops run through all their phases.
+ */
+function speaking(config: Record<string, unknown>, dtype: Flags['dtype']): (source: TensorSource) => TensorSource {
+  const size = languageOf(config).vocab_size
+  const added = addedTokensOf(config)
+  const seg = size - added.length + added.indexOf('[SEG]')
+  const letters = Array.from({ length: 26 }, (_, i) => 97 - 33 + i)
+  return (source) => {
+    const { name, shape, data } = source
+    const of = (rows: readonly number[], value: number) => ({
+      ...source,
+      data: () => withFirstColumn((data as () => Uint8Array)(), shape[1]!, rows, value, dtype),
+    })
+    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name)) return of([...Array(size).keys()], 10)
+    if (!/(lm_head|language_model\.output)\.weight$/.test(name)) return source
+    const louder = of([...letters, seg], 2)
+    return { ...louder, data: () => withFirstColumn(louder.data(), shape[1]!, [seg], 5, dtype) }
+  }
+}
+
+function withFirstColumn(bytes: Uint8Array, width: number, rows: readonly number[], value: number, dtype: string) {
+  const item = dtype === 'float32' ? 4 : 2
+  const one = new Uint8Array(Float32Array.of(value).buffer).subarray(4 - item)
+  for (const row of rows) bytes.set(one, row * width * item)
+  return bytes
+}
+
 function make(out: string, flags: Flags): void {
-  const config = configOf(flags.shape, flags.dtype)
+  const config = configOf(flags.shape, flags.dtype, flags.layers)
   const shapes = tensorShapes(config)
   mkdirSync(out, { recursive: true })
   const source = makeSource(flags)
-  const entries = Array.from(shapes, ([name, shape]) => source(name, shape))
+  const said = flags.speaks ? speaking(config, flags.dtype) : (entry: TensorSource) => entry
+  const entries = Array.from(shapes, ([name, shape]) => said(source(name, shape)))
   const files = writeWeights(out, entries, { maxShardBytes: flags.shardBytes })
   atomicWriteJson(join(out, 'config.json'), config)
-  atomicWriteJson(join(out, 'tokenizer.json'), tokenizerOf((config.llm_config as { vocab_size: number }).vocab_size))
+  atomicWriteJson(join(out, 'tokenizer.json'), tokenizerOf(languageOf(config).vocab_size, addedTokensOf(config)))
+  if (config.text_config) atomicWriteJson(join(out, 'preprocessor_config.json'), processorOf(config))
   atomicWriteJson(join(out, 'tokenizer_config.json'), {
     tokenizer_class: 'Qwen2Tokenizer',
     eos_token: '<|im_end|>',
@@ -86,6 +127,20 @@ function make(out: string, flags: Flags): void {
   const elements = [...shapes.values()].reduce((sum, s) => sum + s.reduce((a, b) => a * b, 1), 0)
   const size = humanBytes(elements * (flags.dtype === 'float32' ? 4 : 2))
   log.info(`${out}: ${shapes.size} tensors, ${elements} elements, ${size} in ${files.length} files`)
+}
+
+/** Qwen2.5-VL reads pictures as CLIP does, Qwen3-VL around a half. */
+function processorOf(config: Record<string, unknown>): object {
+  const { patch_size } = config.vision_config as { patch_size: number }
+  const half = [0.5, 0.5, 0.5]
+  const [mean, std] =
+    patch_size === 16
+      ? [half, half]
+      : [
+          [0.48145466, 0.4578275, 0.40821073],
+          [0.26862954, 0.26130258, 0.27577711],
+        ]
+  return { patch_size, merge_size: 2, temporal_patch_size: 2, image_mean: mean, image_std: std }
 }
 
 function wholeNumber(text: string): number {
@@ -99,6 +154,8 @@ new Command('make-checkpoint')
   .addOption(new Option('--shape <name>', 'size').choices([...shapeNames]).default('tiny'))
   .addOption(new Option('--dtype <name>', 'of every weight').choices(['bfloat16', 'float32']).default('bfloat16'))
   .option('--seed <n>', 'of the weights', wholeNumber, 0)
+  .option('--layers <n>', 'of the language model and the vision tower, fewer than the size has', wholeNumber)
+  .option('--speaks', 'answers are letters, and [SEG] where it may be said: both loops run')
   .option('--shard-bytes <n>', 'most bytes of a file', wholeNumber, 5_000_000_000)
   .action(make)
   .parse()

@@ -1,50 +1,32 @@
 // What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
 import { sa2vaAddedTokens } from '../../src/data/scenes/index.ts'
-import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
-import { tensorAt } from '../../src/nn/index.ts'
+import {
+  familyOfConfig,
+  internVit300m,
+  internVLConfig,
+  parseSa2VAConfig,
+  parseSa2VAQwenConfig,
+  qwen2Config,
+  type ReleasedName,
+  releasedConfig,
+  releasedNames,
+  Sa2VA,
+  Sa2VAQwen,
+  type Sam2Config,
+} from '../../src/models/index.ts'
+import { type Module, tensorAt } from '../../src/nn/index.ts'
 
 type Json = Record<string, unknown>
-export type ShapeName = '4b' | '1b' | 'tiny'
-export const shapeNames: readonly ShapeName[] = ['4b', '1b', 'tiny']
+export type ShapeName = ReleasedName | 'tiny'
+export const shapeNames: readonly ShapeName[] = [...releasedNames, 'tiny']
 
-const vit300m = {
-  architectures: ['InternVisionModel'],
-  hidden_size: 1024,
-  num_attention_heads: 16,
-  intermediate_size: 4096,
-  num_hidden_layers: 24,
-  image_size: 448,
-  patch_size: 14,
-  qkv_bias: true,
-  qk_normalization: false,
-  norm_type: 'layer_norm',
-  layer_norm_eps: 1e-6,
-  hidden_act: 'gelu',
-}
 const tinyVit = {
-  ...vit300m,
+  ...internVit300m,
   hidden_size: 32,
   num_attention_heads: 4,
   intermediate_size: 64,
   num_hidden_layers: 2,
   image_size: 112,
-}
-
-function qwen2(hidden: number, layers: number, heads: number, intermediate: number, vocabulary: number): Json {
-  return {
-    architectures: ['Qwen2ForCausalLM'],
-    hidden_size: hidden,
-    num_hidden_layers: layers,
-    num_attention_heads: heads,
-    num_key_value_heads: 2,
-    intermediate_size: intermediate,
-    vocab_size: vocabulary,
-    rms_norm_eps: 1e-6,
-    rope_theta: 1e6,
-    max_position_embeddings: 32768,
-    hidden_act: 'silu',
-    tie_word_embeddings: false,
-  }
 }
 
 const tinySam = {
@@ -59,46 +41,51 @@ const tinySam = {
   mem_dim: 8,
 }
 
-const parts: Record<ShapeName, { template: string; vision: Json; llm: Json; sam?: Json }> = {
-  '4b': { template: 'phi3_chat', vision: vit300m, llm: qwen2(2048, 36, 16, 11008, 151679) },
-  '1b': { template: 'qwen_chat', vision: vit300m, llm: qwen2(896, 24, 14, 4864, 151679) },
-  tiny: { template: 'phi3_chat', vision: tinyVit, llm: qwen2(64, 2, 4, 128, 512), sam: tinySam },
+/** config.json of a size; `layers` cuts language model and vision tower, for a look without a large machine. */
+export function configOf(shape: ShapeName, dtype: string, layers?: number): Json {
+  const config = shape === 'tiny' ? tinyConfig(dtype) : releasedConfig(shape, dtype)
+  if (layers !== undefined) cutLayers(config, layers)
+  return config
 }
 
-export function configOf(shape: ShapeName, dtype: string): Json {
-  const { template, vision, llm, sam } = parts[shape]
-  return {
-    architectures: ['Sa2VAChatModel'],
-    model_type: 'sa2va_chat',
-    template,
-    select_layer: -1,
-    ps_version: 'v2',
-    downsample_ratio: 0.5,
-    force_image_size: vision.image_size,
-    dynamic_image_size: true,
-    use_thumbnail: true,
-    min_dynamic_patch: 1,
-    max_dynamic_patch: 12,
-    use_backbone_lora: 0,
-    use_llm_lora: 0,
-    tie_word_embeddings: false,
-    torch_dtype: dtype,
-    vision_config: vision,
-    llm_config: llm,
-    ...(sam ? { grounding_encoder_config: sam } : {}),
+function tinyConfig(dtype: string): Json {
+  const config = internVLConfig('phi3_chat', tinyVit, qwen2Config(64, 2, 4, 2, 128, 512))
+  return { ...config, torch_dtype: dtype, grounding_encoder_config: tinySam }
+}
+
+function cutLayers(config: Json, layers: number): void {
+  for (const key of ['vision_config', 'llm_config', 'text_config']) {
+    const part = config[key] as Json | undefined
+    if (!part) continue
+    for (const count of ['num_hidden_layers', 'depth']) if (part[count]) part[count] = layers
+    for (const list of ['deepstack_visual_indexes', 'fullatt_block_indexes'])
+      if (part[list]) part[list] = (part[list] as number[]).map((_, i) => i).filter((i) => i < layers)
   }
+}
+
+/** The language model's part, wherever the family keeps it. */
+export function languageOf(config: Json): { vocab_size: number } {
+  return (config.llm_config ?? config.text_config) as { vocab_size: number }
 }
 
 /** Every tensor of the folder, the video modules included. */
 export function tensorShapes(config: Json): Map<string, readonly number[]> {
-  const cfg = parseSa2VAConfig(config)
-  const model = new Sa2VA(cfg)
+  const { model, sam } = emptyModel(config)
   const out = new Map(model.slots().map((slot) => [slot.name, tensorAt(slot).shape]))
   for (const t of model.parameters().values()) t.dispose()
   const real = config.grounding_encoder_config === undefined
-  for (const [name, shape] of videoShapes(cfg.sam.d_model, cfg.sam.mem_dim ?? 64, real ? 4 : 1))
+  for (const [name, shape] of videoShapes(sam.d_model, sam.mem_dim ?? 64, real ? 4 : 1))
     out.set(`grounding_encoder.sam2_model.${name}`, shape)
   return out
+}
+
+function emptyModel(config: Json): { model: Module; sam: Sam2Config } {
+  if (familyOfConfig(config) === 'sa2va-internvl') {
+    const cfg = parseSa2VAConfig(config)
+    return { model: new Sa2VA(cfg), sam: cfg.sam }
+  }
+  const cfg = parseSa2VAQwenConfig(config)
+  return { model: new Sa2VAQwen(cfg), sam: cfg.sam }
 }
 
 /** d channels, m of the memory; the released models have 4 layers of memory attention. */
@@ -156,15 +143,31 @@ function videoShapes(d: number, m: number, layers: number): [string, number[]][]
 const pattern =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
+/** In the order of the released vocabularies, from 151643 on. */
+const qwenTokens = [
+  ...['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<|object_ref_start|>', '<|object_ref_end|>', '<|box_start|>'],
+  ...['<|box_end|>', '<|quad_start|>', '<|quad_end|>', '<|vision_start|>', '<|vision_end|>', '<|vision_pad|>'],
+  ...['<|image_pad|>', '<|video_pad|>', '<tool_call>', '</tool_call>', '<|fim_prefix|>', '<|fim_middle|>'],
+  ...['<|fim_suffix|>', '<|fim_pad|>', '<|repo_name|>', '<|file_sep|>'],
+]
+const qwen3Tokens = ['<tool_response>', '</tool_response>', '<think>', '</think>']
+const groundingTokens = ['[SEG]', '<p>', '</p>', '<vp>', '</vp>']
+
+/** The added tokens of a family, at the end of its vocabulary. */
+export function addedTokensOf(config: Json): readonly string[] {
+  const family = familyOfConfig(config)
+  if (family === 'sa2va-internvl') return sa2vaAddedTokens
+  return [...qwenTokens, ...(family === 'sa2va-qwen3_vl' ? qwen3Tokens : []), ...groundingTokens]
+}
+
 /** Bytes, filler words up to the size, then the added tokens at the end, as in the released vocabularies. No merges. */
-export function tokenizerOf(size: number): Json {
+export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): Json {
   const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255)
   const bytes = Array.from({ length: 256 }, (_, b) => b)
   const alphabet = [
     ...bytes.filter(printable).map((b) => String.fromCodePoint(b)),
     ...Array.from({ length: 68 }, (_, i) => String.fromCodePoint(256 + i)),
   ]
-  const last = sa2vaAddedTokens
   const filler = Array.from({ length: size - 256 - last.length }, (_, i) => `Ġw${i}`)
   const vocab = Object.fromEntries([...alphabet, ...filler].map((token, id) => [token, id]))
   const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }

@@ -34,6 +34,7 @@ export {
   teacherForceGroups,
   teacherForceRows,
 } from './llm/index.ts'
+export { type ModelSizes, modelSizes } from './model-sizes.ts'
 export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'
 export {
   chatText,
@@ -56,6 +57,14 @@ export {
   smartResize,
   windowOrder,
 } from './qwen2_5_vl/index.ts'
+export {
+  internVit300m,
+  internVLConfig,
+  qwen2Config,
+  type ReleasedName,
+  releasedConfig,
+  releasedNames,
+} from './released.ts'
 export * from './sa2va/index.ts'
 export * from './sa2va-qwen/index.ts'
 export {

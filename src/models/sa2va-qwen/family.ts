@@ -26,7 +26,7 @@ export const qwenAdapterNames: AdapterNames = { ours: 'model.', file: 'base_mode
 export const isAdapted = (path: string): boolean => /^model\.language_model\.layers\.\d+\./.test(path)
 
 /** Pixels that count as one tile where a limit is given in tiles. */
-const tilePixels = 448 * 448
+export const tilePixels = 448 * 448
 
 /** Sa2VA on Qwen2.5-VL or Qwen3-VL as a run sees it. */
 export class Sa2VAQwenFamily

@@ -1,0 +1,85 @@
+// What decides the memory of a model, from its config.json alone: no weight is read and none exists.
+import { type Module, tensorAt } from '../nn/index.ts'
+import { familyOfConfig } from './families.ts'
+import { defaultPatterns } from './family.ts'
+import { type LlmConfig, loraTargets } from './llm/index.ts'
+import { sa2vaGroups } from './sa2va/family.ts'
+import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
+import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
+import { parseSa2VAQwenConfig, Sa2VAQwen } from './sa2va-qwen/index.ts'
+
+type Json = Record<string, unknown>
+
+export interface ModelSizes {
+  llm: LlmConfig
+  /** Values that training and sampling read. */
+  values: number
+  /** Values of the groups that train by default, adapters left out. */
+  trained: number
+  /** [out, in] of the layers that get adapters. */
+  adapted: readonly (readonly [number, number])[]
+  /** Whether the layers with a derivative of their own (src/models/llm/training) cover the language model. */
+  ownLayers: boolean
+  /** Tokens of the largest picture within a limit of tiles. */
+  imageTokens(tiles: number): number
+  /** Values of the features that stay in memory for such a picture. */
+  featureValues(tiles: number): number
+}
+
+export function modelSizes(raw: Json): ModelSizes {
+  return familyOfConfig(raw) === 'sa2va-internvl' ? onInternVL(raw) : onQwen(raw)
+}
+
+/** SAM2's features of a picture: 256 channels at a quarter, an eighth and a sixteenth of its side. */
+const samValues = ({ d_model, image_size }: { d_model: number; image_size: number }) =>
+  d_model * [4, 8, 16].reduce((sum, step) => sum + (image_size / step) ** 2, 0)
+
+function onInternVL(raw: Json): ModelSizes {
+  const cfg = parseSa2VAConfig(raw)
+  const target = loraTargets(cfg.llm.architectures[0]!)
+  const isTarget = (name: string) => name.startsWith('language_model.') && target(name.slice('language_model.'.length))
+  const cells = tokenGrid(cfg) ** 2
+  const pictures = (tiles: number) => tiles + Number(cfg.use_thumbnail && tiles > 1)
+  const wide = cfg.vision.hidden_size * Math.round(1 / cfg.downsample_ratio) ** 2
+  return {
+    llm: cfg.llm,
+    ...counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups)),
+    ownLayers: coversLayers(cfg.llm),
+    imageTokens: (tiles) => pictures(tiles) * cells,
+    featureValues: (tiles) => pictures(tiles) * cells * wide + samValues(cfg.sam),
+  }
+}
+
+function onQwen(raw: Json): ModelSizes {
+  const cfg = parseSa2VAQwenConfig(raw)
+  const isTarget = (name: string) => name.startsWith('model.') && isAdapted(name.slice('model.'.length))
+  const unit = (cfg.vision.patch_size * cfg.vision.spatial_merge_size) ** 2
+  const tokens = (tiles: number) => Math.floor(Math.min(cfg.max_pixels, tiles * tilePixels) / unit)
+  const levels = 1 + (cfg.base === 'qwen3_vl' ? cfg.vision.deepstack_visual_indexes.length : 0)
+  return {
+    llm: cfg.llm,
+    ...counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups)),
+    ownLayers: coversLayers(cfg.llm),
+    imageTokens: tokens,
+    featureValues: (tiles) => tokens(tiles) * levels * cfg.llm.hidden_size + samValues(cfg.sam),
+  }
+}
+
+const coversLayers = ({ architectures }: LlmConfig) => architectures[0] === 'Qwen2ForCausalLM'
+
+/** Constructing a model allocates nothing: its tensors have shapes alone. */
+function counted(
+  model: Module,
+  isTarget: (name: string) => boolean,
+  trained: readonly RegExp[],
+): Pick<ModelSizes, 'values' | 'trained' | 'adapted'> {
+  const sum = { values: 0, trained: 0, adapted: [] as (readonly [number, number])[] }
+  for (const slot of model.slots()) {
+    const { shape, numel } = tensorAt(slot)
+    sum.values += numel
+    if (trained.some((pattern) => pattern.test(slot.name))) sum.trained += numel
+    if (shape.length === 2 && isTarget(slot.name.replace(/\.weight$/, ''))) sum.adapted.push([shape[0]!, shape[1]!])
+  }
+  for (const t of model.parameters().values()) t.dispose()
+  return sum
+}

@@ -1,0 +1,180 @@
+// config.json of the released sizes, for plans and stand-ins without a download. What a family's reader fills in itself is left out.
+
+type Json = Record<string, unknown>
+
+export const releasedNames = [
+  '1b',
+  '4b',
+  '8b',
+  '26b',
+  'internvl3-2b',
+  'internvl3-8b',
+  'internvl3-14b',
+  'qwen2_5-vl-3b',
+  'qwen2_5-vl-7b',
+  'qwen3-vl-2b',
+  'qwen3-vl-4b',
+] as const
+export type ReleasedName = (typeof releasedNames)[number]
+
+export const internVit300m = {
+  architectures: ['InternVisionModel'],
+  hidden_size: 1024,
+  num_attention_heads: 16,
+  intermediate_size: 4096,
+  num_hidden_layers: 24,
+  image_size: 448,
+  patch_size: 14,
+  qkv_bias: true,
+  qk_normalization: false,
+  norm_type: 'layer_norm',
+  layer_norm_eps: 1e-6,
+  hidden_act: 'gelu',
+}
+
+const internVit6b = {
+  ...internVit300m,
+  hidden_size: 3200,
+  num_attention_heads: 25,
+  intermediate_size: 12800,
+  num_hidden_layers: 45,
+  qkv_bias: false,
+  qk_normalization: true,
+  norm_type: 'rms_norm',
+}
+
+interface Size {
+  hidden: number
+  layers: number
+  heads: number
+  groups: number
+  intermediate: number
+  vocabulary: number
+}
+
+function language({ hidden, layers, heads, groups, intermediate, vocabulary }: Size): Json {
+  return {
+    hidden_size: hidden,
+    num_hidden_layers: layers,
+    num_attention_heads: heads,
+    num_key_value_heads: groups,
+    intermediate_size: intermediate,
+    vocab_size: vocabulary,
+    rms_norm_eps: 1e-6,
+    rope_theta: 1e6,
+    max_position_embeddings: 32768,
+    hidden_act: 'silu',
+    tie_word_embeddings: false,
+  }
+}
+
+export function qwen2Config(...[hidden, layers, heads, groups, intermediate, vocabulary = 151679]: number[]): Json {
+  const size = { hidden, layers, heads, groups, intermediate, vocabulary } as Size
+  return { architectures: ['Qwen2ForCausalLM'], ...language(size) }
+}
+
+function internlm2(hidden: number, layers: number, heads: number, intermediate: number): Json {
+  const size = { hidden, layers, heads, groups: 8, intermediate, vocabulary: 92558 }
+  return { architectures: ['InternLM2ForCausalLM'], ...language(size), rms_norm_eps: 1e-5, bias: false }
+}
+
+/** A Sa2VA on InternVL with the given parts. */
+export function internVLConfig(template: string, vision: Json, llm: Json): Json {
+  return {
+    architectures: ['Sa2VAChatModel'],
+    model_type: 'sa2va_chat',
+    template,
+    select_layer: -1,
+    ps_version: 'v2',
+    downsample_ratio: 0.5,
+    force_image_size: vision.image_size,
+    dynamic_image_size: true,
+    use_thumbnail: true,
+    min_dynamic_patch: 1,
+    max_dynamic_patch: 12,
+    use_backbone_lora: 0,
+    use_llm_lora: 0,
+    tie_word_embeddings: false,
+    vision_config: vision,
+    llm_config: llm,
+  }
+}
+
+const ids = { vision_start_token_id: 151652, vision_end_token_id: 151653, image_token_id: 151655 }
+
+function onQwen2_5(size: Omit<Size, 'vocabulary'>): Json {
+  const sections = { type: 'default', rope_type: 'default', mrope_section: [16, 24, 24] }
+  return {
+    architectures: ['Sa2VAChatModelQwen'],
+    model_type: 'sa2va_chat',
+    ...ids,
+    tie_word_embeddings: false,
+    text_config: {
+      ...language({ ...size, vocabulary: 151670 }),
+      model_type: 'qwen2_5_vl_text',
+      max_position_embeddings: 128000,
+      rope_scaling: sections,
+    },
+    vision_config: {
+      model_type: 'qwen2_5_vl',
+      depth: 32,
+      hidden_size: 1280,
+      num_heads: 16,
+      intermediate_size: 3420,
+      out_hidden_size: size.hidden,
+      patch_size: 14,
+      window_size: 112,
+      fullatt_block_indexes: [7, 15, 23, 31],
+      hidden_act: 'silu',
+    },
+  }
+}
+
+function onQwen3(size: Omit<Size, 'vocabulary'>): Json {
+  const sections = { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] }
+  return {
+    architectures: ['Sa2VAChatModelQwen'],
+    model_type: 'sa2va_chat',
+    ...ids,
+    tie_word_embeddings: false,
+    text_config: {
+      ...language({ ...size, vocabulary: 151674 }),
+      model_type: 'qwen3_vl_text',
+      head_dim: 128,
+      rope_theta: 5e6,
+      max_position_embeddings: 262144,
+      rope_scaling: sections,
+    },
+    vision_config: {
+      model_type: 'qwen3_vl',
+      depth: 24,
+      hidden_size: 1024,
+      num_heads: 16,
+      intermediate_size: 4096,
+      out_hidden_size: size.hidden,
+      patch_size: 16,
+      num_position_embeddings: 2304,
+      deepstack_visual_indexes: [5, 11, 17],
+      hidden_act: 'gelu_pytorch_tanh',
+    },
+  }
+}
+
+const configs: Record<ReleasedName, Json> = {
+  '1b': internVLConfig('qwen_chat', internVit300m, qwen2Config(896, 24, 14, 2, 4864)),
+  '4b': internVLConfig('phi3_chat', internVit300m, qwen2Config(2048, 36, 16, 2, 11008)),
+  '8b': internVLConfig('internlm2_chat', internVit300m, internlm2(4096, 32, 32, 14336)),
+  '26b': internVLConfig('internlm2_chat', internVit6b, internlm2(6144, 48, 48, 16384)),
+  'internvl3-2b': internVLConfig('qwen_chat', internVit300m, qwen2Config(1536, 28, 12, 2, 8960)),
+  'internvl3-8b': internVLConfig('qwen_chat', internVit300m, qwen2Config(3584, 28, 28, 4, 18944)),
+  'internvl3-14b': internVLConfig('qwen_chat', internVit300m, qwen2Config(5120, 48, 40, 8, 13824)),
+  'qwen2_5-vl-3b': onQwen2_5({ hidden: 2048, layers: 36, heads: 16, groups: 2, intermediate: 11008 }),
+  'qwen2_5-vl-7b': onQwen2_5({ hidden: 3584, layers: 28, heads: 28, groups: 4, intermediate: 18944 }),
+  'qwen3-vl-2b': onQwen3({ hidden: 2048, layers: 28, heads: 16, groups: 8, intermediate: 6144 }),
+  'qwen3-vl-4b': onQwen3({ hidden: 2560, layers: 36, heads: 32, groups: 8, intermediate: 9728 }),
+}
+
+/** A copy of the released config.json of a size, as far as it is read. */
+export function releasedConfig(name: ReleasedName, dtype = 'bfloat16'): Json {
+  return { ...structuredClone(configs[name]), torch_dtype: dtype }
+}
