@@ -3,6 +3,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { Conv2d, cast, LayerNorm, Linear, Module, RMSNorm, weight } from '../../nn/index.ts'
 import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
+import { oneOf, positiveNumber, switchAt } from '../config-values.ts'
 
 export interface VisionConfig {
   hidden_size: number
@@ -48,8 +49,22 @@ export function readVisionConfig(raw: Record<string, unknown>, where: string): V
   if (raw.hidden_act !== undefined && raw.hidden_act !== 'gelu') {
     throw new Mismatch({ where, field: 'vision_config.hidden_act', expected: 'gelu', got: raw.hidden_act })
   }
-  const defaults = { qkv_bias: false, qk_normalization: true, norm_type: 'rms_norm', layer_norm_eps: 1e-6 }
-  return { ...defaults, ...raw } as unknown as VisionConfig
+  const site = { where, part: 'vision_config.' }
+  const cfg = {
+    ...raw,
+    qkv_bias: switchAt(raw, 'qkv_bias', false, site),
+    qk_normalization: switchAt(raw, 'qk_normalization', true, site),
+    norm_type: oneOf(raw, 'norm_type', ['layer_norm', 'rms_norm'], 'rms_norm', site),
+    layer_norm_eps: positiveNumber(raw, 'layer_norm_eps', 1e-6, site),
+  } as unknown as VisionConfig
+  const { hidden_size: width, num_attention_heads: heads } = cfg
+  if (width % heads === 0) return cfg
+  throw new Mismatch({
+    where,
+    field: 'vision_config.num_attention_heads',
+    expected: `a divisor of ${width}`,
+    got: heads,
+  })
 }
 
 function norm(cfg: VisionConfig): LayerNorm | RMSNorm {

@@ -1,4 +1,5 @@
 import { Mismatch } from '../../core/index.ts'
+import { positiveNumber, type Site, switchAt } from '../config-values.ts'
 
 /** llm_config of a checkpoint; keys as upstream spells them. */
 export interface LlmConfig {
@@ -62,10 +63,15 @@ export function readLlmConfig(raw: Record<string, unknown>, where: string, part 
   for (const key of ['num_key_value_heads', 'head_dim', 'max_position_embeddings']) {
     if (raw[key] !== undefined && raw[key] !== null) positive(raw, key, site)
   }
-  for (const key of ['rms_norm_eps', 'rope_theta']) checkFinite(raw, key, site)
+  for (const key of ['rms_norm_eps', 'rope_theta']) positiveNumber(raw, key, 1, site)
+  if (raw.sliding_window != null) positive(raw, 'sliding_window', site)
   checkActivation(raw, site)
   checkRope(raw, site)
-  const cfg = { ...sizes(raw, architecture), ...switches(raw, architecture), architectures: architectures as string[] }
+  const cfg = {
+    ...sizes(raw, architecture),
+    ...switches(raw, architecture, site),
+    architectures: architectures as string[],
+  }
   checkHeads(cfg, site)
   return cfg
 }
@@ -103,20 +109,16 @@ function isPhi3(raw: Record<string, unknown>): boolean {
   return (raw.architectures as string[])[0] === 'Phi3ForCausalLM'
 }
 
-function switches(raw: Record<string, unknown>, architecture: string) {
+function switches(raw: Record<string, unknown>, architecture: string, site: Site) {
   const isQwen2 = architecture === 'Qwen2ForCausalLM'
-  const bias = (architecture === 'InternLM2ForCausalLM' ? raw.bias : raw.attention_bias) as boolean | undefined
+  const on = (key: string) => switchAt(raw, key, false, site)
+  const bias = on(architecture === 'InternLM2ForCausalLM' ? 'bias' : 'attention_bias')
   return {
-    tie_word_embeddings: raw.tie_word_embeddings === true,
-    attention_bias: isQwen2 ? true : (bias ?? false),
-    output_bias: isQwen2 ? false : (bias ?? false),
-    mlp_bias: raw.mlp_bias === true,
+    tie_word_embeddings: on('tie_word_embeddings'),
+    attention_bias: isQwen2 || bias,
+    output_bias: !isQwen2 && bias,
+    mlp_bias: on('mlp_bias'),
   }
-}
-
-interface Site {
-  where: string
-  part: string
 }
 
 function checkHeads(cfg: LlmConfig, { where, part }: Site): void {
@@ -147,16 +149,13 @@ function positive(raw: Record<string, unknown>, key: string, { where, part }: Si
   }
 }
 
-function checkFinite(raw: Record<string, unknown>, key: string, { where, part }: Site): void {
-  const value = raw[key] ?? 1
-  if (typeof value === 'number' && Number.isFinite(value) && value > 0) return
-  throw new Mismatch({ where, field: `${part}${key}`, expected: 'a number above 0', got: value })
-}
-
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */
 function checkRope(raw: Record<string, unknown>, { where, part }: Site): void {
   const field = raw.rope_scaling ? 'rope_scaling' : 'rope_parameters'
   const scaling = raw[field] as { type?: string; rope_type?: string; partial_rotary_factor?: number } | null | undefined
+  if (scaling != null && (typeof scaling !== 'object' || Array.isArray(scaling)))
+    throw new Mismatch({ where, field: `${part}${field}`, expected: 'an object', got: scaling })
+  if (scaling) positiveNumber(scaling, 'rope_theta', 1, { where, part: `${part}${field}.` })
   const type = scaling?.rope_type ?? scaling?.type
   if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type)) {
     throw new Mismatch({

@@ -91,6 +91,15 @@ export function wholeNumber(raw: Json, key: string, where: string, part: string)
   })
 }
 
+/** Numbers of vision layers; the usual ones may name more than a small model has. */
+export function layerList(raw: Json, key: string, usual: readonly number[], where: string): readonly number[] {
+  const value = raw[key]
+  if (value === undefined) return usual
+  const depth = raw.depth as number
+  if (Array.isArray(value) && value.every((i) => Number.isInteger(i) && i >= 0 && i < depth)) return value as number[]
+  throw new Mismatch({ where, field: `vision_config.${key}`, expected: `a list of layers below ${depth}`, got: value })
+}
+
 /** The classes' own defaults are those of no released model, so sizes have none here. */
 export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
   const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
@@ -106,7 +115,7 @@ export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
     spatial_merge_size: or('spatial_merge_size', 2),
     window_size: or('window_size', 112),
     in_channels: or('in_channels', or('in_chans', 3)),
-    fullatt_block_indexes: (raw.fullatt_block_indexes as number[] | undefined) ?? [7, 15, 23, 31],
+    fullatt_block_indexes: layerList(raw, 'fullatt_block_indexes', [7, 15, 23, 31], where),
   }
   if (cfg.hidden_size % (4 * cfg.num_heads) !== 0) {
     throw new Mismatch({

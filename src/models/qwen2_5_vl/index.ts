@@ -1,5 +1,6 @@
 export {
   checkSections,
+  layerList,
   parseQwenVLConfig,
   type QwenVisionConfig,
   type QwenVLConfig,

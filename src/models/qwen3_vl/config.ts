@@ -1,5 +1,5 @@
 import { Mismatch } from '../../core/index.ts'
-import { wholeNumber } from '../qwen2_5_vl/index.ts'
+import { layerList, wholeNumber } from '../qwen2_5_vl/index.ts'
 
 export interface Qwen3VisionConfig {
   depth: number
@@ -33,18 +33,10 @@ export function readQwen3Vision(raw: Json, where: string): Qwen3VisionConfig {
     spatial_merge_size: or('spatial_merge_size', 2),
     in_channels: or('in_channels', 3),
     num_position_embeddings: or('num_position_embeddings', 2304),
-    deepstack_visual_indexes: indexes(raw, where),
+    deepstack_visual_indexes: layerList(raw, 'deepstack_visual_indexes', [], where),
   }
   check(cfg, raw, where)
   return cfg
-}
-
-function indexes(raw: Json, where: string): number[] {
-  const value = raw.deepstack_visual_indexes ?? []
-  const depth = raw.depth as number
-  if (Array.isArray(value) && value.every((i) => Number.isInteger(i) && i >= 0 && i < depth)) return value as number[]
-  const expected = `a list of layers below ${depth}`
-  throw new Mismatch({ where, field: 'vision_config.deepstack_visual_indexes', expected, got: value })
 }
 
 function check(cfg: Qwen3VisionConfig, raw: Json, where: string): void {

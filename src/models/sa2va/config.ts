@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { readJsonObject } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
+import { oneOf, switchAt } from '../config-values.ts'
 import { readVisionConfig, type VisionConfig } from '../internvit/model.ts'
 import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
 import { type Sam2Config, sam2Config } from '../sam2/index.ts'
@@ -63,26 +64,39 @@ export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.j
       hint: 'model_type is sa2va_chat for every Sa2VA, so architectures[0] tells the variants apart',
     })
   }
-  if (raw.ps_version !== undefined && raw.ps_version !== 'v1' && raw.ps_version !== 'v2') {
-    throw new Mismatch({ where, field: 'ps_version', expected: 'v1 or v2', got: raw.ps_version })
-  }
+  const site = { where, part: '' }
   const vision = readVisionConfig(object(raw, 'vision_config', where), where)
   for (const [key, most] of bounds) whole(raw, key, most, where)
   return {
     template: String(raw.template ?? 'phi3_chat').replaceAll('-', '_'),
-    select_layer: (raw.select_layer as number | undefined) ?? -1,
-    ps_version: (raw.ps_version as 'v1' | 'v2' | undefined) ?? 'v1',
-    downsample_ratio: (raw.downsample_ratio as number | undefined) ?? 0.5,
+    select_layer: selectLayer(raw, vision.num_hidden_layers, where),
+    ps_version: oneOf(raw, 'ps_version', ['v1', 'v2'], 'v1', site),
+    downsample_ratio: shuffleRatio(raw, where),
     image_size: (raw.force_image_size as number | null | undefined) ?? vision.image_size,
     min_dynamic_patch: (raw.min_dynamic_patch as number | undefined) ?? 1,
     max_dynamic_patch: (raw.max_dynamic_patch as number | undefined) ?? 12,
-    use_thumbnail: (raw.use_thumbnail as boolean | undefined) ?? true,
+    use_thumbnail: switchAt(raw, 'use_thumbnail', true, site),
     torch_dtype: String(raw.torch_dtype ?? raw.dtype ?? 'bfloat16'),
     vision,
     llm: readLlmConfig(object(raw, 'llm_config', where), where),
     sam: sam2Config(raw.grounding_encoder_config ?? {}, `${where}: grounding_encoder_config`),
     raw,
   }
+}
+
+/** As hidden_states of the reference are counted: 0 the embeddings, -1 what leaves the last layer. */
+function selectLayer(raw: Record<string, unknown>, layers: number, where: string): number {
+  const value = raw.select_layer ?? -1
+  if (Number.isInteger(value) && Math.abs((value as number) + 0.5) <= layers + 0.5) return value as number
+  const expected = `a whole number from ${-layers - 1} to ${layers}`
+  throw new Mismatch({ where, field: 'select_layer', expected, got: value })
+}
+
+/** Pixel shuffle puts whole blocks of tokens together. */
+function shuffleRatio(raw: Record<string, unknown>, where: string): number {
+  const value = raw.downsample_ratio ?? 0.5
+  if (typeof value === 'number' && [1, 2, 4, 8].includes(1 / value)) return value
+  throw new Mismatch({ where, field: 'downsample_ratio', expected: '1, 0.5, 0.25 or 0.125', got: value })
 }
 
 /** Side of the grid of image tokens of a tile: 16 for 448 pixels in patches of 14, halved. */
