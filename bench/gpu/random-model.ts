@@ -2,7 +2,7 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { configOf, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
+import { configOf, type ShapeName, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import type { Example } from '../../src/data/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
 import { generate, type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
@@ -50,8 +50,8 @@ export function drawWeights<M extends Module>(model: M, spread: (name: string) =
   return model
 }
 
-export function randomModel(): Loaded {
-  const raw = configOf(onCard ? '4b' : 'tiny', placement.dtype)
+export function randomModel(shape: ShapeName = '4b'): Loaded {
+  const raw = configOf(onCard ? shape : 'tiny', placement.dtype)
   const cfg = parseSa2VAConfig(raw)
   const model = drawWeights(new Sa2VA(cfg), spread)
   const dir = mkdtempSync(join(tmpdir(), 'roundtrip-random-'))
@@ -60,10 +60,10 @@ export function randomModel(): Loaded {
   return { dir, cfg, model, prompter: new Prompter(cfg, loadTokenizer(dir), chatTemplate(cfg.template)) }
 }
 
-/** Three tiles side by side and a thumbnail: a prompt of about 1,100 tokens at the full shape. */
-export function randomExample(i: number): Example {
+/** Tiles side by side and a thumbnail; with three of them a prompt of about 1,100 tokens at the full shape. */
+export function randomExample(i: number, tiles = 3): Example {
   const side = onCard ? 448 : 112
-  const [width, height] = [3 * side, side]
+  const [width, height] = [tiles * side, side]
   const data = Uint8Array.from(
     { length: width * height * 3 },
     (_, at) => (at * 31 + i * 17 + ((at / 97) | 0) * 13) & 255,
@@ -84,11 +84,11 @@ export function randomExample(i: number): Example {
 }
 
 /** With random weights no answer holds [SEG]; the first token of the greedy answer takes its part, so that every phase runs. */
-export function speakingFamily(loaded: Loaded, example: Example): Sa2VAFamily {
+export function speakingFamily(loaded: Loaded, example: Example, maxTiles = 3): Sa2VAFamily {
   const family = new Sa2VAFamily(loaded)
   const id = noGrad(() =>
     tidy(() => {
-      const features = family.encode([family.prepare(example.image, { maxTiles: 3 })])[0]!
+      const features = family.encode([family.prepare(example.image, { maxTiles })])[0]!
       const prompt = loaded.prompter.segment(features, example.caption)
       const options = { maxNewTokens: 2, stopStrings: [], segId: -1 }
       return generate(loaded.model, loaded.prompter.tokenizer, [prompt], options)[0]!.ids[0]!

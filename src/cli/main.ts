@@ -23,6 +23,7 @@ const commands: Record<string, Entry> = {
   report: { summary: 'one HTML page about a run', load: () => import('./report.ts') },
   export: { summary: 'a full model folder from a checkpoint or an adapter', load: () => import('./export.ts') },
   inspect: { summary: 'look into weights and checkpoints', load: () => import('./inspect.ts') },
+  plan: { summary: 'memory of a run on cards of different size', load: () => import('./plan.ts') },
   info: { summary: 'versions, devices, memory', load: () => import('./info.ts') },
   setup: { summary: 'find or install libtorch and build the addon', load: () => import('./setup.ts') },
   verify: { summary: 'recompute golden data of the reference implementations', load: () => import('./verify.ts') },

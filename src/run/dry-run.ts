@@ -1,4 +1,6 @@
 // What a run would do, without doing it: everything is opened, the first record is sampled and scored, nothing is written.
+import { kernelsOff, noKernels } from '../kernels/index.ts'
+import { type Family, isGrounded, modelSizes } from '../models/index.ts'
 import { count } from '../nn/index.ts'
 import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
 import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
@@ -9,6 +11,7 @@ import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
+import { planMemory } from './memory-plan.ts'
 import { openRecords, type Records } from './records.ts'
 import { runOf } from './run-parts.ts'
 
@@ -35,7 +38,8 @@ export interface DryRun {
   measured: string[]
   /**
    * Bytes: what the weights and the optimizer take is exact; `peak` is what the first record needed at most. The records of a batch
-   * are learned from in one pass: `batch` is the peak with what one record needs on top taken as often as there are records.
+   * are learned from in one pass: `batch` is planned on a card (memory-plan.ts); elsewhere what one record needs on top is taken as often
+   * as there are records.
    */
   memory: { frozen: number; trained: number; features: number; cache: number; peak: number; batch: number }
   rows: DryRunRow[]
@@ -124,6 +128,7 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: n
   const length = family.sizes.imageTokens(item.features) + config.rl.maxCompletionLength + 64 // 64: the words of the question
   const rows = config.batchSize * config.rl.numGenerations
   const { peak } = bytesOn(device)
+  const planned = device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device) : null
   return {
     frozen: all - trained.bytes,
     // weight, gradient, two moments, EMA copy; and the start values where there is a KL term
@@ -131,8 +136,14 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: n
     features: config.batchSize * count(Object.values(family.tensorsOf(item.features))).bytes,
     cache: rows * length * family.sizes.cacheBytesPerToken(dtype === 'float32' ? 4 : 2),
     peak,
-    batch: before + config.batchSize * (peak - before),
+    batch: planned ?? before + config.batchSize * (peak - before),
   }
+}
+
+/** What `roundtrip plan` says about this card. */
+function plannedPeak(config: RunConfig, family: Family, device: string): number {
+  const card = { bytes: cuda.memory(device).total, kernels: (kernelsOff() ?? noKernels(device)) === null }
+  return planMemory(modelSizes(family.config as Record<string, unknown>), config, card).peak
 }
 
 function rowsOf(group: Group): DryRunRow[] {

@@ -1,0 +1,106 @@
+// Peak of a whole step of both loops at released shapes with random bfloat16 weights; `other` is what `roundtrip plan` says. Without a
+// card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b).
+import type { ShapeName } from '../scripts/lib/checkpoint-shapes.ts'
+import { useKernels } from '../src/kernels/index.ts'
+import { decodePool, modelSizes, type Sa2VAFamily, TrainingLayers } from '../src/models/index.ts'
+import { type Batch, sampleAndScore, step } from '../src/rl/index.ts'
+import { Encoder, Learner, planMemory, resolveRun, runOf } from '../src/run/index.ts'
+import { type TaskKind, taskKinds } from '../src/tasks/index.ts'
+import { cuda, emptyCache } from '../src/tensor/index.ts'
+import { type BenchRow, row } from './bench.ts'
+import {
+  onCard,
+  peakGiB,
+  placement,
+  question,
+  randomExample,
+  randomModel,
+  resetPeak,
+  speakingFamily,
+} from './gpu/random-model.ts'
+
+interface Case {
+  batchSize: number
+  K: number
+  tiles: number
+  checkpointing: boolean
+  kernels: 'auto' | 'off'
+}
+
+const plain = { batchSize: 1, K: 4, tiles: 3, checkpointing: true, kernels: 'auto' } as const
+const cases: Case[] = [
+  { ...plain, batchSize: 4 },
+  { ...plain, K: 8 },
+  { ...plain, tiles: 12 },
+  { ...plain, batchSize: 4, checkpointing: false },
+  { ...plain, kernels: 'off' },
+]
+
+const host = {
+  score: async (_task: string, groups: readonly (readonly object[])[]) => ({
+    rows: groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
+    metrics: {},
+  }),
+}
+
+export async function run(): Promise<BenchRow[]> {
+  const shapes = (process.env.ROUNDTRIP_BENCH_SHAPES ?? '1b,4b').split(',') as ShapeName[]
+  const rows: BenchRow[] = []
+  for (const shape of shapes) rows.push(...(await ofShape(shape)))
+  return rows
+}
+
+const settings = (c: Case) =>
+  resolveRun({
+    model: 'random',
+    dataPath: 'scenes:1',
+    ...placement,
+    maxTiles: c.tiles,
+    batchSize: c.batchSize,
+    checkpointing: c.checkpointing,
+    loop1: { question },
+    rl: { numGenerations: c.K, maxCompletionLength: onCard ? 128 : 16 },
+    ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
+  })
+type Settings = ReturnType<typeof settings>
+
+async function ofShape(shape: ShapeName): Promise<BenchRow[]> {
+  const family = speakingFamily(randomModel(shape), randomExample(0))
+  const learner = new Learner(family, settings(plain))
+  const rows: BenchRow[] = []
+  for (const c of cases) {
+    const config = settings(c)
+    const measured = await peakOf(family, learner, config, c)
+    const kept = c.checkpointing ? '' : ', layers kept'
+    const name = `${shape}, batch ${c.batchSize}, K ${c.K}, ${c.tiles} tiles${kept}, kernels ${c.kernels}`
+    rows.push(row(name, measured, planned(family, config, c), 'GiB'))
+  }
+  TrainingLayers.release(family.model.decoder)
+  decodePool.clear()
+  learner.dispose()
+  for (const t of family.module.parameters().values()) t.dispose()
+  emptyCache()
+  return rows
+}
+
+function planned(family: Sa2VAFamily, config: Settings, { kernels }: Case): number {
+  const card = { bytes: onCard ? cuda.memory(0).total : 0, kernels: kernels === 'auto' }
+  return planMemory(modelSizes(family.config as Record<string, unknown>), config, card).peak / 2 ** 30
+}
+
+async function peakOf(family: Sa2VAFamily, learner: Learner, config: Settings, c: Case): Promise<number> {
+  useKernels(c.kernels)
+  decodePool.clear()
+  const { build } = taskKinds.cycle as TaskKind<Settings>
+  const encoder = new Encoder(family, config, { store: null })
+  const bench = runOf(config, build(family, config), learner, encoder, host)
+  const items = encoder.items(Array.from({ length: c.batchSize }, (_, i) => randomExample(i, c.tiles)))
+  resetPeak()
+  encoder.inWork(items, () => {
+    for (const task of bench.tasks) if (task.opens) task.open(items as never)
+  })
+  const batch: Batch = { draw: { seed: 0, step: 0 }, pieces: [items] }
+  await step(bench, { ...batch, groups: await sampleAndScore(bench, batch) }, 1e-6)
+  encoder.release(items)
+  return peakGiB()
+}

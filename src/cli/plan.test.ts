@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { test } from 'node:test'
+import { modelSizes, type ReleasedName, releasedConfig } from '../models/index.ts'
+import { fits, planMemory, resolveRun } from '../run/index.ts'
+import { planTable } from './plan.ts'
+
+const page = readFileSync(new URL('../../docs/memory.md', import.meta.url), 'utf8')
+
+test('the table of docs/memory.md is what the planner says', async () => {
+  const shown = page.split('<!-- plan -->\n')[1]?.split('<!-- /plan -->')[0]
+  assert.equal(shown, await planTable(), 'put the output of `roundtrip plan --table` between the marks')
+})
+
+const gib = 2 ** 30
+const card = { bytes: 139.8 * gib, kernels: true }
+
+function peak(name: ReleasedName, settings: object, on = card): number {
+  return planMemory(modelSizes(releasedConfig(name)), resolveRun(settings), on).peak / gib
+}
+
+test('more records, samples, tiles, tokens, values and layers that are kept never need less', () => {
+  const plain = { batchSize: 2, maxTiles: 6, checkpointing: true, rl: { numGenerations: 4, maxCompletionLength: 128 } }
+  const more: object[] = [
+    { ...plain, batchSize: 4 },
+    { ...plain, rl: { ...plain.rl, numGenerations: 8 } },
+    { ...plain, maxTiles: 12 },
+    { ...plain, rl: { ...plain.rl, maxCompletionLength: 512 } },
+    { ...plain, checkpointing: false },
+    { ...plain, loop2: { maskLoss: 0.1 } },
+    { ...plain, lora: { rank: 256 } },
+  ]
+  for (const name of ['1b', '4b', 'qwen3-vl-4b'] as const)
+    for (const settings of more)
+      assert.ok(peak(name, settings) >= peak(name, plain), `${name} ${JSON.stringify(settings)}`)
+  assert.ok(peak('4b', plain) > peak('1b', plain), 'a larger model')
+})
+
+test('a plan fits with room for the driver and what the allocator cannot join', () => {
+  assert.equal(fits({ peak: 75 * gib }, { bytes: 79.1 * gib, kernels: true }), false)
+  assert.equal(fits({ peak: 74 * gib }, { bytes: 79.1 * gib, kernels: true }), true)
+})

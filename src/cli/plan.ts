@@ -1,0 +1,105 @@
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { humanBytes } from '../core/index.ts'
+import type { ReleasedName } from '../models/index.ts'
+import type { Card, MemoryPlan, RunConfig } from '../run/index.ts'
+import { readRunSettings, runCommand } from './settings.ts'
+import { aligned } from './table.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'table', doc: 'the table of docs/memory.md: released models, samples, tiles and cards' },
+  { name: 'json', doc: 'print one JSON object' },
+]
+
+const about =
+  'Memory of a step of both loops on a card, from config.json and the settings: no weight is read, no card is needed.'
+
+export function command(): Command {
+  return runCommand('plan', about, flags, run)
+}
+
+const gib = 2 ** 30
+
+/** What programs can use of cards on the market; kernels of ours run on the last two. */
+const cards: readonly (Card & { name: string })[] = [
+  { name: '24 GB', bytes: 23.5 * gib, kernels: false },
+  { name: '40 GB', bytes: 39.4 * gib, kernels: false },
+  { name: '48 GB', bytes: 44.4 * gib, kernels: false },
+  { name: 'A100 80 GB', bytes: 79.1 * gib, kernels: false },
+  { name: 'H100 80 GB', bytes: 79.1 * gib, kernels: true },
+  { name: 'H200 141 GB', bytes: 139.8 * gib, kernels: true },
+]
+
+/** Batches that are tried. */
+const batches = [32, 16, 8, 4, 2, 1]
+
+async function run(argv: readonly string[]): Promise<void> {
+  const { config, flags: given } = readRunSettings(argv, flags)
+  if (given.has('table')) {
+    process.stdout.write(await planTable())
+    return
+  }
+  const found = await planOf(config)
+  process.stdout.write(given.has('json') ? `${JSON.stringify(found)}\n` : planText(config, found))
+}
+
+interface Found {
+  card: string
+  plan: MemoryPlan
+  fits: boolean
+  /** The largest batch of those tried that fits; 0: none. */
+  batch: number
+}
+
+async function planOf(config: RunConfig): Promise<Found[]> {
+  const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
+  const sizes = sizesOfFolder(config.model)
+  return cards.map((card) => {
+    const plan = planMemory(sizes, config, card)
+    const batch = batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card), card)) ?? 0
+    return { card: card.name, plan, fits: fits(plan, card), batch }
+  })
+}
+
+function planText(config: RunConfig, found: readonly Found[]): string {
+  const { batchSize, rl, maxTiles, checkpointing } = config
+  const head = ['card', 'frozen', 'trained', 'merged', 'features', 'sampling', 'learning', 'peak', 'fits']
+  const body = found.map(({ card, plan: p, fits, batch }) => [
+    card,
+    ...[p.frozen, p.trained, p.merged, p.features, p.sampling, p.learning, p.peak].map(humanBytes),
+    fits ? `yes, up to batch ${batch}` : batch > 0 ? `with batch ${batch}` : 'no',
+  ])
+  const settings = `batch ${batchSize}, K ${rl.numGenerations}, ${maxTiles ?? 12} tiles, ${rl.maxCompletionLength} new tokens`
+  return [
+    `${config.model}: ${settings}, ${checkpointing ? 'layers computed again in backward' : 'all layers kept'}`,
+    aligned([head, ...body], { right: [1, 2, 3, 4, 5, 6, 7] }),
+    'sampling and learning come on top of the rest, one after the other; peak is with the larger of them',
+    '',
+  ].join('\n')
+}
+
+const [tableK, tableTiles] = [
+  [4, 8, 16],
+  [1, 6, 12],
+]
+
+/** Rows of docs/memory.md: the largest batch that fits, for every released model, K and limit of tiles. */
+export async function planTable(): Promise<string> {
+  const { planMemory, fits, resolveRun } = await import('../run/index.ts')
+  const { modelSizes, releasedConfig, releasedNames } = await import('../models/index.ts')
+  const head = ['model', 'K', 'tiles', 'GiB, batch 1', 'H200, batch 1', ...cards.map((card) => card.name)]
+  const rows = releasedNames.flatMap((name: ReleasedName) => {
+    const sizes = modelSizes(releasedConfig(name))
+    return tableK.flatMap((numGenerations) =>
+      tableTiles.map((maxTiles) => {
+        const settings = { checkpointing: true, maxTiles, rl: { numGenerations, maxCompletionLength: 128 } }
+        const plan = (batchSize: number, card: Card) => planMemory(sizes, resolveRun({ ...settings, batchSize }), card)
+        const size = (card: Card) => (plan(1, card).peak / gib).toFixed(1)
+        const batch = (card: Card) => batches.find((n) => fits(plan(n, card), card))
+        const largest = cards.map((card) => String(batch(card) ?? '-'))
+        return [name, String(numGenerations), String(maxTiles), size(cards[3]!), size(cards[5]!), ...largest]
+      }),
+    )
+  })
+  return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |\n`).join('')
+}

@@ -1,0 +1,178 @@
+// Bytes that a step of both loops takes on a card, from config.json and the settings alone: what stays, and the largest of the phases.
+// The parts that follow from shapes are counted; the rest (a mask's way through SAM2's decoder, scores of the head, the libraries'
+// workspace) was measured on one H200. `npm run bench -- memory` holds the plan against such a card.
+import { join } from 'node:path'
+import { readJsonObject } from '../checkpoint/index.ts'
+import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
+import type { RunConfig } from './config.ts'
+
+export interface Card {
+  /** Bytes that programs can use. */
+  bytes: number
+  /** Kernels of ours run there: compute capability 9.0. */
+  kernels: boolean
+}
+
+export interface MemoryPlan {
+  /** Frozen weights. */
+  frozen: number
+  /** Trained weights in float32 with moments, EMA copy and start; adapters once more where layers read them. */
+  trained: number
+  /** Weights with adapters merged, for sampling. */
+  merged: number
+  features: number
+  /** On top of all that while samples are drawn: key-value caches, adapters as decoding reads them, masks. */
+  sampling: number
+  /** On top of all that while the model learns: what decoding keeps for the next step, states, gradients, masks. */
+  learning: number
+  /** Most bytes in tensors at one time. */
+  peak: number
+}
+
+const gib = 2 ** 30
+/** Words of the question, a region's tokens, the turns of the conversation. */
+const questionTokens = 128
+/** Workspace of the libraries. */
+const workspace = 0.35 * gib
+/** A mask through SAM2's decoder: drawn, and learned from. */
+const drawnMask = 0.14 * gib
+const learnedMask = 0.1 * gib
+/** Chunks of scores in float32 that learning from the head holds at a time, where no kernel does it. */
+const headCopies = 12
+/** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
+const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
+const [bfloat16, float32] = [2, 4]
+
+type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'checkpointing' | 'lora' | 'sampling'> & {
+  rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
+  loop2: Pick<RunConfig['loop2'], 'maskLoss'>
+}
+
+/** Every answer is taken to be as long as it may be, every picture to have as many tiles. */
+export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): MemoryPlan {
+  const kernels = card.kernels && sizes.ownLayers
+  const adapters = sizes.adapted.reduce((sum, [out, input]) => sum + settings.lora.rank * (out + input), 0)
+  const frozen = bfloat16 * (sizes.values - sizes.trained)
+  const state = 4 * float32 // weight, EMA copy and two moments
+  const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
+  const merged = settings.sampling.weights === 'merged' ? mergedBytes(sizes) : 0
+  const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
+  const decoding = decodingBytes(decodeStates(sizes, settings, adapters, kernels), settings, card.bytes / 10)
+  const gradients = float32 * (sizes.trained + adapters)
+  const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
+  const peak = frozen + trained + merged + features + workspace + Math.max(decoding.most, learning)
+  return { frozen, trained, merged, features, sampling: decoding.most, learning, peak }
+}
+
+const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
+
+/** Adapted layers once more, and the head filled up to rows that the library's products want. */
+function mergedBytes({ adapted, llm }: ModelSizes): number {
+  const layers = adapted.reduce((sum, [out, input]) => sum + out * input, 0)
+  return bfloat16 * (layers + (llm.vocab_size % 64 === 0 ? 0 : llm.vocab_size * llm.hidden_size))
+}
+
+interface DecodeBytes {
+  cache: number
+  adapters: number
+  /** Masks are drawn from what was said. */
+  draws: boolean
+}
+
+/** Loop 1 samples and is answered, loop 2 answers greedily and is described: in this order. */
+function decodeStates(sizes: ModelSizes, settings: Settings, adapters: number, kernels: boolean): DecodeBytes[] {
+  const { num_hidden_layers: layers, num_key_value_heads: groups, head_dim } = sizes.llm
+  const { numGenerations: K, maxCompletionLength: length } = settings.rl
+  const prompt = sizes.imageTokens(tilesOf(settings)) + questionTokens
+  const perToken = 2 * bfloat16 * layers * groups * head_dim
+  const fused = kernels && settings.sampling.weights === 'merged'
+  const of = (prompts: number, samples: number, words: number, draws: boolean): DecodeBytes => {
+    const rows = prompts * samples
+    const columns = fused ? prompts * (prompt + words) + rows * length : rows * (prompt + words + length)
+    const pinned = settings.sampling.weights === 'merged' ? 0 : bfloat16 * adapters
+    return { cache: perToken * columns, adapters: pinned, draws }
+  }
+  const B = settings.batchSize
+  return [of(B, K, 0, false), of(B * K, 1, length, true), of(B, 1, 0, true), of(B * K, 1, 0, false)]
+}
+
+/** States stay for the next step while their caches are within the limit, the newest in any case: src/models/llm/decode-pool.ts. */
+function decodingBytes(
+  states: readonly DecodeBytes[],
+  { batchSize, rl }: Settings,
+  limit: number,
+): { most: number; left: number } {
+  const masks = batchSize * rl.numGenerations * drawnMask
+  let kept: DecodeBytes[] = []
+  let most = 0
+  const total = (of: (state: DecodeBytes) => number) => kept.reduce((sum, state) => sum + of(state), 0)
+  const whole = ({ cache, adapters }: DecodeBytes) => cache + adapters
+  const shrink = (count: number) => {
+    while (kept.length > count && total(({ cache }) => cache) > limit) kept = kept.slice(1)
+  }
+  for (const state of states) {
+    shrink(0)
+    kept.push(state)
+    most = Math.max(most, total(whole) + Math.max(state.cache, state.draws ? masks : 0)) // the prompts are read into a cache of their own
+    shrink(1)
+  }
+  return { most, left: total(whole) }
+}
+
+/**
+ * The larger of the loops: captions read behind their prompt; or, with the gradients of the captions there, one answer a record and its
+ * K masks. Inside a pass gradients come as kept states go.
+ */
+function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
+  const { batchSize: B, rl, loop2 } = settings
+  const { numGenerations: K, maxCompletionLength: length } = rl
+  const prompt = sizes.imageTokens(tilesOf(settings)) + questionTokens
+  const pass = kernels ? byKernels : opByOp
+  const captions = pass(sizes, settings, B * (prompt + K * length))
+  const answers = pass(sizes, settings, B * (prompt + length))
+  const again = Number(loop2.maskLoss > 0) // the supervised mask reads the answer once more
+  const masks = B * (K + again) * learnedMask
+  return Math.max(captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
+}
+
+interface PassBytes {
+  /** Kept for backward. */
+  kept: number
+  /** Of the layer and the scores in work. */
+  passing: number
+}
+
+/** Layers with a derivative of their own: src/models/llm/training/layer.ts says what they keep. */
+function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, tokens: number): PassBytes {
+  const { hidden_size: S, intermediate_size: I, num_hidden_layers: layers, head_dim: D } = llm
+  const heads = llm.num_attention_heads * D
+  const qkv = heads + 2 * llm.num_key_value_heads * D + 3 * lora.rank
+  const gateUp = 2 * I + 2 * lora.rank
+  const little = 2 * S + heads + 2 * lora.rank
+  const kept = checkpointing ? little : little + qkv + 0.75 * gateUp // every fourth layer makes gate and up again
+  const passing = tokens * (2 * gateUp + 2 * I + 4 * S) + 2 * kernelChunk
+  return { kept: bfloat16 * tokens * layers * kept, passing: bfloat16 * passing }
+}
+
+/** libtorch's derivative: everything between the products, or the input of every layer and one layer in work. */
+function opByOp({ llm }: ModelSizes, { checkpointing }: Settings, tokens: number): PassBytes {
+  const { hidden_size: S, intermediate_size: I, num_hidden_layers: layers } = llm
+  const layer = bfloat16 * tokens * (4 * I + 12 * S)
+  const scores = headCopies * float32 * opChunk
+  if (checkpointing) return { kept: bfloat16 * tokens * layers * S, passing: 2 * layer + scores }
+  return { kept: layers * layer, passing: scores }
+}
+
+/** Of a folder; its family is checked as if it were opened. */
+export function sizesOfFolder(dir: string): ModelSizes {
+  familyOf(dir)
+  return modelSizes(readJsonObject(join(dir, 'config.json')))
+}
+
+/** Room for the driver's own memory, and for what the allocator cannot join. */
+const driver = 0.6 * gib
+const fragments = 1.05
+
+export function fits(plan: Pick<MemoryPlan, 'peak'>, card: Card): boolean {
+  return fragments * plan.peak + driver <= card.bytes
+}
