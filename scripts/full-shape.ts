@@ -1,0 +1,78 @@
+// Compares this product with the public Python code at the shape of a released model, random weights: features, states, logits,
+// log-probs and masks in float32, and the error of either in bfloat16 against float32. See docs/checkpoints.md.
+import { execFileSync, spawnSync } from 'node:child_process'
+import { mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { Command, InvalidArgumentError, Option } from 'commander'
+import { log } from '../src/core/index.ts'
+import { cuda } from '../src/tensor/index.ts'
+import { compareParts, type Row, table } from './full-shape/compare.ts'
+import { ours } from './full-shape/ours.ts'
+import { type ShapeName, shapeNames } from './lib/checkpoint-shapes.ts'
+
+interface Flags {
+  python: string
+  code: string
+  work: string
+  layers?: number
+}
+
+const here = import.meta.dirname
+const device = cuda.count() > 0 ? 'cuda' : 'cpu'
+/** Products in bfloat16 take minutes without a card. */
+const dtypes = device === 'cuda' ? (['float32', 'bfloat16'] as const) : (['float32'] as const)
+
+function missing({ python }: Flags): string | null {
+  const found = spawnSync(python, ['-c', 'import torch, transformers, safetensors'], { encoding: 'utf8' })
+  if (found.status === 0) return null
+  return found.error ? `no ${python}` : `${python} has no torch, transformers or safetensors`
+}
+
+function makeFolder(shape: ShapeName, dir: string, layers?: number): void {
+  const script = join(here, import.meta.url.endsWith('.ts') ? 'make-checkpoint.ts' : 'make-checkpoint.js')
+  const cut = layers === undefined ? [] : ['--layers', String(layers)]
+  const args = [...process.execArgv, script, dir, '--shape', shape, '--dtype', 'bfloat16', ...cut]
+  execFileSync(process.execPath, args, { stdio: 'inherit' })
+}
+
+function run(shape: ShapeName, flags: Flags): void {
+  const why = missing(flags)
+  if (why) {
+    log.warn(`skipped: ${why}; this comparison needs Python with torch, transformers and safetensors`)
+    return
+  }
+  const dir = join(flags.work, shape)
+  mkdirSync(dir, { recursive: true })
+  const folder = join(dir, 'model')
+  try {
+    rmSync(folder, { recursive: true, force: true })
+    makeFolder(shape, folder, flags.layers)
+    const inputs = join(dir, 'inputs.safetensors')
+    for (const dtype of dtypes)
+      ours(folder, join(dir, `ours-${dtype}.safetensors`), { dtype, device }, dtype === 'float32' ? inputs : undefined)
+    const places = ['--code', flags.code, '--model', folder, '--inputs', inputs, '--out', join(dir, 'reference')]
+    const args = [join(here, 'full-shape/reference.py'), ...places, '--device', device]
+    execFileSync(flags.python, args, { stdio: 'inherit' })
+    const rows = compareParts(dir, dtypes)
+    const cut = flags.layers === undefined ? 'every layer' : `${flags.layers} layers`
+    process.stdout.write(`${shape} on ${device}, ${cut}\n${table(rows)}\n`)
+    if (rows.some((row: Row) => !row.pass)) process.exitCode = 1
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function wholeNumber(text: string): number {
+  const value = Number(text)
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('a whole number above 0, please')
+  return value
+}
+
+new Command('full-shape')
+  .argument('<shape>', shapeNames.filter((name) => name !== 'tiny').join(', '))
+  .requiredOption('--code <dir>', 'projects/sa2va/hf of the public Sa2VA repository')
+  .addOption(new Option('--python <path>', 'with torch, transformers, safetensors').default('python3'))
+  .option('--work <dir>', 'for the folder of weights, which is removed, and the results', 'build/full-shape')
+  .option('--layers <n>', 'of the language model and the vision tower: a look without a large machine', wholeNumber)
+  .action(run)
+  .parse()

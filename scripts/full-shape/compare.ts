@@ -1,0 +1,76 @@
+// Ours beside the reference's: the largest difference in float32, and the error of both in bfloat16 against the reference in float32.
+import { join } from 'node:path'
+import { readAll } from '../../src/checkpoint/index.ts'
+
+export interface Row {
+  name: string
+  elements: number
+  /** Largest difference over the largest magnitude, float32. */
+  float32: number
+  /** Root mean square of the error over that of the values, bfloat16 against the reference in float32. */
+  ours: number | null
+  reference: number | null
+  pass: boolean
+}
+
+/** Of the largest magnitude. */
+const limit = 1e-4
+/** Our rounding may be this much worse than the reference's own. */
+const worse = 1.25
+
+type Values = Map<string, Float32Array>
+type Pair = { own: Values; theirs: Values }
+
+function read(path: string): Values {
+  return new Map(
+    Array.from(readAll(path), ([name, { data }]) => [name, new Float32Array(new Uint8Array(data).buffer)] as const),
+  )
+}
+
+/** Of the files `ours-*` and `reference-*` in a folder. */
+export function compareParts(dir: string, dtypes: readonly string[]): Row[] {
+  const [exact, rounded] = dtypes.map((dtype) => ({
+    own: read(join(dir, `ours-${dtype}.safetensors`)),
+    theirs: read(join(dir, `reference-${dtype}.safetensors`)),
+  })) as [Pair, Pair?]
+  const names = [...new Set([...exact.theirs.keys(), ...exact.own.keys()])]
+  return names.map((name) => {
+    const of = (values?: Values) => values?.get(name) ?? new Float32Array()
+    const want = of(exact.theirs)
+    const float32 = largest(of(exact.own), want) / largest(want, new Float32Array(want.length))
+    const [ours, reference] = rounded ? [rms(of(rounded.own), want), rms(of(rounded.theirs), want)] : [null, null]
+    const pass = float32 <= limit && (ours === null || ours <= worse * reference!)
+    return { name, elements: want.length, float32, ours, reference, pass }
+  })
+}
+
+function largest(a: Float32Array, b: Float32Array): number {
+  if (a.length !== b.length) return Number.NaN
+  let most = 0
+  for (let i = 0; i < a.length; i++) {
+    const apart = Math.abs(a[i]! - b[i]!)
+    if (!(apart <= most)) most = apart // a difference that is no number stays
+  }
+  return most
+}
+
+function rms(a: Float32Array, want: Float32Array): number {
+  if (a.length !== want.length) return Number.NaN
+  let [error, size] = [0, 0]
+  for (let i = 0; i < a.length; i++) {
+    error += (a[i]! - want[i]!) ** 2
+    size += want[i]! ** 2
+  }
+  return Math.sqrt(error / size)
+}
+
+export function table(rows: readonly Row[]): string {
+  const head = ['quantity', 'elements', 'float32: largest difference', 'bfloat16: ours', 'bfloat16: reference', '']
+  const body = rows.map((r) => [
+    r.name,
+    String(r.elements),
+    ...[r.float32, r.ours, r.reference].map((v) => v?.toExponential(2) ?? '-'),
+    r.pass ? 'ok' : 'FAIL',
+  ])
+  return [head, head.map(() => '---'), ...body].map((cells) => `| ${cells.join(' | ')} |`).join('\n')
+}
