@@ -48,26 +48,38 @@ function testWith({ version, program }) {
   return { version, torch, counts, time: seconds(start), ok: done.status === 0 }
 }
 
-function table(rows) {
+const line = (cells) => `| ${cells.join(' | ')} |`
+const head = ['Node', 'machine', 'tests', 'result', 'time']
+
+function linesOf(rows) {
   const what = positionals.length > 0 ? `files with ${positionals.join(', ')}` : 'everything'
-  const line = (cells) => `| ${cells.join(' | ')} |`
-  const head = ['Node', 'machine', 'tests', 'result', 'time']
-  const body = rows.map(({ version, counts, time }) => [version, `linux ${process.arch}`, what, counts, time])
-  return [line(head), line(head.map(() => '---')), ...body.map(line)].join('\n')
+  return rows.map(({ version, counts, time }) => line([version, `linux ${process.arch}`, what, counts, time]))
 }
 
-function writePage(text) {
+const table = (lines) => [line(head), line(head.map(() => '---')), ...lines].join('\n')
+
+/** Node, machine and tests: a row takes the place of the one with the same. */
+const keyOf = (row) =>
+  row
+    .split(' | ')
+    .slice(0, 3)
+    .join(' | ')
+    .replace(/^\| (\d+)\S*/, '$1')
+
+function writePage(lines) {
   const path = join(root, 'docs', 'reliability.md')
   const marks = ['<!-- the table of `node scripts/matrix.mjs --page` -->', '<!-- end of the matrix -->']
   const [before, rest] = readFileSync(path, 'utf8').split(marks[0])
-  const after = rest?.split(marks[1])[1]
+  const [old, after] = rest?.split(marks[1]) ?? []
   if (after === undefined) throw new SetupError(`docs/reliability.md: expected ${marks.join(' and ')}`)
-  writeFileSync(path, `${before}${marks[0]}\n\n${text}\n\n${marks[1]}${after}`)
+  const kept = old.split('\n').filter((row) => /^\| \d/.test(row))
+  const all = [...new Map([...kept, ...lines].map((row) => [keyOf(row), row])).values()]
+  writeFileSync(path, `${before}${marks[0]}\n\n${table(all)}\n\n${marks[1]}${after}`)
 }
 
 main(() => {
   const rows = values.node.split(',').map((major) => testWith(nodeOf(major)))
-  console.log(table(rows))
-  if (values.page) writePage(table(rows))
+  console.log(table(linesOf(rows)))
+  if (values.page) writePage(linesOf(rows))
   return rows.every((row) => row.ok) ? 0 : 1
 })
