@@ -156,6 +156,9 @@ ENTRY(init) {
   napi_add_env_cleanup_hook(env, cleanup, nullptr);
   at::globalContext().setFlushDenormal(true);
   at::globalContext().setAllowTF32CuDNN(false);  // float32 is float32: convolutions would round their inputs to 10 bits
+#if TORCH_AT_LEAST(2, 4)
+  at::globalContext().setSDPUseCuDNN(false);  // its gradients are NaN where every score of a query is below -88 and keys do not fill a tile
+#endif
   c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // never shown, and 5 ms for each error
   END
 }

@@ -178,6 +178,21 @@ test('a checkpoint on the device draws its dropout again: gradients equal plain 
   })
 })
 
+test('gradients of attention are numbers where every score is far below zero', () => {
+  for (const dtype of ['bfloat16', 'float16', 'float32'] as const)
+    for (const keys of [1, 64, 192, 320])
+      tidy(() => {
+        const far = (n: number, first: number) =>
+          cat([ones([1, 1, n, 1], { device }).mul(first), randn([1, 1, n, 63], { device }).mul(0.1)], { dim: -1 })
+        const [q, k] = [far(8, 1), far(keys, -960)].map((t) => keep(t.to(dtype).requiresGrad_())) as [Tensor, Tensor]
+        const v = keep(randn([1, 1, keys, 64], { device }).to(dtype).requiresGrad_())
+        backward(attention(q, k, v).to('float32').square().sum())
+        for (const [name, t] of Object.entries({ q, k, v }))
+          assert.ok(t.grad()!.isfinite().all().item(), `${name} of ${keys} keys in ${dtype}`)
+        for (const t of [q, k, v]) t.dispose()
+      })
+})
+
 test('tensors of two devices in one op are an error that names them', () => {
   tidy(() => {
     assert.throws(() => ones([2], { device }).add(ones([2])), /same device[\s\S]*Float\[2\]@cuda:0/)
