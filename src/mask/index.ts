@@ -6,6 +6,7 @@ export {
   type Mask,
   maskArea,
   maskBox,
+  maskFromChanges,
   maskFromDense,
   maskIntersection,
   maskIou,

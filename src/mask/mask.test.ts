@@ -9,6 +9,7 @@ import {
   type Mask,
   maskArea,
   maskBox,
+  maskFromChanges,
   maskFromDense,
   maskFromRuns,
   maskIntersection,
@@ -44,6 +45,17 @@ function columnBits(mask: Mask): string {
   for (let x = 0; x < mask.width; x++) for (let y = 0; y < mask.height; y++) out += dense[y * mask.width + x]
   return out
 }
+
+test('a mask is made of the places where it changes', () => {
+  fc.assert(
+    fc.property(bitsArbitrary, ({ height, width, a }) => {
+      const mask = maskFromDense(a, height, width)
+      const bits = `0${columnBits(mask)}`
+      const changes = [...bits.slice(1)].flatMap((bit, i) => (bit === bits[i] ? [] : [i]))
+      assert.deepEqual(maskFromChanges(changes, height, width), mask)
+    }),
+  )
+})
 
 test('10,000 random masks survive dense -> runs -> string -> runs -> dense', () => {
   const random = stream(streamId.test, 'masks')

@@ -49,6 +49,13 @@ export function maskFromDense(bits: Uint8Array, height: number, width: number): 
   return { height, width, counts: Uint32Array.from(counts) }
 }
 
+/** From the column-major indices, ascending, of the pixels that differ from the one before them; before the first it is outside. */
+export function maskFromChanges(changes: readonly number[], height: number, width: number): Mask {
+  checkSize(height, width, 'maskFromChanges')
+  const edges = [0, ...changes, height * width]
+  return { height, width, counts: Uint32Array.from({ length: edges.length - 1 }, (_, i) => edges[i + 1]! - edges[i]!) }
+}
+
 /** Row-major 0/1. */
 export function toDense(mask: Mask): Uint8Array {
   const { height, width, counts } = mask

@@ -106,8 +106,8 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   segPrompts(states: Tensor): Tensor
   /** Prompts [B, d] of one image, or of the images named for each of them -> logits of the best mask each, or of the given choices. */
   drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask
-  /** Low-res logits [B, h, w] -> masks at the image's size. */
-  finishMasks(features: F, logits: Tensor): Mask[]
+  /** Low-res logits [B, h, w] of one image, or of the images named for each of them -> masks at the image's size. */
+  finishMasks(features: F | readonly F[], logits: Tensor): Mask[]
 }
 
 /** A family that is asked about an image and answers in its own pixels: what the point task needs. */

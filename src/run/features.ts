@@ -183,21 +183,24 @@ export class Encoder {
   #load(items: readonly EncodedItem[]): void {
     if (!this.#encodes) return
     const startedAt = performance.now()
-    for (const item of items) {
-      if (item.loaded) continue
-      item.loaded = this.#features(item.example)
+    const missing = items.filter((item) => !item.loaded)
+    const made = this.#features(missing.map((item) => item.example))
+    missing.forEach((item, i) => {
+      item.loaded = made[i]!
       this.#inMemory.add(item)
       for (const t of Object.values(this.family.tensorsOf(item.loaded))) keep(t)
-    }
+    })
     this.seconds += (performance.now() - startedAt) / 1000
   }
 
-  #features({ id, image, prepared }: Example): object {
-    const encode = () => this.family.encode([prepared ?? this.family.prepare(image, this.#limits)])[0]!
-    if (!this.store) return encode()
-    return this.family.featuresOf(
-      this.store.get(id, image, () => this.family.tensorsOf(encode())),
-      image,
-    )
+  /** Stored ones are made one by one, so that what is on disk does not depend on which records came together. */
+  #features(examples: readonly Example[]): object[] {
+    const { family, store } = this
+    const input = ({ image, prepared }: Example) => prepared ?? family.prepare(image, this.#limits)
+    if (!store) return family.encode(examples.map(input))
+    return examples.map((example) => {
+      const make = () => family.tensorsOf(family.encode([input(example)])[0]!)
+      return family.featuresOf(store.get(example.id, example.image, make), example.image)
+    })
   }
 }

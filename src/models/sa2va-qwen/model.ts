@@ -110,7 +110,7 @@ export class Sa2VAQwen extends Module {
     const { picture, height, width } = image
     return noGrad(() =>
       tidy(() => {
-        const sam = this.grounding_encoder.encode(image.samPixels, this.placement, options.only)
+        const sam = this.grounding_encoder.encode([image.samPixels], this.placement, options.only)
         return { ...this.look(image.patches), sam, rows, columns, picture: pictureTensor(picture), height, width }
       }),
     )
@@ -173,8 +173,8 @@ export class Sa2VAQwen extends Module {
     return this.grounding_encoder.draw(sam, prompts, choice)
   }
 
-  /** Low-res logits [B, h, w] -> masks at the image's size. */
-  finishMasks(features: QwenGroundedFeatures, logits: Tensor): Mask[] {
+  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
+  finishMasks(features: QwenGroundedFeatures | readonly QwenGroundedFeatures[], logits: Tensor): Mask[] {
     return this.grounding_encoder.finish(features, logits)
   }
 }

@@ -57,17 +57,17 @@ export class Sa2VAFamily
 
   /** Rows in storage order, as a file would hold them: kernels round differently for other strides, and stored features must give the same bits. */
   encode(inputs: readonly ImageInput[]): Features[] {
-    return inputs.map((input) =>
-      tidy(() => {
-        const { vision, sam, ...rest } = this.model.encode(input)
-        const levels = {
-          level0: sam.level0.contiguous(),
-          level1: sam.level1.contiguous(),
-          level2: sam.level2.contiguous(),
-        }
-        return { ...rest, vision: vision.contiguous(), sam: levels }
-      }),
-    )
+    return this.inParts(inputs, (some) => {
+      const { vision, sam } = this.model.encodeAll(some)
+      const [tokens, ...levels] = [vision, sam.level0, sam.level1, sam.level2].map((t) => t.contiguous())
+      let next = 0
+      return some.map(({ tiles, height, width }, i) => {
+        next += tiles
+        const [level0, level1, level2] = levels.map((t) => t.narrow(0, i, 1)) as [Tensor, Tensor, Tensor]
+        const own = tokens!.narrow(0, next - tiles, tiles)
+        return { vision: own, sam: { level0, level1, level2 }, tiles, height, width }
+      })
+    })
   }
 
   shapeOf({ tiles }: ImageInput): string {

@@ -1,12 +1,13 @@
 // What every Sa2VA has behind its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
 import { Mismatch } from '../../core/index.ts'
-import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import type { Placement } from '../llm/index.ts'
 import {
   chooseMask,
+  maskChanges,
   type Sam2Config,
   type Sam2Features,
   Sam2Model,
@@ -23,12 +24,13 @@ export class GroundingEncoder extends Module {
     this.sam2_model = new Sam2Model(sam)
   }
 
-  /** SAM2's features of normalised pixels; empty ones where masks are not wanted. */
-  encode(pixels: Float32Array, { device, dtype }: Placement, only?: 'vision'): Sam2Features {
+  /** SAM2's features of the normalised pixels of each image; empty ones where masks are not wanted. */
+  encode(of: readonly Float32Array[], { device, dtype }: Placement, only?: 'vision'): Sam2Features {
     const nothing = () => zeros([0], { device, dtype })
     if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
     const side = this.sam2_model.config.image_size
-    return this.sam2_model.encodeImage(tensor(pixels, [1, 3, side, side], { device }).to(dtype))
+    const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device }).to(dtype))
+    return this.sam2_model.encodeImage(images.length > 1 ? cat(images) : images[0]!)
   }
 
   /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
@@ -47,14 +49,45 @@ export class GroundingEncoder extends Module {
     })
   }
 
-  /** Low-res logits [B, h, w] -> masks at the image's size. */
-  finish({ height, width }: { height: number; width: number }, logits: Tensor): Mask[] {
-    const side = this.sam2_model.config.image_size
-    const full = noGrad(() => tidy(() => upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)))
-    const rows = toMask(full)
-    full.dispose()
-    return rows.map((bits) => maskFromDense(bits, height, width))
+  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
+  finish(of: ImageSize | readonly ImageSize[], logits: Tensor): Mask[] {
+    const sizes = Array.isArray(of)
+      ? (of as readonly ImageSize[])
+      : new Array<ImageSize>(logits.size(0)).fill(of as ImageSize)
+    return runsOf(sizes).flatMap(([from, count]) => this.#finish(sizes[from]!, logits.narrow(0, from, count)))
   }
+
+  #finish({ height, width }: ImageSize, logits: Tensor): Mask[] {
+    const side = this.sam2_model.config.image_size
+    return noGrad(() =>
+      tidy(() => {
+        const full = upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)
+        if (full.device === 'cpu') return toMask(full).map((bits) => maskFromDense(bits, height, width))
+        return maskChanges(full.squeeze(1)).map((changes) => maskFromChanges(changes, height, width))
+      }),
+    )
+  }
+}
+
+interface ImageSize {
+  height: number
+  width: number
+}
+
+/** Pixels that are upsampled together: a whole mask has several copies of them for a moment. */
+const pixelsTogether = 2 ** 25
+
+/** Neighbours of one size, as many as go together: [from, count]. */
+function runsOf(sizes: readonly ImageSize[]): [number, number][] {
+  const runs: [number, number][] = []
+  for (const [i, { height, width }] of sizes.entries()) {
+    const last = runs.at(-1)
+    const first = last && sizes[last[0]]!
+    const fits = first?.height === height && first.width === width && (last![1] + 1) * height * width <= pixelsTogether
+    if (fits) last![1]++
+    else runs.push([i, 1])
+  }
+  return runs
 }
 
 /** Features named once for each prompt, every image once, and which of them each prompt named. */

@@ -86,16 +86,21 @@ export class Sa2VA extends Module {
    * SAM2's encoder out: enough for captions, not for masks.
    */
   encode(image: ImageInput, options: { only?: 'vision' } = {}): Features {
+    const { tiles, height, width } = image
+    return { ...noGrad(() => this.encodeAll([image], options)), tiles, height, width }
+  }
+
+  /** Of several images: the tiles of all of them, and SAM2's maps with a row for each. */
+  encodeAll(images: readonly ImageInput[], options: { only?: 'vision' } = {}): Pick<Features, 'vision' | 'sam'> {
     const { device, dtype } = this.placement
-    const { size, tiles, height, width } = image
-    return noGrad(() =>
-      tidy(() => {
-        const pixels = tensor(image.pixels, [tiles, 3, size, size], { device }).to(dtype)
-        const vision = this.visionFeatures(pixels)
-        const sam = this.grounding_encoder.encode(image.samPixels, this.placement, options.only)
-        return { vision, sam, tiles, height, width }
-      }),
-    )
+    return tidy(() => {
+      const pixels = images.map(({ pixels, tiles, size }) =>
+        tensor(pixels, [tiles, 3, size, size], { device }).to(dtype),
+      )
+      const vision = this.visionFeatures(pixels.length > 1 ? cat(pixels) : pixels[0]!)
+      const of = images.map((image) => image.samPixels)
+      return { vision, sam: this.grounding_encoder.encode(of, this.placement, options.only) }
+    })
   }
 
   /** Token embeddings with image and region rows in place: [1, N, S]. */
@@ -163,8 +168,8 @@ export class Sa2VA extends Module {
     return this.grounding_encoder.draw(sam, prompts, choice)
   }
 
-  /** Low-res logits [B, h, w] -> masks at the image's size. */
-  finishMasks(features: Features, logits: Tensor): Mask[] {
+  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
+  finishMasks(features: Features | readonly Features[], logits: Tensor): Mask[] {
     return this.grounding_encoder.finish(features, logits)
   }
 

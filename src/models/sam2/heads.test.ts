@@ -2,12 +2,13 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
+import { maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { backward, cat, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { sam2Config } from './config.ts'
 import { type Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
-import { chooseMask, maskLogits, stability, takeMask, toMask, upsampleMask } from './selection.ts'
+import { chooseMask, maskChanges, maskLogits, stability, takeMask, toMask, upsampleMask } from './selection.ts'
 
 /** Element i of tensor k: an integer hash, in [-0.5, 0.5). */
 function hashed(k: number, i: number): number {
@@ -151,6 +152,21 @@ test('logits that are no numbers are outside, and counted', () => {
     const before = maskLogits.nan
     assert.deepEqual(toMask(tensor([Number.NaN, 1, -1, Number.NaN], [2, 2])), [Uint8Array.of(0, 1, 0, 0)])
     assert.equal(maskLogits.nan, before + 2)
+  })
+})
+
+test('runs of masks found where the logits are equal those of their pixels', () => {
+  quietly(() => {
+    const noise = hashedTensor(3, [4, 13, 9])
+    const signs = tensor([1, -1, 0, Number.NaN], [4, 1, 1])
+    const logits = noise.mul(0.5).add(signs) // all inside, all outside, both, no numbers
+    const before = maskLogits.nan
+    const changes = maskChanges(logits)
+    assert.equal(maskLogits.nan, before + 13 * 9)
+    assert.deepEqual(
+      changes.map((own) => maskFromChanges(own, 13, 9)),
+      toMask(logits).map((bits) => maskFromDense(bits, 13, 9)),
+    )
   })
 })
 

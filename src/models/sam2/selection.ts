@@ -56,6 +56,29 @@ export function toMask(logits: Tensor): Uint8Array[] {
     throw new Mismatch({ where: 'toMask', field: 'logits', expected: '[.., H, W]', got: `[${logits.shape}]` })
   maskLogits.nan += tidy(() => logits.detach().isnan().sum().item())
   const size = logits.size(-1) * logits.size(-2)
-  const bits = tidy(() => logits.detach().sigmoid().gt(0.5).to('uint8').array()) as Uint8Array
+  const bits = tidy(() => inside(logits).to('uint8').array()) as Uint8Array
   return Array.from({ length: bits.length / size }, (_, i) => bits.slice(i * size, (i + 1) * size))
+}
+
+const inside = (logits: Tensor) => logits.detach().sigmoid().gt(0.5)
+
+/**
+ * The same as the places where runs begin: of each mask [B, H, W], column by column, the indices of the pixels that differ from the one
+ * before. Found on the logits' device, so that little comes back from it.
+ */
+export function maskChanges(logits: Tensor): number[][] {
+  const [B, H, W] = logits.shape as [number, number, number]
+  const [found, nan] = tidy(() => {
+    const columns = inside(logits)
+      .transpose(1, 2)
+      .reshape([B, H * W])
+    const before = columns.roll([1], { dims: [1] })
+    before.narrow(1, 0, 1).fill_(false)
+    const counted = logits.detach().isnan().sum()
+    return [columns.ne(before).flatten().nonzero().flatten().numbers(), counted.item()]
+  })
+  maskLogits.nan += nan
+  const out: number[][] = Array.from({ length: B }, () => [])
+  for (const at of found) out[Math.floor(at / (H * W))]!.push(at % (H * W))
+  return out
 }

@@ -147,8 +147,12 @@ function drawAll(
         family.segPrompts(cat(some.map((s) => s.state))),
       )
       const sure = confidencesOf(drawn)
-      some.forEach(({ row, features }, j) => {
-        const mask = family.finishMasks(features, drawn.logits.narrow(0, j, 1))[0]! // one at a time: an image may be large
+      const masks = family.finishMasks(
+        some.map((s) => s.features),
+        drawn.logits,
+      )
+      some.forEach(({ row }, j) => {
+        const mask = masks[j]!
         const before = out[row]!
         out[row] = before.mask ? { ...before, mask: maskUnion(before.mask, mask) } : { mask, confidence: sure[j]! }
       })

@@ -1,7 +1,7 @@
 // caption -> mask -> caption': the policy draws a mask from a caption, the EMA copy describes what was drawn. The mask itself is the
 // sampled action: with text alone all K masks would be equal and nothing would reach the mask decoder.
 import { type RandomStream, streamId } from '../../core/index.ts'
-import { maskArea } from '../../mask/index.ts'
+import { type Mask, maskArea } from '../../mask/index.ts'
 import { type TeacherPass, teacherForce, teacherForceGroups } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { cat, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
@@ -150,11 +150,12 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
         (d, m) => [acting[m]!, d],
       ),
     )
+    const masks = this.#finished(acting, drawn)
     const { sampleText } = this.#cycle.config.loop2
     const samples = rows.map((row): CycleSample => {
       const { segState: _, ...answer } = row.answer
       const d = drawn.get(row)
-      const mask = d ? this.#cycle.family.finishMasks(row.item.features, d.logits)[0]! : null
+      const mask = masks.get(row) ?? null
       return {
         ...{ ...answer, action: d?.action ?? null, caption: null, mask },
         ...(d ? { confidence: d.confidence } : {}),
@@ -162,6 +163,16 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
       }
     })
     return items.map((_, b) => samples.slice(b * K, (b + 1) * K))
+  }
+
+  /** The masks of all rows at the size of their images. */
+  #finished<R extends { item: WorkItem }>(rows: readonly R[], drawn: ReadonlyMap<R, Drawn>): Map<R, Mask> {
+    if (rows.length === 0) return new Map()
+    const masks = this.#cycle.family.finishMasks(
+      rows.map((row) => row.item.features),
+      cat(rows.map((row) => drawn.get(row)!.logits)),
+    )
+    return new Map(rows.map((row, m) => [row, masks[m]!]))
   }
 
   #noise(draw: Draw, { id }: WorkItem, k: number): Noise {
