@@ -26,6 +26,7 @@ export {
   segmentQuestion,
   segmentQuestions,
 } from './prompts.ts'
+export { encodeRuns } from './runs.ts'
 export { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
 export { StopMatcher, type StopRule } from './stop-matcher.ts'
 export {

@@ -5,6 +5,7 @@ import type { Mask } from '../../mask/index.ts'
 import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
+  encodeRuns,
   imagePlaceholder,
   type Question,
   regionQuestion,
@@ -197,7 +198,7 @@ export class QwenPrompter {
     const whole = system + instruction(input)
     const start = whole.indexOf(input) + before.length
     const plain: TextRange[] = asked.words === '' ? [] : [[start, start + asked.words.length]]
-    const ids = this.tokenizer.encode(whole, { addSpecial: false, plain })
+    const ids = encodeRuns(this.tokenizer, { text: whole, plain }, pad, { addSpecial: false })
     const expected = regions.reduce((n, r) => n + r.length, units)
     const got = ids.reduce((n, id) => n + (id === this.#imageId ? 1 : 0), 0)
     if (got === expected) return { ids, features, regions }

@@ -5,6 +5,7 @@ import type { Mask } from '../../mask/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
+  encodeRuns,
   type PromptText,
   type Question,
   regionCaptionPrompt,
@@ -50,6 +51,9 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, limits?: ImageLi
   return prepare(image, preparation(cfg, limits))
 }
 
+/** Stands in a prompt for each row of an image's tokens. */
+const imageToken = '<IMG_CONTEXT>'
+
 /** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
 const notInCaptions = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
 
@@ -73,7 +77,7 @@ export class Prompter {
     this.template = template
     this.segId = tokenizer.requireId('[SEG]')
     this.captionSuppressIds = notInCaptions.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
-    this.#imageId = tokenizer.requireId('<IMG_CONTEXT>')
+    this.#imageId = tokenizer.requireId(imageToken)
     this.#grid = tokenGrid(cfg)
   }
 
@@ -115,7 +119,7 @@ export class Prompter {
   }
 
   #prompt({ text, plain }: PromptText, features: Features, regions: Uint8Array[]): Prompt {
-    const ids = this.tokenizer.encode(text, { plain })
+    const ids = encodeRuns(this.tokenizer, { text, plain }, imageToken)
     const imagePositions: number[] = []
     ids.forEach((id, i) => {
       if (id === this.#imageId) imagePositions.push(i)
