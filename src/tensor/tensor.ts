@@ -224,8 +224,9 @@ export function tensor(
   return options.device && options.device !== 'cpu' ? moved(made, options.device) : made
 }
 
+/** Does not wait for what the device is doing: memory that is not pinned has been read when the copy's call returns. */
 function moved(t: Tensor, device: string): Tensor {
-  const out = t.to(device)
+  const out = t.to(device, { nonBlocking: true })
   t.dispose()
   return out
 }
