@@ -1,6 +1,6 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import { aten, empty, keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
+import { aten, CudaGraph, empty, keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 import { type Pack, packsOf, roomForPack } from './packs.ts'
@@ -88,11 +88,11 @@ export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPla
   const states = new Set(adapted.flatMap((linear) => (takesPart(linear) ? [linear.adapter!] : [])))
   const merged: Tensor[] = []
   try {
-    for (const linear of adapted) {
-      const value = places ? places.fill(linear) : keep(mergedWeight(linear))
-      if (!places) merged.push(value)
-      linear.weight = value
-    }
+    if (places) places.fill(adapted)
+    else for (const linear of adapted) merged.push(keep(mergedWeight(linear)))
+    adapted.forEach((linear, i) => {
+      linear.weight = places ? places.of(linear) : merged[i]!
+    })
     for (const state of states) state.enabled = false
     return noGrad(fn)
   } finally {
@@ -104,12 +104,20 @@ export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPla
   }
 }
 
+/** Roles whose merging stays recorded: policy, EMA copy, and one more. */
+const mostRecordings = 3
+
+const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
+  `${lora_A!.weight.handle} ${lora_B!.weight.handle} ${adapter!.scale}`
+
 /**
  * Places for merged weights that stay where they are from one call to the next, so that a recorded step can go on reading them. Those of a
  * pack lie together.
  */
 export class MergedPlaces {
   readonly #places = new Map<Linear, Tensor>()
+  /** By the tensors they read. */
+  readonly #recordings = new Map<string, CudaGraph>()
 
   /** What is merged or lies in a pack with something merged. */
   linears(model: Module): Linear[] {
@@ -118,16 +126,39 @@ export class MergedPlaces {
     return [...taken]
   }
 
-  /** The merged weight as it is now, in its place. */
-  fill(linear: Linear): Tensor {
-    let place = this.#places.get(linear)
-    if (!place) {
-      const { shape, dtype, device } = linear.weight
-      place = keep(empty([...shape], { dtype, device }))
-      this.#places.set(linear, place)
+  /** The merged weights as they are now, in their places. On CUDA a role's products are recorded: its tensors stay where they are. */
+  fill(linears: readonly Linear[]): void {
+    const merge = () => {
+      for (const linear of linears) tidy(() => void mergeInto(this.of(linear), linear))
     }
-    noGrad(() => tidy(() => void mergeInto(place, linear)))
+    const device = linears[0]?.weight.device
+    noGrad(() => (device?.startsWith('cuda') ? this.#recorded(linears, merge, device).replay() : merge()))
+  }
+
+  /** The place of a merged weight. */
+  of(linear: Linear): Tensor {
+    const known = this.#places.get(linear)
+    if (known) return known
+    const { shape, dtype, device } = linear.weight
+    const place = keep(empty([...shape], { dtype, device }))
+    this.#places.set(linear, place)
     return place
+  }
+
+  #recorded(linears: readonly Linear[], merge: () => void, device: string): CudaGraph {
+    const key = linears.map((l) => `${l.weight.handle} ${takesPart(l) ? factorsOf(l) : ''}`).join()
+    const known = this.#recordings.get(key)
+    if (known) return known
+    for (const linear of linears) this.of(linear) // no place is made while recording
+    while (this.#recordings.size >= mostRecordings) this.#forget(this.#recordings.keys().next().value!)
+    const { graph } = CudaGraph.capture(merge as () => unknown, { device, warmups: 1 })
+    this.#recordings.set(key, graph)
+    return graph
+  }
+
+  #forget(key: string): void {
+    this.#recordings.get(key)!.dispose()
+    this.#recordings.delete(key)
   }
 
   #pack(pack: Pack, taken: Set<Linear>): void {
@@ -140,6 +171,7 @@ export class MergedPlaces {
   }
 
   dispose(): void {
+    for (const key of [...this.#recordings.keys()]) this.#forget(key)
     for (const t of this.#places.values()) t.dispose()
     this.#places.clear()
   }
@@ -151,7 +183,7 @@ function mergeInto(place: Tensor, linear: Linear): void {
   else if (linear.weight.dtype !== 'bfloat16') place.copy_(mergedWeight(linear))
   else {
     const [a, b] = [linear.lora_A!.weight.to('bfloat16'), linear.lora_B!.weight.to('bfloat16')]
-    aten('addmm_', place.copy_(linear.weight), b, a, { alpha: linear.adapter!.scale })
+    aten('addmm.out', linear.weight, b, a, { alpha: linear.adapter!.scale, out: place })
   }
 }
 
