@@ -24,6 +24,7 @@ export {
   type GenerateOptions,
   generate,
   headLogProbs,
+  knownPrefixes,
   loadLanguageModel,
   loraTargets,
   type PromptIds,

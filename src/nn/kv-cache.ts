@@ -10,16 +10,27 @@ export class KVCache {
     layers: number,
     shape: { batch: number; heads: number; capacity: number; dim: number },
     like: { dtype: DType; device: string },
+    content?: { keys: readonly Tensor[]; values: readonly Tensor[] },
   ) {
     const make = () =>
       keep(zeros([shape.batch, shape.heads, shape.capacity, shape.dim], { dtype: like.dtype, device: like.device }))
-    this.keys = Array.from({ length: layers }, make)
-    this.values = Array.from({ length: layers }, make)
+    this.keys = content ? content.keys.map((t) => keep(t)) : Array.from({ length: layers }, make)
+    this.values = content ? content.values.map((t) => keep(t)) : Array.from({ length: layers }, make)
     this.capacity = shape.capacity
+  }
+
+  /** Of keys and values as they are, [B, Hkv, capacity, D] for each layer; they belong to the cache from now on. */
+  static of(keys: readonly Tensor[], values: readonly Tensor[]): KVCache {
+    const [batch, heads, capacity, dim] = keys[0]!.shape as [number, number, number, number]
+    return new KVCache(keys.length, { batch, heads, capacity, dim }, keys[0]!, { keys, values })
   }
 
   get device(): string {
     return this.keys[0]!.device
+  }
+
+  get batch(): number {
+    return this.keys[0]!.size(0)
   }
 
   /** Writes at `positions` (a tensor of column indices, so that a captured step can move them) and returns all columns. */

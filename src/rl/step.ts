@@ -139,17 +139,16 @@ export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise
   )
 }
 
-/** Nothing that leaves can be differentiated. */
+/** Nothing that leaves can be differentiated. Each role does its half of all tasks at a time: its weights are brought into place once. */
 function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
-  return run.tasks.flatMap((task) => {
-    const { roles } = run
-    const samples = roles.forSampling(() => tidy(() => task.sample(items, draw)))
-    const replies = roles.asEma(() => roles.forSampling(() => tidy(() => task.answer(items, samples))))
+  const { roles, tasks } = run
+  const all = roles.forSampling(() => tasks.map((task) => tidy(() => task.sample(items, draw))))
+  const answer = (task: Task, i: number): Sampled[] => {
+    const replies = tidy(() => task.answer(items, all[i]!))
     const scores = run.score(task.name, replies)
-    return items.map((item, b) => {
-      return { task, item, samples: samples[b]!, replies: replies[b]!, scores: scores[b]! }
-    })
-  })
+    return items.map((item, b) => ({ task, item, samples: all[i]![b]!, replies: replies[b]!, scores: scores[b]! }))
+  }
+  return roles.asEma(() => roles.forSampling(() => tasks.flatMap(answer)))
 }
 
 function nullWhenStopped(error: unknown): null {

@@ -2,7 +2,7 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import { defaultTrainGroups, type Family, type TrainGroup, TrainingLayers } from '../models/index.ts'
+import { defaultTrainGroups, type Family, knownPrefixes, type TrainGroup, TrainingLayers } from '../models/index.ts'
 import {
   type AdapterState,
   addLora,
@@ -111,7 +111,8 @@ export class Learner implements Roles {
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
-    return this.#mergesForSampling ? withMergedLora(this.family.module, fn, this.#mergedPlaces) : noGrad(fn)
+    const sample = () => knownPrefixes.during(fn)
+    return this.#mergesForSampling ? withMergedLora(this.family.module, sample, this.#mergedPlaces) : noGrad(sample)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */

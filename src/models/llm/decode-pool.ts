@@ -1,7 +1,7 @@
 import { cuda } from '../../tensor/index.ts'
 import { cudaRecorder, DecodeState, type Recorder, roundedColumns } from './decode-state.ts'
-import { type FusedSize, FusedState } from './fused-state.ts'
-import { forgetPadded } from './fused-weights.ts'
+import { type FusedSize, FusedState, hasRoomFor } from './fused-state.ts'
+import { forgetWeights } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 
 /** Shapes kept at a time: two loops, each with the policy's samples and the EMA copy's answers. */
@@ -34,11 +34,15 @@ export class DecodePool {
     return this.#take(decoder, fits, () => new DecodeState(decoder, rows, capacity, this.#record))
   }
 
-  /** The same for decoding by kernels of ours. */
+  /** The same for decoding by kernels of ours. One with more room than is asked for serves as well; those that the new one replaces go. */
   takeFused(decoder: Decoder, size: FusedSize): FusedState {
-    const key = JSON.stringify(size)
-    const fits = (s: Kept): s is FusedState => s instanceof FusedState && JSON.stringify(s.size) === key
-    return this.#take(decoder, fits, () => new FusedState(decoder, size))
+    const serves = (s: Kept): s is FusedState => s instanceof FusedState && hasRoomFor(s.size, size)
+    return this.#take(decoder, serves, () => {
+      const replaced = (s: Kept) =>
+        s instanceof FusedState && !s.busy && s.decoder === decoder && hasRoomFor(size, s.size)
+      this.#drop(this.#states.filter(replaced))
+      return new FusedState(decoder, size)
+    })
   }
 
   #take<S extends Kept>(decoder: Decoder, fits: (s: Kept) => s is S, make: () => S): S {
@@ -60,7 +64,7 @@ export class DecodePool {
   clear(decoder?: Decoder): void {
     for (const state of this.#states) if (!decoder || state.decoder === decoder) state.dispose()
     this.#states = this.#states.filter((s) => decoder && s.decoder !== decoder)
-    forgetPadded(decoder)
+    forgetWeights(decoder)
   }
 
   #makeRoom(device: string): void {
@@ -73,9 +77,13 @@ export class DecodePool {
     while (this.#states.length > count || (this.#states.length > 1 && total() > bytes)) {
       const oldest = this.#states.find((s) => !s.busy)
       if (!oldest) return
-      oldest.dispose()
-      this.#states = this.#states.filter((s) => s !== oldest)
+      this.#drop([oldest])
     }
+  }
+
+  #drop(some: readonly Kept[]): void {
+    for (const state of some) state.dispose()
+    this.#states = this.#states.filter((s) => !some.includes(s))
   }
 }
 

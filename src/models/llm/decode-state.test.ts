@@ -20,6 +20,7 @@ import type { Prompt } from '../sa2va/inputs.ts'
 import { DecodePool } from './decode-pool.ts'
 import type { Recorder } from './decode-state.ts'
 import { type DecodeStart, type Decoding, openDecoding } from './decode-step.ts'
+import { hasRoomFor } from './fused-state.ts'
 import { loraTargets } from './model.ts'
 import { prefill } from './prefill.ts'
 
@@ -278,4 +279,11 @@ test('a state that draws by itself says what draws of the host say, greedily, by
   }
   assert.equal(recordings, 3)
   pool.clear()
+})
+
+test('a state by kernels serves the same rows of prompts with less room, never with more', () => {
+  const have = { rows: 16, prompts: 4, share: 4, room: 1280, ownRoom: 128 }
+  assert.ok(hasRoomFor(have, { ...have, room: 1024, ownRoom: 64 }), 'shorter prompts and answers')
+  for (const other of [{ rows: 8 }, { prompts: 16 }, { share: 1 }, { room: 1281 }, { ownRoom: 192 }])
+    assert.ok(!hasRoomFor(have, { ...have, ...other }), `${JSON.stringify(other)} is another shape`)
 })

@@ -6,6 +6,7 @@ import { aten, CudaGraph, empty, isFloating, keep, type Tensor, tensor, tidy, ze
 import type { DecodeStart } from './decode-step.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Scores, type Taken } from './draws.ts'
 import type { Decoder } from './model.ts'
+import { columnsOf } from './packed-cache.ts'
 
 /** A step that was run once and can be run again without the host; `result` is overwritten each time. */
 export interface Recording {
@@ -158,8 +159,9 @@ export class DecodeState {
     if (!this.#weights.load()) this.#forget()
     if (draws) this.#prepare(draws.plan)
     const behind = draws ? 0 : 1 // `run` moves before it reads
+    const read = columnsOf(cache)
     tidy(() => {
-      this.#cache.copyFrom(cache, columns, rows)
+      this.#cache.copyFrom(read, columns, rows)
       if (draws) this.#setTokens(draws.first)
       this.#position.copy_(
         tensor(
@@ -173,6 +175,7 @@ export class DecodeState {
       if (valid) prompt.copy_(valid.view([this.rows, 1, 1, columns]))
       else prompt.fill_(true)
     })
+    if (read !== cache) read.dispose()
     this.#draws.begin()
     this.#next = columns
   }

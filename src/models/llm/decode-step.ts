@@ -8,10 +8,11 @@ import type { DrawPlan, Scores, Taken } from './draws.ts'
 import { type FusedState, sizeOf } from './fused-state.ts'
 import { notFused } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
+import { columnsOf, type PackedCache } from './packed-cache.ts'
 
 /** What the prompts left: a cache of P prompts, which prompt each of R rows continues, and where. */
 export interface DecodeStart {
-  cache: KVCache
+  cache: KVCache | PackedCache
   /** [R] the prompt of each row; null: row r continues prompt r. */
   rows: Tensor | null
   /** [R, columns], false at padding; null where there is none. */
@@ -19,6 +20,8 @@ export interface DecodeStart {
   /** [R] the position of each row's first new token. */
   next: readonly number[]
   columns: number
+  /** [P] the tokens of each prompt, from the first column on; absent where padding may stand before them. */
+  lengths?: readonly number[]
 }
 
 /** One token for all rows at a time. */
@@ -105,7 +108,8 @@ class DecodeStep implements Decoding {
   readonly #masked: boolean
   #columns: number
 
-  constructor(decoder: Decoder, { cache, rows, valid, next, columns }: DecodeStart) {
+  constructor(decoder: Decoder, { cache: read, rows, valid, next, columns }: DecodeStart) {
+    const cache = columnsOf(read)
     const { device } = cache
     const R = next.length
     if (rows) cache.select(rows)

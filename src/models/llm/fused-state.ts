@@ -5,15 +5,15 @@ import { CudaGraph, empty, keep, noGrad, type Tensor, tensor, tidy, zeros } from
 import type { DecodeStart } from './decode-step.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Taken } from './draws.ts'
 import {
+  currentWeights,
   type FusedWeights,
   fingerprint,
-  freeWeights,
-  fusedWeights,
   type LayerWeights,
   paddedHead,
   shapeOf,
 } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
+import { PackedCache } from './packed-cache.ts'
 
 export interface FusedSize {
   rows: number
@@ -32,8 +32,15 @@ interface Caches {
   ownValues: Tensor
 }
 
-const roomStep = 64
-const rounded = (n: number) => Math.ceil(n / roomStep) * roomStep
+/** Prompts of a step are of similar length, those of the next a little longer: room for both is made at once. */
+const roomStep = { prompts: 256, own: 64 }
+const rounded = (n: number, step: number) => Math.ceil(n / step) * step
+
+/** Whether a state of one size can do what another is asked for: kernels read as far as a prompt goes, whatever room there is. */
+export function hasRoomFor(have: FusedSize, asked: FusedSize): boolean {
+  const alike = have.rows === asked.rows && have.prompts === asked.prompts && have.share === asked.share
+  return alike && have.room >= asked.room && have.ownRoom >= asked.ownRoom
+}
 
 /** The prompt of each row. */
 function promptOfRows({ rows, next }: DecodeStart): number[] {
@@ -44,8 +51,9 @@ export function sizeOf({ cfg }: Decoder, start: DecodeStart, newTokens: number):
   const of = promptOfRows(start)
   const alike = (n: number) => of.length % n === 0 && of.every((prompt, r) => prompt === of[r - (r % n)])
   const share = shareOf([1, 2, 4].filter(alike), of.length, cfg.num_key_value_heads)
-  const prompts = start.cache.keys[0]!.size(0)
-  return { rows: of.length, prompts, share, room: rounded(start.columns), ownRoom: rounded(newTokens) }
+  const prompts = start.cache.batch
+  const room = rounded(start.columns, roomStep.prompts)
+  return { rows: of.length, prompts, share, room, ownRoom: rounded(newTokens, roomStep.own) }
 }
 
 interface Recorded {
@@ -59,6 +67,8 @@ export class FusedState {
   busy = false
   readonly #kernels: DecodeKernels
   readonly #draws: DeviceDraws
+  readonly #prompts: Tensor // [L, 2, P, K, room, D]
+  readonly #own: Tensor // [L, 2, R, K, ownRoom, D]
   readonly #caches: Caches[]
   readonly #promptOf: Tensor // [R / share] int32
   readonly #promptLength: Tensor // [P] int32
@@ -89,12 +99,16 @@ export class FusedState {
     this.size = size
     this.#kernels = new DecodeKernels(shape, { rows: R, share }, device)
     this.#draws = new DeviceDraws(R, hidden, decoder.placement)
-    this.#caches = Array.from({ length: decoder.cfg.num_hidden_layers }, () => ({
-      promptKeys: make(P, groups, room, dim),
-      promptValues: make(P, groups, room, dim),
-      ownKeys: make(R, groups, ownRoom, dim),
-      ownValues: make(R, groups, ownRoom, dim),
-    }))
+    const layers = decoder.cfg.num_hidden_layers
+    this.#prompts = make(layers, 2, P, groups, room, dim)
+    this.#own = make(layers, 2, R, groups, ownRoom, dim)
+    this.#caches = Array.from({ length: layers }, (_, i) => {
+      const part = (all: Tensor, which: number) => keep(tidy(() => all.select(0, i).select(0, which)))
+      return {
+        ...{ promptKeys: part(this.#prompts, 0), promptValues: part(this.#prompts, 1) },
+        ...{ ownKeys: part(this.#own, 0), ownValues: part(this.#own, 1) },
+      }
+    })
     this.#promptOf = ints(R / share)
     this.#promptLength = ints(P)
     this.#position = ints(R)
@@ -111,8 +125,7 @@ export class FusedState {
   }
 
   get bytes(): number {
-    const { promptKeys, ownKeys } = this.#caches[0]!
-    return 2 * 2 * this.#caches.length * (promptKeys.numel + ownKeys.numel)
+    return 2 * (this.#prompts.numel + this.#own.numel)
   }
 
   /** Takes over what was read of the prompts; the caller's cache may go afterwards. */
@@ -123,8 +136,8 @@ export class FusedState {
     tidy(() => {
       this.#copyPrompts(start, of)
       const units = of.filter((_, r) => r % this.size.share === 0)
-      this.#promptOf.copy_(tensor(Int32Array.from(units)))
-      this.#position.copy_(tensor(Int32Array.from(start.next)))
+      this.#promptOf.copy_(tensor(Int32Array.from(units)), { nonBlocking: true })
+      this.#position.copy_(tensor(Int32Array.from(start.next)), { nonBlocking: true })
       const { device } = this.#h
       this.#h.copy_(this.decoder.embed(tensor(BigInt64Array.from(first, BigInt), { device })))
     })
@@ -145,7 +158,33 @@ export class FusedState {
   }
 
   /** Columns of padding are left out: the rest of a prompt moves together. */
-  #copyPrompts({ cache, valid, columns }: DecodeStart, of: readonly number[]): void {
+  #copyPrompts(start: DecodeStart, of: readonly number[]): void {
+    const { cache } = start
+    if (cache instanceof PackedCache) {
+      cache.copyInto(this.#prompts)
+      this.#promptLength.copy_(tensor(Int32Array.from(start.lengths!)), { nonBlocking: true })
+      return
+    }
+    const { chosen, lengths } = this.#withoutPadding(start, of)
+    const longest = Math.max(...lengths)
+    this.#promptLength.copy_(tensor(Int32Array.from(lengths)), { nonBlocking: true })
+    const copy = (to: Tensor, from: Tensor) =>
+      tidy(() => {
+        const [P, K, , D] = from.shape as [number, number, number, number]
+        const read = chosen ? from.gather(2, chosen.expand([P, K, longest, D])) : from.slice({ dim: 2, end: longest })
+        to.slice({ dim: 2, end: longest }).copy_(read)
+      })
+    this.#caches.forEach(({ promptKeys, promptValues }, i) => {
+      copy(promptKeys, cache.keys[i]!)
+      copy(promptValues, cache.values[i]!)
+    })
+  }
+
+  /** The columns of each prompt that are no padding, [P, 1, longest, 1], and how many; null: all of them. */
+  #withoutPadding(
+    { valid, columns }: DecodeStart,
+    of: readonly number[],
+  ): { chosen: Tensor | null; lengths: number[] } {
     const { prompts: P } = this.size
     const rows = Array.from({ length: P }, (_, p) => of.indexOf(p))
     const seen = valid ? tidy(() => valid.numbers()) : null
@@ -158,18 +197,8 @@ export class FusedState {
     kept.forEach((list, p) => {
       for (let i = 0; i < list.length; i++) index[p * longest + i] = BigInt(list[i]!)
     })
-    this.#promptLength.copy_(tensor(Int32Array.from(kept, (list) => list.length)))
     const chosen = seen ? tensor(index, [P, 1, longest, 1], { device: this.#h.device }) : null
-    const copy = (to: Tensor, from: Tensor) =>
-      tidy(() => {
-        const [, K, , D] = from.shape as [number, number, number, number]
-        const read = chosen ? from.gather(2, chosen.expand([P, K, longest, D])) : from.slice({ dim: 2, end: columns })
-        to.slice({ dim: 2, end: longest }).copy_(read)
-      })
-    this.#caches.forEach(({ promptKeys, promptValues }, i) => {
-      copy(promptKeys, cache.keys[i]!)
-      copy(promptValues, cache.values[i]!)
-    })
+    return { chosen, lengths: kept.map((list) => list.length) }
   }
 
   /** A recording holds for weights at the same places, whatever their values. */
@@ -177,7 +206,7 @@ export class FusedState {
     const now = fingerprint(this.decoder)
     if (this.#weights && now === this.#fingerprint) return
     this.#forget()
-    this.#weights = fusedWeights(this.decoder)
+    this.#weights = currentWeights(this.decoder)
     this.#fingerprint = now
   }
 
@@ -274,7 +303,6 @@ export class FusedState {
       never?.dispose()
     }
     this.#recordings.clear()
-    if (this.#weights) freeWeights(this.#weights)
     this.#weights = undefined
   }
 
@@ -283,6 +311,13 @@ export class FusedState {
     this.#draws.dispose()
     const own = [this.#promptOf, this.#promptLength, this.#position, this.#arrived, this.#turns, this.#h, this.#normed]
     const more = [this.#qkv, this.#attended, this.#inner, this.#scores, ...Object.values(this.#partial)]
-    for (const t of [...own, ...more, ...this.#caches.flatMap((c) => Object.values(c) as Tensor[])]) t?.dispose()
+    for (const t of [
+      ...own,
+      ...more,
+      this.#prompts,
+      this.#own,
+      ...this.#caches.flatMap((c) => Object.values(c) as Tensor[]),
+    ])
+      t?.dispose()
   }
 }

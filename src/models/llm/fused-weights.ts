@@ -70,7 +70,7 @@ const normsOf = ({ inputNorm, outputNorm, attention }: FusedLayer): RMSNorm[] =>
   [inputNorm, outputNorm, attention.queryNorm, attention.keyNorm].filter((norm) => norm !== null)
 
 /** As they are now. Biases are copies, and packed weights second handles; these are the caller's, see freeWeights. */
-export function fusedWeights(decoder: Decoder): FusedWeights {
+function fusedWeights(decoder: Decoder): FusedWeights {
   const { layers, norm, head, embedding } = decoder.module.parts
   return {
     layers: layers.map(({ fused }) => weightsOf(fused!)),
@@ -96,10 +96,10 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer): Layer
 
 function biasOf(pack: Pack): Tensor | null {
   const biases = pack.flatMap((linear) => linear.bias ?? [])
-  return biases.length > 0 ? keep(noGrad(() => tidy(() => cat(biases).to('bfloat16')))) : null
+  return biases.length > 0 ? keep(noGrad(() => tidy(() => cat(biases).to(pack[0]!.weight.dtype)))) : null
 }
 
-export function freeWeights({ layers }: FusedWeights): void {
+function freeWeights({ layers }: FusedWeights): void {
   for (const { qkv, bias, gateUp } of layers) for (const t of [qkv, bias, gateUp]) t?.dispose()
 }
 
@@ -109,6 +109,19 @@ export function fingerprint(decoder: Decoder): string {
   const read = layers.flatMap(({ fused }) => [...linearsOf(fused!), ...normsOf(fused!)])
   const biases = layers.flatMap(({ fused }) => fused!.attention.qkv.map((linear) => linear.bias))
   return [...[...read, norm, head, embedding].map((layer) => layer.weight), ...biases].map((t) => t?.handle).join()
+}
+
+const current = new Map<Decoder, { of: string; weights: FusedWeights }>()
+
+/** As they are now, one set for all who read; it holds until weights are in other places, or clear() of the decode pool. */
+export function currentWeights(decoder: Decoder): FusedWeights {
+  const of = fingerprint(decoder)
+  const known = current.get(decoder)
+  if (known?.of === of) return known.weights
+  if (known) freeWeights(known.weights)
+  const weights = fusedWeights(decoder)
+  current.set(decoder, { of, weights })
+  return weights
 }
 
 const padded = new Map<Decoder, { from: number; weight: Tensor }>()
@@ -128,7 +141,12 @@ export function paddedHead(decoder: Decoder, head: Tensor): Tensor {
 }
 
 /** Before the decoder's weights go. */
-export function forgetPadded(decoder?: Decoder): void {
+export function forgetWeights(decoder?: Decoder): void {
+  for (const [owner, { weights }] of current)
+    if (!decoder || owner === decoder) {
+      freeWeights(weights)
+      current.delete(owner)
+    }
   for (const [owner, { weight }] of padded)
     if (!decoder || owner === decoder) {
       weight.dispose()

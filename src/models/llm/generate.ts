@@ -214,7 +214,7 @@ class Generation<P extends PromptIds> {
     const room = records(this.#model.decoder) ? 0 : this.#options.maxNewTokens
     const read = prefill(this.#model, this.#prompts, room)
     if (this.#samples === 1) return { ...read, rows: null }
-    const { cache, logits, valid, columns, next } = read
+    const { cache, logits, valid, columns, lengths, next } = read
     const prompt = this.#rows.map((_, r) => Math.floor(r / this.#samples))
     const rows = tensor(BigInt64Array.from(prompt, BigInt), { device: logits.device })
     return {
@@ -223,6 +223,7 @@ class Generation<P extends PromptIds> {
       logits: logits.indexSelect(0, rows),
       valid: valid ? valid.indexSelect(0, rows) : null,
       columns,
+      lengths,
       next: prompt.map((b) => next[b]!),
     }
   }

@@ -5,6 +5,7 @@ export { DecodePool, decodePool } from './decode-pool.ts'
 export { type Generated, type GenerateOptions, generate } from './generate.ts'
 export { loadLanguageModel } from './load.ts'
 export { buildLanguageModule, Decoder, type LanguageModule, loraTargets, type Pass, type Placement } from './model.ts'
+export { knownPrefixes } from './prefixes.ts'
 export {
   commonIds,
   type PromptedModel,

@@ -2,6 +2,9 @@
 // B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
 import type { KVCache } from '../../nn/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { PackedCache } from './packed-cache.ts'
+import { type PackedPrompts, packedPrefill } from './packed-prefill.ts'
+import type { Group } from './prefixes.ts'
 import {
   allInputsOf,
   batchedAdditions,
@@ -13,20 +16,16 @@ import {
 } from './prompted-model.ts'
 
 export interface Prefilled {
-  cache: KVCache
+  cache: KVCache | PackedCache
   /** Scores of the first new token, [B, V]. */
   logits: Tensor
   /** [B, columns], false at padding; null where there is none. */
   valid: Tensor | null
   columns: number
+  /** [B] the tokens of each prompt, from the first column on; absent where padding may stand before them. */
+  lengths?: readonly number[]
   /** [B] the position of each prompt's first new token. */
   next: number[]
-}
-
-/** Prompts that share their first `prefix` tokens; always less than the shortest of them. */
-interface Group {
-  members: number[]
-  prefix: number
 }
 
 /** A stretch of tokens to read: embeddings [1, n, S] and their positions on every axis. */
@@ -43,6 +42,8 @@ export function prefill<P extends PromptIds>(
   newTokens: number,
 ): Prefilled {
   const groups = groupsOf(model, prompts)
+  const packed = packedPrefill(model, prompts, groups)
+  if (packed) return withoutPadding(model, prompts, packed)
   const shares = groups.length < prompts.length
   const groupOf = prompts.map((_, b) => groups.findIndex((g) => g.members.includes(b)))
   const starts = groupOf.map((g) => (shares ? groups[g]!.prefix : 0))
@@ -82,7 +83,23 @@ export function prefill<P extends PromptIds>(
   }
 }
 
-function groupsOf<P extends PromptIds>(model: PromptedModel<P>, prompts: readonly P[]): Group[] {
+/** Tokens stand from the first column on; a shorter prompt leaves columns behind it empty. */
+function withoutPadding<P extends PromptIds>(
+  model: PromptedModel<P>,
+  prompts: readonly P[],
+  { cache, lengths, last }: PackedPrompts,
+): Prefilled {
+  const columns = Math.max(...lengths)
+  const rows = lengths.map((n) => new Uint8Array(columns).fill(1, 0, n))
+  return {
+    ...{ cache, lengths, columns },
+    logits: tidy(() => model.decoder.logits(last)),
+    valid: lengths.every((n) => n === columns) ? null : bits(rows, model.placement.device),
+    next: prompts.map((p) => positionsOf(model, p).next),
+  }
+}
+
+export function groupsOf<P extends PromptIds>(model: PromptedModel<P>, prompts: readonly P[]): Group[] {
   const groups: Group[] = []
   prompts.forEach((prompt, b) => {
     const most = (n: number) => Math.min(n, prompt.ids.length - 1)
