@@ -1,4 +1,5 @@
-// `npm run soak -- --steps 10000 [--kills 100]`: long runs of a toy model with kills at random; see docs/reliability.md.
+// `npm run soak -- --steps 10000 [--kills 100]`: long runs of a toy model with kills at random; `npm run soak -- long`: without
+// kills. See docs/reliability.md.
 import { runMain } from './lib/run-main.mjs'
 
-runMain('soak')
+runMain('soak', process.argv[2] === 'long' ? 'long' : 'main')

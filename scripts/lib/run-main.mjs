@@ -4,9 +4,9 @@ import { join } from 'node:path'
 import { useOwnCache } from '../../bin/own-cache.mjs'
 import { root } from './record.mjs'
 
-/** Runs scripts/NAME/main.ts with the words of the command line; in an offline bundle it is compiled. */
-export function runMain(name) {
-  const source = join(root, 'scripts', name, 'main.ts')
+/** Runs scripts/NAME/PART.ts with the words of the command line; in an offline bundle it is compiled. */
+export function runMain(name, part = 'main') {
+  const source = join(root, 'scripts', name, `${part}.ts`)
   const fromSources = existsSync(source)
   if (fromSources) useOwnCache()
   const words = fromSources ? ['--import', 'tsx', source] : [source.replace(/\.ts$/, '.js')]

@@ -4,16 +4,10 @@ import { fileURLToPath } from 'node:url'
 import type { RandomStream } from '../../src/core/index.ts'
 import { ranksOf } from '../../tests/support/launched.ts'
 import { ownProgram } from '../../tests/support/own-program.ts'
+import type { Held } from './flat.ts'
 
 const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
 const work = ownProgram('./work.ts', import.meta.url)
-
-export interface Held {
-  step: number
-  rss: number
-  tensors: number
-  handles: number
-}
 
 export interface Life {
   /** The signal hit a living process. */

@@ -7,17 +7,8 @@ import { humanBytes, sha256, stream } from '../../src/core/index.ts'
 import { Gate } from '../../src/rewards/judge/flow.ts'
 import { heldReward } from '../../tests/support/held-reward.ts'
 import { makeToy, runBytes, scratch } from '../../tests/support/runs.ts'
-import {
-  command,
-  type Held,
-  Kills,
-  killedOften,
-  type Life,
-  type Moments,
-  type Program,
-  undisturbed,
-  worker,
-} from './lives.ts'
+import { flatness } from './flat.ts'
+import { command, Kills, killedOften, type Life, type Moments, type Program, undisturbed, worker } from './lives.ts'
 
 const usage = `npm run soak -- [--steps 10000] [--kills 100] [--jobs 1] [--seed 0] [--only train,sft,export,eval,pair]
   --steps  optimizer steps of a train run; sft makes a tenth of them
@@ -60,17 +51,6 @@ const sizeOf = (dir: string): number =>
 /** Bytes of every file, by name. */
 const bytesOf = (dir: string) =>
   Object.fromEntries((readdirSync(dir) as string[]).sort().map((name) => [name, sha256(readFileSync(join(dir, name)))]))
-
-/** What a run held in its middle and at its end. */
-function flatness({ held }: Life): string {
-  const [from, to] = [held[Math.floor(held.length / 2)]!, held.at(-1)!]
-  assert.equal(to.tensors, from.tensors, 'live tensors')
-  assert.ok(to.handles <= from.handles + 2, `handles ${from.handles} to ${to.handles}`)
-  const growth = (100 * (to.rss - from.rss)) / from.rss
-  assert.ok(held.length < 1000 || growth < 1, `resident memory grew by ${growth.toFixed(2)} %`)
-  const mib = ({ rss }: Held) => (rss / 2 ** 20).toFixed(0)
-  return `steps ${from.step} to ${to.step}: ${to.tensors} live tensors, ${from.handles} to ${to.handles} handles, ${mib(from)} to ${mib(to)} MiB`
-}
 
 /** Kills that hit, and those of them behind which the bytes were those of an undisturbed run. */
 const seen = { hits: 0, equal: 0 }
@@ -139,7 +119,7 @@ function long(kind: 'train' | 'sft', count: number, wanted: number): Part {
       lineSeconds: seconds / count,
       ranks: 0,
     }),
-    looked: (path, straight) => `${count} steps, ${flatness(straight)}; folder ${humanBytes(sizeOf(path))}`,
+    looked: (path, straight) => `${count} steps, ${flatness(straight.held)}; folder ${humanBytes(sizeOf(path))}`,
   }
 }
 

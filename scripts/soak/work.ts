@@ -1,12 +1,14 @@
-// One life of a run, to be killed: node --import tsx work.ts KIND MODEL OUTPUT STEPS SAVE_STEPS. Says where it is and what it holds after each step.
+// One life of a run, or of one of its ranks: node --import tsx work.ts KIND MODEL OUTPUT STEPS SAVE_STEPS [SECONDS]. Says what it holds
+// after each of its steps; behind SECONDS it ends in order.
 import { readdirSync, writeSync } from 'node:fs'
+import { inWorld } from '../../src/distributed/index.ts'
 import { sft, train } from '../../src/run/index.ts'
 import { memory } from '../../src/tensor/index.ts'
 import { hostOf, toyRun } from '../../tests/support/runs.ts'
 
-const [kind, model, output, steps, saveSteps] = process.argv.slice(2)
+const [kind, model, output, steps, saveSteps, seconds = 'Infinity'] = process.argv.slice(2)
 const config = toyRun(model!, output!, {
-  batchSize: 1,
+  batchSize: Number(process.env['WORLD_SIZE'] ?? 1),
   maxSteps: Number(steps),
   saveSteps: Number(saveSteps),
   saveTotalLimit: 2,
@@ -15,16 +17,15 @@ const config = toyRun(model!, output!, {
   samplesMiB: 1,
   rl: { numGenerations: 2, maxCompletionLength: 3 },
 })
+let step = 0
 const host = hostOf(undefined, {
-  progress: (event) => {
-    if (event.kind !== 'step') return
-    const held = {
-      rss: process.memoryUsage.rss(),
-      tensors: memory().tensors,
-      handles: readdirSync('/proc/self/fd').length,
-    }
-    writeSync(1, `${JSON.stringify({ step: event.step, ...held })}\n`)
+  stopping: () => performance.now() > 1000 * Number(seconds),
+  // behind every step, on every rank: progress is rank 0's
+  yieldToLoop: async () => {
+    const held = { rss: process.memoryUsage.rss(), tensors: memory().tensors }
+    const handles = readdirSync('/proc/self/fd').length
+    writeSync(1, `${JSON.stringify({ step: ++step, ...held, handles })}\n`)
   },
 })
 if (kind === 'sft') await sft(config, { everything: false, maskWeight: 1, exportTo: null }, host)
-else await train(config, host)
+else await inWorld({}, (world) => train(config, host, undefined, world))
