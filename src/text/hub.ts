@@ -13,6 +13,8 @@ export interface HubTokenizer {
 /** Patterns without repeated repetitions cannot take long on a text of this length. */
 const short = 256
 const patience = 10_000 // ms
+/** Long texts whose tokens are kept: a step asks for the same prompts when it samples, scores and learns. */
+const most = 256
 
 export function hubTokenizer(json: TokenizerJson, settings: Record<string, unknown>, where: string): HubTokenizer {
   checkPatterns(json, where)
@@ -20,11 +22,16 @@ export function hubTokenizer(json: TokenizerJson, settings: Record<string, unkno
     // The package would otherwise drop spaces before punctuation.
     return new Tokenizer(json, { ...settings, clean_up_tokenization_spaces: false }) as unknown as HubTokenizer
   })
+  const kept = new Map<string, ReturnType<HubTokenizer['encode']>>()
   const encode: HubTokenizer['encode'] = (text, options) => {
-    if (text.length <= short) return guarded(where, 'a text that can be encoded', () => built.encode(text, options))
-    return guarded(where, 'a text that can be encoded', () =>
-      withinTime(patience, where, () => built.encode(text, options)),
-    )
+    const work = () => built.encode(text, options)
+    if (text.length <= short) return guarded(where, 'a text that can be encoded', work)
+    const key = `${options.add_special_tokens} ${text}`
+    const made = kept.get(key) ?? guarded(where, 'a text that can be encoded', () => withinTime(patience, where, work))
+    kept.delete(key)
+    kept.set(key, made) // the latest is the last
+    if (kept.size > most) kept.delete(kept.keys().next().value!)
+    return made
   }
   return { encode, pre_tokenizer: built.pre_tokenizer }
 }

@@ -252,3 +252,17 @@ describe('byte alphabet and byte fallback', () => {
     assert.throws(() => tokenDecoder({ type: 'WordPiece' }, 'test'), Mismatch)
   })
 })
+
+test('a long text that is asked for again has the same ids, which belong to the caller, with and without special tokens', () => {
+  const folder = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
+  const [tokenizer, fresh] = [loadTokenizer(folder), () => loadTokenizer(folder)]
+  for (let i = 0; i < 300; i++) {
+    const text = `${i} ${'a red circle and '.repeat(20)}`
+    const ids = tokenizer.encode(text)
+    if (i % 60 === 0) assert.deepEqual(ids, fresh().encode(text))
+    ids.fill(0)
+    const bare = { addSpecial: false }
+    if (i % 60 === 0) assert.deepEqual(tokenizer.encode(text, bare), fresh().encode(text, bare))
+    assert.notDeepEqual(tokenizer.encode(text), ids)
+  }
+})
