@@ -25,7 +25,7 @@ const epsilon: Partial<Record<DType, number>> = {
 export function rmsNorm(x: Tensor, weight: Tensor | null, eps?: number): Tensor {
   if (x.device.startsWith('cuda') && has('rms_norm') && (!weight || weight.dtype === x.dtype))
     return op('rms_norm')(x, [x.size(-1)], { weight, eps: eps ?? epsilon[x.dtype] ?? 1e-6 }) as Tensor
-  const wide = x.dtype === 'float64' ? x : x.to('float32')
+  const wide = x.dtype === 'float64' || x.dtype === 'float32' ? x : x.to('float32')
   const scale = wide
     .mul(wide)
     .mean(-1, { keepdim: true })

@@ -15,7 +15,8 @@ export interface LlmContext {
 
 /** [B, T, H*D] -> [B, H, T, D] */
 export function splitHeads(x: Tensor, heads: number, dim: number): Tensor {
-  return x.view([x.size(0), x.size(1), heads, dim]).transpose(1, 2)
+  const [B, T] = [x.size(0), x.size(1)]
+  return T === 1 ? x.view([B, heads, 1, dim]) : x.view([B, T, heads, dim]).transpose(1, 2)
 }
 
 /** Rotates, caches, attends; returns [B, T, H*D]. */
@@ -34,5 +35,6 @@ export function attend(layer: number, q: Tensor, k: Tensor, v: Tensor, context: 
     causal: context.mask === undefined && q.size(2) > 1,
     groupedHeads: true,
   })
-  return out.transpose(1, 2).reshape([q.size(0), q.size(2), -1])
+  const [B, T] = [q.size(0), q.size(2)]
+  return (T === 1 ? out : out.transpose(1, 2)).reshape([B, T, -1])
 }
