@@ -42,12 +42,16 @@ export function readInstances(file: string): Instances {
   return { file, images: list<CocoImage>('images'), annotations: list<CocoAnnotation>('annotations') }
 }
 
+/** More is a damaged file. */
+const longestSide = 65_535
+
 /** Sizes and names are checked here, once, because everything after trusts them. */
 export function imageOf(instances: Instances, id: number, where: string): CocoImage {
   const image = instances.images.get(id)
   if (!image) throw new Mismatch({ where, field: 'image_id', expected: `an image of ${instances.file}`, got: id })
-  if (typeof image.file_name !== 'string' || !(image.height > 0) || !(image.width > 0)) {
-    const expected = 'file_name, height and width'
+  const isSide = (n: unknown) => Number.isInteger(n) && (n as number) > 0 && (n as number) <= longestSide
+  if (typeof image.file_name !== 'string' || !isSide(image.height) || !isSide(image.width)) {
+    const expected = `file_name, height and width of at most ${longestSide} pixels`
     throw new Mismatch({ where: instances.file, field: `image ${id}`, expected, got: image })
   }
   return image

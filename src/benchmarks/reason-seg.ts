@@ -51,8 +51,12 @@ function readAnnotation(file: string): Annotation {
   return { text: texts, is_sentence: Boolean(value.is_sentence), shapes: value.shapes }
 }
 
+/** A flag is a remark about the picture and is not drawn, whatever its points are. */
+const isFlag = ({ label }: Pick<Shape, 'label'>) => label.toLowerCase() === 'flag'
+
 function isShape(shape: Partial<Shape> | null): boolean {
   const points = shape?.points
+  if (typeof shape?.label === 'string' && isFlag(shape as Shape)) return true
   const numbers =
     Array.isArray(points) && points.every((p) => Array.isArray(p) && p.length >= 2 && p.every(Number.isFinite))
   return numbers && typeof shape?.label === 'string' && points.length > 0
@@ -67,7 +71,7 @@ function areaOf(shape: Shape, width: number, height: number): number {
 /** Largest first, so that small shapes lie on top; of equal ones the later first, as a reversed argsort gives them. */
 function drawTarget(shapes: readonly Shape[], width: number, height: number): Target {
   const drawn = shapes
-    .filter((shape) => shape.label.toLowerCase() !== 'flag')
+    .filter((shape) => !isFlag(shape))
     .map((shape, index) => ({ shape, index, area: areaOf(shape, width, height) }))
     .sort((a, b) => b.area - a.area || b.index - a.index)
   const values = new Uint8Array(width * height)
