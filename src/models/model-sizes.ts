@@ -20,6 +20,8 @@ export interface ModelSizes {
   adapted: readonly (readonly [number, number])[]
   /** Whether the layers with a derivative of their own (src/models/llm/training) cover the language model. */
   ownLayers: boolean
+  /** Size of SAM2's maps beside those of the released models. */
+  samScale: number
   /** Tokens of the largest picture within a limit of tiles. */
   imageTokens(tiles: number): number
   /** Values of the features that stay in memory for such a picture. */
@@ -45,6 +47,7 @@ function onInternVL(raw: Json): ModelSizes {
     llm: cfg.llm,
     ...counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups)),
     ownLayers: coversLayers(cfg.llm),
+    samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
     imageTokens: (tiles) => pictures(tiles) * cells,
     featureValues: (tiles) => pictures(tiles) * cells * wide + samValues(cfg.sam),
   }
@@ -60,6 +63,7 @@ function onQwen(raw: Json): ModelSizes {
     llm: cfg.llm,
     ...counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups)),
     ownLayers: coversLayers(cfg.llm),
+    samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
     imageTokens: tokens,
     featureValues: (tiles) => tokens(tiles) * levels * cfg.llm.hidden_size + samValues(cfg.sam),
   }

@@ -57,7 +57,7 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
   const merged = settings.sampling.weights === 'merged' ? mergedBytes(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
-  const decoding = decodingBytes(decodeStates(sizes, settings, adapters, kernels), settings, card.bytes / 10)
+  const decoding = decodingBytes(sizes, decodeStates(sizes, settings, adapters, kernels), settings, card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
   const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
   const peak = frozen + trained + merged + features + workspace + Math.max(decoding.most, learning)
@@ -98,11 +98,12 @@ function decodeStates(sizes: ModelSizes, settings: Settings, adapters: number, k
 
 /** States stay for the next step while their caches are within the limit, the newest in any case: src/models/llm/decode-pool.ts. */
 function decodingBytes(
+  { samScale }: ModelSizes,
   states: readonly DecodeBytes[],
   { batchSize, rl }: Settings,
   limit: number,
 ): { most: number; left: number } {
-  const masks = batchSize * rl.numGenerations * drawnMask
+  const masks = batchSize * rl.numGenerations * samScale * drawnMask
   let kept: DecodeBytes[] = []
   let most = 0
   const total = (of: (state: DecodeBytes) => number) => kept.reduce((sum, state) => sum + of(state), 0)
@@ -131,7 +132,7 @@ function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, 
   const captions = pass(sizes, settings, B * (prompt + K * length))
   const answers = pass(sizes, settings, B * (prompt + length))
   const again = Number(loop2.maskLoss > 0) // the supervised mask reads the answer once more
-  const masks = B * (K + again) * learnedMask
+  const masks = B * (K + again) * sizes.samScale * learnedMask
   return Math.max(captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
 }
 
