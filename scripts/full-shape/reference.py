@@ -113,9 +113,8 @@ def fresh_tables(model):
     """Frequencies are float32 in a model that was loaded, whatever its weights are."""
     for module in model.modules():
         for name, table in list(getattr(module, "_buffers", {}).items()):
-            if table is not None and name.endswith("inv_freq"):
-                exact = rope_of(module, table)
-                module._buffers[name] = exact
+            if table is not None and name.endswith("inv_freq") and table.dtype != torch.float32:
+                module._buffers[name] = rope_of(module, table)
 
 
 def rope_of(module, table):
