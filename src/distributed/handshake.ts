@@ -30,7 +30,7 @@ export async function requireSameSettings(world: World, settings: Readonly<Recor
   const all = await world.gather(flat)
   const [ours, theirs] = [all[0]!, all[other]!]
   const key = [...Object.keys(ours), ...Object.keys(theirs)].find((name) => ours[name] !== theirs[name])!
-  const hint = 'start every rank with the same command'
+  const hint = 'start every rank with the same command on the same model and data'
   throw new Disagreement({
     where: `settings of rank ${other}`,
     field: key,

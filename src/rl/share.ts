@@ -1,5 +1,5 @@
 // Which process works on which record, and how what it made reaches the others. With one process all of it is its own.
-import type { World } from '../distributed/index.ts'
+import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { columnsOf, type Group, type Scored } from './group.ts'
 import { Stopped } from './stopped.ts'
@@ -33,7 +33,9 @@ export async function gatherGroups(
   own: readonly Group[] | null,
 ): Promise<Group[]> {
   if (world.size === 1 && own) return [...own] // nothing to pack
-  const sent = await world.gather(own?.map(sentGroup) ?? null)
+  const all = await world.gather({ records: items.map(({ id }) => id), groups: own?.map(sentGroup) ?? null })
+  requireSameRecords(all.map(({ records }) => records))
+  const sent = all.map(({ groups }) => groups)
   if (!own || sent.includes(null)) throw new Stopped()
   const byKey = new Map(own.map((group) => [keyOf(group.task.name, group.item.id), group]))
   const byId = new Map(items.map((item) => [item.id, item]))
@@ -42,6 +44,18 @@ export async function gatherGroups(
     if (!byKey.has(key)) byKey.set(key, received(group, tasks, byId, rl))
   }
   return tasks.flatMap((task) => items.map((item) => byKey.get(keyOf(task.name, item.id))!))
+}
+
+/** A file that only some of them can read gives other batches from there on. */
+function requireSameRecords(all: readonly (readonly string[])[]): void {
+  const [ours] = all as [readonly string[]]
+  const other = all.findIndex((ids) => ids.join('\n') !== ours.join('\n'))
+  if (other < 0) return
+  const at = Array.from(ours.keys()).find((i) => ours[i] !== all[other]![i]) ?? ours.length
+  const [first, second] = [ours, all[other]!].map((ids) => (ids[at] === undefined ? 'none' : `record ${ids[at]}`))
+  throw new Divergence(
+    `ranks read different records: ${first} on rank 0 is ${second} on rank ${other}; all of them must find the same readable files (roundtrip doctor on each host shows records that cannot be used)`,
+  )
 }
 
 function sentGroup({ task, item, samples, scores }: Group): SentGroup {

@@ -13,9 +13,19 @@ const besides = (other: unknown): World => ({
 })
 
 test('a process that gives up its scores takes the others with it, whoever it is', async () => {
-  const gathered = (own: [] | null, other: [] | null) => gatherGroups(besides(other), [], {} as never, [], own)
+  const gathered = (own: [] | null, other: [] | null) =>
+    gatherGroups(besides({ records: [], groups: other }), [], {} as never, [], own)
   assert.deepEqual(await gathered([], []), [])
   await assert.rejects(gathered(null, []), Stopped)
   await assert.rejects(gathered([], null), Stopped)
   await assert.rejects(gatherGroups(alone, [], {} as never, [], null), Stopped)
+})
+
+test('processes that read different records are told the first of them, whoever reads fewer', async () => {
+  const gathered = (records: string[], own: string[]) =>
+    gatherGroups(besides({ records, groups: [] }), [], {} as never, own.map((id) => ({ id })) as never, [])
+  assert.deepEqual(await gathered(['a', 'b'], ['a', 'b']), [])
+  await assert.rejects(gathered(['a', 'b'], ['a', 'c']), /record b on rank 0 is record c on rank 1/)
+  await assert.rejects(gathered(['a', 'b'], ['a']), /record b on rank 0 is none on rank 1/)
+  await assert.rejects(gathered(['a'], ['a', 'c']), /none on rank 0 is record c on rank 1/)
 })

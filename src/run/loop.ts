@@ -18,7 +18,7 @@ import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
-import { openRecords, type Records, rejectsInWords } from './records.ts'
+import { openRecords, type Records, recordFacts, rejectsInWords } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
@@ -165,7 +165,7 @@ class RunLoop {
     for (const line of more) tellNote(host, line)
     tellTrainer(config, total, world.size, host)
     const settings = decidingSettings(config, total, options.settings, world.size)
-    await requireSameSettings(world, settings)
+    await requireSameSettings(world, { ...settings, ...recordFacts(parts.records) })
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = Math.max(gradientAccumulationSteps, stepsPerGeneration ?? 1)
     const encoder = new Encoder(parts.learner.family, config, {

@@ -1,4 +1,4 @@
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, sha256 } from '../core/index.ts'
 import {
   type Example,
   isEval,
@@ -29,6 +29,13 @@ export interface RecordWishes {
   preparation?: Preparation | null
   rules?: RecordRules
   chooser?: RecordChooser | null
+}
+
+/** What ranks must find alike where each reads its own copy. */
+export function recordFacts({ source, heldOut }: Pick<Records, 'source' | 'heldOut'>): Record<string, unknown> {
+  const digest = (text: string) => sha256(text).slice(0, 16)
+  const held = heldOut.map(({ id }) => id).join('\n')
+  return { 'data: records': source.length, 'data: files': digest(source.fingerprint), 'data: held out': digest(held) }
 }
 
 /** The records to train on and those held out; what the source has to say about itself comes along. */

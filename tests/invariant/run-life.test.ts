@@ -188,3 +188,18 @@ test('unusable records are told once, also over a stop', async () => {
     [4, 1],
   ])
 })
+
+test('processes whose copies of the data differ are told so before the first step, with both numbers', async () => {
+  /** Rank 0 of two; the other has one record less in all it says of its data. */
+  const world: World = {
+    ...alone,
+    size: 2,
+    gather: async (own) => {
+      if (typeof own === 'string') return [own, 'another hash'] as never
+      const { 'data: records': records, ...rest } = own as Record<string, string>
+      return [own, { ...rest, 'data: records': String(Number(records) - 1) }] as never
+    },
+  }
+  const started = train(toyRun(toy, at('other-data'), small), hostOf(), undefined, world)
+  await assert.rejects(started, /settings of rank 1: data: records: expected 24, got 23/)
+})
