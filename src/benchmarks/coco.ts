@@ -36,8 +36,11 @@ export function readInstances(file: string): Instances {
   const value = readJsonFile(file) as { images?: unknown; annotations?: unknown } | null
   const list = <T extends { id: number }>(field: 'images' | 'annotations'): Map<number, T> => {
     const rows = value?.[field]
-    if (Array.isArray(rows)) return new Map((rows as T[]).map((row) => [row.id, row]))
-    throw new Mismatch({ where: file, field, expected: 'a list', got: rows === undefined ? 'none' : typeof rows })
+    if (!Array.isArray(rows))
+      throw new Mismatch({ where: file, field, expected: 'a list', got: rows === undefined ? 'none' : typeof rows })
+    const odd = rows.findIndex((row) => row === null || typeof row !== 'object')
+    if (odd >= 0) throw new Mismatch({ where: file, field: `${field}[${odd}]`, expected: 'an object', got: rows[odd] })
+    return new Map((rows as T[]).map((row) => [row.id, row]))
   }
   return { file, images: list<CocoImage>('images'), annotations: list<CocoAnnotation>('annotations') }
 }

@@ -77,6 +77,14 @@ async function drawAll(dir: string): Promise<void> {
   for (const record of openBenchmark(dir, 'grefcoco').records) await record.target()
 }
 
+test('instances.json: a row that is no object is named', () => {
+  for (const list of ['images', 'annotations'] as const)
+    for (const row of [null, 'x', 7]) {
+      const dir = grefCoco('rows', (of) => of[list].splice(1, 0, row as never))
+      assert.throws(() => openBenchmark(dir, 'grefcoco'), named(`${list}[1]`), `${list} ${row}`)
+    }
+})
+
 test('instances.json: any value at any place of an image or an annotation is read or refused in words', async () => {
   const imageId = refs[0]!.image_id
   const at = instances.images.findIndex((image) => image.id === imageId)
