@@ -33,6 +33,17 @@ def stand_in(names):
             importlib.import_module(name)
         except Exception:
             sys.modules[name] = Anything(name)
+            if name == "einops":
+                sys.modules[name].rearrange = rearrange
+
+
+def rearrange(x, pattern, **sizes):
+    """The two patterns of InternLM2's attention, where einops is not installed."""
+    if pattern == "b q (h gs d) -> b q h gs d":
+        return x.unflatten(-1, (-1, sizes["gs"], sizes["d"]))
+    if pattern == "b q h gs d -> b q (h gs) d":
+        return x.flatten(2, 3)
+    raise SystemExit(f"install einops: {pattern}")
 
 
 def family_of(config):
@@ -97,6 +108,8 @@ def open_model(args, config, dtype):
     model_class, config_class = public_class(args.code, family)
     config = config_class(**{k: v for k, v in config.items() if k != "torch_dtype"})
     config._attn_implementation = "eager"
+    if family == "internvl" and config.llm_config.architectures[0] == "InternLM2ForCausalLM":
+        config.llm_config.rope_scaling = None  # newer transformers put an entry there that the public class cannot read
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

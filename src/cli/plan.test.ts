@@ -19,6 +19,24 @@ function peak(name: ReleasedName, settings: object, on = card): number {
   return planMemory(modelSizes(releasedConfig(name)), resolveRun(settings), on).peak / gib
 }
 
+test('the plan is within a twentieth of every peak that docs/memory.md says was measured', () => {
+  const rows = [...page.matchAll(/^\| (1b|4b), batch (\d+), K (\d+), (\d+) tiles, (.*) \| ([\d.]+) \| ([\d.]+) \|$/gm)]
+  assert.ok(rows.length >= 7, `${rows.length} measured peaks`)
+  for (const [line, name, batch, K, tiles, rest, measured, planned] of rows) {
+    const settings = {
+      batchSize: Number(batch),
+      maxTiles: Number(tiles),
+      checkpointing: rest!.includes('checkpointing true'),
+      sampling: { weights: rest!.includes('merged') ? ('merged' as const) : ('auto' as const) },
+      rl: { numGenerations: Number(K), maxCompletionLength: 128 },
+      loop2: { maskLoss: rest!.includes('maskLoss 0.1') ? 0.1 : 0 },
+    }
+    const found = peak(name as ReleasedName, settings, { ...card, kernels: !rest!.includes('kernels off') })
+    assert.ok(Math.abs(found - Number(planned)) < 0.06, `${line}: the planner says ${found}`)
+    assert.ok(Math.abs(found / Number(measured) - 1) < 0.05, `${line}: the planner says ${found}`)
+  }
+})
+
 test('more records, samples, tiles, tokens, values and layers that are kept never need less', () => {
   const plain = { batchSize: 2, maxTiles: 6, checkpointing: true, rl: { numGenerations: 4, maxCompletionLength: 128 } }
   const more: object[] = [
