@@ -2,10 +2,11 @@
 // and answer. Every weight trains here, the vision tower too; SAM2's picture features are constants.
 import type { CheckRow } from '../core/index.ts'
 import type { QwenGroundedFeatures } from '../models/index.ts'
-import { type Slot, tensorAt } from '../nn/index.ts'
-import { backward, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { compareGradNorm, compareNumbers, compareTensor } from './compare.ts'
+import { tensorAt } from '../nn/index.ts'
+import { tensor, tidy } from '../tensor/index.ts'
+import { compareGradNorm, compareTensor } from './compare.ts'
 import { device } from './device.ts'
+import { compareGradient, groundedLossRows, noGradient } from './grounded-gradients.ts'
 import { get, numbers, type QwenCase, readAnswer } from './sa2va-qwen.ts'
 
 export function gradientRows(c: QwenCase): CheckRow[] {
@@ -19,7 +20,9 @@ export function gradientRows(c: QwenCase): CheckRow[] {
     const norms = Object.entries(c.golden.grad_norms).map(([name, norm]) =>
       compareGradNorm(name, named.get(name), norm),
     )
-    const full = [...c.want.keys()].filter((n) => n.startsWith('gradof.')).map((name) => gradientRow(c, name, slots))
+    const full = [...c.want.keys()]
+      .filter((n) => n.startsWith('gradof.'))
+      .map((name) => compareGradient(name, named.get(name.slice('gradof.'.length)), get(c, name)))
     return [...rows, ...norms, ...full, ...embeddingRows(c)]
   })
 }
@@ -30,40 +33,14 @@ function lossRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   // the pass read one token more than the answer; its log-probability is left out
   const logps = pass.logProbs().logps.narrow(1, 0, ids.length)
   const { logits } = model.drawMasks(features, model.segPrompts(pass.stateAt(0, seg)))
-  const target = get(c, 'grad.mask_target').view(logits.shape as number[])
-  const p = logits.sigmoid()
-  const bce = logits.binaryCrossEntropyWithLogits(target)
-  const dice = p.mul(target).sum().mul(2).add(1).div(p.sum().add(target.sum()).add(1)).neg().add(1)
-  const nll = logps.mean().neg()
-  const total = nll.add(bce).add(dice)
-  backward(total)
-  const scalar = (name: keyof QwenCase['golden']['grad_loss'], t: Tensor) =>
-    compareNumbers(`grad_loss.${name}`, [t.item()], tensor([c.golden.grad_loss[name]]), {
-      rel: 1e-4,
-      words: '1e-4 relative',
-    })
-  return [scalar('neg_logp_mean', nll), scalar('bce', bce), scalar('dice', dice), scalar('total', total)]
-}
-
-const noGradient = { abs: Number.NaN, rel: Number.NaN, limit: '1e-3 relative norm', pass: false }
-
-function gradientRow(c: QwenCase, name: string, slots: readonly Slot[]): CheckRow {
-  const slot = slots.find((s) => s.name === name.slice('gradof.'.length))
-  const grad = slot ? tensorAt(slot).grad() : null
-  const want = get(c, name)
-  if (!grad) return { name, ...noGradient, detail: 'no gradient' }
-  if (grad.shape.join() !== want.shape.join())
-    return { name, ...noGradient, detail: `shape [${grad.shape}], expected [${want.shape}]` }
-  const difference = Math.sqrt(grad.sub(want).to('float64').square().sum().item())
-  const rel = difference / Math.max(Math.sqrt(want.to('float64').square().sum().item()), 1e-12)
-  return { name, abs: difference, rel, limit: '1e-3 relative norm', pass: rel <= 1e-3 || difference <= 1e-6 }
+  return groundedLossRows(logps, logits, get(c, 'grad.mask_target'), c.golden.grad_loss)
 }
 
 function embeddingRows(c: QwenCase): CheckRow[] {
   if (!c.want.has('grad.embed_rows')) return []
   const grad = c.loaded.model.model.parts.embedding.weight.grad()
   const name = 'grad.embed_of_rows'
-  if (!grad) return [{ name, ...noGradient, detail: 'no gradient' }]
+  if (!grad) return [noGradient(name)]
   const rows = grad.indexSelect(
     0,
     tensor(BigInt64Array.from(numbers(c, 'grad.embed_rows'), BigInt), { device: device() }),

@@ -18,6 +18,7 @@ import {
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareIds, compareTensor, storedTensor } from './compare.ts'
 import { device } from './device.ts'
+import type { GradLoss } from './grounded-gradients.ts'
 import { gradientRows } from './sa2va-qwen-gradients.ts'
 import { pictureRows } from './sa2va-qwen-pictures.ts'
 import { languageRows, visionRows } from './sa2va-qwen-states.ts'
@@ -29,7 +30,7 @@ export interface QwenGolden {
   token_ids: Record<string, number>
   full_grid_of_2000x1500?: number[][]
   smart_resize_cases?: ResizeCase[]
-  grad_loss: Record<'total' | 'neg_logp_mean' | 'bce' | 'dice', number>
+  grad_loss: GradLoss
   grad_norms: Record<string, number>
 }
 

@@ -17,16 +17,17 @@ import {
   teacherForce,
 } from '../models/index.ts'
 import { tensorAt } from '../nn/index.ts'
-import { backward, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
 import { device } from './device.ts'
+import { compareGradient, type GradLoss, groundedLossRows } from './grounded-gradients.ts'
 import { verifyTokenizer } from './tokens.ts'
 
 interface Golden {
   cap_question: string
   seg_question: string
   max_new_tokens: number
-  grad_loss: { total: number; neg_logp_mean: number; bce: number; dice: number }
+  grad_loss: GradLoss
   grad_norms: Record<string, number>
 }
 
@@ -231,7 +232,9 @@ function gradientRows(c: Case): CheckRow[] {
     const norms = Object.entries(c.golden.grad_norms)
       .filter(([name, norm]) => norm > 0 || named.has(name))
       .map(([name, norm]) => compareGradNorm(name, named.get(ownName(c, name)), norm))
-    const full = [...c.want.keys()].filter((n) => n.startsWith('gradof.')).map((name) => gradientRow(c, name, slots))
+    const full = [...c.want.keys()]
+      .filter((n) => n.startsWith('gradof.'))
+      .map((name) => compareGradient(name, named.get(ownName(c, name.slice('gradof.'.length))), get(c, name)))
     return [...rows, ...norms, ...full]
   })
 }
@@ -254,42 +257,15 @@ function lossRows(c: Case): CheckRow[] {
   ]).logProbs()
   const { pass, seg } = answer(c, features)
   const { logits } = model.drawMasks(features, model.segPrompts(pass.stateAt(0, seg)))
-  const target = get(c, 'grad.mask_target').view(logits.shape as number[])
-  const p = logits.sigmoid()
-  const bce = logits.binaryCrossEntropyWithLogits(target)
-  const dice = p.mul(target).sum().mul(2).add(1).div(p.sum().add(target.sum()).add(1)).neg().add(1)
-  const nll = logps.mean().neg()
-  const total = nll.add(bce).add(dice)
-  backward(total)
-  const want = c.golden.grad_loss
-  const scalar = (name: string, t: Tensor, value: number) =>
-    compareNumbers(name, [t.item()], tensor([value]), { rel: 1e-4, words: '1e-4 relative' })
   return [
     compareTensor('grad.caption_logps', logps.flatten(), get(c, 'grad.caption_logps')),
-    scalar('grad_loss.neg_logp_mean', nll, want.neg_logp_mean),
-    scalar('grad_loss.bce', bce, want.bce),
-    scalar('grad_loss.dice', dice, want.dice),
-    scalar('grad_loss.total', total, want.total),
+    ...groundedLossRows(logps, logits, get(c, 'grad.mask_target'), c.golden.grad_loss),
   ]
 }
-
-const noGradient = { abs: Number.NaN, rel: Number.NaN, limit: '1e-3 relative norm', pass: false }
 
 /** A shared head may go by either of its names. */
 function ownName(c: Case, name: string): string {
   const { model, cfg } = c.loaded
   if (!cfg.llm.tie_word_embeddings || !/^language_model\.(lm_head|output)\.weight$/.test(name)) return name
   return model.names().find((n) => /\.(embed_tokens|tok_embeddings)\.weight$/.test(n))!
-}
-
-function gradientRow(c: Case, name: string, slots: ReturnType<Loaded['model']['slots']>): CheckRow {
-  const slot = slots.find((s) => s.name === ownName(c, name.slice('gradof.'.length)))
-  const grad = slot ? tensorAt(slot).grad() : null
-  const want = get(c, name)
-  if (!grad) return { name, ...noGradient, detail: 'no gradient' }
-  if (grad.shape.join() !== want.shape.join())
-    return { name, ...noGradient, detail: `shape [${grad.shape}], expected [${want.shape}]` }
-  const difference = Math.sqrt(grad.sub(want).to('float64').square().sum().item())
-  const rel = difference / Math.max(Math.sqrt(want.to('float64').square().sum().item()), 1e-12)
-  return { name, abs: difference, rel, limit: '1e-3 relative norm', pass: rel <= 1e-3 || difference <= 1e-6 }
 }

@@ -100,19 +100,27 @@ export function layerList(raw: Json, key: string, usual: readonly number[], wher
   throw new Mismatch({ where, field: `vision_config.${key}`, expected: `a list of layers below ${depth}`, got: value })
 }
 
-/** The classes' own defaults are those of no released model, so sizes have none here. */
-export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
+/** Sizes that every vision tower of the family has. The classes' own defaults are those of no released model, so there are none here. */
+export function readVisionSizes(raw: Json, where: string, usualPatch: number) {
   const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
   const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
-  const cfg = {
+  const sizes = {
     depth: size('depth'),
     hidden_size: size('hidden_size'),
     num_heads: size('num_heads'),
     intermediate_size: size('intermediate_size'),
     out_hidden_size: size('out_hidden_size'),
-    patch_size: or('patch_size', 14),
+    patch_size: or('patch_size', usualPatch),
     temporal_patch_size: or('temporal_patch_size', 2),
     spatial_merge_size: or('spatial_merge_size', 2),
+  }
+  return { sizes, or }
+}
+
+export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
+  const { sizes, or } = readVisionSizes(raw, where, 14)
+  const cfg = {
+    ...sizes,
     window_size: or('window_size', 112),
     in_channels: or('in_channels', or('in_chans', 3)),
     fullatt_block_indexes: layerList(raw, 'fullatt_block_indexes', [7, 15, 23, 31], where),

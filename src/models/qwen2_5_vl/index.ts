@@ -6,6 +6,7 @@ export {
   type QwenVLConfig,
   readQwenVision,
   readQwenVLConfig,
+  readVisionSizes,
   wholeNumber,
 } from './config.ts'
 export { QwenVLFamily } from './family.ts'

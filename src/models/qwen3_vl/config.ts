@@ -1,5 +1,5 @@
 import { Mismatch } from '../../core/index.ts'
-import { layerList, wholeNumber } from '../qwen2_5_vl/index.ts'
+import { layerList, readVisionSizes } from '../qwen2_5_vl/index.ts'
 
 export interface Qwen3VisionConfig {
   depth: number
@@ -20,17 +20,9 @@ export interface Qwen3VisionConfig {
 type Json = Record<string, unknown>
 
 export function readQwen3Vision(raw: Json, where: string): Qwen3VisionConfig {
-  const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
-  const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
+  const { sizes, or } = readVisionSizes(raw, where, 16)
   const cfg = {
-    depth: size('depth'),
-    hidden_size: size('hidden_size'),
-    num_heads: size('num_heads'),
-    intermediate_size: size('intermediate_size'),
-    out_hidden_size: size('out_hidden_size'),
-    patch_size: or('patch_size', 16),
-    temporal_patch_size: or('temporal_patch_size', 2),
-    spatial_merge_size: or('spatial_merge_size', 2),
+    ...sizes,
     in_channels: or('in_channels', 3),
     num_position_embeddings: or('num_position_embeddings', 2304),
     deepstack_visual_indexes: layerList(raw, 'deepstack_visual_indexes', [], where),
