@@ -110,3 +110,17 @@ export async function refusal(work: () => unknown, pattern: RegExp): Promise<str
   assert.match(message, pattern)
   return message
 }
+
+/** Runs with a clock that the work may set so many milliseconds off. */
+export async function withClock<T>(work: (setOff: (ms: number) => void) => Promise<T>): Promise<T> {
+  const now = Date.now
+  let off = 0
+  Date.now = () => now() + off
+  try {
+    return await work((ms) => {
+      off = ms
+    })
+  } finally {
+    Date.now = now
+  }
+}

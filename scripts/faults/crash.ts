@@ -6,12 +6,12 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { stream } from '../../src/core/index.ts'
-import type { RunInput } from '../../src/run/index.ts'
+import type { Host, RunInput } from '../../src/run/index.ts'
 import { lockRun } from '../../src/run/lock.ts'
 import { ownProgram } from '../../tests/support/own-program.ts'
 import { hostOf, makeToy, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
 import { Kills, killedOften, undisturbed } from '../soak/lives.ts'
-import { type Bench, refusal, rewrite } from './bench.ts'
+import { type Bench, refusal, rewrite, withClock } from './bench.ts'
 import { eachDeath, eachPowerLoss } from './deaths.ts'
 import { quick, type Row, row } from './row.ts'
 
@@ -162,20 +162,13 @@ async function locked(bench: Bench): Promise<string> {
 }
 
 async function clock(bench: Bench): Promise<string> {
-  const now = Date.now
-  let shift = 0
-  Date.now = () => now() + shift
   const hours = [-1, 7 * 24, -40 * 365 * 24]
-  try {
-    const host = hostOf(undefined, {
-      progress: (e) => {
-        if (e.kind === 'step') shift = (hours.shift() ?? 0) * 3_600_000
-      },
-    })
-    await bench.train('clock', {}, host)
-  } finally {
-    Date.now = now
-  }
+  await withClock((setOff) => {
+    const progress: Host['progress'] = (e) => {
+      if (e.kind === 'step') setOff((hours.shift() ?? 0) * 3_600_000)
+    }
+    return bench.train('clock', {}, hostOf(undefined, { progress }))
+  })
   assert.deepEqual(runBytes(bench.at('clock')), runBytes(await bench.calm()))
   const { checkpoint } = newestValid(bench.at('clock'))
   assert.equal(checkpoint?.step, 4)

@@ -6,7 +6,7 @@ import { stream } from '../../src/core/index.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskFromDense } from '../../src/mask/index.ts'
 import { hostOf, runBytes, stoppingAfter } from '../../tests/support/runs.ts'
-import { type Bench, refusal } from './bench.ts'
+import { type Bench, refusal, withClock } from './bench.ts'
 import { quick, type Row } from './row.ts'
 
 const [width, height] = [56, 56]
@@ -70,14 +70,18 @@ async function none(bench: Bench): Promise<string> {
 
 async function changing(bench: Bench): Promise<string> {
   const dataPath = await dataset(bench, 'changing', 24, 0)
-  const host = hostOf(undefined, {
-    progress: (e) => {
-      if (e.kind === 'step' && e.step === 1) truncateSync(dataPath, 100)
-    },
-  })
   const { data, ...rest } = reading(dataPath)
   const input = { ...rest, data: { ...data, prefetch: 1 }, batchSize: 4 }
-  return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)
+  return withClock((setOff) => {
+    const host = hostOf(undefined, {
+      progress: (e) => {
+        if (e.kind !== 'step' || e.step !== 1) return
+        truncateSync(dataPath, 100)
+        setOff(60_000) // a file is looked at again after a second, which four steps may not take
+      },
+    })
+    return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)
+  })
 }
 
 export const data: readonly Row[] = [

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { hostOf, spread } from '../../tests/support/runs.ts'
-import type { Bench } from './bench.ts'
+import { type Bench, withClock } from './bench.ts'
 import { quick, type Row } from './row.ts'
 
 interface Server {
@@ -70,11 +70,8 @@ async function answered<T>(work: (settled: () => Promise<void>) => Promise<T>): 
 
 /** A run with a step every `seconds`; `stepped` hears of each. */
 async function watched(bench: Bench, output: string, seconds: number, steps: number, stepped: (step: number) => void) {
-  const now = Date.now
-  let shift = 0
-  Date.now = () => now() + shift
-  try {
-    return await answered(async (settled) => {
+  return await withClock((setOff) =>
+    answered(async (settled) => {
       const calm = hostOf(spread)
       const host = hostOf(spread, {
         score: async (...args) => {
@@ -83,7 +80,7 @@ async function watched(bench: Bench, output: string, seconds: number, steps: num
         },
         progress: (event) => {
           if (event.kind !== 'step') return
-          shift += 1000 * seconds
+          setOff(1000 * seconds * event.step!)
           stepped(event.step!)
         },
       })
@@ -91,10 +88,8 @@ async function watched(bench: Bench, output: string, seconds: number, steps: num
       assert.equal(newestValid(bench.at(output)).checkpoint?.step, steps)
       const notices = bench.events(output).filter((e) => e.t === 'warning' && e['kind'] === 'tracker')
       return notices.map((e) => String(e['text']))
-    })
-  } finally {
-    Date.now = now
-  }
+    }),
+  )
 }
 
 async function away(bench: Bench): Promise<string> {
