@@ -1,5 +1,5 @@
 // How much of loop 2's gradient is signal, for each trained group: the same records again and again with new noise on the action.
-// node --import tsx scripts/signal-share.ts [--action both|field|embedding] [--draws 80] [--records 16] [--model assets/miniature]
+// node --import tsx scripts/signal-share.ts [--action both|field|embedding] [--grid 16] [--draws 80] [--records 16] [--model assets/miniature]
 // With g of one draw and m the mean over all, the share is (|m|^2 - E|g|^2 / n) n / (n - 1) / E|g|^2: 1 without noise, 0 for noise alone.
 // An estimate from n draws is good to about 1 / n.
 import { Command } from 'commander'
@@ -25,7 +25,7 @@ const groupsOf: Record<Action, RunConfig['train']> = {
   embedding: ['mlp1', 'lora', 'text_hidden_fcs'],
 }
 
-function settings(action: Action, model: string): RunConfig {
+function settings(action: Action, model: string, grid: number): RunConfig {
   return resolveRun({
     model,
     dataPath: 'scenes:4000',
@@ -38,6 +38,7 @@ function settings(action: Action, model: string): RunConfig {
     // under plain `field` the words are reached only beside a mask loss: a tiny weight opens the way and adds no gradient to speak of
     loop2: {
       action,
+      grid,
       beta: 0,
       ...(action === 'embedding' ? { actionStd: 0.6 } : {}),
       maskLoss: action === 'field' ? 1e-12 : 0,
@@ -79,8 +80,8 @@ function watch(learner: Learner): Map<string, Sums> {
   return found
 }
 
-async function measure(action: Action, model: string, draws: number, records: number): Promise<void> {
-  const config = settings(action, model)
+async function measure(action: Action, model: string, grid: number, draws: number, records: number): Promise<void> {
+  const config = settings(action, model, grid)
   const kind = taskKinds.cycle as TaskKind<RunConfig>
   const rewards = await openRewards(config.rewards, kind.rewards(config).tasks)
   const family = openModel(config)
@@ -116,9 +117,10 @@ function tell(action: Action, found: ReadonlyMap<string, Sums>, draws: number): 
 
 const options = new Command()
   .option('--action <name>', 'both, field or embedding', 'both')
+  .option('--grid <n>', 'loop2.grid', '16')
   .option('--draws <n>', 'how often', '80')
   .option('--records <n>', 'how many', '16')
   .option('--model <dir>', 'folder of the model', 'assets/miniature')
   .parse()
-  .opts<{ action: Action; draws: string; records: string; model: string }>()
-await measure(options.action, options.model, Number(options.draws), Number(options.records))
+  .opts<{ action: Action; grid: string; draws: string; records: string; model: string }>()
+await measure(options.action, options.model, Number(options.grid), Number(options.draws), Number(options.records))
