@@ -1,6 +1,6 @@
 import { alone, deviceIndex, readPlace, type World } from '../distributed/index.ts'
 import { useKernels } from '../kernels/index.ts'
-import { type Family, openFamily, TrainingLayers } from '../models/index.ts'
+import { decodePool, type Family, openFamily, TrainingLayers } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 
@@ -25,6 +25,9 @@ export function openModel(config: RunConfig, world: World = alone): Family {
 }
 
 export function disposeModel(family: Family): void {
-  TrainingLayers.release(family.model.decoder)
+  const { model } = family
+  TrainingLayers.release(model.decoder)
+  decodePool.clear(model.decoder)
+  model.forgetRecordings?.()
   for (const t of family.module.parameters().values()) t.dispose()
 }

@@ -12,6 +12,7 @@ import {
   loraTargets,
   openSa2VA,
   prepareImage,
+  Sa2VAFamily,
   teacherForce,
 } from '../../src/models/index.ts'
 import { addLora, replaceTensor, tensorAt, trainOnly, withWeights } from '../../src/nn/index.ts'
@@ -295,3 +296,32 @@ test('events are freed and their places used again', () => {
   cuda.freeEvent(b)
   assert.throws(() => cuda.elapsed(a, b), /unknown event/)
 })
+
+for (const [dtype, limit] of [
+  ['float32', 1e-3],
+  ['bfloat16', 0.05],
+] as const) {
+  test(`${dtype}: images encoded together are those encoded alone, the same bits each time, and follow the weights`, (t) => {
+    const loaded = open(t, 'cuda', dtype)
+    const family = new Sa2VAFamily(loaded)
+    t.after(() => loaded.model.forgetRecordings())
+    const inputs = scenes.map((s) => family.prepare(s.image))
+    const numbers = (some: typeof inputs) =>
+      tidy(() => family.encode(some).map((f) => tensorsIn(f).map((x) => x.to('float32').array() as Float32Array)))
+    const relative = (a: Float32Array, b: Float32Array) => worst(a, b) / b.reduce((m, v) => Math.max(m, Math.abs(v)), 0)
+    const together = numbers(inputs)
+    const alone = inputs.flatMap((input) => numbers([input]))
+    const away = Math.max(...together.flatMap((own, i) => own.map((x, k) => relative(x, alone[i]![k]!))))
+    assert.ok(away < limit, `together they are ${away} of the largest away`)
+    assert.deepEqual(numbers(inputs), together)
+    const reversed = numbers([...inputs].reverse())
+    assert.deepEqual(reversed.reverse(), together)
+    const name = 'grounding_encoder.sam2_model.image_encoder.neck.convs.0.conv.bias'
+    const slot = loaded.model.slots().find((s) => s.name === name)!
+    replaceTensor(
+      slot,
+      noGrad(() => tidy(() => tensorAt(slot).add(1))),
+    )
+    assert.notDeepEqual(numbers(inputs), together)
+  })
+}

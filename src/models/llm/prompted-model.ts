@@ -31,6 +31,8 @@ export interface PromptedModel<P extends PromptIds> {
   promptPositions?(prompt: P): PromptPositions
   /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
   sharedPrefix?(a: P, b: P): number
+  /** Frees what encoding images recorded on a device, before the weights go. */
+  forgetRecordings?(): void
 }
 
 export function inputsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptInputs {

@@ -173,6 +173,11 @@ export class Sa2VAQwen extends Module {
     return this.grounding_encoder.draw(sam, prompts, choice)
   }
 
+  /** Frees what encoding recorded, before the weights go. */
+  forgetRecordings(): void {
+    this.grounding_encoder.forgetRecordings()
+  }
+
   /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
   finishMasks(features: QwenGroundedFeatures | readonly QwenGroundedFeatures[], logits: Tensor): Mask[] {
     return this.grounding_encoder.finish(features, logits)

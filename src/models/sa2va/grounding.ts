@@ -5,6 +5,7 @@ import { Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import type { Placement } from '../llm/index.ts'
+import { RecordedEncoder } from '../recorded.ts'
 import {
   chooseMask,
   maskChanges,
@@ -16,12 +17,20 @@ import {
   upsampleMask,
 } from '../sam2/index.ts'
 
+/** Images that SAM2 encodes in one recorded pass. */
+const imagesTogether = 4
+
 export class GroundingEncoder extends Module {
   readonly sam2_model: Sam2Model
+  readonly #images: RecordedEncoder
 
   constructor(sam: Sam2Config) {
     super()
     this.sam2_model = new Sam2Model(sam)
+    this.#images = new RecordedEncoder(this.sam2_model.image_encoder, imagesTogether, (pixels) => {
+      const { level0, level1, level2 } = this.sam2_model.encodeImage(pixels)
+      return [level0, level1, level2]
+    })
   }
 
   /** SAM2's features of the normalised pixels of each image; empty ones where masks are not wanted. */
@@ -30,7 +39,13 @@ export class GroundingEncoder extends Module {
     if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
     const side = this.sam2_model.config.image_size
     const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device }).to(dtype))
-    return this.sam2_model.encodeImage(images.length > 1 ? cat(images) : images[0]!)
+    const [level0, level1, level2] = this.#images.run(images.length > 1 ? cat(images) : images[0]!)
+    return { level0: level0!, level1: level1!, level2: level2! }
+  }
+
+  /** Frees what encoding recorded, before the weights go. */
+  forgetRecordings(): void {
+    this.#images.dispose()
   }
 
   /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */

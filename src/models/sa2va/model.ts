@@ -15,11 +15,15 @@ import {
   type Placement,
   type PromptInputs,
 } from '../llm/index.ts'
+import { RecordedEncoder } from '../recorded.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
 import type { Features, Prompt } from './inputs.ts'
 import type { ImageInput } from './prepare.ts'
+
+/** Tiles that are encoded in one recorded pass: enough to fill a card. */
+const tilesTogether = 8
 
 export class Sa2VA extends Module {
   readonly vision_model: InternVisionModel
@@ -29,6 +33,7 @@ export class Sa2VA extends Module {
   readonly grounding_encoder: GroundingEncoder
   readonly #cfg: Sa2VAConfig
   readonly #decoder: Decoder
+  readonly #tiles: RecordedEncoder
 
   constructor(cfg: Sa2VAConfig) {
     super()
@@ -41,6 +46,7 @@ export class Sa2VA extends Module {
     this.grounding_encoder = new GroundingEncoder(cfg.sam)
     this.#cfg = cfg
     this.#decoder = new Decoder(cfg.llm, this.language_model)
+    this.#tiles = new RecordedEncoder(this.vision_model, tilesTogether, (pixels) => [this.visionFeatures(pixels)])
   }
 
   get cfg(): Sa2VAConfig {
@@ -97,7 +103,7 @@ export class Sa2VA extends Module {
       const pixels = images.map(({ pixels, tiles, size }) =>
         tensor(pixels, [tiles, 3, size, size], { device }).to(dtype),
       )
-      const vision = this.visionFeatures(pixels.length > 1 ? cat(pixels) : pixels[0]!)
+      const [vision] = this.#tiles.run(pixels.length > 1 ? cat(pixels) : pixels[0]!) as [Tensor]
       const of = images.map((image) => image.samPixels)
       return { vision, sam: this.grounding_encoder.encode(of, this.placement, options.only) }
     })
@@ -147,6 +153,12 @@ export class Sa2VA extends Module {
         rows.unsqueeze(0).to(embedded.dtype),
       )
     })
+  }
+
+  /** Frees what encoding recorded, before the weights go. */
+  forgetRecordings(): void {
+    this.#tiles.dispose()
+    this.grounding_encoder.forgetRecordings()
   }
 
   /** Prompts of one image begin alike up to what is asked about it: a region's tokens, or the words. */
