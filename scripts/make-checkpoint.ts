@@ -94,7 +94,7 @@ function speaking(config: Record<string, unknown>, dtype: Flags['dtype']): (sour
       ...source,
       data: () => withFirstColumn((data as () => Uint8Array)(), shape[1]!, rows, value, dtype),
     })
-    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name)) return of([...Array(size).keys()], 10)
+    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name)) return of([...Array(size).keys()], 1000)
     if (!/(lm_head|language_model\.output)\.weight$/.test(name)) return source
     const louder = of([...letters, seg], 2)
     return { ...louder, data: () => withFirstColumn(louder.data(), shape[1]!, [seg], 5, dtype) }

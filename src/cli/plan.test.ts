@@ -19,9 +19,9 @@ function peak(name: ReleasedName, settings: object, on = card): number {
   return planMemory(modelSizes(releasedConfig(name)), resolveRun(settings), on).peak / gib
 }
 
-test('the plan is within a twentieth of every peak that docs/memory.md says was measured', () => {
+test('the plan is within a tenth of every peak that docs/memory.md says was measured, and hardly below it', () => {
   const rows = [...page.matchAll(/^\| (1b|4b), batch (\d+), K (\d+), (\d+) tiles, (.*) \| ([\d.]+) \| ([\d.]+) \|$/gm)]
-  assert.ok(rows.length >= 7, `${rows.length} measured peaks`)
+  assert.ok(rows.length >= 8, `${rows.length} measured peaks`)
   for (const [line, name, batch, K, tiles, rest, measured, planned] of rows) {
     const settings = {
       batchSize: Number(batch),
@@ -33,7 +33,8 @@ test('the plan is within a twentieth of every peak that docs/memory.md says was 
     }
     const found = peak(name as ReleasedName, settings, { ...card, kernels: !rest!.includes('kernels off') })
     assert.ok(Math.abs(found - Number(planned)) < 0.06, `${line}: the planner says ${found}`)
-    assert.ok(Math.abs(found / Number(measured) - 1) < 0.05, `${line}: the planner says ${found}`)
+    const share = found / Number(measured)
+    assert.ok(share > 0.95 && share < 1.1, `${line}: the planner says ${found}`)
   }
 })
 

@@ -36,7 +36,7 @@ const questionTokens = 128
 const workspace = 0.35 * gib
 /** A mask through SAM2's decoder: drawn, and learned from. */
 const drawnMask = 0.14 * gib
-const learnedMask = 0.1 * gib
+const learnedMask = 0.13 * gib
 /** Chunks of scores in float32 that learning from the head holds at a time, where no kernel does it. */
 const headCopies = 12
 /** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
