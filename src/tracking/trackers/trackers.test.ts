@@ -237,6 +237,15 @@ test('records of every length around a block are read back as they were', () => 
   assert.deepEqual(recordsOf(readFileSync(path)), data)
 })
 
+test('a record whose first chunk is empty is one record', () => {
+  const path = join(newFolder(), 'x.wandb')
+  const log = new LogBlocks(path)
+  const data = [Buffer.alloc(32_747, 1), Buffer.alloc(5, 2), Buffer.alloc(3, 3)] // room for a head alone behind the first
+  for (const bytes of data) log.append(bytes)
+  log.close()
+  assert.deepEqual(recordsOf(readFileSync(path)), data)
+})
+
 test('a resumed run is the same run at the other end', async () => {
   const dir = newFolder()
   await train(dir, 3, ['wandb'])

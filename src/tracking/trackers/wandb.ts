@@ -39,6 +39,7 @@ export class LogBlocks {
 
   append(data: Uint8Array): void {
     const out: Buffer[] = []
+    let isFirst = true // not `at === 0`: where just a chunk's head has room, the first piece is empty
     for (let at = 0, isLast = false; !isLast; ) {
       const room = blockSize - this.#inBlock
       if (room < chunkHead) {
@@ -48,7 +49,8 @@ export class LogBlocks {
       }
       const piece = data.subarray(at, at + room - chunkHead)
       isLast = at + piece.length === data.length
-      const type = at === 0 ? (isLast ? full : first) : isLast ? last : middle
+      const type = isFirst ? (isLast ? full : first) : isLast ? last : middle
+      isFirst = false
       out.push(this.#chunk(type, piece))
       this.#inBlock += chunkHead + piece.length
       at += piece.length
