@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
@@ -324,6 +325,14 @@ ENTRY(gradMode) {
   buf()[0] = was;
   END
 }
+// buffer[0] = on: ops go past autograd altogether, also past its notes about views and writes in place, until the same with 0
+ENTRY(untracked) {
+  BODY
+  static std::vector<std::unique_ptr<at::AutoDispatchBelowADInplaceOrView>> guards;
+  if (buf()[0] != 0) guards.push_back(std::make_unique<at::AutoDispatchBelowADInplaceOrView>());
+  else guards.pop_back();
+  END
+}
 // buffer = handle, on
 ENTRY(requiresGrad) {
   BODY
@@ -578,6 +587,10 @@ GIVE(kernelFunction, rt::kernelFunction(a.integer(0), a.text(1), a.integer(2)))
 // buffer = kernel, grid x 3, block, shared bytes, cluster, overlap, n, then per argument: kind (0 tensor, 1 int, 2 float, 3 null), value
 DO(kernelLaunch, rt::kernelLaunch(buf()))
 
+// buffer = n, then per product: a, b (handle or -2 - i: what product i made, first column, columns or -1, transposed), the place likewise or
+// -1, bias or -1, float32, scale, add -> for each the handle of a new matrix, or -1 where it had a place
+DO(products, rt::products(buf()))
+
 struct Named {
   const char* name;
   napi_callback call;
@@ -597,6 +610,7 @@ const Named entries[] = {
     {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree}, {"cudaElapsed", cudaElapsed}, {"graphBegin", graphBegin}, {"graphEnd", graphEnd},
     {"graphReplay", graphReplay}, {"graphFree", graphFree}, {"cudaFacts", cudaFacts}, {"nvrtcVersion", nvrtcVersion},
     {"nvrtcCompile", nvrtcCompile}, {"kernelModule", kernelModule}, {"kernelFunction", kernelFunction}, {"kernelLaunch", kernelLaunch},
+    {"products", products}, {"untracked", untracked},
 };
 
 }  // namespace

@@ -140,6 +140,9 @@ std::string cudaName(int device);
 void cudaFacts(int device, double* out);  // compute capability (90 for 9.0), multiprocessors
 void* cudaStream(int device);             // the current one
 
+// products.cc
+void products(double* command);  // results back in place of the command
+
 // launch.cc: kernels of ours
 std::string nvrtcVersion(const std::string& path);  // path of libnvrtc
 std::string nvrtcCompile(const std::string& path, const std::string& source, const std::vector<std::string>& options);  // machine code

@@ -96,4 +96,6 @@ export interface Native extends NativeCollectives {
   kernelModule(image: Uint8Array): number
   kernelFunction(module: number, name: string, shared: number): number
   kernelLaunch(): void
+  products(): void
+  untracked(): void
 }

@@ -68,12 +68,18 @@ function integer(op: string, arg: string, v: unknown): number {
   return bad(op, arg, 'an integer', v)
 }
 
+const knownDevices = new Map<string, number>()
+
 export function deviceCode(device: string, where = 'device'): number {
+  const known = knownDevices.get(device)
+  if (known !== undefined) return known
   const [type, index] = device.split(':')
   const code = devices[type ?? '']
   if (code === undefined || (index !== undefined && !/^\d{1,2}$/.test(index)))
     bad(where, 'device', 'cpu, cuda or cuda:N', device)
-  return code * 256 + (index === undefined ? 0 : Number(index) + 1)
+  const word = code * 256 + (index === undefined ? 0 : Number(index) + 1)
+  knownDevices.set(device, word)
+  return word
 }
 
 export function internString(text: string): number {

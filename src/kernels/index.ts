@@ -5,4 +5,4 @@ export { DecodeKernels, type DecodeShape, type KernelRows, ownProducts, shareOf,
 export { f32, type KernelArgument, KernelModule, type Launch } from './module.ts'
 export * as reference from './reference.ts'
 export { kernelsOff, noKernels, useKernels } from './support.ts'
-export { TrainingKernels } from './training.ts'
+export { type HeadGrads, TrainingKernels } from './training.ts'

@@ -41,14 +41,16 @@ export class KernelModule {
   }
 
   launch(name: string, { grid, block, shared = 0, cluster = 1 }: Launch, args: readonly KernelArgument[]): void {
-    const head = [this.#function(name, shared), grid[0], grid[1] ?? 1, 1, block, shared, cluster, 1, args.length]
-    buffer.set(head)
-    args.forEach((arg, i) => {
-      const at = head.length + 2 * i
-      const [kind, value] = encoded(arg)
-      buffer[at] = kind
-      buffer[at + 1] = value
-    })
+    buffer[0] = this.#function(name, shared)
+    buffer[1] = grid[0]
+    buffer[2] = grid[1] ?? 1
+    buffer[3] = 1
+    buffer[4] = block
+    buffer[5] = shared
+    buffer[6] = cluster
+    buffer[7] = 1
+    buffer[8] = args.length
+    for (let i = 0; i < args.length; i++) writeArgument(args[i] as KernelArgument, 9 + 2 * i)
     native().kernelLaunch()
   }
 
@@ -62,8 +64,7 @@ export class KernelModule {
   }
 }
 
-function encoded(arg: KernelArgument): [kind: number, value: number] {
-  if (arg === null) return [3, 0]
-  if (typeof arg === 'number') return [1, arg]
-  return 'float' in arg ? [2, arg.float] : [0, arg.handle]
+function writeArgument(arg: KernelArgument, at: number): void {
+  buffer[at] = arg === null ? 3 : typeof arg === 'number' ? 1 : 'float' in arg ? 2 : 0
+  buffer[at + 1] = arg === null ? 0 : typeof arg === 'number' ? arg : 'float' in arg ? arg.float : arg.handle
 }

@@ -122,17 +122,21 @@ DEVICE void add8(Eight& a, const u16* p) {
   for (int k = 0; k < 8; k++) a.v[k] += b.v[k];
 }
 
-// Gradients of heads, [rows][heads][DIM] each, turned back and put side by side: [rows][ld]. The second ones, where given, are added.
-KERNEL __launch_bounds__(THREADS) rotate_back(const u16* dq, const u16* dq2, const u16* dk, const u16* dk2, const u16* dv, const u16* dv2, u16* out,
-                                           int ld, const u16* cos, const u16* sin) {
+// Gradients of heads, [rows][heads][DIM] each, turned back and put side by side: [rows][ld]. Rows from `split` on have gradients of their
+// own, which count from there. The second ones, where given, are added.
+KERNEL __launch_bounds__(THREADS)
+    rotate_back(const u16* dq, const u16* dq2, const u16* dk, const u16* dk2, const u16* dv, const u16* dv2, int split, const u16* eq, const u16* eq2,
+                const u16* ek, const u16* ek2, const u16* ev, const u16* ev2, u16* out, int ld, const u16* cos, const u16* sin) {
   wait_for_previous();
   const size_t row = blockIdx.x;
+  const bool behind = blockIdx.x >= split;
+  const size_t own = behind ? row - split : row;
   for (int j = threadIdx.x; j < (HEADS + 2 * GROUPS) * EIGHTS; j += THREADS) {
     const int head = j / EIGHTS, at = j % EIGHTS * 8;
     const bool query = head < HEADS, key = !query && head < HEADS + GROUPS;
-    const size_t from = query ? (row * HEADS + head) * DIM + at : (row * GROUPS + head - HEADS - (key ? 0 : GROUPS)) * DIM + at;
-    const u16* one = (query ? dq : key ? dk : dv) + from;
-    const u16* two = query ? dq2 : key ? dk2 : dv2;
+    const size_t from = query ? (own * HEADS + head) * DIM + at : (own * GROUPS + head - HEADS - (key ? 0 : GROUPS)) * DIM + at;
+    const u16* one = (query ? (behind ? eq : dq) : key ? (behind ? ek : dk) : (behind ? ev : dv)) + from;
+    const u16* two = query ? (behind ? eq2 : dq2) : key ? (behind ? ek2 : dk2) : (behind ? ev2 : dv2);
     Eight a = load8(one), b = load8(one + HALF);
     if (two) {
       add8(a, two + from);
@@ -158,8 +162,8 @@ KERNEL __launch_bounds__(THREADS) gated_rows(const u16* both, int ld, u16* out) 
   }
 }
 
-// Gradient of silu(gate) up -> that of gate and up, and the activation once more
-KERNEL __launch_bounds__(THREADS) gated_back(const u16* grad, const u16* both, u16* out, int ld, u16* activation) {
+// Gradient of silu(gate) up -> that of gate and up in their place, and the activation once more in its own
+KERNEL __launch_bounds__(THREADS) gated_back(u16* grad, u16* both, int ld) {
   wait_for_previous();
   const size_t row = blockIdx.x;
   for (int i = threadIdx.x * 8; i < INNER; i += THREADS * 8) {
@@ -172,16 +176,26 @@ KERNEL __launch_bounds__(THREADS) gated_back(const u16* grad, const u16* both, u
       du.v[k] = d.v[k] * opened;
       dg.v[k] = d.v[k] * u.v[k] * s * (1.f + g.v[k] * (1.f - s));
     }
-    store8(activation + row * INNER + i, act);
-    store8(out + row * ld + i, dg);
-    store8(out + row * ld + INNER + i, du);
+    store8(grad + row * INNER + i, act);
+    store8(both + row * ld + i, dg);
+    store8(both + row * ld + INNER + i, du);
   }
 }
 
-// Attention of the same queries over two sets of keys: [rows][HEADS][DIM] and log-sum-exp [HEADS][rows] each. HEADS * DIM / 8 threads work.
-KERNEL __launch_bounds__(1024) join(const u16* a, const float* lse_a, const u16* b, const float* lse_b, int rows, u16* out, float* lse) {
+// Attention of the same queries over two sets of keys: [rows][HEADS][DIM] and log-sum-exp [HEADS][rows] each. Before them in `out` stand
+// `ready` rows as they are. HEADS * DIM / 8 threads work.
+KERNEL __launch_bounds__(1024)
+    join(const u16* first, int ready, const u16* a, const float* lse_a, const u16* b, const float* lse_b, int rows, u16* out, float* lse) {
   wait_for_previous();
-  const size_t row = blockIdx.x;
+  if (blockIdx.x < ready) {
+    for (int j = threadIdx.x; j < HEADS * DIM / 8; j += blockDim.x) {
+      const size_t at = (size_t)blockIdx.x * HEADS * DIM + j * 8;
+      store8(out + at, load8(first + at));
+    }
+    return;
+  }
+  const size_t row = blockIdx.x - ready;
+  out += (size_t)ready * HEADS * DIM;
   for (int j = threadIdx.x; j < HEADS * DIM / 8; j += blockDim.x) {
     const size_t head = j / (DIM / 8), at = row * HEADS * DIM + j * 8;
     const float la = lse_a[head * rows + row], lb = lse_b[head * rows + row], most = fmaxf(la, lb);

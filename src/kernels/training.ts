@@ -8,6 +8,12 @@ const threads = 256
 /** Threads of a block that goes through a whole vocabulary. */
 const wideBlock = 1024
 
+/** Of some rows [n, heads, D] each; where there are two they are added. */
+export type HeadGrads = Record<'query' | 'key' | 'value', readonly [Tensor, Tensor?]>
+
+/** [N, H, D] and its log-sum-exp [H, N] */
+type AttendedPair = readonly [Tensor, Tensor]
+
 export class TrainingKernels {
   readonly shape: DecodeShape
   readonly #module: KernelModule
@@ -46,32 +52,30 @@ export class TrainingKernels {
     this.#module.launch('rotate', { grid: [qkv.size(0)], block: threads }, [qkv, qkv.size(1), cos, sin])
   }
 
-  /** Gradients of heads [n, heads, D], of each one or two that are added -> rows [n, ..] of the columns they came from. */
-  rotateBack(
-    { query, key, value }: Record<'query' | 'key' | 'value', readonly [Tensor, Tensor?]>,
-    out: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-  ): void {
-    const pairs = [query, key, value].flatMap(([one, two]) => [one, two ?? null])
-    this.#module.launch('rotate_back', { grid: [out.size(0)], block: threads }, [...pairs, out, out.size(1), cos, sin])
+  /** Gradients of heads -> the columns they came from: [T, ..]. The first rows have their own gradients, and so have all behind them. */
+  rotateBack([first, behind]: readonly [HeadGrads, HeadGrads?], out: Tensor, cos: Tensor, sin: Tensor): void {
+    const pairs = ({ query, key, value }: HeadGrads) => [query, key, value].flatMap(([one, two]) => [one, two ?? null])
+    const split = behind ? first.query[0].size(0) : out.size(0)
+    const grads = [...pairs(first), split, ...pairs(behind ?? first)]
+    this.#module.launch('rotate_back', { grid: [out.size(0)], block: threads }, [...grads, out, out.size(1), cos, sin])
   }
 
   swiglu(gateUp: Tensor, out: Tensor): void {
     this.#module.launch('gated_rows', { grid: [out.size(0)], block: threads }, [gateUp, gateUp.size(1), out])
   }
 
-  swigluBack(grad: Tensor, gateUp: Tensor, out: Tensor, activation: Tensor): void {
-    const args = [grad, gateUp, out, out.size(1), activation]
+  /** Gate and up become their gradient, the gradient of the activation becomes the activation. */
+  swigluBack(grad: Tensor, gateUp: Tensor): void {
+    const args = [grad, gateUp, gateUp.size(1)]
     this.#module.launch('gated_back', { grid: [grad.size(0)], block: threads }, args)
   }
 
-  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out`, `logSumExp`. */
-  join(a: readonly [Tensor, Tensor], b: readonly [Tensor, Tensor], out: Tensor, logSumExp: Tensor): void {
+  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out` behind the rows of `first`, `logSumExp`. */
+  join(a: AttendedPair, b: AttendedPair, first: Tensor | null, out: Tensor, logSumExp: Tensor): void {
     const { heads, dim } = this.shape
     const block = Math.min(wideBlock, Math.ceil((heads * dim) / 8 / 32) * 32)
-    const rows = out.size(0)
-    this.#module.launch('join', { grid: [rows], block }, [...a, ...b, rows, out, logSumExp])
+    const args = [first, first?.size(0) ?? 0, ...a, ...b, logSumExp.size(1), out, logSumExp]
+    this.#module.launch('join', { grid: [out.size(0)], block }, args)
   }
 
   /** Scores [M, ..] of which V count, ids [M] int64 -> [3, M] float32: log-probability, entropy, log-sum-exp. */

@@ -47,6 +47,18 @@ export function enableGrad<R>(fn: () => R): R {
   return withGradMode(true, fn)
 }
 
+/** Past autograd altogether, also past its notes about views and writes in place: for functions with a derivative of their own. */
+export function untracked<R>(fn: () => R): R {
+  buffer[0] = 1
+  native().untracked()
+  try {
+    return fn()
+  } finally {
+    buffer[0] = 0
+    native().untracked()
+  }
+}
+
 /** The tape that is being recorded; running a checkpoint again has one of its own. */
 let tape = new Tape()
 

@@ -14,6 +14,7 @@ export {
   noGrad,
   savingFunction,
   tapeLength,
+  untracked,
 } from './autograd.ts'
 export {
   type AttentionOptions,
@@ -56,7 +57,7 @@ export {
   normsOf,
   scaleAll,
 } from './optim.ts'
-export { addProduct, biasedProduct, copyAll, product, productInto, wideProduct, windowOf } from './products.ts'
+export { copyAll, type Factor, type Product, products, windowOf } from './products.ts'
 export {
   emptyCache,
   expectNoLeak,

@@ -1,32 +1,59 @@
 // Matrix products that write where they are told, without gradient: what hand-written derivatives are made of.
-import { hasOp, op } from '../engine/index.ts'
-import type { Tensor } from './tensor.ts'
+import { buffer, hasOp, native, op } from '../engine/index.ts'
+import { type Tensor, tensorOfHandle } from './tensor.ts'
 
-/** a b as a new tensor; [n, k] [k, m]. */
-export function product(a: Tensor, b: Tensor): Tensor {
-  return op('mm')(a, b) as Tensor
+/** Some columns of a contiguous matrix, or all; read across where `transposed`. A number: what that product of the same list made. */
+export interface Factor {
+  readonly of: Tensor | number
+  readonly columns?: readonly [from: number, count: number]
+  readonly transposed?: boolean
 }
 
-/** out = a b */
-export function productInto(out: Tensor, a: Tensor, b: Tensor): void {
-  op('mm.out')(a, b, { out })
+export interface Product {
+  readonly a: Factor
+  readonly b: Factor
+  /** Where the result goes; a new tensor otherwise. */
+  readonly out?: Factor
+  /** To what is there already. */
+  readonly add?: boolean
+  /** Of a new tensor: [m] added to each row. */
+  readonly bias?: Tensor | null
+  /** Of a new tensor: float32, also from narrower factors, whose sums are not rounded where torch can keep them. */
+  readonly wide?: boolean
+  /** Of a new tensor without bias: times this. */
+  readonly scale?: number
 }
 
-/** bias + a b as a new tensor. */
-export function biasedProduct(bias: Tensor, a: Tensor, b: Tensor): Tensor {
-  return op('addmm')(bias, a, b) as Tensor
+function writeFactor({ of, columns, transposed }: Factor, at: number): number {
+  buffer[at] = typeof of === 'number' ? -2 - of : of.handle
+  buffer[at + 1] = columns ? columns[0] : 0
+  buffer[at + 2] = columns ? columns[1] : -1
+  buffer[at + 3] = transposed ? 1 : 0
+  return at + 4
 }
 
-/** out += a b */
-export function addProduct(out: Tensor, a: Tensor, b: Tensor): void {
-  op('addmm_')(out, a, b)
-}
-
-/** a b in float32, also of narrower factors: sums are not rounded to their dtype where torch can keep them. */
-export function wideProduct(a: Tensor, b: Tensor): Tensor {
-  if (a.dtype === 'float32' || a.dtype === 'float64') return product(a, b)
-  if (a.device.startsWith('cuda') && hasOp('mm.dtype')) return op('mm.dtype')(a, b, 'float32') as Tensor
-  return product(a, b).to('float32')
+/** Products one after the other, in one call of the engine; the new tensors among their results, in order. */
+export function products(list: readonly Product[]): Tensor[] {
+  let at = 1
+  buffer[0] = list.length
+  for (const { a, b, out, add, bias, wide, scale } of list) {
+    at = writeFactor(a, at)
+    at = writeFactor(b, at)
+    if (out) at = writeFactor(out, at)
+    else {
+      buffer[at] = -1
+      at += 4
+    }
+    buffer[at] = bias ? bias.handle : -1
+    buffer[at + 1] = wide ? 1 : 0
+    buffer[at + 2] = scale ?? 1
+    buffer[at + 3] = add ? 1 : 0
+    at += 4
+  }
+  native().products()
+  const made: Tensor[] = []
+  for (let i = 0; i < list.length; i++) if (buffer[i] !== -1) made.push(tensorOfHandle(buffer[i]!))
+  return made
 }
 
 /** Values of other tensors, which may be of another dtype, index by index. */

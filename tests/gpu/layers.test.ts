@@ -26,6 +26,11 @@ function distance(a: Tensor, b: Tensor): number {
   })
 }
 
+const rowsOf = (table: Record<'cos' | 'sin', Tensor>, rows: number) => ({
+  cos: table.cos.narrow(0, 0, rows),
+  sin: table.sin.narrow(0, 0, rows),
+})
+
 /** The same call both ways, and once more: equal within bfloat16's rounding, and the same bits again. */
 function compare(name: string, call: (between: Between) => unknown, copies: () => void = () => undefined): void {
   const ours = byKernels(kernels!)
@@ -57,9 +62,10 @@ test('kernels between the products give what ATen gives, and the same bits again
   compare('normBackward', (b) => b.normBackward(grad, x, norm, residual, 8).narrow(1, 0, S))
   const gateUp = random(T, 2 * I + 16)
   compare('swiglu', (b) => b.swiglu(gateUp, I))
+  const ofActivation = random(T, I)
   compare('swigluBackward', (b) => {
-    const { activation, grad: back } = b.swigluBackward(random(T, I).mul(0).add(1), gateUp, I)
-    return [activation, back.narrow(1, 0, 2 * I)]
+    const own = gateUp.clone()
+    return [b.swigluBackward(ofActivation.clone(), own, I), own]
   })
   const angles = randn([T, 1, shape.dim / 2], { device })
   const table = (f: 'cos' | 'sin') => angles[f]().to('bfloat16').repeat([1, 1, 2])
@@ -82,13 +88,17 @@ test('kernels between the products give what ATen gives, and the same bits again
     { queries: [20, 17] as const, keys: [0, 20] as const, grads: grads(17, 20) },
   ]
   compare('rotateBackward', (b) => b.rotateBackward(T, placed, heads, tables, 24).narrow(1, 0, columns))
+  compare('rotateBackward of one piece', (b) =>
+    b.rotateBackward(20, placed.slice(0, 1), heads, rowsOf(tables, 20), 24).narrow(1, 0, columns),
+  )
   const attended = () => ({
     out: random(T, shape.heads, shape.dim),
     logSumExp: randn([shape.heads, T], { device }),
     random: [],
   })
-  const [one, two] = [attended(), attended()]
+  const [one, two, ready] = [attended(), attended(), random(5, shape.heads, shape.dim)]
   compare('join', (b) => b.join(one, two))
+  compare('join behind rows', (b) => b.join(one, two, ready))
 })
 
 test('scores of rows, entropies and their gradient are those of log-softmax', { skip }, () => {

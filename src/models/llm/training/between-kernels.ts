@@ -1,17 +1,16 @@
 // The same as `opByOp` by kernels of ours: each a single launch that reads and writes every element once.
-import type { TrainingKernels } from '../../../kernels/index.ts'
+import type { HeadGrads, TrainingKernels } from '../../../kernels/index.ts'
 import { empty, type Tensor } from '../../../tensor/index.ts'
 import type { Between, PlacedGrads } from './between.ts'
 
 const like = (x: Tensor, shape: number[]) => empty(shape, { dtype: x.dtype, device: x.device })
 
 /** The gradients of some rows: those that begin at `from`, as queries or as keys. */
-function partsAt(placed: readonly PlacedGrads[], from: number) {
+function gradsAt(placed: readonly PlacedGrads[], from: number): HeadGrads {
   const asking = placed.filter((p) => p.queries[0] === from)
   const seen = placed.filter((p) => p.keys[0] === from)
   const pair = (of: readonly Tensor[]) => of as unknown as readonly [Tensor, Tensor?]
   return {
-    count: asking[0]!.queries[1],
     query: pair(asking.map((p) => p.grads.query)),
     key: pair(seen.map((p) => p.grads.key)),
     value: pair(seen.map((p) => p.grads.value)),
@@ -36,11 +35,9 @@ export function byKernels(kernels: TrainingKernels): Between {
 
     rotateBackward(tokens, placed, { queries, keys, dim }, { cos, sin }, extra) {
       const out = like(placed[0]!.grads.query, [tokens, (queries + 2 * keys) * dim + extra])
-      for (const from of new Set(placed.map((p) => p.queries[0]))) {
-        const parts = partsAt(placed, from)
-        const rows = (t: Tensor) => t.narrow(0, from, parts.count)
-        kernels.rotateBack(parts, rows(out), rows(cos), rows(sin))
-      }
+      const starts = [...new Set(placed.map((p) => p.queries[0]))].sort((a, b) => a - b)
+      const [first, behind] = starts.map((from) => gradsAt(placed, from)) as [HeadGrads, HeadGrads?]
+      kernels.rotateBack([first, behind], out, cos, sin)
       return out
     },
 
@@ -51,16 +48,16 @@ export function byKernels(kernels: TrainingKernels): Between {
     },
 
     swigluBackward(grad, gateUp) {
-      const out = like(gateUp, [...gateUp.shape])
-      const activation = like(grad, [...grad.shape])
-      kernels.swigluBack(grad, gateUp, out, activation)
-      return { activation, grad: out }
+      kernels.swigluBack(grad, gateUp)
+      return grad
     },
 
-    join(a, b) {
-      const joined = { out: like(a.out, [...a.out.shape]), logSumExp: like(a.logSumExp, [...a.logSumExp.shape]) }
-      kernels.join([a.out, a.logSumExp], [b.out, b.logSumExp], joined.out, joined.logSumExp)
-      return joined
+    join(a, b, first) {
+      const [N, H, D] = a.out.shape as [number, number, number]
+      const out = like(a.out, [(first?.size(0) ?? 0) + N, H, D])
+      const logSumExp = like(a.logSumExp, [...a.logSumExp.shape])
+      kernels.join([a.out, a.logSumExp], [b.out, b.logSumExp], first ?? null, out, logSumExp)
+      return { out, logSumExp }
     },
   }
 }

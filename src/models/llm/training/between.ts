@@ -48,10 +48,12 @@ export interface Between {
   ): Tensor
   /** [T, 2I + ..] gate and up -> silu(gate) up [T, I] */
   swiglu(gateUp: Tensor, I: number): Tensor
-  /** Gradient [T, I] -> the activation again, and the gradient of gate and up, as wide as they came. */
-  swigluBackward(grad: Tensor, gateUp: Tensor, I: number): { activation: Tensor; grad: Tensor }
-  /** Attention of the same queries over two sets of keys, as if it had been one set. */
-  join(a: Attended, b: Attended): { out: Tensor; logSumExp: Tensor }
+  /**
+   * Gradient [T, I] -> the activation again, in its place or a new one; gate and up become their gradient, what stands behind them stays.
+   */
+  swigluBackward(grad: Tensor, gateUp: Tensor, I: number): Tensor
+  /** Attention of the same queries over two sets of keys, as if it had been one set; in `out` behind the rows of `first`, if any. */
+  join(a: Attended, b: Attended, first?: Tensor): { out: Tensor; logSumExp: Tensor }
 }
 
 const like = (x: Tensor) => ({ dtype: x.dtype, device: x.device })
@@ -122,16 +124,18 @@ export const opByOp: Between = {
 
   swigluBackward(grad, gateUp, I) {
     const [gate, up] = [gateUp.narrow(1, 0, I), gateUp.narrow(1, I, I)]
-    const out = empty([...gateUp.shape], like(gateUp))
     const opened = gate.silu()
-    out.narrow(1, I, I).copy_(opened.mul(grad))
-    siluBackwardInto(out.narrow(1, 0, I), grad.mul(up), gate)
-    return { activation: opened.mul_(up), grad: out }
+    const ofUp = opened.mul(grad)
+    siluBackwardInto(gate, grad.mul(up), gate)
+    const activation = opened.mul_(up)
+    up.copy_(ofUp)
+    return activation
   },
 
-  join(a, b) {
+  join(a, b, first) {
     const logSumExp = a.logSumExp.logaddexp(b.logSumExp) // [H, N]
     const share = b.logSumExp.sub(logSumExp).exp_().t().unsqueeze(-1).to(a.out.dtype) // [N, H, 1]
-    return { out: a.out.lerp(b.out, share), logSumExp }
+    const out = a.out.lerp(b.out, share)
+    return { out: first ? cat([first, out]) : out, logSumExp }
   },
 }

@@ -1,25 +1,22 @@
 import type { AdapterState, Linear } from '../../../nn/index.ts'
-import { _foreachAdd_, scaleAll, type Tensor } from '../../../tensor/index.ts'
+import { _foreachAdd_, type Tensor } from '../../../tensor/index.ts'
 
 /** Gradients of the adapters of one layer, on their way into the tensors that train. Every gradient has memory of its own. */
 export class AdapterGrads {
-  readonly #scale: number
-  #downs: Tensor[] = []
+  /** The gradient of s A is s times smaller than that of A itself, which is what goes in. */
+  readonly scale: number
   #all: { master: Tensor; grad: Tensor }[] = []
 
   constructor({ scale }: AdapterState) {
-    this.#scale = scale
+    this.scale = scale
   }
 
-  /** `down` is of s A; that of A itself is s times as large. */
   add({ lora_A, lora_B }: Linear, down: Tensor, up: Tensor): void {
-    this.#downs.push(down)
     this.#all.push({ master: lora_A!.weight, grad: down }, { master: lora_B!.weight, grad: up })
   }
 
   /** Gives what was added to the masters, before the scope it was made in ends. */
   hand(): void {
-    if (this.#scale !== 1) scaleAll(this.#downs, this.#scale)
     const had: Tensor[] = []
     const more: Tensor[] = []
     for (const { master, grad } of this.#all) {
@@ -30,7 +27,6 @@ export class AdapterGrads {
       } else master.setGrad(grad)
     }
     if (had.length > 0) _foreachAdd_(had, more)
-    this.#downs = []
     this.#all = []
   }
 }

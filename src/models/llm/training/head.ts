@@ -6,11 +6,11 @@ import {
   empty,
   keep,
   noGrad,
-  product,
-  productInto,
+  products,
   savingFunction,
   type Tensor,
   tidy,
+  untracked,
   zeros,
 } from '../../../tensor/index.ts'
 
@@ -27,7 +27,6 @@ export class TrainingHead {
   readonly #owner: HeadOwner
   readonly #kernels: TrainingKernels
   readonly #weight: Tensor // [W, S]; the owner's is a view of it
-  readonly #transposed: Tensor
   readonly #handle: number
   readonly #vocabulary: number
 
@@ -40,7 +39,6 @@ export class TrainingHead {
     this.#kernels = kernels
     this.#vocabulary = V
     this.#weight = keep(noGrad(() => tidy(() => cat([weight, zeros([missing, S], { device, dtype })]))))
-    this.#transposed = keep(this.#weight.t())
     weight.dispose()
     owner.weight = keep(this.#weight.narrow(0, 0, V))
     this.#handle = owner.weight.handle
@@ -57,7 +55,7 @@ export class TrainingHead {
       cat(
         this.#chunks(h).map(([from, n]) =>
           tidy(() => {
-            const scores = product(h.narrow(0, from, n), this.#transposed)
+            const scores = this.#scores(h.narrow(0, from, n))
             return this.#kernels.scoreRows(scores, V, target.narrow(0, from, n), temperature)
           }),
         ),
@@ -67,20 +65,26 @@ export class TrainingHead {
       const out = empty([...h.shape], { dtype: h.dtype, device: h.device })
       for (const [from, n] of this.#chunks(h))
         tidy(() => {
-          const scores = product(h.narrow(0, from, n), this.#transposed)
+          const scores = this.#scores(h.narrow(0, from, n))
           const part = (t: Tensor) => t.narrow(1, from, n).contiguous()
           this.#kernels.scoreBack(scores, V, target.narrow(0, from, n), temperature, part(scored), part(grad))
-          productInto(out.narrow(0, from, n), scores, this.#weight)
+          products([{ a: { of: scores }, b: { of: this.#weight }, out: { of: out.narrow(0, from, n) } }])
         })
       return out
     }
     return savingFunction<[Tensor, Tensor], Tensor>(
-      (h, target) => {
-        const scored = score(h, target)
-        return { out: scored.narrow(0, 0, 2).clone(), saved: scored }
-      },
-      ([h, target], scored, grad) => [back(h, target, scored, grad), null],
+      (h, target) =>
+        untracked(() => {
+          const scored = score(h, target)
+          return { out: scored.narrow(0, 0, 2).clone(), saved: scored }
+        }),
+      ([h, target], scored, grad) => [untracked(() => back(h, target, scored, grad)), null],
     )(states, ids)
+  }
+
+  /** [M, S] -> [M, W] */
+  #scores(states: Tensor): Tensor {
+    return products([{ a: { of: states }, b: { of: this.#weight, transposed: true } }])[0]!
   }
 
   #chunks(h: Tensor): [from: number, count: number][] {
@@ -93,6 +97,5 @@ export class TrainingHead {
 
   dispose(): void {
     this.#weight.dispose()
-    this.#transposed.dispose()
   }
 }

@@ -3,16 +3,12 @@
 import type { AdapterState, RopeTable } from '../../../nn/index.ts'
 import {
   type Attended,
-  addProduct,
-  biasedProduct,
-  cat,
   flashAttention,
   flashAttentionBackward,
-  product,
-  productInto,
+  type Product,
+  products,
   type Tensor,
   tidy,
-  wideProduct,
   windowOf,
 } from '../../../tensor/index.ts'
 import type { Between, HeadLayout, Norm, PlacedGrads } from './between.ts'
@@ -59,11 +55,15 @@ export interface Saved {
 
 /** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns behind. */
 function stacked(stack: Stack, x: Tensor, adapter: AdapterState | null): Tensor {
-  const [weight, bias] = adapter ? [stack.transposed, stack.bias] : [stack.base, stack.baseBias]
-  const y = bias ? biasedProduct(bias, x, weight) : product(x, weight)
-  if (!adapter) return y
-  for (const b of stack.blocks) addProduct(columns(y, b.rows), columns(y, b.downs), b.transposed)
-  return y
+  const [weight, bias] = adapter ? [stack.weight, stack.bias] : [stack.base, stack.baseBias]
+  const whole: Product = { a: { of: x }, b: { of: weight, transposed: true }, bias }
+  const ups = (adapter ? stack.blocks : []).map(
+    ({ rows, downs, up }): Product => ({
+      ...{ a: { of: 0, columns: downs }, b: { of: up, transposed: true } },
+      ...{ out: { of: 0, columns: rows }, add: true },
+    }),
+  )
+  return products([whole, ...ups])[0]!
 }
 
 const columns = (x: Tensor, [from, count]: Span) => x.narrow(1, from, count)
@@ -133,8 +133,8 @@ function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumEx
   const randoms = made.map((m) => m.random)
   const [first, own, ofPrompt] = made as [Attended, Attended?, Attended?]
   if (!own || !ofPrompt) return { attended: first.out.flatten({ startDim: 1 }), logSumExps: [first.logSumExp], randoms }
-  const joined = c.between.join(own, ofPrompt)
-  const attended = cat([first.out, joined.out]).flatten({ startDim: 1 })
+  const joined = c.between.join(own, ofPrompt, first.out)
+  const attended = joined.out.flatten({ startDim: 1 })
   return { attended, logSumExps: [first.logSumExp, joined.logSumExp, joined.logSumExp], randoms }
 }
 
@@ -156,24 +156,31 @@ function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, 
 
 /** Gradient of a stack's outputs [T, rows + n r], whose last columns are written here -> gradient of its input. */
 function inputGrad(stack: Stack, grad: Tensor): Tensor {
-  for (const b of stack.blocks) productInto(columns(grad, b.downs), columns(grad, b.rows), b.up)
-  return product(grad, stack.weight)
+  const part = (span: Span) => ({ of: grad, columns: span })
+  const downs = stack.blocks.map(({ rows, downs, up }) => ({ a: part(rows), b: { of: up }, out: part(downs) }))
+  return products([...downs, { a: { of: grad }, b: { of: stack.weight } }])[0]!
 }
 
-/** Columns of a matrix, transposed. */
-function transposedColumns(x: Tensor, [from, count]: Span): Tensor {
-  const [rows, width] = x.shape as [number, number]
-  return windowOf(x, [count, rows], [1, width], from)
-}
-
-/** Gradients of a stack's adapters, behind `inputGrad`. `t`: s A x, n r columns. */
-function adapterGrads(stack: Stack, grad: Tensor, t: Tensor, input: Tensor, into: AdapterGrads): void {
-  const ofDown = wideProduct(transposedColumns(grad, tails(stack)), input) // [n r, in]
-  for (const { linear, start, rows, down } of stack.parts) {
-    const own = stack.parts.length === 1 ? t : columns(t, [down, stack.rank])
-    const up = wideProduct(transposedColumns(grad, [start, rows]), own)
-    into.add(linear, stack.parts.length === 1 ? ofDown : ofDown.narrow(0, down, stack.rank), up)
-  }
+/** Gradients of a stack's adapters, behind `inputGrad`. `t`: columns that are s A x, n r of them. */
+function adapterGrads(
+  stack: Stack,
+  grad: Tensor,
+  t: { of: Tensor; from: number },
+  input: Tensor,
+  into: AdapterGrads,
+): void {
+  const across = (span: Span) => ({ of: grad, columns: span, transposed: true })
+  const [ofDown, ...ups] = products([
+    { a: across(tails(stack)), b: { of: input }, wide: true, scale: into.scale }, // [n r, in]
+    ...stack.parts.map(({ start, rows, down }) => ({
+      a: across([start, rows]),
+      b: { of: t.of, columns: [t.from + down, stack.rank] as const },
+      wide: true,
+    })),
+  ]) as [Tensor, ...Tensor[]]
+  stack.parts.forEach(({ linear, down }, i) => {
+    into.add(linear, stack.parts.length === 1 ? ofDown : ofDown.narrow(0, down, stack.rank), ups[i]!)
+  })
 }
 
 const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.rank]
@@ -199,12 +206,14 @@ function feedForwardBackward(
     const normed = between.norm(saved.middle, middleNorm)
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
     const ofActivation = inputGrad(down, grad)
-    const back = between.swigluBackward(ofActivation, opened, c.intermediate)
-    ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
-    adapterGrads(down, grad, saved.downOfDown, back.activation, grads)
-    back.activation.dispose()
-    const ofNormed = inputGrad(gateUp, back.grad)
-    adapterGrads(gateUp, back.grad, columns(opened, tails(gateUp)), normed, grads)
+    const activation = between.swigluBackward(ofActivation, opened, c.intermediate)
+    if (activation !== ofActivation) ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
+    adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
+    activation.dispose()
+    // `opened` is the gradient now, but for t behind it, which `inputGrad` overwrites
+    const t = columns(opened, tails(gateUp)).contiguous()
+    const ofNormed = inputGrad(gateUp, opened)
+    adapterGrads(gateUp, opened, { of: t, from: 0 }, normed, grads)
     grads.hand()
     return between.normBackward(ofNormed, saved.middle, middleNorm, grad, o.rank)
   })
@@ -223,9 +232,9 @@ function attentionBackward(
     const normed = between.norm(x, inputNorm)
     const turned = saved.qkv ?? rotated(qkv, normed, c)
     const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
-    adapterGrads(o, grad, saved.downOfO, saved.attended, grads)
+    adapterGrads(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)
     const ofNormed = inputGrad(qkv, ofQkv)
-    adapterGrads(qkv, ofQkv, columns(turned, tails(qkv)), normed, grads)
+    adapterGrads(qkv, ofQkv, { of: turned, from: qkv.rows }, normed, grads)
     grads.hand()
     return between.normBackward(ofNormed, x, inputNorm, grad, down.rank)
   })

@@ -11,6 +11,7 @@ import {
   type Tensor,
   tensorsIn,
   tidy,
+  untracked,
 } from '../../../tensor/index.ts'
 import type { CausalLayer } from '../causal-lm.ts'
 import { decodePool } from '../decode-pool.ts'
@@ -54,8 +55,10 @@ function sharedAdapter(decoder: Decoder): AdapterState | null {
   return shared ?? null
 }
 
-/** Of so many layers one makes gate and up again, also where memory is not to be saved: a thirtieth more time for a tenth less memory. */
-const lightLayer = 4
+/** Of so many layers one makes gate and up again, also where memory is not to be saved: a twentieth more time for a seventh less memory. */
+const lightLayer = 3
+/** Up to so many tokens every layer keeps them: there is little to save. */
+const fewTokens = 2048
 
 const prepared = new WeakMap<Decoder, TrainingLayers>()
 
@@ -155,18 +158,21 @@ export class TrainingLayers {
     } as const
     const run = savingFunction<[Tensor], Kept>(
       (h) =>
-        tidy(() => {
+        untracked(() =>
+          tidy(() => {
+            load()
+            const table = this.#decoder.rotation(positions, h)
+            const placed = { table, pieces: piecesOf(packing, h.device) }
+            const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
+            return { out, saved: keeps === 'nothing' ? null : { ...placed, layers } }
+          }),
+        ),
+      ([h], kept, grad) =>
+        untracked(() => {
           load()
-          const table = this.#decoder.rotation(positions, h)
-          const placed = { table, pieces: piecesOf(packing, h.device) }
-          const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
-          return { out, saved: keeps === 'nothing' ? null : { ...placed, layers } }
+          const { layers, ...placed } = kept!
+          return [this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })]
         }),
-      ([h], kept, grad) => {
-        load()
-        const { layers, ...placed } = kept!
-        return [this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })]
-      },
     )
     return run(x)
   }
@@ -176,7 +182,7 @@ export class TrainingLayers {
       const layers: Saved[] = []
       let states: States = { x, y: null }
       for (const [i, layer] of this.#layers.entries()) {
-        const light = context.keeps === 'all' && i % lightLayer === 0
+        const light = context.keeps === 'all' && context.tokens > fewTokens && i % lightLayer === 0
         const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'most' } : context)
         if (saved) layers.push(saved)
         states.y?.dispose()

@@ -18,7 +18,6 @@ export interface Block {
   readonly rows: Span
   readonly downs: Span
   readonly up: Tensor // [rows, downs]
-  readonly transposed: Tensor
 }
 
 /** Up to here zeros beside the blocks cost less than a product for each. */
@@ -30,8 +29,7 @@ export class Stack {
   /** Outputs of the linear layers; behind them come n r columns of their adapters. */
   readonly rows: number
   readonly weight: Tensor // [rows + n r, in]
-  readonly transposed: Tensor // [in, rows + n r]
-  readonly base: Tensor // [in, rows]: without adapters
+  readonly base: Tensor // [rows, in]: without adapters
   readonly bias: Tensor | null // [rows + n r], zeros behind the layers' own
   readonly baseBias: Tensor | null
   readonly blocks: readonly Block[]
@@ -61,27 +59,26 @@ export class Stack {
     const biased = biases.some((b) => b !== null)
     this.bias = biased ? keep(noGrad(() => tidy(() => whole(extra)))) : null
     this.baseBias = biased ? keep(noGrad(() => tidy(() => whole(0)))) : null
-    this.transposed = this.#view(this.weight.t())
-    this.base = this.#view(this.weight.narrow(0, 0, start).t())
+    this.base = this.#view(this.weight.narrow(0, 0, start))
     this.#downViews = this.parts.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
     const up = (rows: number, columns: number) => this.#view(zeros([rows, columns], like))
     if (start <= smallRows) {
       const all = up(start, extra)
-      this.blocks = [this.#block([0, start], [start, extra], all)]
+      this.blocks = [{ rows: [0, start], downs: [start, extra], up: all }]
       this.#upViews = this.parts.map((p) => this.#view(all.narrow(0, p.start, p.rows).narrow(1, p.down, rank)))
     } else {
       this.#upViews = this.parts.map((p) => up(p.rows, rank))
-      this.blocks = this.parts.map((p, i) => this.#block([p.start, p.rows], [start + p.down, rank], this.#upViews[i]!))
+      this.blocks = this.parts.map((p, i) => ({
+        rows: [p.start, p.rows],
+        downs: [start + p.down, rank],
+        up: this.#upViews[i]!,
+      }))
     }
     this.#handles = this.parts.map(({ linear, start: from, rows }) => {
       linear.weight.dispose()
       linear.weight = keep(this.weight.narrow(0, from, rows))
       return linear.weight.handle
     })
-  }
-
-  #block(rows: Span, downs: Span, up: Tensor): Block {
-    return { rows, downs, up, transposed: this.#view(up.t()) }
   }
 
   #view(t: Tensor): Tensor {

@@ -1,0 +1,219 @@
+// Matrix products of parts of matrices, several in one call: what a derivative written by hand is made of. Views and allocations that an op
+// by name would cost the host each time are made here, and bfloat16 on CUDA goes straight to cuBLAS: what ATen asks of it anew for each
+// product (a handle's stream and workspace, the best algorithm) is asked once for each shape.
+#include <ATen/Functions.h>
+
+#include "engine.h"
+
+#ifdef ROUNDTRIP_CUDA
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cublasLt.h>
+
+#include <array>
+#include <map>
+#endif
+
+namespace rt {
+
+namespace {
+
+// Some columns of a contiguous matrix, read across where `transposed`: rows x columns as it is read.
+struct Matrix {
+  at::Tensor of;
+  int64_t from, rows, columns;
+  bool transposed;
+
+  int64_t width() const { return of.size(1); }
+  at::Tensor view() const {
+    const int64_t at = of.storage_offset() + from;
+    return transposed ? of.as_strided({rows, columns}, {1, width()}, at) : of.as_strided({rows, columns}, {width(), 1}, at);
+  }
+};
+
+// A handle, or -2 - i: what product i of the same call made.
+at::Tensor tensorOf(double word, const std::vector<at::Tensor>& made) {
+  if (word >= 0) return engine().table.get(word);
+  const auto i = static_cast<size_t>(-2 - word);
+  TORCH_CHECK(word <= -2 && i < made.size() && made[i].defined(), "products: no result ", i, " comes before");
+  return made[i];
+}
+
+// handle, first column, columns (-1: all), transposed
+Matrix matrixAt(const double*& d, const std::vector<at::Tensor>& made) {
+  Matrix m{tensorOf(d[0], made), static_cast<int64_t>(d[1]), 0, static_cast<int64_t>(d[2]), d[3] != 0};
+  d += 4;
+  TORCH_CHECK(m.of.dim() == 2 && m.of.is_contiguous(), "products: expected a contiguous matrix, got ", m.of.sizes());
+  m.rows = m.of.size(0);
+  if (m.columns < 0) m.columns = m.width() - m.from;
+  TORCH_CHECK(m.from >= 0 && m.from + m.columns <= m.width(), "products: columns ", m.from, " + ", m.columns, " of ", m.of.sizes());
+  if (m.transposed) std::swap(m.rows, m.columns);
+  return m;
+}
+
+#ifdef ROUNDTRIP_CUDA
+void check(cublasStatus_t status, const char* what) { TORCH_CHECK(status == CUBLAS_STATUS_SUCCESS, what, ": cuBLAS status ", static_cast<int>(status)); }
+
+char* firstOf(const Matrix& m) { return static_cast<char*>(m.of.data_ptr()) + m.from * m.of.element_size(); }
+
+bool straight(const Matrix& a, const Matrix& b, const at::Tensor& out) {
+  const auto type = out.scalar_type();
+  return a.of.is_cuda() && a.of.scalar_type() == at::kBFloat16 && b.of.scalar_type() == at::kBFloat16 && (type == at::kBFloat16 || type == at::kFloat);
+}
+
+// How one shape is multiplied. Rows of ours are columns there, so that the factors change places: b comes first.
+struct Plan {
+  cublasLtMatmulDesc_t operation;
+  cublasLtMatrixLayout_t b, a, out;
+  cublasLtMatmulAlgo_t algorithm;
+};
+constexpr size_t kWorkspace = 32 << 20, kMostPlans = 1024;
+using Key = std::array<int64_t, 14>;
+
+// The largest power of two up to 256 that the address is a multiple of.
+int64_t alignment(const char* p) {
+  const auto bits = reinterpret_cast<uintptr_t>(p) | 256;
+  return static_cast<int64_t>(bits & (~bits + 1));
+}
+
+cublasLtMatrixLayout_t layoutOf(const Matrix& m, cudaDataType_t type) {
+  cublasLtMatrixLayout_t layout;
+  const auto [rows, columns] = m.transposed ? std::pair{m.columns, m.rows} : std::pair{m.rows, m.columns};  // as it lies in memory
+  check(cublasLtMatrixLayoutCreate(&layout, type, columns, rows, m.width()), "layout of a product");
+  return layout;
+}
+
+void setBias(const Plan& p, const void* bias) {
+  check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias), "bias of a product");
+}
+
+Plan planFor(cublasLtHandle_t handle, const Matrix& a, const Matrix& b, const Matrix& out, cudaDataType_t type, const void* bias) {
+  Plan p;
+  const auto op = [](const Matrix& m) { return m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+  const cublasOperation_t first = op(b), second = op(a);
+  check(cublasLtMatmulDescCreate(&p.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description of a product");
+  check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "description of a product");
+  check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second), "description of a product");
+  const cublasLtEpilogue_t end = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  check(cublasLtMatmulDescSetAttribute(p.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &end, sizeof end), "description of a product");
+  if (bias) setBias(p, bias);
+  p.b = layoutOf(b, CUDA_R_16BF);
+  p.a = layoutOf(a, CUDA_R_16BF);
+  p.out = layoutOf(out, type);
+  cublasLtMatmulPreference_t wish;
+  check(cublasLtMatmulPreferenceCreate(&wish), "preference of a product");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, const auto& value) {
+    check(cublasLtMatmulPreferenceSetAttribute(wish, name, &value, sizeof value), "preference of a product");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<uint32_t>(alignment(firstOf(b))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<uint32_t>(alignment(firstOf(a))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<uint32_t>(alignment(firstOf(out))));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<uint32_t>(alignment(firstOf(out))));
+  cublasLtMatmulHeuristicResult_t best = {};
+  int found = 0;
+  check(cublasLtMatmulAlgoGetHeuristic(handle, p.operation, p.b, p.a, p.out, p.out, wish, 1, &best, &found), "algorithm of a product");
+  cublasLtMatmulPreferenceDestroy(wish);
+  TORCH_CHECK(found > 0, "cuBLAS knows no algorithm for [", a.rows, ", ", a.columns, "] times [", b.rows, ", ", b.columns, "]");
+  p.algorithm = best.algo;
+  return p;
+}
+
+// Of one device and stream: products of one stream may share a workspace.
+struct Multiplier {
+  cublasLtHandle_t handle = nullptr;
+  at::Tensor workspace;
+  std::map<Key, Plan> plans;
+};
+
+Multiplier& multiplierOf(int device, void* stream) {
+  static auto* all = new std::map<std::pair<int, void*>, Multiplier>();
+  Multiplier& m = (*all)[{device, stream}];
+  if (!m.handle) {
+    check(cublasLtCreate(&m.handle), "cublasLtCreate");
+    const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, static_cast<c10::DeviceIndex>(device));
+    m.workspace = at::empty({static_cast<int64_t>(kWorkspace)}, options);
+  }
+  return m;
+}
+
+void forget(std::map<Key, Plan>& plans) {
+  for (auto& [key, p] : plans) {
+    for (auto layout : {p.a, p.b, p.out}) cublasLtMatrixLayoutDestroy(layout);
+    cublasLtMatmulDescDestroy(p.operation);
+  }
+  plans.clear();
+}
+
+// `bias`: one number for each column of the result, or null.
+void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias) {
+  const int device = a.of.device().index();
+  const c10::cuda::CUDAGuard guard(a.of.device());
+  const auto stream = static_cast<cudaStream_t>(cudaStream(device));
+  Multiplier& m = multiplierOf(device, stream);
+  const auto type = out.of.scalar_type() == at::kFloat ? CUDA_R_32F : CUDA_R_16BF;
+  const Key key = {a.rows, a.columns, b.columns, a.width(), b.width(), out.width(), a.transposed, b.transposed, type, add, bias != nullptr,
+                   alignment(firstOf(a)), alignment(firstOf(b)), alignment(firstOf(out))};
+  auto found = m.plans.find(key);
+  if (found == m.plans.end()) {
+    if (m.plans.size() >= kMostPlans) forget(m.plans);
+    found = m.plans.emplace(key, planFor(m.handle, a, b, out, type, bias)).first;
+  }
+  const Plan& p = found->second;
+  if (bias) setBias(p, bias);
+  const float beta = add ? 1 : 0;
+  check(cublasLtMatmul(m.handle, p.operation, &alpha, firstOf(b), p.b, firstOf(a), p.a, &beta, firstOf(out), p.out, firstOf(out), p.out, &p.algorithm,
+                       m.workspace.data_ptr(), kWorkspace, stream),
+        "a product");
+}
+#endif
+
+void into(const Matrix& out, const Matrix& a, const Matrix& b, bool add) {
+  TORCH_CHECK(out.rows == a.rows && out.columns == b.columns && !out.transposed, "products: expected a place of [", a.rows, ", ", b.columns,
+              "], got [", out.rows, ", ", out.columns, "]");
+#ifdef ROUNDTRIP_CUDA
+  if (straight(a, b, out.of)) return multiply(a, b, out, 1, add, nullptr);
+#endif
+  at::Tensor place = out.view();
+  if (add) place.addmm_(a.view(), b.view());
+  else at::mm_out(place, a.view(), b.view());
+}
+
+// `bias`: may be undefined.
+at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double scale, const at::Tensor& bias) {
+#ifdef ROUNDTRIP_CUDA
+  at::Tensor out = at::empty({a.rows, b.columns}, a.of.options().dtype(type));
+  if (straight(a, b, out)) {
+    multiply(a, b, {out, 0, a.rows, b.columns, false}, static_cast<float>(scale), false, bias.defined() ? bias.data_ptr() : nullptr);
+    return out;
+  }
+#endif
+  if (bias.defined()) return at::addmm(bias, a.view(), b.view());
+  at::Tensor made = at::mm(a.view(), b.view()).to(type);
+  return scale == 1 ? made : made.mul_(scale);
+}
+
+}  // namespace
+
+void products(double* buffer) {
+  const double* d = buffer;
+  std::vector<at::Tensor> made(static_cast<size_t>(*d++));
+  for (auto& result : made) {
+    const Matrix a = matrixAt(d, made), b = matrixAt(d, made);
+    TORCH_CHECK(a.columns == b.rows, "products: [", a.rows, ", ", a.columns, "] times [", b.rows, ", ", b.columns, "]");
+    if (d[0] == -1) {
+      const at::Tensor bias = d[4] == -1 ? at::Tensor() : engine().table.get(d[4]);
+      TORCH_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == b.columns && bias.is_contiguous() && bias.scalar_type() == a.of.scalar_type()),
+                  "products: expected a bias of ", b.columns, " numbers, got ", bias.defined() ? bias.sizes() : at::IntArrayRef());
+      const auto type = a.of.scalar_type();
+      result = fresh(a, b, d[5] != 0 && type != at::kDouble ? at::kFloat : type, d[6], bias);
+    } else {
+      const double* place = d;
+      into(matrixAt(place, made), a, b, d[7] != 0);
+    }
+    d += 8;
+  }
+  for (auto& result : made) *buffer++ = result.defined() ? engine().table.put(std::move(result)) : -1;
+}
+
+}  // namespace rt
