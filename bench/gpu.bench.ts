@@ -20,7 +20,7 @@ export async function run(): Promise<BenchRow[]> {
     rl: { numGenerations: 4, maxCompletionLength: onCard ? 128 : 16 },
     ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
-  const examples = [0, 1, 2, 3].map(randomExample)
+  const examples = [0, 1, 2, 3].map((i) => randomExample(i))
   const family = speakingFamily(randomModel(), examples[0]!)
   const from = now()
   const learner = new Learner(family, config)
