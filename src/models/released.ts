@@ -102,62 +102,56 @@ export function internVLConfig(template: string, vision: Json, llm: Json): Json 
 
 const ids = { vision_start_token_id: 151652, vision_end_token_id: 151653, image_token_id: 151655 }
 
-function onQwen2_5(size: Omit<Size, 'vocabulary'>): Json {
-  const sections = { type: 'default', rope_type: 'default', mrope_section: [16, 24, 24] }
+/** A Sa2VA on Qwen-VL with the given parts. */
+function onQwen(text: Json, vision: Json): Json {
   return {
     architectures: ['Sa2VAChatModelQwen'],
     model_type: 'sa2va_chat',
     ...ids,
     tie_word_embeddings: false,
-    text_config: {
-      ...language({ ...size, vocabulary: 151670 }),
-      model_type: 'qwen2_5_vl_text',
-      max_position_embeddings: 128000,
-      rope_scaling: sections,
-    },
-    vision_config: {
-      model_type: 'qwen2_5_vl',
-      depth: 32,
-      hidden_size: 1280,
-      num_heads: 16,
-      intermediate_size: 3420,
-      out_hidden_size: size.hidden,
-      patch_size: 14,
-      window_size: 112,
-      fullatt_block_indexes: [7, 15, 23, 31],
-      hidden_act: 'silu',
-    },
+    text_config: text,
+    vision_config: { ...vision, num_heads: 16, out_hidden_size: text.hidden_size },
   }
 }
 
-function onQwen3(size: Omit<Size, 'vocabulary'>): Json {
-  const sections = { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] }
-  return {
-    architectures: ['Sa2VAChatModelQwen'],
-    model_type: 'sa2va_chat',
-    ...ids,
-    tie_word_embeddings: false,
-    text_config: {
-      ...language({ ...size, vocabulary: 151674 }),
-      model_type: 'qwen3_vl_text',
-      head_dim: 128,
-      rope_theta: 5e6,
-      max_position_embeddings: 262144,
-      rope_scaling: sections,
-    },
-    vision_config: {
-      model_type: 'qwen3_vl',
-      depth: 24,
-      hidden_size: 1024,
-      num_heads: 16,
-      intermediate_size: 4096,
-      out_hidden_size: size.hidden,
-      patch_size: 16,
-      num_position_embeddings: 2304,
-      deepstack_visual_indexes: [5, 11, 17],
-      hidden_act: 'gelu_pytorch_tanh',
-    },
+function onQwen2_5(size: Omit<Size, 'vocabulary'>): Json {
+  const text = {
+    ...language({ ...size, vocabulary: 151670 }),
+    model_type: 'qwen2_5_vl_text',
+    max_position_embeddings: 128000,
+    rope_scaling: { type: 'default', rope_type: 'default', mrope_section: [16, 24, 24] },
   }
+  return onQwen(text, {
+    model_type: 'qwen2_5_vl',
+    depth: 32,
+    hidden_size: 1280,
+    intermediate_size: 3420,
+    patch_size: 14,
+    window_size: 112,
+    fullatt_block_indexes: [7, 15, 23, 31],
+    hidden_act: 'silu',
+  })
+}
+
+function onQwen3(size: Omit<Size, 'vocabulary'>): Json {
+  const text = {
+    ...language({ ...size, vocabulary: 151674 }),
+    model_type: 'qwen3_vl_text',
+    head_dim: 128,
+    rope_theta: 5e6,
+    max_position_embeddings: 262144,
+    rope_scaling: { rope_type: 'default', mrope_interleaved: true, mrope_section: [24, 20, 20] },
+  }
+  return onQwen(text, {
+    model_type: 'qwen3_vl',
+    depth: 24,
+    hidden_size: 1024,
+    intermediate_size: 4096,
+    patch_size: 16,
+    num_position_embeddings: 2304,
+    deepstack_visual_indexes: [5, 11, 17],
+    hidden_act: 'gelu_pytorch_tanh',
+  })
 }
 
 const configs: Record<ReleasedName, Json> = {
