@@ -113,7 +113,7 @@ AllocStats allocStats();
 void resetPeak();
 void emptyHostCache();
 
-// collectives.cc
+// groups.cc
 void collectivesShutdown();
 
 // cuda.cc, or its stand-ins in device.cc when built without CUDA

@@ -29,7 +29,7 @@ export interface NativeInfo {
   cuda: string
 }
 
-/** The addon's functions. Numbers not named here travel in the shared buffer; native/addon.cc says where. */
+/** The addon's functions. Numbers not named here travel in the shared buffer; native/*-calls.cc say where. */
 export interface Native extends NativeCollectives {
   init(buffer: Float64Array): void
   exec(): void

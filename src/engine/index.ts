@@ -1,6 +1,6 @@
 // Engine: the addon that drives libtorch: finding and loading it, calling ops by name through the shared buffer.
 // May import core. Only the tensor room should need it.
-// Start reading at dispatch.ts; the C++ side is native/addon.cc.
+// Start reading at dispatch.ts; the C++ side is native/*-calls.cc.
 export type { ArgPlan, Native, NativeInfo, OpPlan } from './binding.ts'
 export type { NativeCollectives } from './collectives.ts'
 export {

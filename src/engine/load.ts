@@ -3,7 +3,7 @@ import type { Native } from './binding.ts'
 import { defaultThreads, prepareEnvironment } from './environment.ts'
 import { locateAddon } from './locate.ts'
 
-/** Words of a call go out here and results come back here; native/addon.cc documents each layout. */
+/** Words of a call go out here and results come back here; native/*-calls.cc document each layout. */
 export const buffer = new Float64Array(1 << 20)
 
 let loaded: Native | undefined

@@ -1,0 +1,69 @@
+// What the calls from JavaScript share. Numbers travel in one Float64Array (the buffer); calls take as few JavaScript values as possible.
+#pragma once
+#include <node_api.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine.h"
+
+namespace rt {
+
+std::string textOf(const std::exception& e);  // without a C++ stack trace
+napi_value errorOf(napi_env env, const std::string& text, const char* code);
+// Throws what is being caught to JavaScript; of a failed op also the fields op, schema, args.
+void rethrow(napi_env env, const char* code, bool ofOp);
+
+template <class F>
+napi_value guard(napi_env env, F&& body, const char* code, bool ofOp = false) {
+  try {
+    return body();
+  } catch (...) {
+    rethrow(env, code, ofOp);
+  }
+  return nullptr;
+}
+
+struct Args {  // read on first use: most calls have none
+  napi_env env;
+  napi_callback_info info;
+  mutable napi_value v[6];
+  mutable size_t n = 0;
+  size_t count() const;
+  double number(size_t i) const;
+  int integer(size_t i) const { return static_cast<int>(number(i)); }
+  bool flag(size_t i) const;
+  std::string text(size_t i) const;
+  std::pair<void*, size_t> bytes(size_t i) const;  // any typed array
+};
+
+napi_value num(napi_env env, double x);
+napi_value str(napi_env env, const std::string& s);
+void setText(napi_env env, napi_value object, const char* key, const std::string& text);
+
+inline double* buf() { return engine().buffer; }
+std::vector<int64_t> shapeAt(const double* d);          // ndim, sizes...
+std::vector<at::Tensor> tensorsAt(const double*& d);    // n, handles (-1: undefined)
+
+struct Named {
+  const char* name;
+  napi_callback call;
+};
+void addCalls(napi_env env, napi_value exports, const std::vector<Named>& calls);
+
+void addOpCalls(napi_env env, napi_value exports);
+void addTensorCalls(napi_env env, napi_value exports);
+void addAutogradCalls(napi_env env, napi_value exports);
+void addDeviceCalls(napi_env env, napi_value exports);
+void addStoreCalls(napi_env env, napi_value exports);
+void addGroupCalls(napi_env env, napi_value exports);
+
+}  // namespace rt
+
+#define ENTRY(name) napi_value name(napi_env env, napi_callback_info info)
+#define BODY return rt::guard(env, [&]() -> napi_value { const rt::Args a{env, info}; (void)a;
+#define END_WITH(code) return nullptr; }, code);
+#define END END_WITH("ERR_TORCH")
+#define DO(name, statement) ENTRY(name) { BODY statement; END }
+#define GIVE(name, value) ENTRY(name) { BODY return rt::num(env, static_cast<double>(value)); END }

@@ -1,0 +1,238 @@
+// Stores of c10d: where processes meet, each with a thread of its own, and the promises that other threads settle.
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <thread>
+
+#include "collectives.h"
+
+namespace rt {
+
+std::string textOf(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return textOf(e);
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+namespace {
+
+void onSettled(napi_env env, napi_value, void*, void* data) {
+  auto* pending = static_cast<Pending*>(data);
+  if (!env) return;  // the thread is ending: nobody waits
+  if (pending->inFlight) --*pending->inFlight;
+  napi_value result = nullptr;
+  if (pending->failed) {
+    napi_reject_deferred(env, pending->deferred, errorOf(env, pending->failure, "ERR_COLLECTIVE"));
+  } else {
+    if (pending->value) result = pending->value(env);
+    else napi_get_undefined(env, &result);
+    napi_resolve_deferred(env, pending->deferred, result);
+  }
+  napi_release_threadsafe_function(pending->wake, napi_tsfn_release);
+  delete pending;
+}
+
+}  // namespace
+
+napi_value promise(napi_env env, Pending*& pending) {
+  napi_value result, name;
+  pending = new Pending();
+  napi_create_promise(env, &pending->deferred, &result);
+  napi_create_string_utf8(env, "collective", NAPI_AUTO_LENGTH, &name);
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, onSettled, &pending->wake);
+  return result;
+}
+
+std::function<napi_value(napi_env)> numberValue(double x) {
+  return [x](napi_env env) { return num(env, x); };
+}
+
+void StoreThread::start() {
+  std::thread([self = shared_from_this()] { self->loop(); }).detach();
+}
+void StoreThread::post(std::function<void()> job) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  queue_.push_back(std::move(job));
+  wake_.notify_one();
+}
+void StoreThread::beat(std::string key, std::string text, Milliseconds every) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  key_ = std::move(key);
+  text_ = std::move(text);
+  every_ = every;
+  wake_.notify_one();
+}
+void StoreThread::stop(bool orderly) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  stopping_ = true;
+  orderly_ = orderly;
+  wake_.notify_one();
+}
+
+void StoreThread::loop() {
+  for (auto job = next(); job; job = next()) job();
+  if (orderly_) store.reset();
+  else (void)store.release();  // the process is ending: its destructor would talk to peers that may be gone
+}
+std::function<void()> StoreThread::next() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    if (!queue_.empty()) {
+      auto job = std::move(queue_.front());
+      queue_.pop_front();
+      return job;
+    }
+    if (stopping_) return nullptr;
+    if (key_.empty()) wake_.wait(lock);
+    else if (std::chrono::steady_clock::now() >= due_) return beatJob();
+    else wake_.wait_until(lock, due_);
+  }
+}
+std::function<void()> StoreThread::beatJob() {
+  const auto now = std::chrono::duration_cast<Milliseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  due_ = std::chrono::steady_clock::now() + every_;
+  const std::string text = std::to_string(now) + " " + text_;
+  return [this, key = key_, text] {
+    try {
+      store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
+    } catch (const std::exception&) {  // a store that is gone shows at the next collective
+    }
+  };
+}
+
+int newId() {
+  static int last = 0;
+  return ++last;
+}
+std::map<int, std::shared_ptr<StoreThread>>& stores() {
+  static auto* all = new std::map<int, std::shared_ptr<StoreThread>>();
+  return *all;
+}
+
+napi_value onStore(napi_env env, int store, std::function<void(StoreThread&, Pending&)> job) {
+  const auto thread = opened(stores(), store, "store");
+  Pending* pending;
+  napi_value result = promise(env, pending);
+  thread->post([thread, pending, job = std::move(job)] {
+    try {
+      job(*thread, *pending);
+    } catch (...) {
+      pending->fail(textOf(std::current_exception()));
+      return;
+    }
+    pending->settle();
+  });
+  return result;
+}
+
+namespace {
+
+// A member that only some versions have; the int/long pair prefers the first where it compiles.
+template <class O>
+auto withoutLibuv(O& o, int) -> decltype(o.useLibUV = false, void()) {  // Node has a libuv of its own, and the linker would mix them
+  o.useLibUV = false;
+}
+template <class O>
+void withoutLibuv(O&, long) {}
+
+int addStore() {
+  const int id = newId();
+  auto thread = std::make_shared<StoreThread>();
+  thread->start();
+  stores()[id] = thread;
+  return id;
+}
+
+// (path, size, prefix, timeout ms) -> promise of an id
+ENTRY(fileStore) {
+  BODY
+  const std::string path = a.text(0), prefix = a.text(2);
+  const int size = a.integer(1);
+  const auto timeout = milliseconds(a.number(3));
+  const int id = addStore();
+  return onStore(env, id, [=](StoreThread& own, Pending& pending) {
+    auto file = c10::make_intrusive<c10d::FileStore>(path, size);
+    file->setTimeout(timeout);
+    own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, file);
+    pending.value = numberValue(id);
+  });
+  END_WITH("ERR_COLLECTIVE")
+}
+
+// (host, port, server, size, prefix, timeout ms) -> promise of an id
+ENTRY(tcpStore) {
+  BODY
+  const std::string host = a.text(0), prefix = a.text(4);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(a.integer(1));
+  options.isServer = a.integer(2) != 0;
+  options.numWorkers = static_cast<std::size_t>(a.integer(3));
+  options.waitWorkers = false;  // the first barrier waits, and says who is missing
+  options.timeout = milliseconds(a.number(5));
+  withoutLibuv(options, 0);
+  const int id = addStore();
+  return onStore(env, id, [=](StoreThread& own, Pending& pending) {
+    auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
+    tcp->setTimeout(options.timeout);
+    own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, tcp);
+    pending.value = numberValue(id);
+  });
+  END_WITH("ERR_COLLECTIVE")
+}
+
+// (store, key, value) -> promise
+ENTRY(storeSet) {
+  BODY
+  const std::string key = a.text(1), value = a.text(2);
+  return onStore(env, a.integer(0), [=](StoreThread& own, Pending&) {
+    own.store->set(key, std::vector<uint8_t>(value.begin(), value.end()));
+  });
+  END_WITH("ERR_COLLECTIVE")
+}
+
+// (store, key) -> promise of the value, or of null where there is none yet
+ENTRY(storeGet) {
+  BODY
+  const std::string key = a.text(1);
+  return onStore(env, a.integer(0), [=](StoreThread& own, Pending& pending) {
+    const bool there = own.store->check({key});
+    const auto bytes = there ? own.store->get(key) : std::vector<uint8_t>();
+    pending.value = [there, text = std::string(bytes.begin(), bytes.end())](napi_env e) {
+      napi_value v;
+      if (there) napi_create_string_utf8(e, text.c_str(), text.size(), &v);
+      else napi_get_null(e, &v);
+      return v;
+    };
+  });
+  END_WITH("ERR_COLLECTIVE")
+}
+
+// (store, key, text, every ms): from now on the store's thread writes "unix-ms text" under the key
+ENTRY(storeBeat) {
+  BODY
+  opened(stores(), a.integer(0), "store")->beat(a.text(1), a.text(2), milliseconds(a.number(3)));
+  END_WITH("ERR_COLLECTIVE")
+}
+
+// (store): its thread ends after the jobs it has
+ENTRY(storeClose) {
+  BODY
+  opened(stores(), a.integer(0), "store")->stop(true);
+  stores().erase(a.integer(0));
+  END_WITH("ERR_COLLECTIVE")
+}
+
+}  // namespace
+
+void addStoreCalls(napi_env env, napi_value exports) {
+  addCalls(env, exports, {
+      {"fileStore", fileStore}, {"tcpStore", tcpStore}, {"storeSet", storeSet}, {"storeGet", storeGet}, {"storeBeat", storeBeat},
+      {"storeClose", storeClose},
+  });
+}
+
+}  // namespace rt

@@ -1,0 +1,205 @@
+// Tensors and their bytes, scopes, memory, random generators, files in memory, and loops over many tensors at once.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+
+#include "calls.h"
+
+namespace {
+
+using rt::buf;
+using rt::engine;
+using rt::num;
+using rt::shapeAt;
+
+// buffer[0] = handle -> dtype, device type, device index, requires_grad, is_leaf, numel, ndim, sizes...
+ENTRY(meta) {
+  BODY
+  const at::Tensor& t = engine().table.get(buf()[0]);
+  double* d = buf();
+  *d++ = static_cast<double>(t.scalar_type());
+  *d++ = static_cast<double>(t.device().type());
+  *d++ = t.device().index();
+  *d++ = t.requires_grad();
+  *d++ = t.is_leaf();
+  *d++ = static_cast<double>(t.numel());
+  *d++ = static_cast<double>(t.dim());
+  for (int64_t n : t.sizes()) *d++ = static_cast<double>(n);
+  END
+}
+
+// buffer = dtype, ndim, sizes... ; argument: typed array -> buffer[0] = handle
+ENTRY(fromTyped) {
+  BODY
+  auto [data, size] = a.bytes(0);
+  auto shape = shapeAt(buf() + 1);
+  at::Tensor t = at::empty(shape, at::TensorOptions().dtype(static_cast<at::ScalarType>(buf()[0])));
+  TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, shape ", t.sizes(), " needs ", t.nbytes());
+  if (size) std::memcpy(t.data_ptr(), data, size);
+  buf()[0] = engine().table.put(std::move(t));
+  END
+}
+
+// buffer[0] = handle; argument: typed array of exactly the tensor's bytes, filled
+ENTRY(toTyped) {
+  BODY
+  auto [data, size] = a.bytes(0);
+  at::NoGradGuard guardGrad;
+  at::Tensor t = engine().table.get(buf()[0]).detach();
+  t = t.cpu().contiguous();
+  TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, the tensor ", t.nbytes());
+  if (size) std::memcpy(data, t.data_ptr(), size);
+  END
+}
+
+// buffer[0] = handle -> buffer[0] = the only element
+ENTRY(item) {
+  BODY
+  const at::Tensor& t = engine().table.get(buf()[0]);
+  TORCH_CHECK(t.numel() == 1, "item() needs a tensor of one element, got shape ", t.sizes());
+  const at::Scalar s = t.item();
+  buf()[0] = s.isBoolean() ? (s.to<bool>() ? 1 : 0) : s.to<double>();
+  END
+}
+
+DO(dispose, engine().table.free(buf()[0]))
+DO(keep, engine().table.keep(buf()[0]))
+DO(scopeBegin, engine().table.begin())
+// buffer = n, handles...
+DO(scopeEnd, engine().table.end(buf() + 1, static_cast<size_t>(buf()[0])))
+// buffer[0] = handle -> buffer[0] = a second handle of the same tensor
+DO(alias, buf()[0] = engine().table.put(engine().table.get(buf()[0])))
+DO(alive, buf()[0] = engine().table.alive(buf()[0]))
+// -> live tensors, scope depth, slots, created, live bytes, peak bytes, cached bytes
+ENTRY(stats) {
+  BODY
+  const auto s = rt::allocStats();
+  const auto& t = engine().table;
+  const double values[] = {double(t.live()), double(t.depth()), double(t.capacity()), double(t.created()), double(s.live), double(s.peak), double(s.cached)};
+  std::copy(std::begin(values), std::end(values), buf());
+  END
+}
+ENTRY(liveHandles) {
+  BODY
+  napi_value out;
+  auto all = engine().table.handles();
+  napi_create_array_with_length(env, all.size(), &out);
+  for (size_t i = 0; i < all.size(); i++) napi_set_element(env, out, i, num(env, all[i]));
+  return out;
+  END
+}
+DO(resetPeak, rt::resetPeak())
+ENTRY(emptyCache) {
+  BODY
+  rt::emptyHostCache();
+  rt::cudaEmptyCache();
+  END
+}
+
+// Generators: id -1 is the CPU's default one, -2 - n that of CUDA device n.
+at::Generator generatorAt(int id) {
+  if (id == -1) return at::detail::getDefaultCPUGenerator();
+  if (id < -1) return at::globalContext().defaultGenerator(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(-2 - id)));
+  TORCH_CHECK(id < static_cast<int>(engine().generators.size()) && engine().generators[id].defined(), "unknown generator");
+  return engine().generators[id];
+}
+ENTRY(generatorNew) {  // (device index or -1 for the CPU) -> id
+  BODY
+  const int device = a.integer(0);
+  auto& all = engine().generators;
+  size_t id = 0;
+  while (id < all.size() && all[id].defined()) id++;
+  if (id == all.size()) all.emplace_back();
+  all[id] = device < 0 ? at::detail::createCPUGenerator() : rt::cudaGenerator(device);
+  return num(env, static_cast<double>(id));
+  END
+}
+// (id): the generator is freed, its place goes to the next
+ENTRY(generatorFree) {
+  BODY
+  const auto id = static_cast<size_t>(a.integer(0));
+  TORCH_CHECK(id < engine().generators.size(), "unknown generator");
+  engine().generators[id] = at::Generator();
+  END
+}
+ENTRY(generatorSeed) {
+  BODY
+  auto g = generatorAt(a.integer(0));
+  std::lock_guard<std::mutex> lock(g.mutex());
+  g.set_current_seed(static_cast<uint64_t>(a.number(1)));
+  END
+}
+// (id) -> buffer[0] = handle of the state
+DO(generatorState, buf()[0] = engine().table.put(generatorAt(a.integer(0)).get_state()))
+// (id), buffer[0] = handle of the state
+DO(generatorRestore, generatorAt(a.integer(0)).set_state(engine().table.get(buf()[0])))
+
+GIVE(mapOpen, rt::mapOpen(a.text(0)))
+GIVE(mapSize, rt::mapSize(a.integer(0)))
+// buffer = map, offset, dtype, ndim, sizes... -> handle
+ENTRY(mapTensor) {
+  BODY
+  const double* d = buf();
+  auto t = rt::mapTensor(static_cast<int>(d[0]), static_cast<int64_t>(d[1]), shapeAt(d + 3), static_cast<at::ScalarType>(d[2]));
+  buf()[0] = engine().table.put(std::move(t));
+  END
+}
+DO(mapClose, rt::mapClose(a.integer(0)))
+
+float* plain(const at::Tensor& t, int64_t n) {
+  TORCH_CHECK(t.scalar_type() == at::kFloat && t.device().is_cpu() && t.is_contiguous() && t.numel() == n,
+              "expected a contiguous float32 CPU tensor of ", n, " elements, got ", t.scalar_type(), t.sizes());
+  return static_cast<float*>(t.data_ptr());
+}
+
+// buffer = lr, beta1, beta2, eps, decay, 1-beta1^t, 1-beta2^t, n, then per tensor: parameter, gradient, mean, square
+ENTRY(adamw) {
+  BODY
+  const double* d = buf();
+  const rt::AdamW h{d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
+  const auto n = static_cast<size_t>(d[7]);
+  d += 8;
+  auto& table = engine().table;
+  for (size_t i = 0; i < n; i++, d += 4) {
+    const at::Tensor& p = table.get(d[0]);
+    const int64_t size = p.numel();
+    const at::Tensor g = table.get(d[1]).contiguous();
+    rt::adamwStep(plain(p, size), plain(g, size), plain(table.get(d[2]), size), plain(table.get(d[3]), size), size, h);
+  }
+  END
+}
+// buffer = decay, n, then per tensor: target, source
+ENTRY(ema) {
+  BODY
+  const double* d = buf();
+  const auto decay = static_cast<float>(d[0]);
+  const auto n = static_cast<size_t>(d[1]);
+  d += 2;
+  auto& table = engine().table;
+  for (size_t i = 0; i < n; i++, d += 2) {
+    const at::Tensor& dst = table.get(d[0]);
+    rt::emaStep(plain(dst, dst.numel()), plain(table.get(d[1]), dst.numel()), dst.numel(), decay);
+  }
+  END
+}
+// buffer = target, the stream's two words, bound
+ENTRY(uniformFill) {
+  BODY
+  const double* d = buf();
+  const at::Tensor& t = engine().table.get(d[0]);
+  rt::uniformFill(plain(t, t.numel()), t.numel(), static_cast<uint32_t>(d[1]), static_cast<uint32_t>(d[2]), d[3]);
+  END
+}
+
+const std::vector<rt::Named> calls = {
+    {"meta", meta}, {"fromTyped", fromTyped}, {"toTyped", toTyped}, {"item", item}, {"dispose", dispose}, {"keep", keep},
+    {"scopeBegin", scopeBegin}, {"scopeEnd", scopeEnd}, {"alias", alias}, {"alive", alive}, {"stats", stats},
+    {"liveHandles", liveHandles}, {"resetPeak", resetPeak}, {"emptyCache", emptyCache}, {"generatorNew", generatorNew},
+    {"generatorFree", generatorFree}, {"generatorSeed", generatorSeed}, {"generatorState", generatorState},
+    {"generatorRestore", generatorRestore}, {"mapOpen", mapOpen}, {"mapSize", mapSize}, {"mapTensor", mapTensor},
+    {"mapClose", mapClose}, {"adamw", adamw}, {"ema", ema}, {"uniformFill", uniformFill},
+};
+
+}  // namespace
+
+void rt::addTensorCalls(napi_env env, napi_value exports) { addCalls(env, exports, calls); }
