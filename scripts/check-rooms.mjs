@@ -1,5 +1,7 @@
-// Imports point down only: a room may import rooms of lower rows, through their index.ts alone. Also: files stay small.
-import { readdirSync, readFileSync, statSync } from 'node:fs'
+// Imports point down only: a room may import rooms of lower rows, through their index.ts alone. Also: files stay small, the method
+// knows no model and no file, no room above the models names a family, and the names of the two loops stay with their task.
+// `check-rooms.mjs FOLDER` checks another tree.
+import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
@@ -30,7 +32,7 @@ const rows = {
   cli: 9,
   'index.ts': 10, // what a library user may import
 }
-const root = join(dirname(fileURLToPath(import.meta.url)), '..')
+const root = resolve(process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..'))
 const src = join(root, 'src')
 const problems = []
 
@@ -38,30 +40,41 @@ function* files(folder) {
   for (const entry of readdirSync(folder)) {
     const path = join(folder, entry)
     if (statSync(path).isDirectory()) yield* files(path)
-    else if (path.endsWith('.ts')) yield path
+    else if (/\.(ts|tsx|cc|cu|h)$/.test(path)) yield path
   }
 }
 
-/** The method knows no file: checkpoints lie below it and stay out of it all the same. */
-const forbidden = { rl: ['checkpoint'] }
+/** The method knows no file and no model: what lies below it stays out of it all the same. */
+const forbidden = { rl: ['models', 'data', 'checkpoint', 'tracking'] }
 /** Rooms that may name a family of models in code; words for people may do so everywhere. */
 const namesFamilies = ['models', 'verify', 'text', 'image', 'nn', 'data']
+/** The two loops are named by their task and by the flags of the Python prototypes. */
+const namesLoops = ['tasks/cycle/', 'cli/settings.ts']
 const withoutWords = (text) =>
   text.replace(/\/\*[\s\S]*?\*\/|\/\/.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g, '')
 
 const roomOf = (path) => relative(src, path).split('/')[0]
 
-function check(path) {
-  const here = roomOf(path)
-  const text = readFileSync(path, 'utf8')
-  if (!(here in rows)) problems.push(`${relative(root, path)}: room ${here} has no row in check-rooms`)
+function checkSize(path, text) {
   const lines = text.split('\n').length
   const limit = path.endsWith('.test.ts') ? 600 : 350
   if (lines > limit + 1 && !path.endsWith('.gen.ts'))
     problems.push(`${relative(root, path)}: ${lines - 1} lines, at most ${limit}`)
-  const family = /\b(Sa2VA|Qwen|InternV)\w*/.exec(namesFamilies.includes(here) ? '' : withoutWords(text))
-  if (family && !path.endsWith('.test.ts'))
-    problems.push(`${relative(root, path)} names ${family[0]}: ask for it through models/family.ts`)
+}
+
+function checkNames(path, text) {
+  const family = /\w*(Sa2VA|Qwen|InternV)\w*/.exec(namesFamilies.includes(roomOf(path)) ? '' : withoutWords(text))
+  if (family) problems.push(`${relative(root, path)} names ${family[0]}: ask for it through models/family.ts`)
+  const loop = namesLoops.some((place) => relative(src, path).startsWith(place)) ? null : /loop[12]/.exec(text)
+  if (loop) problems.push(`${relative(root, path)} names ${loop[0]}: its task alone knows it, src/tasks/cycle`)
+}
+
+function check(path) {
+  const here = roomOf(path)
+  const text = readFileSync(path, 'utf8')
+  checkSize(path, text)
+  if (!(here in rows)) problems.push(`${relative(root, path)}: room ${here} has no row in check-rooms`)
+  if (!path.endsWith('.test.ts')) checkNames(path, text)
   for (const [, target] of text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)) {
     const to = resolve(dirname(path), target)
     if (relative(src, to).startsWith('..')) continue
@@ -77,6 +90,8 @@ function check(path) {
 }
 
 for (const path of files(src)) check(path)
+const native = join(root, 'native')
+if (existsSync(native)) for (const path of files(native)) checkSize(path, readFileSync(path, 'utf8'))
 for (const problem of problems) console.error(problem)
 if (problems.length > 0) process.exit(1)
 console.log('rooms: imports point down')

@@ -6,7 +6,14 @@ import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
-import { builtInKind, resolvePoints, type TaskKind, taskRewardSettings, taskSettings } from '../tasks/index.ts'
+import {
+  builtInKind,
+  hasOwnKl,
+  resolvePoints,
+  type TaskKind,
+  taskRewardSettings,
+  taskSettings,
+} from '../tasks/index.ts'
 import { trackerNames } from '../tracking/index.ts'
 
 export const LoraConfig = z.strictObject({
@@ -173,10 +180,9 @@ export type RunInput = z.input<typeof RunConfig>
 export function resolveRun(input: RunInput): RunConfig {
   const parsed = RunConfig.safeParse(input)
   if (!parsed.success) throw refusalOf(parsed.error, input, 'settings')
-  const otherBeta = (parsed.data.loop2.beta ?? 0) > 0
   const config = {
     ...parsed.data,
-    rl: resolveGrpo((input.rl ?? {}) as GrpoInput, { otherBeta }),
+    rl: resolveGrpo((input.rl ?? {}) as GrpoInput, { otherBeta: hasOwnKl(parsed.data) }),
     points: resolvePoints(input.points),
   }
   checkRun(config)

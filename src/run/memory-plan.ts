@@ -4,6 +4,7 @@
 import { join } from 'node:path'
 import { readJsonObject } from '../checkpoint/index.ts'
 import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
+import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
 import type { RunConfig } from './config.ts'
 
 export interface Card {
@@ -45,8 +46,7 @@ const [bfloat16, float32] = [2, 4]
 
 type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'checkpointing' | 'lora' | 'sampling'> & {
   rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
-  loop2: Pick<RunConfig['loop2'], 'maskLoss'>
-}
+} & MaskSupervision
 
 /** Every answer is taken to be as long as it may be, every picture to have as many tiles. */
 export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): MemoryPlan {
@@ -125,13 +125,13 @@ function decodingBytes(
  * K masks. Inside a pass gradients come as kept states go.
  */
 function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
-  const { batchSize: B, rl, loop2 } = settings
+  const { batchSize: B, rl } = settings
   const { numGenerations: K, maxCompletionLength: length } = rl
   const prompt = sizes.imageTokens(tilesOf(settings)) + questionTokens
   const pass = kernels ? byKernels : opByOp
   const captions = pass(sizes, settings, B * (prompt + K * length))
   const answers = pass(sizes, settings, B * (prompt + length))
-  const again = Number(loop2.maskLoss > 0) // the supervised mask reads the answer once more
+  const again = Number(supervisesMasks(settings)) // the supervised mask reads the answer once more
   const masks = B * (K + again) * sizes.samScale * learnedMask
   return Math.max(captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
 }

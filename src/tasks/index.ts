@@ -21,7 +21,14 @@ export {
 } from '../rl/index.ts'
 export { recordContext } from './context.ts'
 export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
-export { type Cycle, type CycleConfig, requireGrounded } from './cycle/config.ts'
+export {
+  type Cycle,
+  type CycleConfig,
+  hasOwnKl,
+  type MaskSupervision,
+  requireGrounded,
+  supervisesMasks,
+} from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
 export { resolveRewards } from './cycle/rewards.ts'

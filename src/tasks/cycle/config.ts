@@ -118,6 +118,13 @@ export function checkCycle(c: CycleConfig): void {
   }
 }
 
+/** Whether a loop has a KL term whatever `rl.beta` says. */
+export const hasOwnKl = ({ loop2 }: Pick<CycleConfig, 'loop2'>): boolean => (loop2.beta ?? 0) > 0
+
+/** Settings that say whether masks are learned from with supervision too: the answer is then read once more. */
+export type MaskSupervision = { loop2: Pick<CycleConfig['loop2'], 'maskLoss'> }
+export const supervisesMasks = ({ loop2 }: MaskSupervision): boolean => loop2.maskLoss > 0
+
 /** A reference that moves, or a corrected KL, needs a loop that has a KL term. */
 function checkKl({ rl, loop1, loop2 }: CycleConfig): void {
   if ((loop1.weight > 0 && rl.beta > 0) || (loop2.weight > 0 && (loop2.beta ?? rl.beta) > 0)) return
