@@ -1,6 +1,6 @@
 // The kernels of a decoding step for one shape of decoder. R rows, U units of rows that share a prompt, S hidden, I feed-forward.
 import type { Tensor } from '../tensor/index.ts'
-import { f32, KernelModule } from './module.ts'
+import { f32, KernelModule, type Launch } from './module.ts'
 import { multiprocessors } from './support.ts'
 
 export interface DecodeShape {
@@ -239,8 +239,7 @@ export class DecodeKernels {
 
   /** y = silu(gate) * up of norm(h), W [2I, S] */
   gateUp(weight: Tensor, h: Tensor, norm: Tensor, eps: number, y: Tensor): void {
-    const launch = { grid: [this.#blocks], block: threads } as const
-    this.#module.launch('gate_up', launch, [weight, h, norm, f32(eps), y, this.rows])
+    this.#module.launch('gate_up', this.#many(this.shape.inner / 8), [weight, h, norm, f32(eps), y, this.rows])
   }
 
   /** h += W x, W [S, I] */
@@ -250,8 +249,13 @@ export class DecodeKernels {
 
   /** scores [R, stride] = W x, W [V, S] */
   head(weight: Tensor, x: Tensor, scores: Tensor): void {
-    const launch = { grid: [this.#blocks], block: threads } as const
+    const launch = this.#many(Math.ceil(weight.size(0) / 16))
     this.#module.launch('head', launch, [weight, x, scores, scores.size(1), weight.size(0), this.rows])
+  }
+
+  /** Blocks that take tiles in turns; each loads its first tile before it looks whether there is one. */
+  #many(tiles: number): Launch {
+    return { grid: [Math.min(this.#blocks, tiles)], block: threads }
   }
 
   #split(name: string, tiles: number, args: Parameters<KernelModule['launch']>[2]): void {

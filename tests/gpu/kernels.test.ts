@@ -129,6 +129,29 @@ for (const [name, shape] of Object.entries(shapes).filter(([, shape]) => ownProd
     })
   }
 
+check('products of a narrow feed-forward and a small vocabulary read nothing behind their weights', () => {
+  const shape = { hidden: 512, inner: 512, heads: 4, groups: 2, dim: 128 } // fewer tiles of features than a card has blocks
+  const [rows, vocabulary, segment] = [4, 1024, 2 ** 26]
+  const kernels = new DecodeKernels(shape, { rows, share: 1 }, device)
+  const { hidden, inner } = shape
+  const [h, w] = [random([rows, hidden]), scale(hidden)]
+  for (let i = 0; i < 4; i++) {
+    const memory = room([segment]).fill_(0.01) // memory of its own: behind its end there is none
+    const last = (features: number) =>
+      memory.narrow(0, segment - features * hidden, features * hidden).view([features, hidden])
+    const [act, scores] = [room([rows, inner]), room([rows, vocabulary])]
+    kernels.gateUp(last(2 * inner), h, w, eps, act)
+    near(
+      'gate_up',
+      act,
+      reference.swiglu(reference.linear(reference.normed(h, w, eps).to('bfloat16'), last(2 * inner))),
+      8e-3,
+    )
+    kernels.head(last(vocabulary), h, scores)
+    near('head', scores, reference.linear(h, last(vocabulary)))
+  }
+})
+
 /** Caches and positions of rows behind prompts of different lengths, `time` own tokens so far. */
 function attentionCase(shape: DecodeShape, rows: number, share: number, time: number, normed: boolean) {
   const { heads, groups, dim } = shape
