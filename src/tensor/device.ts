@@ -43,6 +43,23 @@ export const cuda = {
   freeEvent: (event: number): void => native().cudaEventFree(event),
 }
 
+/**
+ * Runs `fn`; after an error also `undo`, which can fail for the same reason: behind an error of the device every call does. The first error
+ * is the one to tell.
+ */
+function telling<R>(fn: () => R, undo: () => void): R {
+  try {
+    return fn()
+  } catch (error) {
+    try {
+      undo()
+    } catch {
+      // known already
+    }
+    throw error
+  }
+}
+
 export interface CaptureOptions {
   /** Where the step's tensors are; the current device if absent. */
   device?: string
@@ -65,36 +82,32 @@ export class CudaGraph {
   static capture<R>(step: () => R, options: CaptureOptions = {}): { graph: CudaGraph; result: R } {
     const device = indexOf(options.device)
     native().cudaSideStream(true, device)
-    try {
-      for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
-      native().cudaSynchronize(device)
-      return CudaGraph.#record(step, device)
-    } finally {
-      native().cudaSideStream(false, device)
-    }
+    const recorded = telling(
+      () => {
+        for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
+        native().cudaSynchronize(device)
+        return CudaGraph.#record(step, device)
+      },
+      () => native().cudaSideStream(false, device),
+    )
+    native().cudaSideStream(false, device)
+    return recorded
   }
 
   static #record<R>(step: () => R, device: number): { graph: CudaGraph; result: R } {
     const graph = new CudaGraph(native().graphBegin(device))
-    try {
-      const result = tidy(step as never) as R
-      for (const t of tensorsIn(result)) keep(t)
-      native().graphEnd(graph.#id, device)
-      return { graph, result }
-    } catch (error) {
-      graph.#abandon(device)
-      throw error
-    }
-  }
-
-  /** After an error of the step itself the recording can still be ended and freed; after one of the device it is left as it is. */
-  #abandon(device: number): void {
-    try {
-      native().graphEnd(this.#id, device)
-      this.dispose()
-    } catch {
-      // the step's own error is the one to tell
-    }
+    return telling(
+      () => {
+        const result = tidy(step as never) as R
+        for (const t of tensorsIn(result)) keep(t)
+        native().graphEnd(graph.#id, device)
+        return { graph, result }
+      },
+      () => {
+        native().graphEnd(graph.#id, device)
+        graph.dispose()
+      },
+    )
   }
 
   replay(): void {
