@@ -111,16 +111,25 @@ export async function refusal(work: () => unknown, pattern: RegExp): Promise<str
   return message
 }
 
-/** Runs with a clock that the work may set so many milliseconds off. */
-export async function withClock<T>(work: (setOff: (ms: number) => void) => Promise<T>): Promise<T> {
-  const now = Date.now
+type Clock = { now(): number }
+
+/** Runs with clocks that the work may set so many milliseconds off: that of the wall unless others are given. */
+export async function withClock<T>(
+  work: (setOff: (ms: number) => void) => Promise<T>,
+  clocks: readonly Clock[] = [Date],
+): Promise<T> {
   let off = 0
-  Date.now = () => now() + off
+  const real = clocks.map((clock) => clock.now)
+  clocks.forEach((clock, i) => {
+    clock.now = () => real[i]!.call(clock) + off
+  })
   try {
     return await work((ms) => {
       off = ms
     })
   } finally {
-    Date.now = now
+    clocks.forEach((clock, i) => {
+      clock.now = real[i]!
+    })
   }
 }

@@ -32,6 +32,19 @@ export class Mismatch extends Error {
   }
 }
 
+/** What a process ends with when a service stays away: EX_UNAVAILABLE of sysexits. */
+export const unavailableCode = 69
+
+/** A service that the run needs has not answered for longer than it may. */
+export class Unavailable extends Mismatch {
+  readonly exitCode = unavailableCode
+
+  constructor(info: MismatchInfo) {
+    super(info)
+    this.name = 'Unavailable'
+  }
+}
+
 /** An invariant of our own code; a failure is our bug, not the user's. */
 export function assert(condition: unknown, whatMustHold: string): asserts condition {
   if (!condition) throw new Error(`broken invariant: ${whatMustHold}`)

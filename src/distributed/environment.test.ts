@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { test } from 'node:test'
+import { Unavailable } from '../core/index.ts'
 import { deviceIndex, firstHost, podWarning, readPlace } from './environment.ts'
-import { joinWorld } from './join.ts'
+import { inWorld, joinWorld } from './join.ts'
 import { alone } from './world.ts'
 
 const torchrun = {
@@ -101,6 +102,13 @@ test('a pod with several GPUs and one process is warned about', () => {
   assert.match(podWarning(pod, 8)!, /8 GPUs/)
   assert.equal(podWarning({ ...pod, LOCAL_RANK: '0' }, 8), null)
   assert.equal(podWarning({}, 8), null)
+})
+
+test('alone, the process ends with the code that an error brings; other errors stay as they are', async () => {
+  const failing = (error: Error) => inWorld({}, () => Promise.reject(error)).catch((e: Error) => Object.entries(e))
+  const away = new Unavailable({ where: 'tracker', expected: 'an answer', got: 'none' })
+  assert.deepEqual(Object.fromEntries(await failing(away)).launcherCode, 69)
+  assert.deepEqual(await failing(new Error('other')), [])
 })
 
 test('alone is the identity and opens no file, socket or thread', async () => {

@@ -1,11 +1,13 @@
 // How a process of several ends: the code says to the launcher whether another start can help.
 import { writeFileSync } from 'node:fs'
-import { Mismatch, type MismatchInfo, messageOf } from '../core/index.ts'
+import { Mismatch, type MismatchInfo, messageOf, unavailableCode } from '../core/index.ts'
 
 export const exitCodes = {
   finished: 0,
   /** Bad configuration or input. */
   configuration: 2,
+  /** A judge or a tracker stayed away. */
+  unavailable: unavailableCode,
   /** Internal error, or ranks that no longer agree. */
   internal: 70,
   /** A peer or the connection to it is gone. */

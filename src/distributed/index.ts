@@ -2,7 +2,15 @@
 // May import core, config, engine, tensor.
 // Start reading at world.ts; environment.ts for launchers, failure.ts for how a run of several ends.
 export { deviceIndex, type Environment, type Meeting, type Place, podWarning, readPlace } from './environment.ts'
-export { Disagreement, Divergence, exitCodeOf, exitCodes, mayRestart, PeerFailure, writeErrorFile } from './failure.ts'
+export {
+  Disagreement,
+  Divergence,
+  exitCodeOf,
+  exitCodes,
+  mayRestart,
+  PeerFailure,
+  writeErrorFile,
+} from './failure.ts'
 export { requireSameSettings, requireSameValues } from './handshake.ts'
 export { inWorld, joinWorld } from './join.ts'
 export { defaultLimits, type Limits } from './link.ts'

@@ -17,7 +17,7 @@ export async function joinWorld(place: Place = readPlace(), limits: Partial<Limi
 
 /**
  * Runs `work` in the world this process was started into. An error is told to the other processes, and gets the exit code that
- * tells a launcher whether another start can help (launcherCode); alone, errors stay as they are.
+ * tells a launcher whether another start can help (launcherCode). Alone, an error has it that brings one.
  */
 export async function inWorld<T>(limits: Partial<Limits>, work: (world: World) => Promise<T>): Promise<T> {
   const place = readPlace()
@@ -29,7 +29,7 @@ export async function inWorld<T>(limits: Partial<Limits>, work: (world: World) =
     return result
   } catch (error) {
     await world?.fail(error)
-    if (place.size === 1 || !(error instanceof Error)) throw error
+    if (!(error instanceof Error) || (place.size === 1 && !('exitCode' in error))) throw error
     writeErrorFile(error)
     throw Object.assign(error, { launcherCode: exitCodeOf(error) })
   }

@@ -106,6 +106,7 @@ test('a run ends when the judge is away too often, and not before', () => {
     watch.record(i, 4, 0)
   }
   assert.throws(() => watch.record(10, 8, 8), /maxUnavailableFraction: expected at most 0.2 .* got 18 of 88/)
+  assert.throws(() => watch.record(11, 8, 8), { exitCode: 69 })
   const long = new AvailabilityWatch(0.2, 3)
   for (let i = 0; i < 100; i++) long.record(i, 10, i % 3 === 2 ? 6 : 0)
   assert.throws(() => {

@@ -1,4 +1,4 @@
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, messageOf, Unavailable } from '../core/index.ts'
 import { cleanCaption, countWords, lengthFactor } from './caption.ts'
 import type { LengthShaping } from './config.ts'
 import type { Answer, Reward, Score, Term } from './reward.ts'
@@ -167,7 +167,7 @@ export async function scoreGroup(
   const onUnavailable = options.onUnavailable ?? 'meteor'
   if (lost.length > 0 && onUnavailable === 'stop') {
     const hint = 'onUnavailable is stop; meteor or skip go on without it'
-    throw new Mismatch({
+    throw new Unavailable({
       where: `group of sample ${answers[0]!.id}`,
       field: dropped.join(', '),
       expected: 'a score for every sample',
@@ -217,7 +217,7 @@ export class AvailabilityWatch {
     const bad = this.#history.reduce((n, h) => n + h.lost, 0)
     // A few bad groups at the very start are not yet a rate.
     if (all < 20 || bad <= this.#fraction * all) return
-    throw new Mismatch({
+    throw new Unavailable({
       where: `rewards, last ${this.#history.length} steps`,
       field: 'judge.maxUnavailableFraction',
       expected: `at most ${this.#fraction} of the groups without a judge`,

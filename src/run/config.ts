@@ -172,6 +172,13 @@ export const RunConfig = z.strictObject({
     .array(z.enum([...trackerNames, 'none']))
     .default([])
     .describe('trackers that get the figures too; none: not even TensorBoard files'),
+  reportTimeout: z
+    .number()
+    .nonnegative()
+    .default(1800)
+    .describe(
+      'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run goes on without it',
+    ),
 })
 export type RunConfig = z.infer<typeof RunConfig>
 export type RunInput = z.input<typeof RunConfig>

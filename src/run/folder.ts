@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -24,6 +24,7 @@ export type RunLog = Pick<
   | 'image'
   | 'stop'
   | 'position'
+  | 'trackerAway'
   | 'close'
 >
 
@@ -46,6 +47,7 @@ const silent: RunLog = {
   image: () => '',
   stop() {},
   position: () => ({ events: 0, samples: 0 }),
+  trackerAway: null,
   close: async () => {},
 }
 
@@ -115,9 +117,9 @@ function requireLog(output: string): void {
   })
 }
 
-function trackersOf({ tensorboard, reportTo }: RunConfig): RunWriterOptions {
+function trackersOf({ tensorboard, reportTo, reportTimeout }: RunConfig): RunWriterOptions {
   if (reportTo.includes('none')) return {}
-  return { tensorboard, reportTo: reportTo.filter((name) => name !== 'none') }
+  return { tensorboard, reportTo: reportTo.filter((name) => name !== 'none'), reportTimeout }
 }
 
 function newestState(config: RunConfig): RunFolder['resumed'] {
@@ -152,4 +154,20 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
 function storedSettings(output: string): Settings {
   const { 'data.seed': _, ...rest } = flattened(JSON.parse(readFileSync(join(output, runFiles.config), 'utf8')))
   return rest // data.seed had no effect then
+}
+
+/** A run that a tracker stopped ends in words. Rank 0 alone has trackers; every process ends as it does. */
+export async function requireTrackers(
+  { config, world, writer }: { config: RunConfig; world: World; writer: RunLog },
+  step: number,
+): Promise<void> {
+  const [away] = await world.gather(writer.trackerAway)
+  if (!away) return
+  throw new Unavailable({
+    where: away.name,
+    field: 'reportTimeout',
+    expected: `an answer within ${config.reportTimeout} s`,
+    got: `failures for ${away.seconds} s, the last: ${away.reason}`,
+    hint: `step ${step} is saved; the same command goes on behind it and sends what waits, --reportTimeout 0 goes on without`,
+  })
 }

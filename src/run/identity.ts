@@ -20,6 +20,7 @@ const free = new Set([
   'samplesMiB',
   'tensorboard',
   'reportTo',
+  'reportTimeout',
   'maxSteps',
   'epochs',
   'evalSteps',

@@ -11,7 +11,7 @@ import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
-import { openSharedFolder, type RunFolder, type RunLog, reserveFolder } from './folder.ts'
+import { openSharedFolder, type RunFolder, type RunLog, requireTrackers, reserveFolder } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
 import { decidingSettings, type Settings } from './identity.ts'
 import { Learner } from './learner.ts'
@@ -228,6 +228,7 @@ class RunLoop {
     if (since > 0) saved = await this.#checkpoint()
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
+    if (stopped) await requireTrackers(this.opened, this.#step)
     return { step: this.#step, stopped, before, after, checkpoint: saved }
   }
 
@@ -244,8 +245,8 @@ class RunLoop {
 
   /** Any process's wish stops all of them at the same place. */
   async #stopping(): Promise<boolean> {
-    const { host, world } = this.opened
-    return (await world.agree([host.stopping()]))[0]!
+    const { host, world, writer } = this.opened
+    return (await world.agree([host.stopping() || writer.trackerAway !== null]))[0]!
   }
 
   async #oneStep(): Promise<void> {

@@ -5,7 +5,7 @@ import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
 import { findTasks, isObject, type Json, toEvent, toTiming } from './parse.ts'
-import { runFiles } from './run-writer.ts'
+import { runFiles } from './run-files.ts'
 import { SampleIndex } from './sample-index.ts'
 
 /** Bytes of a file read in one call of `poll`: a few tens of milliseconds, so that a server answers in between. */

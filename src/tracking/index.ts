@@ -35,11 +35,13 @@ export {
   progress,
   short,
 } from './progress.ts'
+export { runFiles } from './run-files.ts'
 export { type Run, readRun, runTasks } from './run-reader.ts'
-export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions, runFiles } from './run-writer.ts'
+export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
 export { SampleIndex } from './sample-index.ts'
 export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
 export { type BootstrapOptions, bootstrapInterval, bootstrapRatioInterval, quantile } from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'
 export { pictureOf } from './trackers/pictures.ts'
 export { type Picture, type TrackerName, trackerNames } from './trackers/tracker.ts'
+export type { AwayTracker } from './trackers/trackers.ts'

@@ -4,7 +4,7 @@ import { Mismatch } from '../core/index.ts'
 import type { ReadSample, RunEvent, TaskName, TimingLine } from './events.ts'
 import { readLines } from './json-lines.ts'
 import { findTasks, type Json, toEvent, toSample, toTiming } from './parse.ts'
-import { runFiles } from './run-writer.ts'
+import { runFiles } from './run-files.ts'
 
 export interface Run {
   dir: string

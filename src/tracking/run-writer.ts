@@ -4,8 +4,9 @@ import { atomicWrite, atomicWriteJson, log, Mismatch, sha256 } from '../core/ind
 import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { PatientLines } from './patient-lines.ts'
+import { runFiles } from './run-files.ts'
 import type { TrackerName } from './trackers/tracker.ts'
-import { Trackers } from './trackers/trackers.ts'
+import { type AwayTracker, Trackers } from './trackers/trackers.ts'
 
 /** Where the two deterministic files end; a checkpoint stores it and a resume cuts back to it. */
 export interface RunPosition {
@@ -18,6 +19,8 @@ export interface RunWriterOptions {
   tensorboard?: boolean
   /** Trackers that get the figures too. */
   reportTo?: readonly TrackerName[]
+  /** Seconds that one of `reportTo` may fail before `trackerAway` says so; 0: it is left alone after a while. */
+  reportTimeout?: number
 }
 
 export interface NewRun extends RunWriterOptions {
@@ -26,17 +29,6 @@ export interface NewRun extends RunWriterOptions {
   /** Versions, device, host: what the machine was. */
   environment: unknown
 }
-
-export const runFiles = {
-  config: 'config.json',
-  environment: 'environment.json',
-  events: 'events.jsonl',
-  samples: 'samples.jsonl',
-  timing: 'timing.jsonl',
-  images: 'images',
-  tensorboard: 'tensorboard',
-  wandb: 'wandb',
-} as const
 
 /** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
 export class RunWriter {
@@ -108,7 +100,13 @@ export class RunWriter {
       log.warn(text)
       if (!this.#closed) this.notice(kind, text)
     }
-    this.#trackers = new Trackers(names, { dir: this.dir, config, resumedAt, folders: runFiles, notice })
+    const asked = { names: options.reportTo ?? [], seconds: options.reportTimeout ?? 0 }
+    this.#trackers = new Trackers(names, { dir: this.dir, config, resumedAt, folders: runFiles, notice, asked })
+  }
+
+  /** A tracker that has failed for longer than it may. */
+  get trackerAway(): AwayTracker | null {
+    return this.#trackers?.away ?? null
   }
 
   /** Facts the seed and the data decide; once, at the beginning of a run. */

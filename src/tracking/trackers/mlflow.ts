@@ -1,7 +1,9 @@
-// MLflow by its REST interface. Figures go out in batches while the run goes on; a server that is away gets them later.
+// MLflow by its REST interface. Figures go out in batches while the run goes on; a server that is away gets them later, and what it
+// did not get before the run ended it gets from the run's log when the run is resumed.
 import { Mismatch, messageOf } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
-import type { TrackedRun, Tracker } from './tracker.ts'
+import { keptFigures, type Reached, readReached, writeReached } from './mlflow-reached.ts'
+import type { Told, TrackedRun, Tracker } from './tracker.ts'
 
 const metricsAtOnce = 1000
 const paramsAtOnce = 100
@@ -11,6 +13,8 @@ const mostWaiting = 100_000
 const longestParam = 500
 /** Milliseconds between the attempts at the end of a run. */
 const lastPauses = [200, 1000]
+/** Before any step is there: not even the settings, or they alone. */
+const [nothing, settingsOnly] = [-2, -1]
 
 interface Metric {
   key: string
@@ -19,22 +23,49 @@ interface Metric {
   step: number
 }
 
+class Refused extends Error {
+  readonly status: number
+
+  constructor(status: number, text: string) {
+    super(text)
+    this.status = status
+  }
+}
+
 type Answer = Record<string, unknown>
 
 /** MLflow allows few characters in names. */
 const nameOf = (key: string) => key.replace(/[^\w\-. /]/g, '_').slice(0, 250)
 
+/** An evaluation has its means there, under names of their own. */
+const meansOf = (metrics: Readonly<Record<string, Interval>>): Metrics =>
+  Object.fromEntries(Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean]))
+
 /** Protobuf's JSON writes numbers that are none as strings. */
 const jsonNumber = (value: number) => (Number.isFinite(value) ? value : String(value))
+
+/** fetch says "fetch failed", and why in its cause. */
+function reasonOf(error: unknown): string {
+  const { message, code } = ((error as Error).cause ?? {}) as { message?: string; code?: string }
+  return message || code || messageOf(error)
+}
+
+const figuresOf = (step: number, values: Metrics, timestamp: number): Metric[] =>
+  Object.entries(values).map(([key, value]) => ({ key: nameOf(key), value: jsonNumber(value), timestamp, step }))
 
 export class MlflowTracker implements Tracker {
   readonly #base: string
   readonly #headers: Record<string, string>
   readonly #run: TrackedRun
   #waiting: Metric[] = []
-  #runId: string | undefined
+  /** What the server has, of this start and those before; null: it does not know the run yet. */
+  #reached: Reached | null
+  #greeted = false
+  /** The last step that figures were given of, and the last whose figures are read from the run's log. */
+  #last: number
+  #logged: number
   #sending: Promise<void> | undefined
-  #sentAt = 0
+  #sentAt = Number.NEGATIVE_INFINITY
 
   constructor(uri: string, run: TrackedRun, environment: NodeJS.ProcessEnv = process.env) {
     const url = URL.canParse(uri) ? new URL(uri) : undefined
@@ -49,25 +80,29 @@ export class MlflowTracker implements Tracker {
     if (token || basic) this.#headers.Authorization = token ? `Bearer ${token}` : basic!
     this.#base = `${url.origin}${url.pathname.replace(/\/$/, '')}/api/2.0/mlflow`
     this.#run = run
+    this.#last = this.#logged = run.resumedAt ?? settingsOnly
+    this.#reached = readReached(run, this.#base)
   }
 
-  step(step: number, metrics: Metrics, now: number): Promise<void> | undefined {
-    return this.#add(step, Object.entries(metrics), now)
+  step(step: number, metrics: Metrics, now: number): Told {
+    return this.#add(step, metrics, now)
   }
 
-  eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Promise<void> | undefined {
-    const means = Object.entries(metrics).map(([key, { mean }]): [string, number] => [`eval/${key}`, mean])
-    return this.#add(step, means, now)
+  eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Told {
+    return this.#add(step, meansOf(metrics), now)
   }
 
   /** Never waits for the server: the answer is a promise that the run looks at beside its work. */
-  #add(step: number, values: readonly [string, number][], now: number): Promise<void> | undefined {
-    if (this.#waiting.length + values.length > mostWaiting)
-      throw new Error(`${mostWaiting} figures wait for the server`)
-    for (const [key, value] of values)
-      this.#waiting.push({ key: nameOf(key), value: jsonNumber(value), timestamp: now, step })
-    if (this.#sending || now - this.#sentAt < flushMs) return undefined
-    this.#sentAt = now
+  #add(step: number, values: Metrics, now: number): Told {
+    if (this.#waiting.length > mostWaiting && !this.#sending) {
+      this.#waiting = [] // the run's log has them
+      this.#logged = this.#last
+    }
+    this.#waiting.push(...figuresOf(step, values, now))
+    this.#last = step
+    const clock = performance.now()
+    if (this.#sending || clock - this.#sentAt < flushMs) return 'waits'
+    this.#sentAt = clock
     return this.#send()
   }
 
@@ -79,12 +114,58 @@ export class MlflowTracker implements Tracker {
   }
 
   async #sendAll(): Promise<void> {
-    this.#runId ??= await this.#create()
+    const reached = await this.#greet()
+    await this.#sendKept(reached)
     while (this.#waiting.length > 0) {
       const metrics = this.#waiting.slice(0, metricsAtOnce)
-      await this.#ask('runs/log-batch', { run_id: this.#runId, metrics })
+      await this.#ask('runs/log-batch', { run_id: reached.run_id, metrics })
       this.#waiting.splice(0, metrics.length)
+      this.#note(reached, this.#waiting.length > 0 ? this.#waiting[0]!.step - 1 : this.#last)
     }
+  }
+
+  /** The run as the server knows it: that of an earlier start, or a new one. */
+  async #greet(): Promise<Reached> {
+    if (this.#reached && !this.#greeted && !(await this.#goesOn(this.#reached))) this.#reached = null
+    this.#reached ??= { server: this.#base, run_id: await this.#create(), sent: nothing }
+    this.#greeted = true
+    if (this.#reached.sent === nothing) await this.#sendSettings(this.#reached)
+    return this.#reached
+  }
+
+  /** False when the server has no such run any more. */
+  async #goesOn({ run_id }: Reached): Promise<boolean> {
+    try {
+      await this.#ask('runs/update', { run_id, status: 'RUNNING' })
+      return true
+    } catch (error) {
+      if (error instanceof Refused && error.status === 404) return false
+      throw error
+    }
+  }
+
+  /** What is in the log and did not reach the server: of earlier starts, or too much to wait in memory. */
+  async #sendKept(reached: Reached): Promise<void> {
+    const until = this.#logged
+    if (reached.sent >= until) return
+    let metrics: Metric[] = []
+    const send = async (sent: number) => {
+      for (; metrics.length > 0; metrics = metrics.slice(metricsAtOnce))
+        await this.#ask('runs/log-batch', { run_id: reached.run_id, metrics: metrics.slice(0, metricsAtOnce) })
+      this.#note(reached, sent)
+    }
+    for (const { step, time, values } of keptFigures(this.#run.dir, reached.sent, until, meansOf)) {
+      const figures = figuresOf(step, values, time)
+      if (metrics.length + figures.length > metricsAtOnce) await send(step - 1)
+      metrics.push(...figures)
+    }
+    await send(until)
+  }
+
+  #note(reached: Reached, sent: number): void {
+    if (sent <= reached.sent) return
+    reached.sent = sent
+    writeReached(this.#run, reached)
   }
 
   async #create(): Promise<string> {
@@ -97,13 +178,17 @@ export class MlflowTracker implements Tracker {
     })
     const id = (made.run as { info?: { run_id?: unknown } } | undefined)?.info?.run_id
     if (typeof id !== 'string') throw new Error('the server gave the run no id')
+    return id
+  }
+
+  async #sendSettings(reached: Reached): Promise<void> {
     const params = Object.entries(this.#run.settings).map(([key, value]) => {
       return { key: nameOf(key), value: String(value).slice(0, longestParam) }
     })
     for (let at = 0; at < params.length; at += paramsAtOnce) {
-      await this.#ask('runs/log-batch', { run_id: id, params: params.slice(at, at + paramsAtOnce) })
+      await this.#ask('runs/log-batch', { run_id: reached.run_id, params: params.slice(at, at + paramsAtOnce) })
     }
-    return id
+    this.#note(reached, settingsOnly)
   }
 
   async #experiment(name: string): Promise<string> {
@@ -122,9 +207,14 @@ export class MlflowTracker implements Tracker {
       body: body === undefined ? undefined : JSON.stringify(body),
       redirect: 'error', // a key in the header goes to the named server alone
       signal: AbortSignal.timeout(answerMs),
+    }).catch((error: unknown) => {
+      throw new Error(`${path.split('?')[0]}: ${reasonOf(error)}`)
     })
     if (answer.status === 404 && body === undefined) return {}
-    if (!answer.ok) throw new Error(`${path.split('?')[0]}: ${answer.status} ${(await answer.text()).slice(0, 200)}`)
+    if (!answer.ok) {
+      const text = (await answer.text()).slice(0, 200)
+      throw new Refused(answer.status, `${path.split('?')[0]}: ${answer.status} ${text}`)
+    }
     return (await answer.json()) as Answer
   }
 
@@ -144,7 +234,7 @@ export class MlflowTracker implements Tracker {
     await this.#sendAtLast()
     const status = reason === undefined ? 'FAILED' : reason === 'done' ? 'FINISHED' : 'KILLED'
     try {
-      await this.#ask('runs/update', { run_id: this.#runId, status, end_time: now })
+      await this.#ask('runs/update', { run_id: this.#reached?.run_id, status, end_time: now })
     } catch (error) {
       throw new Error(`the end of the run: ${messageOf(error)}`)
     }

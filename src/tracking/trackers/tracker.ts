@@ -26,14 +26,17 @@ export interface Picture {
   caption: string
 }
 
+/** Nothing: it is done. 'waits': it is to be sent with something later. */
+export type Told = void | 'waits' | Promise<void>
+
 /**
- * A place beside the run folder where figures go. Everything may throw or reject: the run notes it and goes on without the
- * tracker. Numbers come as they are logged, NaN included. `now` is milliseconds since 1970.
+ * A place beside the run folder where figures go. Everything may throw or reject: the run notes it and goes on. Numbers come
+ * as they are logged, NaN included. `now` is milliseconds since 1970.
  */
 export interface Tracker {
-  step(step: number, metrics: Metrics, now: number): void | Promise<void>
-  eval?(step: number, metrics: Readonly<Record<string, Interval>>, now: number): void | Promise<void>
-  pictures?(step: number, pictures: readonly Picture[], now: number): void | Promise<void>
+  step(step: number, metrics: Metrics, now: number): Told
+  eval?(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Told
+  pictures?(step: number, pictures: readonly Picture[], now: number): Told
   /** `reason` of the run's stop; undefined where it broke. */
   close(reason: string | undefined, now: number): void | Promise<void>
 }

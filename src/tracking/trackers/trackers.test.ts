@@ -1,64 +1,20 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
-import type { AddressInfo } from 'node:net'
-import { tmpdir } from 'node:os'
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, type TestContext, test } from 'node:test'
 import { crc32 as zlibCrc32 } from 'node:zlib'
-import type { Sample } from '../events.ts'
+import { expectedRows, newFolder, train } from '../../../tests/support/tracked-run.ts'
 import { readRun } from '../run-reader.ts'
 import { RunWriter } from '../run-writer.ts'
-import type { Tracker, TrackerName } from './tracker.ts'
+import type { Told, Tracker, TrackerName } from './tracker.ts'
 import { flatSettings, Trackers } from './trackers.ts'
 import { crc32, LogBlocks } from './wandb.ts'
 
-const newFolder = () => mkdtempSync(join(tmpdir(), 'trackers-'))
 const before = { ...process.env }
 afterEach(() => {
   for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name]
 })
-
-const config = { seed: 7, rl: { beta: 0.04, lossType: 'grpo', list: [1, 2] }, judge: { apiKey: 'sk-hidden', on: true } }
-
-async function image(dir: string, name: string): Promise<void> {
-  const { default: sharp } = await import('sharp')
-  const png = await sharp(Buffer.alloc(8 * 8 * 3, 120), { raw: { width: 8, height: 8, channels: 3 } })
-    .png()
-    .toBuffer()
-  mkdirSync(join(dir, 'images'), { recursive: true })
-  writeFileSync(join(dir, 'images', name), png)
-}
-
-function sample(step: number, k: number): Sample {
-  const given = { size: [8, 8] as const, counts: '0;51003' }
-  const shown = [
-    { kind: 'text' as const, by: 'policy' as const, text: `<b>caption ${k}</b>` },
-    { kind: 'points' as const, by: 'record' as const, size: given.size, points: [{ x: 3, y: 4, positive: true }] },
-  ]
-  const scores = { rewards: { iou: k / 4 }, total: k / 4, advantage: k - 1.5, logp: -3.5, length: 7 }
-  return { step, loop: 'points', id: 'r', k, shown, ...scores, image: 'a.png' }
-}
-
-/** A run of `steps` steps through the writer, as a trainer does it. */
-async function train(dir: string, steps: number, reportTo: readonly TrackerName[]): Promise<void> {
-  const writer = RunWriter.create(dir, { config, environment: {}, reportTo })
-  await image(dir, 'a.png')
-  writer.eval(0, 'before', 4, { giou: { mean: 0.25, low: 0.125, high: 0.5 } })
-  for (let step = 1; step <= steps; step++) {
-    const odd = step === 2 ? Number.NaN : step === 3 ? Number.NEGATIVE_INFINITY : 1 / step
-    writer.step(
-      step,
-      { loss: odd, 'points/reward_mean': Math.sin(step), ['x'.repeat(50)]: step * 1e-30 },
-      { step_time: step / 3 },
-    )
-    writer.samples([0, 1].map((k) => sample(step, k)))
-  }
-  writer.eval(steps, 'after', 4, { giou: { mean: 0.75, low: 0.5, high: Number.NaN } })
-  writer.stop(steps, 'done')
-  await writer.close()
-}
 
 // Readers of their own, from the formats' descriptions.
 function* chunksOf(file: Buffer): Generator<{ type: number; data: Buffer }> {
@@ -148,22 +104,6 @@ function pythonJson(text: string): unknown {
 
 const items = (bytes: Buffer) =>
   Object.fromEntries(all(bytes, 1).map((item) => [String(one(item, 1)), pythonJson(String(one(item, 16)))]))
-
-/** History rows by step: exactly what events.jsonl and timing.jsonl say. */
-function expectedRows(dir: string): Map<number, Record<string, number>> {
-  const run = readRun(dir)
-  const rows = new Map<number, Record<string, number>>()
-  const add = (step: number, values: Readonly<Record<string, number>>) =>
-    rows.set(step, { ...rows.get(step), ...values })
-  for (const event of run.events) {
-    if (event.t === 'step') add(event.step, event.metrics)
-    if (event.t !== 'eval') continue
-    for (const [key, { mean, low, high }] of Object.entries(event.metrics))
-      add(event.step, { [`eval/${key}`]: mean, [`eval/${key}/low`]: low, [`eval/${key}/high`]: high })
-  }
-  for (const line of run.timing) if (line.t === 'step') add(line.step, line.metrics ?? {})
-  return rows
-}
 
 test('CRC-32 gives the published check values', () => {
   assert.equal(crc32(Buffer.from('123456789')), 0xcbf43926)
@@ -380,79 +320,6 @@ test('trackio finds whole fragments whose lines are the events', async () => {
   assert.equal(lines[0].config.seed, 7)
 })
 
-interface Asked {
-  path: string
-  body: Record<string, unknown>
-  authorization: string | undefined
-}
-
-/** A server that speaks as much MLflow as the tracker asks for; `answer` may refuse. */
-async function mlflow(answer: (path: string, count: number) => number = () => 200) {
-  const asked: Asked[] = []
-  const server = createServer((request: IncomingMessage, response: ServerResponse) => {
-    let text = ''
-    request.setEncoding('utf8').on('data', (piece: string) => {
-      text += piece
-    })
-    request.on('end', () => {
-      const path = request.url!.replace('/api/2.0/mlflow/', '')
-      asked.push({ path, body: text === '' ? {} : JSON.parse(text), authorization: request.headers.authorization })
-      const status = answer(path, asked.length)
-      const missing = path.startsWith('experiments/get-by-name')
-      response.statusCode = status === 200 && missing ? 404 : status
-      const bodies: Record<string, unknown> = {
-        'experiments/create': { experiment_id: '5' },
-        'runs/create': { run: { info: { run_id: 'run-1' } } },
-      }
-      response.end(JSON.stringify(bodies[path] ?? {}))
-    })
-  })
-  await new Promise<void>((done) => server.listen(0, '127.0.0.1', done))
-  process.env.MLFLOW_TRACKING_URI = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
-  return { asked, close: () => server.close() }
-}
-
-test('an MLflow server gets the experiment, the settings, every number and the end', async () => {
-  const dir = newFolder()
-  process.env.MLFLOW_TRACKING_TOKEN = 'secret-token'
-  const { asked, close } = await mlflow()
-  await train(dir, 400, ['mlflow'])
-  close()
-  assert.deepEqual(
-    asked.slice(0, 3).map(({ path }) => path.split('?')[0]),
-    ['experiments/get-by-name', 'experiments/create', 'runs/create'],
-  )
-  assert.ok(asked.every(({ authorization }) => authorization === 'Bearer secret-token'))
-  const batches = asked.filter(({ path }) => path === 'runs/log-batch').map(({ body }) => body)
-  const params = batches.flatMap((body) => (body.params ?? []) as { key: string; value: string }[])
-  assert.deepEqual(
-    params.find(({ key }) => key === 'rl.beta'),
-    { key: 'rl.beta', value: '0.04' },
-  )
-  const metrics = batches.flatMap((body) => (body.metrics ?? []) as { key: string; value: unknown; step: number }[])
-  assert.ok(batches.every((body) => ((body.metrics ?? []) as unknown[]).length <= 1000))
-  for (const [step, expected] of expectedRows(dir)) {
-    const found = metrics.filter((m) => m.step === step).map(({ key, value }) => [key, Number(value)])
-    const numbers = Object.entries(expected).filter(([key]) => !/\/(low|high)$/.test(key))
-    assert.deepEqual(Object.fromEntries(found), Object.fromEntries(numbers), `step ${step}`)
-  }
-  assert.deepEqual(asked.at(-1)?.path, 'runs/update')
-  assert.equal(asked.at(-1)?.body.status, 'FINISHED')
-})
-
-test('figures that a server did not take are sent again', async () => {
-  const dir = newFolder()
-  const { asked, close } = await mlflow((_, count) => (count <= 2 ? 503 : 200))
-  await train(dir, 5, ['mlflow'])
-  close()
-  const steps = asked.flatMap(({ body }) =>
-    ((body.metrics ?? []) as { key: string; step: number }[]).filter((m) => m.key === 'loss').map((m) => m.step),
-  )
-  assert.deepEqual(steps, [1, 2, 3, 4, 5])
-  const notices = readRun(dir).events.filter((e) => e.t === 'warning')
-  assert.ok(notices.every((e) => e.kind === 'tracker' && e.text.startsWith('mlflow: ')))
-})
-
 test('trackers that fail in every way become notices, and the run has all its lines', async () => {
   const dir = newFolder()
   writeFileSync(join(dir, 'tensorboard'), 'a file where a folder should be')
@@ -468,12 +335,17 @@ test('trackers that fail in every way become notices, and the run has all its li
   assert.equal(readdirSync(join(dir, 'wandb')).length, 2)
 })
 
-/** What a tracker that fails as told gets and costs, with a step every `minutes`. */
-async function failing(fail: (step: number) => void | Promise<void>, minutes: number, steps: number, t: TestContext) {
+/** What a tracker that fails as told gets and costs, with a step every `minutes`; `seconds` that it may fail, if it was asked for. */
+async function failing(
+  fail: (step: number) => Told,
+  { minutes, steps, seconds = 0 }: { minutes: number; steps: number; seconds?: number },
+  t: TestContext,
+) {
   const notices: string[] = []
   const asked: Record<string, number[]> = { wandb: [], trackio: [] }
-  let now = Date.now()
-  const clock = t.mock.method(Date, 'now', () => now)
+  const away: (string | null)[] = []
+  let now = 1000
+  const clock = t.mock.method(performance, 'now', () => now)
   const open = (name: TrackerName): Tracker => ({
     step: (step) => {
       asked[name]!.push(step)
@@ -483,30 +355,54 @@ async function failing(fail: (step: number) => void | Promise<void>, minutes: nu
   })
   const folders = { images: '', tensorboard: '', wandb: '' }
   const notice = (_: string, text: string) => notices.push(text)
-  const trackers = new Trackers(['wandb', 'trackio'], { dir: '.', config: {}, folders, notice, open })
+  const wanted = { names: ['wandb' as const], seconds }
+  const trackers = new Trackers(['wandb', 'trackio'], { dir: '.', config: {}, folders, notice, open, asked: wanted })
   for (let step = 1; step <= steps; step++) {
     trackers.step(step, { loss: 1 })
     await new Promise((done) => setImmediate(done))
+    away.push(trackers.away && `${trackers.away.name} ${trackers.away.seconds} ${trackers.away.reason}`)
     now += minutes * 60_000
   }
   await trackers.close('done')
   clock.mock.restore()
   assert.equal(asked.trackio!.length, steps)
-  return { notices, asked: asked.wandb!.length }
+  return { notices, asked: asked.wandb!.length, away }
 }
+
+const never = (steps: number) => Array<null>(steps).fill(null)
 
 test('a tracker that fails at every step, at once or later, is told of once and left alone after ten minutes', async (t) => {
   for (const fail of [() => assert.fail('no'), () => Promise.reject(new Error('no'))]) {
-    assert.deepEqual(await failing(fail, 1, 15, t), {
+    assert.deepEqual(await failing(fail, { minutes: 1, steps: 15 }, t), {
       notices: ['wandb: no', 'wandb: failed 11 times in 10 minutes and is left alone now'],
       asked: 11,
+      away: never(15),
     })
   }
 })
 
 test('a tracker that fails for some minutes costs a notice each time it does', async (t) => {
   const fail = (step: number) => (step < 9 || step > 40 ? Promise.reject(new Error('no')) : undefined)
-  assert.deepEqual(await failing(fail, 1, 48, t), { notices: ['wandb: no', 'wandb: no'], asked: 48 })
+  const notices = ['wandb: no', 'wandb: no']
+  assert.deepEqual(await failing(fail, { minutes: 1, steps: 48 }, t), { notices, asked: 48, away: never(48) })
+})
+
+test('a tracker that works now and then is never left alone, and costs one notice', async (t) => {
+  const fail = (step: number) => (step % 5 > 0 ? Promise.reject(new Error('no')) : undefined)
+  const calm = { notices: ['wandb: no'], asked: 90, away: never(90) }
+  assert.deepEqual(await failing(fail, { minutes: 1, steps: 90 }, t), calm)
+  assert.deepEqual(await failing(fail, { minutes: 1, steps: 90, seconds: 1800 }, t), calm)
+})
+
+test('a tracker that was asked for is away after its time, until it answers; figures that wait are no answer', async (t) => {
+  const asTold = (told: string) => (step: number) =>
+    told[step - 1] === 'f' ? Promise.reject(new Error('no')) : told[step - 1] === 'w' ? ('waits' as const) : undefined
+  const limits = { minutes: 5, steps: 14, seconds: 1800 }
+  const longer = await failing(asTold('fwfwfwfwfwfw..'), limits, t)
+  assert.deepEqual(longer.notices, ['wandb: no'])
+  assert.deepEqual(longer.away, [...never(8), ...Array(4).fill('wandb 2400 no'), null, null])
+  const answered = await failing(asTold('fwfwfwf.fwfwfw'), limits, t)
+  assert.deepEqual(answered.away, never(14), 'an answer in between begins the time anew')
 })
 
 test('a tracker that cannot be told the end says what is lost', async () => {

@@ -1,18 +1,18 @@
-// Several trackers as one. None of them can stop a run: what fails becomes a notice, and the tracker is left alone.
+// Several trackers as one. What fails becomes a notice; one that stays away is left alone, or the run is told to end.
 import { basename, join, resolve } from 'node:path'
 import { messageOf } from '../../core/index.ts'
 import type { Interval, Metrics, Sample } from '../events.ts'
 import { MlflowTracker } from './mlflow.ts'
 import { pictureOf } from './pictures.ts'
 import { TensorboardTracker } from './tensorboard.ts'
-import type { Picture, TrackedRun, Tracker, TrackerName } from './tracker.ts'
+import type { Picture, Told, TrackedRun, Tracker, TrackerName } from './tracker.ts'
 import { TrackioTracker, trackioFolder } from './trackio.ts'
 import { WandbTracker } from './wandb.ts'
 
 /** Pictures of the first step and of each that is a multiple: they cost more than numbers. */
 const pictureSteps = 25
 const picturesAtOnce = 4
-/** A tracker is left alone after this many failures, none long after the one before, that last for longer than a short outage. */
+/** So many failures in a row, over so long, are more than a short outage. */
 const outage = { failures: 5, ms: 10 * 60_000 }
 const closeMs = 15_000
 
@@ -39,6 +39,8 @@ export interface TrackersOptions {
   /** Folders below the run folder. */
   folders: { images: string; tensorboard: string; wandb: string }
   notice(kind: string, text: string): void
+  /** Trackers that somebody asked for: the run is to end when one fails for this long. Others are left alone. */
+  asked?: { names: readonly TrackerName[]; seconds: number }
   /** Another way to open a tracker, for tests. */
   open?(name: TrackerName): Tracker
 }
@@ -55,10 +57,19 @@ function open(name: TrackerName, run: TrackedRun, options: TrackersOptions, now:
 interface Place {
   name: TrackerName
   tracker: Tracker
-  /** Of the outage that goes on. */
+  /** In a row, and since when, by a clock that nobody sets. */
   failures: number
   since: number
+  /** When it failed last; a failure soon behind another is not told again. */
   last: number
+}
+
+/** A tracker that has failed for as long as the run may bear. */
+export interface AwayTracker {
+  name: TrackerName
+  seconds: number
+  /** What the last attempt said. */
+  reason: string
 }
 
 export class Trackers {
@@ -67,6 +78,7 @@ export class Trackers {
   /** Pictures that are being made. */
   #pending = 0
   #pictured = { step: -1, tasks: new Set<string>() }
+  #away: AwayTracker | null = null
   readonly #options: TrackersOptions
 
   constructor(names: readonly TrackerName[], options: TrackersOptions) {
@@ -81,11 +93,16 @@ export class Trackers {
     for (const name of new Set(names)) {
       try {
         const tracker = options.open?.(name) ?? open(name, run, options, Date.now())
-        this.#places.push({ name, tracker, failures: 0, since: 0, last: 0 })
+        this.#places.push({ name, tracker, failures: 0, since: 0, last: Number.NEGATIVE_INFINITY })
       } catch (error) {
         options.notice('tracker', `${name}: could not be opened: ${messageOf(error)}`)
       }
     }
+  }
+
+  /** The first that stayed away for too long, while it still does. */
+  get away(): AwayTracker | null {
+    return this.#away
   }
 
   step(step: number, metrics: Metrics): void {
@@ -95,7 +112,7 @@ export class Trackers {
 
   eval(step: number, metrics: Readonly<Record<string, Interval>>): void {
     const now = Date.now()
-    this.#each((tracker) => tracker.eval?.(step, metrics, now))
+    this.#each((tracker) => (tracker.eval ? tracker.eval(step, metrics, now) : 'waits'))
   }
 
   /** The first group of each task, in the steps that are pictured. */
@@ -114,7 +131,8 @@ export class Trackers {
         const { dir, folders } = this.#options
         const made = await Promise.all(chosen.map((sample) => pictureOf(dir, folders.images, sample)))
         const pictures = made.filter((picture): picture is Picture => picture !== undefined)
-        if (pictures.length > 0) this.#each((tracker) => tracker.pictures?.(step, pictures, now))
+        if (pictures.length > 0)
+          this.#each((tracker) => (tracker.pictures ? tracker.pictures(step, pictures, now) : 'waits'))
       } catch (error) {
         this.#options.notice('tracker', `pictures of step ${step} could not be made: ${messageOf(error)}`)
       } finally {
@@ -141,27 +159,49 @@ export class Trackers {
   }
 
   /** What throws at once and what is refused later are the same to a run. */
-  #each(call: (tracker: Tracker) => void | Promise<void> | undefined): void {
+  #each(call: (tracker: Tracker) => Told): void {
     for (const place of [...this.#places]) {
       try {
-        Promise.resolve(call(place.tracker)).catch((error: unknown) => this.#failed(place, error))
+        const told = call(place.tracker)
+        if (told instanceof Promise)
+          told.then(
+            () => this.#worked(place),
+            (error: unknown) => this.#failed(place, error),
+          )
+        else if (told !== 'waits') this.#worked(place)
       } catch (error) {
         this.#failed(place, error)
       }
     }
   }
 
+  #worked(place: Place): void {
+    place.failures = 0
+    if (this.#away?.name === place.name) this.#away = null
+  }
+
   #failed(place: Place, error: unknown): void {
-    const now = Date.now()
-    if (now - place.last > outage.ms) Object.assign(place, { failures: 0, since: now })
+    const { notice } = this.#options
+    const now = performance.now()
+    if (place.failures === 0) place.since = now
+    if (place.failures === 0 && now - place.last > outage.ms) notice('tracker', `${place.name}: ${messageOf(error)}`)
     place.last = now
     place.failures++
-    if (place.failures === 1) this.#options.notice('tracker', `${place.name}: ${messageOf(error)}`)
-    if (place.failures < outage.failures || now - place.since < outage.ms) return
-    this.#places = this.#places.filter((other) => other !== place)
-    const minutes = Math.round((now - place.since) / 60_000)
-    const text = `${place.name}: failed ${place.failures} times in ${minutes} minutes and is left alone now`
-    this.#options.notice('tracker', text)
+    const ms = now - place.since
+    const limit = this.#mostMs(place.name)
+    if (place.failures < outage.failures || ms < (limit ?? outage.ms)) return
+    const minutes = Math.round(ms / 60_000)
+    if (limit !== null) this.#away ??= { name: place.name, seconds: Math.round(ms / 1000), reason: messageOf(error) }
+    else {
+      this.#places = this.#places.filter((other) => other !== place)
+      notice('tracker', `${place.name}: failed ${place.failures} times in ${minutes} minutes and is left alone now`)
+    }
+  }
+
+  /** Null: the run goes on without it. */
+  #mostMs(name: TrackerName): number | null {
+    const { asked } = this.#options
+    return asked && asked.seconds > 0 && asked.names.includes(name) ? 1000 * asked.seconds : null
   }
 }
 

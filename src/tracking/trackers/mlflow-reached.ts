@@ -1,0 +1,75 @@
+// How far an MLflow server has followed a run, kept in the run folder, and what the run's log has beyond it.
+import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { log, messageOf } from '../../core/index.ts'
+import type { Interval, Metrics } from '../events.ts'
+import { readLines } from '../json-lines.ts'
+import { toEvent, toTiming } from '../parse.ts'
+import { runFiles } from '../run-files.ts'
+import type { TrackedRun } from './tracker.ts'
+
+export interface Reached {
+  /** Address of the interface, without what opens doors. */
+  server: string
+  run_id: string
+  /** The last step of which, and of all before it, the server has every figure. */
+  sent: number
+}
+
+const pathOf = ({ dir }: Pick<TrackedRun, 'dir'>) => join(dir, runFiles.mlflow)
+
+/** Null for a new run, and where nothing usable was kept. Steps behind the checkpoint are done again and told again. */
+export function readReached(run: TrackedRun, server: string): Reached | null {
+  const path = pathOf(run)
+  const { resumedAt = -1 } = run
+  if (resumedAt < 0 || !existsSync(path)) return null
+  try {
+    const { run_id, sent, ...kept } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
+    if (kept.server !== server || typeof run_id !== 'string' || !Number.isInteger(sent)) return null
+    return { server, run_id, sent: Math.min(sent as number, resumedAt) }
+  } catch (error) {
+    log.warn(`${path}: not used, the server gets the run as a new one: ${messageOf(error)}`)
+    return null
+  }
+}
+
+/** A run outlives a disk without room; what is lost is that a resumed run tells some steps twice. */
+export function writeReached(run: TrackedRun, reached: Reached): void {
+  const path = pathOf(run)
+  try {
+    writeFileSync(`${path}.new`, JSON.stringify(reached))
+    renameSync(`${path}.new`, path)
+  } catch (error) {
+    log.debug(`${path}: not written: ${messageOf(error)}`)
+  }
+}
+
+export interface KeptFigures {
+  step: number
+  time: number
+  values: Metrics
+}
+
+/** Figures of the log behind step `after` up to `until`, as the tracker was given them. */
+export function* keptFigures(
+  dir: string,
+  after: number,
+  until: number,
+  meansOf: (metrics: Readonly<Record<string, Interval>>) => Metrics,
+): Generator<KeptFigures> {
+  const inside = (step: number) => step > after && step <= until
+  const timing = new Map<number, { time: number; metrics: Metrics }>()
+  for (const { value } of readLines(join(dir, runFiles.timing))) {
+    const line = value && toTiming(value)
+    if (line?.t === 'step' && inside(line.step)) timing.set(line.step, { time: line.time, metrics: line.metrics ?? {} })
+  }
+  let time = Date.now()
+  for (const { value } of readLines(join(dir, runFiles.events))) {
+    const event = value && toEvent(value)
+    if (!event || !inside(event.step)) continue
+    const clock = timing.get(event.step)
+    time = clock?.time ?? time
+    if (event.t === 'step') yield { step: event.step, time, values: { ...event.metrics, ...clock?.metrics } }
+    else if (event.t === 'eval') yield { step: event.step, time, values: meansOf(event.metrics) }
+  }
+}
