@@ -1,8 +1,17 @@
 // Peak of a whole step of both loops at released shapes with random bfloat16 weights; `other` is what `roundtrip plan` says. Without a
-// card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b).
+// card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b); ROUNDTRIP_BENCH_FROZEN:
+// exact or int8 alone.
 import type { ShapeName } from '../scripts/lib/checkpoint-shapes.ts'
 import { useKernels } from '../src/kernels/index.ts'
-import { decodePool, modelSizes, type Sa2VAFamily, TrainingLayers } from '../src/models/index.ts'
+import {
+  decodePool,
+  layerMatrices,
+  modelSizes,
+  type Sa2VA,
+  type Sa2VAFamily,
+  TrainingLayers,
+} from '../src/models/index.ts'
+import { type FrozenForm, frozenForms, type Linear, storeInt8 } from '../src/nn/index.ts'
 import { type Batch, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, planMemory, resolveRun, runOf } from '../src/run/index.ts'
 import { type TaskKind, taskKinds } from '../src/tasks/index.ts'
@@ -25,15 +34,21 @@ interface Case {
   tiles: number
   checkpointing: boolean
   kernels: 'auto' | 'off'
+  frozenWeights: FrozenForm
 }
 
-const plain = { batchSize: 1, K: 4, tiles: 3, checkpointing: true, kernels: 'auto' } as const
-const cases: Case[] = [
+const plain = { batchSize: 1, K: 4, tiles: 3, checkpointing: true, kernels: 'auto', frozenWeights: 'exact' } as const
+const exactCases: Case[] = [
   { ...plain, batchSize: 4 },
   { ...plain, K: 8 },
   { ...plain, tiles: 12 },
   { ...plain, batchSize: 4, checkpointing: false },
   { ...plain, kernels: 'off' },
+]
+const int8Cases: Case[] = [
+  { ...plain, frozenWeights: 'int8' },
+  { ...plain, frozenWeights: 'int8', batchSize: 2 },
+  { ...plain, frozenWeights: 'int8', batchSize: 2, tiles: 12 },
 ]
 
 const host = {
@@ -46,7 +61,9 @@ const host = {
 export async function run(): Promise<BenchRow[]> {
   const shapes = (process.env.ROUNDTRIP_BENCH_SHAPES ?? '1b,4b').split(',') as ShapeName[]
   const rows: BenchRow[] = []
-  for (const shape of shapes) rows.push(...(await ofShape(shape)))
+  const forms = frozenForms.filter((form) => (process.env.ROUNDTRIP_BENCH_FROZEN ?? form) === form)
+  for (const shape of shapes)
+    for (const form of forms) rows.push(...(await ofShape(shape, form === 'exact' ? exactCases : int8Cases)))
   return rows
 }
 
@@ -58,21 +75,32 @@ const settings = (c: Case) =>
     maxTiles: c.tiles,
     batchSize: c.batchSize,
     checkpointing: c.checkpointing,
+    frozenWeights: c.frozenWeights,
     loop1: { question },
     rl: { numGenerations: c.K, maxCompletionLength: onCard ? 128 : 16 },
     ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
 type Settings = ReturnType<typeof settings>
 
-async function ofShape(shape: ShapeName): Promise<BenchRow[]> {
-  const family = speakingFamily(randomModel(shape), randomExample(0))
-  const learner = new Learner(family, settings(plain))
+/** As loading does it. */
+function storeLayersInt8(model: Sa2VA): void {
+  const isMatrix = layerMatrices(model.decoder)
+  for (const slot of model.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, placement.dtype)
+}
+
+async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchRow[]> {
+  const loaded = randomModel(shape)
+  const [{ frozenWeights }] = cases as [Case]
+  if (frozenWeights === 'int8') storeLayersInt8(loaded.model)
+  const family = speakingFamily(loaded, randomExample(0))
+  const learner = new Learner(family, settings(cases[0]!))
   const rows: BenchRow[] = []
   for (const c of cases) {
     const config = settings(c)
     const measured = await peakOf(family, learner, config, c)
     const kept = c.checkpointing ? '' : ', layers kept'
-    const name = `${shape}, batch ${c.batchSize}, K ${c.K}, ${c.tiles} tiles${kept}, kernels ${c.kernels}`
+    const stored = c.frozenWeights === 'exact' ? '' : ', frozen matrices in 8 bit'
+    const name = `${shape}, batch ${c.batchSize}, K ${c.K}, ${c.tiles} tiles${kept}${stored}, kernels ${c.kernels}`
     rows.push(row(name, measured, planned(family, config, c), 'GiB'))
   }
   TrainingLayers.release(family.model.decoder)

@@ -3,6 +3,7 @@ const invariant = (name) => `tests/invariant/${name}.test.ts`
 
 export const answers = invariant('answers')
 export const fed = invariant('step-fed')
+export const frozen = invariant('frozen-int8')
 export const learning = invariant('trainer-learning')
 export const life = invariant('run-life')
 export const obligations = invariant('trainer-obligations')
@@ -19,6 +20,7 @@ export const balance = 'src/run/balance.test.ts'
 export const evaluate = 'src/tasks/cycle/evaluate.test.ts'
 export const generation = 'src/models/llm/generate.test.ts'
 export const golden = 'src/verify/grpo.test.ts'
+export const int8 = 'src/nn/int8.test.ts'
 export const loading = 'src/data/loader.test.ts'
 export const meteor = 'src/rewards/meteor/meteor.test.ts'
 export const mixing = 'src/rewards/mix.test.ts'

@@ -1,5 +1,5 @@
 import { log, Mismatch } from '../core/index.ts'
-import { type Module, replaceTensor, type Slot, tensorAt } from '../nn/index.ts'
+import { type Linear, type Module, replaceTensor, type Slot, storeInt8, tensorAt } from '../nn/index.ts'
 import {
   aten,
   isFloating,
@@ -38,13 +38,15 @@ export interface LoadOptions {
   unused?: readonly RegExp[]
   /** Names of the model a checkpoint may lack. */
   optional?: readonly RegExp[]
+  /** Weights of linear layers that are stored in 8 bit, each as soon as it is read. */
+  int8?: (slot: Slot) => boolean
   /** Refuse NaN and infinite weights (reads every tensor once). */
   checkFinite?: boolean
   onProgress?: (done: number, total: number) => void
 }
 
 /** What whoever opens a model may choose. */
-export type OpenOptions = Omit<LoadOptions, 'unused' | 'optional'>
+export type OpenOptions = Omit<LoadOptions, 'unused' | 'optional' | 'int8'>
 
 /** Reads tensors of a folder through memory maps, each file mapped once. */
 export class TensorReader {
@@ -98,16 +100,26 @@ export function loadWeights(model: Module, folder: WeightFolder, options: LoadOp
   const reader = new TensorReader(folder)
   try {
     slots.forEach((slot, i) => {
-      if (folder.has(slot.name))
-        replaceTensor(
-          slot,
-          tidy(() => converted(reader.read(slot.name), slot, folder, options)),
-        )
+      if (folder.has(slot.name)) place(slot, reader, folder, options)
       options.onProgress?.(i + 1, slots.length)
     })
   } finally {
     reader.close()
   }
+}
+
+function place(slot: Slot, reader: TensorReader, folder: WeightFolder, options: LoadOptions): void {
+  if (options.int8?.(slot)) {
+    tidy(() => {
+      const stored = converted(reader.read(slot.name), slot, folder, { ...options, dtype: undefined })
+      storeInt8(slot.owner as Linear, options.dtype ?? stored.dtype, stored)
+    })
+    return
+  }
+  replaceTensor(
+    slot,
+    tidy(() => converted(reader.read(slot.name), slot, folder, options)),
+  )
 }
 
 function checkNames(slots: readonly Slot[], folder: WeightFolder, options: LoadOptions): string[] {

@@ -1,7 +1,7 @@
 // A checkpoint of a training run put on top of the model it started from: whole weights take the places of the old ones, adapters
 // are merged. Such a file holds what trained and nothing else.
 import { Mismatch } from '../core/index.ts'
-import { type Module, replaceTensor, type Slot, tensorAt } from '../nn/index.ts'
+import { type Module, replaceTensor, requireExact, type Slot, tensorAt } from '../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { showShape } from './dtype.ts'
 import { bytesTensor, type Factors, productOf, releasedLoraScale, trainingNames } from './unmerged.ts'
@@ -54,6 +54,7 @@ function merge(slot: Slot, folder: WeightFolder, pair: Factors, scale: number): 
 }
 
 function requireShape(slot: Slot, folder: WeightFolder, got: readonly number[], expected: readonly number[]): void {
+  requireExact(tensorAt(slot), folder.path, slot.name)
   if (got.join() === expected.join()) return
   const hint = 'is this the model the run started from?'
   throw new Mismatch({ where: folder.path, field: slot.name, expected: showShape(expected), got: showShape(got), hint })

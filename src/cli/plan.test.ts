@@ -13,6 +13,30 @@ test('the table of docs/memory.md is what the planner says', async () => {
 })
 
 const gib = 2 ** 30
+
+test('so is what docs/memory.md says about matrices in 8 bit', async () => {
+  const shown = page.split('<!-- plan int8 -->\n')[1]!.split('<!-- /plan int8 -->')[0]!.trim().split('\n')
+  const said = await planTable({ frozenWeights: 'int8', lora: { rank: 32, alpha: 64, dropout: 0 } })
+  assert.ok(shown.length > 6, `${shown.length} rows`)
+  for (const line of shown) assert.ok(said.includes(`${line}\n`), `no row of \`roundtrip plan --table\`: ${line}`)
+})
+
+test('in 8 bit a model of 8 billion values fits a card of 24 GB, which it does not exactly', () => {
+  const small = { bytes: 23.5 * gib, kernels: false }
+  for (const name of ['8b', 'internvl3-8b', 'qwen2_5-vl-7b'] as const) {
+    const sizes = modelSizes(releasedConfig(name))
+    const rl = { numGenerations: 4, maxCompletionLength: 128 }
+    const settings = { checkpointing: true, batchSize: 1, maxTiles: 1, rl }
+    const plan = (frozenWeights: 'exact' | 'int8') =>
+      planMemory(sizes, resolveRun({ ...settings, frozenWeights }), small)
+    const [exact, int8] = [plan('exact'), plan('int8')]
+    const values = sizes.matrices.reduce((sum, [out, input]) => sum + out * input, 0)
+    assert.ok(values > 6e9, `${name}: ${values} values in matrices`)
+    assert.ok(Math.abs((exact.frozen - int8.frozen) / values - 1) < 1e-3, `${name}: a byte a value is saved`)
+    assert.deepEqual([fits(exact, small), fits(int8, small)], [false, true], name)
+  }
+})
+
 const card = { bytes: 139.8 * gib, kernels: true }
 
 function peak(name: ReleasedName, settings: object, on = card): number {

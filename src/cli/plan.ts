@@ -36,7 +36,7 @@ const batches = [32, 16, 8, 4, 2, 1]
 async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given } = readRunSettings(argv, flags)
   if (given.has('table')) {
-    process.stdout.write(await planTable())
+    process.stdout.write(await planTable(config))
     return
   }
   const found = await planOf(config)
@@ -62,7 +62,7 @@ async function planOf(config: RunConfig): Promise<Found[]> {
 }
 
 function planText(config: RunConfig, found: readonly Found[]): string {
-  const { batchSize, rl, maxTiles, checkpointing } = config
+  const { batchSize, rl, maxTiles, checkpointing, frozenWeights } = config
   const head = ['card', 'frozen', 'trained', 'merged', 'features', 'sampling', 'learning', 'peak', 'fits']
   const body = found.map(({ card, plan: p, fits, batch }) => [
     card,
@@ -70,8 +70,9 @@ function planText(config: RunConfig, found: readonly Found[]): string {
     fits ? `yes, up to batch ${batch}` : batch > 0 ? `with batch ${batch}` : 'no',
   ])
   const settings = `batch ${batchSize}, K ${rl.numGenerations}, ${maxTiles ?? 12} tiles, ${rl.maxCompletionLength} new tokens`
+  const layers = checkpointing ? 'layers computed again in backward' : 'all layers kept'
   return [
-    `${config.model}: ${settings}, ${checkpointing ? 'layers computed again in backward' : 'all layers kept'}`,
+    `${config.model}: ${settings}, ${layers}${frozenWeights === 'int8' ? ', frozen matrices in 8 bit' : ''}`,
     aligned([head, ...body], { right: [1, 2, 3, 4, 5, 6, 7] }),
     'sampling and learning come on top of the rest, one after the other; peak is with the larger of them',
     '',
@@ -83,8 +84,10 @@ const [tableK, tableTiles] = [
   [1, 6, 12],
 ]
 
+type TableSettings = Partial<Pick<RunConfig, 'frozenWeights' | 'lora'>>
+
 /** Rows of docs/memory.md: the largest batch that fits, for every released model, K and limit of tiles. */
-export async function planTable(): Promise<string> {
+export async function planTable({ frozenWeights, lora }: TableSettings = {}): Promise<string> {
   const { planMemory, fits, resolveRun } = await import('../run/index.ts')
   const { modelSizes, releasedConfig, releasedNames } = await import('../models/index.ts')
   const head = ['model', 'K', 'tiles', 'GiB, batch 1', 'H200, batch 1', ...cards.map((card) => card.name)]
@@ -92,8 +95,9 @@ export async function planTable(): Promise<string> {
     const sizes = modelSizes(releasedConfig(name))
     return tableK.flatMap((numGenerations) =>
       tableTiles.map((maxTiles) => {
-        const settings = { checkpointing: true, maxTiles, rl: { numGenerations, maxCompletionLength: 128 } }
-        const plan = (batchSize: number, card: Card) => planMemory(sizes, resolveRun({ ...settings, batchSize }), card)
+        const rl = { numGenerations, maxCompletionLength: 128 }
+        const config = resolveRun({ frozenWeights, lora, checkpointing: true, maxTiles, rl })
+        const plan = (batchSize: number, card: Card) => planMemory(sizes, { ...config, batchSize }, card)
         const size = (card: Card) => (plan(1, card).peak / gib).toFixed(1)
         const batch = (card: Card) => batches.find((n) => fits(plan(n, card), card))
         const largest = cards.map((card) => String(batch(card) ?? '-'))

@@ -25,6 +25,7 @@ export {
   generate,
   headLogProbs,
   knownPrefixes,
+  layerMatrices,
   loadLanguageModel,
   loraTargets,
   type PromptIds,

@@ -2,7 +2,7 @@
 import { type Module, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
-import { type LlmConfig, loraTargets } from './llm/index.ts'
+import { type Decoder, type LlmConfig, layerMatrices, loraTargets } from './llm/index.ts'
 import { sa2vaGroups } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
@@ -18,6 +18,8 @@ export interface ModelSizes {
   trained: number
   /** [out, in] of the layers that get adapters. */
   adapted: readonly (readonly [number, number])[]
+  /** [out, in] of the matrices that can be stored in 8 bit. */
+  matrices: readonly (readonly [number, number])[]
   /** Whether the layers with a derivative of their own (src/models/llm/training) cover the language model. */
   ownLayers: boolean
   /** Size of SAM2's maps beside those of the released models. */
@@ -73,16 +75,18 @@ const coversLayers = ({ architectures }: LlmConfig) => architectures[0] === 'Qwe
 
 /** Constructing a model allocates nothing: its tensors have shapes alone. */
 function counted(
-  model: Module,
+  model: Module & { readonly decoder: Decoder },
   isTarget: (name: string) => boolean,
   trained: readonly RegExp[],
-): Pick<ModelSizes, 'values' | 'trained' | 'adapted'> {
-  const sum = { values: 0, trained: 0, adapted: [] as (readonly [number, number])[] }
+): Pick<ModelSizes, 'values' | 'trained' | 'adapted' | 'matrices'> {
+  const isMatrix = layerMatrices(model.decoder)
+  const sum = { values: 0, trained: 0, adapted: [] as [number, number][], matrices: [] as [number, number][] }
   for (const slot of model.slots()) {
     const { shape, numel } = tensorAt(slot)
     sum.values += numel
     if (trained.some((pattern) => pattern.test(slot.name))) sum.trained += numel
     if (shape.length === 2 && isTarget(slot.name.replace(/\.weight$/, ''))) sum.adapted.push([shape[0]!, shape[1]!])
+    if (isMatrix(slot)) sum.matrices.push([shape[0]!, shape[1]!])
   }
   for (const t of model.parameters().values()) t.dispose()
   return sum

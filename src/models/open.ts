@@ -1,15 +1,15 @@
 // Opening a folder as the family it holds, and the groups of weights that can train in any of them.
-import type { OpenOptions } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { familyOf, type ModelFamily } from './families.ts'
 import type { Family, FolderReport } from './family.ts'
+import type { DecoderOpenOptions } from './llm/index.ts'
 import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen2_5_vl/index.ts'
 import { inspectSa2VA, readSa2VAConfig, Sa2VAFamily } from './sa2va/index.ts'
 import { inspectSa2VAQwen, type RegionPrompt, readSa2VAQwenConfig, Sa2VAQwenFamily } from './sa2va-qwen/index.ts'
 import type { Rounding } from './sam2/index.ts'
 
 /** What whoever opens a model may choose, besides device and dtype. */
-export interface FamilyOptions extends OpenOptions {
+export interface FamilyOptions extends DecoderOpenOptions {
   /** How a region is shown to a model on Qwen-VL; the family's own way if absent. */
   region?: RegionPrompt
   /** Of the mask decoder with bfloat16 weights. */

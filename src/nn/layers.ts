@@ -1,5 +1,6 @@
 // Layers. B batch, T tokens, D features, C channels, H W rows and columns.
-import { aten, rmsNorm, type Tensor } from '../tensor/index.ts'
+import { aten, rmsNorm, type Tensor, tidy } from '../tensor/index.ts'
+import { isInt8 } from './int8.ts'
 import type { Adapter } from './lora.ts'
 import { Module, weight } from './module.ts'
 
@@ -9,7 +10,8 @@ export function cast(w: Tensor, x: Tensor): Tensor {
 }
 
 export class Linear extends Module {
-  weight: Tensor // [out, in]
+  weight: Tensor // [out, in]; int8 where it is stored in 8 bit
+  weight_scale?: Tensor // [out, 1], of a weight in 8 bit
   bias?: Tensor // [out]
   lora_A?: Adapter
   lora_B?: Adapter
@@ -23,12 +25,18 @@ export class Linear extends Module {
   }
 
   forward(x: Tensor): Tensor {
-    const y = x.linear(cast(this.weight, x), { bias: this.bias ? cast(this.bias, x) : null }) // [.., out]
+    const bias = this.bias ? cast(this.bias, x) : null
+    const y = isInt8(this.weight) ? this.#product8(x, bias) : x.linear(cast(this.weight, x), { bias }) // [.., out]
     const state = this.#adapter
     if (!state?.enabled || !this.lora_A || !this.lora_B) return y
     const input = state.dropout > 0 ? x.dropout(state.dropout, true) : x
     const delta = input.linear(cast(this.lora_A.weight, x)).linear(cast(this.lora_B.weight, x))
     return y.add(delta, { alpha: state.scale })
+  }
+
+  /** The matrix is there for this product alone, or until its backward where a gradient is recorded. */
+  #product8(x: Tensor, bias: Tensor | null): Tensor {
+    return tidy(() => x.linear(cast(this.weight.mul(this.weight_scale!), x), { bias }))
   }
 
   get adapter(): AdapterState | undefined {

@@ -1,6 +1,7 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import { aten, CudaGraph, empty, keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
+import { requireExact } from './int8.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 import { type Pack, packsOf, roomForPack } from './packs.ts'
@@ -55,6 +56,7 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
 
 /** W + (alpha / r) B A of a layer, in float32, rounded once to the base dtype; W itself without adapters. A new tensor of the current scope. */
 export function mergedWeight(linear: Linear): Tensor {
+  requireExact(linear.weight, 'lora', 'merged weight')
   return noGrad(() =>
     tidy(() =>
       linear.lora_A
@@ -88,6 +90,7 @@ export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPla
   const states = new Set(adapted.flatMap((linear) => (takesPart(linear) ? [linear.adapter!] : [])))
   const merged: Tensor[] = []
   try {
+    for (const { weight } of adapted) requireExact(weight, 'lora', 'merged weight')
     if (places) places.fill(adapted)
     else for (const linear of adapted) merged.push(keep(mergedWeight(linear)))
     adapted.forEach((linear, i) => {

@@ -1,5 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { type DType, empty, itemBytes, keep, Tensor } from '../tensor/index.ts'
+import { requireExact } from './int8.ts'
 
 /** A weight of a model: its checkpoint name and the field that holds it. */
 export interface Slot {
@@ -98,6 +99,7 @@ export function trainOnly(model: Module, patterns: readonly RegExp[]): Slot[] {
   for (const slot of model.slots()) tensorAt(slot).requiresGrad_(false)
   for (const slot of chosen) {
     const t = tensorAt(slot)
+    requireExact(t, 'trainable', slot.name)
     if (t.dtype !== 'float32' && t.dtype !== 'float64') replaceTensor(slot, t.to('float32'))
     tensorAt(slot).requiresGrad_(true)
   }

@@ -1,8 +1,10 @@
 // Every setting of a run, composed once from the rooms' own schemas. Flags, recipe files and the reference page come from here.
 import { z } from 'zod'
 import { refusalOf } from '../config/index.ts'
+import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
 import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/index.ts'
+import { frozenForms } from '../nn/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
@@ -59,6 +61,12 @@ export const RunConfig = z.strictObject({
     .enum(['auto', 'float32', 'bfloat16'])
     .default('auto')
     .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
+  frozenWeights: z
+    .enum(frozenForms)
+    .default('exact')
+    .describe(
+      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row, half the memory; int8 needs checkpointing true, and torch's ops compute in the place of our kernels",
+    ),
   kernels: z
     .enum(['auto', 'off'])
     .default('auto')
@@ -196,8 +204,18 @@ export function resolveRun(input: RunInput): RunConfig {
   return config
 }
 
+/** Matrices in 8 bit are made wide for each product: keeping them all for backward, or merging into them, would cost what they save. */
+function checkFrozen({ frozenWeights, checkpointing, sampling }: RunConfig): void {
+  if (frozenWeights === 'exact') return
+  const refuse = (field: string, expected: string, got: unknown) =>
+    new Mismatch({ where: 'settings', field, expected: `${expected} with frozenWeights ${frozenWeights}`, got })
+  if (!checkpointing) throw refuse('checkpointing', 'true', checkpointing)
+  if (sampling.weights === 'merged') throw refuse('sampling.weights', 'auto or exact', sampling.weights)
+}
+
 /** What could have no effect in a run is refused. */
 function checkRun(config: RunConfig): void {
+  checkFrozen(config)
   const kind = builtInKind(config.task) as TaskKind<RunConfig> | null // a user's module is asked when it is loaded
   kind?.check(config)
 }

@@ -20,8 +20,8 @@ export function openModel(config: RunConfig, world: World = alone): Family {
   useKernels(config.kernels)
   const { device: found, dtype } = deviceOf(config)
   const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
-  const { region, rounding } = config
-  return openFamily(config.model, { device, dtype, region: region ?? undefined, rounding })
+  const { region, rounding, frozenWeights } = config
+  return openFamily(config.model, { device, dtype, frozenWeights, region: region ?? undefined, rounding })
 }
 
 export function disposeModel(family: Family): void {

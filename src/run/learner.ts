@@ -206,8 +206,9 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
 /** By itself only where the products are slow and merging rounds nothing away: float32 on the CPU. */
 function mergesForSampling(config: RunConfig): boolean {
   const { device, dtype } = deviceOf(config)
-  const { weights } = config.sampling
-  return weights === 'auto' ? device === 'cpu' && dtype === 'float32' : weights === 'merged'
+  const { frozenWeights, sampling } = config
+  if (sampling.weights !== 'auto') return sampling.weights === 'merged'
+  return device === 'cpu' && dtype === 'float32' && frozenWeights === 'exact'
 }
 
 function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {

@@ -44,15 +44,16 @@ const headCopies = 12
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
 const [bfloat16, float32] = [2, 4]
 
-type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'checkpointing' | 'lora' | 'sampling'> & {
+type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
   rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
 } & MaskSupervision
 
 /** Every answer is taken to be as long as it may be, every picture to have as many tiles. */
 export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): MemoryPlan {
-  const kernels = card.kernels && sizes.ownLayers
+  const int8 = settings.frozenWeights === 'int8'
+  const kernels = card.kernels && sizes.ownLayers && !int8
   const adapters = sizes.adapted.reduce((sum, [out, input]) => sum + settings.lora.rank * (out + input), 0)
-  const frozen = bfloat16 * (sizes.values - sizes.trained)
+  const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
   const state = 4 * float32 // weight, EMA copy and two moments
   const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
   const merged = settings.sampling.weights === 'merged' ? mergedBytes(sizes) : 0
@@ -60,9 +61,18 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const decoding = decodingBytes(sizes, decodeStates(sizes, settings, adapters, kernels), settings, card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
   const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
-  const peak = frozen + trained + merged + features + workspace + Math.max(decoding.most, learning)
+  const inWork = workspace + (int8 ? layerBytes(sizes) : 0)
+  const peak = frozen + trained + merged + features + inWork + Math.max(decoding.most, learning)
   return { frozen, trained, merged, features, sampling: decoding.most, learning, peak }
 }
+
+/** One byte a value, and a scale for every row. */
+const int8Saves = ({ matrices }: ModelSizes) =>
+  matrices.reduce((sum, [out, input]) => sum + (bfloat16 - 1) * out * input - bfloat16 * out, 0)
+
+/** The matrices of one layer, made wide for their products. */
+const layerBytes = ({ matrices, llm }: ModelSizes) =>
+  (bfloat16 * matrices.reduce((sum, [out, input]) => sum + out * input, 0)) / llm.num_hidden_layers
 
 const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
 

@@ -1,7 +1,7 @@
 // What a run says on its way: where it runs, then nine numbered steps.
 import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
-import { count } from '../nn/index.ts'
+import { count, isInt8 } from '../nn/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { describeEnvironment } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -70,6 +70,8 @@ export function tellTrainables(learner: Learner, { lora }: RunConfig, host: Told
   tellStep(host, 'trainable', `${thousands(trained)} of ${thousands(all)} values (${percent(trained, all)})`)
   for (const group of counts) tellNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
   tellNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
+  const rounded = count([...learner.family.module.parameters().values()].filter(isInt8)).elements
+  if (rounded > 0) tellNote(host, `${thousands(rounded)} of them in 8 bit: torch's ops compute, not kernels of ours`)
 }
 
 export function groupText({ group, tensors, elements }: GroupCount): string {

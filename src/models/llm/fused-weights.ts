@@ -1,6 +1,6 @@
 // The weights of a decoder as kernels of ours read them, or why they cannot. S hidden, I feed-forward, V vocabulary.
 import { type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../kernels/index.ts'
-import { isPacked, Linear, type Pack, packedWeight, packInPlace, type RMSNorm } from '../../nn/index.ts'
+import { isInt8, isPacked, Linear, type Pack, packedWeight, packInPlace, type RMSNorm } from '../../nn/index.ts'
 import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { FusedLayer } from './causal-lm.ts'
 import type { Decoder } from './model.ts'
@@ -52,6 +52,7 @@ export function notFused(decoder: Decoder): string | null {
     return 'biases of other products than q, k, v'
   const tensors = [...all, ...fused.flatMap(normsOf), head, norm, embedding].map((layer) => layer.weight)
   const biases = all.flatMap((linear) => linear.bias ?? [])
+  if (tensors.some(isInt8)) return 'weights stored in 8 bit (frozenWeights)'
   if ([...tensors, ...biases].some((t) => t.dtype !== 'bfloat16')) return 'weights that train in float32'
   const apart = fused.flatMap(({ attention, mlp }) => [attention.qkv, mlp.gateUp]).filter((pack) => !isPacked(pack))
   if (apart.some((pack) => pack.some((linear) => linear.lora_A || linear.weight.requiresGrad)))

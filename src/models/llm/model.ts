@@ -26,7 +26,7 @@ export interface Placement {
 
 interface Parts {
   embedding: Embedding
-  layers: readonly { forward(x: Tensor, context: LlmContext): Tensor; readonly fused?: FusedLayer }[]
+  layers: readonly (Module & { forward(x: Tensor, context: LlmContext): Tensor; readonly fused?: FusedLayer })[]
   norm: RMSNorm
   head: Linear | Embedding
 }

@@ -1,8 +1,9 @@
-import { type AdapterNames, exportModel, type OpenOptions } from '../../checkpoint/index.ts'
+import { type AdapterNames, exportModel } from '../../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplates } from '../../text/index.ts'
 import type { AdapterPlace, AskingFamily } from '../family.ts'
+import type { DecoderOpenOptions } from '../llm/index.ts'
 import { OpenedFamily } from '../opened.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
@@ -28,7 +29,7 @@ export class QwenVLFamily
     this.adapter = { on: loaded.model, targets, names: adapterNames, width: loaded.cfg.llm.hidden_size }
   }
 
-  static open(dir: string, options: OpenOptions = {}): QwenVLFamily {
+  static open(dir: string, options: DecoderOpenOptions = {}): QwenVLFamily {
     return new QwenVLFamily(openQwenVL(dir, options))
   }
 

@@ -1,7 +1,8 @@
-import { loadWeights, type OpenOptions, openWeights, renamed } from '../../checkpoint/index.ts'
+import { loadWeights, openWeights, renamed } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { cuda } from '../../tensor/index.ts'
 import { loadTokenizer, type Tokenizer } from '../../text/index.ts'
+import { type DecoderOpenOptions, int8Slots } from '../llm/index.ts'
 import { type QwenVLConfig, readQwenVLConfig } from './config.ts'
 import { type QwenFeatures, type QwenPrompt, QwenVL } from './model.ts'
 import { type ProcessorConfig, readProcessorConfig } from './processor.ts'
@@ -21,7 +22,7 @@ export function releasedName(name: string): string {
 }
 
 /** A Qwen2.5-VL folder as the hub has it. */
-export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL {
+export function openQwenVL(dir: string, { frozenWeights, ...options }: DecoderOpenOptions = {}): LoadedQwenVL {
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readQwenVLConfig(dir)
   const folder = renamed(openWeights(dir), releasedName)
@@ -29,7 +30,7 @@ export function openQwenVL(dir: string, options: OpenOptions = {}): LoadedQwenVL
   const model = new QwenVL(cfg)
   const unused = cfg.llm.tie_word_embeddings ? [/^lm_head\.weight$/] : []
   try {
-    loadWeights(model, folder, { ...options, unused })
+    loadWeights(model, folder, { ...options, int8: int8Slots(model.decoder, frozenWeights), unused })
   } catch (error) {
     for (const t of model.parameters().values()) t.dispose()
     throw error

@@ -2,6 +2,7 @@ import { loadWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { cuda } from '../../tensor/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
+import { int8Slots } from '../llm/index.ts'
 import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
 import { isVideoOnly, openModelWeights, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
 import { readSa2VAQwenConfig, type Sa2VAQwenConfig, systemTurn } from './config.ts'
@@ -27,7 +28,7 @@ const promptOnly = [/\.sam_prompt_encoder\.(point_embeddings|mask_downscaling)\.
 
 /** A Sa2VA folder on Qwen2.5-VL or Qwen3-VL, as the hub has it: config.json, weights, tokenizer, preprocessor_config.json. */
 export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): LoadedSa2VAQwen {
-  const { region, system, rounding, ...load } = options
+  const { region, system, rounding, frozenWeights, ...load } = options
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAQwenConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
@@ -44,7 +45,8 @@ export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): Loade
     (cfg.llm.tie_word_embeddings && name === 'model.lm_head.weight') || /\.rotary_emb\.inv_freq$/.test(name)
   const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name) } as RegExp
   try {
-    loadWeights(model, folder, { ...load, unused: [unused], optional: promptOnly })
+    const int8 = int8Slots(model.decoder, frozenWeights)
+    loadWeights(model, folder, { ...load, int8, unused: [unused], optional: promptOnly })
   } catch (error) {
     for (const t of model.parameters().values()) t.dispose()
     throw error

@@ -1,11 +1,11 @@
-import { languageModelNames, type OpenOptions } from '../../checkpoint/index.ts'
+import { languageModelNames } from '../../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
 import { loraTargets } from '../llm/index.ts'
 import { OpenedGroundedFamily } from '../opened.ts'
 import { type Features, type Prompt, preparation, prepareImage } from './inputs.ts'
-import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
+import { exportSa2VA, type Loaded, openSa2VA, type Sa2VAOpenOptions } from './load.ts'
 import type { Sa2VA } from './model.ts'
 import { type ImageInput, module } from './prepare.ts'
 
@@ -39,7 +39,7 @@ export class Sa2VAFamily
     }
   }
 
-  static open(dir: string, options: OpenOptions = {}): Sa2VAFamily {
+  static open(dir: string, options: Sa2VAOpenOptions = {}): Sa2VAFamily {
     return new Sa2VAFamily(openSa2VA(dir, options))
   }
 

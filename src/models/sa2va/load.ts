@@ -2,7 +2,6 @@ import {
   exportModel,
   loadWeights,
   mergedFolder,
-  type OpenOptions,
   openWeights,
   releasedLoraScale,
   type WeightFolder,
@@ -11,6 +10,7 @@ import { log, Mismatch } from '../../core/index.ts'
 import type { Module } from '../../nn/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../text/index.ts'
+import { type DecoderOpenOptions, int8Slots } from '../llm/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { Prompter } from './inputs.ts'
@@ -27,7 +27,7 @@ export interface Loaded {
   prompter: Prompter
 }
 
-export interface Sa2VAOpenOptions extends OpenOptions {
+export interface Sa2VAOpenOptions extends DecoderOpenOptions {
   /** Of the mask decoder with bfloat16 weights; `once` where absent. */
   rounding?: Rounding
 }
@@ -59,7 +59,7 @@ export function openModelWeights(dir: string): WeightFolder {
 
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */
 export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
-  const { rounding, ...load } = options
+  const { rounding, frozenWeights, ...load } = options
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
@@ -78,7 +78,8 @@ export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
   const model = new Sa2VA(cfg)
   const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name, cfg) } as RegExp
   try {
-    loadWeights(model, folder, { ...load, unused: [unused], optional: promptOnly })
+    const int8 = int8Slots(model.decoder, frozenWeights)
+    loadWeights(model, folder, { ...load, int8, unused: [unused], optional: promptOnly })
   } catch (error) {
     for (const t of model.parameters().values()) t.dispose()
     throw error

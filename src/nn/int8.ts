@@ -1,0 +1,53 @@
+// Frozen matrices in 8 bit: every row as whole numbers from -127 to 127 and one scale. What a product reads is numbers times scale.
+import { Mismatch } from '../core/index.ts'
+import { type DType, keep, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
+import type { Linear } from './layers.ts'
+
+/** How frozen matrices are stored: in the dtype of the model, or in 8 bit. */
+export const frozenForms = ['exact', 'int8'] as const
+export type FrozenForm = (typeof frozenForms)[number]
+
+const largestNumber = 127
+
+export interface RoundedRows {
+  numbers: Tensor // int8 [out, in]
+  scale: Tensor // [out, 1]
+}
+
+/**
+ * A matrix [out, in] in 8 bit. The scale is rounded to `dtype` before the rows are measured by it, so that numbers times scale is within
+ * half a scale of the matrix. New tensors of the current scope.
+ */
+export function roundRows(matrix: Tensor, dtype: DType): RoundedRows {
+  return noGrad(() =>
+    tidy(() => {
+      const wide = matrix.detach().to('float32')
+      const step = wide
+        .abs()
+        .amax({ dim: [1], keepdim: true })
+        .div(largestNumber)
+        .to(dtype)
+      const scale = where(step.eq(0), step.add(1), step) // a row of zeros
+      const numbers = wide.div(scale.to('float32')).round().clamp_({ min: -largestNumber, max: largestNumber })
+      return { numbers: numbers.to('int8'), scale }
+    }),
+  )
+}
+
+/** Whether a tensor is the numbers of a matrix in 8 bit. */
+export const isInt8 = ({ dtype }: Tensor): boolean => dtype === 'int8'
+
+/** Stores a linear layer's weight in 8 bit for good; the old tensor is freed. `matrix`: its values, where they are not there yet. */
+export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.weight): void {
+  const { numbers, scale } = roundRows(matrix, dtype)
+  linear.weight.dispose()
+  linear.weight = keep(numbers)
+  linear.weight_scale = keep(scale)
+}
+
+/** A rounded weight neither trains nor takes up adapters: what is built on must be the weight itself. */
+export function requireExact(weight: Tensor, where: string, field: string): void {
+  if (!isInt8(weight)) return
+  const hint = 'open the model with frozenWeights exact'
+  throw new Mismatch({ where, field, expected: 'a weight that is stored exactly', got: 'one in 8 bit', hint })
+}

@@ -1,0 +1,148 @@
+// frozenWeights int8: the matrices of the language model's layers in 8 bit, everything else to the bit as it was.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { openSa2VA, Sa2VAFamily, teacherForce } from '../../src/models/index.ts'
+import { addLora, count, isInt8, tensorAt } from '../../src/nn/index.ts'
+import { decidingSettings, differences } from '../../src/run/identity.ts'
+import { disposeModel, Learner, openModel, resolveRun, sft } from '../../src/run/index.ts'
+import { memory, noGrad, resetPeak, tidy } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { hashes, hostOf, makeToy, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
+import { fillAdapters, goldenFolder, picture } from '../support/sa2va.ts'
+
+const folder = scratch('int8')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+const int8 = { frozenWeights: 'int8', checkpointing: true } as const
+const matrix = /^language_model\.model\.layers\.\d+\.(self_attn|mlp)\.\w+_proj\.weight$/
+
+test('exactly the matrices of the layers are stored in 8 bit, each while the folder is read', () => {
+  const exact = openSa2VA(goldenFolder)
+  const exactBytes = count(exact.model.parameters().values()).bytes
+  const before = memory().bytes
+  resetPeak()
+  const rounded = openSa2VA(goldenFolder, { frozenWeights: 'int8' })
+  const peak = memory().peakBytes - before
+  const found = rounded.model.slots().filter((slot) => isInt8(tensorAt(slot)))
+  const expected = exact.model.names().filter((name) => matrix.test(name))
+  assert.deepEqual(
+    found.map((slot) => slot.name),
+    expected,
+  )
+  assert.equal(expected.length, 7 * exact.cfg.llm.num_hidden_layers)
+  const [was, now] = [hashes(exact.model.parameters()), hashes(rounded.model.parameters())]
+  for (const [name, hash] of was) if (!matrix.test(name)) assert.equal(now.get(name), hash, `${name} is as it was`)
+  const bytes = count(rounded.model.parameters().values()).bytes
+  const matrices = exact.model.slots().flatMap((s) => (matrix.test(s.name) ? [tensorAt(s)] : []))
+  const values = matrices.reduce((n, t) => n + t.numel, 0)
+  const rows = matrices.reduce((n, t) => n + t.size(0), 0)
+  assert.equal(bytes, exactBytes - 3 * values + 4 * rows, 'a byte a value and a scale a row')
+  const largest = Math.max(...[...exact.model.parameters().values()].map((t) => 4 * t.numel))
+  assert.ok(peak < bytes + 6 * largest, `${peak} bytes while loading, ${bytes} loaded, ${exactBytes} exactly`)
+  for (const { model } of [exact, rounded]) for (const t of model.parameters().values()) t.dispose()
+})
+
+/** Log-probabilities of some text behind a picture. */
+function logProbs(frozenWeights: 'exact' | 'int8'): number[] {
+  const family = Sa2VAFamily.open(goldenFolder, { frozenWeights })
+  const out = noGrad(() =>
+    tidy(() => {
+      const [features] = family.encode([family.prepare(picture(80, 60))])
+      const prompt = family.segment(features!, 'the red circle')
+      const pass = teacherForce(family.model, prompt, [family.completion('It is the large one on the left, [SEG].')])
+      return pass.logProbs().logps.numbers()
+    }),
+  )
+  disposeModel(family)
+  return out
+}
+
+test('log-probabilities of the miniature stay within 0.1 of the exact ones, and are others', () => {
+  const [exact, rounded] = [logProbs('exact'), logProbs('int8')]
+  const far = Math.max(...exact.map((v, i) => Math.abs(v - rounded[i]!)))
+  assert.ok(exact.length > 8 && far > 1e-6 && far < 0.1, `${exact.length} tokens, at most ${far} apart`)
+})
+
+test('an export has the bytes of the source, and with adapters those of an export from exact weights', () => {
+  const lora = { rank: 4, alpha: 8, seed: 1 }
+  const files = readdirSync(goldenFolder)
+  const written = (name: string, frozenWeights: 'exact' | 'int8', divisor: number | null) => {
+    const family = openModel(
+      resolveRun({ ...int8, frozenWeights, model: goldenFolder, device: 'cpu', dtype: 'bfloat16' }),
+    )
+    addLora(family.adapter.on, family.adapter.targets, lora)
+    if (divisor !== null) fillAdapters(family.module as never, divisor)
+    const out = join(folder, name)
+    family.export(out)
+    disposeModel(family)
+    return files.map((file) => readFileSync(join(out, file)))
+  }
+  const source = files.map((file) => readFileSync(join(goldenFolder, file)))
+  const same = (a: readonly Buffer[], b: readonly Buffer[]) => a.every((bytes, i) => bytes.equals(b[i]!))
+  assert.ok(same(written('untrained', 'int8', null), source), 'adapters that add nothing')
+  const merged = written('merged', 'int8', 50)
+  assert.ok(same(merged, written('exact', 'exact', 50)), 'merged into the exact weights of the source')
+  assert.ok(!same(merged, source), 'adapters that add something')
+})
+
+test('a run in 8 bit samples from the policy that it scores, and every group gets a gradient', async () => {
+  const o = await openRun(toyRun(toy, join(folder, 'none'), int8))
+  try {
+    const before = hashes(
+      o.learner.family.module.slots().flatMap((s) => (isInt8(tensorAt(s)) ? [[s.name, tensorAt(s)]] : [])),
+    )
+    const groups = await o.sample()
+    assert.ok(
+      groups.some((g) => samplesIn(g).some((s) => s.ids.length > 1)),
+      'something was said',
+    )
+    const report = await o.learn(groups, 1e-3)
+    const metrics = report.metrics(0)
+    assert.ok(metrics['loop1/sampling/sampling_logp_difference/max']! < 1e-3, 'the sampler is the policy')
+    for (const group of o.config.train) assert.ok(report.groupNorms[group]! > 0, `${group} gets a gradient`)
+    const parameters = o.learner.family.module.parameters()
+    assert.deepEqual(hashes([...before.keys()].map((name) => [name, parameters.get(name)!])), before)
+  } finally {
+    o.dispose()
+  }
+})
+
+test('supervised learning on matrices in 8 bit lowers the loss as much as on exact ones', async () => {
+  const falls = { exact: 0, int8: 0 }
+  for (const frozenWeights of ['exact', 'int8'] as const) {
+    const output = join(folder, `sft-${frozenWeights}`)
+    const input = { ...int8, frozenWeights, maxSteps: 8, saveSteps: 0, batchSize: 4, data: { shuffle: false } }
+    const config = toyRun(toy, output, { ...input, dataPath: 'scenes:8', optim: { learningRate: 1e-2 } })
+    await sft(config, { everything: false, maskWeight: 0, exportTo: null }, hostOf())
+    const losses = readRun(output).events.flatMap((e) => (e.t === 'step' ? [e.metrics.loss!] : []))
+    falls[frozenWeights] = losses[0]! - losses.at(-1)!
+  }
+  assert.ok(falls.exact > 0.5, `exact weights: ${falls.exact}`)
+  assert.ok(Math.abs(falls.int8 / falls.exact - 1) < 0.1, `exact ${falls.exact}, in 8 bit ${falls.int8}`)
+})
+
+test('what cannot go with weights in 8 bit is refused in words', () => {
+  const refused = (input: object, words: RegExp) => assert.throws(() => resolveRun(input), words)
+  refused({ frozenWeights: 'int8' }, /settings: checkpointing: expected true with frozenWeights int8, got false/)
+  refused(
+    { ...int8, sampling: { weights: 'merged' } },
+    /settings: sampling\.weights: expected auto or exact with frozenWeights int8, got "?merged/,
+  )
+  const config = toyRun(toy, join(folder, 'none'), int8)
+  const family = openModel(config)
+  assert.throws(
+    () => new Learner(family, config, { everything: true }),
+    /trainable: language_model\.\S+_proj\.weight: expected a weight that is stored exactly, got one in 8 bit/,
+  )
+  disposeModel(family)
+})
+
+test('a run is not resumed with the other form of its frozen weights', () => {
+  const [exact, rounded] = (['exact', 'int8'] as const).map((frozenWeights) =>
+    decidingSettings(toyRun(toy, join(folder, 'none'), { ...int8, frozenWeights }), 4),
+  )
+  assert.deepEqual(differences(exact!, rounded!), ['frozenWeights: "exact", now "int8"'])
+})
