@@ -83,7 +83,8 @@ function spread(values: readonly number[]): [number, number] {
     high = Math.max(high, v)
   }
   if (low > high) return [0, 1]
-  const room = high > low ? (high - low) * 0.06 : Math.max(Math.abs(high) * 0.1, 1e-6)
+  if (low === 0 && high === 0) return [-0.06, 1] // never anything but 0
+  const room = high > low ? (high - low) * 0.06 : Math.abs(high) * 0.1
   return [low - room, high + room]
 }
 
@@ -129,7 +130,8 @@ function axes(scale: Scale): Content {
     (step) =>
       html`<text class="tick" x="${fixed(scale.x(step))}" y="${height - bottom + 16}" text-anchor="middle">${step}</text>`,
   )
-  return [...rows, ...labels]
+  const unit = html`<text class="tick" x="${left - 6}" y="${height - bottom + 16}" text-anchor="end">step</text>`
+  return [...rows, unit, ...labels]
 }
 
 /** Invisible columns whose tooltips say the values near them: readable without a script. */
@@ -158,8 +160,8 @@ function curves(series: readonly Series[], scale: Scale): Content {
   })
 }
 
-/** One figure over the steps, one curve a series: raw thin, smoothed thick; the end values in the caption. */
-export function lineChart(title: string, series: readonly Series[]): Markup {
+/** One figure over the steps, one curve a series: raw thin, smoothed thick; its meaning and the end values in the caption. */
+export function lineChart(title: string, series: readonly Series[], meaning = ''): Markup {
   const scale = scaleOf(series)
   const ends = series.map((s) => {
     const last = (s.exact ? s.points : smooth(s.points)).at(-1)
@@ -168,7 +170,7 @@ export function lineChart(title: string, series: readonly Series[]): Markup {
   const lost = series.reduce((n, s) => n + s.points.filter((p) => !Number.isFinite(p.value)).length, 0)
   const note = lost > 0 ? html`<span class="lost">${lost} not finite</span>` : undefined
   const { width, height } = frame
-  return html`<figure class="chart"><figcaption><b>${title}</b><span class="values">${note}${ends}</span></figcaption><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${title} over the steps">${axes(scale)}${curves(series, scale)}${hover(series, scale)}</svg></figure>`
+  return html`<figure class="chart"><figcaption><b>${title}</b><span class="values">${note}${ends}</span>${meaning === '' ? undefined : html`<small>${meaning}</small>`}</figcaption><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${title} over the steps">${axes(scale)}${curves(series, scale)}${hover(series, scale)}</svg></figure>`
 }
 
 export interface Whisker {

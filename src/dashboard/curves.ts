@@ -1,6 +1,6 @@
 import { type Run, runTasks } from '../tracking/index.ts'
 import { lineChart, type Point, type Series } from './chart.ts'
-import { exactFigures, firstFigures, rank, splitKey } from './figures.ts'
+import { exactFigures, firstFigures, meaningOf, rank, splitKey } from './figures.ts'
 import { html, type Markup } from './html.ts'
 
 /** Colour slot of a task: by its place in the run's list; beyond the slots, and for the whole run, the last one. */
@@ -39,7 +39,7 @@ export function seriesOf(run: Run): Map<string, Series[]> {
 export function curves(run: Run): Markup {
   const figures = [...seriesOf(run)].sort(([a], [b]) => rank(a) - rank(b))
   if (figures.length === 0) return html`<section><h2>Curves</h2><p>No step has been logged yet.</p></section>`
-  const draw = (which: typeof figures) => which.map(([name, series]) => lineChart(name, series))
+  const draw = (which: typeof figures) => which.map(([name, series]) => lineChart(name, series, meaningOf(name)))
   const main = figures.filter(([name]) => rank(name) < firstFigures.length)
   const rest = figures.filter(([name]) => rank(name) === firstFigures.length)
   const more =

@@ -1,9 +1,9 @@
-import { clock, quantile, type Run, short } from '../tracking/index.ts'
+import { clock, quantile, type Run, runTasks, short } from '../tracking/index.ts'
 import { type Content, html, type Markup } from './html.ts'
 
 /** Settings worth a place at the top, by the last part of their name; spelled without case and underscores. */
 const chosen =
-  'seed model modelpath datadir data groupsize numgenerations batchsize perdevicebatchsize learningrate numepochs maxsteps klcoef beta clip cliprange losstype temperature emadecay action actionstd maskloss preset lorar'.split(
+  'seed model datapath train batchsize maxsteps epochs numgenerations maxcompletionlength temperature losstype beta learningrate emadecay rank action actionstd maskloss preset'.split(
     ' ',
   )
 const secret = /(api_?key|secret|password|token|authorization)$/i
@@ -22,13 +22,14 @@ function leaf(key: string, value: unknown): string {
   return text.length > 300 ? `${text.slice(0, 300)}...` : text
 }
 
-/** Those worth a place at the top; of a part that is switched off (`enabled: false`) none is. */
+/** Those worth a place at the top: set to something, and of no part that is switched off (`enabled: false`). */
 export function chosenOf(settings: readonly [string, string][]): [string, string][] {
   const off = settings.flatMap(([key, value]) =>
     /\.enabled$/.test(key) && value === 'false' ? [key.slice(0, -7)] : [],
   )
-  return settings.filter(([key]) => {
+  return settings.filter(([key, value]) => {
     const last = key.split('.').at(-1) ?? ''
+    if (value === 'null' || value === 'default' || /^rewards\.\w+\.\w+/.test(key)) return false
     return chosen.includes(last.replaceAll('_', '').toLowerCase()) && !off.some((part) => key.startsWith(part))
   })
 }
@@ -49,13 +50,22 @@ function ending(run: Run): string {
   return last?.t === 'stop' ? last.reason : 'no end noted: running, or killed'
 }
 
+function startFacts(run: Run): Record<string, unknown> {
+  const start = run.events.find((e) => e.t === 'start')
+  return start?.t === 'start' ? start.facts : {}
+}
+
 function runFacts(run: Run): [string, string][] {
   const began = run.timing[0]
   const seconds = run.timing.flatMap((l) => (l.t === 'step' ? (l.metrics?.step_time ?? []) : [])).sort((a, b) => a - b)
   const resumes = run.timing.filter((l) => l.t === 'resume').length
+  const { total, tasks: _, ...facts } = startFacts(run)
+  const made = run.events.reduce((n, e) => Math.max(n, e.t === 'step' ? e.step : 0), 0)
   const rows: [string, string][] = [
-    ['steps', String(run.events.reduce((n, e) => Math.max(n, e.t === 'step' ? e.step : 0), 0))],
+    ['steps', typeof total === 'number' && total !== made ? `${made} of ${total}` : String(made)],
     ['ended', ending(run)],
+    ...runTasks(run).map(({ name, title }): [string, string] => [name, title]),
+    ...flatten(facts),
   ]
   if (began) rows.push(['started', `${new Date(began.time).toISOString().slice(0, 16).replace('T', ' ')} UTC`])
   if (began) rows.push(['time at work', clock(workSeconds(run))])
@@ -73,10 +83,8 @@ const table = (rows: readonly (readonly [string, string])[]): Content =>
 /** Name of the run, what it was, and all its settings folded away. */
 export function header(run: Run): Markup {
   const config = flatten(run.config)
-  const start = run.events.find((e) => e.t === 'start')
-  const facts = start?.t === 'start' ? flatten(start.facts) : []
   return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>
-<dl class="facts card">${list([...runFacts(run), ...facts])}</dl>
+<dl class="facts card">${list(runFacts(run))}</dl>
 <dl class="facts card">${list(chosenOf(config))}</dl>
 <details><summary>All ${config.length} settings</summary><div class="settings card">${table(config)}</div></details>
 <details><summary>Environment</summary><div class="settings card">${table(flatten(run.environment))}</div></details></header>`

@@ -1,10 +1,30 @@
 // Which curves come first and how their names are split; the live page's script uses it too, so nothing is imported here.
 
-/** What a reader looks at first, in this order; everything else is folded away below. */
-export const firstFigures =
-  'reward_mean reward rewards/iou/mean rewards/meteor/mean rewards/judge/mean total_loss loss policy_loss kl_div kl entropy frac_reward_zero_std reward_std reward_group_std completions/mean_length completions/clipped_ratio grad_norm learning_rate step_time'.split(
-    ' ',
-  )
+/** What a reader looks at first, in this order, each in a few words; everything else is folded away below. */
+const meanings: Readonly<Record<string, string>> = {
+  reward_mean: 'mean reward of the samples',
+  'rewards/iou/mean': 'mean IoU, before its weight',
+  'rewards/meteor/mean': 'mean METEOR, before its weight',
+  'rewards/judge/mean': "mean of the judge's scores, before their weight",
+  total_loss: 'losses of all tasks with their weights',
+  loss: 'loss of the task with its KL term',
+  policy_loss: 'loss of the task without its KL term',
+  kl_div: 'distance from the starting weights, nats a token',
+  entropy: 'how open the choice of a token is, nats',
+  frac_reward_zero_std: 'share of groups with equal rewards: they teach nothing',
+  reward_std: 'spread of the rewards over the batch',
+  reward_group_std: 'spread of the rewards inside a group, mean',
+  'completions/mean_length': 'length of an answer, tokens',
+  'completions/clipped_ratio': 'share of answers cut at the longest length',
+  grad_norm: 'norm of the gradient before it is clipped',
+  learning_rate: 'by its schedule',
+  step_time: 'time of a step, seconds',
+}
+export const firstFigures = Object.keys(meanings)
+
+/** What a figure says, with its unit; empty where its name has to do. */
+export const meaningOf = (name: string): string => (Object.hasOwn(meanings, name) ? meanings[name]! : '')
+
 /** Given by a schedule or counted: smoothing would only bend them. */
 export const exactFigures = ['learning_rate', 'epoch', 'num_tokens']
 

@@ -26,7 +26,7 @@ export function cardOfRun(run: Run, step: number): RunCard {
   })
   return {
     method: facts.kind === 'sft' ? 'sft' : 'grpo',
-    recipe: chosenOf(settings).filter(([key, value]) => key !== 'model' && value !== 'null'),
+    recipe: chosenOf(settings).filter(([key]) => key !== 'model' && key !== 'dataPath'),
     data: {
       name: settings.find(([key]) => key === 'dataPath')?.[1] || 'unknown data',
       records: typeof facts.records === 'number' ? facts.records : undefined,

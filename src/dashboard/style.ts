@@ -13,7 +13,7 @@ h3 { font-size: 15px; margin: 20px 0 8px; color: var(--soft); font-weight: 600; 
 p { margin: 4px 0 12px; color: var(--soft); max-width: 80ch; }
 .card, .chart, .rollout { background: var(--card); border: 1px solid var(--line); border-radius: 8px; }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)); gap: 14px 20px; padding: 16px; margin: 16px 0 0; }
-.facts dt, .small { color: var(--soft); font-size: 12.5px; }
+.facts dt, .small { color: var(--soft); font-size: 12.5px; overflow-wrap: anywhere; }
 .facts dd { margin: 0; font-weight: 600; overflow-wrap: anywhere; }
 details { margin-top: 12px; }
 summary { cursor: pointer; color: var(--soft); }
@@ -34,7 +34,7 @@ thead th { border: 0; color: var(--soft); font-size: 12.5px; }
 .key { display: inline-block; width: 14px; height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; background: currentColor; }
 .key.s1 { color: var(--s1); } .key.s2 { color: var(--s2); } .key.s3 { color: var(--s3); }
 .key.dot { width: 10px; height: 10px; border-radius: 50%; }
-.key.before { color: var(--card); border: 2px solid var(--soft); } .key.after { color: var(--s1); }
+.key.before { background: var(--card); border: 2px solid var(--soft); } .key.after { background: var(--s1); }
 .key.given { background: var(--given); } .key.judged { background: var(--judged); } .key.made { background: repeating-linear-gradient(90deg, var(--made) 0 4px, transparent 4px 6px); }
 svg { display: block; width: 100%; height: auto; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
@@ -42,7 +42,7 @@ svg .tick { fill: var(--soft); font-size: 10.5px; font-variant-numeric: tabular-
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 14px; }
 .chart { margin: 0; padding: 12px 12px 8px; min-width: 0; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 12px; font-size: 13px; margin-bottom: 6px; }
-figcaption b { overflow-wrap: anywhere; } .values { display: flex; flex-wrap: wrap; gap: 0 12px; color: var(--soft); font-variant-numeric: tabular-nums; }
+figcaption b { overflow-wrap: anywhere; } figcaption small { flex-basis: 100%; color: var(--soft); font-size: 12px; } .values { display: flex; flex-wrap: wrap; gap: 0 12px; color: var(--soft); font-variant-numeric: tabular-nums; }
 .lost { color: var(--bad); }
 .raw, .line { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-linecap: round; }
 .raw { stroke-width: 1; opacity: 0.28; } .line { stroke-width: 2; }

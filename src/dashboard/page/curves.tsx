@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { exactFigures, firstFigures, rank, splitKey } from '../figures.ts'
+import { exactFigures, firstFigures, meaningOf, rank, splitKey } from '../figures.ts'
 import type { Range, RunView } from './api.ts'
 import { colourOf, smoothed } from './format.ts'
 import { type Curve, Plot } from './plot.tsx'
@@ -99,6 +99,7 @@ function Charts({
         <Plot
           key={figure.name}
           title={figure.name}
+          meaning={meaningOf(figure.name)}
           curves={curvesOf(figure.keys, props.runs, series, { smoothing, dark: props.dark, labelOf: props.labelOf })}
           logarithmic={logarithmic}
           range={props.range}

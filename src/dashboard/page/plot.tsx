@@ -21,6 +21,8 @@ export interface Curve {
 
 export interface PlotProps {
   title: string
+  /** What the figure says, with its unit. */
+  meaning?: string
   curves: readonly Curve[]
   logarithmic?: boolean
   range: Range
@@ -32,12 +34,20 @@ export interface PlotProps {
   csv?: string
 }
 
+const wholeSteps = Array.from({ length: 10 }, (_, i) => [1, 2, 5].map((n) => n * 10 ** i)).flat()
 const powersOfTwo = Array.from({ length: 50 }, (_, i) => 2 ** i)
 
 function colours() {
   const css = getComputedStyle(document.documentElement)
   const of = (name: string) => css.getPropertyValue(name).trim()
   return { soft: of('--soft'), line: of('--line'), card: of('--card') }
+}
+
+/** The part of the axis that is shown: all values with a little room; of nothing but zeros from 0 to 1. */
+function heights(_: uPlot, low: number | null, high: number | null): [number, number] {
+  if (low === null || high === null || (low === 0 && high === 0)) return [0, 1]
+  const room = high > low ? (high - low) * 0.1 : Math.abs(high) * 0.1
+  return [low >= 0 && low <= room ? 0 : low - room, high + room]
 }
 
 /** All curves on one axis of steps; what cannot be drawn is null. */
@@ -59,9 +69,9 @@ function optionsOf(props: PlotProps, width: number, zoomed: (range: Range) => vo
   return {
     width,
     height: 210,
-    scales: { x: { time: false }, y: props.logarithmic ? { distr: 3 } : {} },
+    scales: { x: { time: false }, y: props.logarithmic ? { distr: 3 } : { range: heights } },
     axes: [
-      axis,
+      { ...axis, label: 'step', size: 34, labelSize: 16, labelFont: '11px system-ui', labelGap: 0, incrs: wholeSteps },
       {
         ...axis,
         size: 62,
@@ -202,6 +212,7 @@ export function Plot(props: PlotProps) {
             </a>
           )}
         </span>
+        {props.meaning && <small>{props.meaning}</small>}
       </figcaption>
       <div
         class="plot"
