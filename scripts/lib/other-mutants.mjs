@@ -14,6 +14,7 @@ import {
   GEN,
   generation,
   golden,
+  LEARN,
   LEARNER,
   LOOP,
   learning,
@@ -27,6 +28,7 @@ import {
   resume,
   rlSettings,
   S,
+  SAMPLE,
   sampler,
   sampling,
   step,
@@ -44,7 +46,7 @@ export const otherMutants = [
   [
     'advantages',
     'every group has the advantages of the first',
-    S,
+    SAMPLE,
     'advantages.slice(b * K, (b + 1) * K)',
     'advantages.slice(0, K)',
     learning,
@@ -53,7 +55,7 @@ export const otherMutants = [
   [
     'advantages',
     'the signal of a group is that of the first',
-    S,
+    SAMPLE,
     'hasSignal[b] ?? false',
     'hasSignal[0] ?? false',
     switches,
@@ -62,7 +64,7 @@ export const otherMutants = [
   [
     'advantages',
     'rewards are shuffled alike in every step and loop',
-    S,
+    SAMPLE,
     'stream(draw.seed, streamId.rows, draw.step, task.name, item.id)',
     'stream(draw.seed, streamId.rows, item.id)',
     fed,
@@ -80,7 +82,7 @@ export const otherMutants = [
   [
     'loss',
     'padding is in the loss',
-    S,
+    LEARN,
     'mask: like(columns.mask)',
     'mask: like(columns.mask.map(() => 1))',
     step,
@@ -89,7 +91,7 @@ export const otherMutants = [
   [
     'loss',
     'actions count as tokens',
-    S,
+    LEARN,
     'tokenColumns: columns.tokens,',
     'tokenColumns: columns.all,',
     step,
@@ -107,7 +109,7 @@ export const otherMutants = [
   [
     'loss',
     'reference densities are made anew in every pass',
-    S,
+    LEARN,
     'groups.filter((group) => !group.reference)',
     'groups',
     fed,
@@ -261,7 +263,7 @@ export const otherMutants = [
   [
     'sampler',
     'drift is told in the wrong pass',
-    S,
+    LEARN,
     'group.old ? {} : samplerDrift',
     'group.old === null ? {} : samplerDrift',
     fed,

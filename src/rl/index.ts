@@ -27,22 +27,14 @@ export {
 export { advantagesOf, type Columns, type CountedTerm, columnsOf, type Group, type Scored } from './group.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
 export { type KlEstimator, klClamped, klOf } from './kl.ts'
+export { allPlainDensities, NonFinite, plainDensities } from './learn.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
 export { type GenerationPlan, type GenerationSizes, generationPlan, needsOldLogps, repeatOrder } from './plan.ts'
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
+export type { Batch, Roles, Run, StepConfig } from './run.ts'
+export { sampleAndScore, withAdvantages } from './sample.ts'
 export { ownPieces } from './share.ts'
-export {
-  allPlainDensities,
-  type Batch,
-  NonFinite,
-  plainDensities,
-  type Roles,
-  type Run,
-  type StepConfig,
-  sampleAndScore,
-  step,
-  withAdvantages,
-} from './step.ts'
+export { step } from './step.ts'
 export { StepReport } from './step-report.ts'
 export { Stopped } from './stopped.ts'
 export {

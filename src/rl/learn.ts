@@ -1,0 +1,201 @@
+// Learn: the log-probabilities of the same samples again, now with gradient; the loss of a task, and backward.
+import { Mismatch } from '../core/index.ts'
+import { exitCodes } from '../distributed/index.ts'
+import { backward, clearTape, cuda, noGrad, stack, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { currentEntropyCoef } from './entropy.ts'
+import { columnSum, type Group } from './group.ts'
+import { grpoLoss, type LossConfig } from './grpo.ts'
+import type { Batch, Run } from './run.ts'
+import { samplerDrift, samplerWeights } from './sampler.ts'
+import { ownPieces } from './share.ts'
+import type { StepReport } from './step-report.ts'
+import type { Densities, Task } from './task.ts'
+
+/** The gradient of a task joins those of the others; with adaptive weights its own norm is measured before. */
+export async function learnFrom(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  { pieces }: Batch,
+  report: StepReport,
+): Promise<void> {
+  const others = run.config.adaptiveLoops ? run.roles.optim.takeGradients() : null
+  try {
+    const learned = learnTask(run, task, groups, pieces)
+    await tellLearned(run, task, groups, pieces, learned, report)
+    if (!others) return
+    await sumGradients(run, report)
+  } catch (error) {
+    for (const t of others?.values() ?? []) t.dispose()
+    throw error
+  }
+  measureTask(run, task, others, report)
+}
+
+const weightOf = (run: Run, task: Task) => task.weight * run.balance[task.name]!
+
+/** The norm of a task's own gradient, its weights divided out; then the gradients of the others join it. */
+function measureTask(run: Run, task: Task, others: ReadonlyMap<string, Tensor>, report: StepReport): void {
+  const { optim } = run.roles
+  report.taskNorms.set(task.name, optim.clipGradNorm(Number.POSITIVE_INFINITY) / weightOf(run, task))
+  optim.addGradients(others)
+}
+
+/** Log-densities of a group without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
+export function plainDensities(group: Pick<Group, 'task' | 'item' | 'samples'>): Float32Array {
+  return allPlainDensities([group])[0]!
+}
+
+/** The same of several groups of one task, in one pass. */
+export function allPlainDensities(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Float32Array[] {
+  return noGrad(() => tidy(() => densitiesOf(groups).map(({ logps }) => logps.to('float32').array() as Float32Array)))
+}
+
+function densitiesOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Densities[] {
+  if (groups.length === 0) return []
+  return groups[0]!.task.densities(
+    groups.map((g) => g.item),
+    groups.map((g) => g.samples),
+  )
+}
+
+/** What the loss of a task needs to know about the whole optimizer batch. */
+function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfig {
+  const own = groups.filter((g) => g.task === task)
+  return {
+    ...run.config.rl,
+    beta: task.beta,
+    entropyCoef: currentEntropyCoef(run.entropy, run.config.rl),
+    gradientAccumulationSteps: own.length,
+    numItemsInBatch: own.reduce((n, g) => n + columnSum(g.columns), 0),
+  }
+}
+
+/** What was learned from a group: figures for the report, and whether the loss was a number. */
+interface Learned {
+  record: string
+  loss: number
+  metrics: Record<string, number>
+  extra: number | null
+}
+
+/** Gradients of this process's records; ends at a loss that is no number. */
+function learnTask(run: Run, task: Task, groups: readonly Group[], pieces: Batch['pieces']): Learned[] {
+  const settings = lossSettings(run, task, groups)
+  const learned: Learned[] = []
+  for (const items of ownPieces(run.world, pieces)) {
+    const own = groups.filter((group) => group.task === task && items.includes(group.item))
+    if (own.length === 0) continue
+    learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings)))
+    if (!learned.every((one) => Number.isFinite(one.loss))) break
+  }
+  return learned
+}
+
+/** The only lines of the product where a gradient is recorded: the groups of a piece, their losses, one backward. */
+function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: LossConfig): Learned[] {
+  if (settings.beta > 0) keepReference(run, groups)
+  try {
+    return tidy(() => {
+      const densities = densitiesOf(groups)
+      const extras = task.extraLoss(
+        groups.map((g) => g.item),
+        groups.map((g) => g.samples),
+      )
+      const losses = groups.map((group, b) => groupLoss(run, group, densities[b]!, extras?.[b] ?? null, settings))
+      const total = stack(losses.map(({ loss }) => loss)).sum()
+      cuda.inFixedOrder(run.config.fixedOrder, () => backward(total.mul(weightOf(run, task))))
+      return losses.map(({ report }) => report())
+    })
+  } finally {
+    clearTape()
+  }
+}
+
+/** Densities under the reference are made once, however often a group is learned from. */
+function keepReference(run: Run, groups: readonly Group[]): void {
+  const without = groups.filter((group) => !group.reference)
+  const made = run.roles.asReference(() => allPlainDensities(without))
+  for (const [b, group] of without.entries()) group.reference = made[b]!
+}
+
+/** The share of one group in the loss of its task; its figures are read when they are asked for. */
+function groupLoss(
+  run: Run,
+  group: Group,
+  { logps, entropies }: Densities, // [K, T]
+  extra: Tensor | null,
+  settings: LossConfig,
+): { loss: Tensor; report: () => Learned } {
+  const { item, columns } = group
+  const like = (data: Float32Array) => tensor(data, [...logps.shape], { device: logps.device })
+  const sampler = samplerWeights(run.config.rl, group, logps, like)
+  const result = grpoLoss(
+    {
+      logps,
+      oldLogps: group.old ? like(group.old) : null,
+      refLogps: group.reference ? like(group.reference) : null,
+      mask: like(columns.mask),
+      advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
+      entropies,
+      tokenColumns: columns.tokens,
+      sampled: columns.sampled ? like(columns.sampled) : null,
+      isRatio: sampler?.isRatio ?? null,
+      samplingLogps: sampler?.logps ?? null,
+    },
+    settings,
+  )
+  const loss = extra ? result.loss.add(extra.div(settings.gradientAccumulationSteps)) : result.loss
+  const report = () => {
+    const drift = group.old ? {} : samplerDrift(group, logps, like)
+    const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
+    return { record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+  }
+  return { loss, report }
+}
+
+/** Every process reports what all of them learned, in the order of one; a loss that is no number fails on all alike. */
+async function tellLearned(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  pieces: Batch['pieces'],
+  own: readonly Learned[],
+  report: StepReport,
+): Promise<void> {
+  const waiting = (await run.world.gather(own)).flat()
+  for (const items of pieces) {
+    for (const group of groups) {
+      if (group.task !== task || !items.includes(group.item)) continue
+      const at = waiting.findIndex((one) => one.record === group.item.id)
+      const [one] = at < 0 ? [] : waiting.splice(at, 1)
+      if (!one) continue
+      report.weigh(task.name, weightOf(run, task))
+      report.learned(group, one.loss, one.metrics, one.extra)
+      if (!Number.isFinite(one.loss))
+        throw nonFinite(run, `record ${one.record}`, `${task.name} loss`, String(one.loss))
+    }
+  }
+}
+
+/** Gradients become those of all processes. */
+export async function sumGradients({ world, roles }: Run, report: StepReport): Promise<void> {
+  const startedAt = performance.now()
+  await world.sumGradients(roles.params())
+  report.reduceSeconds += (performance.now() - startedAt) / 1000
+}
+
+export class NonFinite extends Mismatch {
+  readonly exitCode = exitCodes.nonFinite
+}
+
+function nonFinite(run: Run, where: string, field: string, got: string): NonFinite {
+  const rate = run.config.learningRate
+  const hint = `the last checkpoint is intact; try a smaller optim.learningRate than ${rate}, or onNonFinite skip`
+  return new NonFinite({ where, field, expected: 'finite numbers', got, hint })
+}
+
+export function requireFiniteGradients(run: Run): void {
+  const bad = run.roles.optim.nonFiniteGradients()
+  if (bad.length > 0) throw nonFinite(run, 'gradient', bad[0]!, `NaN or infinity in ${bad.length} tensors`)
+}
