@@ -6,7 +6,8 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { brotliCompressSync, constants } from 'node:zlib'
 import { atomicWrite, Mismatch, sha256 } from '../src/core/index.ts'
-import { encodeTable, type PosName, posNames, type TableSource } from '../src/rewards/meteor/table.ts'
+import { type PosName, posNames } from '../src/rewards/meteor/table.ts'
+import { encodeTable, type TableSource } from './lib/wordnet-table.ts'
 
 function contentLines(path: string): string[] {
   // Lines that start with a space are the licence.

@@ -4,7 +4,7 @@ import { mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { Command, InvalidArgumentError } from 'commander'
 import { atomicWrite, log } from '../src/core/index.ts'
-import { trainSceneTokenizer } from '../src/data/scenes/index.ts'
+import { trainSceneTokenizer } from './lib/miniature/corpus.ts'
 
 function wholeNumber(text: string): number {
   const value = Number(text)

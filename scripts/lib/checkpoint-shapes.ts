@@ -1,5 +1,4 @@
 // What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
-import { sa2vaAddedTokens } from '../../src/data/scenes/index.ts'
 import {
   familyOfConfig,
   internVit300m,
@@ -15,6 +14,7 @@ import {
   type Sam2Config,
 } from '../../src/models/index.ts'
 import { type Module, tensorAt } from '../../src/nn/index.ts'
+import { sa2vaAddedTokens } from './miniature/corpus.ts'
 
 type Json = Record<string, unknown>
 export type ShapeName = ReleasedName | 'tiny'

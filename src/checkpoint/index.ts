@@ -27,8 +27,8 @@ export {
 export { type ExportOptions, exportModel } from './export-model.ts'
 export { readJsonObject } from './file-ranges.ts'
 export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
-export { adapterSettings, type LoadAdapterOptions, loadAdapter, saveAdapter } from './lora.ts'
-export { compareNames, missingAndExtra, type NameDifferences, requireNames, type Shapes } from './names.ts'
+export { type LoadAdapterOptions, loadAdapter } from './lora.ts'
+export { missingAndExtra, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
 export { readPickle } from './pickle.ts'
 export {

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict'
 import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { adapterSettings, saveAdapter } from '../../tests/support/adapter.ts'
 import { golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
 import { addLora, Embedding, initRandom, Linear, linears, Module } from '../nn/index.ts'
 import { tensor, tidy } from '../tensor/index.ts'
 import { adapterConfigText } from './adapter.ts'
-import { adapterSettings, loadAdapter, saveAdapter } from './lora.ts'
+import { loadAdapter } from './lora.ts'
 import { readAll, readHeader, writeSafetensors } from './safetensors.ts'
 
 class Attention extends Module {

@@ -1,16 +1,15 @@
-import { Mismatch } from '../core/index.ts'
 import { showShape } from './dtype.ts'
 
 export type Shapes = ReadonlyMap<string, readonly number[]>
 
-export interface NameDifferences {
+interface NameDifferences {
   missing: string[]
   unexpected: string[]
   misshapen: { name: string; expected: readonly number[]; got: readonly number[] }[]
 }
 
 /** What a model expects against what a file has. */
-export function compareNames(expected: Shapes, have: Shapes): NameDifferences {
+function compareNames(expected: Shapes, have: Shapes): NameDifferences {
   const out: NameDifferences = { missing: [], unexpected: [], misshapen: [] }
   for (const [name, shape] of expected) {
     const got = have.get(name)
@@ -40,11 +39,4 @@ function listed(what: string, items: readonly string[], most: number): string | 
   const rest = items.length - most
   const shown = items.slice(0, most).join(', ')
   return `${items.length} ${what}: ${shown}${rest > 0 ? ` and ${rest} more` : ''}`
-}
-
-/** Throws one error that names every difference. */
-export function requireNames(where: string, expected: Shapes, have: Shapes): void {
-  const got = missingAndExtra(expected, have)
-  if (got === null) return
-  throw new Mismatch({ where, field: 'tensors', expected: `the model's ${expected.size} tensors`, got })
 }

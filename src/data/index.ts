@@ -48,8 +48,6 @@ export {
   shapes,
   sizes,
   textures,
-  trainSceneTokenizer,
-  usedAttributes,
   word,
 } from './scenes/index.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'

@@ -1,8 +1,7 @@
-// Text: tokenizers, chat templates, prompt strings, stop detection, conversations for supervised training.
+// Text: tokenizers, chat templates, prompt strings, stop detection.
 // May import core.
 // Start reading at tokenizer.ts, then prompts.ts.
-export { type BpeOptions, trainByteLevelBpe } from './bpe-trainer.ts'
-export { type EncodedConversation, encodeAnswer, encodeConversation, ignoreLabel, type Turn } from './conversation.ts'
+export { encodeAnswer } from './answer.ts'
 export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,

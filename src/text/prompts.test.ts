@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { encodeConversation } from '../../tests/support/conversation.ts'
 import { readInt64 } from '../../tests/support/golden-text.ts'
 import { Mismatch } from '../core/index.ts'
-import { encodeConversation } from './conversation.ts'
 import {
   cutAnswer,
   regionCaptionPrompt,

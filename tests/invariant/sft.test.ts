@@ -9,16 +9,9 @@ import { type GroundedFamily, teacherForce } from '../../src/models/index.ts'
 import { evaluateModel, type RunConfig, sft } from '../../src/run/index.ts'
 import { type SupervisedRecord, supervisedLoss } from '../../src/tasks/index.ts'
 import { backward, tidy } from '../../src/tensor/index.ts'
-import {
-  chatTemplate,
-  encodeConversation,
-  expandImage,
-  ignoreLabel,
-  regionQuestions,
-  segmentAnswers,
-  segmentQuestions,
-} from '../../src/text/index.ts'
+import { chatTemplate, expandImage, regionQuestions, segmentAnswers, segmentQuestions } from '../../src/text/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { encodeConversation, ignoreLabel } from '../support/conversation.ts'
 import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('sft')

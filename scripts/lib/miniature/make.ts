@@ -3,9 +3,9 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tensorSource, writeWeights } from '../../../src/checkpoint/index.ts'
 import { atomicWriteJson } from '../../../src/core/index.ts'
-import { trainSceneTokenizer } from '../../../src/data/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../../../src/models/index.ts'
 import { initRandom } from '../../../src/nn/index.ts'
+import { trainSceneTokenizer } from './corpus.ts'
 
 /** Side of a scene image; one tile, 8x8 image tokens. */
 export const miniatureImage = 112

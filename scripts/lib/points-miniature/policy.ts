@@ -27,7 +27,7 @@ import {
   sceneSide,
 } from '../../../src/tasks/index.ts'
 import { noGrad, type Tensor } from '../../../src/tensor/index.ts'
-import { trainByteLevelBpe } from '../../../src/text/index.ts'
+import { trainByteLevelBpe } from '../bpe-trainer.ts'
 import { runStage } from '../miniature/stage.ts'
 import { writeModule } from './write.ts'
 

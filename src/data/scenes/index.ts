@@ -1,8 +1,7 @@
 // Scenes: an endless, exactly labelled closed world for the miniature model. Reached through the door of data.
 // May import what data may: core, text, image, mask.
 // Start reading at scene.ts.
-export { type CorpusOptions, corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
-export { type AttributeName, type Description, describe, identifies, usedAttributes } from './describe.ts'
+export { type AttributeName, type Description, describe, identifies } from './describe.ts'
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'
 export {
   makeScene,

@@ -13,15 +13,9 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
+import { saveAdapter } from '../../../tests/support/adapter.ts'
 import { fillAdapters, goldenFolder } from '../../../tests/support/sa2va.ts'
-import {
-  loadAdapter,
-  openWeights,
-  readAll,
-  saveAdapter,
-  writeSafetensors,
-  writeWeights,
-} from '../../checkpoint/index.ts'
+import { loadAdapter, openWeights, readAll, writeSafetensors, writeWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { addLora, linears, mergeLora } from '../../nn/index.ts'
 import { memory } from '../../tensor/index.ts'

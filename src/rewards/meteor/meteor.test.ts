@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Mismatch } from '../../core/index.ts'
-import { meteor, meteorDetail, meteorMax, tokenize } from './index.ts'
+import { meteor, meteorDetail, tokenize } from './index.ts'
 import { cube } from './score.ts'
 
 interface Row {
@@ -118,11 +118,6 @@ test('options out of range are named', () => {
       (error) => error instanceof Mismatch && error.info.field === field,
     )
   }
-})
-
-test('meteorMax is the best of several references', () => {
-  assert.equal(meteorMax(['a cat', 'a dog', 'two birds'], 'a dog'), meteor('a dog', 'a dog'))
-  assert.equal(meteorMax([], 'a dog'), 0)
 })
 
 /** x^3 rounded to the nearest double, by integers: x = m * 2^e with m < 2^53. */

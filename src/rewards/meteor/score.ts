@@ -100,8 +100,3 @@ export function meteorDetail(reference: string, hypothesis: string, options?: Me
   const penalty = penaltyOf(found, settings)
   return { ...found, score: (1 - penalty) * fMean, precision, recall, fMean, penalty }
 }
-
-/** The best score over several references; 0 without any. */
-export function meteorMax(references: readonly string[], hypothesis: string, options?: MeteorOptions): number {
-  return references.reduce((best, reference) => Math.max(best, meteor(reference, hypothesis, options)), 0)
-}

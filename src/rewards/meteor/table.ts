@@ -8,16 +8,10 @@
 //   synonyms    per key, per part of speech it has: varint count, then varint gaps of the rising key numbers, without itself
 //   exceptions  lines 'N inflected base base...\n', N the part of speech
 import { createHash } from 'node:crypto'
-import { assert, Mismatch } from '../../core/index.ts'
+import { Mismatch } from '../../core/index.ts'
 
 export const posNames = ['noun', 'verb', 'adj', 'adv'] as const
 export type PosName = (typeof posNames)[number]
-
-/** What the generator reads from the dictionary, per part of speech in the order of posNames. */
-export interface TableSource {
-  synonyms: ReadonlyMap<string, ReadonlySet<string>>[]
-  exceptions: ReadonlyMap<string, readonly string[]>[]
-}
 
 export interface Table {
   /** Where key i starts in `bytes`; one entry more than keys. A key ends one byte before the next one starts. */
@@ -29,67 +23,14 @@ export interface Table {
   bytes: Uint8Array
 }
 
-const magic = 0x334e5752 // 'RWN3'
-const digestAt = 20
-const headerBytes = digestAt + 32
+export const magic = 0x334e5752 // 'RWN3'
+export const digestAt = 20
+export const headerBytes = digestAt + 32
 
-function digest(parts: Uint8Array[]): Buffer {
+export function digest(parts: Uint8Array[]): Buffer {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(part)
   return hash.digest()
-}
-
-function pushVarint(out: number[], value: number): void {
-  while (value > 127) {
-    out.push((value & 127) | 128)
-    value >>>= 7
-  }
-  out.push(value)
-}
-
-function byCode(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0
-}
-
-export function encodeTable(source: TableSource): Uint8Array {
-  const keys = [...new Set(source.synonyms.flatMap((of) => [...of.keys()]))].sort(byCode)
-  const idOf = new Map(keys.map((key, id) => [key, id]))
-  const flags = new Uint8Array(keys.length)
-  const synonyms: number[] = []
-  for (const [id, key] of keys.entries()) {
-    for (const [pos, of] of source.synonyms.entries()) {
-      const names = of.get(key)
-      if (!names) continue
-      flags[id]! |= (1 << pos) | (names.has(key) ? 16 << pos : 0)
-      pushIds(
-        synonyms,
-        [...names].filter((name) => name !== key).map((name) => idOf.get(name)),
-      )
-    }
-  }
-  const keyText = Buffer.from(keys.map((key) => `${key}\n`).join(''), 'latin1')
-  const exceptionText = Buffer.from(source.exceptions.map(exceptionLines).join(''), 'latin1')
-  const header = Buffer.alloc(headerBytes)
-  const counts = [magic, keys.length, keyText.length, synonyms.length, exceptionText.length]
-  for (const [i, count] of counts.entries()) header.writeUInt32LE(count, 4 * i)
-  const body = [keyText, flags, Buffer.from(synonyms), exceptionText]
-  header.set(digest(body), digestAt)
-  return Buffer.concat([header, ...body])
-}
-
-function pushIds(out: number[], ids: (number | undefined)[]): void {
-  let last = 0
-  pushVarint(out, ids.length)
-  for (const id of ids.sort((a, b) => a! - b!)) {
-    assert(id !== undefined, 'every one-word lower-case name is a key of the index')
-    pushVarint(out, id - last)
-    last = id
-  }
-}
-
-function exceptionLines(of: ReadonlyMap<string, readonly string[]>, pos: number): string {
-  const lines = [...of].map(([inflected, bases]) => `${[pos, inflected, ...bases].join(' ')}\n`)
-  return lines.sort(byCode).join('')
 }
 
 /** `where` names the file in errors. */

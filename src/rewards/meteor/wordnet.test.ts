@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { encodeTable } from '../../../scripts/lib/wordnet-table.ts'
 import { Mismatch } from '../../core/index.ts'
-import { decodeTable, encodeTable, posNames } from './table.ts'
+import { decodeTable, posNames } from './table.ts'
 import { readWordNet, WordNet, wordNet } from './wordnet.ts'
 
 const asset = fileURLToPath(new URL('../../../assets/wordnet-3.0.bin.br', import.meta.url))

@@ -1,4 +1,5 @@
 // The text a miniature model meets: captions of scenes inside every prompt and answer form, for its tokenizer.
+import { captionWords, planScene } from '../../../src/data/scenes/index.ts'
 import {
   buildPrompt,
   chatTemplates,
@@ -6,10 +7,8 @@ import {
   segmentAnswers,
   segmentQuestions,
   type TokenizerJson,
-  trainByteLevelBpe,
-} from '../../text/index.ts'
-import { planScene } from './scene.ts'
-import { captionWords } from './wording.ts'
+} from '../../../src/text/index.ts'
+import { trainByteLevelBpe } from '../bpe-trainer.ts'
 
 /** Added tokens of Sa2VA in the order of their ids; `<|end|>`, `<|user|>`, `<|assistant|>` stay plain text, as in the 4B model. */
 export const sa2vaAddedTokens: readonly string[] = [
@@ -32,7 +31,7 @@ export const sa2vaAddedTokens: readonly string[] = [
   '</vp>',
 ]
 
-export interface CorpusOptions {
+interface CorpusOptions {
   seed: number
   /** Scenes whose captions are read. */
   scenes: number

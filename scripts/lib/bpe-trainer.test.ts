@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch } from '../../src/core/index.ts'
+import { loadTokenizer, type Tokenizer } from '../../src/text/tokenizer.ts'
 import { trainByteLevelBpe } from './bpe-trainer.ts'
-import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-bpe-'))
 after(() => rmSync(scratch, { recursive: true }))

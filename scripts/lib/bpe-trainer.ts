@@ -1,11 +1,11 @@
 // Trains a byte-level BPE vocabulary on a small corpus: count the pre-tokenised pieces, then merge the most frequent pair,
 // again and again. Ties go to the pair whose parts come first, so the same lines give the same file.
-import { assert, Mismatch } from '../core/index.ts'
-import { baseVocabulary } from './byte-level.ts'
-import { hubTokenizer } from './hub.ts'
-import { addedToken, qwen2TokenizerJson, type TokenizerJson } from './tokenizer-files.ts'
+import { assert, Mismatch } from '../../src/core/index.ts'
+import { baseVocabulary } from '../../src/text/byte-level.ts'
+import { hubTokenizer } from '../../src/text/hub.ts'
+import { addedToken, qwen2TokenizerJson, type TokenizerJson } from '../../src/text/tokenizer-files.ts'
 
-export interface BpeOptions {
+interface BpeOptions {
   /** At most this many merges; fewer when no pair is frequent enough. */
   maxMerges: number
   /** A pair must occur at least this often. Default 2. */

@@ -5,10 +5,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { chatTemplates, loadTokenizer, regionCaptionPrompt } from '../../text/index.ts'
+import { captionWords, planScene } from '../../../src/data/scenes/index.ts'
+import { chatTemplates, loadTokenizer, regionCaptionPrompt } from '../../../src/text/index.ts'
 import { corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
-import { planScene } from './scene.ts'
-import { captionWords } from './wording.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-tokenizer-'))

@@ -1,9 +1,7 @@
-// Conversations as the supervised trainer of Sa2VA encodes them: parts apart, loss on the answers alone.
-import { Mismatch } from '../core/index.ts'
-import type { ChatTemplate } from './templates.ts'
-import type { Tokenizer } from './tokenizer.ts'
+// Conversations as the supervised trainer of Sa2VA encodes them, written out: parts apart, loss on the answers alone.
+import { type ChatTemplate, encodeAnswer, type Tokenizer } from '../../src/text/index.ts'
 
-export interface Turn {
+interface Turn {
   /** User text, image already expanded. */
   input: string
   output: string
@@ -11,7 +9,7 @@ export interface Turn {
   withLoss?: boolean
 }
 
-export interface EncodedConversation {
+interface EncodedConversation {
   inputIds: Int32Array
   /** The id where it counts, `ignoreLabel` elsewhere. */
   labels: Int32Array
@@ -52,26 +50,4 @@ export function encodeConversation(
     labels: Int32Array.from(labels.slice(0, options.maxLength)),
     truncated: Math.max(0, ids.length - options.maxLength),
   }
-}
-
-/** An answer with what ends it: the template's suffix, and EOS unless the suffix stands for it. `words`: none of it becomes a special token. */
-export function encodeAnswer(
-  answer: string,
-  template: Pick<ChatTemplate, 'name' | 'suffix' | 'suffixAsEos'>,
-  tokenizer: Tokenizer,
-  { words = false }: { words?: boolean } = {},
-): Int32Array {
-  const plain: [number, number][] = words ? [[0, answer.length]] : []
-  const ids = tokenizer.encode(answer + template.suffix, { addSpecial: false, plain })
-  return template.suffixAsEos ? ids : Int32Array.of(...ids, requireEos(tokenizer, template))
-}
-
-function requireEos(tokenizer: Tokenizer, template: Pick<ChatTemplate, 'name'>): number {
-  if (tokenizer.eosId !== undefined) return tokenizer.eosId
-  throw new Mismatch({
-    where: 'tokenizer',
-    field: 'eos_token',
-    expected: `an end token, which ${template.name} puts after every answer`,
-    got: 'none',
-  })
 }
