@@ -40,7 +40,7 @@ async function fullTmpfs(bench: Bench): Promise<string> {
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=1500k', 'tmpfs', mount]).status !== 0)
     throw new NotHere('mounting a tmpfs needs root')
   try {
-    const words = await refusal(() => bench.train('tmpfs/run'), /disk is full \(ENOSPC\)/)
+    const words = await refusal(() => bench.train('tmpfs/run', { saveTimeout: 0 }), /disk is full \(ENOSPC\)/)
     const { checkpoint, invalid } = newestValid(join(mount, 'run'))
     assert.deepEqual(invalid, [])
     return `${words.slice(0, 120)}; newest whole checkpoint of step ${checkpoint?.step ?? 'none'}`
@@ -48,6 +48,65 @@ async function fullTmpfs(bench: Bench): Promise<string> {
     spawnSync('umount', [mount])
   }
 }
+
+/** Checkpoints and lines of the log fail from step 2 on until the run says so. */
+async function shortTrouble(bench: Bench): Promise<string> {
+  const seen: string[] = []
+  for (const code of ['ENOSPC', 'EIO']) {
+    let fails = false
+    const fail = () => {
+      if (fails) throw Object.assign(new Error(`${code}: the disk says no`), { code })
+    }
+    const restore = withFailing(fail)
+    const told: string[] = []
+    const host = hostOf(undefined, {
+      progress: ({ kind, step, text }) => {
+        if (kind === 'step' && step === 2) fails = true
+        if (kind !== 'warning' || !text!.includes('checkpoint of step 2')) return
+        told.push(text!)
+        fails = false
+      },
+    })
+    try {
+      await bench.train(`short-${code}`, {}, host)
+    } finally {
+      restore()
+    }
+    assert.equal(told.length, 1, `${code}: ${told.join('; ')}`)
+    const { checkpoint, invalid } = newestValid(bench.at(`short-${code}`))
+    assert.deepEqual([checkpoint?.step, invalid], [4, []])
+    const [own, calm] = [bench.at(`short-${code}`), await bench.calm()].map(tensorsOf)
+    assert.deepEqual(own, calm, `${code}: the weights of an undisturbed run`)
+    const steps = bench.events(`short-${code}`).filter((e) => e.t === 'step')
+    assert.deepEqual(
+      steps.map((e) => e.step),
+      [1, 2, 3, 4],
+    )
+    seen.push(/\(E\w+\)/.exec(told[0]!)![0])
+  }
+  return `${seen.join(' and ')} until told: one notice each, all checkpoints and lines there, the weights of an undisturbed run`
+}
+
+/** New folders and writes to logs do as `fail` says; gives what takes it back. */
+function withFailing(fail: () => void): () => void {
+  const [mkdir, write] = [fs.mkdirSync, fs.writeSync]
+  fs.mkdirSync = ((path: string, ...rest: unknown[]) => {
+    if (path.includes('.tmp-checkpoint')) fail()
+    return (mkdir as (...all: unknown[]) => unknown)(path, ...rest)
+  }) as typeof fs.mkdirSync
+  fs.writeSync = ((fd: number, ...rest: unknown[]) => {
+    if (logNumbers().has(fd)) fail()
+    return (write as (...all: unknown[]) => number)(fd, ...rest)
+  }) as typeof fs.writeSync
+  syncBuiltinESMExports()
+  return () => {
+    Object.assign(fs, { mkdirSync: mkdir, writeSync: write })
+    syncBuiltinESMExports()
+  }
+}
+
+/** Notices are in the log, and the place in it is in the state; weights and moments are as without them. */
+const tensorsOf = (run: string) => [...runBytes(run)].filter(([name]) => name.endsWith('.safetensors'))
 
 /** Every line for the log fails for two steps as on a full disk. */
 async function fullLogs(bench: Bench): Promise<string> {
@@ -149,6 +208,7 @@ export const disk: readonly Row[] = [
   row(36, 'disk-full', 'no room for a file of a checkpoint (ulimit -f)', 'safe', full),
   quick(36, 'tmpfs-full', 'no room for a checkpoint (a full tmpfs)', 'safe', fullTmpfs),
   quick(37, 'logs-full', 'no room for lines of the log', 'counted', fullLogs),
+  quick(37, 'disk-short', 'the disk is full, or fails, until the run says so', 'counted', shortTrouble),
   quick(38, 'read-only', 'an output folder that cannot be made or written', 'words', readOnly),
   quick(39, 'eio', 'the disk fails while weights are read', 'words', failingReads),
   quick(40, 'deleted', 'the output folder is deleted during the run', 'safe', deleted),

@@ -68,13 +68,27 @@ const noRoom: Readonly<Record<string, string>> = {
   EFBIG: 'the file size limit is reached',
 }
 
-/** In words, with the code, when an error says that there is no room for more bytes; else null. */
-export function lackOfRoom(error: unknown): string | null {
+/** Others that may pass: a share that comes back, a disk that is mounted again. */
+const failing: Readonly<Record<string, string>> = {
+  EIO: 'the disk fails',
+  EROFS: 'the disk can only be read now',
+  ESTALE: 'the network share is gone',
+  ENODEV: 'the disk is gone',
+  ETIMEDOUT: 'the disk does not answer',
+}
+
+function inWordsOf(error: unknown, words: Readonly<Record<string, string>>): string | null {
   const { code, errno, cause } = (error ?? {}) as { code?: unknown; errno?: unknown; cause?: unknown }
   const name = errno === quotaNumber ? 'EDQUOT' : String(code)
-  if (Object.hasOwn(noRoom, name)) return `${noRoom[name]} (${name})`
-  return cause === undefined ? null : lackOfRoom(cause)
+  if (Object.hasOwn(words, name)) return `${words[name]} (${name})`
+  return cause === undefined ? null : inWordsOf(cause, words)
 }
+
+/** In words, with the code, when an error says that there is no room for more bytes; else null. */
+export const lackOfRoom = (error: unknown): string | null => inWordsOf(error, noRoom)
+
+/** The same, or that the disk itself misbehaves: what may be over in a minute. */
+export const diskTrouble = (error: unknown): string | null => inWordsOf(error, { ...noRoom, ...failing })
 
 export function humanBytes(n: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']

@@ -157,6 +157,11 @@ export const RunConfig = z.strictObject({
   evalBatch: z.int().positive().default(16).describe('records per evaluation batch'),
   saveSteps: z.int().nonnegative().default(500).describe('optimizer steps between checkpoints; 0: at the end only'),
   saveTotalLimit: z.int().positive().default(3).describe('checkpoints kept'),
+  saveTimeout: z
+    .number()
+    .nonnegative()
+    .default(300)
+    .describe('seconds that a checkpoint waits for a disk that is full or fails before the run ends; 0: none'),
   samplesMiB: z
     .number()
     .positive()

@@ -16,6 +16,7 @@ const free = new Set([
   'output',
   'saveSteps',
   'saveTotalLimit',
+  'saveTimeout',
   'logSteps',
   'samplesMiB',
   'tensorboard',

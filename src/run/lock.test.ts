@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import fs, { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
@@ -51,6 +52,55 @@ test('a lock that was taken over is not removed by its former owner', () => {
   first.release()
   assert.ok(existsSync(path))
   rmSync(path)
+})
+
+test('a run that finds its folder in other hands ends in words', () => {
+  const lock = lockRun(folder)
+  lock.touch()
+  writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
+  assert.throws(() => lock.touch(), /expected a run folder that nobody writes to, got one that process 1 on elsewhere/)
+  rmSync(path)
+})
+
+test('a process that has ended and was not fetched by its parent holds no lock', async () => {
+  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] })
+  try {
+    const pid = Number(String((await once(parent.stdout, 'data'))[0]))
+    const stat = () => readFileSync(`/proc/${pid}/stat`, 'utf8')
+    while (!/\) Z /.test(stat())) await new Promise((done) => setTimeout(done, 5))
+    const born = stat()
+      .slice(stat().lastIndexOf(')') + 2)
+      .split(' ')[19]
+    writeFileSync(path, JSON.stringify({ host: hostname(), pid, born, since: 'x', token: 'y' }))
+    lockRun(folder).release()
+  } finally {
+    parent.kill('SIGKILL')
+  }
+})
+
+test('on a file system without hard links, and on one that fails for a while, a folder has one writer too', (t) => {
+  const code = { code: 'EPERM', syscall: 'link' }
+  const link = t.mock.method(fs, 'linkSync', () => {
+    throw Object.assign(new Error('EPERM: operation not permitted, link'), code)
+  })
+  const touched = t.mock.method(fs, 'utimesSync', () => {
+    throw Object.assign(new Error('EIO: i/o error, utime'), { code: 'EIO' })
+  })
+  syncBuiltinESMExports()
+  try {
+    const lock = lockRun(folder)
+    lock.touch()
+    assert.deepEqual([link.mock.callCount(), touched.mock.callCount()], [1, 1])
+    assert.throws(() => lockRun(folder), refused)
+    lock.release()
+    assert.deepEqual(
+      readdirSync(folder).filter((name) => name.startsWith('run.lock')),
+      [],
+    )
+  } finally {
+    t.mock.restoreAll()
+    syncBuiltinESMExports()
+  }
 })
 
 test('a lock that was deleted under the run is put back, and a deleted folder is no error', () => {

@@ -1,19 +1,9 @@
 // One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
 import { randomUUID } from 'node:crypto'
-import {
-  closeSync,
-  existsSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  utimesSync,
-  writeSync,
-} from 'node:fs'
+import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
-import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { dirname, join } from 'node:path'
+import { diskTrouble, Mismatch } from '../core/index.ts'
 
 interface Owner {
   host: string
@@ -55,14 +45,27 @@ export function lockRun(dir: string): RunLock {
   }
 }
 
+/** Whole at once where the file system has hard links: nobody takes an empty lock for one that a dead process left. */
 function tryCreate(path: string, owner: Owner): boolean {
+  const text = `${JSON.stringify(owner)}\n`
+  const whole = `${path}.${owner.token}`
   try {
-    const fd = openSync(path, 'wx')
-    try {
-      writeSync(fd, `${JSON.stringify(owner)}\n`)
-    } finally {
-      closeSync(fd)
-    }
+    writeFileSync(whole, text)
+    linkSync(whole, path)
+    return true
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') return false
+    if (syscall !== 'link') throw error
+    return writeNew(path, text)
+  } finally {
+    rmSync(whole, { force: true })
+  }
+}
+
+function writeNew(path: string, text: string): boolean {
+  try {
+    writeFileSync(path, text, { flag: 'wx' })
     return true
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false
@@ -70,14 +73,19 @@ function tryCreate(path: string, owner: Owner): boolean {
   }
 }
 
-/** A lock that somebody deleted, with its folder or alone, is put back where there is a folder. */
+/**
+ * A lock that somebody deleted, with its folder or alone, is put back where there is a folder. A process that slept for long (a
+ * stopped job, a machine in standby) may find the folder in other hands: two must not write it. A disk that fails is no reason to end.
+ */
 function touch(path: string, own: Owner): void {
   try {
     if (!existsSync(path)) tryCreate(path, own)
     utimesSync(path, new Date(), new Date())
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT' && !diskTrouble(error)) throw error
   }
+  const owner = readOwner(path)
+  if (owner && owner.token !== own.token) refuse(dirname(path), owner)
 }
 
 /** Null when it is gone, or half written by a process that died. */
@@ -109,11 +117,12 @@ function isAlive({ host, pid, born }: Owner, path: string): boolean {
   return now !== null && (born === null || born === now)
 }
 
-/** Null when there is no such process. */
+/** Null when there is no such process, or one that has ended and was not fetched. */
 function bornAt(pid: number): string | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    return text.slice(text.lastIndexOf(')') + 2).split(' ')[19] ?? null
+    const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+    return fields[0] === 'Z' || fields[0] === 'X' ? null : (fields[19] ?? null)
   } catch {
     return null
   }

@@ -18,6 +18,7 @@ import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
+import { savePatienceOf, savePatiently } from './patient-save.ts'
 import { openRecords, type Records, recordFacts, rejectsInWords } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
@@ -276,24 +277,23 @@ class RunLoop {
 
   /** Rank 0 writes; nobody goes on before it has. Weights that differ between processes are never written. */
   async #checkpoint(): Promise<string> {
-    const { config, learner, records, world, writer } = this.opened
+    const { config, host, learner, notices, records, world, writer } = this.opened
     world.note(this.#step, 'checkpoint')
     await requireSameValues(world, learner.params(), `step ${this.#step}`)
     writer.checkpoint(this.#step, checkpointName(this.#step))
-    const state: RunState = {
-      version: 2,
-      step: this.#step,
-      settings: this.#settings,
-      loader: records.loader.state(),
-      position: writer.position(),
-      ...(await this.#work.state()),
-    }
+    const work = await this.#work.state()
     const optimizer = await learner.optimizerState(world)
+    const save = () => {
+      const settings = this.#settings
+      const place = { loader: records.loader.state(), position: writer.position() }
+      const state: RunState = { version: 2, step: this.#step, settings, ...place, ...work }
+      saveRun(config.output, learner, state, () => optimizer.state)
+      prune(config.output, config.saveTotalLimit)
+    }
+    const stopping = () => host.stopping()
+    const tell = (notice: Notice) => notices.tell(notice)
     try {
-      if (world.rank === 0) {
-        saveRun(config.output, learner, state, () => optimizer.state)
-        prune(config.output, config.saveTotalLimit)
-      }
+      if (world.rank === 0) await savePatiently(save, { seconds: savePatienceOf(config, world.size), stopping, tell })
     } finally {
       optimizer.release()
     }

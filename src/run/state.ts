@@ -12,7 +12,7 @@ import {
   writeCheckpoint,
   writeSafetensors,
 } from '../checkpoint/index.ts'
-import { lackOfRoom, Mismatch } from '../core/index.ts'
+import { diskTrouble, lackOfRoom, Mismatch } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { exitCodes } from '../distributed/index.ts'
 import { linears, tensorAt } from '../nn/index.ts'
@@ -123,15 +123,18 @@ export function saveRun(
   try {
     return tidy(() => writeCheckpoint(dir, state.step, files))
   } catch (error) {
-    const reason = lackOfRoom(error)
-    if (!reason) throw error
-    const full = new Mismatch({
-      where: dir,
-      field: `checkpoint of step ${state.step}`,
-      expected: 'room on the disk',
-      got: reason,
-      hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
-    })
+    const got = diskTrouble(error)
+    if (!got) throw error
+    const full = new Mismatch(
+      {
+        where: dir,
+        field: `checkpoint of step ${state.step}`,
+        expected: lackOfRoom(error) ? 'room on the disk' : 'a disk that can be written',
+        got,
+        hint: 'earlier checkpoints are intact; make room or lower saveTotalLimit, then start the same command again',
+      },
+      { cause: error },
+    )
     throw Object.assign(full, { exitCode: exitCodes.disk })
   }
 }

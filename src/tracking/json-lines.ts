@@ -9,7 +9,7 @@ import {
   statSync,
   writeSync,
 } from 'node:fs'
-import { assert, lackOfRoom, Mismatch } from '../core/index.ts'
+import { assert, diskTrouble, lackOfRoom, Mismatch } from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
@@ -136,10 +136,19 @@ export class JsonLines {
         at += writeSync(this.#fd, bytes, at, bytes.length - at, this.#size + at)
       }
     } catch (error) {
-      if (fstatSync(this.#fd).size > this.#size) ftruncateSync(this.#fd, this.#size)
+      this.#takeBack()
       throw inWords(error, this.path, bytes.length)
     }
     this.#size += bytes.length
+  }
+
+  /** Where not even this works the next line is written over what is there. */
+  #takeBack(): void {
+    try {
+      if (fstatSync(this.#fd).size > this.#size) ftruncateSync(this.#fd, this.#size)
+    } catch (error) {
+      if (!diskTrouble(error)) throw error
+    }
   }
 
   /** Keeps the first `size` bytes; the file must have them and they must end with a line. */

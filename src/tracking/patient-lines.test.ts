@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { lackOfRoom } from '../core/index.ts'
+import { diskTrouble, lackOfRoom } from '../core/index.ts'
 import { PatientLines } from './patient-lines.ts'
 import { readRun } from './run-reader.ts'
 import { RunWriter } from './run-writer.ts'
@@ -20,6 +20,9 @@ test('a quota that is used up has a name although Node has none for it', () => {
   assert.equal(lackOfRoom({ code: 'ENOSPC', errno: -28 }), 'the disk is full (ENOSPC)')
   assert.equal(lackOfRoom(new Error('x', { cause: { code: 'EFBIG' } })), 'the file size limit is reached (EFBIG)')
   assert.equal(lackOfRoom({ code: 'EIO', errno: -5 }), null)
+  assert.equal(diskTrouble(new Error('x', { cause: { code: 'EIO' } })), 'the disk fails (EIO)')
+  assert.equal(diskTrouble({ code: 'ENOSPC' }), 'the disk is full (ENOSPC)')
+  assert.equal(diskTrouble({ code: 'ENOENT' }), null)
 })
 
 test('lines without room wait in memory up to a limit, and what is beyond it is counted', () => {

@@ -1,12 +1,12 @@
-import { lackOfRoom, log } from '../core/index.ts'
+import { diskTrouble, log } from '../core/index.ts'
 import { encodeLine, JsonLines } from './json-lines.ts'
 
 /** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
 const mostWaitingBytes = 64 * 2 ** 20
 
 /**
- * A log that does not end a run when the disk is full: lines that find no room wait in memory, in order, and go out
- * with the next line that does. Steps cost more than log lines.
+ * A log that does not end a run when the disk is full or fails: lines that cannot be written wait in memory, in order, and
+ * go out with the next line that can. Steps cost more than log lines.
  */
 export class PatientLines extends JsonLines {
   #waiting: string[] = []
@@ -36,7 +36,7 @@ export class PatientLines extends JsonLines {
     try {
       this.appendText([...this.#waiting, ...lines].join(''))
     } catch (error) {
-      const reason = lackOfRoom(error)
+      const reason = diskTrouble(error)
       if (!reason) throw error
       this.#keep(lines, reason)
       return 0
@@ -48,7 +48,7 @@ export class PatientLines extends JsonLines {
 
   #keep(lines: readonly string[], reason: string): void {
     if (this.#waiting.length === 0) {
-      log.warn(`${this.path}: ${reason}; its lines wait in memory and the run goes on: free some space`)
+      log.warn(`${this.path}: ${reason}; its lines wait in memory and the run goes on: look at the disk`)
     }
     for (const line of lines) {
       if (this.#waitingBytes + line.length > this.#mostBytes) this.#lost++

@@ -174,11 +174,12 @@ export class RunWriter {
   }
 
   /**
-   * Synced to the disk first: a checkpoint never points behind what a power loss leaves. Lines that still wait for room
-   * are behind it. A folder that was deleted under the run is put back first.
+   * Synced to the disk first: a checkpoint never points behind what a power loss leaves. Lines that waited for room are
+   * written if there is some now, else they are behind it. A folder that was deleted under the run is put back first.
    */
   position(): RunPosition {
     this.#checkPlace()
+    for (const file of [this.#events, this.#samples, this.#timing]) if (file.waiting > 0) this.#put(file)
     this.#events.sync()
     this.#samples.sync()
     return { events: this.#events.size, samples: this.#samples.size }
