@@ -1,4 +1,4 @@
-// A page of names for each door of the package, read from the declarations that `tsc` writes: signatures and first sentences.
+// A page of names for each door of the package, read from the declarations that `tsc` writes: signatures and what is said of them.
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
@@ -6,15 +6,14 @@ const declaration =
   /^export (?:declare )?(?:abstract )?(function|const|class|interface|type) (\w+)[\s\S]*?(?=^(?:export|\/\*\*|declare|import|interface|type|class|function|const)\b|^\/\*\*|(?![\s\S]))/gm
 const longest = 14 // lines of a signature; the rest is in the declarations of the package
 
-/** First sentence of the comment that ends where a declaration begins. */
-function sentenceBefore(text, at) {
+/** The comment that ends where a declaration begins. */
+function saidBefore(text, at) {
   const comment = /\/\*\*((?:(?!\*\/)[\s\S])*)\*\/\s*$/.exec(text.slice(0, at))
   if (!comment) return ''
-  const words = comment[1]
+  return comment[1]
     .replace(/^\s*\* ?/gm, ' ')
     .replace(/\s+/g, ' ')
     .trim()
-  return words.replace(/^(.*?[.:;])\s.*$/, '$1').replace(/[:;]$/, '.')
 }
 
 function shortened(signature) {
@@ -35,8 +34,7 @@ function declaredIn(file) {
   const found = new Map()
   for (const match of text.matchAll(declaration)) {
     const [whole, kind, name] = match
-    if (!found.has(name))
-      found.set(name, { kind, signature: shortened(whole), says: sentenceBefore(text, match.index) })
+    if (!found.has(name)) found.set(name, { kind, signature: shortened(whole), says: saidBefore(text, match.index) })
   }
   return found
 }

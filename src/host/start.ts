@@ -21,7 +21,10 @@ export interface StartOptions {
   signal?: AbortSignal
 }
 
-/** Reinforcement learning. A run folder (`output`) that holds a run is resumed. */
+/**
+ * Trains by reinforcement learning and gives the held-out figures before and after. Settings are those of docs/reference.md; `model` and
+ * `dataPath` are needed. A run folder (`output`) that holds a run is resumed.
+ */
 export async function train(settings: RunInput, options: StartOptions = {}): Promise<RunResult> {
   const config = readSettings(settings)
   return (await start('trainWork', 'train', config, options, config)) as RunResult

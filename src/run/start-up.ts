@@ -42,7 +42,7 @@ export function tellEnvironment(config: RunConfig, host: Told): void {
   const version = `roundtrip ${product}${commit ? ` at commit ${String(commit).slice(0, 12)}` : ''}`
   host.progress({ kind: 'note', text: `${version}, torch ${torch}, node ${node}, ${device} ${dtype}, ${system}` })
   const words = (command as readonly string[]).map((word) => (/[\s'"\\$]/.test(word) ? JSON.stringify(word) : word))
-  host.progress({ kind: 'note', text: `command: roundtrip ${words.join(' ')}` })
+  if (words.length > 0) host.progress({ kind: 'note', text: `command: roundtrip ${words.join(' ')}` })
 }
 
 /** What the folder grows to: weights, EMA copy and two moments a checkpoint, as float32. */

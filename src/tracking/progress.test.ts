@@ -58,6 +58,9 @@ test('elsewhere a plain line is written every few seconds, and the last state on
   assert.equal(out.length, 5)
   for (const line of out) assert.match(line, /^eval [^\r\u001b]*\n$/)
   assert.match(out.at(-1)!, /100\/100/)
+  time.now += 10_000
+  shown.done()
+  assert.equal(out.length, 5, 'also where time goes by before the end')
 })
 
 test('resumed work counts its rate and time left from where it began', () => {

@@ -32,6 +32,8 @@ export interface Progress {
 
 const redrawEvery = 100
 const plainEvery = 5000
+/** Milliseconds of work before which nobody can say how long the rest takes. */
+const soonest = 200
 const eighths = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉']
 
 /** 1:02:03, 2:03, 0:09. */
@@ -101,7 +103,7 @@ function rateOf({ gained, elapsed }: State, unit: string): string {
 
 function timeOf({ n, gained, elapsed }: State, total: number | undefined): string {
   if (total === undefined || n >= total) return clock(elapsed / 1000)
-  return gained > 0 ? `ETA ${clock(((total - n) * elapsed) / gained / 1000)}` : 'ETA -:--'
+  return gained > 0 && elapsed >= soonest ? `ETA ${clock(((total - n) * elapsed) / gained / 1000)}` : 'ETA -:--'
 }
 
 /** The line, at most `columns` wide; the bar gives way first, then the last fields. */
@@ -124,10 +126,12 @@ export function progress(options: ProgressOptions): Progress {
   const began = now()
   const state: State = { n: start, fields: {}, elapsed: 0, gained: 0 }
   let shown = Number.NEGATIVE_INFINITY
+  let counted = Number.NaN
   let written = ''
 
   const draw = () => {
     shown = now()
+    counted = state.n
     // One column stays free: a full line makes some terminals wrap.
     const columns = stream.isTTY ? Math.max(1, (stream.columns || 80) - 1) : 160
     const line = progressLine(state, options, columns)
@@ -150,6 +154,7 @@ export function progress(options: ProgressOptions): Progress {
       draw()
     },
     done() {
+      if (!stream.isTTY && counted === state.n) return
       state.elapsed = now() - began
       draw()
       if (stream.isTTY && written !== '') stream.write('\n')
