@@ -65,20 +65,9 @@ export class Sa2VAQwenFamily
     return qwenPreparation(this.loaded.cfg, this.loaded.processor, { maxPixels })
   }
 
-  /** Rows in storage order, as a file would hold them: stored features must give the same bits. */
+  /** As a file would hold them: stored features must give the same bits. */
   encode(inputs: readonly QwenImageInput[]): QwenGroundedFeatures[] {
-    return inputs.map((input) =>
-      tidy(() => {
-        const { sam, tokens, deepstack, ...rest } = this.model.encode(input)
-        const { level0, level1, level2 } = sam
-        return {
-          ...rest,
-          tokens: tokens.contiguous(),
-          deepstack: deepstack.map((t) => t.contiguous()),
-          sam: { level0: level0.contiguous(), level1: level1.contiguous(), level2: level2.contiguous() },
-        }
-      }),
-    )
+    return this.inParts(inputs, (some) => this.model.encodeAll(some))
   }
 
   shapeOf({ patches }: QwenImageInput): string {

@@ -61,6 +61,23 @@ for (const [name, set] of Object.entries(sets)) {
       })
     })
 
+    test('pictures of different grids that are encoded together give what each gives alone', () => {
+      tidy(() => {
+        const images = [picture(150, 104), picture(90, 140)].map((image) =>
+          prepareQwenImage(image, loaded.cfg, loaded.processor),
+        )
+        const together = noGrad(() => model.encodeAll(images))
+        for (const [i, alone] of [features, other].entries()) {
+          const { tokens, deepstack, sam, ...rest } = together[i]!
+          const pairs = [[tokens, alone.tokens], ...deepstack.map((t, j) => [t, alone.deepstack[j]!])] as const
+          for (const [a, b] of pairs) close(a!, b!, 1e-5)
+          for (const level of ['level0', 'level1', 'level2'] as const) close(sam[level], alone.sam[level], 1e-4)
+          const { rows, columns, height, width } = alone
+          assert.deepEqual({ ...rest, picture: 0 }, { rows, columns, height, width, picture: 0 })
+        }
+      })
+    })
+
     test('phrases of one picture read it once and answer as if each had read it', () => {
       tidy(() => {
         const prompts = ['the circle', 'the square on the right', 'it'].map((p) => prompter.segment(features, p))

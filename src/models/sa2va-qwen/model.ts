@@ -106,14 +106,30 @@ export class Sa2VAQwen extends Module {
    * SAM2's encoder out: enough for captions, not for masks.
    */
   encode(image: QwenImageInput, options: { only?: 'vision' } = {}): QwenGroundedFeatures {
-    const { rows, columns } = image.patches
-    const { picture, height, width } = image
-    return noGrad(() =>
-      tidy(() => {
-        const sam = this.grounding_encoder.encode([image.samPixels], this.placement, options.only)
-        return { ...this.look(image.patches), sam, rows, columns, picture: pictureTensor(picture), height, width }
-      }),
-    )
+    return noGrad(() => this.encodeAll([image], options)[0]!)
+  }
+
+  /** Of several images: SAM2 reads them together, the tower one by one, since their grids differ. Rows are in storage order. */
+  encodeAll(images: readonly QwenImageInput[], options: { only?: 'vision' } = {}): QwenGroundedFeatures[] {
+    return tidy(() => {
+      const of = images.map((image) => image.samPixels)
+      const { level0, level1, level2 } = this.grounding_encoder.encode(of, this.placement, options.only)
+      const levels = [level0, level1, level2].map((t) => t.contiguous())
+      return images.map(({ patches, picture, height, width }, i) => {
+        const own = levels.map((t) => (options.only ? t : t.narrow(0, i, 1))) as [Tensor, Tensor, Tensor]
+        const { tokens, deepstack } = this.look(patches)
+        return {
+          tokens: tokens.contiguous(),
+          deepstack: deepstack.map((t) => t.contiguous()),
+          sam: { level0: own[0], level1: own[1], level2: own[2] },
+          rows: patches.rows,
+          columns: patches.columns,
+          picture: pictureTensor(picture),
+          height,
+          width,
+        }
+      })
+    })
   }
 
   promptEmbeddings(prompt: QwenGroundedPrompt): Tensor {
