@@ -25,6 +25,15 @@ test('polygons rasterise to the runs and strings of pycocotools', () => {
   }
 })
 
+test('products and sums are rounded one by one, as in builds of pycocotools for x86-64', () => {
+  const mask = polygonsToMask([[92.61, 62.52, 68.19, 47.74, 127.45, 11.42]], 71, 146)
+  const expected = [
+    'bj42T2101N1O2O1N101N1O2O1N101N1O2O1N1O2O0O2O1N1O2O0O01O0O101N100O2O0O2O0O101O0O2O0O101N101N100O2O0O101N101N10001N',
+    '101N10jY1',
+  ]
+  assert.equal(encodeRle(mask).counts, expected.join(''))
+})
+
 test('four numbers are a box, several polygons are one union', () => {
   const box = polygonsToMask([[2, 2, 5, 4]], 10, 10)
   assert.deepEqual(box, polygonsToMask([[2, 2, 2, 6, 7, 6, 7, 2]], 10, 10))
