@@ -35,6 +35,12 @@ function makeFolder(shape: ShapeName, dir: string, layers?: number): void {
   execFileSync(process.execPath, args, { stdio: 'inherit' })
 }
 
+function timed(what: string, work: () => void): void {
+  const start = performance.now()
+  work()
+  log.info(`${what}: ${((performance.now() - start) / 1000).toFixed(1)} s`)
+}
+
 function run(shape: ShapeName, flags: Flags): void {
   const why = missing(flags)
   if (why) {
@@ -46,13 +52,15 @@ function run(shape: ShapeName, flags: Flags): void {
   const folder = join(dir, 'model')
   try {
     rmSync(folder, { recursive: true, force: true })
-    makeFolder(shape, folder, flags.layers)
+    timed('the folder', () => makeFolder(shape, folder, flags.layers))
     const inputs = join(dir, 'inputs.safetensors')
-    for (const dtype of dtypes)
-      ours(folder, join(dir, `ours-${dtype}.safetensors`), { dtype, device }, dtype === 'float32' ? inputs : undefined)
+    for (const dtype of dtypes) {
+      const out = join(dir, `ours-${dtype}.safetensors`)
+      timed(`ours, ${dtype}`, () => ours(folder, out, { dtype, device }, dtype === 'float32' ? inputs : undefined))
+    }
     const places = ['--code', flags.code, '--model', folder, '--inputs', inputs, '--out', join(dir, 'reference')]
     const args = [join(here, 'full-shape/reference.py'), ...places, '--device', device]
-    execFileSync(flags.python, args, { stdio: 'inherit' })
+    timed('the reference', () => execFileSync(flags.python, args, { stdio: 'inherit' }))
     const rows = compareParts(dir, dtypes)
     const cut = flags.layers === undefined ? 'every layer' : `${flags.layers} layers`
     process.stdout.write(`${shape} on ${device}, ${cut}\n${table(rows)}\n`)

@@ -10,7 +10,7 @@ import {
   type Sa2VAQwenFamily,
   teacherForce,
 } from '../../src/models/index.ts'
-import { noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { emptyCache, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 
 export interface Place {
   dtype: 'float32' | 'bfloat16'
@@ -38,6 +38,7 @@ export function ours(folder: string, out: string, place: Place, inputs?: string)
     noGrad(() => tidy(() => compute(family as never, out, inputs)))
   } finally {
     for (const t of family.module.parameters().values()) t.dispose()
+    emptyCache() // the reference needs the room
   }
 }
 
@@ -45,7 +46,7 @@ function compute(family: Opened & GroundedFamily, out: string, inputs?: string):
   const image = family.prepare(picture(), { maxTiles: 2 })
   const features = family.encode([image])[0] as Features | QwenGroundedFeatures
   const prompt = family.segment(features, 'the red circle on the left')
-  const answer = family.completion('Sure, it is [SEG].')
+  const answer = family.completion(`Sure, it is [SEG]. ${'A small red circle lies left of a blue box. '.repeat(2)}`)
   const seg = answer.indexOf(family.segId)
   if (inputs) save(inputs, inputsOf(family, image, [...prompt.ids], [...answer], seg))
   // one more token, so that the last one of the answer is read too and its state exists

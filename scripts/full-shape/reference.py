@@ -4,6 +4,7 @@ usage: python3 reference.py --code DIR --model DIR --inputs FILE --out NAME [--d
 Writes NAME-float32.safetensors, and on a card NAME-bfloat16.safetensors too. DIR of --code is projects/sa2va/hf of the public Sa2VA repository. Needs torch, transformers and safetensors.
 """
 import argparse
+import gc
 import importlib
 import json
 import os
@@ -251,6 +252,9 @@ def main():
         torch.Tensor.cuda = lambda self, *_, **__: self
     for name in ["float32", "bfloat16"] if args.device == "cuda" else ["float32"]:
         compute(args, name)
+        gc.collect()
+        if args.device == "cuda":
+            torch.cuda.empty_cache()
 
 
 main()
