@@ -22,7 +22,8 @@ export function findFolder(
   const found = tried.find((folder) => isFolder(folder) && accept(folder))
   if (found) return found
   const got = isFolder(data) ? `none in ${tried.join(', ')}` : 'no folder there'
-  throw new Mismatch({ where: data, field: 'data', expected, got })
+  const hint = 'name the data root, or the folder itself, with --data'
+  throw new Mismatch({ where: data, field: 'data', expected, got, hint })
 }
 
 const imageFolders = [
@@ -49,4 +50,14 @@ export function findImages(folder: string, images: string | null, first: string)
     got: 'none',
     hint,
   })
+}
+
+/** Before the first answer: an image that is not there would end the run hours later. */
+export function checkImages(images: Iterable<string>, folder: string): void {
+  const names = [...new Set(images)]
+  const missing = names.filter((name) => !existsSync(join(folder, name)))
+  if (missing.length === 0) return
+  const got = `nothing there, as with ${missing.length} of ${names.length} images`
+  const hint = 'complete the folder, or name the one that has them with --images DIR'
+  throw new Mismatch({ where: join(folder, missing[0]!), expected: 'an image', got, hint })
 }

@@ -18,10 +18,18 @@ export function openRows(file: string, header: RowsHeader): { lines: JsonLines; 
     return { lines, known: [] }
   }
   const [head, ...known] = [...readLines(file)].flatMap(({ value }) => (value ? [value] : []))
-  const expected = JSON.stringify(header)
-  if (JSON.stringify(head?.['header']) === expected) return { lines, known }
+  const own = head?.['header']
+  if (JSON.stringify(own) === JSON.stringify(header)) return { lines, known }
   lines.close()
-  const got = JSON.stringify(head?.['header'] ?? 'no header')
+  const [expected, got] = own && typeof own === 'object' ? apart(header, own as Row) : [header, 'no header']
   const hint = 'these rows belong to another model, data or protocol: choose another --out, or remove the file'
-  throw new Mismatch({ where: file, field: 'header', expected, got, hint })
+  throw new Mismatch({ where: file, field: 'header', expected: JSON.stringify(expected), got, hint })
+}
+
+/** What two headers say differently, alone. */
+function apart(a: RowsHeader, b: Row): [Row, Row] {
+  const keys = [...new Set([...Object.keys(a), ...Object.keys(b)])]
+  const differ = keys.filter((key) => JSON.stringify(a[key]) !== JSON.stringify(b[key]))
+  const of = (header: Row) => Object.fromEntries(differ.map((key) => [key, header[key] ?? null]))
+  return [of(a), of(b)]
 }

@@ -98,10 +98,19 @@ test('the rows are predictions: scored again they give the I and U that they say
   assert.ok(said.some(({ I }) => I > 0))
 })
 
-test('rows of another model are not mixed in', async () => {
-  await answerBenchmark(runOf('mixed.jsonl', {}))
-  const other = runOf('mixed.jsonl', { header: { model: 'b' } })
+test('rows of another model are not mixed in; what differs is named, and nothing else', async () => {
+  await answerBenchmark(runOf('mixed.jsonl', { header: { model: 'a', seed: 1 } }))
+  const other = runOf('mixed.jsonl', { header: { model: 'b', seed: 1 } })
   await assert.rejects(answerBenchmark(other), /header: expected \{"model":"b"\}, got \{"model":"a"\}.*another --out/)
+})
+
+test('images that are not there are counted before the first answer', async () => {
+  const { asked, answer } = leftHalf()
+  const run = runOf('gone.jsonl', { answer })
+  const [kept, gone] = [run.records[0]!, { ...run.records.at(-1)!, image: 'nowhere.png' }]
+  const told = /nowhere\.png: expected an image, got nothing there, as with 1 of 2 images.*--images DIR/
+  await assert.rejects(answerBenchmark({ ...run, batch: 1, records: [kept, gone] }), told)
+  assert.equal(asked.length, 0)
 })
 
 test('an image of another size than its annotations is named', async () => {

@@ -1,6 +1,6 @@
 // A benchmark answered by a model: image by image, each sentence's row appended as soon as it is known, so that a run that was
 // stopped goes on where it ended.
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
@@ -8,6 +8,7 @@ import { encodeRle } from '../mask/index.ts'
 import type { JsonLines } from '../tracking/index.ts'
 import type { AnswerImages, MaskAnswer } from './answer.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
+import { checkImages } from './folders.ts'
 import { isMaskBenchmark } from './open.ts'
 import { predictionKey } from './predictions.ts'
 import { protocolsOf } from './protocols.ts'
@@ -88,7 +89,6 @@ async function load(run: AnswerRun, folder: string, batch: Map<string, Asked[]>)
   const images = await Promise.all(
     [...batch.keys()].map((name) => {
       const path = join(folder, name)
-      if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'an image', got: 'nothing there' })
       return decodeImage(readFileSync(path), path, { orient })
     }),
   )
@@ -128,6 +128,10 @@ export async function answerBenchmark(run: AnswerRun): Promise<boolean> {
     const total = batches.reduce((n, batch) => n + [...batch.values()].flat().length, 0)
     if (total === 0) return true
     const folder = run.benchmark.images()
+    checkImages(
+      batches.flatMap((batch) => [...batch.keys()]),
+      folder,
+    )
     let done = 0
     run.host.progress(done, total, known.size)
     let next = load(run, folder, batches[0]!) // the next images are decoded while the model answers

@@ -49,7 +49,14 @@ export async function scoreRecord(
 }
 
 function missing(key: string): Mismatch {
-  return new Mismatch({ where: 'predictions', field: key, expected: 'a prediction for every sentence', got: 'none' })
+  const hint = 'a sentence without a mask has a line with "rle": null; --split names the splits that the file is about'
+  return new Mismatch({
+    where: 'predictions',
+    field: key,
+    expected: 'a prediction for every sentence',
+    got: 'none',
+    hint,
+  })
 }
 
 function sized(rle: Rle, target: Target, key: string): Mask {

@@ -1,10 +1,11 @@
 // Items about regions answered by a model, a row each as soon as it is known; see run.ts for masks.
-import { existsSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { decodeRle, type Mask } from '../mask/index.ts'
 import type { DescribeRegions } from './describe.ts'
+import { checkImages } from './folders.ts'
 import { openRows, type RowsHeader } from './rows.ts'
 import type { BenchmarkHost } from './run.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'
@@ -30,7 +31,6 @@ async function imagesOf(folder: string, items: readonly TextItem[]): Promise<Map
   const out = new Map<string, RgbImage>()
   for (const name of new Set(items.map((item) => item.image))) {
     const path = join(folder, name)
-    if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'an image', got: 'nothing there' })
     out.set(name, await decodeImage(readFileSync(path), path, { orient: false }))
   }
   return out
@@ -53,6 +53,10 @@ export async function answerItems({ benchmark, rows, header, batch, describe, ho
     const open = byImage(benchmark.items.filter((item) => !answered.has(item.id)))
     if (open.length === 0) return true
     const folder = benchmark.images()
+    checkImages(
+      open.map((item) => item.image),
+      folder,
+    )
     host.progress(0, open.length, known.length)
     for (let at = 0; at < open.length; at += batch) {
       if (host.stopping()) return false

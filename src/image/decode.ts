@@ -20,7 +20,8 @@ export const maxPixels = 100_000_000
 
 function unreadable(where: string, error: unknown): Mismatch {
   const expected = 'a complete JPEG, PNG or WebP file'
-  return new Mismatch({ where, expected, got: messageOf(error) }, { cause: error })
+  const [got] = messageOf(error).split('\n') // the library says the same several times
+  return new Mismatch({ where, expected, got }, { cause: error })
 }
 
 /** Colour profiles are not applied: the reference (Pillow) takes the stored numbers. */
