@@ -1,5 +1,6 @@
 // How much of loop 2's gradient is signal, for each trained group: the same records again and again with new noise on the action.
 // node --import tsx scripts/signal-share.ts [--action both|field|embedding] [--grid 16] [--draws 80] [--records 16] [--model assets/miniature]
+//   [--loop2 '{"actionStd":1}'] [--rl '{"numGenerations":8}']
 // With g of one draw and m the mean over all, the share is (|m|^2 - E|g|^2 / n) n / (n - 1) / E|g|^2: 1 without noise, 0 for noise alone.
 // An estimate from n draws is good to about 1 / n.
 import { Command } from 'commander'
@@ -25,7 +26,18 @@ const groupsOf: Record<Action, RunConfig['train']> = {
   embedding: ['mlp1', 'lora', 'text_hidden_fcs'],
 }
 
-function settings(action: Action, model: string, grid: number): RunConfig {
+interface Options {
+  action: Action
+  grid: number
+  draws: number
+  records: number
+  model: string
+  /** More settings of the loop and of the method. */
+  loop2: object
+  rl: object
+}
+
+function settings({ action, model, grid, loop2, rl }: Options): RunConfig {
   return resolveRun({
     model,
     dataPath: 'scenes:4000',
@@ -42,8 +54,9 @@ function settings(action: Action, model: string, grid: number): RunConfig {
       beta: 0,
       ...(action === 'embedding' ? { actionStd: 0.6 } : {}),
       maskLoss: action === 'field' ? 1e-12 : 0,
+      ...loop2,
     },
-    rl: { numGenerations: 6, maxCompletionLength: 24, beta: 0 },
+    rl: { numGenerations: 6, maxCompletionLength: 24, beta: 0, ...rl },
     lora: { rank: 16, alpha: 32 },
     optim: { maxGradNorm: 0 },
   })
@@ -80,8 +93,9 @@ function watch(learner: Learner): Map<string, Sums> {
   return found
 }
 
-async function measure(action: Action, model: string, grid: number, draws: number, records: number): Promise<void> {
-  const config = settings(action, model, grid)
+async function measure(options: Options): Promise<void> {
+  const { action, draws, records } = options
+  const config = settings(options)
   const kind = taskKinds.cycle as TaskKind<RunConfig>
   const rewards = await openRewards(config.rewards, kind.rewards(config).tasks)
   const family = openModel(config)
@@ -115,12 +129,16 @@ function tell(action: Action, found: ReadonlyMap<string, Sums>, draws: number): 
   log.info(`${action}, ${draws} draws: ${shares.join(', ')} (+-${(100 / draws).toFixed(2)} %)`)
 }
 
-const options = new Command()
-  .option('--action <name>', 'both, field or embedding', 'both')
-  .option('--grid <n>', 'loop2.grid', '16')
-  .option('--draws <n>', 'how often', '80')
-  .option('--records <n>', 'how many', '16')
-  .option('--model <dir>', 'folder of the model', 'assets/miniature')
-  .parse()
-  .opts<{ action: Action; grid: string; draws: string; records: string; model: string }>()
-await measure(options.action, options.model, Number(options.grid), Number(options.draws), Number(options.records))
+const asJson = (text: string) => JSON.parse(text) as object
+await measure(
+  new Command()
+    .option('--action <name>', 'both, field or embedding', 'both')
+    .option('--grid <n>', 'loop2.grid', Number, 16)
+    .option('--draws <n>', 'how often', Number, 80)
+    .option('--records <n>', 'how many', Number, 16)
+    .option('--loop2 <json>', 'more settings of loop2', asJson, {})
+    .option('--rl <json>', 'more settings of rl', asJson, {})
+    .option('--model <dir>', 'folder of the model', 'assets/miniature')
+    .parse()
+    .opts<Options>(),
+)
