@@ -1,5 +1,5 @@
 // Rotary position embedding, half-split form: the first and second half of a head rotate against each other.
-import { arange, cat, keep, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { arange, cat, type DType, keep, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 
 export interface RopeTable {
   cos: Tensor // [.., D]
@@ -34,7 +34,7 @@ export class Rope {
   }
 
   /** Tables for integer positions [B, T], or [axes, B, T] where they have several; float32 inside, cast to `like`'s dtype. */
-  table(positions: Tensor, like: Tensor): RopeTable {
+  table(positions: Tensor, like: { dtype: DType }): RopeTable {
     return noGrad(() =>
       tidy(() => {
         const angles = this.angles(positions) // [.., D/2]
@@ -84,7 +84,7 @@ export class Rope {
 }
 
 /** Angles [.., D/2] of the first half of a head serve the second half too. */
-export function tableOf(angles: Tensor, like: Tensor): RopeTable {
+export function tableOf(angles: Tensor, like: { dtype: DType }): RopeTable {
   const both = cat([angles, angles], { dim: -1 })
   return { cos: both.cos().to(like.dtype), sin: both.sin().to(like.dtype) }
 }

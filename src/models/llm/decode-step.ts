@@ -1,7 +1,7 @@
 import { log } from '../../core/index.ts'
 import { kernelsOff } from '../../kernels/index.ts'
-import type { KVCache } from '../../nn/index.ts'
-import { keep, ones, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { KVCache, RopeTable } from '../../nn/index.ts'
+import { arange, type DType, keep, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { decodePool } from './decode-pool.ts'
 import type { DecodeState } from './decode-state.ts'
 import type { DrawPlan, Scores, Taken } from './draws.ts'
@@ -49,7 +49,7 @@ export interface AheadDecoding {
 
 /** Decoding of up to `newTokens` tokens behind prompts. A state of the pool copies the start's cache and frees it. */
 export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: number): Decoding {
-  if (!records(decoder)) return new DecodeStep(decoder, start)
+  if (!records(decoder)) return new DecodeStep(decoder, start, newTokens)
   const state = decodePool.take(decoder, start.next.length, start.columns + newTokens)
   taken(state, start, () => state.begin(start))
   return { run: (ids) => state.run(ids), dispose: () => decodePool.release(state) }
@@ -97,81 +97,73 @@ function fuses(decoder: Decoder, { next, columns }: DecodeStart): boolean {
   return reason === null
 }
 
-/** Op by op, looking only at the columns in use. */
+/** Op by op, looking only at the columns in use. What a step needs besides its tokens is made for all steps at once. */
 class DecodeStep implements Decoding {
   readonly #decoder: Decoder
   readonly #cache: KVCache
-  #token: Tensor // [R, 1]
-  #position: Tensor // [R, 1]
-  readonly #column: Tensor // [1]
-  #visible: Tensor // [R, 1, 1, capacity]
-  readonly #masked: boolean
-  #columns: number
+  /** [steps, R, 1, 1, D] */
+  #rope: RopeTable
+  readonly #columns: Tensor // [steps] the column each step writes
+  /** Added to the scores, [R, 1, 1, capacity]: minus infinity at padding; null where there is none. */
+  #padding: Tensor | null
+  readonly #start: number
+  #step = 0
 
-  constructor(decoder: Decoder, { cache: read, rows, valid, next, columns }: DecodeStart) {
+  constructor(decoder: Decoder, { cache: read, rows, valid, next, columns }: DecodeStart, steps: number) {
     const cache = columnsOf(read)
     const { device } = cache
-    const R = next.length
     if (rows) cache.select(rows)
     this.#decoder = decoder
     this.#cache = cache
-    this.#columns = columns
-    this.#token = keep(zeros([R, 1], { dtype: 'int64', device }))
-    this.#position = keep(
-      tensor(
-        BigInt64Array.from(next, (n) => BigInt(n - 1)),
-        [R, 1],
-        { device },
-      ),
-    )
-    this.#column = keep(tensor(BigInt64Array.of(BigInt(columns - 1)), { device }))
-    this.#visible = keep(tidy(() => startMask(valid, R, columns, cache.capacity, device)))
-    this.#masked = valid !== null
+    this.#start = columns
+    const count = (from: number) => arange(from, from + steps, { dtype: 'int64', device })
+    const { cos, sin } = tidy(() => {
+      const first = tensor(BigInt64Array.from(next, BigInt), { device }) // [R]
+      return decoder.stepRotations(count(0).unsqueeze(1).add(first))
+    })
+    this.#rope = { cos: keep(cos), sin: keep(sin) }
+    this.#columns = keep(count(columns))
+    this.#padding = valid && keep(tidy(() => paddingOf(valid, cache.capacity, decoder.placement.dtype)))
   }
 
   run(ids: readonly number[]): Scores {
-    tidy(() => {
-      this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
-      this.#position.add_(1)
-      this.#column.add_(1)
-      this.#visible.slice({ dim: 3, start: this.#columns, end: this.#columns + 1 }).fill_(true)
+    const at = this.#step++
+    const length = this.#start + at + 1
+    return tidy(() => {
+      const decoder = this.#decoder
+      const { device } = this.#cache
+      const x = decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1], { device })) // [R, 1, S]
+      const rope = { cos: this.#rope.cos.select(0, at), sin: this.#rope.sin.select(0, at) }
+      const columns = this.#columns.slice({ dim: 0, start: at, end: at + 1 })
+      const mask = this.#padding?.slice({ dim: 3, end: length })
+      const hidden = decoder.forward(x, { rope, mask, cache: this.#cache, columns, length }).squeeze(1)
+      return { hidden, logits: decoder.logits(hidden) }
     })
-    this.#columns++
-    return tidy(() => this.#step(this.#columns))
   }
 
   keepRows(rows: readonly number[]): void {
     const index = tensor(BigInt64Array.from(rows, BigInt), { device: this.#cache.device })
-    const kept = (t: Tensor) => {
-      const picked = keep(t.indexSelect(0, index))
+    const kept = (t: Tensor, dim: number) => {
+      const picked = keep(t.indexSelect(dim, index))
       t.dispose()
       return picked
     }
     this.#cache.select(index)
-    this.#token = kept(this.#token)
-    this.#position = kept(this.#position)
-    this.#visible = kept(this.#visible)
+    this.#rope = { cos: kept(this.#rope.cos, 1), sin: kept(this.#rope.sin, 1) }
+    this.#padding &&= kept(this.#padding, 0)
     index.dispose()
   }
 
-  #step(length: number): Scores {
-    const decoder = this.#decoder
-    const x = decoder.embed(this.#token) // [R, 1, S]
-    const mask = this.#masked ? this.#visible.slice({ dim: 3, end: length }) : undefined
-    const hidden = decoder
-      .forward(x, { positions: this.#position, mask, cache: this.#cache, columns: this.#column, length })
-      .squeeze(1)
-    return { hidden, logits: decoder.logits(hidden) }
-  }
-
   dispose(): void {
-    for (const t of [this.#token, this.#position, this.#column, this.#visible]) t.dispose()
+    for (const t of [this.#rope.cos, this.#rope.sin, this.#columns, this.#padding]) t?.dispose()
   }
 }
 
-function startMask(valid: Tensor | null, rows: number, used: number, capacity: number, device: string): Tensor {
-  const mask = zeros([rows, 1, 1, capacity], { dtype: 'bool', device })
-  const prompt = valid ? valid.view([rows, 1, 1, used]) : ones([rows, 1, 1, used], { dtype: 'bool', device })
-  mask.slice({ dim: 3, end: used }).copy_(prompt)
-  return mask
+/** valid [R, columns] -> [R, 1, 1, capacity] */
+function paddingOf(valid: Tensor, capacity: number, dtype: DType): Tensor {
+  const [rows, used] = valid.shape as [number, number]
+  const added = zeros([rows, 1, 1, capacity], { dtype, device: valid.device })
+  const prompt = added.slice({ dim: 3, end: used })
+  prompt.copy_(prompt.maskedFill(valid.view([rows, 1, 1, used]).logicalNot(), Number.NEGATIVE_INFINITY))
+  return added
 }

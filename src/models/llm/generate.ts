@@ -8,10 +8,11 @@ import {
   sampleTokens,
   seenTokens,
   suppress,
+  tokenLogps,
   truncates,
   warpScores,
 } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, untracked } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import { type DecodeStart, type Decoding, openAhead, openDecoding, records } from './decode-step.ts'
 import { stepsAhead, type Taken } from './draws.ts'
@@ -68,7 +69,7 @@ interface Row {
   random: RandomStream | null
 }
 
-/** Everything under noGrad; returned tensors belong to the caller's scope. */
+/** Everything under noGrad, op by op past autograd altogether; returned tensors belong to the caller's scope. */
 export function generate<P extends PromptIds>(
   model: PromptedModel<P>,
   tokenizer: Tokenizer,
@@ -76,7 +77,8 @@ export function generate<P extends PromptIds>(
   options: GenerateOptions,
 ): Generated[] {
   if (prompts.length === 0) return []
-  return noGrad(() => tidy(() => new Generation(model, tokenizer, prompts, options).run()))
+  const work = () => tidy(() => new Generation(model, tokenizer, prompts, options).run())
+  return noGrad(() => (records(model.decoder) ? work() : untracked(work)))
 }
 
 class Generation<P extends PromptIds> {
@@ -240,9 +242,9 @@ class Generation<P extends PromptIds> {
           )
         : greedyTokens(scores)
       const safe = chosen.clamp({ min: 0 })
-      const logp = logits.div(this.#settings.temperature).logSoftmax(-1).gather(-1, safe.unsqueeze(-1))
-      const own = this.#options.samplerLogps ? scores.logSoftmax(-1).gather(-1, safe.unsqueeze(-1)).numbers() : null
-      return [chosen.numbers(), logp.numbers(), own] as [number[], number[], number[] | null]
+      const own = this.#options.samplerLogps ? tokenLogps(scores, safe).numbers() : null
+      const logps = tokenLogps(logits, safe, this.#settings.temperature).numbers()
+      return [chosen.numbers(), logps, own] as [number[], number[], number[] | null]
     })
     this.#decoded.forEach((row, r) => {
       if (drawn && row.open) row.drawn.push(drawn[r]!)

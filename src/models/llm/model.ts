@@ -60,6 +60,8 @@ export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
 }
 
 export interface Pass extends Omit<LlmContext, 'rope'> {
+  /** Tables [B or 1, 1, T, D] where the caller has them already; then they stand for `positions`. */
+  rope?: RopeTable
   /** [B or 1, T], or [axes, B or 1, T] where the model has several axes; 0..T-1 when absent. */
   positions?: Tensor
   /** Added to the states [B, T, S] after layer 0, 1, ...: what a vision tower gives to the first layers besides its tokens. */
@@ -151,9 +153,7 @@ export class Decoder {
   /** [B, T, S] -> hidden states [B, T, S], behind the final norm unless the model gives out those before it. */
   forward(x: Tensor, pass: Pass = {}): Tensor {
     return tidy(() => {
-      const positions = pass.positions ?? arange(0, x.size(1), { dtype: 'int64', device: x.device }).unsqueeze(0)
-      const table = this.#rope.table(positions, x)
-      const context: LlmContext = { ...pass, rope: { cos: table.cos.unsqueeze(1), sin: table.sin.unsqueeze(1) } }
+      const context: LlmContext = { ...pass, rope: pass.rope ?? this.#tables(x, pass.positions) }
       let h = x
       this.module.parts.layers.forEach((layer, i) => {
         const added = pass.additions?.[i]
@@ -161,6 +161,20 @@ export class Decoder {
         h = added ? y.add(added) : y
       })
       return this.finish(h)
+    })
+  }
+
+  #tables(x: Tensor, given: Tensor | undefined): RopeTable {
+    const positions = given ?? arange(0, x.size(1), { dtype: 'int64', device: x.device }).unsqueeze(0)
+    const { cos, sin } = this.#rope.table(positions, x)
+    return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
+  }
+
+  /** Rotation of one token a row and step, by its position [steps, R]: tables [steps, R, 1, 1, D], in the dtype of the activations. */
+  stepRotations(positions: Tensor): RopeTable {
+    return tidy(() => {
+      const { cos, sin } = this.#rope.table(positions, this.placement)
+      return { cos: cos.unsqueeze(2).unsqueeze(2), sin: sin.unsqueeze(2).unsqueeze(2) }
     })
   }
 
