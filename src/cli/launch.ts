@@ -6,9 +6,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
-import { log, Mismatch } from '../core/index.ts'
+import { linesOf, log, Mismatch, messageOf } from '../core/index.ts'
 import { exitCodes, mayRestart, type Place, readPlace } from '../distributed/index.ts'
 
 export interface Launch {
@@ -146,10 +145,10 @@ class Attempt {
   }
 
   #follow(child: ChildProcess, rank: number): Promise<void> {
-    passOn(child.stderr!, rank, process.stderr)
+    const read = [passOn(child.stderr!, rank, process.stderr)]
     if (rank === 0) child.stdout!.pipe(process.stdout, { end: false })
-    else passOn(child.stdout!, rank, process.stderr)
-    return new Promise((resolve) => {
+    else read.push(passOn(child.stdout!, rank, process.stderr))
+    const ended = new Promise<void>((resolve) => {
       child.on('error', (error) => log.error(`rank ${rank}: ${error.message}`))
       child.on('close', (code, signal) => {
         this.#ends.push({ rank, code, signal, asked: this.#asked })
@@ -157,6 +156,7 @@ class Attempt {
         resolve()
       })
     })
+    return Promise.all([ended, ...read]).then(() => undefined)
   }
 
   #endOthers(seconds: number): void {
@@ -179,9 +179,13 @@ class Attempt {
   }
 }
 
-/** Lines of a rank, with its number in front. */
-function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): void {
-  createInterface({ input: from }).on('line', (line) => to.write(`[${rank}] ${line}\n`))
+/** Lines of a rank, with its number in front. A pipe that breaks has no more of them; the rank's end tells why. */
+async function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): Promise<void> {
+  try {
+    for await (const line of linesOf(from.setEncoding('utf8'))) to.write(`[${rank}] ${line}\n`)
+  } catch (error) {
+    log.debug(`rank ${rank}: ${messageOf(error)}`)
+  }
 }
 
 /** In a group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once. */

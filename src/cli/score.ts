@@ -11,7 +11,7 @@ import {
 } from 'node:fs'
 import { Command, Option } from 'commander'
 import { refusalOf } from '../config/index.ts'
-import { log, Mismatch } from '../core/index.ts'
+import { linesOf, log, Mismatch } from '../core/index.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
 
@@ -169,17 +169,6 @@ class Progress {
   }
 }
 
-/** Cut at line feeds alone: readline of Node 24 also cuts at U+2028, which JSON allows inside a text. */
-async function* linesOf(path: string): AsyncGenerator<string> {
-  let rest = ''
-  for await (const piece of createReadStream(path, { encoding: 'utf8' })) {
-    const lines = (rest + piece).split('\n')
-    rest = lines.pop()!
-    yield* lines
-  }
-  if (rest !== '') yield rest
-}
-
 /** Scores all lines in order, at most `window` under way; gives back what was written. */
 async function scoreLines(
   options: Options,
@@ -199,7 +188,7 @@ async function scoreLines(
     else count.sum += result.score
     progress.show(bytes, count.pairs)
   }
-  for await (const text of linesOf(options.in)) {
+  for await (const text of linesOf(createReadStream(options.in, { encoding: 'utf8' }))) {
     number++
     bytes += Buffer.byteLength(text) + 1
     if (text.trim() === '') continue
