@@ -60,3 +60,22 @@ test('figures of a step are over all of its groups: means, sample deviations, wh
   near('loop1/completions/mean_length', 2)
   assert.ok(!('loop1/entropy_sum' in m), 'sums that only steer are not logged')
 })
+
+test('a maximum over groups is the largest of theirs, a minimum the least, and only then', () => {
+  const report = new StepReport()
+  const figures = (max: number, min: number) => ({
+    'sampling/sampling_logp_difference/max': max,
+    'sampling/sampling_logp_difference/mean': max,
+    'sampling/importance_sampling_ratio/min': min,
+    'clip_ratio/low_min': min,
+    'clip_ratio/high_max': max,
+  })
+  report.learned(group([0], ['a']), 1, figures(0.5, 0.75), null)
+  report.learned(group([0], ['a']), 1, figures(0.25, 0.25), null)
+  const m = report.metrics(1e-3)
+  assert.equal(m['loop1/sampling/sampling_logp_difference/max'], 0.5)
+  assert.equal(m['loop1/sampling/sampling_logp_difference/mean'], 0.375)
+  assert.equal(m['loop1/sampling/importance_sampling_ratio/min'], 0.25)
+  assert.equal(m['loop1/clip_ratio/low_min'], 0.25)
+  assert.equal(m['loop1/clip_ratio/high_max'], 0.5)
+})

@@ -99,18 +99,26 @@ function lossNames({ metrics }: Seen): string[] {
   return [...new Set(metrics.flatMap((m) => Object.keys(m)))].filter((key) => !told.has(key))
 }
 
+/** One figure for all groups: the least of what is a minimum, the largest of what is a maximum, else the mean. */
+function ofAll(key: string, values: readonly number[]): number {
+  if (values.length === 0) return Number.NaN
+  if (/[/_]max$/.test(key)) return Math.max(...values)
+  return /[/_]min$/.test(key) ? Math.min(...values) : mean(values)
+}
+
 function taskMetrics(name: string, seen: Seen): Record<string, number> {
   const all = totals(seen)
   const rows = seen.groups.flatMap((g) => g.samples)
-  const average = (key: string) =>
-    mean(seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v)))
+  const told = (key: string) =>
+    seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v))
+  const average = (key: string) => mean(told(key))
   const own: Record<string, number> = {
     loss: seen.loss,
     policy_loss: average('policy_loss'),
     kl_div: average('kl'),
     kl: average('kl'),
     entropy: average('entropy'),
-    ...Object.fromEntries(lossNames(seen).map((key) => [key, average(key)])),
+    ...Object.fromEntries(lossNames(seen).map((key) => [key, ofAll(key, told(key))])),
     reward_mean: mean(all),
     reward: mean(all),
     reward_std: deviation(all),
