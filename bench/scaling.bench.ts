@@ -1,7 +1,8 @@
-// The demo's step by 1, 2 and 4 processes with one thread each, as ratios to one process of the same work: runs take turns. Rows by
-// the clock are what a user sees, and mean something only where every process has an idle core. Rows by processor time hold beside
-// neighbours too: rollout tokens for each processor second of the process that used most.
-import { spawn } from 'node:child_process'
+// The demo's step by 1, 2 and 4 processes with one thread each. Runs take turns, each with as many cores as it has processes. Three kinds of
+// work: the demo's batch shared by all processes, the demo's batch for each of them, and a larger batch shared by all. Rows by the clock are
+// what a user sees, and mean something only where every process has an idle core. Rows by processor time hold beside neighbours too:
+// rollout tokens for each processor second of the process that used most.
+import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -13,6 +14,9 @@ const program = join(root, 'bin', 'roundtrip.mjs')
 const steps = Number(process.env.SCALING_BENCH_STEPS ?? 10)
 const rounds = Number(process.env.SCALING_BENCH_ROUNDS ?? 2)
 const sizes = (process.env.SCALING_BENCH_SIZES ?? '2,4').split(',').map(Number)
+/** Records a step of the demo. */
+const demoBatch = 6
+const largeBatch = Number(process.env.SCALING_BENCH_BATCH ?? 24)
 
 interface Timing {
   step_time: number
@@ -30,14 +34,34 @@ interface Figures {
   rolloutTokens: number
   /** For each processor second of the process that used most. */
   tokensByProcessor: number
-  /** Sampling by the slowest process over the mean of all. */
+  /** Sampling by the slowest process over the mean of all: of the middle step, and of the most uneven one. */
   uneven: number
+  mostUneven: number
   reduce: number
   bytes: number
 }
 
+/** One kind of run: `cores` null leaves it all cores of the machine. */
+interface Kind {
+  processes: number
+  batch: number
+  cores: number | null
+}
+
+const keyOf = ({ processes, batch, cores }: Kind) => `${processes} ${batch} ${cores ?? 'all'}`
+
+/** The cores this process may use, as taskset names them: 3 of "0-1,6-7" are 0, 1 and 6. */
+function ownCores(): number[] {
+  const { stdout } = spawnSync('taskset', ['-cp', String(process.pid)], { encoding: 'utf8' })
+  const ranges = (stdout ?? '').trim().split(': ').at(-1) ?? ''
+  return ranges.split(',').flatMap((range) => {
+    const [from, to = from] = range.split('-').map(Number) as [number, number | undefined]
+    return Array.from({ length: to! - from + 1 }, (_, i) => from + i)
+  })
+}
+
 /** The first two steps warm up. */
-async function trained(processes: number): Promise<Timing[]> {
+async function trained({ processes, batch, cores }: Kind): Promise<Timing[]> {
   const output = mkdtempSync(join(tmpdir(), 'roundtrip-scaling-'))
   const settings = [
     '--recipe',
@@ -48,12 +72,24 @@ async function trained(processes: number): Promise<Timing[]> {
     String(steps),
     '--evalRecords',
     '0',
+    '--batchSize',
+    String(batch),
   ]
   const many = processes > 1 ? ['--nproc', String(processes)] : []
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
+  const pinned = cores === null ? [] : ['taskset', '-c', ownCores().slice(0, cores).join()]
   try {
-    const words = [program, 'train', ...settings, '--output', output, ...many]
-    const child = spawn(process.execPath, words, { cwd: root, env, stdio: ['ignore', 'ignore', 'pipe'] })
+    const [command, ...words] = [
+      ...pinned,
+      process.execPath,
+      program,
+      'train',
+      ...settings,
+      '--output',
+      output,
+      ...many,
+    ]
+    const child = spawn(command!, words, { cwd: root, env, stdio: ['ignore', 'ignore', 'pipe'] })
     let said = ''
     child.stderr.setEncoding('utf8').on('data', (text: string) => {
       said += text
@@ -74,36 +110,63 @@ function readTimings(output: string): Timing[] {
 
 function figures(timings: readonly Timing[]): Figures {
   const of = (value: (t: Timing) => number) => median(timings.map(value))
+  const uneven = (t: Timing) => (t['ranks/sample_slowest'] ?? 1) / (t['ranks/sample_mean'] ?? 1)
   return {
     seconds: of((t) => t.step_time),
     rolloutTokens: of((t) => (t.tokens_per_second * t.step_time) / t['seconds/sample']),
     tokensByProcessor: of((t) => (t.tokens_per_second * t.step_time) / t['processor_seconds/sample']),
-    uneven: of((t) => (t['ranks/sample_slowest'] ?? 1) / (t['ranks/sample_mean'] ?? 1)),
+    uneven: of(uneven),
+    mostUneven: Math.max(...timings.map(uneven)),
     reduce: of((t) => t['seconds/reduce'] ?? 0),
     bytes: of((t) => t.bytes_sent ?? 0),
   }
 }
 
-/** Each size in turn, so that slow minutes of the machine meet all of them. */
-async function inTurns(): Promise<Map<number, Figures>> {
-  const timings = new Map<number, Timing[]>([1, ...sizes].map((size) => [size, []]))
-  for (let round = 0; round < rounds; round++) for (const [size, all] of timings) all.push(...(await trained(size)))
-  return new Map([...timings].map(([size, all]) => [size, figures(all)]))
+const one = (batch: number, cores: number | null = 1): Kind => ({ processes: 1, batch, cores })
+const several = (processes: number, batch: number): Kind => ({ processes, batch, cores: processes })
+
+function kinds(): Kind[] {
+  const shared = sizes.flatMap((size) => [several(size, demoBatch), several(size, demoBatch * size)])
+  const large = sizes.map((size) => several(size, largeBatch))
+  const all = [one(demoBatch), one(demoBatch, null), one(largeBatch), ...shared, ...large]
+  return [...new Map(all.map((kind) => [keyOf(kind), kind])).values()]
+}
+
+/** Each kind in turn, so that slow minutes of the machine meet all of them. */
+async function inTurns(): Promise<Map<string, Figures>> {
+  const timings = new Map<string, Timing[]>()
+  for (let round = 0; round < rounds; round++)
+    for (const kind of kinds()) {
+      const key = keyOf(kind)
+      timings.set(key, [...(timings.get(key) ?? []), ...(await trained(kind))])
+    }
+  return new Map([...timings].map(([key, all]) => [key, figures(all)]))
 }
 
 export async function run(): Promise<BenchRow[]> {
   const found = await inTurns()
-  const one = found.get(1)!
-  return sizes.flatMap((processes) => {
-    const many = found.get(processes)!
-    const name = (what: string) => `${processes} processes: ${what}`
+  const of = (kind: Kind) => found.get(keyOf(kind))!
+  return sizes.flatMap((size) => {
+    const compared = (what: string, many: Kind, alone: Kind): BenchRow[] => {
+      const [ours, other] = [of(many), of(alone)]
+      const name = (figure: string) => `${size} processes, ${what}: ${figure}`
+      return [
+        row(name('rollout by processor time'), ours.tokensByProcessor, other.tokensByProcessor, 'tokens/s'),
+        row(name('rollout by the clock'), ours.rolloutTokens, other.rolloutTokens, 'tokens/s'),
+        row(name('step'), ours.seconds, other.seconds, 's'),
+      ]
+    }
+    const demo = of(several(size, demoBatch))
+    const costs = (figure: string) => `${size} processes: ${figure}`
     return [
-      row(name('rollout by processor time'), many.tokensByProcessor, one.tokensByProcessor, 'tokens/s'),
-      row(name('rollout by the clock'), many.rolloutTokens, one.rolloutTokens, 'tokens/s'),
-      row(name('step'), many.seconds, one.seconds, 's'),
-      row(name('slowest sampling over the mean'), many.uneven, null, 'x'),
-      row(name('waiting for gradients'), many.reduce, null, 's a step'),
-      row(name('sent by a process'), many.bytes / 1e6, null, 'MB a step'),
+      ...compared(`${demoBatch} records`, several(size, demoBatch), one(demoBatch)),
+      ...compared(`${demoBatch} records, one has all cores`, several(size, demoBatch), one(demoBatch, null)),
+      ...compared(`${demoBatch} records each`, several(size, demoBatch * size), one(demoBatch)),
+      ...compared(`${largeBatch} records`, several(size, largeBatch), one(largeBatch)),
+      row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
+      row(costs('the same in the most uneven step'), demo.mostUneven, null, 'x'),
+      row(costs('waiting for gradients'), demo.reduce, null, 's a step'),
+      row(costs('sent by a process'), demo.bytes / 1e6, null, 'MB a step'),
     ]
   })
 }
