@@ -124,6 +124,12 @@ test('recipes that are missing, broken or name unknown settings are told with th
   assert.deepEqual(read('--recipe', recipe('empty.yaml', '# nothing\n')).settings, {})
 })
 
+test('a word that ends a name finds it, the shortest name first', () => {
+  assert.equal(nearest('steps', ['dtype', 'epochs', 'saveSteps', 'maxSteps']), 'maxSteps')
+  assert.equal(nearest('stpes', ['steps', 'maxSteps']), 'steps')
+  assert.equal(nearest('top', ['stop', 'laptop']), 'stop')
+})
+
 test('distance counts inserts, deletes, replacements and swaps', () => {
   assert.deepEqual(
     [distance('', 'abc'), distance('abc', 'abc'), distance('kitten', 'sitting'), distance('ab', 'ba')],

@@ -18,6 +18,10 @@ export function distance(a: string, b: string): number {
 
 const plain = (name: string) => name.toLowerCase().replace(/[-_]/g, '')
 
+/** What a name costs that holds the whole word at its end: `steps` finds `maxSteps`. */
+const held = 1.5
+const shortestHeld = 4
+
 /** The name closest to what was typed; a name's last part counts as itself, so that `numGenerations` finds `rl.numGenerations`. */
 export function nearest(typed: string, names: readonly string[]): string | undefined {
   let best: { name: string; cost: number } | undefined
@@ -25,7 +29,8 @@ export function nearest(typed: string, names: readonly string[]): string | undef
   for (const name of names) {
     const whole = distance(word, plain(name))
     const end = distance(word, plain(name.slice(name.lastIndexOf('.') + 1))) + (name.includes('.') ? 0.5 : 0)
-    const cost = Math.min(whole, end)
+    const part = word.length >= shortestHeld && plain(name).endsWith(word) ? held + name.length / 100 : whole
+    const cost = Math.min(whole, end, part)
     if (!best || cost < best.cost) best = { name, cost }
   }
   return best?.name
