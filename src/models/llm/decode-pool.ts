@@ -1,6 +1,8 @@
 import { cuda } from '../../tensor/index.ts'
+import { CacheMemory } from './cache-memory.ts'
 import { cudaRecorder, DecodeState, type Recorder, roundedColumns } from './decode-state.ts'
-import { type FusedSize, FusedState, hasRoomFor } from './fused-state.ts'
+import { type FusedSize, hasRoomFor } from './fused-caches.ts'
+import { FusedState } from './fused-state.ts'
 import { forgetWeights } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 
@@ -9,9 +11,12 @@ const most = 4
 
 type Kept = DecodeState | FusedState
 
+const ownsMemory = (state: Kept): boolean => !(state instanceof FusedState) || state.memory.users === 1
+
 /**
  * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the card; what does not fit goes,
- * oldest first. A state does not belong to a role: policy and EMA copy decode with the same one.
+ * oldest first. A state does not belong to a role: policy and EMA copy decode with the same one. States of our kernels have their caches in
+ * one memory, since one at a time decodes; where one decodes already the next gets a memory of its own.
  */
 export class DecodePool {
   readonly #record: Recorder
@@ -36,12 +41,13 @@ export class DecodePool {
 
   /** The same for decoding by kernels of ours. One with more room than is asked for serves as well; those that the new one replaces go. */
   takeFused(decoder: Decoder, size: FusedSize): FusedState {
-    const serves = (s: Kept): s is FusedState => s instanceof FusedState && hasRoomFor(s.size, size)
+    const serves = (s: Kept): s is FusedState => s instanceof FusedState && !s.memory.busy && hasRoomFor(s.size, size)
     return this.#take(decoder, serves, () => {
-      const replaced = (s: Kept) =>
-        s instanceof FusedState && !s.busy && s.decoder === decoder && hasRoomFor(size, s.size)
-      this.#drop(this.#states.filter(replaced))
-      return new FusedState(decoder, size)
+      const own = this.#states.filter((s) => s instanceof FusedState && s.decoder === decoder && !s.memory.busy)
+      const shared = (own[0] as FusedState | undefined)?.memory ?? new CacheMemory(decoder.placement)
+      const made = new FusedState(decoder, size, shared)
+      this.#drop(own.filter((s) => hasRoomFor(size, (s as FusedState).size)))
+      return made
     })
   }
 
@@ -62,8 +68,7 @@ export class DecodePool {
 
   /** Frees every state, or those of one decoder, before its weights go. */
   clear(decoder?: Decoder): void {
-    for (const state of this.#states) if (!decoder || state.decoder === decoder) state.dispose()
-    this.#states = this.#states.filter((s) => decoder && s.decoder !== decoder)
+    this.#drop(this.#states.filter((s) => !decoder || s.decoder === decoder))
     forgetWeights(decoder)
   }
 
@@ -71,14 +76,20 @@ export class DecodePool {
     this.#shrink(this.#byteLimit(device), most - 1)
   }
 
-  /** The one that was used last stays, whatever its size. */
+  /** The one that was used last stays, whatever its size; so do those whose memory others need as well, as far as bytes are concerned. */
   #shrink(bytes: number, count: number): void {
-    const total = () => this.#states.reduce((sum, s) => sum + s.bytes, 0)
-    while (this.#states.length > count || (this.#states.length > 1 && total() > bytes)) {
-      const oldest = this.#states.find((s) => !s.busy)
+    for (;;) {
+      const idle = this.#states.slice(0, -1).filter((s) => !s.busy)
+      const tooMuch = this.#states.length > 1 && this.#bytes > bytes
+      const oldest = this.#states.length > count ? idle[0] : tooMuch ? idle.find(ownsMemory) : undefined
       if (!oldest) return
       this.#drop([oldest])
     }
+  }
+
+  get #bytes(): number {
+    const caches = new Set(this.#states.map((s) => (s instanceof FusedState ? s.memory : s)))
+    return [...caches].reduce((sum, { bytes }) => sum + bytes, 0)
   }
 
   #drop(some: readonly Kept[]): void {

@@ -20,7 +20,7 @@ import type { Prompt } from '../sa2va/inputs.ts'
 import { DecodePool } from './decode-pool.ts'
 import type { Recorder } from './decode-state.ts'
 import { type DecodeStart, type Decoding, openDecoding } from './decode-step.ts'
-import { hasRoomFor } from './fused-state.ts'
+import { hasRoomFor } from './fused-caches.ts'
 import { loraTargets } from './model.ts'
 import { prefill } from './prefill.ts'
 

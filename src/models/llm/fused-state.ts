@@ -1,75 +1,30 @@
-// Decoding by kernels of ours: one recorded step for all tokens, which reads its clock from memory. What prompts left is kept once for all
-// rows that continue it. R rows, P prompts, K key/value heads, D head size, S hidden, I feed-forward.
-import { DecodeKernels, shareOf } from '../../kernels/index.ts'
+// Decoding by kernels of ours: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
+// holds while the weights and the memory of the caches are those it was made with, and goes before they do.
+// R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
+import { DecodeKernels } from '../../kernels/index.ts'
 import { CudaGraph, empty, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { CacheMemory, CacheUser } from './cache-memory.ts'
 import type { DecodeStart } from './decode-step.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Taken } from './draws.ts'
-import {
-  currentWeights,
-  type FusedWeights,
-  fingerprint,
-  type LayerWeights,
-  paddedHead,
-  shapeOf,
-} from './fused-weights.ts'
+import { FusedCaches, type FusedSize, promptOfRows } from './fused-caches.ts'
+import { currentWeights, type FusedWeights, type LayerWeights, paddedHead, shapeOf } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 import { PackedCache } from './packed-cache.ts'
-
-export interface FusedSize {
-  rows: number
-  prompts: number
-  /** Neighbouring rows of one prompt that are read together. */
-  share: number
-  /** Columns for prompts, and for new tokens. */
-  room: number
-  ownRoom: number
-}
-
-interface Caches {
-  promptKeys: Tensor // [P, K, room, D]
-  promptValues: Tensor
-  ownKeys: Tensor // [R, K, ownRoom, D]
-  ownValues: Tensor
-}
-
-/** Prompts of a step are of similar length, those of the next a little longer: room for both is made at once. */
-const roomStep = { prompts: 256, own: 64 }
-const rounded = (n: number, step: number) => Math.ceil(n / step) * step
-
-/** Whether a state of one size can do what another is asked for: kernels read as far as a prompt goes, whatever room there is. */
-export function hasRoomFor(have: FusedSize, asked: FusedSize): boolean {
-  const alike = have.rows === asked.rows && have.prompts === asked.prompts && have.share === asked.share
-  return alike && have.room >= asked.room && have.ownRoom >= asked.ownRoom
-}
-
-/** The prompt of each row. */
-function promptOfRows({ rows, next }: DecodeStart): number[] {
-  return rows ? tidy(() => rows.numbers()) : next.map((_, r) => r)
-}
-
-export function sizeOf({ cfg }: Decoder, start: DecodeStart, newTokens: number): FusedSize {
-  const of = promptOfRows(start)
-  const alike = (n: number) => of.length % n === 0 && of.every((prompt, r) => prompt === of[r - (r % n)])
-  const share = shareOf([1, 2, 4].filter(alike), of.length, cfg.num_key_value_heads)
-  const prompts = start.cache.batch
-  const room = rounded(start.columns, roomStep.prompts)
-  return { rows: of.length, prompts, share, room, ownRoom: rounded(newTokens, roomStep.own) }
-}
 
 interface Recorded {
   graph: CudaGraph
   never: Tensor | null
 }
 
-export class FusedState {
+export class FusedState implements CacheUser {
   readonly decoder: Decoder
   readonly size: FusedSize
+  /** Of its caches; others use it while this state does not decode. */
+  readonly memory: CacheMemory
   busy = false
   readonly #kernels: DecodeKernels
   readonly #draws: DeviceDraws
-  readonly #prompts: Tensor // [L, 2, P, K, room, D]
-  readonly #own: Tensor // [L, 2, R, K, ownRoom, D]
-  readonly #caches: Caches[]
+  #caches: FusedCaches | null = null
   readonly #promptOf: Tensor // [R / share] int32
   readonly #promptLength: Tensor // [P] int32
   readonly #position: Tensor // [R] int32
@@ -83,12 +38,11 @@ export class FusedState {
   readonly #scores: Tensor | null // [R, V up to a multiple of 8], for our own product
   readonly #partial: { values: Tensor; ml: Tensor }
   readonly #recordings = new Map<string, Recorded>()
-  #weights: FusedWeights | undefined
-  #fingerprint = ''
+  #weights: FusedWeights | null = null
   #plan = ''
   #started = 0
 
-  constructor(decoder: Decoder, size: FusedSize) {
+  constructor(decoder: Decoder, size: FusedSize, memory: CacheMemory) {
     const { device, dtype } = decoder.placement
     const shape = shapeOf(decoder)
     const { hidden, inner, heads, groups, dim } = shape
@@ -97,18 +51,10 @@ export class FusedState {
     const ints = (n: number) => keep(zeros([n], { device, dtype: 'int32' }))
     this.decoder = decoder
     this.size = size
+    this.memory = memory
+    memory.join(this)
     this.#kernels = new DecodeKernels(shape, { rows: R, share }, device)
     this.#draws = new DeviceDraws(R, hidden, decoder.placement)
-    const layers = decoder.cfg.num_hidden_layers
-    this.#prompts = make(layers, 2, P, groups, room, dim)
-    this.#own = make(layers, 2, R, groups, ownRoom, dim)
-    this.#caches = Array.from({ length: layers }, (_, i) => {
-      const part = (all: Tensor, which: number) => keep(tidy(() => all.select(0, i).select(0, which)))
-      return {
-        ...{ promptKeys: part(this.#prompts, 0), promptValues: part(this.#prompts, 1) },
-        ...{ ownKeys: part(this.#own, 0), ownValues: part(this.#own, 1) },
-      }
-    })
     this.#promptOf = ints(R / share)
     this.#promptLength = ints(P)
     this.#position = ints(R)
@@ -124,21 +70,18 @@ export class FusedState {
     this.#partial = { values: values!, ml: ml! }
   }
 
-  get bytes(): number {
-    return 2 * (this.#prompts.numel + this.#own.numel)
-  }
-
   /** Takes over what was read of the prompts; the caller's cache may go afterwards. */
   begin(start: DecodeStart, { plan, first }: { plan: DrawPlan; first: readonly number[] }): void {
+    this.#bind()
     this.#load()
     this.#prepare(plan)
     const of = promptOfRows(start)
     tidy(() => {
       this.#copyPrompts(start, of)
       const units = of.filter((_, r) => r % this.size.share === 0)
-      this.#promptOf.copy_(tensor(Int32Array.from(units)), { nonBlocking: true })
-      this.#position.copy_(tensor(Int32Array.from(start.next)), { nonBlocking: true })
       const { device } = this.#h
+      this.#promptOf.copy_(tensor(Int32Array.from(units), { device }))
+      this.#position.copy_(tensor(Int32Array.from(start.next), { device }))
       this.#h.copy_(this.decoder.embed(tensor(BigInt64Array.from(first, BigInt), { device })))
     })
     this.#draws.begin()
@@ -160,21 +103,23 @@ export class FusedState {
   /** Columns of padding are left out: the rest of a prompt moves together. */
   #copyPrompts(start: DecodeStart, of: readonly number[]): void {
     const { cache } = start
+    const { device } = this.#h
+    const { prompts, layers } = this.#caches!
     if (cache instanceof PackedCache) {
-      cache.copyInto(this.#prompts)
-      this.#promptLength.copy_(tensor(Int32Array.from(start.lengths!)), { nonBlocking: true })
+      cache.copyInto(prompts)
+      this.#promptLength.copy_(tensor(Int32Array.from(start.lengths!), { device }))
       return
     }
     const { chosen, lengths } = this.#withoutPadding(start, of)
     const longest = Math.max(...lengths)
-    this.#promptLength.copy_(tensor(Int32Array.from(lengths)), { nonBlocking: true })
+    this.#promptLength.copy_(tensor(Int32Array.from(lengths), { device }))
     const copy = (to: Tensor, from: Tensor) =>
       tidy(() => {
         const [P, K, , D] = from.shape as [number, number, number, number]
         const read = chosen ? from.gather(2, chosen.expand([P, K, longest, D])) : from.slice({ dim: 2, end: longest })
         to.slice({ dim: 2, end: longest }).copy_(read)
       })
-    this.#caches.forEach(({ promptKeys, promptValues }, i) => {
+    layers.forEach(({ promptKeys, promptValues }, i) => {
       copy(promptKeys, cache.keys[i]!)
       copy(promptValues, cache.values[i]!)
     })
@@ -201,13 +146,25 @@ export class FusedState {
     return { chosen, lengths: kept.map((list) => list.length) }
   }
 
+  #bind(): void {
+    const { decoder, size } = this
+    const memory = this.memory.get(FusedCaches.elements(decoder, size))
+    this.#caches ??= new FusedCaches(memory, decoder, size)
+  }
+
+  /** The memory goes: nothing may point into it any more. */
+  unbind(): void {
+    this.#forget()
+    this.#caches?.dispose()
+    this.#caches = null
+  }
+
   /** A recording holds for weights at the same places, whatever their values. */
   #load(): void {
-    const now = fingerprint(this.decoder)
-    if (this.#weights && now === this.#fingerprint) return
+    const now = currentWeights(this.decoder)
+    if (this.#weights === now) return
     this.#forget()
-    this.#weights = currentWeights(this.decoder)
-    this.#fingerprint = now
+    this.#weights = now
   }
 
   /** Recording runs the step, so that it comes before anything of the call is in place. */
@@ -283,7 +240,7 @@ export class FusedState {
       {
         qkv,
         out: this.#attended,
-        ...this.#caches[layer]!,
+        ...this.#caches!.layers[layer]!,
         promptOf: this.#promptOf,
         promptLength: this.#promptLength,
         clock: this.#draws.clock,
@@ -303,21 +260,14 @@ export class FusedState {
       never?.dispose()
     }
     this.#recordings.clear()
-    this.#weights = undefined
   }
 
   dispose(): void {
-    this.#forget()
+    this.unbind()
+    this.memory.leave(this)
     this.#draws.dispose()
     const own = [this.#promptOf, this.#promptLength, this.#position, this.#arrived, this.#turns, this.#h, this.#normed]
     const more = [this.#qkv, this.#attended, this.#inner, this.#scores, ...Object.values(this.#partial)]
-    for (const t of [
-      ...own,
-      ...more,
-      this.#prompts,
-      this.#own,
-      ...this.#caches.flatMap((c) => Object.values(c) as Tensor[]),
-    ])
-      t?.dispose()
+    for (const t of [...own, ...more]) t?.dispose()
   }
 }

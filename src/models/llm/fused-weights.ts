@@ -104,8 +104,8 @@ function freeWeights({ layers }: FusedWeights): void {
   for (const { qkv, bias, gateUp } of layers) for (const t of [qkv, bias, gateUp]) t?.dispose()
 }
 
-/** Handles of everything a recording reads: others need another recording. */
-export function fingerprint(decoder: Decoder): string {
+/** Handles of everything a recording reads. */
+function fingerprint(decoder: Decoder): string {
   const { layers, norm, head, embedding } = decoder.module.parts
   const read = layers.flatMap(({ fused }) => [...linearsOf(fused!), ...normsOf(fused!)])
   const biases = layers.flatMap(({ fused }) => fused!.attention.qkv.map((linear) => linear.bias))
@@ -114,7 +114,7 @@ export function fingerprint(decoder: Decoder): string {
 
 const current = new Map<Decoder, { of: string; weights: FusedWeights }>()
 
-/** As they are now, one set for all who read; it holds until weights are in other places, or clear() of the decode pool. */
+/** As they are now, one set for all who read. Another set, also behind a change there and back: what was recorded with the one before is void. */
 export function currentWeights(decoder: Decoder): FusedWeights {
   const of = fingerprint(decoder)
   const known = current.get(decoder)
