@@ -8,8 +8,10 @@ import { tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import { stream } from '../../src/core/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
 import { decodePool, type GenerateOptions, generate, loraTargets, teacherForce } from '../../src/models/index.ts'
-import { buildLanguageModule, Decoder, type LlmConfig } from '../../src/models/llm/index.ts'
-import { addLora, MergedPlaces, replaceTensor, tensorAt, withMergedLora } from '../../src/nn/index.ts'
+import { buildLanguageModule, commonIds, Decoder, knownPrefixes, type LlmConfig } from '../../src/models/llm/index.ts'
+import { PackedCache } from '../../src/models/llm/packed-cache.ts'
+import { prefill } from '../../src/models/llm/prefill.ts'
+import { addLora, MergedPlaces, replaceTensor, tensorAt, withMergedLora, withWeights } from '../../src/nn/index.ts'
 import { noGrad, randn, tensor, tidy } from '../../src/tensor/index.ts'
 import { loadTokenizer } from '../../src/text/index.ts'
 
@@ -183,6 +185,74 @@ test('the same seed gives the same bytes, and a row does not depend on what its 
   decodePool.clear(model.decoder)
 })
 
+/** What the first call of each case says, alone in the pool. */
+function saidAlone(model: Model, cases: readonly (readonly { ids: Int32Array }[])[]) {
+  return cases.map((prompts) => {
+    const said = speak(model, prompts)
+    decodePool.clear(model.decoder)
+    return said
+  })
+}
+
+test('states of several shapes share the memory of their caches, which grows, and none sees what another left', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  const long = { ids: Int32Array.from({ length: 700 }, (_, i) => (i * 31) % vocab) }
+  const cases = [promptsOf(1), promptsOf(3), [long, ...promptsOf(2, 5)], promptsOf(6)]
+  const alone = saidAlone(model, cases)
+  for (const round of [1, 2, 3])
+    cases.forEach((prompts, i) => {
+      assert.deepEqual(speak(model, prompts), alone[i], `case ${i}, round ${round}`)
+    })
+  decodePool.clear(decoder)
+})
+
+test('a state that is taken while another decodes has a memory of its own', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  const size = { rows: 4, prompts: 4, share: 1, room: 256, ownRoom: 64 }
+  const alone = speak(model, promptsOf(3))
+  const busy = decodePool.takeFused(decoder, size)
+  const other = decodePool.takeFused(decoder, size)
+  assert.notEqual(busy.memory, other.memory)
+  assert.deepEqual(speak(model, promptsOf(3)), alone)
+  decodePool.release(other)
+  decodePool.release(busy)
+  decodePool.clear(decoder)
+})
+
+test('weights that were in another place meanwhile are read where they are', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  const [first, second] = [promptsOf(1), promptsOf(3)]
+  const before = [speak(model, first), speak(model, second)]
+  const slot = decoder.module.slots().find((s) => s.name.endsWith('layers.0.self_attn.q_proj.bias'))!
+  const own = tensorAt(slot)
+  const moved = noGrad(() => tidy(() => own.add(1)))
+  withWeights([slot], new Map([[slot.name, moved]]), () => {
+    assert.notDeepEqual(speak(model, first), before[0])
+  })
+  moved.dispose()
+  assert.deepEqual([speak(model, second), speak(model, first)], [before[1], before[0]])
+  decodePool.clear(decoder)
+})
+
+test('rows are filled up to few numbers of them: calls that differ a little share a recording', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  for (const count of [8, 7, 5, 6]) {
+    const prompts = promptsOf(count)
+    const said = speak(model, prompts, { samples: 1 })
+    assert.equal(said.length, count)
+    assert.equal(decodePool.size, 1)
+    const seen = said.flatMap(({ logps }) => logps)
+    const worst = Math.max(...scores(model, prompts, said).map((v, i) => Math.abs(v - seen[i]!)))
+    assert.ok(worst < 0.05, `${count} rows: log-probs differ by ${worst}`)
+    assert.deepEqual(speak(model, prompts, { samples: 1 }), said)
+  }
+  decodePool.clear(decoder)
+})
+
 test('merged adapters are seen anew at each call, in places that stay', () => {
   const { model, decoder } = randomDecoder()
   addLora(decoder.module, loraTargets('Qwen2ForCausalLM'), { rank: 8, alpha: 16, seed: 1 })
@@ -199,4 +269,40 @@ test('merged adapters are seen anew at each call, in places that stay', () => {
   assert.notDeepEqual(said[0], said[1])
   decodePool.clear(decoder)
   places.dispose()
+})
+
+test('prompts read packed score as those read by torch, also behind a beginning that an earlier call read', () => {
+  const { decoder, model } = randomDecoder()
+  const sharing = {
+    ...model,
+    sharedPrefix: (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids),
+  }
+  const [one, other] = promptsOf(2, 3) as [{ ids: Int32Array }, { ids: Int32Array }]
+  const tails = promptsOf(5, 4).map(({ ids }, i) => ids.subarray(0, 1 + 17 * i))
+  const behind = (p: { ids: Int32Array }, tail: Int32Array) => ({ ids: Int32Array.from([...p.ids, ...tail]) })
+  const prompts = tails.flatMap((tail) => [behind(one, tail), behind(other, tail)])
+  const read = () =>
+    noGrad(() =>
+      tidy(() => {
+        const { cache, logits } = prefill(sharing, prompts, 0)
+        const packed = cache instanceof PackedCache
+        cache.dispose()
+        return { packed, scores: logits.logSoftmax(-1).numbers() }
+      }),
+    )
+  useKernels('off')
+  const plain = read()
+  useKernels('auto')
+  const fresh = read()
+  const known = knownPrefixes.during(() => {
+    noGrad(() => tidy(() => prefill(sharing, [behind(other, tails[4]!), behind(one, tails[3]!)], 0).cache.dispose()))
+    return [read(), read()]
+  })
+  assert.deepEqual([plain.packed, fresh.packed, known[0]!.packed], [false, true, true])
+  const most = (a: readonly number[]) => a.reduce((m, v, i) => Math.max(m, Math.abs(v - plain.scores[i]!)), 0)
+  assert.ok(most(fresh.scores) < 0.05, `read packed they differ by ${most(fresh.scores)}`)
+  assert.ok(most(known[0]!.scores) < 0.05, `behind a known beginning they differ by ${most(known[0]!.scores)}`)
+  assert.deepEqual(known[1], known[0])
+  assert.deepEqual(read(), fresh)
+  decodePool.clear(decoder)
 })

@@ -10,6 +10,7 @@ import type { FusedState } from './fused-state.ts'
 import { notFused } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 import { columnsOf, type PackedCache } from './packed-cache.ts'
+import { filled, ofRows, widened, withMoreRows } from './padded-rows.ts'
 
 /** What the prompts left: a cache of P prompts, which prompt each of R rows continues, and where. */
 export interface DecodeStart {
@@ -66,13 +67,29 @@ export function openAhead(
   newTokens: number,
   draws: { plan: DrawPlan; first: readonly number[] },
 ): AheadDecoding {
-  const state = fuses(decoder, start)
-    ? decodePool.takeFused(decoder, sizeOf(decoder, start, newTokens))
-    : decodePool.take(decoder, start.next.length, start.columns + newTokens)
+  if (fuses(decoder, start)) return openFused(decoder, start, newTokens, draws)
+  const state = decodePool.take(decoder, start.next.length, start.columns + newTokens)
   taken(state, start, () => state.begin(start, draws))
   return {
     start: (steps, numbers) => state.start(steps, numbers),
     look: () => state.look(),
+    dispose: () => decodePool.release(state),
+  }
+}
+
+function openFused(
+  decoder: Decoder,
+  start: DecodeStart,
+  newTokens: number,
+  { plan, first }: { plan: DrawPlan; first: readonly number[] },
+): AheadDecoding {
+  const more = withMoreRows(start)
+  const [R, all] = [start.next.length, more.next.length]
+  const state = decodePool.takeFused(decoder, sizeOf(decoder, more, newTokens))
+  taken(state, start, () => state.begin(more, { plan, first: filled(first, all) }))
+  return {
+    start: (steps, numbers) => state.start(steps, numbers && widened(numbers, R, all)),
+    look: () => ofRows(state.look(), all, R),
     dispose: () => decodePool.release(state),
   }
 }

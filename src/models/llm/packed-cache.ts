@@ -8,25 +8,36 @@ export interface CacheHeads {
 }
 
 export class PackedCache {
-  /** Prompts. */
-  readonly batch: number
   /** Of the longest prompt. */
   readonly columns: number
   readonly #rows: Tensor // [L, N, 2K D]
-  readonly #at: Tensor // [P * columns]: the row of each column; any where a prompt has ended
+  #at: Tensor // [P * columns]: the row of each column; any where a prompt has ended
+  #prompts: number
   readonly #heads: CacheHeads
 
   /** Takes over `rows` [L, N, 2K D]; `rowsOf`: those of each prompt, in the order of its tokens. */
   constructor(rows: Tensor, rowsOf: readonly (readonly number[])[], heads: CacheHeads) {
-    this.batch = rowsOf.length
+    this.#prompts = rowsOf.length
     this.columns = Math.max(...rowsOf.map((own) => own.length))
     this.#heads = heads
-    const at = new Int32Array(this.batch * this.columns)
+    const at = new Int32Array(this.#prompts * this.columns)
     rowsOf.forEach((own, p) => {
       at.set(own, p * this.columns)
     })
     this.#rows = keep(rows)
     this.#at = keep(tensor(at, { device: rows.device }))
+  }
+
+  get batch(): number {
+    return this.#prompts
+  }
+
+  /** More prompts, which mean nothing. */
+  fillUp(prompts: number): void {
+    const before = this.#at
+    this.#at = keep(tidy(() => before.constantPadNd([0, (prompts - this.#prompts) * this.columns])))
+    this.#prompts = prompts
+    before.dispose()
   }
 
   /** [L, 2, P, K, columns, D] */
