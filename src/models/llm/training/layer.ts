@@ -84,19 +84,24 @@ export function layerForward(
     const { qkv: ofQkv, o, down } = layer.stacks
     const before = between.addNorm(x, y, layer.inputNorm)
     const qkv = rotated(ofQkv, before.normed, c)
-    const attention = attend(qkv, c)
+    before.normed.dispose() // what is not needed any more goes before the widest tensors come
+    const attention = tidy(() => attend(qkv, c))
     const branch = stacked(o, attention.attended, adapter)
     const middle = between.addNorm(before.sum, branch, layer.middleNorm)
+    const keeps = c.keeps !== 'nothing'
+    const tail = (t: Tensor, stack: Stack) => columns(t, tails(stack)).contiguous()
+    const downOfO = keeps ? tail(branch, o) : null
+    branch.dispose()
     const gateUp = stacked(layer.stacks.gateUp, middle.normed, adapter)
+    middle.normed.dispose()
     const out = stacked(down, between.swiglu(gateUp, c.intermediate), adapter)
     const states = { x: middle.sum, y: out }
-    if (c.keeps === 'nothing') return { states, saved: null }
-    const tail = (t: Tensor, stack: Stack) => columns(t, tails(stack)).contiguous()
+    if (!downOfO) return { states, saved: null }
     const saved: Saved = {
       ...attention,
       ...{ x: y ? before.sum : null, middle: middle.sum },
       ...{ qkv: c.keeps === 'little' ? null : qkv, gateUp: c.keeps === 'all' ? gateUp : null },
-      ...{ downOfO: tail(branch, o), downOfDown: tail(out, down) },
+      ...{ downOfO, downOfDown: tail(out, down) },
     }
     return { states, saved }
   })
