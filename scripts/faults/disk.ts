@@ -1,7 +1,7 @@
 // Disks that are full, read-only, failing or gone.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import fs, { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import fs, { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
 import { join } from 'node:path'
 import { newestValid, openWeights } from '../../src/checkpoint/index.ts'
@@ -171,6 +171,21 @@ async function readOnly(bench: Bench): Promise<string> {
   }
 }
 
+/** Output folders that are a model's, the records', or hold a device under the name of a log. */
+async function notItsOwn(bench: Bench): Promise<string> {
+  const [model, records, odd] = ['own-model', 'own-records', 'own-odd'].map((name) => bench.at(name))
+  cpSync(bench.toy, model!, { recursive: true })
+  const before = readFileSync(join(model!, 'config.json'), 'utf8')
+  const first = await refusal(() => bench.train('own-model'), /own-model: output: expected a folder for the run alone/)
+  assert.equal(readFileSync(join(model!, 'config.json'), 'utf8'), before, 'config.json of the model')
+  mkdirSync(records!)
+  await refusal(() => bench.train('own-records', { dataPath: records! }), /got the folder of the records/)
+  mkdirSync(odd!)
+  symlinkSync('/dev/full', join(odd!, 'events.jsonl'))
+  const last = await refusal(() => bench.train('own-odd'), /events\.jsonl: expected a regular file, got a device/)
+  return [first, last].map((text) => text.replaceAll(bench.folder, '...')).join('; ')
+}
+
 async function failingReads(bench: Bench): Promise<string> {
   const path = join(bench.toy, 'model.safetensors')
   const real = fs.readSync
@@ -210,6 +225,7 @@ export const disk: readonly Row[] = [
   quick(37, 'logs-full', 'no room for lines of the log', 'counted', fullLogs),
   quick(37, 'disk-short', 'the disk is full, or fails, until the run says so', 'counted', shortTrouble),
   quick(38, 'read-only', 'an output folder that cannot be made or written', 'words', readOnly),
+  quick(38, 'not-its-own', 'an output folder that is a model’s or the records’', 'words', notItsOwn),
   quick(39, 'eio', 'the disk fails while weights are read', 'words', failingReads),
   quick(40, 'deleted', 'the output folder is deleted during the run', 'safe', deleted),
 ]

@@ -1,6 +1,6 @@
 // A trained model as a full folder again. Base weights come from the source folder in the dtype they are stored in, never from
 // memory, where a run may hold them rounded: what is written does not depend on the dtype a run computed in.
-import { copyFileSync, cpSync, readdirSync, type Stats, statSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
 import { log, Mismatch, messageOf } from '../core/index.ts'
 import { isInt8, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
@@ -32,8 +32,8 @@ export function exportModel(model: Module, dir: string, out: string, options: Ex
   const reader = new TensorReader(source)
   try {
     const asStored = !options.open || source.names.join() === openWeights(dir).names.join()
+    copyOthers(source, dir, folder.unfinished) // first: what cannot be copied is told before the weights are written
     const files = writeTensors(source, entriesOf(model, source, reader, options), folder.unfinished, options, asStored)
-    copyOthers(source, dir, folder.unfinished)
     folder.commit()
     return files
   } catch (error) {
@@ -146,10 +146,20 @@ function copyOthers(source: WeightFolder, from: string, out: string): void {
   for (const name of readdirSync(from)) {
     const path = join(from, name)
     if (written.has(name) || weightFile.test(name) || notOfTheModel.has(name) || isInside(out, path)) continue
-    const stats = statsOf(path)
-    if (stats.isFile()) copyFileSync(path, join(out, name))
-    else if (stats.isDirectory()) cpSync(path, join(out, name), { recursive: true, dereference: true })
-    else log.warn(`${path}: neither a file nor a folder, not exported`)
+    copyThrough(path, join(out, name), [realpathSync(from)])
+  }
+}
+
+/** `above`: the folders it lies in; a link back to one of them has no end. */
+function copyThrough(path: string, to: string, above: readonly string[]): void {
+  const stats = statsOf(path)
+  const real = realpathSync(path)
+  if (stats.isFile()) copyFileSync(path, to)
+  else if (!stats.isDirectory()) log.warn(`${path}: neither a file nor a folder, not exported`)
+  else if (above.includes(real)) log.warn(`${path}: a link back to ${real}, not exported`)
+  else {
+    mkdirSync(to)
+    for (const name of readdirSync(path)) copyThrough(join(path, name), join(to, name), [...above, real])
   }
 }
 

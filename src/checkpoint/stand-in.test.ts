@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { lstatSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { hashFile, lackOfRoom, Mismatch } from '../core/index.ts'
+import { atomicWrite, hashFile, lackOfRoom, Mismatch } from '../core/index.ts'
 import { readRange, withFile } from './file-ranges.ts'
 import { openWeights } from './weights.ts'
 
@@ -58,6 +58,13 @@ test('a pipe is refused instead of waited for', { timeout: 30_000 }, () => {
   const path = join(root, 'pipe.safetensors')
   execFileSync('mkfifo', [path])
   assert.throws(() => openWeights(path), /expected a regular file, got a pipe/)
+})
+
+test('a device is not replaced by a page that is written under its name', () => {
+  const path = join(root, 'device')
+  symlinkSync('/dev/null', path)
+  assert.throws(() => atomicWrite(path, 'a page'), /device: expected a regular file, got a device/)
+  assert.ok(lstatSync(path).isSymbolicLink(), 'the link is as it was')
 })
 
 test('a full disk, a used-up quota and a file size limit are told apart; Node knows the quota by number only', () => {

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
+import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { unreadable } from './regular-file.ts'
+import { regularFile, unreadable } from './regular-file.ts'
 
 export function sha256(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex')
@@ -26,8 +26,9 @@ export function hashFile(path: string): string {
   return hash.digest('hex')
 }
 
-/** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. */
+/** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. A device stays one. */
 export function atomicWrite(path: string, data: string | Uint8Array): void {
+  if (existsSync(path)) regularFile(path)
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
   try {
     const fd = openSync(temporary, 'w')

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { scratch, toyRun } from '../../tests/support/runs.ts'
@@ -34,4 +34,44 @@ test('a folder that cannot be written is refused in words', () => {
   const config = toyRun('none', join(folder, 'file', 'run'))
   writeFileSync(join(folder, 'file'), '')
   assert.throws(() => openRunFolder(config, {}), /output: expected a folder to write to/)
+})
+
+test('a folder that belongs to a model or to the records is refused, and nothing is written', () => {
+  const model = join(folder, 'model')
+  mkdirSync(model)
+  writeFileSync(join(model, 'config.json'), '{"model_type":"sa2va_chat"}')
+  assert.throws(
+    () => openRunFolder(toyRun('none', model), {}),
+    /output: .* got one with the config\.json of something else/,
+  )
+  const records = join(folder, 'records')
+  mkdirSync(records)
+  const among = toyRun('none', join(folder, 'model', '..', 'records'), { dataPath: records })
+  assert.throws(() => openRunFolder(among, {}), /output: .* got the folder of the records/)
+  assert.deepEqual([readdirSync(model), readdirSync(records)], [['config.json'], []])
+})
+
+test('devices, pipes and folders under the names of a run are refused in words', () => {
+  for (const [name, kind] of [
+    ['events.jsonl', 'a device'],
+    ['run.lock', 'a device'],
+    ['config.json', 'a folder'],
+  ] as const) {
+    const output = join(folder, `odd-${name}`)
+    mkdirSync(output)
+    if (kind === 'a folder') mkdirSync(join(output, name))
+    else symlinkSync('/dev/zero', join(output, name))
+    assert.throws(
+      () => openRunFolder(toyRun('none', output), {}),
+      new RegExp(`${name}: expected a regular file, got ${kind}`),
+    )
+    assert.deepEqual(readdirSync(output), [name])
+  }
+})
+
+test('a run that was killed before its first line begins again', () => {
+  const config = toyRun('none', join(folder, 'early'))
+  mkdirSync(config.output)
+  writeFileSync(join(config.output, 'config.json'), JSON.stringify(config))
+  close(openRunFolder(config, {}))
 })

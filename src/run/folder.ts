@@ -1,13 +1,13 @@
 // A run folder opened for a new run, or to go on behind its newest valid checkpoint.
-import { existsSync, mkdirSync, readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, realpathSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf, Unavailable } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { differences, flattened, type Settings } from './identity.ts'
-import { lockRun, type RunLock } from './lock.ts'
+import { lockFile, lockRun, type RunLock } from './lock.ts'
 import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
 
@@ -61,7 +61,7 @@ export async function openSharedFolder(config: RunConfig, settings: Settings, wo
 
 /** `settings`: all that decides the numbers; a run is not resumed under others. */
 export function openRunFolder(config: RunConfig, settings: Settings): RunFolder {
-  const lock = reserveFolder(config.output)
+  const lock = reserveFolder(config)
   try {
     return { lock, ...openLocked(config, settings) }
   } catch (error) {
@@ -70,10 +70,12 @@ export function openRunFolder(config: RunConfig, settings: Settings): RunFolder 
   }
 }
 
-/** Before any work: the folder can be made and written, and nobody else writes to it. */
-export function reserveFolder(output: string): RunLock {
+/** Before any work: the folder can be made and written, is no other thing's, and nobody else writes to it. */
+export function reserveFolder(config: Pick<RunConfig, 'output' | 'dataPath' | 'evalPath'>): RunLock {
+  const { output } = config
   try {
     mkdirSync(output, { recursive: true })
+    requireOwnFolder(config)
     return lockRun(output)
   } catch (error) {
     if (error instanceof Mismatch) throw error
@@ -85,6 +87,30 @@ export function reserveFolder(output: string): RunLock {
       got: messageOf(error),
       hint,
     })
+  }
+}
+
+/** A run in the folder of a model would write over its config.json, and one among the records would add to them. */
+function requireOwnFolder({ output, dataPath, evalPath }: Pick<RunConfig, 'output' | 'dataPath' | 'evalPath'>): void {
+  const { config, environment, events, samples, timing } = runFiles
+  for (const name of [config, environment, events, samples, timing, lockFile]) {
+    if (existsSync(join(output, name))) regularFile(join(output, name))
+  }
+  const refuse = (got: string): never => {
+    const hint = 'choose another output folder'
+    throw new Mismatch({ where: output, field: 'output', expected: 'a folder for the run alone', got, hint })
+  }
+  for (const path of [dataPath, evalPath ?? ''])
+    if (existsSync(path) && realpathSync(path) === realpathSync(output)) refuse('the folder of the records')
+  if (existsSync(join(output, config)) && !existsSync(join(output, events)) && !isRunConfig(join(output, config)))
+    refuse(`one with the ${config} of something else`)
+}
+
+function isRunConfig(path: string): boolean {
+  try {
+    return typeof (JSON.parse(readFileSync(path, 'utf8')) as { output?: unknown } | null)?.output === 'string'
+  } catch {
+    return false // ours are written whole
   }
 }
 

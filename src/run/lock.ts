@@ -23,8 +23,10 @@ export interface RunLock {
 /** Nothing can be asked of a process on another host: its lock counts as left behind when it was not touched for so long. */
 const silentAfter = 15 * 60_000 // ms
 
+export const lockFile = 'run.lock'
+
 export function lockRun(dir: string): RunLock {
-  const path = join(dir, 'run.lock')
+  const path = join(dir, lockFile)
   const own: Owner = {
     host: hostname(),
     pid: process.pid,
@@ -131,9 +133,9 @@ function bornAt(pid: number): string | null {
 function refuse(dir: string, { host, pid, since }: Owner): never {
   throw new Mismatch({
     where: dir,
-    field: 'run.lock',
+    field: lockFile,
     expected: 'a run folder that nobody writes to',
     got: `one that process ${pid} on ${host} has been writing since ${since}`,
-    hint: `wait for it, stop it, or choose another output folder; if that process is gone, remove ${join(dir, 'run.lock')}`,
+    hint: `wait for it, stop it, or choose another output folder; if that process is gone, remove ${join(dir, lockFile)}`,
   })
 }

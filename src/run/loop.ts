@@ -128,7 +128,7 @@ class RunLoop {
     const host = world.rank === 0 ? told : quiet(told)
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
-    if (world.rank === 0) reserveFolder(config.output).release() // found out before minutes of loading
+    if (world.rank === 0) reserveFolder(config).release() // found out before minutes of loading
     tellEnvironment(config, host)
     tellStep(host, 'model', config.model)
     const { everything, dropout } = options

@@ -111,12 +111,14 @@ test('a folder of links, as in the cache of the hub, is exported whole, with sub
   writeFileSync(join(blobs, 'training_args.bin'), 'not weights')
   mkdirSync(join(blobs, 'figures'))
   writeFileSync(join(blobs, 'figures', 'a.txt'), 'a')
+  symlinkSync('.', join(blobs, 'figures', 'again')) // leads to itself
   for (const name of readdirSync(blobs)) symlinkSync(join(blobs, name), join(snapshot, name))
   const loaded = openSa2VA(snapshot)
   const out = join(snapshot, 'exported') // inside the source: not copied into itself
   exportSa2VA(loaded, out)
   assert.deepEqual(readdirSync(out).sort(), readdirSync(blobs).sort())
   assert.equal(readFileSync(join(out, 'figures', 'a.txt'), 'utf8'), 'a')
+  assert.deepEqual(readdirSync(join(out, 'figures')), ['a.txt'])
   assert.ok(readFileSync(join(out, 'config.json')).equals(readFileSync(join(goldenFolder, 'config.json'))))
   symlinkSync(resolve(blobs, 'gone'), join(snapshot, 'dangling.txt'))
   assert.throws(() => exportSa2VA(loaded, join(scratch(t), 'x')), /dangling\.txt.*expected a file or a link to one/s)
