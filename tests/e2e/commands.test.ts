@@ -251,11 +251,11 @@ test('a judge that goes away and a reward that throws stop the run with the reas
       roundtrip(...train, '--evalRecords', '0', '--reward', at('throws.mjs'), '--output', at('thrown')),
     ])
     assert.ok(judge.asked() > 1)
-    for (const [outcome, reason, run] of [
-      [gone, /onUnavailable is stop/, 'judged'],
-      [threw, /reward mine: .*my reward broke/, 'thrown'],
+    for (const [outcome, code, reason, run] of [
+      [gone, 69, /onUnavailable is stop/, 'judged'],
+      [threw, 1, /reward mine: .*my reward broke/, 'thrown'],
     ] as const) {
-      assert.equal(outcome.code, 1)
+      assert.equal(outcome.code, code)
       assert.match(outcome.err, reason)
       assert.match(outcome.err, new RegExp(`last good checkpoint: .*${run}.checkpoint_step_0`))
     }
