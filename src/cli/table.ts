@@ -28,7 +28,9 @@ export function figure(value: number | null | undefined): string {
   return Number.isNaN(value) ? 'nan' : value.toFixed(4)
 }
 
+/** No record had what the figure is about where its mean is no number. */
 export function interval({ mean, low, high }: Interval): string {
+  if (Number.isNaN(mean)) return '-'
   return `${figure(mean)} [${figure(low)}, ${figure(high)}]`
 }
 
