@@ -7,6 +7,7 @@ import { writeSafetensors } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { familyOf, familyOfConfig } from './families.ts'
 import { openSa2VA } from './sa2va/index.ts'
+import { parseSa2VAQwenConfig } from './sa2va-qwen/index.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden')
 
@@ -78,6 +79,21 @@ test('variants and architectures that are not supported are refused by name with
     [],
     /text_config\.model_type: expected qwen2_5_vl_text or qwen3_vl_text, got qwen3_vl_moe_text/,
   )
+  refused({ ...qwen3, text_config: { model_type: 'qwen3_vl_moe_text' } }, [], /got qwen3_vl_moe_text/)
+  refused({ ...qwen3, text_config: { model_type: 'qwen2_5_vl_text' } }, [], /got qwen2_5_vl_text, qwen3_vl, /)
+  refused({ ...qwen3, quantization_config: { quant_method: 'awq' } }, [], /quantization_config: .* got awq/)
+})
+
+test('axes that take turns where the base has them follow each other are refused, and so the other way round', () => {
+  for (const [set, said] of [
+    ['sa2va-qwen3vl-tiny', false],
+    ['sa2va-qwen2_5_vl-tiny', true],
+  ] as const) {
+    // biome-ignore format: a table
+    const raw = JSON.parse(readFileSync(join(golden, set, 'config.json'), 'utf8'))
+    raw.text_config.rope_scaling.mrope_interleaved = said
+    assert.throws(() => parseSa2VAQwenConfig(raw), /rope_scaling\.mrope_interleaved: expected (true|false), got/)
+  }
 })
 
 test('a Qwen variant opened as an InternVL one is told apart by architectures[0], not by model_type', (t) => {

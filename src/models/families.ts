@@ -32,6 +32,7 @@ export function familyOf(dir: string): ModelFamily {
  */
 export function familyOfConfig(raw: Json, where = 'config.json', grounded = () => isGroundedConfig(raw)): ModelFamily {
   const name = nameOf(raw)
+  refuseQuantised(raw, where)
   if (/Llava/i.test(name)) throw refused(where, name, 'its CLIP tower and Llama language model are not built')
   if (name === 'Sa2VAChatModel') return 'sa2va-internvl'
   if (name === 'Sa2VAChatModelQwen') return `sa2va-${qwenBase(raw, where)}`
@@ -40,6 +41,13 @@ export function familyOfConfig(raw: Json, where = 'config.json', grounded = () =
   if (raw.llm_config) return 'sa2va-internvl'
   if (raw.text_config) return ofQwen(raw, where, String(raw.model_type), grounded() || raw.model_type === 'sa2va_chat')
   throw refused(where, 'nothing')
+}
+
+function refuseQuantised({ quantization_config: settings }: Json, where: string): void {
+  if (settings == null) return
+  const got = (settings as Json).quant_method ?? settings
+  const hint = 'take the folder before it was quantised'
+  throw new Mismatch({ where, field: 'quantization_config', expected: 'none: plain weights', got, hint })
 }
 
 function ofQwen(raw: Json, where: string, name: string, grounded: boolean): ModelFamily {

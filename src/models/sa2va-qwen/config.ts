@@ -44,7 +44,7 @@ export function parseSa2VAQwenConfig(raw: Json, where = 'config.json'): Sa2VAQwe
   const architectures = [base === 'qwen3_vl' ? 'Qwen3ForCausalLM' : 'Qwen2ForCausalLM']
   const tied = text.tie_word_embeddings ?? raw.tie_word_embeddings
   const read = readLlmConfig({ ...text, architectures, tie_word_embeddings: tied }, where, 'text_config.')
-  const llm = { ...read, mrope_interleaved: base === 'qwen3_vl' }
+  const llm = { ...read, mrope_interleaved: interleaved(text, base, where) }
   checkSections(llm, where)
   const parts: Vision =
     base === 'qwen3_vl'
@@ -64,17 +64,27 @@ export function parseSa2VAQwenConfig(raw: Json, where = 'config.json'): Sa2VAQwe
   }
 }
 
+/** Qwen3-VL's axes take turns, Qwen2.5-VL's follow each other, whether config.json says so or is silent. */
+function interleaved(text: Json, base: QwenBase, where: string): boolean {
+  const expected = base === 'qwen3_vl'
+  const field = text.rope_parameters ? 'rope_parameters' : 'rope_scaling'
+  const said = (text[field] as Json | null | undefined)?.mrope_interleaved
+  if (said == null || said === expected) return expected
+  throw new Mismatch({ where, field: `text_config.${field}.mrope_interleaved`, expected: String(expected), got: said })
+}
+
 /** Told by the model types of its parts: the name at the top is the same for both, or the base's own. */
 export function qwenBase(raw: Json, where: string): QwenBase {
   const parts = ['text_config', 'vision_config'].map((key) => (raw[key] as Json | undefined)?.model_type)
   const named = [...parts, (raw.architectures as unknown[] | undefined)?.[0], raw.model_type].map(String)
-  if (named.some((name) => /^qwen2_5_vl/i.test(name))) return 'qwen2_5_vl'
-  if (named.some((name) => /^qwen3_?vl(?!.*moe)/i.test(name))) return 'qwen3_vl'
+  const is = (pattern: RegExp) => named.some((name) => pattern.test(name))
+  const [older, newer] = [is(/^qwen2_5_vl/i), is(/^qwen3_?vl/i)]
+  if (older !== newer && !is(/moe/i)) return newer ? 'qwen3_vl' : 'qwen2_5_vl'
   throw new Mismatch({
     where,
     field: 'text_config.model_type',
     expected: 'qwen2_5_vl_text or qwen3_vl_text',
-    got: parts[0] ?? parts[1] ?? 'nothing',
+    got: older && newer ? named.join(', ') : (parts[0] ?? parts[1] ?? 'nothing'),
   })
 }
 
