@@ -38,7 +38,7 @@ test('flags win over the recipe', () => {
     [config.loop2.actionStd, config.train],
     [1, ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder']],
   )
-  assert.deepEqual([config.loop2.maskLoss, config.lrScale.mask_decoder, config.lrScale.lora], [0, 0.15, 1])
+  assert.deepEqual([config.loop2.maskLoss, config.lrScale.mask_decoder, config.lrScale.lora], [0, 0.1, 1])
   assert.deepEqual(readDemo(['--train', 'lora']).config.train, ['lora'])
   assert.throws(() => readDemo(['--loop2.action', 'embedding']), /train: .*groups .*mask_decoder/s)
 })
