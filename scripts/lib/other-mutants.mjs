@@ -219,14 +219,7 @@ export const otherMutants = [
     'own.mask_loss = seen.extra.at(-1)!',
     report,
   ],
-  [
-    'report',
-    'the KL is that of the first group',
-    REPORT,
-    'mean(seen.metrics.map((m) => m[key])',
-    'mean(seen.metrics.slice(0, 1).map((m) => m[key])',
-    report,
-  ],
+  ['report', 'the KL is that of the first group', REPORT, "kl: average('kl')", "kl: told('kl')[0]!", report],
   [
     'report',
     'norms of groups are squares',
