@@ -138,7 +138,11 @@ async function inTurns(): Promise<Map<string, Figures>> {
   for (let round = 0; round < rounds; round++)
     for (const kind of kinds()) {
       const key = keyOf(kind)
-      timings.set(key, [...(timings.get(key) ?? []), ...(await trained(kind))])
+      const found = await trained(kind)
+      timings.set(key, [...(timings.get(key) ?? []), ...found])
+      const { seconds, rolloutTokens, tokensByProcessor } = figures(found)
+      const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by processor time`
+      console.error(`processes, records, cores ${key}: ${seconds.toFixed(3)} s a step, ${rates}`)
     }
   return new Map([...timings].map(([key, all]) => [key, figures(all)]))
 }
