@@ -31,11 +31,13 @@ import {
   traps,
 } from './mutant-places.mjs'
 import { otherMutants } from './other-mutants.mjs'
+import { rankMutants } from './rank-mutants.mjs'
 
 export const mutants = [
   ...moreMutants,
   ...otherMutants,
   ...furtherMutants,
+  ...rankMutants,
   // what feeds the loss
   [
     'loss',

@@ -49,6 +49,15 @@ test('a stopped rank is named as silent, and the others end with 75 at the time 
   }
 })
 
+test('a rank that stands still is told about long before the time limit', async () => {
+  const ranks = startRanks(2, 'forever', { env: { TEST_BEAT: '0.2' } })
+  await allSaid(ranks, 'beaten')
+  ranks[1]!.process.kill('SIGSTOP')
+  await ranks[0]!.warned(/rank 1 silent for \d+ s, last phase learn, step \d+/)
+  for (const { process } of ranks) process.kill('SIGKILL')
+  await endsOf(ranks)
+})
+
 test('a rank that throws tells why, and the others end with 75 and its words', async (t) => {
   const ranks = startRanks(3, 'announces')
   await allSaid(ranks, 'met')

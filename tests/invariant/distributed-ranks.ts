@@ -21,6 +21,8 @@ export interface Rank {
   ended: Promise<Ended>
   /** Resolves when the process has printed the word on a line of its own. */
   said(word: string): Promise<void>
+  /** The same for text on standard error. */
+  warned(text: RegExp): Promise<void>
 }
 
 export interface StartOptions {
@@ -63,13 +65,17 @@ function place(rank: number, size: number): Record<string, string> {
 function follow(child: ChildProcess): Rank {
   let stdout = ''
   let stderr = ''
-  const waiting: { word: string; done: () => void }[] = []
+  const waiting: { told: () => boolean; done: () => void }[] = []
+  const tell = () => {
+    for (const { told, done } of waiting) if (told()) done()
+  }
   child.stdout!.setEncoding('utf8').on('data', (text: string) => {
     stdout += text
-    for (const { word, done } of waiting) if (stdout.split('\n').includes(word)) done()
+    tell()
   })
   child.stderr!.setEncoding('utf8').on('data', (text: string) => {
     stderr += text
+    tell()
   })
   const ended = new Promise<Ended>((resolve) => {
     child.on('close', (code, signal) => {
@@ -77,13 +83,15 @@ function follow(child: ChildProcess): Rank {
       resolve({ code, signal, results: lines.map((line) => JSON.parse(line)), stderr, at: performance.now() })
     })
   })
-  const said = (word: string) =>
+  const seen = (what: string, told: () => boolean) =>
     new Promise<void>((resolve, reject) => {
-      if (stdout.split('\n').includes(word)) resolve()
-      waiting.push({ word, done: resolve })
-      void ended.then((end) => reject(new Error(`ended with ${end.code} before it said ${word}: ${end.stderr}`)))
+      if (told()) resolve()
+      waiting.push({ told, done: resolve })
+      void ended.then((end) => reject(new Error(`ended with ${end.code} before it said ${what}: ${end.stderr}`)))
     })
-  return { process: child, ended, said }
+  const said = (word: string) => seen(word, () => stdout.split('\n').includes(word))
+  const warned = (text: RegExp) => seen(String(text), () => text.test(stderr))
+  return { process: child, ended, said, warned }
 }
 
 export async function runRanks(size: number, scenario: string, options: StartOptions = {}): Promise<Ended[]> {

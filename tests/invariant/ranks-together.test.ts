@@ -1,0 +1,121 @@
+// Runs of several ranks in one process against the run of one, where batches, evaluations and moments do not divide evenly. Real processes
+// are in distributed-training.test.ts.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { alone } from '../../src/distributed/index.ts'
+import { type Host, type RunInput, train } from '../../src/run/index.ts'
+import { hostOf, makeToy, scratch, stoppingAfter, toyRun } from '../support/runs.ts'
+import { worldsTogether } from '../support/worlds.ts'
+
+const folder = scratch('together')
+const toy = makeToy(join(folder, 'toy'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+type Settings = Partial<RunInput>
+
+/** Three records a step: two ranks do not have the same number of them. */
+const uneven: Settings = { batchSize: 3, maxSteps: 2, evalRecords: 0, checkGroups: false }
+const short = { numGenerations: 2, maxCompletionLength: 4 }
+
+async function run(
+  name: string,
+  size: number,
+  more: Settings,
+  host: (rank: number) => Host = () => hostOf(),
+): Promise<string> {
+  const output = join(folder, name)
+  const config = () => toyRun(toy, output, { ...uneven, ...more, rl: { ...short, ...more.rl } })
+  const worlds = size === 1 ? [alone] : worldsTogether(size)
+  await Promise.all(worlds.map((world) => train(config(), host(world.rank), undefined, world)))
+  return output
+}
+
+interface Line {
+  t: string
+  step: number
+  metrics: Record<string, number>
+}
+
+interface Row {
+  step: number
+  loop: number
+  id: string
+  k: number
+  text: string
+  total: number
+}
+
+function lines<T>(output: string, file: string): T[] {
+  const text = readFileSync(join(output, file), 'utf8').trim()
+  return text.split('\n').map((line) => JSON.parse(line) as T)
+}
+
+const events = (output: string, kind: string) => lines<Line>(output, 'events.jsonl').filter((line) => line.t === kind)
+
+function assertClose(found: Record<string, number>, wanted: Record<string, number>, what: string): void {
+  assert.deepEqual(Object.keys(found).sort(), Object.keys(wanted).sort())
+  for (const [key, value] of Object.entries(wanted)) {
+    const off = Math.abs(found[key]! - value)
+    assert.ok(off <= 1e-5 * Math.abs(value) + 2e-6, `${what} ${key}: ${found[key]}, ${value} with one rank`)
+  }
+}
+
+/** The same records, answers and rewards in every step; figures of step 1 and of the evaluation before it but for rounding. */
+function assertSameRun(several: string, one: string, what: string): void {
+  const said = ({ step, loop, id, k, text, total }: Row) => ({ step, loop, id, k, text, total })
+  assert.deepEqual(lines<Row>(several, 'samples.jsonl').map(said), lines<Row>(one, 'samples.jsonl').map(said), what)
+  assertClose(events(several, 'step')[0]!.metrics, events(one, 'step')[0]!.metrics, what)
+  const evaluated = (output: string) => events(output, 'eval').filter(({ step }) => step === 0)
+  assert.deepEqual(evaluated(several), evaluated(one), what)
+}
+
+function weightsOf(output: string, step: number): Map<string, Buffer> {
+  const dir = join(output, `checkpoint_step_${step}`)
+  const names = readdirSync(dir).filter((name) => name.endsWith('.safetensors'))
+  return new Map(names.map((name) => [name, readFileSync(join(dir, name))]))
+}
+
+const cases: Record<string, Settings> = {
+  'a clip that cuts': { maxSteps: 1, optim: { maxGradNorm: 1e-3 }, evalRecords: 3, evalBatch: 1 },
+  'a loss over all tokens': { maxSteps: 1, rl: { lossType: 'dapo' } },
+  'losses weighed by their gradients': { maxSteps: 1, adaptiveLoops: true },
+  'two passes over a generation': { rl: { numIterations: 2 } },
+}
+
+for (const [what, settings] of Object.entries(cases))
+  test(`${what}: 2 ranks with 3 records make the run of one`, async () => {
+    const name = what.replaceAll(' ', '-')
+    const one = await run(`${name}-1`, 1, settings)
+    assertSameRun(await run(`${name}-2`, 2, settings), one, what)
+  })
+
+test('with moments split over 3 ranks weights and moments are the same bits', async () => {
+  const whole = await run('whole', 3, { maxSteps: 1 })
+  const split = await run('split', 3, { maxSteps: 1, splitMoments: true })
+  assert.deepEqual(weightsOf(split, 1), weightsOf(whole, 1))
+})
+
+test('a run of 2 ranks that was stopped goes on with one from its newest checkpoint', async () => {
+  const whole = await run('straight', 1, {})
+  await run('changed', 2, {}, () => stoppingAfter(1))
+  const changed = await run('changed', 1, {})
+  assert.deepEqual(
+    events(changed, 'step').map(({ step }) => step),
+    [1, 2],
+  )
+  assertSameRun(changed, whole, 'stopped and gone on')
+})
+
+test('one rank that is told to stop stops all behind the same step', async () => {
+  const output = await run('one-stops', 2, {}, (rank) => {
+    let made = 0
+    const yieldToLoop = async () => void made++ // behind each step of a rank
+    return hostOf(undefined, { yieldToLoop, stopping: () => rank === 1 && made === 1 })
+  })
+  assert.deepEqual(
+    events(output, 'step').map(({ step }) => step),
+    [1],
+  )
+})
