@@ -224,7 +224,10 @@ export function tensor(
   return options.device && options.device !== 'cpu' ? moved(made, options.device) : made
 }
 
-/** Does not wait for what the device is doing: memory that is not pinned has been read when the copy's call returns. */
+/**
+ * The one way of numbers from the host to a device, which does not wait for what the device is doing. The source goes at once: what is not
+ * pinned was staged when the call returns, as libtorch's own copies rely on. Memory that is pinned would have to stay.
+ */
 function moved(t: Tensor, device: string): Tensor {
   const out = t.to(device, { nonBlocking: true })
   t.dispose()

@@ -127,6 +127,43 @@ test('a captured step replayed equals the same steps run eagerly', () => {
   })
 })
 
+test('numbers reach the device as they were, while it is busy and the host goes on with their memory', () => {
+  const [count, length] = [200, 50_000]
+  tidy(() => {
+    const busy = randn([8192, 8192], { device })
+    for (let i = 0; i < 20; i++) busy.matmul(busy)
+    const data = new Float32Array(length)
+    const sent = Array.from({ length: count }, (_, i) => {
+      data.fill(i)
+      return tensor(data, { device })
+    })
+    data.fill(-1)
+    tensor(new Float32Array(length).fill(-1)) // where a source lay
+    const seen = sent.map((t) => [t.min().item(), t.max().item()])
+    assert.deepEqual(
+      seen,
+      sent.map((_, i) => [i, i]),
+    )
+    assert.deepEqual(tensor(new Float32Array(0), [0, 3], { device }).shape, [0, 3])
+  })
+})
+
+test('an error of a captured step is the one that is told, and the next capture works', () => {
+  const x = keep(zeros([4], { device }))
+  const failing = () => {
+    x.add_(1)
+    throw new Error('of the step')
+  }
+  assert.throws(() => CudaGraph.capture(failing, { device }), /of the step/)
+  assert.throws(() => CudaGraph.capture(failing, { device, warmups: 0 }), /of the step/)
+  const { graph } = CudaGraph.capture(() => void x.mul_(2).add_(1), { device, warmups: 0 })
+  x.fill_(1)
+  graph.replay()
+  assert.deepEqual(x.numbers(), [3, 3, 3, 3])
+  graph.dispose()
+  x.dispose()
+})
+
 test('a scope returns its device memory, and the cache can be emptied', () => {
   tidy(() => void ones([1], { device }))
   const before = cuda.memory()

@@ -76,8 +76,8 @@ export class DeviceDraws {
   /** The numbers of the next steps, [steps, R]. */
   give(numbers: Float64Array): void {
     const steps = numbers.length / this.rows
-    const given = () => tensor(numbers, [steps, this.rows])
-    tidy(() => void this.numbers.slice({ dim: 0, end: steps }).copy_(given(), { nonBlocking: true }))
+    const given = () => tensor(numbers, [steps, this.rows], { device: this.numbers.device })
+    tidy(() => void this.numbers.slice({ dim: 0, end: steps }).copy_(given()))
   }
 
   /** Waits for the steps since the last look. */
