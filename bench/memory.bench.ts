@@ -69,6 +69,7 @@ export async function run(): Promise<BenchRow[]> {
 
 const settings = (c: Case) =>
   resolveRun({
+    sampling: { weights: 'exact' },
     model: 'random',
     dataPath: 'scenes:1',
     ...placement,

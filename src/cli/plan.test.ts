@@ -51,7 +51,7 @@ test('the plan is within a tenth of every peak that docs/memory.md says was meas
       batchSize: Number(batch),
       maxTiles: Number(tiles),
       checkpointing: rest!.includes('checkpointing true'),
-      sampling: { weights: rest!.includes('merged') ? ('merged' as const) : ('auto' as const) },
+      sampling: { weights: rest!.includes('merged') ? ('merged' as const) : ('exact' as const) },
       rl: { numGenerations: Number(K), maxCompletionLength: 128 },
       loop2: { maskLoss: rest!.includes('maskLoss 0.1') ? 0.1 : 0 },
     }

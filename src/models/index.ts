@@ -28,6 +28,7 @@ export {
   layerMatrices,
   loadLanguageModel,
   loraTargets,
+  notCovered,
   type PromptIds,
   type TeacherOptions,
   TeacherPass,

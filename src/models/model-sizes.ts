@@ -2,7 +2,7 @@
 import { type Module, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
-import { type Decoder, type LlmConfig, layerMatrices, loraTargets } from './llm/index.ts'
+import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from './llm/index.ts'
 import { sa2vaGroups } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
@@ -22,6 +22,8 @@ export interface ModelSizes {
   matrices: readonly (readonly [number, number])[]
   /** Whether the layers with a derivative of their own (src/models/llm/training) cover the language model. */
   ownLayers: boolean
+  /** Whether kernels of ours can decode it. */
+  ownDecoding: boolean
   /** Size of SAM2's maps beside those of the released models. */
   samScale: number
   /** Tokens of the largest picture within a limit of tiles. */
@@ -78,7 +80,7 @@ function counted(
   model: Module & { readonly decoder: Decoder },
   isTarget: (name: string) => boolean,
   trained: readonly RegExp[],
-): Pick<ModelSizes, 'values' | 'trained' | 'adapted' | 'matrices'> {
+): Pick<ModelSizes, 'values' | 'trained' | 'adapted' | 'matrices' | 'ownDecoding'> {
   const isMatrix = layerMatrices(model.decoder)
   const sum = { values: 0, trained: 0, adapted: [] as [number, number][], matrices: [] as [number, number][] }
   for (const slot of model.slots()) {
@@ -88,6 +90,7 @@ function counted(
     if (shape.length === 2 && isTarget(slot.name.replace(/\.weight$/, ''))) sum.adapted.push([shape[0]!, shape[1]!])
     if (isMatrix(slot)) sum.matrices.push([shape[0]!, shape[1]!])
   }
+  const ownDecoding = otherLayers(model.decoder) === null
   for (const t of model.parameters().values()) t.dispose()
-  return sum
+  return { ...sum, ownDecoding }
 }

@@ -34,7 +34,7 @@ export const SamplingConfig = z.strictObject({
     .enum(['auto', 'merged', 'exact'])
     .default('auto')
     .describe(
-      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or apart as the loss has them; auto: merged in float32 on the CPU',
+      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or apart as the loss has them; auto: merged in float32 on the CPU, and where kernels of ours decode, which read merged weights alone (see kernels)',
     ),
 })
 

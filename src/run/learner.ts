@@ -2,7 +2,14 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import { defaultTrainGroups, type Family, knownPrefixes, type TrainGroup, TrainingLayers } from '../models/index.ts'
+import {
+  defaultTrainGroups,
+  type Family,
+  knownPrefixes,
+  notCovered,
+  type TrainGroup,
+  TrainingLayers,
+} from '../models/index.ts'
 import {
   type AdapterState,
   addLora,
@@ -72,7 +79,7 @@ export class Learner implements Roles {
       ),
     )
     const { rank, size } = options.world ?? alone
-    this.#mergesForSampling = mergesForSampling(config)
+    this.#mergesForSampling = mergesForSampling(config, family)
     this.#mergedPlaces = deviceOf(config).device.startsWith('cuda') ? new MergedPlaces() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
     const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
@@ -203,12 +210,13 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
   return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
 }
 
-/** By itself only where the products are slow and merging rounds nothing away: float32 on the CPU. */
-function mergesForSampling(config: RunConfig): boolean {
+/** By itself in float32 on the CPU, where it rounds nothing away, and where kernels of ours decode, which read merged weights alone. */
+function mergesForSampling(config: RunConfig, { model }: Family): boolean {
   const { device, dtype } = deviceOf(config)
   const { frozenWeights, sampling } = config
   if (sampling.weights !== 'auto') return sampling.weights === 'merged'
-  return device === 'cpu' && dtype === 'float32' && frozenWeights === 'exact'
+  if (frozenWeights !== 'exact') return false
+  return device === 'cpu' ? dtype === 'float32' : notCovered(model.decoder) === null
 }
 
 function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {

@@ -42,6 +42,8 @@ const learnedMask = 0.13 * gib
 const headCopies = 12
 /** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
+/** What the memory of caches has more than the largest of them asks for. */
+const spareCache = 1.1
 const [bfloat16, float32] = [2, 4]
 
 type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
@@ -56,9 +58,12 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
   const state = 4 * float32 // weight, EMA copy and two moments
   const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
-  const merged = settings.sampling.weights === 'merged' ? mergedBytes(sizes) : 0
+  const merges = mergesAdapters(sizes, settings, card)
+  const merged = merges ? mergedBytes(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
-  const decoding = decodingBytes(sizes, decodeStates(sizes, settings, adapters, kernels), settings, card.bytes / 10)
+  const fused = merges && card.kernels && sizes.ownDecoding && !int8
+  const states = decodeStates(sizes, settings, merges ? 0 : adapters, fused)
+  const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
   const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
   const inWork = workspace + (int8 ? layerBytes(sizes) : 0)
@@ -73,6 +78,10 @@ const int8Saves = ({ matrices }: ModelSizes) =>
 /** The matrices of one layer, made wide for their products. */
 const layerBytes = ({ matrices, llm }: ModelSizes) =>
   (bfloat16 * matrices.reduce((sum, [out, input]) => sum + out * input, 0)) / llm.num_hidden_layers
+
+/** As src/run/learner.ts decides it in bfloat16. */
+const mergesAdapters = ({ ownDecoding }: ModelSizes, { sampling, frozenWeights }: Settings, { kernels }: Card) =>
+  sampling.weights === 'auto' ? kernels && ownDecoding && frozenWeights === 'exact' : sampling.weights === 'merged'
 
 const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
 
@@ -89,31 +98,37 @@ interface DecodeBytes {
   draws: boolean
 }
 
-/** Loop 1 samples and is answered, loop 2 answers greedily and is described: in this order. */
-function decodeStates(sizes: ModelSizes, settings: Settings, adapters: number, kernels: boolean): DecodeBytes[] {
+/** Loop 1 samples and is answered, loop 2 answers greedily and is described: in this order. `apart`: values of adapters that are not merged. */
+function decodeStates(sizes: ModelSizes, settings: Settings, apart: number, fused: boolean): DecodeBytes[] {
   const { num_hidden_layers: layers, num_key_value_heads: groups, head_dim } = sizes.llm
   const { numGenerations: K, maxCompletionLength: length } = settings.rl
   const prompt = sizes.imageTokens(tilesOf(settings)) + questionTokens
   const perToken = 2 * bfloat16 * layers * groups * head_dim
-  const fused = kernels && settings.sampling.weights === 'merged'
   const of = (prompts: number, samples: number, words: number, draws: boolean): DecodeBytes => {
     const rows = prompts * samples
     const columns = fused ? prompts * (prompt + words) + rows * length : rows * (prompt + words + length)
-    const pinned = settings.sampling.weights === 'merged' ? 0 : bfloat16 * adapters
-    return { cache: perToken * columns, adapters: pinned, draws }
+    return { cache: perToken * columns, adapters: bfloat16 * apart, draws }
   }
   const B = settings.batchSize
   return [of(B, K, 0, false), of(B * K, 1, length, true), of(B, 1, 0, true), of(B * K, 1, 0, false)]
 }
 
-/** States stay for the next step while their caches are within the limit, the newest in any case: src/models/llm/decode-pool.ts. */
+/**
+ * States stay for the next step while their caches are within the limit, the newest in any case; or their caches share a memory as large as
+ * the largest asks for: src/models/llm/decode-pool.ts.
+ */
 function decodingBytes(
   { samScale }: ModelSizes,
   states: readonly DecodeBytes[],
   { batchSize, rl }: Settings,
-  limit: number,
+  limit: number | 'shared',
 ): { most: number; left: number } {
   const masks = batchSize * rl.numGenerations * samScale * drawnMask
+  if (limit === 'shared') {
+    const caches = states.map(({ cache }) => cache)
+    const left = spareCache * Math.max(...caches)
+    return { most: left + Math.max(...caches, masks), left }
+  }
   let kept: DecodeBytes[] = []
   let most = 0
   const total = (of: (state: DecodeBytes) => number) => kept.reduce((sum, state) => sum + of(state), 0)
@@ -160,8 +175,8 @@ function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, token
   const qkv = heads + 2 * llm.num_key_value_heads * D + 3 * lora.rank
   const gateUp = 2 * I + 2 * lora.rank
   const little = 2 * S + heads + 2 * lora.rank
-  const kept = checkpointing ? little : little + qkv + 0.75 * gateUp // every fourth layer makes gate and up again
-  const passing = tokens * (2 * gateUp + 2 * I + 4 * S) + 2 * kernelChunk
+  const kept = checkpointing ? little : little + qkv + (2 / 3) * gateUp // every third layer makes gate and up again
+  const passing = tokens * (gateUp + I + 4 * S) + 2 * kernelChunk
   return { kept: bfloat16 * tokens * layers * kept, passing: bfloat16 * passing }
 }
 

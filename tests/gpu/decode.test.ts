@@ -7,7 +7,14 @@ import { after, test } from 'node:test'
 import { tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import { stream } from '../../src/core/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
-import { decodePool, type GenerateOptions, generate, loraTargets, teacherForce } from '../../src/models/index.ts'
+import {
+  decodePool,
+  type GenerateOptions,
+  generate,
+  loraTargets,
+  notCovered,
+  teacherForce,
+} from '../../src/models/index.ts'
 import { buildLanguageModule, commonIds, Decoder, knownPrefixes, type LlmConfig } from '../../src/models/llm/index.ts'
 import { PackedCache } from '../../src/models/llm/packed-cache.ts'
 import { prefill } from '../../src/models/llm/prefill.ts'
@@ -250,6 +257,17 @@ test('rows are filled up to few numbers of them: calls that differ a little shar
     assert.ok(worst < 0.05, `${count} rows: log-probs differ by ${worst}`)
     assert.deepEqual(speak(model, prompts, { samples: 1 }), said)
   }
+  decodePool.clear(decoder)
+})
+
+test('kernels cover these decoders whatever their adapters, unless they are switched off', () => {
+  const { decoder } = randomDecoder()
+  addLora(decoder.module, loraTargets('Qwen2ForCausalLM'), { rank: 8, alpha: 16, seed: 1 })
+  useKernels('auto')
+  assert.equal(notCovered(decoder), null)
+  useKernels('off')
+  assert.match(notCovered(decoder)!, /kernels is off/)
+  useKernels('auto')
   decodePool.clear(decoder)
 })
 

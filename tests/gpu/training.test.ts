@@ -6,6 +6,7 @@ import { basename, join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { verifyOne } from '../../src/cli/verify.ts'
+import { notCovered } from '../../src/models/index.ts'
 import { plainDensities } from '../../src/rl/index.ts'
 import { type RunInput, train } from '../../src/run/index.ts'
 import { cuda, noGrad } from '../../src/tensor/index.ts'
@@ -58,8 +59,16 @@ test('the same seed gives the same weights twice, bit for bit', async () => {
     assert.deepEqual(await oneStep({ device, dtype }), await oneStep({ device, dtype }), dtype)
 })
 
+test('two runs of three steps in bfloat16 end with the same weights, bit for bit', async () => {
+  for (const name of ['once', 'again'])
+    await train(toyRun(toy, at(name), { device, dtype: 'bfloat16', maxSteps: 3, saveSteps: 3 }), hostOf())
+  const [once, again] = ['once', 'again'].map((name) => storedWeights(at(name), 3, ['trainables', 'adapter_model']))
+  assert.deepEqual(again, once)
+})
+
 test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of the sampler is logged', async () => {
-  const input = { device, dtype: 'bfloat16' as const, maxSteps: 2, saveSteps: 0 }
+  const exact = { sampling: { weights: 'exact' as const } }
+  const input = { device, dtype: 'bfloat16' as const, maxSteps: 2, saveSteps: 0, ...exact }
   const o = await openRun(toyRun(toy, at('none'), input))
   for (const group of await o.sample()) {
     const old = plainDensities(group)
@@ -78,6 +87,18 @@ test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of
   )
   assert.equal(drifts.length, 2)
   for (const drift of drifts) assert.ok(drift !== undefined && drift < 0.05, `drift ${drift}`)
+})
+
+test('adapters stay apart by default where no kernels of ours decode, and are merged when asked', async () => {
+  for (const weights of ['auto', 'exact', 'merged'] as const) {
+    const o = await openRun(toyRun(toy, at('none'), { device, dtype: 'bfloat16', sampling: { weights } }))
+    assert.match(notCovered(o.learner.family.model.decoder) ?? '', /heads of 8/)
+    assert.equal(
+      o.learner.forSampling(() => o.learner.adapter!.enabled),
+      weights !== 'merged',
+    )
+    o.dispose()
+  }
 })
 
 test('a run on the device, stopped and resumed, ends with the weights of one that was not', async () => {

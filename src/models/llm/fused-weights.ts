@@ -36,15 +36,25 @@ export function shapeOf({ cfg }: Decoder): DecodeShape {
 
 const adapted = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
 
-/** Why a decoder, as its weights are now, is not for the kernels; null where it is. Frozen weights may be packed on the way. */
-export function notFused(decoder: Decoder): string | null {
+/** Why the kernels cannot take over a decoder's layers on any device; null where they can. */
+export function otherLayers(decoder: Decoder): string | null {
+  const hasAll = decoder.module.parts.layers.every((layer) => layer.fused)
+  return hasAll ? unsupportedShape(shapeOf(decoder)) : `${decoder.cfg.architectures[0]} has another layout`
+}
+
+/** Why a decoder is not for the kernels where it is, whatever its weights are; null where it is. */
+export function notCovered(decoder: Decoder): string | null {
   const { device, dtype } = decoder.placement
   if (dtype !== 'bfloat16') return `they are written for bfloat16, not ${dtype}`
-  const reason = kernelsOff() ?? noKernels(device) ?? unsupportedShape(shapeOf(decoder))
+  return kernelsOff() ?? noKernels(device) ?? otherLayers(decoder)
+}
+
+/** The same for the weights as they are now. Frozen weights may be packed on the way. */
+export function notFused(decoder: Decoder): string | null {
+  const reason = notCovered(decoder)
   if (reason) return reason
   const { layers, head, norm, embedding } = decoder.module.parts
-  const fused = layers.flatMap((layer) => layer.fused ?? [])
-  if (fused.length < layers.length) return `${decoder.cfg.architectures[0]} has another layout`
+  const fused = layers.map((layer) => layer.fused!)
   const all = fused.flatMap(linearsOf)
   if ([...all, head].some((layer) => layer instanceof Linear && adapted(layer)))
     return 'adapters are apart from their layers (sampling.weights)'
