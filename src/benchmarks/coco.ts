@@ -1,6 +1,4 @@
-// instances.json (COCO): images and annotations by id, and the target that annotations draw.
-import { readFileSync } from 'node:fs'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import { decodeRle, polygonsToMask, type Rle, toDense } from '../mask/index.ts'
 import { emptyTarget, type Target } from './target.ts'
 
@@ -24,16 +22,8 @@ export interface Instances {
   annotations: Map<number, CocoAnnotation>
 }
 
-export function readJsonFile(file: string): unknown {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'))
-  } catch (error) {
-    throw new Mismatch({ where: file, expected: 'a JSON file', got: messageOf(error) }, { cause: error })
-  }
-}
-
 export function readInstances(file: string): Instances {
-  const value = readJsonFile(file) as { images?: unknown; annotations?: unknown } | null
+  const value = readJson(file) as { images?: unknown; annotations?: unknown } | null
   const list = <T extends { id: number }>(field: 'images' | 'annotations'): Map<number, T> => {
     const rows = value?.[field]
     if (!Array.isArray(rows))

@@ -1,10 +1,10 @@
 // DLC-Bench: detailed captions of regions, judged by a language model that answers fixed multiple-choice questions about each.
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import { parseChoice } from '../rewards/index.ts'
 import { regionQuestions } from '../text/index.ts'
-import { annotationTarget, imageOf, readInstances, readJsonFile } from './coco.ts'
+import { annotationTarget, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
 import { measure } from './measure.ts'
 import { unionTarget } from './target.ts'
@@ -96,7 +96,7 @@ export async function judgeCaption(
 }
 
 function readQuestions(file: string): Map<string, DlcQuestion[]> {
-  const value = readJsonFile(file)
+  const value = readJson(file)
   if (typeof value !== 'object' || value === null || Array.isArray(value))
     throw new Mismatch({ where: file, expected: 'an object of questions by annotation', got: typeof value })
   for (const [id, list] of Object.entries(value as Record<string, unknown>)) {
@@ -120,7 +120,7 @@ export function openDlcBench(data: string, options: DlcOptions): TextBenchmark {
   const source = join(folder, 'annotations.json')
   const instances = readInstances(source)
   const questions = readQuestions(join(folder, 'qa.json'))
-  const classes = new Map(Object.entries(readJsonFile(join(folder, 'class_names.json')) as Record<string, string>))
+  const classes = new Map(Object.entries(readJson(join(folder, 'class_names.json')) as Record<string, string>))
   const items = [...questions.keys()].map((id): TextItem => {
     const annotation = instances.annotations.get(Number(id))
     if (!annotation)

@@ -1,8 +1,7 @@
 // GAR-Bench VQA: multiple-choice questions about one or several regions; right is the letter, and nothing but the letter.
 import { dirname, join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
-import { readJsonFile } from './coco.ts'
 import { findFolder, namesIn } from './folders.ts'
 import { measure, share } from './measure.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'
@@ -41,7 +40,7 @@ export function openGarVqa(data: string): TextBenchmark {
   const below = ['annotations', 'GAR-Bench', 'GAR-Bench/annotations', 'evaluation/GAR-Bench/annotations']
   const folder = findFolder(data, below, (f) => namesIn(f).includes(fileName), `a folder with ${fileName}`)
   const source = join(folder, fileName)
-  const value = readJsonFile(source)
+  const value = readJson(source)
   if (!Array.isArray(value)) throw new Mismatch({ where: source, expected: 'a list of items', got: typeof value })
   const stored = value.map((item, i) => checked(item as Partial<Item> | null, `${source}: item ${i}`))
   const items = stored.map((item, i): TextItem => {

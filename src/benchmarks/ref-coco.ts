@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { readPickle } from '../checkpoint/index.ts'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
-import { annotationTarget, type Instances, imageOf, readInstances, readJsonFile } from './coco.ts'
+import { annotationTarget, type Instances, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
 import type { MaskBenchmarkName } from './names.ts'
 
@@ -41,7 +41,7 @@ function refsFile(folder: string, name: RefName, refs: string): string | null {
 }
 
 function readRefs(file: string): Ref[] {
-  const rows = file.endsWith('.json') ? readJsonFile(file) : readPickle(readFileSync(file), file)
+  const rows = file.endsWith('.json') ? readJson(file) : readPickle(readFileSync(file), file)
   if (!Array.isArray(rows)) throw new Mismatch({ where: file, expected: 'a list of refs', got: typeof rows })
   for (const [i, row] of rows.entries()) checkRef(row as Partial<Ref> | null, `${file}: ref ${i}`)
   return rows as Ref[]

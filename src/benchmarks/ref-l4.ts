@@ -2,10 +2,9 @@
 // at) a threshold, compared in float32 as the authors' evaluation does.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import { decodeRle, maskBox, type Rle } from '../mask/index.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
-import { readJsonFile } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
 import { type MeasureOptions, measure } from './measure.ts'
 import { rowsFormat } from './predictions.ts'
@@ -55,7 +54,7 @@ async function fileRows(file: string): Promise<Record<string, unknown>[]> {
     const lines = readFileSync(file, 'utf8').split('\n')
     return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Record<string, unknown>)
   }
-  const value = readJsonFile(file)
+  const value = readJson(file)
   if (Array.isArray(value)) return value as Record<string, unknown>[]
   throw new Mismatch({ where: file, expected: 'a list of rows', got: typeof value })
 }
@@ -108,7 +107,7 @@ export async function openRefL4(data: string, images: string | null): Promise<Re
 
 /** Predicted boxes by id: the authors' list of {id, pred_bbox, format}, or lines of {id, rle}; null: no mask. */
 export function readBoxes(file: string): Map<string, Box | null> {
-  const value = file.endsWith('.jsonl') ? linesOf(file) : readJsonFile(file)
+  const value = file.endsWith('.jsonl') ? linesOf(file) : readJson(file)
   if (!Array.isArray(value)) throw new Mismatch({ where: file, expected: 'a list of predictions', got: typeof value })
   const rows = (value as Record<string, unknown>[]).filter((row) => row['format'] !== rowsFormat)
   return new Map(rows.map((row, i) => [String(row['id']), boxOf(row, `${file}: row ${i}`)]))

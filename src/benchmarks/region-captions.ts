@@ -1,11 +1,11 @@
 // Region captions on RefCOCOg, in the layout that GLaMM and Sa2VA evaluate: one file of masks, one of captions, joined by id.
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJson } from '../core/index.ts'
 import { encodeRle, type Rle } from '../mask/index.ts'
 import { meteor } from '../rewards/index.ts'
 import { regionQuestion } from '../text/index.ts'
 import { ciderD } from './cider.ts'
-import { annotationTarget, type Instances, imageOf, readInstances, readJsonFile } from './coco.ts'
+import { annotationTarget, type Instances, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
 import { measure, share } from './measure.ts'
 import { unionTarget } from './target.ts'
@@ -19,7 +19,7 @@ interface Caption {
 }
 
 function readCaptions(file: string): Map<number, string[]> {
-  const rows = (readJsonFile(file) as { annotations?: unknown } | null)?.annotations
+  const rows = (readJson(file) as { annotations?: unknown } | null)?.annotations
   if (!Array.isArray(rows))
     throw new Mismatch({ where: file, field: 'annotations', expected: 'a list', got: typeof rows })
   const out = new Map<number, string[]>()

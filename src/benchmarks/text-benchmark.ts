@@ -1,9 +1,8 @@
 // Benchmarks whose answers are words about regions: what an item is, where predictions of them come from, and what a table is.
 import { existsSync, readFileSync } from 'node:fs'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, messageOf, readJson } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 import type { Interval } from '../tracking/index.ts'
-import { readJsonFile } from './coco.ts'
 import { rowsFormat } from './predictions.ts'
 
 export interface TextItem {
@@ -50,7 +49,7 @@ export function countTextWarning({ name, items, published }: TextBenchmark): str
  */
 export function readAnswers(file: string, items: readonly TextItem[]): Map<string, string> {
   if (!existsSync(file)) throw new Mismatch({ where: file, expected: 'a file of answers', got: 'nothing there' })
-  const answers = /\.jsonl$/.test(file) ? fromLines(file) : fromJson(readJsonFile(file), file)
+  const answers = /\.jsonl$/.test(file) ? fromLines(file) : fromJson(readJson(file), file)
   const lost = items.filter((item) => !answers.has(item.id))
   if (lost.length === 0) return answers
   const got = `${items.length - lost.length} of ${items.length}; ${lost[0]!.id} has none`

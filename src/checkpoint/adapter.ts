@@ -1,8 +1,7 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { atomicWrite, Mismatch } from '../core/index.ts'
-import { readJsonObject } from './file-ranges.ts'
+import { atomicWrite, Mismatch, readJsonObject } from '../core/index.ts'
 import { type TensorSource, writeSafetensors } from './safetensors.ts'
 import { openWeights, renamed, type WeightFolder } from './weights.ts'
 

@@ -1,6 +1,6 @@
 import { constants } from 'node:buffer'
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs'
-import { Mismatch, messageOf, readTextFile, refuseStandIn, regularFile, unreadable } from '../core/index.ts'
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import { Mismatch, messageOf, refuseStandIn, regularFile, unreadable } from '../core/index.ts'
 
 /** readSync and writeSync take at most 2^31 - 1 bytes a call. */
 const piece = 1 << 30
@@ -67,37 +67,4 @@ export function refuseStandInAt(fd: number, where: string, size: number, expecte
 
 export function writeAll(fd: number, bytes: Uint8Array): void {
   for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, Math.min(piece, bytes.length - at))
-}
-
-/** Flushes a file or a folder to the disk. */
-export function syncPath(path: string): void {
-  const fd = openSync(path, 'r')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
-}
-
-/** A JSON object from a file, with its keys untouched. */
-export function readJsonObject(path: string): Record<string, unknown> {
-  const text = readTextFile(path)
-  refuseStandIn(Buffer.from(text.slice(0, 512)), path, 'a file of JSON')
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a file of JSON', got: messageOf(error) }, { cause: error })
-  }
-  if (!isObject(value)) throw new Mismatch({ where: path, expected: 'a JSON object', got: typeOf(value) })
-  return value
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-export function typeOf(value: unknown): string {
-  if (value === null) return 'null'
-  return Array.isArray(value) ? 'a list' : typeof value
 }

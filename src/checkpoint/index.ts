@@ -25,7 +25,6 @@ export {
   toTorchDType,
 } from './dtype.ts'
 export { type ExportOptions, exportModel } from './export-model.ts'
-export { readJsonObject } from './file-ranges.ts'
 export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
 export { type LoadAdapterOptions, loadAdapter } from './lora.ts'
 export { missingAndExtra, type Shapes } from './names.ts'

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { hashFile, Mismatch, messageOf } from '../core/index.ts'
-import { isObject, readJsonObject, syncPath } from './file-ranges.ts'
+import { hashFile, isObject, Mismatch, messageOf, readJsonObject, syncPath } from '../core/index.ts'
 
 // Checkpoints of a run: RUN/checkpoint_step_N/ with manifest.json naming every file, its size and SHA-256. A folder gets
 // its final name by one rename after everything in it is on the disk, so what has the name is whole or damaged later.

@@ -2,8 +2,7 @@
 // these checks tell what was edited by hand or copied from another step.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
-import { Mismatch } from '../core/index.ts'
-import { readJsonObject } from './file-ranges.ts'
+import { Mismatch, readJsonObject } from '../core/index.ts'
 
 const count = z.int().nonnegative()
 const finite = z.number()

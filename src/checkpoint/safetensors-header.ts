@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { isObject, Mismatch, messageOf, typeOf } from '../core/index.ts'
 import { byteLengthOf, checkName, dtypes, isDType, showShape } from './dtype.ts'
-import { isObject, typeOf } from './file-ranges.ts'
 import type { SafetensorsHeader, TensorRange } from './safetensors.ts'
 
 /** The header's JSON, checked: every tensor's range lies in the file, and the ranges cover the data exactly once. */

@@ -1,9 +1,6 @@
-import { randomBytes } from 'node:crypto'
-import { closeSync, fsyncSync, openSync, renameSync, rmSync } from 'node:fs'
-import { dirname } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, replaceFile } from '../core/index.ts'
 import { byteLengthOf, checkName, type DType, dtypes } from './dtype.ts'
-import { readRange, refuseStandInAt, syncPath, withFile, writeAll } from './file-ranges.ts'
+import { readRange, refuseStandInAt, withFile, writeAll } from './file-ranges.ts'
 import { parseHeader } from './safetensors-header.ts'
 
 /** One tensor of a file. `begin` and `end` are absolute byte offsets in the file. */
@@ -78,7 +75,7 @@ export function readAll(path: string): Map<string, TensorData> {
   })
 }
 
-/** Writes beside the target, syncs, renames. Same tensors and metadata give the same bytes, whatever their order. */
+/** Same tensors and metadata give the same bytes, whatever their order. */
 export function writeSafetensors(
   path: string,
   entries: Iterable<TensorSource>,
@@ -86,20 +83,7 @@ export function writeSafetensors(
 ): void {
   const sorted = layout(path, entries)
   const header = headerBytes(sorted, metadata)
-  const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
-  try {
-    writeTo(temporary, path, header, sorted)
-    renameSync(temporary, path)
-  } catch (error) {
-    rmSync(temporary, { force: true })
-    throw error
-  }
-  syncPath(dirname(path))
-}
-
-function writeTo(temporary: string, path: string, header: Uint8Array, sorted: readonly Placed[]): void {
-  const fd = openSync(temporary, 'wx')
-  try {
+  replaceFile(path, (fd) => {
     writeAll(fd, header)
     for (const { source, byteLength } of sorted) {
       const data = typeof source.data === 'function' ? source.data() : source.data
@@ -109,10 +93,7 @@ function writeTo(temporary: string, path: string, header: Uint8Array, sorted: re
       }
       writeAll(fd, data)
     }
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
+  })
 }
 
 interface Placed {

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { log, Mismatch } from '../core/index.ts'
+import { isObject, log, Mismatch, readJsonObject, typeOf } from '../core/index.ts'
 import { type DType, itemSize } from './dtype.ts'
-import { isObject, readJsonObject, typeOf } from './file-ranges.ts'
 import { readHeader, readTensorBytes } from './safetensors.ts'
 import { readTorch, readTorchBytes, type TorchTensorRange } from './torch-file.ts'
 

@@ -1,12 +1,8 @@
 import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
-import { Mismatch, messageOf, readTextFile } from '../core/index.ts'
+import { isObject, Mismatch, messageOf, readTextFile } from '../core/index.ts'
 import type { SettingTable } from './settings.ts'
 import { parseValue } from './values.ts'
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
 
 /** Settings of a YAML or JSON file by key path. Keys are nested or dotted, and may be any name a flag may have. */
 export function readRecipe(path: string, table: SettingTable): [string, unknown][] {

@@ -27,14 +27,13 @@ export function hashFile(path: string): string {
 }
 
 /** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. A device stays one. */
-export function atomicWrite(path: string, data: string | Uint8Array): void {
+export function replaceFile(path: string, write: (fd: number) => void): void {
   if (existsSync(path)) regularFile(path)
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
   try {
-    const fd = openSync(temporary, 'w')
+    const fd = openSync(temporary, 'wx')
     try {
-      const bytes = typeof data === 'string' ? Buffer.from(data) : data
-      for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at)
+      write(fd)
       fsyncSync(fd)
     } finally {
       closeSync(fd)
@@ -44,14 +43,23 @@ export function atomicWrite(path: string, data: string | Uint8Array): void {
     rmSync(temporary, { force: true })
     throw error
   }
-  syncFolder(dirname(path))
+  syncPath(dirname(path))
+}
+
+/** The same of a text or bytes at hand. */
+export function atomicWrite(path: string, data: string | Uint8Array): void {
+  const bytes = typeof data === 'string' ? Buffer.from(data) : data
+  replaceFile(path, (fd) => {
+    for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at)
+  })
 }
 
 export function atomicWriteJson(path: string, value: unknown): void {
   atomicWrite(path, `${JSON.stringify(value, null, 2)}\n`)
 }
 
-function syncFolder(path: string): void {
+/** Flushes a file or a folder to the disk. */
+export function syncPath(path: string): void {
   const fd = openSync(path, 'r')
   try {
     fsyncSync(fd)

@@ -4,7 +4,18 @@
 export type { CheckRow } from './check.ts'
 export { crc32 } from './crc32.ts'
 export { assert, Mismatch, type MismatchInfo, messageOf, Unavailable, unavailableCode } from './errors.ts'
-export { atomicWrite, atomicWriteJson, diskTrouble, hashFile, humanBytes, lackOfRoom, sha256 } from './files.ts'
+export {
+  atomicWrite,
+  atomicWriteJson,
+  diskTrouble,
+  hashFile,
+  humanBytes,
+  lackOfRoom,
+  replaceFile,
+  sha256,
+  syncPath,
+} from './files.ts'
+export { isObject, readJson, readJsonObject, typeOf } from './json.ts'
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'

@@ -1,8 +1,8 @@
 // Which model a folder holds, told from config.json and the names of its tensors, before a weight is read.
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readJsonObject } from '../checkpoint/index.ts'
-import { Mismatch } from '../core/index.ts'
+import { openWeights } from '../checkpoint/index.ts'
+import { Mismatch, readJsonObject } from '../core/index.ts'
 import { type QwenBase, qwenBase } from './sa2va-qwen/index.ts'
 
 export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | 'qwen2_5_vl'

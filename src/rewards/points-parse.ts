@@ -1,4 +1,5 @@
 // A model's text -> points in the frame of its image. Total: every text gives a value, and no point lies outside the image.
+import { isObject } from '../core/index.ts'
 import type { PointAnswerConfig } from './points-config.ts'
 import { type Box, type FrameSize, isInside, type Point, toModelFrame } from './points-frame.ts'
 import { type Candidate, findJson } from './points-json.ts'
@@ -85,10 +86,6 @@ function shapeOf(value: unknown, settings: PointAnswerConfig): Shape | null {
   const shape = readers[settings.mode](value)
   if (!shape || settings.allowEmpty || shape.stop) return shape
   return shape.none || shape.negatives.length === 0 ? null : shape
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 /** The value of the first key that is there; undefined: none is. */

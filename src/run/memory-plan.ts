@@ -1,8 +1,9 @@
 // Bytes that a step of both loops takes on a card, from config.json and the settings alone: what stays, and the largest of the phases.
 // The parts that follow from shapes are counted; the rest (a mask's way through SAM2's decoder, scores of the head, the libraries'
 // workspace) was measured on one H200. `npm run bench -- memory` holds the plan against such a card.
+
 import { join } from 'node:path'
-import { readJsonObject } from '../checkpoint/index.ts'
+import { readJsonObject } from '../core/index.ts'
 import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
 import type { RunConfig } from './config.ts'

@@ -1,7 +1,7 @@
 // Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
 import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { Mismatch, readTextFile, refuseStandIn } from '../core/index.ts'
+import { isObject, Mismatch, readJsonObject, readTextFile } from '../core/index.ts'
 import type { DecoderStep } from './token-decoder.ts'
 
 export interface AddedToken {
@@ -46,25 +46,8 @@ export interface TokenizerFiles {
 export const qwen2Pattern =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-function readJson<T = Json>(path: string): T {
-  const text = readTextFile(path)
-  refuseStandIn(Buffer.from(text.slice(0, 512)), path, 'a file of JSON')
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'JSON', got: error }, { cause: error })
-  }
-  if (isObject(value)) return value as T
-  throw new Mismatch({ where: path, expected: 'a JSON object', got: Array.isArray(value) ? 'a list' : typeof value })
-}
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
 function readOptional(path: string): Json {
-  return existsSync(path) ? readJson(path) : {}
+  return existsSync(path) ? readJsonObject(path) : {}
 }
 
 /** All four fields: Hugging Face's tokenizers library refuses a file that leaves one out. */
@@ -201,7 +184,7 @@ function declaredEos(folder: string): number[] {
 }
 
 function readTokenizerJson(path: string): TokenizerJson {
-  const json = readJson<TokenizerJson>(path)
+  const json = readJsonObject(path) as unknown as TokenizerJson
   if (!isObject(json.model) || typeof json.model.vocab !== 'object' || json.model.vocab === null)
     throw new Mismatch({ where: path, field: 'model.vocab', expected: 'a vocabulary', got: 'none' })
   const added = json.added_tokens ?? []
@@ -230,7 +213,7 @@ export function readTokenizerFiles(path: string): TokenizerFiles {
   const vocab = join(folder, 'vocab.json')
   const merges = join(folder, 'merges.txt')
   if (!existsSync(vocab) || !existsSync(merges)) throw noTokenizer(folder)
-  const json = qwen2TokenizerJson(readJson(vocab), readMerges(merges), listed)
+  const json = qwen2TokenizerJson(readJsonObject(vocab) as Record<string, number>, readMerges(merges), listed)
   return { where: folder, json, settings, declaredEos: declaredEos(folder) }
 }
 

@@ -1,10 +1,12 @@
 // A run folder followed while it grows: only what is new is read, nothing is held open, nothing is written.
+
 import { readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
+import { isObject } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
-import { findTasks, isObject, type Json, toEvent, toTiming } from './parse.ts'
+import { findTasks, type Json, toEvent, toTiming } from './parse.ts'
 import { runFiles } from './run-files.ts'
 import { SampleIndex } from './sample-index.ts'
 

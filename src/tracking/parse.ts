@@ -1,4 +1,5 @@
 // Lines of a run folder as the types of events.ts; undefined where a line is none. Files may be damaged or foreign.
+import { isObject } from '../core/index.ts'
 import type {
   Author,
   Interval,
@@ -14,10 +15,6 @@ import type {
 import { decodeNumber } from './json-lines.ts'
 
 export type Json = Record<string, unknown>
-
-export function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
 
 const text = (value: unknown): string => (typeof value === 'string' ? value : '')
 const optionalText = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)

@@ -1,9 +1,10 @@
 import { closeSync, existsSync, openSync, readSync } from 'node:fs'
+import { isObject } from '../core/index.ts'
 import type { ReadSample } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
 import { decodeNumber } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
-import { isObject, type Json, toSample } from './parse.ts'
+import { type Json, toSample } from './parse.ts'
 
 const mostParts = 64
 const mostTasks = 1024

@@ -1,7 +1,7 @@
 // Hugging Face `save_to_disk` folders, bare shards of one, and single .arrow files.
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { Mismatch, regularFile } from '../../core/index.ts'
+import { Mismatch, readJson } from '../../core/index.ts'
 import { featuresOf, indexShard, type RecordIndex } from '../arrow/index-shards.ts'
 import { RowReader } from '../arrow/rows.ts'
 import type { DataConfig } from '../config.ts'
@@ -32,15 +32,6 @@ function ofSplit(folder: string, split: string): string[] {
   const prepared = existsSync(join(folder, 'dataset_info.json')) && splits.every((s) => s !== undefined)
   if (wanted.length > 0 || !prepared || splits.length === 1) return wanted.length > 0 ? wanted : names
   throw new Mismatch({ where: folder, field: 'refSplit', expected: `one of ${splits.join(', ')}`, got: split })
-}
-
-export function readJson(path: string): unknown {
-  regularFile(path)
-  try {
-    return JSON.parse(readFileSync(path, 'utf8'))
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a JSON file', got: error }, { cause: error })
-  }
 }
 
 /** Shard files in the order `state.json` gives, else by name. */

@@ -1,4 +1,5 @@
-import { loadWeights, openWeights, readJsonObject, type WeightFolder } from '../../checkpoint/index.ts'
+import { loadWeights, openWeights, type WeightFolder } from '../../checkpoint/index.ts'
+import { readJsonObject } from '../../core/index.ts'
 import { Module } from '../../nn/index.ts'
 import type { DType } from '../../tensor/index.ts'
 import { readLlmConfig } from './config.ts'

@@ -1,7 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { readJsonObject } from '../../checkpoint/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
 
 export interface QwenVisionConfig {

@@ -1,8 +1,7 @@
 // An image as Qwen-VL takes it: resized to a multiple of a unit (28 pixels; Qwen3-VL 32), cut into patches, four neighbours together.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { readJsonObject } from '../../checkpoint/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { normaliseChw, type RgbImage, resize } from '../../image/index.ts'
 
 /** Rows and columns of patches. */

@@ -2,8 +2,7 @@
 // folders are the base model's and stale.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readJsonObject } from '../../checkpoint/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
 import { checkSections, type QwenVisionConfig, readQwenVision, wholeNumber } from '../qwen2_5_vl/index.ts'
 import { type Qwen3VisionConfig, readQwen3Vision } from '../qwen3_vl/index.ts'

@@ -1,15 +1,8 @@
 // SAM2 on its own: a released checkpoint (.pt or .safetensors), a folder of ours, or the SAM2 inside a Sa2VA folder.
 import { existsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import {
-  loadWeights,
-  type OpenOptions,
-  openWeights,
-  readJsonObject,
-  renamed,
-  type WeightFolder,
-} from '../../checkpoint/index.ts'
-import { Mismatch } from '../../core/index.ts'
+import { loadWeights, type OpenOptions, openWeights, renamed, type WeightFolder } from '../../checkpoint/index.ts'
+import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { type Sam2Config, sam2Config } from './config.ts'
 import { Sam2Model, videoOnlyNames } from './model.ts'
 import { sam2ConfigFromShapes } from './shapes.ts'
