@@ -200,7 +200,10 @@ describe('bad folders', () => {
   })
 
   test('broken JSON, a bad merge line and a foreign added_tokens.json name the file', () => {
-    assert.throws(() => loadTokenizer(folder('json', { 'tokenizer.json': '{' })), /tokenizer.json: expected a file of JSON/)
+    assert.throws(
+      () => loadTokenizer(folder('json', { 'tokenizer.json': '{' })),
+      /tokenizer.json: expected a file of JSON/,
+    )
     assert.throws(
       () => loadTokenizer(folder('merges', { 'vocab.json': {}, 'merges.txt': '#version\na b c\n' })),
       /merges.txt: line 2/,
