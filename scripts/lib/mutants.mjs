@@ -1,5 +1,6 @@
 // Faults to plant, one at a time: [area, what goes wrong, file, text, replacement, test file, test names (optional)]. The text must occur
 // in the file; its first occurrence is replaced. A fault is killed when its test fails.
+import { besideMutants } from './beside-mutants.mjs'
 import { furtherMutants } from './further-mutants.mjs'
 import { moreMutants } from './more-mutants.mjs'
 import {
@@ -36,6 +37,7 @@ import { rankMutants } from './rank-mutants.mjs'
 export const mutants = [
   ...moreMutants,
   ...otherMutants,
+  ...besideMutants,
   ...furtherMutants,
   ...rankMutants,
   // what feeds the loss

@@ -202,6 +202,23 @@ test('clipping spans all groups and leaves small gradients bit for bit', () => {
   free(params)
 })
 
+test('the norm spans weights of several dtypes: the root of all squares', () => {
+  const params = new Map([
+    ['single', tensor([0]).requiresGrad_()],
+    ['double', tensor([0], { dtype: 'float64' }).requiresGrad_()],
+  ])
+  const optim = adamwOf(params, config)
+  tidy(() => {
+    params.get('single')!.setGrad(tensor([3]))
+    params.get('double')!.setGrad(tensor([4], { dtype: 'float64' }))
+  })
+  assert.ok(Math.abs(optim.clipGradNorm(1) - 5) < 1e-6, 'a norm of 3, 4, 5')
+  const clipped = tidy(() => [...params.values()].map((p) => p.grad()!.numbers()[0]!))
+  assert.ok(Math.hypot(clipped[0]! - 0.6, clipped[1]! - 0.8) < 1e-6, `3 and 4 became ${clipped.join(' and ')}`)
+  optim.dispose()
+  free(params)
+})
+
 test("the clip divides by the norm and torch's 1e-6, and is never above 1", () => {
   const like = tensor(0, { dtype: 'float64' })
   assert.equal(clipCoefficient(1e-6, 1e-6, like), 0.5)

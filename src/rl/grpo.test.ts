@@ -226,6 +226,26 @@ test('a log-ratio beyond the guard gives a finite loss and no gradient from that
   })
 })
 
+test('the entropy that steers is that of the tokens which the filter leaves', () => {
+  tidy(() => {
+    const input = {
+      logps: tensor([[-1, -1, -1, -1]]),
+      mask: tensor([[1, 1, 1, 1]]),
+      advantages: tensor([1]),
+      entropies: tensor([[0.1, 0.2, 0.3, 0.4]]),
+    }
+    const figures = (topEntropyQuantile: number) => {
+      const { entropy, entropy_sum, entropy_tokens } = grpoLoss(
+        input,
+        configOf('grpo', { beta: 0, topEntropyQuantile }),
+      ).metrics()
+      return [entropy, entropy_sum, entropy_tokens].map((x) => Number(x!.toFixed(6)))
+    }
+    assert.deepEqual(figures(1), [0.25, 1, 4])
+    assert.deepEqual(figures(0.5), [0.25, 0.7, 2])
+  })
+})
+
 test('bfloat16 log-probs are widened before anything is computed', () => {
   tidy(() => {
     const logps = tensor([[-1, -2]], { dtype: 'bfloat16' }).requiresGrad_()

@@ -35,6 +35,16 @@ test("the sampler's log-probs are compared token by token, rows with actions beh
   })
 })
 
+test('words that were not sampled are not compared: with no others there is nothing to tell', () => {
+  tidy(() => {
+    const samples = group.samples.map((s, k) => (k === 0 ? { ...s, sampled: false } : s))
+    const off = like(Float32Array.from(scored, (v, i) => (i < T ? v + 7 : v)))
+    assert.equal(samplerDrift({ ...group, samples }, off, like)['sampling/sampling_logp_difference/max'], 0)
+    const greedy = group.samples.map((s) => ({ ...s, sampled: false }))
+    assert.deepEqual(samplerDrift({ ...group, samples: greedy }, off, like), {})
+  })
+})
+
 test('the correction is the ratio of the weights that sampled, not of those that have moved since; actions weigh 1', () => {
   const rl = resolveGrpo({ rolloutCorrection: 'token_truncate', rolloutMin: null, rolloutMax: 100, topP: 0.9 })
   tidy(() => {

@@ -66,6 +66,10 @@ test('it evaluates and saves behind the steps that were asked for, keeps the new
   ])
   assert.deepEqual(checkpoints('rhythm'), [4, 5])
   assert.deepEqual([...steps], [1, 2, 3, 4, 5])
+  const even = { maxSteps: 1, evalSteps: 1, evalRecords: 1 }
+  await train(toyRun(toy, at('even'), { ...small, ...even }), hostOf(spread))
+  const names = eventsOf('even').flatMap((e) => (e.t === 'eval' ? [e.name] : []))
+  assert.deepEqual(names, ['before', 'after'], 'the last step is evaluated once')
 })
 
 test('as many records are held out as were asked for', async () => {
@@ -103,6 +107,26 @@ test('three updates that are skipped in a row end a run; skipped now and then th
     assert.equal(error.exitCode, 76)
     return true
   })
+})
+
+test('where memory runs out in the middle of a step, its figures are those of the second try alone', async () => {
+  const figures = async (name: string, failing: number) => {
+    const world: World = {
+      ...alone,
+      async sumGradients() {
+        if (tries++ === failing) throw Object.assign(new Error('out of memory'), { code: 'ERR_OOM' })
+      },
+    }
+    let tries = 0
+    await train(toyRun(toy, at(name), { ...small, batchSize: 2, maxSteps: 2 }), hostOf(spread), undefined, world)
+    const last = eventsOf(name).findLast((e) => e.t === 'step')
+    assert.ok(last?.t === 'step', 'a step was logged')
+    return last.metrics
+  }
+  const [whole, again] = [await figures('roomy', -1), await figures('narrow', 1)]
+  assert.ok(whole.total_loss! > 0, `the second step has a loss: ${whole.total_loss}`)
+  for (const key of ['total_loss', 'loop1/loss', 'loop1/kl', 'grad_norm'])
+    assert.ok(Math.abs(again[key]! / whole[key]! - 1) < 1e-3, `${key}: ${again[key]} instead of ${whole[key]}`)
 })
 
 test('twenty steps in a row without spread end a run; a step with spread begins the count anew', async () => {

@@ -84,8 +84,8 @@ for (const [action, more] of [
 }
 
 test('each noise has the scale of its own setting', async () => {
-  const scales = (loop2: RunInput['loop2']) =>
-    opened({ loop2, rl: { maxCompletionLength: 5 } }, (o) => {
+  const scales = (loop2: RunInput['loop2'], more: Partial<RunInput> = {}) =>
+    opened({ loop2, rl: { maxCompletionLength: 5 }, ...more }, (o) => {
       const task = o.run.tasks.find((t) => t.name === 'loop2')!
       return o.encoder.inWork(o.items, () => task.open(o.items)) as { field: number; prompt: number }
     })
@@ -94,6 +94,9 @@ test('each noise has the scale of its own setting', async () => {
   assert.ok(one.field > 1e-4 && one.prompt > 1e-4 && one.field !== one.prompt, JSON.stringify(one))
   assert.ok(Math.abs(other.field / one.field - 2) < 1e-9, `field ${other.field} of ${one.field}`)
   assert.ok(Math.abs(other.prompt / one.prompt - 3) < 1e-9, `prompt ${other.prompt} of ${one.prompt}`)
+  const embedding = { train: ['mlp1', 'lora', 'text_hidden_fcs'] } satisfies Partial<RunInput>
+  const alone = await scales({ action: 'embedding', actionStd: 2, promptStd: 3 }, embedding)
+  assert.ok(Math.abs(alone.prompt / one.prompt - 2) < 1e-9, `prompt alone ${alone.prompt} of ${one.prompt}`)
 })
 
 test('the mask loss weighs what its setting says', async () => {

@@ -83,6 +83,8 @@ test('the entropy bonus grows while the entropy is low and acts from the second 
     assert.equal(metricsOf(high)[step - 1]!.entropy_coef, 0.25 * step)
     assert.equal(state(low, step).coef, 0)
   }
+  const last = [1, 2, 3, 4].map((step) => state(high, step).last)
+  assert.equal(new Set(last).size, 4, `each step has an entropy of its own: ${last}`)
   assert.ok(metricsOf(plain).every((m) => m.entropy_coef === undefined))
 })
 

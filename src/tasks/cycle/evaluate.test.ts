@@ -140,6 +140,8 @@ test('gIoU is the mean of overlaps, cIoU the overlap of all pixels; every interv
   assert.ok(Math.abs(found['mask/giou']!.mean - 0.2) < 1e-12)
   assert.ok(Math.abs(found['mask/ciou']!.mean - 11 / 110) < 1e-12)
   assert.ok(Math.abs(found['answer/seg_rate']!.mean - 2 / 3) < 1e-12)
+  assert.ok(Math.abs(found['caption/meteor']!.mean - 0.1) < 1e-12, 'half of the overlaps')
+  assert.deepEqual([found['cycle/iou']!.mean, found['cycle/meteor']!.mean], [0, 1])
   for (const { mean, low, high } of Object.values(found)) assert.ok(low <= mean && mean <= high)
   assert.deepEqual(Object.keys(found), [
     'caption/meteor',
