@@ -4,6 +4,7 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stream } from '../../src/core/index.ts'
 import { makeScene, sceneExample } from '../../src/data/index.ts'
+import { useKernels } from '../../src/kernels/index.ts'
 import {
   decodePool,
   type GenerateOptions,
@@ -15,7 +16,16 @@ import {
   Sa2VAFamily,
   teacherForce,
 } from '../../src/models/index.ts'
-import { addLora, replaceTensor, tensorAt, trainOnly, withWeights } from '../../src/nn/index.ts'
+import {
+  addLora,
+  type FrozenForm,
+  isInt8,
+  type Linear,
+  replaceTensor,
+  tensorAt,
+  trainOnly,
+  withWeights,
+} from '../../src/nn/index.ts'
 import {
   attention,
   CudaGraph,
@@ -38,8 +48,8 @@ const scenes = [0, 1, 2, 3].map((i) => sceneExample(makeScene(5, i)))
 const worst = (a: ArrayLike<number>, b: ArrayLike<number>) =>
   Math.max(0, ...Array.from(a, (v, i) => Math.abs(v - b[i]!)))
 
-function open(t: { after(fn: () => void): void }, device: string, dtype: DType): Loaded {
-  const loaded = openSa2VA(folder, { device, dtype })
+function open(t: { after(fn: () => void): void }, device: string, dtype: DType, frozenWeights?: FrozenForm): Loaded {
+  const loaded = openSa2VA(folder, { device, dtype, frozenWeights })
   t.after(() => {
     decodePool.clear(loaded.model.decoder)
     for (const p of loaded.model.parameters().values()) p.dispose()
@@ -100,6 +110,35 @@ test('in float32 the device says what the CPU says, the first time and through t
   assert.equal(decodePool.size, kept)
   const other = { random: (b: number, k: number) => stream(10, b, k) }
   assertSame(speak(cpu, other), speak(card, other), 1e-4)
+})
+
+test('matrices in 8 bit are the same numbers on the device, and it says what the CPU says', (t) => {
+  const [cpu, card] = [open(t, 'cpu', 'float32', 'int8'), open(t, 'cuda', 'float32', 'int8')]
+  const onCpu = cpu.model.parameters()
+  for (const [name, there] of card.model.parameters())
+    assert.ok(
+      tidy(() => there.to('cpu').equal(onCpu.get(name)!)),
+      name,
+    )
+  assertSame(speak(cpu), speak(card), 1e-4)
+})
+
+test('in bfloat16 matrices in 8 bit decode like the same numbers as plain weights, through recorded steps', (t) => {
+  const [rounded, plain] = [open(t, 'cuda', 'bfloat16', 'int8'), open(t, 'cuda', 'bfloat16')]
+  const own = new Map(plain.model.slots().map((slot) => [slot.name, slot]))
+  for (const { name, owner } of rounded.model.slots().filter((slot) => isInt8(tensorAt(slot)))) {
+    const { weight, weight_scale } = owner as Linear
+    replaceTensor(
+      own.get(name)!,
+      tidy(() => weight.mul(weight_scale!)),
+    )
+  }
+  useKernels('off')
+  t.after(() => useKernels('auto'))
+  const expected = speak(plain)
+  assertSame(expected, speak(rounded), 1e-6)
+  useKernels('auto') // they read no 8 bit: nothing changes
+  assertSame(expected, speak(rounded), 1e-6)
 })
 
 test('policy, EMA copy and switched-off adapters decode with one state, each as on the CPU', (t) => {
