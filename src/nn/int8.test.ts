@@ -8,11 +8,11 @@ import {
   Module,
   mergeLora,
   RMSNorm,
-  roundRows,
   storeInt8,
   trainOnly,
   withMergedLora,
 } from './index.ts'
+import { roundRows } from './int8.ts'
 
 class Net extends Module {
   readonly layer = new Linear(64, 48)
