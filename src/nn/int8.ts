@@ -25,7 +25,7 @@ export function roundRows(matrix: Tensor, dtype: DType): RoundedRows {
       const step = wide
         .abs()
         .amax({ dim: [1], keepdim: true })
-        .div(largestNumber)
+        .mul(1 / largestNumber) // dividing by a number rounds differently on a card
         .to(dtype)
       const scale = where(step.eq(0), step.add(1), step) // a row of zeros
       const numbers = wide.div(scale.to('float32')).round().clamp_({ min: -largestNumber, max: largestNumber })
