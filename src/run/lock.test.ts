@@ -63,11 +63,16 @@ test('a run that finds its folder in other hands ends in words', () => {
 })
 
 test('a process that has ended and was not fetched by its parent holds no lock', async () => {
-  const parent = spawn('sh', ['-c', 'true & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const parent = spawn('sh', ['-c', 'sleep 1000 & echo $!; exec sleep 1000'], { stdio: ['ignore', 'pipe', 'ignore'] })
+  const until = async (is: () => boolean) => {
+    while (!is()) await new Promise((done) => setTimeout(done, 5))
+  }
   try {
     const pid = Number(String((await once(parent.stdout, 'data'))[0]))
+    await until(() => readFileSync(`/proc/${parent.pid}/comm`, 'utf8').trim() === 'sleep') // a shell would fetch its child
+    process.kill(pid, 'SIGKILL')
     const stat = () => readFileSync(`/proc/${pid}/stat`, 'utf8')
-    while (!/\) Z /.test(stat())) await new Promise((done) => setTimeout(done, 5))
+    await until(() => /\) Z /.test(stat()))
     const born = stat()
       .slice(stat().lastIndexOf(')') + 2)
       .split(' ')[19]
