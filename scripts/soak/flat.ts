@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 export interface Held {
   step: number
   rss: number
+  /** JavaScript's share of it. */
+  heap: number
   tensors: number
   handles: number
 }
@@ -17,12 +19,19 @@ export function flatness(held: readonly Held[]): string {
   assert.equal(to.tensors, from.tensors, 'live tensors')
   assert.ok(to.handles <= from.handles + 2, `handles ${from.handles} to ${to.handles}`)
   const clean = held.filter(({ step }) => step % looks === 0)
-  const least = (part: readonly Held[]) => Math.min(...part.map(({ rss }) => rss)) / 2 ** 20
   const half = clean.slice(clean.length / 2)
-  const [third, last] = [half.slice(0, half.length / 2), half.slice(half.length / 2)].map(least) as [number, number]
+  const least = (of: 'rss' | 'heap') =>
+    [half.slice(0, half.length / 2), half.slice(half.length / 2)].map(
+      (part) => Math.min(...part.map((one) => one[of])) / 2 ** 20,
+    ) as [number, number]
+  const [third, last] = least('rss')
+  const javascript = `of them JavaScript's ${least('heap')
+    .map((mib) => mib.toFixed(0))
+    .join(' to ')}`
   const text = `steps ${from.step} to ${to.step}: ${to.tensors} live tensors, ${from.handles} to ${to.handles} handles`
   if (held.length < 1000) return text
   const growth = (100 * (last - third)) / third
-  assert.ok(growth < 1, `resident memory grew by ${growth.toFixed(2)} % in the last half`)
-  return `${text}, ${third.toFixed(0)} to ${last.toFixed(0)} MiB`
+  const mib = `${third.toFixed(0)} to ${last.toFixed(0)} MiB, ${javascript}`
+  assert.ok(growth < 1, `resident memory grew by ${growth.toFixed(2)} % in the last half: ${mib}`)
+  return `${text}, ${mib}`
 }

@@ -25,7 +25,7 @@ if (values.help) {
 }
 const size = Number(values.processes)
 const model = join(values.folder, 'toy')
-if (!existsSync(model)) makeToy(model)
+if (!existsSync(join(model, 'model.safetensors'))) makeToy(model)
 const output = join(values.folder, `run-${size}`)
 mkdirSync(output, { recursive: true })
 const store = join(scratch('long-store'), 'store')

@@ -29,7 +29,8 @@ const host = hostOf(undefined, {
   // behind every step, on every rank: progress is rank 0's
   yieldToLoop: async () => {
     if (++step % looks === 0) collectGarbage()
-    const held = { rss: process.memoryUsage.rss(), tensors: memory().tensors }
+    const { rss, heapTotal, external } = process.memoryUsage()
+    const held = { rss, heap: heapTotal + external, tensors: memory().tensors }
     const handles = readdirSync('/proc/self/fd').length
     writeSync(1, `${JSON.stringify({ step, ...held, handles })}\n`)
   },
