@@ -108,6 +108,15 @@ export const rankMutants = [
   ],
   [
     'ranks',
+    'a run goes on from its oldest checkpoint',
+    'src/checkpoint/run-checkpoint.ts',
+    'b.step - a.step ||',
+    'a.step - b.step ||',
+    'src/checkpoint/run-checkpoint.test.ts',
+    'newest valid',
+  ],
+  [
+    'ranks',
     'a rank that fails says nothing to the others',
     'src/distributed/link.ts',
     'JSON.stringify(note)).then(',
