@@ -1,8 +1,9 @@
-import { alone, deviceIndex, readPlace, type World } from '../distributed/index.ts'
+import { alone, deviceIndex, type Environment, podWarning, readPlace, type World } from '../distributed/index.ts'
 import { useKernels } from '../kernels/index.ts'
 import { decodePool, type Family, openFamily, TrainingLayers } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
+import type { Notice } from './notices.ts'
 
 /** The device and dtype that `auto` means here. */
 export function deviceOf(config: Pick<RunConfig, 'device' | 'dtype'>): {
@@ -22,6 +23,12 @@ export function openModel(config: RunConfig, world: World = alone): Family {
   const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
   const { region, rounding, frozenWeights } = config
   return openFamily(config.model, { device, dtype, frozenWeights, region: region ?? undefined, rounding })
+}
+
+/** What a user should know of the place where the run was started. */
+export function placeNotices(env: Environment = process.env, gpus: number = cuda.count()): Notice[] {
+  const text = podWarning(env, gpus)
+  return text === null ? [] : [{ kind: 'settings', text }]
 }
 
 export function disposeModel(family: Family): void {

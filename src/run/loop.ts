@@ -8,7 +8,7 @@ import { Stopped } from '../rl/index.ts'
 import { type Evaluator, openKind, type TaskKind } from '../tasks/index.ts'
 import type { Interval, Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
-import { disposeModel, openModel } from './device.ts'
+import { disposeModel, openModel, placeNotices } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import { openSharedFolder, type RunFolder, type RunLog, requireTrackers, reserveFolder } from './folder.ts'
@@ -174,7 +174,8 @@ class RunLoop {
       encodes: !parts.kind.readsImages,
     })
     const notices = new Notices(host)
-    for (const notice of [...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]) notices.tell(notice)
+    const known = [...placeNotices(), ...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]
+    for (const notice of known) notices.tell(notice)
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
     tellStep(host, 'folder', resumed ? `${config.output}: resume ${resumed.path}` : `${config.output}: a new run`)
