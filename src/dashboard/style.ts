@@ -28,7 +28,7 @@ thead th { border: 0; color: var(--soft); font-size: 12.5px; }
 .eval { padding: 8px 16px 4px; }
 .eval td, .eval th { vertical-align: middle; }
 .eval td.plot { width: 36%; padding-right: 0; }
-.eval td:first-child, .eval th:first-child { min-width: 9.5em; }
+.eval td:first-child, .eval th:first-child { min-width: 11em; }
 .eval small { color: var(--soft); }
 .up { color: var(--good); } .down { color: var(--bad); } .flat { color: var(--soft); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; color: var(--soft); font-size: 13px; margin: 0 0 10px; }
