@@ -32,6 +32,13 @@ interface Rope {
   mrope_interleaved?: boolean
 }
 
+/** What is looked at before it is taken for what its type says. */
+interface Scaling extends Record<string, unknown> {
+  type?: string
+  rope_type?: string
+  partial_rotary_factor?: number
+}
+
 /** Far above every model there is; a larger number is a damaged file, and building the model would take all memory. */
 const largest: Readonly<Record<string, number>> = {
   hidden_size: 65_536,
@@ -150,12 +157,20 @@ function positive(raw: Record<string, unknown>, key: string, { where, part }: Si
 }
 
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */
-function checkRope(raw: Record<string, unknown>, { where, part }: Site): void {
-  const field = raw.rope_scaling ? 'rope_scaling' : 'rope_parameters'
-  const scaling = raw[field] as { type?: string; rope_type?: string; partial_rotary_factor?: number } | null | undefined
+function checkRope(raw: Record<string, unknown>, site: Site): void {
+  for (const field of ['rope_scaling', 'rope_parameters']) checkScaling(raw, field, site)
+}
+
+function checkScaling(raw: Record<string, unknown>, field: string, { where, part }: Site): void {
+  const scaling = raw[field] as Scaling | null | undefined
   if (scaling != null && (typeof scaling !== 'object' || Array.isArray(scaling)))
     throw new Mismatch({ where, field: `${part}${field}`, expected: 'an object', got: scaling })
   if (scaling) positiveNumber(scaling, 'rope_theta', 1, { where, part: `${part}${field}.` })
+  const sections = scaling?.mrope_section ?? []
+  if (!Array.isArray(sections)) {
+    const got = JSON.stringify(sections)
+    throw new Mismatch({ where, field: `${part}${field}.mrope_section`, expected: 'a list of numbers', got })
+  }
   const type = scaling?.rope_type ?? scaling?.type
   if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type)) {
     throw new Mismatch({

@@ -68,15 +68,13 @@ export function parseQwenVLConfig(raw: Json, where = 'config.json'): QwenVLConfi
 }
 
 export function checkSections(llm: LlmConfig, where: string): void {
-  const { head_dim: D } = llm
-  const sections: unknown = llm.mrope_section // as the file has it
-  const three = Array.isArray(sections) && sections.length === 3
-  if (three && (sections as number[]).reduce((a, b) => a + b, 0) === D / 2) return
+  const { mrope_section: sections, head_dim: D } = llm
+  if (sections.length === 3 && sections.reduce((a, b) => a + b, 0) === D / 2) return
   throw new Mismatch({
     where,
     field: 'rope_scaling.mrope_section',
     expected: `three numbers whose sum is half the head, ${D / 2}`,
-    got: Array.isArray(sections) ? (sections.length > 0 ? `[${sections}]` : 'nothing') : JSON.stringify(sections),
+    got: sections.length > 0 ? `[${sections}]` : 'nothing',
   })
 }
 

@@ -260,6 +260,7 @@ test('a folder that is no Qwen2.5-VL, or misses what it needs, is told so by fie
   bad({ rope_scaling: null }, /mrope_section: expected three numbers whose sum is half the head, 8, got nothing/)
   bad({ rope_scaling: { type: 'mrope', mrope_section: [2, 2, 2] } }, /mrope_section: .*got \[2,2,2\]/)
   bad({ rope_scaling: { type: 'mrope', mrope_section: 'NaN' } }, /mrope_section: .*got "NaN"/)
+  bad({ rope_parameters: { mrope_section: 'NaN' } }, /rope_parameters.mrope_section: .*got "NaN"/)
   bad({ hidden_size: undefined }, /hidden_size: expected a whole number from 1, got nothing/)
   bad({ vision_config: { ...raw.vision_config, out_hidden_size: 32 } }, /out_hidden_size: expected the hidden size 64/)
   bad(
