@@ -17,6 +17,7 @@ export {
   trainGroupNames,
 } from './family.ts'
 export {
+  cacheSpare,
   DecodePool,
   Decoder,
   decodePool,

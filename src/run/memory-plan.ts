@@ -4,7 +4,7 @@
 
 import { join } from 'node:path'
 import { readJsonObject } from '../core/index.ts'
-import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
+import { cacheSpare, familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
 import type { RunConfig } from './config.ts'
 
@@ -43,8 +43,6 @@ const learnedMask = 0.13 * gib
 const headCopies = 12
 /** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
-/** What the memory of caches has more than the largest of them asks for. */
-const spareCache = 1.1
 const [bfloat16, float32] = [2, 4]
 
 type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
@@ -127,7 +125,7 @@ function decodingBytes(
   const masks = batchSize * rl.numGenerations * samScale * drawnMask
   if (limit === 'shared') {
     const caches = states.map(({ cache }) => cache)
-    const left = spareCache * Math.max(...caches)
+    const left = cacheSpare * Math.max(...caches)
     return { most: left + Math.max(...caches, masks), left }
   }
   let kept: DecodeBytes[] = []

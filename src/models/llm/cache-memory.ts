@@ -8,7 +8,7 @@ export interface CacheUser {
 }
 
 /** What a memory has to spare when it is made, so that prompts that are a little longer do not soon need another. */
-const spare = 1.1
+export const cacheSpare = 1.1
 
 /**
  * One memory for the caches of several decode states, of which one at a time decodes. It is as large as the largest asked for; before it
@@ -45,7 +45,7 @@ export class CacheMemory {
   get(elements: number): Tensor {
     if (this.#memory && this.#memory.numel >= elements) return this.#memory
     this.#free()
-    this.#memory = keep(zeros([Math.ceil(elements * spare)], this.#placement))
+    this.#memory = keep(zeros([Math.ceil(elements * cacheSpare)], this.#placement))
     return this.#memory
   }
 

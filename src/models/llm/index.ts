@@ -1,4 +1,5 @@
 export { attend, type LlmContext, splitHeads } from './attention.ts'
+export { cacheSpare } from './cache-memory.ts'
 export { Trunk } from './causal-lm.ts'
 export { type LlmConfig, readLlmConfig } from './config.ts'
 export { DecodePool, decodePool } from './decode-pool.ts'

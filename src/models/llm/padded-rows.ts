@@ -1,8 +1,9 @@
 // Rows of a step vary a little from call to call: equal phrases are asked once, empty masks not at all. Recorded steps are bound to a number
 // of rows, so that few numbers are used and rows without a meaning fill up the rest. R rows, P prompts.
-import { tensor, tidy } from '../../tensor/index.ts'
+import { tensor } from '../../tensor/index.ts'
 import type { DecodeStart } from './decode-step.ts'
 import type { Taken } from './draws.ts'
+import { promptOfRows } from './fused-caches.ts'
 import { PackedCache } from './packed-cache.ts'
 
 /** 1, 2, 4, 8, 16, and multiples of 16 above. */
@@ -18,12 +19,11 @@ export const filled = <T>(list: readonly T[], length: number): T[] => [
 
 /** More rows that continue the last one's prompt, and more prompts that nobody continues. The new index belongs to the current scope. */
 export function withMoreRows(start: DecodeStart): DecodeStart {
-  const { cache, lengths, next, rows } = start
+  const { cache, lengths, next } = start
   if (!(cache instanceof PackedCache) || !lengths) return start
   const [R, P] = [roundedRows(next.length), roundedRows(cache.batch)]
   cache.fillUp(P)
-  const promptOf = rows ? tidy(() => rows.numbers()) : [...next.keys()]
-  const index = Int32Array.from(filled(promptOf, R))
+  const index = Int32Array.from(filled(promptOfRows(start), R))
   return { ...start, lengths: filled(lengths, P), next: filled(next, R), rows: tensor(index) }
 }
 

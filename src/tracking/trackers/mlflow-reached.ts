@@ -1,7 +1,7 @@
 // How far an MLflow server has followed a run, kept in the run folder, and what the run's log has beyond it.
-import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { log, messageOf } from '../../core/index.ts'
+import { atomicWriteJson, log, messageOf } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { readLines } from '../json-lines.ts'
 import { toEvent, toTiming } from '../parse.ts'
@@ -37,8 +37,7 @@ export function readReached(run: TrackedRun, server: string): Reached | null {
 export function writeReached(run: TrackedRun, reached: Reached): void {
   const path = pathOf(run)
   try {
-    writeFileSync(`${path}.new`, JSON.stringify(reached))
-    renameSync(`${path}.new`, path)
+    atomicWriteJson(path, reached)
   } catch (error) {
     log.debug(`${path}: not written: ${messageOf(error)}`)
   }
