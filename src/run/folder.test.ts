@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { scratch, toyRun } from '../../tests/support/runs.ts'
@@ -21,6 +21,25 @@ test('what a killed writer left is gone once the folder is open again, even if n
   writeFileSync(join(left, 'model.safetensors'), 'half')
   close(openRunFolder(config, {}))
   assert.ok(!existsSync(left))
+})
+
+test("the folder tells the settings of the run's own task, and of no other", () => {
+  for (const [task, own, other] of [
+    ['points', ['points'], ['loop1', 'loop2']],
+    ['cycle', ['loop1', 'loop2'], ['points']],
+    ['./mine.ts', ['loop1', 'loop2', 'points'], []],
+  ] as const) {
+    const config = { ...toyRun('none', join(folder, `of-${task.replace('./', '')}`)), task }
+    const noTerms = { terms: [], shaping: 'none' as const }
+    const rewards = { ...config.rewards, loop1: noTerms, points: noTerms }
+    close(openRunFolder({ ...config, rewards }, {}))
+    const told = JSON.parse(readFileSync(join(config.output, 'config.json'), 'utf8'))
+    for (const name of own) assert.ok(name in told, `${task} has ${name}`)
+    for (const name of other) assert.ok(!(name in told), `${task} has no ${name}`)
+    assert.equal('preset' in told.rewards && 'loop1' in told.rewards, task !== 'points', task)
+    assert.equal('points' in told.rewards, task !== 'cycle', task)
+    assert.ok('rl' in told && 'judge' in told.rewards, 'what every task has stays')
+  }
 })
 
 test('checkpoints without their log are refused, and nothing is written', () => {

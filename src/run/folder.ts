@@ -4,6 +4,7 @@ import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
+import { settingsOfTask } from '../tasks/index.ts'
 import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { differences, flattened, type Settings } from './identity.ts'
@@ -122,10 +123,10 @@ function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'loc
   const resumed = started ? newestState(config) : null
   if (resumed) requireSame(config, resumed.state, settings)
   // a run that ended before its first checkpoint begins anew, perhaps with other settings
-  if (started && !resumed) atomicWriteJson(join(output, runFiles.config), config)
+  if (started && !resumed) atomicWriteJson(join(output, runFiles.config), settingsOfTask(config))
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, trackers)
-    : RunWriter.create(output, { config, environment: environmentOf(config), ...trackers })
+    : RunWriter.create(output, { config: settingsOfTask(config), environment: environmentOf(config), ...trackers })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed }
 }

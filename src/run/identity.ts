@@ -4,6 +4,7 @@ import { closeSync, openSync, readSync, statSync } from 'node:fs'
 import { basename } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
 import { hashFile } from '../core/index.ts'
+import { settingsOfTask } from '../tasks/index.ts'
 import { threads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
@@ -41,7 +42,7 @@ export function flattened(value: unknown, path = ''): Settings {
 
 /** `more`: what a kind of run adds, such as the weight of a loss. */
 export function decidingSettings(config: RunConfig, total: number, more: Settings = {}, processes = 1): Settings {
-  const kept = Object.entries(flattened(config)).filter(([path]) => !free.has(path))
+  const kept = Object.entries(flattened(settingsOfTask(config))).filter(([path]) => !free.has(path))
   const { device, dtype } = deviceOf(config)
   return {
     ...Object.fromEntries(kept),

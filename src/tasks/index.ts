@@ -56,6 +56,22 @@ export const taskKinds = { cycle, points } as const
 export const taskSettings = { ...cycleSettings, ...pointsSettings } as const
 export const taskRewardSettings = { ...cycleRewardSettings, ...pointsRewardSettings } as const
 
+const settingsOf: Record<keyof typeof taskKinds, { run: object; rewards: object }> = {
+  cycle: { run: cycleSettings, rewards: cycleRewardSettings },
+  points: { run: pointsSettings, rewards: pointsRewardSettings },
+}
+
+/** Settings of a run without those that only other kinds than its own read. A user's module may read any. */
+export function settingsOfTask<C extends { task: string; rewards: object }>(config: C): Partial<C> {
+  if (!builtInKind(config.task)) return config
+  const others = Object.entries(settingsOf).flatMap(([name, its]) => (name === config.task ? [] : [its]))
+  const without = <T extends object>(values: T, part: 'run' | 'rewards') => {
+    const left = new Set(others.flatMap((other) => Object.keys(other[part])))
+    return Object.fromEntries(Object.entries(values).filter(([name]) => !left.has(name))) as T
+  }
+  return { ...without(config, 'run'), rewards: without(config.rewards, 'rewards') }
+}
+
 /** A kind by its name, or null for the path of a user's module. */
 export function builtInKind(name: string): TaskKind<never> | null {
   return Object.hasOwn(taskKinds, name) ? taskKinds[name as keyof typeof taskKinds] : null
