@@ -2,12 +2,12 @@
 // no engine: it passes on output and signals, and counts failures.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { Socket } from 'node:net'
-import { constants, tmpdir } from 'node:os'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
-import { linesOf, log, Mismatch, messageOf } from '../core/index.ts'
+import { linesOf, log, Mismatch, messageOf, temporaryFolder } from '../core/index.ts'
 import { exitCodes, mayRestart, type Place, readPlace } from '../distributed/index.ts'
 
 export interface Launch {
@@ -36,7 +36,7 @@ const forwarded = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
 
 /** Runs to the end, with restarts; gives the exit code of the rank that failed first. */
 export async function launch(run: Launch): Promise<number> {
-  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-launch-')) // mode 0700
+  const folder = temporaryFolder('launch')
   const id = randomBytes(4).toString('hex')
   const signals = new Signals()
   let before: number | null | undefined

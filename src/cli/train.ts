@@ -1,9 +1,7 @@
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { rmSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
-import { humanBytes, log } from '../core/index.ts'
+import { humanBytes, log, temporaryFolder } from '../core/index.ts'
 import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
@@ -64,7 +62,7 @@ function summary(config: RunConfig, { step, stopped, before, after, checkpoint }
 
 /** A judge keeps its answers in a folder; a dry run keeps none. */
 async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
-  const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-dry-'))
+  const scratch = temporaryFolder('dry')
   try {
     const rewards = { ...config.rewards, judge: { ...config.rewards.judge, cacheDir: scratch } }
     const input = { ...config, featureCache: null }

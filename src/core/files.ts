@@ -1,6 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto'
-import { closeSync, existsSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeSync } from 'node:fs'
-import { dirname } from 'node:path'
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdtempSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { Mismatch, messageOf } from './errors.ts'
 import { regularFile, unreadable } from './regular-file.ts'
 
 export function sha256(data: string | Uint8Array): string {
@@ -56,6 +68,17 @@ export function atomicWrite(path: string, data: string | Uint8Array): void {
 
 export function atomicWriteJson(path: string, value: unknown): void {
   atomicWrite(path, `${JSON.stringify(value, null, 2)}\n`)
+}
+
+/** A new folder among the temporary files that nobody else can read; the caller removes it. */
+export function temporaryFolder(name: string): string {
+  try {
+    return mkdtempSync(join(tmpdir(), `roundtrip-${name}-`))
+  } catch (error) {
+    const hint = 'make it writable, or set TMPDIR to another folder'
+    const expected = 'a folder to write temporary files to'
+    throw new Mismatch({ where: tmpdir(), field: 'TMPDIR', expected, got: messageOf(error), hint })
+  }
 }
 
 /** Flushes a file or a folder to the disk. */

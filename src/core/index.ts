@@ -14,6 +14,7 @@ export {
   replaceFile,
   sha256,
   syncPath,
+  temporaryFolder,
 } from './files.ts'
 export { isObject, readJson, readJsonObject, typeOf } from './json.ts'
 export { linesOf } from './lines.ts'
