@@ -1,10 +1,12 @@
 #!/usr/bin/env node
 // From a clone the TypeScript sources run as they are; an installed package has them compiled in dist/, an offline bundle in place.
 import { existsSync } from 'node:fs'
+import { requireOpenFiles } from './open-files.mjs'
 
 const [source, compiled, inPlace] = ['../src/cli/main.ts', '../dist/cli/main.js', '../src/cli/main.js'].map(
   (path) => new URL(path, import.meta.url),
 )
+requireOpenFiles()
 if (existsSync(source)) {
   const { useOwnCache } = await import('./own-cache.mjs')
   useOwnCache()
