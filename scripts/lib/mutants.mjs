@@ -2,6 +2,7 @@
 // in the file; its first occurrence is replaced. A fault is killed when its test fails.
 import { besideMutants } from './beside-mutants.mjs'
 import { furtherMutants } from './further-mutants.mjs'
+import { keptMutants } from './kept-mutants.mjs'
 import { moreMutants } from './more-mutants.mjs'
 import {
   ACT,
@@ -38,6 +39,7 @@ export const mutants = [
   ...moreMutants,
   ...otherMutants,
   ...besideMutants,
+  ...keptMutants,
   ...furtherMutants,
   ...rankMutants,
   // what feeds the loss

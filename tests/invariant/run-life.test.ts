@@ -8,7 +8,7 @@ import { alone, type World } from '../../src/distributed/index.ts'
 import { maskLogits } from '../../src/models/index.ts'
 import { type RunInput, totalSteps, train } from '../../src/run/index.ts'
 import { openRecords } from '../../src/run/records.ts'
-import { tensor, tidy } from '../../src/tensor/index.ts'
+import { cuda, tensor, tidy } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { garRow, rowsOf } from '../support/data.ts'
 import { hostOf, makeToy, runBytes, type Scores, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
@@ -49,7 +49,13 @@ test('it evaluates and saves behind the steps that were asked for, keeps the new
     return spread(answer, k, task)
   }
   const rhythm = { maxSteps: 5, evalSteps: 2, evalRecords: 1, saveSteps: 2, saveTotalLimit: 2 }
-  await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), hostOf(scores))
+  const plain = hostOf(scores)
+  const counting = hostOf(scores, {
+    score: async (task, groups) => ({ ...(await plain.score(task, groups))!, metrics: { 'judge/calls': steps.size } }),
+  })
+  await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), counting)
+  const calls = readRun(at('rhythm')).timing.flatMap((e) => (e.t === 'step' ? [e.metrics!['judge/calls']] : []))
+  assert.deepEqual(calls, [1, 2, 3, 4, 5], 'figures of the scoring are logged')
   const told = eventsOf('rhythm').flatMap((e) => {
     if (e.t === 'eval') return [`eval ${e.step} ${e.name}`]
     return e.t === 'checkpoint' ? [`saved ${e.step}`] : []
@@ -226,4 +232,18 @@ test('processes whose copies of the data differ are told so before the first ste
   }
   const started = train(toyRun(toy, at('other-data'), small), hostOf(), undefined, world)
   await assert.rejects(started, /settings of rank 1: data: records: expected 24, got 23/)
+})
+
+test('what is to be said of the place where a run was started is told, and is in its log', async (t) => {
+  const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
+  const before = { ...process.env }
+  t.mock.method(cuda, 'count', () => 8)
+  Object.assign(process.env, pod)
+  try {
+    await train(toyRun(toy, at('pod'), { ...small, maxSteps: 0 }), hostOf())
+  } finally {
+    for (const name of Object.keys(pod)) if (!(name in before)) delete process.env[name]
+  }
+  const told = eventsOf('pod').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
+  assert.equal(told.filter((text) => text.includes('8 GPUs')).length, 1, told.join('\n'))
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { keep, memory, type Tensor } from '../../tensor/index.ts'
-import { CacheMemory, type CacheUser } from './cache-memory.ts'
+import { CacheMemory, type CacheUser, cacheSpare } from './cache-memory.ts'
 
 const placement = { device: 'cpu', dtype: 'bfloat16' } as const
 
@@ -76,4 +76,14 @@ test('it is busy while one of its users is', () => {
   two.leave()
   assert.equal(shared.busy, false)
   one.leave()
+})
+
+test('prompts that are a little longer fit into a memory that was made for shorter ones', () => {
+  const shared = new CacheMemory(placement)
+  const [user, longer] = [new User(shared, 1000), new User(shared, 1000 * cacheSpare)]
+  assert.ok(cacheSpare > 1.05, `${cacheSpare}`)
+  const place = user.decode()
+  assert.equal(longer.decode(), place)
+  assert.equal(user.recordings, 1)
+  for (const one of [user, longer]) one.leave()
 })

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { arange, tidy, zeros } from '../../tensor/index.ts'
+import { arange, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { PackedCache } from './packed-cache.ts'
 import { ofRows, roundedRows, widened, withMoreRows } from './padded-rows.ts'
 
@@ -16,8 +16,10 @@ test('rows that mean nothing come behind those that do, and go again', () => {
     assert.deepEqual([...widened(numbers, 3, 4)], [0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.5])
     const all = [1, 2, 3, 0, 4, 5, 6, 0]
     const hidden = arange(0, 8, { dtype: 'float32' }).view([2, 4, 1])
-    const cut = ofRows({ ids: all, logps: all, drawnLogps: all, hidden }, 4, 3)
+    const [logps, drawnLogps] = [all.map((n) => -n), all.map((n) => n / 2)]
+    const cut = ofRows({ ids: all, logps, drawnLogps, hidden }, 4, 3)
     assert.deepEqual(cut.ids, [1, 2, 3, 4, 5, 6])
+    assert.deepEqual([cut.logps, cut.drawnLogps], [cut.ids.map((n) => -n), cut.ids.map((n) => n / 2)])
     assert.deepEqual(cut.hidden.flatten().numbers(), [0, 1, 2, 4, 5, 6])
   })
 })
@@ -44,6 +46,19 @@ test('a start is filled up with rows of the last prompt and prompts of nobody; i
     assert.deepEqual(keys(0, 2), [0, 1, 4, 5])
     assert.deepEqual(keys(1, 3), [0, 1, 8, 9, 12, 13])
     assert.deepEqual(keys(2, 1), [16, 17])
+    cache.dispose()
+  })
+})
+
+test('rows and prompts are filled up each to a number of its own', () => {
+  tidy(() => {
+    const cache = new PackedCache(zeros([1, 3, 4]), [[0], [1], [2]], { keys: 1, dim: 2 })
+    const rows = tensor(Int32Array.of(0, 0, 1, 1, 2))
+    const start = { cache, rows, valid: null, next: [5, 6, 7, 8, 9], columns: 1, lengths: [1, 1, 1] }
+    const more = withMoreRows(start)
+    assert.deepEqual([cache.batch, more.lengths!.length], [4, 4])
+    assert.deepEqual(more.next, [5, 6, 7, 8, 9, 9, 9, 9])
+    assert.deepEqual(more.rows!.numbers(), [0, 0, 1, 1, 2, 2, 2, 2])
     cache.dispose()
   })
 })

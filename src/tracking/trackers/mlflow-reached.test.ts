@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { readRun } from '../run-reader.ts'
+import { RunWriter } from '../run-writer.ts'
+import { keptFigures, readReached, writeReached } from './mlflow-reached.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'reached-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+const server = 'http://here/api'
+const runAt = (resumedAt?: number, dir = folder) => ({ dir, name: 'run', settings: {}, resumedAt })
+const store = (kept: unknown) => writeFileSync(join(folder, 'mlflow.json'), JSON.stringify(kept))
+
+test('what a server had is read back, up to the step that the run goes on from', () => {
+  writeReached(runAt(), { server, run_id: 'r', sent: 9 })
+  assert.deepEqual(readReached(runAt(20), server), { server, run_id: 'r', sent: 9 })
+  assert.equal(readReached(runAt(4), server)?.sent, 4, 'steps behind the checkpoint are told again')
+  assert.equal(readReached(runAt(0), server)?.sent, 0, 'the first checkpoint is one too')
+})
+
+test('a new run, another server and what is no record of a run are not gone on from', () => {
+  writeReached(runAt(), { server, run_id: 'r', sent: 9 })
+  assert.equal(readReached(runAt(), server), null, 'a new run in an old folder')
+  assert.equal(readReached(runAt(20), 'http://there/api'), null)
+  for (const kept of [{ server, sent: 9 }, { server, run_id: 3, sent: 9 }, { server, run_id: 'r', sent: 1.5 }, null]) {
+    store(kept)
+    assert.equal(readReached(runAt(20), server), null, JSON.stringify(kept))
+  }
+  rmSync(join(folder, 'mlflow.json'))
+  assert.equal(readReached(runAt(20), server), null, 'nothing was kept')
+})
+
+test('a place that cannot be written to costs the record, not the run', () => {
+  const dir = join(folder, 'taken')
+  mkdirSync(join(dir, 'mlflow.json', 'inside'), { recursive: true })
+  writeReached(runAt(undefined, dir), { server, run_id: 'r', sent: 1 })
+})
+
+test('figures of the log are those behind one step and up to another, with their clocks', async (t) => {
+  const dir = join(folder, 'log')
+  let now = 1_000_000
+  t.mock.method(Date, 'now', () => (now += 1000))
+  const writer = RunWriter.create(dir, { config: {}, environment: {} })
+  for (let step = 1; step <= 4; step++) writer.step(step, { loss: step }, { step_time: step / 2 })
+  writer.eval(3, 'step 3', 2, { giou: { mean: 0.5, low: 0, high: 1 } })
+  await writer.close()
+  const means = (metrics: Readonly<Record<string, { mean: number }>>) => ({ giou: metrics.giou!.mean })
+  const found = [...keptFigures(dir, 1, 3, means)]
+  assert.deepEqual(
+    found.map(({ step, values }) => [step, values]),
+    [
+      [2, { loss: 2, step_time: 1 }],
+      [3, { loss: 3, step_time: 1.5 }],
+      [3, { giou: 0.5 }],
+    ],
+  )
+  const clocks = new Map(readRun(dir).timing.flatMap((line) => (line.t === 'step' ? [[line.step, line.time]] : [])))
+  assert.equal(clocks.size, 4)
+  assert.deepEqual(
+    found.map(({ time }) => time),
+    [2, 3, 3].map((step) => clocks.get(step)),
+    'an evaluation has the time of its step',
+  )
+})
