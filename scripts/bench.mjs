@@ -2,26 +2,27 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { ending, loader } from './lib/compiled.mjs'
 import { main, SetupError } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
 import { setup } from './setup.mjs'
 
-const ending = '.bench.ts'
+const bench = `.bench${ending}`
 
 function known() {
-  const names = readdirSync(join(root, 'bench')).filter((file) => file.endsWith(ending))
-  return names.map((file) => file.slice(0, -ending.length)).sort()
+  const names = readdirSync(join(root, 'bench')).filter((file) => file.endsWith(bench))
+  return names.map((file) => file.slice(0, -bench.length)).sort()
 }
 
 function runOne(name, json) {
-  const args = ['--import', 'tsx', 'scripts/lib/run-bench.mjs', name, ...(json ? ['--json'] : [])]
+  const args = [...loader, 'scripts/lib/run-bench.mjs', name, ...(json ? ['--json'] : [])]
   return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' }).status === 0
 }
 
 main(async () => {
   const words = process.argv.slice(2)
   const names = words.filter((word) => word !== '--json')
-  const wrong = names.find((name) => !existsSync(join(root, 'bench', `${name}${ending}`)))
+  const wrong = names.find((name) => !existsSync(join(root, 'bench', `${name}${bench}`)))
   if (names.length === 0 || wrong)
     throw new SetupError(
       `${wrong ? `no bench ${wrong}` : 'usage: npm run bench -- NAME... [--json]'}; known: ${known().join(', ') || 'none yet'}`,

@@ -114,7 +114,7 @@ function copyTree() {
   if (fixtures) copy('tests/fixtures/golden/qwen2_5_vl-tiny/config.json') // all that the rows of `faults` read of it
   copy('assets', (path) => basename(path) !== 'miniature-full') // read by scripts/experiments.ts alone
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
-  const commands = ['setup', 'test', 'faults', 'fuzz', 'soak'].map((name) => `scripts/${name}.mjs`)
+  const commands = ['setup', 'test', 'bench', 'faults', 'fuzz', 'soak'].map((name) => `scripts/${name}.mjs`)
   for (const path of [...commands, 'scripts/lib']) copy(path)
   const install = readFileSync(join(root, 'scripts/install.sh'), 'utf8')
   writeFileSync(join(stage, 'install.sh'), install.replaceAll(machines.x64, machines[arch]), { mode: 0o755 })

@@ -4,13 +4,11 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { useOwnCache } from '../bin/own-cache.mjs'
+import { compiled, ending, loader } from './lib/compiled.mjs'
 import { capture, main, SetupError, seconds } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
 import { setup } from './setup.mjs'
 
-// an offline bundle holds the same tree compiled: .js where a clone has .ts, and no tools
-const compiled = !existsSync(join(root, 'src/core/index.ts'))
-const ending = compiled ? '.test.js' : '.test.ts'
 const minute = 60_000
 
 // fast groups first; `timeout` is for a whole file and ends one that hangs: a machine ten times slower than ours stays below it
@@ -27,7 +25,7 @@ function testFiles(folder) {
   const base = join(root, folder)
   if (!existsSync(base)) return []
   return readdirSync(base, { recursive: true })
-    .filter((path) => path.endsWith(ending) || (!compiled && path.endsWith('.test.mjs')))
+    .filter((path) => path.endsWith(`.test${ending}`) || (!compiled && path.endsWith('.test.mjs')))
     .map((path) => join(base, path))
     .sort()
 }
@@ -80,10 +78,10 @@ async function runGroup({ name, files, parallel, timeout }) {
     `--test-timeout=${timeout}`,
     '--test-reporter=./scripts/lib/test-reporter.mjs',
   ]
-  const loader = ['--import', join(root, 'scripts/lib/assert-messages.mjs'), ...(compiled ? [] : ['--import', 'tsx'])]
+  const first = ['--import', join(root, 'scripts/lib/assert-messages.mjs'), ...loader]
   let counts
   const ok = await phase(`${name} tests, ${files.length} files`, async () => {
-    const status = await run(process.execPath, [...loader, ...args, ...files], {
+    const status = await run(process.execPath, [...first, ...args, ...files], {
       ...process.env,
       ...threads,
       ROUNDTRIP_TEST_COUNTS: counted,

@@ -1,8 +1,9 @@
-// Runs one bench under tsx: node --import tsx scripts/lib/run-bench.mjs NAME [--json]
-import { benchTable } from '../../bench/bench.ts'
+// Runs one bench for scripts/bench.mjs: run-bench.mjs NAME [--json]
+import { ending } from './compiled.mjs'
 
 const [name, json] = process.argv.slice(2)
-const { run } = await import(`../../bench/${name}.bench.ts`)
-if (typeof run !== 'function') throw new Error(`bench/${name}.bench.ts exports no run()`)
+const { benchTable } = await import(`../../bench/bench${ending}`)
+const { run } = await import(`../../bench/${name}.bench${ending}`)
+if (typeof run !== 'function') throw new Error(`bench/${name}.bench${ending} exports no run()`)
 const rows = await run()
 console.log(json ? rows.map((row) => JSON.stringify({ bench: name, ...row })).join('\n') : benchTable(rows))
