@@ -147,9 +147,11 @@ export async function stepRows(
   phases.fenced = true
   const fenced: number[] = []
   for (let i = 0; i < steps.fenced; i++) fenced.push(await one(1000 + i))
+  const half = Math.ceil(plain.length / 2)
   const rows = [
     row('step, both loops', median(plain), 1900, 'ms'),
     row('  slowest of them', Math.max(...plain), null, 'ms'),
+    row('  second half, the first', median(plain.slice(-half)), median(plain.slice(0, half)), 'ms'),
     row('  peak', peak, 30, 'GiB'),
     row('  reserved after the first of them', reserved[0]!, null, 'GiB'),
     row('  reserved after the last of them', reserved.at(-1)!, null, 'GiB'),
