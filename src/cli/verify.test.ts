@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { readAll, writeSafetensors } from '../checkpoint/index.ts'
+import { kernelsOff } from '../kernels/index.ts'
 import { findGolden } from '../verify/golden.ts'
 import { verifyOne } from './verify.ts'
 
@@ -132,4 +133,12 @@ test('a device that is not there is refused in words, and golden data of tensors
   await assert.rejects(verifyOne({ ...set, device: 'gpu' }), /--device: expected cpu, cuda or cuda:N, got gpu/)
   await assert.rejects(verifyOne({ ...set, device: 'cuda:64' }), /--device: expected .*CUDA device.*, got cuda:64/)
   assert.ok((await verifyOne({ ...set, device: 'cpu' })).pass, 'cpu after a refusal')
+})
+
+test('kernels of ours are used or left alone as asked', async () => {
+  const set = { path: join(golden, 'misc'), kind: 'misc' as const }
+  await verifyOne({ ...set, kernels: 'off' })
+  assert.match(kernelsOff()!, /is off/)
+  await verifyOne(set)
+  assert.equal(kernelsOff(), null)
 })

@@ -1,13 +1,16 @@
-import { Command } from 'commander'
+import { Command, Option } from 'commander'
 import { type CheckRow, log, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { aligned } from './table.ts'
+
+type Place = Partial<Pick<Options, 'device' | 'kernels'>>
 
 interface Options {
   all?: boolean
   json?: boolean
   threads?: string
   device: string
+  kernels: 'auto' | 'off'
 }
 
 interface Result extends Golden {
@@ -20,6 +23,11 @@ export function command(): Command {
     .description('recompute golden data of the reference implementations and compare every tensor')
     .argument('<paths...>', 'golden files or folders, or folders that contain them')
     .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
+    .addOption(
+      new Option('--kernels <which>', "off: torch's ops instead of kernels of ours")
+        .choices(['auto', 'off'])
+        .default('auto'),
+    )
     .option('--all', 'list every passing row')
     .option('--json', 'print one JSON object instead of tables')
     .action(run)
@@ -35,7 +43,8 @@ async function run(paths: string[], options: Options): Promise<void> {
   const results: Result[] = []
   for (const set of sets) {
     log.info(`${set.path} (${set.kind})`)
-    const result = (await runInEngineThread(import.meta.url, 'verifyOne', { ...set, device: options.device })) as Result
+    const { device, kernels } = options
+    const result = (await runInEngineThread(import.meta.url, 'verifyOne', { ...set, device, kernels })) as Result
     results.push(result)
     if (!options.json) process.stdout.write(`${table(result, options.all ?? false)}\n`)
   }
@@ -54,9 +63,11 @@ function finish(results: readonly Result[], options: Options): void {
 }
 
 /** Runs in the engine thread. */
-export async function verifyOne({ device = 'cpu', ...set }: Golden & { device?: string }): Promise<Result> {
+export async function verifyOne({ device = 'cpu', kernels = 'auto', ...set }: Golden & Place): Promise<Result> {
   const { useDevice, verifyGolden } = await import('../verify/index.ts')
+  const { useKernels } = await import('../kernels/index.ts')
   useDevice(device)
+  useKernels(kernels)
   try {
     const rows = await verifyGolden(set)
     return { ...set, pass: rows.length > 0 && rows.every((r) => r.pass), rows }
