@@ -25,8 +25,8 @@ export async function run(): Promise<BenchRow[]> {
   const from = now()
   const learner = new Learner(family, config)
   const rows = [row('new Learner', now() - from, null, 'ms')]
-  rows.push(...decodeRows(family, learner, examples))
-  rows.push(...trainingRows(family, learner, examples))
+  rows.push(...trainingRows(family, learner, examples)) // before merged weights lie beside: a pass has the card for itself
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
+  rows.push(...decodeRows(family, learner, examples))
   return rows
 }
