@@ -3,9 +3,10 @@ const table = Uint32Array.from({ length: 256 }, (_, n) => {
   return n >>> 0
 })
 
-/** CRC-32 as zip, PNG and Parquet use it (polynomial 0xedb88320, reflected). */
-export function crc32(bytes: Uint8Array): number {
+/** CRC-32 as zip, PNG and Parquet use it (polynomial 0xedb88320, reflected), of pieces one behind the other. */
+export function crc32(...pieces: readonly Uint8Array[]): number {
   let crc = 0xffffffff
-  for (let i = 0; i < bytes.length; i++) crc = table[(crc ^ bytes[i]!) & 0xff]! ^ (crc >>> 8)
+  for (const bytes of pieces)
+    for (let i = 0; i < bytes.length; i++) crc = table[(crc ^ bytes[i]!) & 0xff]! ^ (crc >>> 8)
   return (crc ^ 0xffffffff) >>> 0
 }

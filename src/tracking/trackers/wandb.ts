@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { sha256 } from '../../core/index.ts'
+import { crc32, sha256 } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { fieldBytes, fieldMessage, fieldVarint } from '../protobuf.ts'
 import type { Picture, TrackedRun, Tracker } from './tracker.ts'
@@ -11,19 +11,6 @@ import type { Picture, TrackedRun, Tracker } from './tracker.ts'
 const blockSize = 32_768
 const chunkHead = 7
 const [full, first, middle, last] = [1, 2, 3, 4]
-
-const table = new Uint32Array(256).map((_, i) => {
-  let c = i
-  for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0xedb88320 : c >>> 1
-  return c
-})
-
-/** CRC-32 as zlib has it (IEEE, reflected). */
-export function crc32(...pieces: readonly Uint8Array[]): number {
-  let c = 0xffffffff
-  for (const bytes of pieces) for (const byte of bytes) c = (c >>> 8) ^ table[(c ^ byte) & 255]!
-  return (c ^ 0xffffffff) >>> 0
-}
 
 /** Records in blocks of 32 KiB; a record that does not fit into the rest of a block is cut into chunks. */
 export class LogBlocks {
