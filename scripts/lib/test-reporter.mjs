@@ -1,6 +1,7 @@
 // Reporter for node --test: one line per file, failures in full with what the file printed, counts to $ROUNDTRIP_TEST_COUNTS.
 import { writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 
 const slow = 5000 // ms; such a test gets its own line, so that a long group shows that it moves
@@ -58,6 +59,9 @@ class FileReport {
   }
 }
 
+/** Node 20.11 names a file that a loader has compiled by its address. */
+const pathOf = (file) => (file?.startsWith('file:') ? fileURLToPath(file) : file)
+
 function writeCounts(reports) {
   const counts = { passed: 0, failed: 0, skipped: 0, files: [...reports.keys()] }
   for (const report of reports.values())
@@ -69,7 +73,7 @@ export default async function* reporter(events) {
   const reports = new Map()
   let current = null
   for await (const event of events) {
-    const path = event.data?.file
+    const path = pathOf(event.data?.file)
     if (!path || !/^test:(pass|fail|stdout|stderr)$/.test(event.type)) continue
     if (!reports.has(path)) reports.set(path, new FileReport(path))
     const report = reports.get(path)
