@@ -2,7 +2,7 @@
 import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { hostname, networkInterfaces } from 'node:os'
-import { log, Mismatch, messageOf } from '../core/index.ts'
+import { log, Mismatch, messageOf, timerMs } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { itemBytes, type Tensor } from '../tensor/index.ts'
 import type { Meeting, Place } from './environment.ts'
@@ -69,7 +69,7 @@ export class Link {
         place.rank,
         place.size,
         link.#address,
-        limits.collective * 1000,
+        timerMs(limits.collective * 1000),
       )
     } catch (error) {
       native().storeClose(store)
@@ -171,7 +171,7 @@ export class Link {
       rank,
       size,
       this.#address,
-      this.#limits.collective * 1000,
+      timerMs(this.#limits.collective * 1000),
     )
   }
 

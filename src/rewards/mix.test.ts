@@ -147,6 +147,13 @@ test('a reward that never answers is an error in words once its time is over', a
   )
 })
 
+test('a time of months is not over at once', async () => {
+  const wait = () => new Promise<number>((done) => setTimeout(() => done(0.5), 20))
+  const slow = defineReward({ name: 'slow', range: [0, 1], doc: 'test', score: wait })
+  const [row] = await scoreGroup([{ reward: slow, weight: 1 }], answers(1), { timeoutSeconds: 1e7 })
+  assert.equal(row!.total, 0.5)
+})
+
 test('what a reward throws is told with its name', async () => {
   const throws = defineReward({
     name: 'mine',

@@ -1,4 +1,4 @@
-import { Mismatch, messageOf, Unavailable } from '../core/index.ts'
+import { Mismatch, messageOf, timerMs, Unavailable } from '../core/index.ts'
 import { cleanCaption, countWords, lengthFactor } from './caption.ts'
 import type { LengthShaping } from './config.ts'
 import type { Answer, Reward, Score, Term } from './reward.ts'
@@ -83,7 +83,7 @@ async function within<T>(seconds: number | undefined, value: Promise<T>, name: s
       got: `none in ${seconds} s`,
       hint,
     })
-    timer = setTimeout(() => reject(error), seconds * 1000)
+    timer = setTimeout(() => reject(error), timerMs(seconds * 1000))
     timer.unref() // the engine's thread keeps the process alive; once it has ended, nobody waits
   })
   try {

@@ -80,7 +80,7 @@ export const RunConfig = z.strictObject({
     .describe(
       'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a task of your own may use any op',
     ),
-  threads: z.int().nonnegative().default(0).describe('CPU threads; 0: all cores'),
+  threads: z.int().nonnegative().max(1024).default(0).describe('CPU threads; 0: all cores'),
   dataPath: z.string().default('').describe('folder or file of the records, or scenes:N for N generated ones'),
   evalPath: z
     .string()
@@ -109,7 +109,7 @@ export const RunConfig = z.strictObject({
     .describe('of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds'),
   batchSize: z.int().positive().default(4).describe('records per micro-batch, over all processes'),
   epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
-  maxSteps: z.int().default(-1).describe('optimizer steps; -1: as epochs say'),
+  maxSteps: z.int().min(-1).default(-1).describe('optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
   sampling: SamplingConfig.prefault({}).describe('how samples and answers are computed'),
   optim: OptimConfig.prefault({}).describe('optimizer, schedule, EMA'),

@@ -1,7 +1,7 @@
 // One chat completion from an OpenAI-compatible server, with retries of our own around the official client: its timeout
 // ends with the headers, it follows redirects, and it knows nothing of the other requests.
 import type OpenAI from 'openai'
-import { log, Mismatch, messageOf, stream } from '../../core/index.ts'
+import { log, Mismatch, messageOf, stream, timerMs } from '../../core/index.ts'
 import type { JudgeConfig } from '../config.ts'
 import { Breaker, Gate, Pacer, sleep } from './flow.ts'
 import type { JudgeStats } from './stats.ts'
@@ -110,7 +110,7 @@ export class JudgeClient {
       organization: null,
       project: null,
       maxRetries: 0,
-      timeout: this.#config.timeoutMs,
+      timeout: timerMs(this.#config.timeoutMs),
       logLevel: 'off',
       fetch: guardedFetch,
     })
@@ -193,7 +193,7 @@ export class JudgeClient {
 
   async #once(request: ChatRequest): Promise<string> {
     const abort = new AbortController()
-    const timer = setTimeout(() => abort.abort(), this.#config.timeoutMs)
+    const timer = setTimeout(() => abort.abort(), timerMs(this.#config.timeoutMs))
     const start = performance.now()
     this.#stats.calls++
     try {

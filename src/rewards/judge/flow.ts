@@ -1,9 +1,11 @@
 // How requests are let through: so many at a time, so many a minute, none while the server asks for a pause, and none at
 // all for a while after several calls in a row have failed.
 
+import { timerMs } from '../../core/index.ts'
+
 export type Sleep = (ms: number) => Promise<void>
 
-export const sleep: Sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
+export const sleep: Sleep = (ms) => new Promise((resolve) => setTimeout(resolve, timerMs(ms)))
 
 /** At most `limit` tasks at a time, first come first served. */
 export class Gate {
