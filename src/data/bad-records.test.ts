@@ -186,6 +186,14 @@ test('a record without a mask is counted and named', async () => {
   await expectReject(await jsonlWith('jsonl-none', { mask: null }), 2, 'no-mask', /set\.jsonl: line 2: mask: expected/)
 })
 
+test('a file that begins with a byte order mark keeps the id of its first record', async () => {
+  const path = await jsonlWith('jsonl-mark', { id: 'b' })
+  writeFileSync(path, Buffer.concat([Buffer.of(0xef, 0xbb, 0xbf), readFileSync(path)]))
+  const source = await openSource(path, settings)
+  assert.deepEqual([source.id(0), (await source.get(0)).id, source.id(1)], ['a', 'a', 'b'])
+  await source.close()
+})
+
 test('zero records are refused', async () => {
   const empty = join(root, 'empty.jsonl')
   writeFileSync(empty, '\n')

@@ -20,7 +20,9 @@ interface LineIndex {
   duplicates: number[]
 }
 
+/** Both pass over the mark that some editors put at the start of a file. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
+const readable = new TextDecoder()
 
 /** A record is a path, a mask and a sentence; a longer line is another kind of file. */
 const maxLine = 16 * 1024 * 1024
@@ -74,7 +76,7 @@ async function* pieces(path: string): AsyncGenerator<Buffer> {
 function statedId(bytes: Buffer | null): string | null {
   if (!bytes) return null
   try {
-    const id = (JSON.parse(bytes.toString('utf8')) as { id?: unknown } | null)?.id
+    const id = (JSON.parse(readable.decode(bytes)) as { id?: unknown } | null)?.id
     return typeof id === 'string' || typeof id === 'number' ? String(id) : null
   } catch {
     return null
@@ -186,7 +188,7 @@ async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
   const { size } = regularFile(path)
   pool.watch(path)
   refuseStandIn(await pool.read(path, 0, Math.min(512, size)), path, 'a JSON object a line')
-  const stored = await cachedIndex({ kind: 'jsonl-2', files: [path], settings: name }, () => buildIndex(path, name))
+  const stored = await cachedIndex({ kind: 'jsonl-3', files: [path], settings: name }, () => buildIndex(path, name))
   const spans = unpackNumbers(stored.spans)
   const lines = unpackNumbers(stored.lines)
   const ids = new PackedStrings(stored.ids)
