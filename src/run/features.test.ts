@@ -60,6 +60,31 @@ for (const [what, damage] of [
   })
 }
 
+test('records that come again are encoded once where encoders are frozen, with the same bits', () => {
+  const examples = opened.items.map((i) => i.example)
+  const encode = family.encode.bind(family)
+  const plain = through(null)
+  try {
+    for (const [frozen, times] of [
+      [true, 2],
+      [false, 4],
+    ] as const) {
+      let encoded = 0
+      family.encode = (inputs) => {
+        encoded += inputs.length
+        return encode(inputs)
+      }
+      const encoder = new Encoder(family, opened.config, { frozen })
+      assert.deepEqual(encoder.again(examples, bits), plain)
+      assert.deepEqual(encoder.again([...examples].reverse(), bits), [...plain].reverse())
+      assert.equal(encoded, times, `frozen ${frozen}`)
+      encoder.close()
+    }
+  } finally {
+    family.encode = encode
+  }
+})
+
 test('another fingerprint and another image of the same id are other files', () => {
   const root = join(folder, 'b')
   through(new FeatureStore(root, 'x', 'cpu'))

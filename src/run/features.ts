@@ -8,7 +8,7 @@ import type { Preparation, RgbImage } from '../image/index.ts'
 import type { Family } from '../models/index.ts'
 import type { Item } from '../rl/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
-import { keep, type Tensor, tidy } from '../tensor/index.ts'
+import { itemBytes, keep, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 
@@ -107,7 +107,12 @@ export interface EncoderOptions {
   encodes?: boolean
   /** Instead of the one the settings name. */
   store?: FeatureStore | null
+  /** False where the encoders learn too: features of an earlier step are not those of now. */
+  frozen?: boolean
 }
+
+/** Features that stay in memory for records that come again, at most; only on the CPU, where encoding takes longest. */
+const stayingBytes = 256 * 2 ** 20
 
 function openStore(family: Family, config: RunConfig): FeatureStore | null {
   if (!config.featureCache) return null
@@ -134,6 +139,8 @@ export class Encoder {
   readonly #keeps: boolean
   readonly #encodes: boolean
   readonly #inMemory = new Set<EncodedItem>()
+  readonly #staying = new Map<Example, EncodedItem>()
+  #room: number
 
   constructor(family: Family, config: RunConfig, options: EncoderOptions = {}) {
     this.family = family
@@ -141,6 +148,8 @@ export class Encoder {
     this.#keeps = options.keeps ?? true
     this.#encodes = options.encodes ?? true
     this.store = options.store === undefined && this.#encodes ? openStore(family, config) : (options.store ?? null)
+    const stays = (options.frozen ?? true) && !this.store && family.model.placement.device === 'cpu'
+    this.#room = stays ? stayingBytes : 0
   }
 
   items(examples: readonly Example[]): WorkItem[] {
@@ -165,6 +174,30 @@ export class Encoder {
     } finally {
       this.release(items)
     }
+  }
+
+  /** The same for records that come again, such as those held out: while there is room, their features stay. */
+  again<R>(examples: readonly Example[], work: (items: readonly WorkItem[]) => R): R {
+    const items = examples.map((example) => this.#staying.get(example) ?? new EncodedItem(example))
+    try {
+      this.#load(items)
+      return work(items)
+    } finally {
+      this.release(items.filter((item) => !this.#stays(item)))
+    }
+  }
+
+  #stays(item: EncodedItem): boolean {
+    if (this.#staying.has(item.example)) return true
+    if (!item.loaded) return false
+    const bytes = Object.values(this.family.tensorsOf(item.loaded)).reduce(
+      (sum, t) => sum + t.numel * itemBytes[t.dtype],
+      0,
+    )
+    if (bytes > this.#room) return false
+    this.#room -= bytes
+    this.#staying.set(item.example, item)
+    return true
   }
 
   release(items: readonly Item[]): void {

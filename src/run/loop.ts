@@ -172,6 +172,7 @@ class RunLoop {
     const encoder = new Encoder(parts.learner.family, config, {
       keeps: pieces === 1,
       encodes: !parts.kind.readsImages,
+      frozen: !options.everything,
     })
     const notices = new Notices(host)
     const known = [...placeNotices(), ...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]
@@ -309,7 +310,7 @@ class RunLoop {
     const scores = await evaluateAll(
       heldOut,
       config.evalBatch,
-      (batch) => this.#work.evaluating(() => encoder.with(batch, (items) => this.#evaluator.score(items))),
+      (batch) => this.#work.evaluating(() => encoder.again(batch, (items) => this.#evaluator.score(items))),
       (done) => host.progress({ kind: 'eval', text: name, step: done, total: heldOut.length }),
       () => host.stopping(),
       world,

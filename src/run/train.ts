@@ -4,7 +4,7 @@ import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { maskLogits } from '../models/index.ts'
 import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
-import type { TaskKind } from '../tasks/index.ts'
+import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'
 import { LoraConfig, type RunConfig } from './config.ts'
@@ -89,10 +89,11 @@ class TrainWork implements Work {
     const { heldOut, records, encoder, host } = this.#opened
     const tasks = this.#run.tasks
     if (tasks.some((t) => t.opens)) {
-      const examples = heldOut.length > 0 ? heldOut.slice(0, 32) : [await records.source.get(0)]
-      encoder.with(examples, (items) => {
+      const open = (items: readonly WorkItem[]) => {
         for (const task of tasks) this.#measured[task.name] = task.open(items)
-      })
+      }
+      if (heldOut.length > 0) encoder.again(heldOut.slice(0, 32), open)
+      else encoder.with([await records.source.get(0)], open)
     }
     const [first] = await this.#run.world.gather(this.#measured) // the same everywhere, also on devices that round differently
     this.#measured = first!
