@@ -162,11 +162,12 @@ export const furtherMutants = [
   [
     'int8',
     'the scale is left out of the product',
-    'src/nn/layers.ts',
-    'this.weight.mul(this.weight_scale!)',
-    'this.weight',
+    'src/nn/int8.ts',
+    'numbers.mul(scale).to(x.dtype)',
+    'numbers.to(x.dtype)',
     int8,
   ],
+  ['int8', 'a given product is asked for ever', 'src/nn/int8.ts', 'product = before', 'product = chosen', int8],
   ['int8', 'numbers are rounded down', 'src/nn/int8.ts', '.round().clamp_', '.floor().clamp_', int8],
   [
     'int8',

@@ -2,6 +2,7 @@
 // May import tensor, engine, core.
 // Start reading at decode.ts; rows.cu is the simplest source. training.ts: what learning needs.
 export { DecodeKernels, type DecodeShape, type KernelRows, ownProducts, shareOf, unsupportedShape } from './decode.ts'
+export { coversColumns8, type LowRank, type Matrix8, product8, product8On } from './int8.ts'
 export { f32, type KernelArgument, KernelModule, type Launch } from './module.ts'
 export * as reference from './reference.ts'
 export { kernelsOff, noKernels, useKernels } from './support.ts'

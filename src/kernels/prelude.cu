@@ -8,7 +8,9 @@ typedef unsigned short u16;
 
 extern __shared__ __align__(16) unsigned char dynamic[];
 
+#ifdef HEADS
 constexpr int QKV = (HEADS + 2 * GROUPS) * DIM;
+#endif
 constexpr int WARPS = 8, THREADS = 256;
 constexpr float LOG2E = 1.4426950408889634f;
 

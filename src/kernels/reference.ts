@@ -1,6 +1,7 @@
 // What each kernel computes, in ATen's ops: products in float32 behind inputs rounded as the kernels round them. R rows, S hidden.
 import { arange, cat, type Tensor, where } from '../tensor/index.ts'
 import type { AttentionInputs } from './decode.ts'
+import type { LowRank, Matrix8 } from './int8.ts'
 
 const wide = (t: Tensor) => t.to('float32')
 
@@ -13,6 +14,23 @@ export function normed(x: Tensor, weight: Tensor, eps: number): Tensor {
 /** [R, in] x [out, in] -> float32 [R, out] */
 export function linear(x: Tensor, weight: Tensor, bias: Tensor | null = null): Tensor {
   return wide(x).linear(wide(weight), { bias: bias ? wide(bias) : null })
+}
+
+/** The same with a matrix in 8 bit, and what a product of low rank adds to it. */
+export function product8(x: Tensor, { numbers, scale, bias }: Matrix8, low?: LowRank): Tensor {
+  const y = wide(x)
+    .linear(wide(numbers))
+    .mul(wide(scale).view([-1]))
+  const whole = bias ? y.add(wide(bias)) : y
+  if (!low) return whole
+  const inputs = low.inputs.chunk(low.parts.length, { dim: -1 })
+  const factors = low.factors.split([...low.parts], { dim: 0 })
+  return whole.add(
+    cat(
+      factors.map((part, i) => linear(inputs[i]!, part)),
+      { dim: -1 },
+    ),
+  )
 }
 
 /** [R, 2I] -> [R, I] */

@@ -2,7 +2,7 @@
 // May import tensor, core.
 // Start reading at module.ts.
 export { initRandom } from './init.ts'
-export { type FrozenForm, frozenForms, isInt8, requireExact, storeInt8 } from './int8.ts'
+export { type FrozenForm, frozenForms, isInt8, requireExact, storeInt8, withProduct8 } from './int8.ts'
 export { KVCache } from './kv-cache.ts'
 export {
   type AdapterState,

@@ -11,6 +11,7 @@ import {
   storeInt8,
   trainOnly,
   withMergedLora,
+  withProduct8,
 } from './index.ts'
 import { roundRows } from './int8.ts'
 
@@ -127,6 +128,42 @@ for (const dtype of ['float32', 'bfloat16'] as const)
       )
       assert.deepEqual(grads[0], grads[1])
     }))
+
+test('a product that is given is asked first, for matrices in 8 bit alone and for as long as it is given', () =>
+  expectNoLeak(() => {
+    const [net, plain] = twice('float32')
+    tidy(() => {
+      const x = input()
+      const made = net.layer.forward(x).numbers()
+      const asked: unknown[] = []
+      const seen = (fn: () => Tensor | null) =>
+        withProduct8(
+          (rows, { numbers, scale, bias }) => {
+            asked.push([rows === x, numbers === net.layer.weight, scale === net.layer.weight_scale, bias?.shape])
+            return fn()
+          },
+          () => [net.layer.forward(x).numbers(), plain.layer.forward(x).numbers()],
+        )
+      const ones = tensor(new Float32Array(5 * 48).fill(1), [5, 48])
+      assert.deepEqual(
+        seen(() => ones),
+        [ones.numbers(), made],
+      )
+      assert.deepEqual(
+        seen(() => null),
+        [made, made],
+      )
+      assert.throws(() =>
+        seen(() => {
+          throw new Error('no')
+        }),
+      )
+      assert.deepEqual(asked, Array(3).fill([true, true, true, [48]]))
+      assert.deepEqual(net.layer.forward(x).numbers(), made)
+    })
+    free(net)
+    free(plain)
+  }))
 
 test('a weight in 8 bit neither trains nor takes up adapters; a refusal leaves the layer as it was', () =>
   expectNoLeak(() => {

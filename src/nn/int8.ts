@@ -45,6 +45,27 @@ export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.
   linear.weight_scale = keep(scale)
 }
 
+/** A product with a matrix in 8 bit as it is; null where it must be made wide. */
+export type Product8 = (x: Tensor, matrix: RoundedRows & { bias: Tensor | null }) => Tensor | null
+
+let product: Product8 | null = null
+
+/** Runs `fn` while `chosen` is asked first for every product with a matrix in 8 bit. It records no gradient. */
+export function withProduct8<R>(chosen: Product8 | null, fn: () => R): R {
+  const before = product
+  product = chosen
+  try {
+    return fn()
+  } finally {
+    product = before
+  }
+}
+
+/** The matrix made wide is there for this product alone, or until its backward where a gradient is recorded. */
+export function multiply8(x: Tensor, numbers: Tensor, scale: Tensor, bias: Tensor | null): Tensor {
+  return product?.(x, { numbers, scale, bias }) ?? tidy(() => x.linear(numbers.mul(scale).to(x.dtype), { bias }))
+}
+
 /** A rounded weight neither trains nor takes up adapters: what is built on must be the weight itself. */
 export function requireExact(weight: Tensor, where: string, field: string): void {
   if (!isInt8(weight)) return

@@ -1,6 +1,6 @@
 // Layers. B batch, T tokens, D features, C channels, H W rows and columns.
-import { aten, rmsNorm, type Tensor, tidy } from '../tensor/index.ts'
-import { isInt8 } from './int8.ts'
+import { aten, rmsNorm, type Tensor } from '../tensor/index.ts'
+import { isInt8, multiply8 } from './int8.ts'
 import type { Adapter } from './lora.ts'
 import { Module, weight } from './module.ts'
 
@@ -26,17 +26,14 @@ export class Linear extends Module {
 
   forward(x: Tensor): Tensor {
     const bias = this.bias ? cast(this.bias, x) : null
-    const y = isInt8(this.weight) ? this.#product8(x, bias) : x.linear(cast(this.weight, x), { bias }) // [.., out]
+    const y = isInt8(this.weight)
+      ? multiply8(x, this.weight, this.weight_scale!, bias)
+      : x.linear(cast(this.weight, x), { bias }) // [.., out]
     const state = this.#adapter
     if (!state?.enabled || !this.lora_A || !this.lora_B) return y
     const input = state.dropout > 0 ? x.dropout(state.dropout, true) : x
     const delta = input.linear(cast(this.lora_A.weight, x)).linear(cast(this.lora_B.weight, x))
     return y.add(delta, { alpha: state.scale })
-  }
-
-  /** The matrix is there for this product alone, or until its backward where a gradient is recorded. */
-  #product8(x: Tensor, bias: Tensor | null): Tensor {
-    return tidy(() => x.linear(cast(this.weight.mul(this.weight_scale!), x), { bias }))
   }
 
   get adapter(): AdapterState | undefined {

@@ -1,7 +1,19 @@
 // Each kernel alone against its reference in ATen: equal within bfloat16's rounding, and the same bits on repetition.
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
-import { DecodeKernels, type DecodeShape, noKernels, ownProducts, reference } from '../../src/kernels/index.ts'
+import {
+  coversColumns8,
+  DecodeKernels,
+  type DecodeShape,
+  type LowRank,
+  type Matrix8,
+  noKernels,
+  ownProducts,
+  product8,
+  product8On,
+  reference,
+  useKernels,
+} from '../../src/kernels/index.ts'
 import { type DType, empty, memory, noGrad, randn, type Tensor, tensor, tidy, zeros } from '../../src/tensor/index.ts'
 
 const device = 'cuda:0'
@@ -150,6 +162,79 @@ check('products of a narrow feed-forward and a small vocabulary read nothing beh
     kernels.head(last(vocabulary), h, scores)
     near('head', scores, reference.linear(h, last(vocabulary)))
   }
+})
+
+/** Every number from -127 to 127 is among them, and no two rows have the same scale. */
+function matrix8(features: number, columns: number, bias: boolean): Matrix8 {
+  const numbers = tidy(() => randn([features, columns], { device }).mul(50).round().clamp_({ min: -127, max: 127 }))
+  const scale = tidy(() => randn([features, 1], { device }).mul(0.3).exp().mul(4e-4).to('bfloat16'))
+  return { numbers: numbers.to('int8'), scale, bias: bias ? random([features], 0.1) : null }
+}
+function lowRank(rows: number, parts: readonly number[], rank: number): LowRank {
+  const features = parts.reduce((a, b) => a + b, 0)
+  return { inputs: random([rows, parts.length * rank], 0.5), factors: weight(features, rank), parts }
+}
+
+/** Columns, the features of each part, the rank beside them: sizes of 3B to 14B, then what fills no tile, no chunk and no cluster. */
+const sizes8: readonly (readonly [number, readonly number[], number])[] = [
+  [2048, [2048, 256, 256], 128],
+  [3584, [18_944, 18_944], 128],
+  [5120, [5120, 1024, 1024], 16],
+  [18_944, [3584], 256],
+  [16, [5], 16],
+  [80, [16, 32, 7], 48],
+  [1104, [1003], 144],
+  [6000, [48, 50], 16],
+]
+for (const [columns, parts, rank] of sizes8)
+  check(`a matrix in 8 bit, ${columns} columns and ${parts.join(' + ')} features, at 1 to 64 rows`, () => {
+    assert.ok(coversColumns8(columns), 'covered')
+    const features = parts.reduce((a, b) => a + b, 0)
+    for (const rows of [1, 4, 8, 13, 16, 17, 32, 64])
+      tidy(() => {
+        const matrix = matrix8(features, columns, rows % 2 === 0)
+        const [x, y, low] = [random([rows, columns]), room([rows, features]), lowRank(rows, parts, rank)]
+        const launch = () => product8(x, matrix, y, low)
+        launch()
+        near(`${rows} rows, rank ${rank}`, y, reference.product8(x, matrix, low))
+        sameBits('product8', y, () => void y.fill_(0), launch)
+      })
+  })
+
+check('a product in 8 bit reads nothing behind its numbers, and writes nothing behind its result', () => {
+  const segment = 2 ** 27
+  for (const [columns, features] of [
+    [3584, 1000],
+    [1104, 16],
+    [18_944, 35],
+  ] as const) {
+    const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // memory of its own: behind its end there is none
+    const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
+    const matrix = { ...matrix8(features, columns, true), numbers }
+    for (const rows of [3, 16, 31]) {
+      const [x, wide] = [random([rows, columns]), room([rows + 1, features])]
+      product8(x, matrix, wide.narrow(0, 0, rows))
+      near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.product8(x, matrix))
+      const kept = tidy(() => wide.select(0, rows).isnan().to('float32').sum().item())
+      assert.equal(kept, features, 'the row behind is as it was')
+    }
+  }
+})
+
+check('few rows of layers in 8 bit take the kernel; many rows, float32 and `kernels: off` do not', () => {
+  const matrix = matrix8(48, 64, true)
+  const product = product8On(device)!
+  const x = random([4, 1, 64])
+  const y = product(x, matrix)!
+  assert.deepEqual(y.shape, [4, 1, 48])
+  near('rows of a batch', y.view([4, 48]), reference.product8(x.view([4, 64]), matrix))
+  const across = random([64, 8]).t()
+  near('an input read across', product(across, matrix)!, reference.product8(across, matrix))
+  assert.equal(product(random([65, 64]), matrix), null)
+  assert.equal(product(x.to('float32'), matrix), null)
+  useKernels('off')
+  assert.equal(product8On(device), null)
+  useKernels('auto')
 })
 
 /** Caches and positions of rows behind prompts of different lengths, `time` own tokens so far. */

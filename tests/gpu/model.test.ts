@@ -137,8 +137,18 @@ test('in bfloat16 matrices in 8 bit decode like the same numbers as plain weight
   t.after(() => useKernels('auto'))
   const expected = speak(plain)
   assertSame(expected, speak(rounded), 1e-6)
-  useKernels('auto') // they read no 8 bit: nothing changes
-  assertSame(expected, speak(rounded), 1e-6)
+  useKernels('auto') // numbers are multiplied as they are: sums round otherwise, until a draw falls on another token
+  let compared = 0
+  speak(rounded).forEach(({ ids, logps }, i) => {
+    const { ids: others, logps: seen } = expected[i]!
+    const other = ids.findIndex((id, at) => id !== others[at])
+    const same = other < 0 ? ids.length : other
+    const error = worst(logps.slice(0, same), seen)
+    assert.ok(error < 0.05, `row ${i}: log-probs differ by ${error}`)
+    compared += same
+  })
+  const all = expected.reduce((sum, { ids }) => sum + ids.length, 0)
+  assert.ok(compared > all / 2, `${compared} of ${all} tokens are the same`)
 })
 
 test('policy, EMA copy and switched-off adapters decode with one state, each as on the CPU', (t) => {

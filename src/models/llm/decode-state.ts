@@ -1,7 +1,8 @@
 // Decoding on a device that records: buffers, key/value cache and the recorded step of one shape stay across calls. A recorded step is
 // bound to addresses, so everything that differs between calls, rows, roles and updates is copied into buffers that stay in place.
 // R rows, S hidden, V vocabulary.
-import { type KVCache, linears, type Slot, tensorAt, withWeights } from '../../nn/index.ts'
+import { kernelsOff, product8On } from '../../kernels/index.ts'
+import { type KVCache, linears, type Slot, tensorAt, withProduct8, withWeights } from '../../nn/index.ts'
 import { aten, CudaGraph, empty, isFloating, keep, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DecodeStart } from './decode-step.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Scores, type Taken } from './draws.ts'
@@ -72,12 +73,12 @@ class PinnedWeights {
     })
   }
 
-  /** Which adapters take part, and how. */
+  /** Which adapters take part, and how; whether kernels of ours may. */
   #switchesNow(): string {
     const all = linears(this.#decoder.module).map(([, { lora_A, adapter }]) =>
       lora_A && adapter?.enabled ? `${adapter.scale},${adapter.dropout}` : '',
     )
-    return all.join(';')
+    return [...all, kernelsOff()].join(';')
   }
 
   #plan(slots: readonly Slot[]): void {
@@ -87,8 +88,8 @@ class PinnedWeights {
     for (const slot of slots) {
       const value = tensorAt(slot)
       const moved = before.fixed.has(slot.name) && before.fixed.get(slot.name) !== value.handle
-      const other = isFloating(value.dtype) && value.dtype !== dtype
-      if (other || value.requiresGrad || moved || before.pinned.has(slot.name))
+      const changes = value.dtype !== dtype || value.requiresGrad || moved || before.pinned.has(slot.name)
+      if (changes && isFloating(value.dtype))
         this.#pinned.set(slot.name, { slot, buffer: keep(empty([...value.shape], { device, dtype })) })
       else this.#fixed.set(slot.name, value.handle)
     }
@@ -233,9 +234,8 @@ export class DecodeState {
   #step(): Scores {
     const { decoder } = this
     const x = decoder.embed(this.#token) // [R, 1, S]
-    const hidden = decoder
-      .forward(x, { positions: this.#position, mask: this.#visible, cache: this.#cache, columns: this.#column })
-      .squeeze(1)
+    const at = { positions: this.#position, mask: this.#visible, cache: this.#cache, columns: this.#column }
+    const hidden = withProduct8(product8On(x.device), () => decoder.forward(x, at)).squeeze(1)
     return { hidden, logits: decoder.logits(hidden) }
   }
 

@@ -1,0 +1,122 @@
+// Products of few rows with matrices in 8 bit, which are read once and never made wide. R rows, N features, K columns.
+import { empty, type Tensor, tidy } from '../tensor/index.ts'
+import { KernelModule } from './module.ts'
+import { kernelsOff, multiprocessors, noKernels } from './support.ts'
+
+export interface Matrix8 {
+  numbers: Tensor // int8 [N, K]
+  scale: Tensor // bfloat16 [N, 1]
+  bias: Tensor | null // bfloat16 [N]
+}
+
+/** A product of low rank beside it, of matrices whose features stand one behind the other. */
+export interface LowRank {
+  inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16
+  factors: Tensor // bfloat16 [N, r]
+  /** Features of each part, up to three of them, multiples of 16 but for the last. */
+  parts: readonly number[]
+}
+
+/** Rows of a launch; more are taken in turns, and above the other number making the matrix wide is as fast. */
+const [launchRows, mostRows] = [32, 64]
+const [warps, chunk, threads, mostRounds] = [8, 64, 256, 8]
+/** Bytes of a block: where two share a multiprocessor, and where one has it alone. */
+const [sharedMemory, ownMemory] = [113 * 1024, 227 * 1024]
+/** Of the blocks that there is room for, those that find it as whole clusters. */
+const clustered = 0.9
+
+interface Plan {
+  /** Blocks of a cluster, which share the columns. */
+  split: number
+  /** Of a multiprocessor. */
+  blocks: number
+  shared: number
+}
+
+function planOf(columns: number, tiles: number): Plan | null {
+  const sums = tiles * 32 * 16 * (2 * warps + 2)
+  const of = (split: number) => {
+    const rounds = Math.ceil(Math.ceil(columns / chunk / split) / warps)
+    return { rounds, shared: tiles * 8 * (rounds * warps * chunk + 8) * 2 + sums }
+  }
+  for (const [blocks, room] of [
+    [2, sharedMemory],
+    [1, ownMemory],
+  ] as const)
+    for (let split = 1; split <= 8; split++) {
+      const { rounds, shared } = of(split)
+      if (rounds <= mostRounds && shared <= room) return { split, blocks, shared }
+    }
+  return null
+}
+
+const tilesOf = (rows: number) => (rows > 16 ? 4 : rows > 8 ? 2 : 1)
+
+/** Whether matrices of so many columns are covered, whatever the rows. */
+export const coversColumns8 = (columns: number): boolean =>
+  columns % 16 === 0 && planOf(columns, tilesOf(launchRows)) !== null
+
+/** x [R, K] -> y [R, N] */
+export function product8(x: Tensor, matrix: Matrix8, y: Tensor, low?: LowRank): void {
+  for (let from = 0; from < x.size(0); from += launchRows) {
+    const rows = Math.min(launchRows, x.size(0) - from)
+    const of = (t: Tensor) => t.narrow(0, from, rows)
+    launch(of(x), matrix, of(y), low && { ...low, inputs: of(low.inputs) })
+  }
+}
+
+function launch(x: Tensor, { numbers, scale, bias }: Matrix8, y: Tensor, low?: LowRank): void {
+  const [rows, columns] = x.shape as [number, number]
+  const tiles = tilesOf(rows)
+  const { split, blocks, shared } = planOf(columns, tiles)!
+  const extra = low?.factors.size(1) ?? 0
+  const sizes = { COLUMNS: columns, TILES: tiles, SPLIT: split, BLOCKS: blocks, EXTRA: extra }
+  const features = numbers.size(0)
+  const [second, third] = low ? startsOf(low.parts, features) : [features, features]
+  KernelModule.of(['int8'], sizes).launch(
+    'product8',
+    { grid: [split * groupsOf(features, split, blocks, x.device)], block: threads, shared, cluster: split },
+    [
+      numbers,
+      scale,
+      x,
+      bias,
+      y,
+      features,
+      rows,
+      low?.factors ?? null,
+      low?.inputs ?? null,
+      low?.inputs.size(1) ?? 0,
+      second,
+      third,
+    ],
+  )
+}
+
+/** Where the second and the third part begin; behind the end where there is none. */
+function startsOf(parts: readonly number[], features: number): [number, number] {
+  const second = parts[0] ?? features
+  return [second, second + (parts[1] ?? features)]
+}
+
+/** Clusters that run at a time, no more than give each the same number of tiles of 16 features. */
+function groupsOf(features: number, split: number, blocks: number, device: string): number {
+  const tiles = Math.ceil(features / 16)
+  const room = blocks * multiprocessors(device) * (split > 1 ? clustered : 1)
+  return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
+}
+
+/** Products [.., K] -> [.., N] of few rows in bfloat16, where kernels run on a device; null where the matrix must be made wide. */
+export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Tensor | null) | null {
+  if (kernelsOff() || noKernels(device)) return null
+  return (x, matrix) => {
+    const [features, columns] = matrix.numbers.shape as [number, number]
+    const rows = x.numel / columns
+    if (x.dtype !== 'bfloat16' || rows > mostRows || !coversColumns8(columns)) return null
+    return tidy(() => {
+      const y = empty([...x.shape.slice(0, -1), features], { dtype: x.dtype, device: x.device })
+      product8(x.contiguous().view([rows, columns]), matrix, y.view([rows, features]))
+      return y
+    })
+  }
+}
