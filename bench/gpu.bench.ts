@@ -3,7 +3,7 @@
 // ROUNDTRIP_BENCH_STEPS: steps in a row (3).
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { type BenchRow, row } from './bench.ts'
-import { decodeRows } from './gpu/decode.ts'
+import { decodeRows, int8DecodeRows } from './gpu/decode.ts'
 import { now, onCard, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
 import { stepRows } from './gpu/step.ts'
 import { trainingRows } from './gpu/training.ts'
@@ -27,6 +27,7 @@ export async function run(): Promise<BenchRow[]> {
   const rows = [row('new Learner', now() - from, null, 'ms')]
   rows.push(...trainingRows(family, learner, examples)) // before merged weights lie beside: a pass has the card for itself
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
-  rows.push(...decodeRows(family, learner, examples))
+  const decoding = decodeRows(family, learner, examples)
+  rows.push(...decoding, ...int8DecodeRows(config, examples, decoding))
   return rows
 }

@@ -3,15 +3,8 @@
 // exact or int8 alone.
 import type { ShapeName } from '../scripts/lib/checkpoint-shapes.ts'
 import { useKernels } from '../src/kernels/index.ts'
-import {
-  decodePool,
-  layerMatrices,
-  modelSizes,
-  type Sa2VA,
-  type Sa2VAFamily,
-  TrainingLayers,
-} from '../src/models/index.ts'
-import { type FrozenForm, frozenForms, type Linear, storeInt8 } from '../src/nn/index.ts'
+import { decodePool, modelSizes, type Sa2VAFamily, TrainingLayers } from '../src/models/index.ts'
+import { type FrozenForm, frozenForms } from '../src/nn/index.ts'
 import { type Batch, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, planMemory, resolveRun, runOf } from '../src/run/index.ts'
 import { type TaskKind, taskKinds } from '../src/tasks/index.ts'
@@ -26,6 +19,7 @@ import {
   randomModel,
   resetPeak,
   speakingFamily,
+  storeLayersInt8,
 } from './gpu/random-model.ts'
 
 interface Case {
@@ -82,12 +76,6 @@ const settings = (c: Case) =>
     ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
 type Settings = ReturnType<typeof settings>
-
-/** As loading does it. */
-function storeLayersInt8(model: Sa2VA): void {
-  const isMatrix = layerMatrices(model.decoder)
-  for (const slot of model.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, placement.dtype)
-}
 
 async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchRow[]> {
   const loaded = randomModel(shape)

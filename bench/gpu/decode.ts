@@ -1,12 +1,12 @@
-// Decoding through generate with merged adapters, draws included: milliseconds a token-step at 4, 16 and 64 rows, 4 samples a prompt.
+// Decoding through generate with merged adapters, or beside matrices in 8 bit, draws included: milliseconds a token-step at 4, 16 and 64 rows, 4 samples a prompt.
 import { stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
 import { decodePool, type Features, generate, type Prompt, type Sa2VAFamily } from '../../src/models/index.ts'
-import type { Learner } from '../../src/run/index.ts'
+import { Learner, type RunConfig } from '../../src/run/index.ts'
 import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
-import { now, onCard } from './random-model.ts'
+import { now, onCard, randomModel, speakingFamily, storeLayersInt8 } from './random-model.ts'
 
 /** Rows; what must hold on an H200; reading weights and cache once at its memory's speed; torch.compile in a CUDA graph there. */
 const cases = [
@@ -31,16 +31,27 @@ function msAToken(family: Sa2VAFamily, prompts: readonly Prompt[]): number {
   return Math.min(...[0, 1, 2].map(() => (once(long) - once(short)) / (long - short)))
 }
 
-export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): BenchRow[] {
+type Time = (rows: number, kernels: 'auto' | 'off') => number
+
+function timesOf(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): Time {
   const prepared = examples.map((e) => family.prepare(e.image, { maxTiles: 3 }))
   const features: Features[] = noGrad(() => tidy(() => family.encode(prepared)))
-  const time = (rows: number, kernels: 'auto' | 'off') => {
+  return (rows, kernels) => {
     useKernels(kernels)
     const prompts = Array.from({ length: rows / samples }, (_, b) =>
       family.loaded.prompter.segment(features[b % features.length]!, examples[0]!.caption),
     )
     return learner.forSampling(() => msAToken(family, prompts))
   }
+}
+
+function afterwards(): void {
+  useKernels('auto')
+  decodePool.clear() // what follows takes no such shapes
+}
+
+export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): BenchRow[] {
+  const time = timesOf(family, learner, examples)
   const out = cases.flatMap(({ rows, limit, memory, compiled }) => {
     const auto = time(rows, 'auto')
     const name = `decode, ${rows} rows`
@@ -51,7 +62,33 @@ export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: read
       row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
     ]
   })
-  useKernels('auto')
-  decodePool.clear() // what follows takes no such shapes
+  afterwards()
+  return out
+}
+
+/** The same model with its matrices in 8 bit and adapters beside them, against `exact`: rows of decodeRows. */
+export function int8DecodeRows(
+  config: RunConfig,
+  examples: readonly Example[],
+  exact: readonly BenchRow[],
+): BenchRow[] {
+  const loaded = randomModel()
+  storeLayersInt8(loaded.model)
+  const family = speakingFamily(loaded, examples[0]!)
+  const sampling = { ...config.sampling, weights: 'exact' as const }
+  const learner = new Learner(family, { ...config, frozenWeights: 'int8', checkpointing: true, sampling })
+  const time = timesOf(family, learner, examples)
+  const out = cases.flatMap(({ rows }) => {
+    const auto = time(rows, 'auto')
+    const merged = exact.find(({ name }) => name === `decode, ${rows} rows, limit`)!.ours
+    const name = `decode in 8 bit, ${rows} rows`
+    return [
+      row(`${name}, exact weights merged`, auto, merged, 'ms'),
+      row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
+    ]
+  })
+  afterwards()
+  learner.dispose()
+  for (const t of family.module.parameters().values()) t.dispose()
   return out
 }

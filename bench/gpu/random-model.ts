@@ -5,8 +5,16 @@ import { join } from 'node:path'
 import { configOf, type ShapeName, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import type { Example } from '../../src/data/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
-import { generate, type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
-import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
+import {
+  generate,
+  type Loaded,
+  layerMatrices,
+  Prompter,
+  parseSa2VAConfig,
+  Sa2VA,
+  Sa2VAFamily,
+} from '../../src/models/index.ts'
+import { type Linear, type Module, replaceTensor, storeInt8, tensorAt } from '../../src/nn/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
@@ -58,6 +66,12 @@ export function randomModel(shape: ShapeName = '4b'): Loaded {
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizerOf(cfg.llm.vocab_size)))
   writeFileSync(join(dir, 'config.json'), JSON.stringify(raw))
   return { dir, cfg, model, prompter: new Prompter(cfg, loadTokenizer(dir), chatTemplate(cfg.template)) }
+}
+
+/** As loading does it. */
+export function storeLayersInt8(model: Sa2VA): void {
+  const isMatrix = layerMatrices(model.decoder)
+  for (const slot of model.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, placement.dtype)
 }
 
 /** Tiles side by side and a thumbnail; with three of them a prompt of about 1,100 tokens at the full shape. */

@@ -65,7 +65,7 @@ export const RunConfig = z.strictObject({
     .enum(frozenForms)
     .default('exact')
     .describe(
-      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row, half the memory; int8 needs checkpointing true, and torch's ops compute in the place of our kernels",
+      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row, half the memory; int8 needs checkpointing true, and learning takes torch's ops in the place of our kernels",
     ),
   kernels: z
     .enum(['auto', 'off'])

@@ -20,7 +20,7 @@ export interface MemoryPlan {
   frozen: number
   /** Trained weights in float32 with moments, EMA copy and start; adapters once more where layers read them. */
   trained: number
-  /** Weights with adapters merged, for sampling. */
+  /** For sampling: weights with adapters merged, or the adapters as kernels read them beside matrices in 8 bit. */
   merged: number
   features: number
   /** On top of all that while samples are drawn: key-value caches, adapters as decoding reads them, masks. */
@@ -58,10 +58,10 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const state = 4 * float32 // weight, EMA copy and two moments
   const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
   const merges = mergesAdapters(sizes, settings, card)
-  const merged = merges ? mergedBytes(sizes) : 0
+  const fused = card.kernels && sizes.ownDecoding && (merges || int8)
+  const merged = merges ? mergedBytes(sizes) : fused ? bfloat16 * adapters + paddedHead(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
-  const fused = merges && card.kernels && sizes.ownDecoding && !int8
-  const states = decodeStates(sizes, settings, merges ? 0 : adapters, fused)
+  const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
   const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
   const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
@@ -84,11 +84,14 @@ const mergesAdapters = ({ ownDecoding }: ModelSizes, { sampling, frozenWeights }
 
 const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
 
-/** Adapted layers once more, and the head filled up to rows that the library's products want. */
-function mergedBytes({ adapted, llm }: ModelSizes): number {
-  const layers = adapted.reduce((sum, [out, input]) => sum + out * input, 0)
-  return bfloat16 * (layers + (llm.vocab_size % 64 === 0 ? 0 : llm.vocab_size * llm.hidden_size))
+/** Adapted layers once more, and the head. */
+function mergedBytes(sizes: ModelSizes): number {
+  return bfloat16 * sizes.adapted.reduce((sum, [out, input]) => sum + out * input, 0) + paddedHead(sizes)
 }
+
+/** The head filled up to rows that the library's products want. */
+const paddedHead = ({ llm }: ModelSizes) =>
+  llm.vocab_size % 64 === 0 ? 0 : bfloat16 * llm.vocab_size * llm.hidden_size
 
 interface DecodeBytes {
   cache: number

@@ -15,10 +15,28 @@ import {
   notCovered,
   teacherForce,
 } from '../../src/models/index.ts'
-import { buildLanguageModule, commonIds, Decoder, knownPrefixes, type LlmConfig } from '../../src/models/llm/index.ts'
+import { notFused } from '../../src/models/llm/fused-weights.ts'
+import {
+  buildLanguageModule,
+  commonIds,
+  Decoder,
+  knownPrefixes,
+  type LlmConfig,
+  layerMatrices,
+} from '../../src/models/llm/index.ts'
 import { PackedCache } from '../../src/models/llm/packed-cache.ts'
 import { prefill } from '../../src/models/llm/prefill.ts'
-import { addLora, MergedPlaces, replaceTensor, tensorAt, withMergedLora, withWeights } from '../../src/nn/index.ts'
+import {
+  addLora,
+  isInt8,
+  Linear,
+  MergedPlaces,
+  replaceTensor,
+  storeInt8,
+  tensorAt,
+  withMergedLora,
+  withWeights,
+} from '../../src/nn/index.ts'
 import { noGrad, randn, tensor, tidy } from '../../src/tensor/index.ts'
 import { loadTokenizer } from '../../src/text/index.ts'
 
@@ -288,6 +306,57 @@ test('merged adapters are seen anew at each call, in places that stay', () => {
   decodePool.clear(decoder)
   places.dispose()
 })
+
+/** What matrices in 8 bit and adapters stand for, in float32. */
+function wideTwinOfRounded({ decoder }: Model): Model {
+  const wide = new Decoder(decoder.cfg, buildLanguageModule(decoder.cfg))
+  const own = new Map(decoder.module.slots().map((slot) => [slot.name, slot]))
+  const value = (name: string) => {
+    const { owner } = own.get(name)!
+    const stored = tensorAt(own.get(name)!).to('float32')
+    if (!(owner instanceof Linear) || !name.endsWith('.weight')) return stored
+    const plain = isInt8(owner.weight) ? stored.mul(owner.weight_scale!.to('float32')) : stored
+    const low = owner.lora_A && owner.lora_B!.weight.matmul(owner.lora_A.weight)
+    return low ? plain.add(low, { alpha: owner.adapter!.scale }) : plain
+  }
+  for (const slot of wide.module.slots())
+    replaceTensor(
+      slot,
+      noGrad(() => tidy(() => value(slot.name))),
+    )
+  return speakerOf(wide)
+}
+
+for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fused?: false }>({
+  ...variants,
+  'InternLM2, by recorded ops': { architectures: ['InternLM2ForCausalLM'], attention_bias: false, fused: false },
+}))
+  test(`${name}, matrices in 8 bit: the same with adapters beside them, which are seen anew at each call`, () => {
+    useKernels('auto')
+    const { model, decoder } = randomDecoder(cfg)
+    const isMatrix = layerMatrices(decoder)
+    for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, 'bfloat16')
+    assert.equal(notFused(decoder) === null, fused ?? true, notFused(decoder) ?? 'kernels of ours decode')
+    agree('no adapters', model, 3, {}, wideTwinOfRounded(model))
+    addLora(decoder.module, loraTargets(decoder.cfg.architectures[0]!), { rank: 24, alpha: 36, seed: 1 })
+    const factors = decoder.module.slots().filter((s) => /lora_B/.test(s.name))
+    const said = [0.01, 0.03].map((size) => {
+      for (const slot of factors)
+        noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(size))))
+      const wide = wideTwinOfRounded(model)
+      for (const [count, samples, maxNewTokens] of [
+        [1, 4, 40],
+        [5, 3, 16],
+        [10, 4, 6],
+      ] as const)
+        agree(`adapters ${size}, ${count} x ${samples} rows`, model, count, { samples, maxNewTokens }, wide)
+      const first = speak(model, promptsOf(2))
+      assert.deepEqual(speak(model, promptsOf(2)), first)
+      return first
+    })
+    assert.notDeepEqual(said[0], said[1])
+    decodePool.clear(decoder)
+  })
 
 test('prompts read packed score as those read by torch, also behind a beginning that an earlier call read', () => {
   const { decoder, model } = randomDecoder()

@@ -7,7 +7,7 @@ import type { CacheMemory, CacheUser } from './cache-memory.ts'
 import type { DecodeStart } from './decode-step.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Taken } from './draws.ts'
 import { FusedCaches, type FusedSize, promptOfRows } from './fused-caches.ts'
-import { currentWeights, type FusedWeights, type LayerWeights, paddedHead, shapeOf } from './fused-weights.ts'
+import { currentWeights, type FusedWeights, type LayerWeights, multiply, paddedHead, shapeOf } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 import { PackedCache } from './packed-cache.ts'
 
@@ -180,7 +180,8 @@ export class FusedState implements CacheUser {
   }
 
   #step(temperature: number | null, never: Tensor | null): void {
-    const scores = this.#kernels.own ? this.#ownStep() : this.#libraryStep()
+    const rounded = this.#weights!.layers[0]!.rounded !== null
+    const scores = this.#kernels.own && !rounded ? this.#ownStep() : this.#libraryStep()
     const { clock, numbers, ids, logps, drawnLogps } = this.#draws
     this.#kernels.draw({
       scores,
@@ -214,16 +215,16 @@ export class FusedState implements CacheUser {
     return this.#scores!
   }
 
-  /** Products of the library, what stands between them in kernels of ours. */
+  /** Products of the library, or with matrices in 8 bit; what stands between them in kernels of ours. */
   #libraryStep(): Tensor {
     const [k, h, x, eps] = [this.#kernels, this.#h, this.#normed, this.decoder.cfg.rms_norm_eps]
     const { layers, norm, head } = this.#weights!
     k.addNorm(h, null, layers[0]!.inputNorm, eps, x)
     layers.forEach((w, i) => {
-      this.#attend(i, w, x.linear(w.qkv, { bias: w.bias }))
-      k.addNorm(h, this.#attended.linear(w.out), w.outputNorm, eps, x)
-      k.swiglu(x.linear(w.gateUp), this.#inner)
-      const y = this.#inner.linear(w.down)
+      this.#attend(i, w, multiply(x, w, 'qkv'))
+      k.addNorm(h, multiply(this.#attended, w, 'out'), w.outputNorm, eps, x)
+      k.swiglu(multiply(x, w, 'gateUp'), this.#inner)
+      const y = multiply(this.#inner, w, 'down')
       const next = layers[i + 1]
       if (next) k.addNorm(h, y, next.inputNorm, eps, x)
       else k.addNorm(h, y, norm, eps, x, this.#keptStates)

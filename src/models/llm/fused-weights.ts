@@ -1,8 +1,9 @@
 // The weights of a decoder as kernels of ours read them, or why they cannot. S hidden, I feed-forward, V vocabulary.
-import { type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../kernels/index.ts'
+import { coversColumns8, type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../kernels/index.ts'
 import { isInt8, isPacked, Linear, type Pack, packedWeight, packInPlace, type RMSNorm } from '../../nn/index.ts'
 import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { FusedLayer } from './causal-lm.ts'
+import { adapted, Int8Product, rankOf } from './int8-product.ts'
 import type { Decoder } from './model.ts'
 
 export interface LayerWeights {
@@ -15,7 +16,11 @@ export interface LayerWeights {
   outputNorm: Tensor
   gateUp: Tensor // [2I, S]
   down: Tensor // [S, I]
+  /** Of matrices in 8 bit, whose numbers alone are above. */
+  rounded: Record<MatrixName, Int8Product> | null
 }
+
+type MatrixName = 'qkv' | 'out' | 'gateUp' | 'down'
 
 export interface FusedWeights {
   layers: LayerWeights[]
@@ -33,8 +38,6 @@ export function shapeOf({ cfg }: Decoder): DecodeShape {
     dim: cfg.head_dim,
   }
 }
-
-const adapted = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
 
 /** Why the kernels cannot take over a decoder's layers on any device; null where they can. */
 export function otherLayers(decoder: Decoder): string | null {
@@ -56,20 +59,34 @@ export function notFused(decoder: Decoder): string | null {
   const { layers, head, norm, embedding } = decoder.module.parts
   const fused = layers.map((layer) => layer.fused!)
   const all = fused.flatMap(linearsOf)
-  if ([...all, head].some((layer) => layer instanceof Linear && adapted(layer)))
+  const rounded = all.some((linear) => isInt8(linear.weight))
+  if ([...(rounded ? [] : all), head].some((layer) => layer instanceof Linear && adapted(layer)))
     return 'adapters are apart from their layers (sampling.weights)'
   if (fused.some(({ attention, mlp }) => [attention.out, ...mlp.gateUp, mlp.down].some((linear) => linear.bias)))
     return 'biases of other products than q, k, v'
-  const tensors = [...all, ...fused.flatMap(normsOf), head, norm, embedding].map((layer) => layer.weight)
+  if (rounded && notRounded(all)) return notRounded(all)
+  const others = [...fused.flatMap(normsOf), head, norm, embedding].map((layer) => layer.weight)
+  const tensors = [...others, ...all.map(({ weight, weight_scale }) => weight_scale ?? weight)]
   const biases = all.flatMap((linear) => linear.bias ?? [])
-  if (tensors.some(isInt8)) return 'weights stored in 8 bit (frozenWeights)'
   if ([...tensors, ...biases].some((t) => t.dtype !== 'bfloat16')) return 'weights that train in float32'
   const apart = fused.flatMap(({ attention, mlp }) => [attention.qkv, mlp.gateUp]).filter((pack) => !isPacked(pack))
-  if (apart.some((pack) => pack.some((linear) => linear.lora_A || linear.weight.requiresGrad)))
+  if (!rounded && apart.some((pack) => pack.some((linear) => linear.lora_A || linear.weight.requiresGrad)))
     return 'weights that train lie apart'
   for (const pack of apart) packInPlace(pack)
   return null
 }
+
+/** Why matrices in 8 bit cannot be multiplied as they are; null where they can. */
+function notRounded(all: readonly Linear[]): string | null {
+  if (!all.every((linear) => isInt8(linear.weight))) return 'some matrices are stored in 8 bit, some are not'
+  if (all.some((linear) => adapted(linear) && linear.adapter!.dropout > 0)) return 'adapters with dropout'
+  const other = all.map((linear) => linear.weight.size(1)).find((columns) => !coversColumns8(columns))
+  return other === undefined ? null : `matrices of ${other} columns in 8 bit`
+}
+
+/** Whether the matrices of a decoder's layers are in 8 bit. */
+export const inInt8 = ({ module }: Decoder): boolean =>
+  module.parts.layers.some(({ fused }) => fused !== undefined && isInt8(fused.mlp.down.weight))
 
 const linearsOf = ({ attention, mlp }: FusedLayer): Linear[] => [
   ...attention.qkv,
@@ -83,15 +100,17 @@ const normsOf = ({ inputNorm, outputNorm, attention }: FusedLayer): RMSNorm[] =>
 /** As they are now. Biases are copies, and packed weights second handles; these are the caller's, see freeWeights. */
 function fusedWeights(decoder: Decoder): FusedWeights {
   const { layers, norm, head, embedding } = decoder.module.parts
+  const rank = rankOf(layers.flatMap(({ fused }) => linearsOf(fused!)))
   return {
-    layers: layers.map(({ fused }) => weightsOf(fused!)),
+    layers: layers.map(({ fused }) => weightsOf(fused!, rank)),
     norm: norm.weight,
     head: head.weight,
     embedding: embedding.weight,
   }
 }
 
-function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer): LayerWeights {
+function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: number): LayerWeights {
+  const product = (...pack: Pack) => new Int8Product(pack, rank)
   return {
     inputNorm: inputNorm.weight,
     qkv: keep(packedWeight(attention.qkv)),
@@ -102,24 +121,42 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer): Layer
     outputNorm: outputNorm.weight,
     gateUp: keep(packedWeight(mlp.gateUp)),
     down: mlp.down.weight,
+    rounded: isInt8(mlp.down.weight)
+      ? {
+          qkv: product(...attention.qkv),
+          out: product(attention.out),
+          gateUp: product(...mlp.gateUp),
+          down: product(mlp.down),
+        }
+      : null,
   }
+}
+
+/** The product of few rows with a matrix of a layer, in whatever form it is stored. */
+export function multiply(x: Tensor, weights: LayerWeights, name: MatrixName): Tensor {
+  const bias = name === 'qkv' ? weights.bias : null
+  return weights.rounded ? weights.rounded[name].of(x, bias) : x.linear(weights[name], { bias })
 }
 
 function biasOf(pack: Pack): Tensor | null {
   const biases = pack.flatMap((linear) => linear.bias ?? [])
-  return biases.length > 0 ? keep(noGrad(() => tidy(() => cat(biases).to(pack[0]!.weight.dtype)))) : null
+  const { weight, weight_scale } = pack[0]!
+  return biases.length > 0 ? keep(noGrad(() => tidy(() => cat(biases).to((weight_scale ?? weight).dtype)))) : null
 }
 
 function freeWeights({ layers }: FusedWeights): void {
-  for (const { qkv, bias, gateUp } of layers) for (const t of [qkv, bias, gateUp]) t?.dispose()
+  for (const { qkv, bias, gateUp, rounded } of layers)
+    for (const t of [qkv, bias, gateUp, ...Object.values(rounded ?? {})]) t?.dispose()
 }
 
-/** Handles of everything a recording reads. */
+/** Handles of everything a recording reads, and which adapters have copies that it reads. */
 function fingerprint(decoder: Decoder): string {
   const { layers, norm, head, embedding } = decoder.module.parts
   const read = layers.flatMap(({ fused }) => [...linearsOf(fused!), ...normsOf(fused!)])
   const biases = layers.flatMap(({ fused }) => fused!.attention.qkv.map((linear) => linear.bias))
-  return [...[...read, norm, head, embedding].map((layer) => layer.weight), ...biases].map((t) => t?.handle).join()
+  const weights = [...[...read, norm, head, embedding].map((layer) => layer.weight), ...biases].map((t) => t?.handle)
+  const copied = layers.flatMap(({ fused }) => linearsOf(fused!).map((l) => adapted(l) && l.lora_A!.weight.size(0)))
+  return [...weights, ...copied].join()
 }
 
 const current = new Map<Decoder, { of: string; weights: FusedWeights }>()
@@ -128,10 +165,10 @@ const current = new Map<Decoder, { of: string; weights: FusedWeights }>()
 export function currentWeights(decoder: Decoder): FusedWeights {
   const of = fingerprint(decoder)
   const known = current.get(decoder)
-  if (known?.of === of) return known.weights
-  if (known) freeWeights(known.weights)
-  const weights = fusedWeights(decoder)
+  if (known && known.of !== of) freeWeights(known.weights)
+  const weights = known?.of === of ? known.weights : fusedWeights(decoder)
   current.set(decoder, { of, weights })
+  for (const { rounded } of weights.layers) for (const product of Object.values(rounded ?? {})) product.refresh()
   return weights
 }
 

@@ -13,7 +13,7 @@ import {
   tidy,
   windowOf,
 } from '../../tensor/index.ts'
-import { currentWeights, type LayerWeights, notFused, shapeOf } from './fused-weights.ts'
+import { currentWeights, inInt8, type LayerWeights, notFused, shapeOf } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 import { PackedCache } from './packed-cache.ts'
 import { type Group, type KnownRows, knownPrefixes } from './prefixes.ts'
@@ -37,7 +37,7 @@ export function packedPrefill<P extends PromptIds>(
   groups: readonly Group[],
 ): PackedPrompts | null {
   const { decoder, placement } = model
-  if (!hasFlashAttention(placement.device) || notFused(decoder)) return null
+  if (!hasFlashAttention(placement.device) || notFused(decoder) || inInt8(decoder)) return null
   const kernels = TrainingKernels.of(shapeOf(decoder), placement.device)
   return kernels && readPacked(model, prompts, groups, byKernels(kernels))
 }
