@@ -4,9 +4,9 @@ import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { newestValid } from '../../src/checkpoint/index.ts'
-import { ownProgram } from '../../tests/support/own-program.ts'
 import { makeToy, scratch } from '../../tests/support/runs.ts'
 import { flatness, type Held } from './flat.ts'
+import { work } from './lives.ts'
 
 const { values } = parseArgs({
   options: {
@@ -34,15 +34,7 @@ const store = join(scratch('long-store'), 'store')
 function rank(number: number): Promise<Held[]> {
   const place = { RANK: `${number}`, LOCAL_RANK: `${number}`, WORLD_SIZE: `${size}`, LOCAL_WORLD_SIZE: `${size}` }
   const env = { ...process.env, OMP_NUM_THREADS: '1', ...(size > 1 && { ...place, ROUNDTRIP_STORE: store }) }
-  const args = [
-    ...ownProgram('./work.ts', import.meta.url),
-    'train',
-    model,
-    output,
-    values.steps,
-    '500',
-    values.seconds,
-  ]
+  const args = [...work, 'train', model, output, values.steps, '500', values.seconds]
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'inherit'] })
   let out = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
