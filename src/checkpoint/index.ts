@@ -40,6 +40,7 @@ export {
   newestValid,
   prune,
   sweep,
+  whyDamaged,
   whyInvalid,
   writeCheckpoint,
 } from './run-checkpoint.ts'

@@ -143,6 +143,16 @@ export function whyInvalid({ path, step }: FoundCheckpoint, options: CheckOption
   }
 }
 
+/** The same of a folder under any name; null also where it has no manifest: an adapter of somebody else. */
+export function whyDamaged(path: string): string | null {
+  if (!existsSync(join(path, manifestName))) return null
+  try {
+    return whyInvalid({ path, step: readManifest(path).step })
+  } catch (error) {
+    return messageOf(error)
+  }
+}
+
 function readManifest(path: string): Manifest {
   const where = join(path, manifestName)
   const { format, step, files } = readJsonObject(where)

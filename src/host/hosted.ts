@@ -1,6 +1,6 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
 import { constants } from 'node:os'
-import { log, Mismatch } from '../core/index.ts'
+import { log, Mismatch, messageOf } from '../core/index.ts'
 import { readPlace } from '../distributed/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards } from '../rewards/index.ts'
@@ -203,16 +203,18 @@ function openScreen(label: string): Screen {
   }
 }
 
-/** Tells where the last good checkpoint is, then lets the error through. */
+/** Tells where the last good checkpoint is, then lets the error through; what keeps it from being found is not the error. */
 export async function failing<T>(output: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    const { listCheckpoints, newestValid } = await import('../checkpoint/index.ts')
-    if (listCheckpoints(output).length > 0) {
-      const { checkpoint } = newestValid(output)
-      if (checkpoint) log.info(`last good checkpoint: ${checkpoint.path}`)
-    }
+    await tellLastGood(output).catch((reason) => log.debug(`${output}: no checkpoint was found: ${messageOf(reason)}`))
     throw error
   }
+}
+
+async function tellLastGood(output: string): Promise<void> {
+  const { newestValid } = await import('../checkpoint/index.ts')
+  const { checkpoint } = newestValid(output)
+  if (checkpoint) log.info(`last good checkpoint: ${checkpoint.path}`)
 }

@@ -1,7 +1,14 @@
 // What a run learned, put on the model it started from: adapters, the other trained weights, or their EMA copies.
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { loadAdapter, newestValid, openWeights, placeTrainingCheckpoint, readTensors } from '../checkpoint/index.ts'
+import {
+  loadAdapter,
+  newestValid,
+  openWeights,
+  placeTrainingCheckpoint,
+  readTensors,
+  whyDamaged,
+} from '../checkpoint/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import { type Family, isVideoOnly } from '../models/index.ts'
 import { replaceTensor, tensorAt } from '../nn/index.ts'
@@ -40,11 +47,19 @@ function placeFile(family: Family, file: string): string {
 function checkpointIn(dir: string): string {
   if (!existsSync(dir) || !statSync(dir).isDirectory())
     throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint or adapter folder', got: 'none there' })
-  if (['adapter_config.json', 'trainables.safetensors'].some((file) => existsSync(join(dir, file)))) return dir
+  if (['adapter_config.json', 'trainables.safetensors'].some((file) => existsSync(join(dir, file)))) return whole(dir)
   const { checkpoint, invalid } = newestValid(dir)
   if (checkpoint) return checkpoint.path
   const got = invalid[0] ? `${invalid[0].path}: ${invalid[0].reason}` : 'a folder without one'
   throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint, a run folder or a PEFT adapter', got })
+}
+
+/** A checkpoint that is named itself is looked at as one that a run goes on from. */
+function whole(dir: string): string {
+  const got = whyDamaged(dir)
+  if (got === null) return dir
+  const hint = 'take another checkpoint; remove manifest.json to use the files as they are'
+  throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint as it was written', got, hint })
 }
 
 /** Weights by name; float32 as they were trained, whatever the model's dtype. */

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict'
+import { renameSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import test, { after } from 'node:test'
+import { scratch } from '../../tests/support/runs.ts'
+import { writeCheckpoint, writeSafetensors } from '../checkpoint/index.ts'
+import type { Family } from '../models/index.ts'
+import { loadTrained } from './trained.ts'
+
+const folder = scratch('trained')
+after(() => rmSync(folder, { recursive: true, force: true }))
+const family = { module: { slots: () => [] }, model: { placement: { device: 'cpu' } } } as unknown as Family
+
+test('a checkpoint that is named itself is refused when a file of it is not as it was written', () => {
+  const path = writeCheckpoint(folder, 3, {
+    'trainables.safetensors': (file) => writeSafetensors(file, []),
+    'state.json': '{"step":3}',
+  })
+  assert.equal(loadTrained(family, path), path)
+  const best = join(folder, 'best')
+  renameSync(path, best)
+  assert.equal(loadTrained(family, best), best, 'under another name')
+  writeFileSync(join(best, 'state.json'), '{"step":4}')
+  assert.throws(() => loadTrained(family, best), /best: adapter: expected a checkpoint as it was .*state\.json: its SHA/)
+  writeFileSync(join(best, 'manifest.json'), '{')
+  assert.throws(() => loadTrained(family, best), /best: adapter: expected a checkpoint as it was written/)
+  rmSync(join(best, 'manifest.json'))
+  assert.equal(loadTrained(family, best), best, 'without a manifest it is an adapter like any other')
+})
