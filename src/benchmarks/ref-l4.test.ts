@@ -48,7 +48,20 @@ test('accuracy above a threshold, not at it; by size; boxes as xywh, xyxy or aro
   assert.deepEqual([all['Acc@0.5'], all['Acc@0.75'], all['Acc@0.9']], [0.5, 0.5, 0.25])
   assert.ok(Math.abs(all['mAcc']! - (0 + 0.6 + 0 + 1) / 4) < 1e-12) // 0.8 is above 0.5 ... 0.75
   assert.deepEqual([all['small Acc@0.5'], all['medium Acc@0.5'], all['large Acc@0.5']], [0.5, 1, 0])
+  assert.deepEqual([all['small mAcc'], all['medium mAcc'], all['large mAcc']], [0.5, 0.6, 0])
   assert.deepEqual([figures('val')['Acc@0.5'], figures('test')['Acc@0.9']], [0.5, 0.5])
+})
+
+test('sizes are by the side of a square: medium from 128 to 256', () => {
+  const rows = [127, 128, 256, 257].map((side) => ({ ...row(`${side}`, [0, 0, side, side]), split: 'val' }))
+  const boxes = new Map(
+    rows.map(({ id, bbox }) => [id, id === '128' ? null : (bbox as [number, number, number, number])]),
+  )
+  const { figures } = scoreRefL4(rows, boxes, 'val', { seed: 1, resamples: 20 })
+  assert.deepEqual(
+    ['small', 'medium', 'large'].map((size) => figures[`${size} Acc@0.5`]!.mean),
+    [1, 0.5, 1],
+  )
 })
 
 test('an expression without a prediction is named', async () => {
