@@ -67,3 +67,12 @@ test('brackets nested a hundred thousand deep are no exception', () => {
   for (const text of ['['.repeat(1e5), '['.repeat(1e5) + ']'.repeat(1e5), '{"a":'.repeat(1e5)])
     assert.equal(parsePointAnswer(text, { width: 840, height: 840 }, settings).valid, false)
 })
+
+test('brackets and quotes inside a label belong to the label', () => {
+  const settings = PointAnswerConfig.parse({})
+  const frame = { width: 840, height: 840 }
+  for (const label of ['a ] b', '}', '[', 'say \\"here]\\"']) {
+    const text = `Here they are: [{"point_2d": [10, 20], "label": "${label}"}]`
+    assert.deepEqual(parsePointAnswer(text, frame, settings).counts.kept, 1, text)
+  }
+})

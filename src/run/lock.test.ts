@@ -23,6 +23,17 @@ test('a folder has one writer; the second is told host, process and since when; 
   lockRun(folder).release()
 })
 
+test('a process is known by when it was born, however much it grows', () => {
+  const lock = lockRun(folder)
+  const { born } = JSON.parse(readFileSync(path, 'utf8'))
+  const more = new ArrayBuffer(2 ** 28)
+  assert.throws(() => lockRun(folder), refused, `${more.byteLength} bytes later`)
+  lock.release()
+  const another = lockRun(folder)
+  assert.equal(JSON.parse(readFileSync(path, 'utf8')).born, born)
+  another.release()
+})
+
 test('what a killed process left is taken over, also when its pid was given again', async () => {
   const child = spawn(process.execPath, ['-e', 'setInterval(() => {}, 1000)'], { stdio: 'ignore' })
   const left = (pid: number, born: string | null) =>

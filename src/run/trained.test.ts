@@ -11,6 +11,17 @@ const folder = scratch('trained')
 after(() => rmSync(folder, { recursive: true, force: true }))
 const family = { module: { slots: () => [] }, model: { placement: { device: 'cpu' } } } as unknown as Family
 
+test('of a run the newest whole checkpoint is taken, and a newer one that is damaged is told', (t) => {
+  const run = join(folder, 'run')
+  const files = { 'trainables.safetensors': (file: string) => writeSafetensors(file, []) }
+  for (const step of [1, 2]) writeCheckpoint(run, step, files)
+  rmSync(join(run, 'checkpoint_step_2', 'trainables.safetensors'))
+  const written = t.mock.method(process.stderr, 'write', () => true)
+  assert.equal(loadTrained(family, run), join(run, 'checkpoint_step_1'))
+  const said = written.mock.calls.map(({ arguments: [text] }) => String(text)).join('')
+  assert.match(said, /warn: .*checkpoint_step_2: not used: trainables\.safetensors: expected \d+ bytes, got no file/)
+})
+
 test('a checkpoint that is named itself is refused when a file of it is not as it was written', () => {
   const path = writeCheckpoint(folder, 3, {
     'trainables.safetensors': (file) => writeSafetensors(file, []),
@@ -21,7 +32,10 @@ test('a checkpoint that is named itself is refused when a file of it is not as i
   renameSync(path, best)
   assert.equal(loadTrained(family, best), best, 'under another name')
   writeFileSync(join(best, 'state.json'), '{"step":4}')
-  assert.throws(() => loadTrained(family, best), /best: adapter: expected a checkpoint as it was .*state\.json: its SHA/)
+  assert.throws(
+    () => loadTrained(family, best),
+    /best: adapter: expected a checkpoint as it was .*state\.json: its SHA/,
+  )
   writeFileSync(join(best, 'manifest.json'), '{')
   assert.throws(() => loadTrained(family, best), /best: adapter: expected a checkpoint as it was written/)
   rmSync(join(best, 'manifest.json'))

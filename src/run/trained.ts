@@ -49,7 +49,10 @@ function checkpointIn(dir: string): string {
     throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint or adapter folder', got: 'none there' })
   if (['adapter_config.json', 'trainables.safetensors'].some((file) => existsSync(join(dir, file)))) return whole(dir)
   const { checkpoint, invalid } = newestValid(dir)
-  if (checkpoint) return checkpoint.path
+  if (checkpoint) {
+    for (const bad of invalid) log.warn(`${bad.path}: not used: ${bad.reason}`)
+    return checkpoint.path
+  }
   const got = invalid[0] ? `${invalid[0].path}: ${invalid[0].reason}` : 'a folder without one'
   throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint, a run folder or a PEFT adapter', got })
 }

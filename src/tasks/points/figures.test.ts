@@ -1,0 +1,87 @@
+// The figures of a step, each against the share it is named after.
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
+import type { PointAnswer, PointSample } from '../../rewards/index.ts'
+import { resolvePoints, rewardOfPoints } from './config.ts'
+import { type AnsweredGroup, stepFigures } from './figures.ts'
+
+const weights = rewardOfPoints(resolvePoints({}))
+const side = 10
+/** The pixels left of column `x`. */
+const left = (x: number): Mask =>
+  maskFromDense(
+    Uint8Array.from({ length: side * side }, (_, i) => (i % side < x ? 1 : 0)),
+    side,
+    side,
+  )
+const object = left(5) // 50 pixels
+const tooMuch = left(7) // 20 pixels more
+
+function reply(more: Partial<PointAnswer>, sample: Partial<PointSample> = {}, mask: Mask | null = null, sure = 0.5) {
+  const counts = { kept: 0, raw: 0, oob: 0, dup: 0, extra: 0, ...more.counts }
+  const plain = { valid: true, format: 1, negatives: [], positives: [], box: null, stop: false, none: false }
+  const answer = { ...plain, ...more, counts } as PointAnswer
+  const frame = { width: side, height: side }
+  const turns = [{ answer, mask }]
+  const points = { target: object, mask0: tooMuch, frame, mode: 'negatives', turns, manyTurns: false, ...sample }
+  return { answer: { points }, reply: { switched: sure > 0.5, confidence: sure } }
+}
+
+test('shares are of all answers, of those that can be read, or of those that place points', () => {
+  const one = (negatives: [number, number][], more: object) => ({
+    negatives,
+    counts: { kept: 1, raw: 2, oob: 0, dup: 0, extra: 0, ...more },
+  })
+  const replies = [
+    reply(one([[6.5, 2.5]], { oob: 1 }), {}, object, 1), // in what is too much, and the mask is right afterwards
+    reply({
+      ...one(
+        [
+          [1, 1],
+          [9, 9],
+        ],
+        { kept: 2, raw: 4, dup: 2 },
+      ),
+      format: 0.5,
+    }), // in the object, and where nothing is
+    reply({ valid: false, format: 0 }),
+    reply({}), // places nothing
+    reply({ stop: true }, { target: left(0) }), // nothing is there, and it says so
+  ]
+  const groups = [
+    { replies, scores: [1, 0.25, null, 0.5, 0.75].map((total) => ({ total, parts: {}, counted: [] })) },
+  ] as unknown as AnsweredGroup[]
+  const before = 50 / 70
+  const expected = {
+    format_strict: 3 / 5,
+    format_lenient: 1 / 5,
+    invalid_rate: 1 / 5,
+    points_per_output: 3 / 4,
+    abstain_rate: 2 / 4,
+    neg_in_gt_rate: 1 / 4,
+    neg_in_confused_rate: 1 / 2,
+    oob_rate: 1 / 4,
+    dup_rate: 1 / 4,
+    baseline_iou: before,
+    final_iou: (1 + 2 * before) / 3,
+    iou_gain: (1 - before) / 3,
+    iou_gain_positive_rate: 1 / 3,
+    none_right_rate: 1,
+    confused_area_ratio: 20 / 50,
+    token_switched_rate: 1 / 5,
+    sam_confidence: (1 + 4 * 0.5) / 5,
+  }
+  const { loss, mean_reward, max_reward, ...found } = stepFigures(groups, weights, 0.125)
+  assert.deepEqual([loss, mean_reward, max_reward], [0.125, 0.625, 1])
+  assert.deepEqual(Object.keys(found).sort(), Object.keys(expected).map((name) => `points/${name}`).sort()) // biome-ignore format: one line
+  for (const [name, value] of Object.entries(expected))
+    assert.ok(Math.abs(found[`points/${name}`]! - value) < 1e-12, `${name}: ${found[`points/${name}`]}, not ${value}`)
+})
+
+test('groups of before a restart have rewards alone; where nothing was scored there is the loss', () => {
+  const kept = [{ replies: [], scores: [{ total: 0.5, parts: {}, counted: [] }] }]
+  assert.deepEqual(stepFigures(kept, weights, 2), { loss: 2, mean_reward: 0.5, max_reward: 0.5 })
+  const unscored = [{ replies: [], scores: [{ total: null, parts: {}, counted: [] }] }]
+  assert.deepEqual(stepFigures(unscored, weights, 2), { loss: 2 })
+})
