@@ -2,6 +2,7 @@
 // these checks tell what was edited by hand or copied from another step.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
+import { expectedOf } from '../config/index.ts'
 import { Mismatch, readJsonObject } from '../core/index.ts'
 
 const count = z.int().nonnegative()
@@ -69,13 +70,18 @@ export type StoredRunState = z.infer<typeof runState>
 function firstIssue(error: z.ZodError, value: unknown): { field: string; expected: string; got: unknown } {
   const issue = error.issues[0]!
   const got = issue.path.reduce<unknown>((v, key) => (v as Record<PropertyKey, unknown> | undefined)?.[key], value)
-  return { field: issue.path.join('.'), expected: issue.message.replace(/^Invalid input: expected /, ''), got }
+  return { field: issue.path.join('.'), expected: expectedOf(issue), got }
 }
 
 /** Reads and checks the state of a checkpoint folder; its step must be the folder's. */
 export function readRunState(folder: string): StoredRunState {
   const where = join(folder, 'state.json')
   const value = readJsonObject(where)
+  const { version } = value
+  if (version !== 1 && version !== 2) {
+    const hint = Number(version) > 2 ? 'a later release wrote it: go on with that one' : undefined
+    throw new Mismatch({ where, field: 'version', expected: '1 or 2', got: version ?? 'nothing', hint })
+  }
   const parsed = runState.safeParse(value)
   if (!parsed.success) {
     const { field, expected, got } = firstIssue(parsed.error, value)

@@ -9,7 +9,15 @@ export function refusalOf(error: z.ZodError, input: unknown, where: string, of =
   const issue = error.issues[0]!
   const hidden = issue.code === 'custom' && issue.params?.['mayHoldKey'] === true
   const got = hidden ? 'another, which is not shown: it may hold a key' : valueAt(input, issue.path)
-  return new Mismatch({ where, field: of + issue.path.join('.') || where, expected: issue.message, got })
+  return new Mismatch({ where, field: of + issue.path.join('.') || where, expected: expectedOf(issue), got })
+}
+
+/** What a schema wanted, as the middle of our own sentence: "expected ..., got ...". */
+export function expectedOf({ message }: Pick<z.core.$ZodIssue, 'message'>): string {
+  return message
+    .replace(/^(?:Too small|Too big|Invalid \w+): (?:expected )?/, '')
+    .replace(/, received [\w ]+$/, '')
+    .replace(/^Unrecognized keys?: /, 'known keys, not ')
 }
 
 function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {

@@ -1,6 +1,7 @@
 // Sizes of SAM2's image path. Keys as in the `grounding_encoder_config` block of config.json; a released checkpoint has no such
 // block and takes the defaults, which are SAM2 with the Hiera-L trunk.
 import { z } from 'zod'
+import { expectedOf } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 
 const size = z.int().positive().max(65_536) // more is a damaged file
@@ -71,7 +72,7 @@ export function sam2Config(block: unknown = {}, where = 'config.json: grounding_
     if (issue.code === 'unrecognized_keys')
       fail(where, issue.keys[0]!, `one of ${Object.keys(Sam2Keys.shape).join(', ')}`, 'an unknown key')
     const at = issue.path.reduce<unknown>((v, k) => (v as Record<PropertyKey, unknown>)?.[k], keys)
-    fail(where, issue.path.join('.'), issue.message, at)
+    fail(where, issue.path.join('.'), expectedOf(issue), at)
   }
   checkTrunk(parsed.data, where)
   checkHeads(parsed.data, where)

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { refusalOf } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import {
   PointAnswerConfig,
@@ -70,13 +71,7 @@ export function resolvePoints(input: PointsInput = {}): PointsConfig {
   const filter = preset === 'origin' ? { keepEasy: null } : {}
   const parsed = PointsConfig.safeParse({ ...pointAnswerPreset(preset), ...filter, ...input })
   if (parsed.success) return checked(parsed.data)
-  const issue = parsed.error.issues[0]!
-  throw new Mismatch({
-    where: 'points',
-    field: issue.path.join('.') || 'settings',
-    expected: issue.message,
-    got: input,
-  })
+  throw refusalOf(parsed.error, input, 'points')
 }
 
 function checked(config: PointsConfig): PointsConfig {
