@@ -6,12 +6,15 @@ const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 const threshold = rank[(process.env.ROUNDTRIP_LOG as LogLevel | undefined) ?? 'info'] ?? 1
 
 /**
- * Text that may come from a dataset or a server, for a terminal: control characters, which could move the cursor or set the
- * title, are spelled out, and further lines are indented, so that none of them looks like a message of ours.
+ * Text that may come from a dataset or a server, for a terminal: control characters, which could move the cursor, set the
+ * title or turn the order of letters, are spelled out, and further lines are indented, so that none looks like a message of ours.
  */
 export function printable(text: string): string {
-  const spelled = (char: string) => `\\x${char.charCodeAt(0).toString(16).padStart(2, '0')}`
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, spelled).replace(/\n(?=.)/g, '\n  ')
+  const hex = (char: string) => char.charCodeAt(0).toString(16)
+  const spelled = (char: string) => (char > '\u00ff' ? `\\u${hex(char)}` : `\\x${hex(char).padStart(2, '0')}`)
+  return text
+    .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, spelled)
+    .replace(/\n(?=.)/g, '\n  ')
 }
 
 /** On a terminal a status line may stand where the message goes, drawn by another thread: it is wiped first. */
