@@ -1,5 +1,6 @@
 // What a step of the demo costs, in ms of processor time, one thread: learning from 8 records of both loops in one pass against a pass
-// for each record, and sampling and answering with adapters merged against adapters apart. Paired in one run; the ways alternate.
+// for each record, sampling and answering with adapters merged against adapters apart, and 8 held-out records evaluated for the second
+// time, with features that stayed against features made anew. Paired in one run; the ways alternate.
 import { fileURLToPath } from 'node:url'
 import { openSource } from '../src/data/index.ts'
 import { withMergedLora } from '../src/nn/index.ts'
@@ -87,11 +88,15 @@ export async function run(): Promise<BenchRow[]> {
   const groups = await sampleAndScore(exact, batch)
   const learn = (pieces: Batch['pieces']) => () =>
     step(exact, { ...batch, pieces, groups: groups.map((g) => ({ ...g, reference: null })) }, 0)
+  const evaluator = kind.evaluator(family, config)
+  const examples = items.map((item) => item.example)
+  const evaluated = (way: 'again' | 'with') => async () => encoder[way](examples, (some) => evaluator.score(some))
   const rows = [
     await compare('8 records of both loops learned from, one pass', learn([items]), learn(items.map((item) => [item]))),
     await compare('8 records sampled and answered, adapters merged', sampled(true), sampled(false)),
+    await compare('8 held-out records evaluated again', evaluated('again'), evaluated('with')),
   ]
-  encoder.release(items)
+  encoder.close()
   learner.dispose()
   disposeModel(family)
   return rows
