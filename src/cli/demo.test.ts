@@ -19,8 +19,14 @@ test('the table has a row per metric with the change and its sign', () => {
     { a: of(0.1, 0.2, 0.3), b: of(0, 0.5, 1) },
     { a: of(0.4, 0.5, 0.6), b: of(0, 0.25, 1) },
   ).split('\n')
-  assert.match(rows[1]!, /^a +0\.2000 \[0\.1000, 0\.3000\] +0\.5000 \[0\.4000, 0\.6000\] +\+0\.3000 +higher$/)
-  assert.match(rows[2]!, /-0\.2500 +no$/)
+  assert.match(rows[1]!, /^a +0\.200 \[0\.100, 0\.300\] +0\.500 \[0\.400, 0\.600\] +\+0\.300 +higher$/)
+  assert.match(rows[2]!, /-0\.250 +no$/)
+})
+
+test('the table of the demo fits 80 columns', () => {
+  const before = { 'answer/seg_rate': of(1, 1, 1), 'caption/meteor': of(0.1, 0.2, 0.3) }
+  const after = { 'answer/seg_rate': of(1, 1, 1), 'caption/meteor': of(0.4, 0.5, 0.6) }
+  for (const line of comparison(before, after).split('\n')) assert.ok(line.length <= 80, line)
 })
 
 test('the run folder follows the seed unless one is named', () => {

@@ -8,7 +8,7 @@ import { runHosted } from '../host/index.ts'
 import type { RunConfig, RunResult } from '../run/index.ts'
 import { type Interval, readRun, runFiles } from '../tracking/index.ts'
 import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, figure, interval } from './table.ts'
+import { aligned, interval, rounded } from './table.ts'
 
 /** Runs in the engine thread. */
 export { trainWork } from './train.ts'
@@ -20,7 +20,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points --model DIR trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
+  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
 
 export function command(): Command {
   return runCommand('demo', about, flags, run)
@@ -88,7 +88,9 @@ async function run(argv: readonly string[]): Promise<void> {
     process.exitCode = 130
     return
   }
-  process.stdout.write(`\n${comparison(before, after)}\n\n${seconds.toFixed(0)} s\nreport ${page}\n`)
+  process.stdout.write(
+    `\n${comparison(before, after)}\n\napart: the two intervals have no value in common\n${seconds.toFixed(0)} s\nreport ${page}\n`,
+  )
   if (given.has('json')) process.stdout.write(`${JSON.stringify({ seed: config.seed, seconds, before, after })}\n`)
 }
 
@@ -104,7 +106,8 @@ async function writeReport(output: string): Promise<string> {
   const { renderReport } = await import('../dashboard/index.ts')
   const path = join(output, 'report.html')
   atomicWrite(path, await renderReport(readRun(output)))
-  return relative(process.cwd(), path) || path
+  const below = relative(process.cwd(), path)
+  return below.startsWith('..') ? path : below
 }
 
 /** Whether two intervals have no value in common, and which way the figure went. */
@@ -121,7 +124,7 @@ export function comparison(before: Figures, after: Figures): string {
     const is = after[metric]
     if (!is) return [metric, interval(was), '-', '-', '-']
     const change = is.mean - was.mean
-    return [metric, interval(was), interval(is), `${change < 0 ? '' : '+'}${figure(change)}`, verdict(was, is)]
+    return [metric, interval(was), interval(is), `${change < 0 ? '' : '+'}${rounded(change)}`, verdict(was, is)]
   })
-  return aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'intervals apart'], ...rows])
+  return aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'apart'], ...rows])
 }

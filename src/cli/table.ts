@@ -28,10 +28,13 @@ export function figure(value: number | null | undefined): string {
   return Number.isNaN(value) ? 'nan' : value.toFixed(4)
 }
 
+/** As many digits as pages have; two intervals, a change and their names fit a line of 80 columns. */
+export const rounded = (value: number): string => value.toFixed(3)
+
 /** No record had what the figure is about where its mean is no number. */
 export function interval({ mean, low, high }: Interval): string {
   if (Number.isNaN(mean)) return '-'
-  return `${figure(mean)} [${figure(low)}, ${figure(high)}]`
+  return `${rounded(mean)} [${rounded(low)}, ${rounded(high)}]`
 }
 
 /** One row per metric, one column per named evaluation. */

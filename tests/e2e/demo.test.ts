@@ -58,7 +58,7 @@ test('without a learning rate the figures before and after are equal, and the la
   assert.deepEqual(first.after, first.before)
   for (const metric of ['caption/meteor', 'mask/giou', 'cycle/iou', 'cycle/meteor'])
     assert.deepEqual(Object.keys(first.before[metric]!).sort(), ['high', 'low', 'mean'], metric)
-  assert.match(outcome.out, /metric +before \[95 %\] +after \[95 %\] +change +intervals apart/)
+  assert.match(outcome.out, /metric +before \[95 %\] +after \[95 %\] +change +apart$/m)
   assert.match(outcome.out, /^report runs\/demo-seed-3\/report\.html$/m)
   assert.match(outcome.err, /train .* 2\/2 .*loop1 \S+ +loop2 \S+/)
   assert.match(readFileSync(join(run, 'report.html'), 'utf8'), /^<!doctype html>/)
