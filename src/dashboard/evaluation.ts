@@ -37,6 +37,9 @@ function axisOf(intervals: readonly Interval[]): [number, number] {
   return [low, high]
 }
 
+/** Long names are broken behind a stroke, never inside a word. */
+const breakable = (name: string) => name.split(/(?<=[/_])/).map((part) => html`<span>${part}</span>`)
+
 function row(key: string, before: EvalEvent, after: EvalEvent | undefined): Markup {
   const [a, b] = [before.metrics[key], after?.metrics[key]]
   const drawn = [
@@ -44,7 +47,7 @@ function row(key: string, before: EvalEvent, after: EvalEvent | undefined): Mark
     ...(b ? [{ ...b, name: 'after', slot: 1 as const }] : []),
   ]
   const [low, high] = axisOf(drawn)
-  return html`<tr><td><b>${key}</b></td><td class="number" data-name="before">${withRange(a)}</td>${after && html`<td class="number" data-name="after">${withRange(b)}</td><td class="number" data-name="change">${change(a, b)}</td>`}<td class="plot">${whiskerPlot(drawn, low, high)}</td></tr>`
+  return html`<tr><td><b class="name">${breakable(key)}</b></td><td class="number" data-name="before">${withRange(a)}</td>${after && html`<td class="number" data-name="after">${withRange(b)}</td><td class="number" data-name="change">${change(a, b)}</td>`}<td class="plot">${whiskerPlot(drawn, low, high)}</td></tr>`
 }
 
 /** Held-out figures before and after with their 95 % intervals. */

@@ -3,7 +3,7 @@ import { type Content, html, type Markup } from './html.ts'
 
 /** Settings worth a place at the top, by the last part of their name; spelled without case and underscores. */
 const chosen =
-  'seed model datapath train batchsize maxsteps epochs numgenerations maxcompletionlength temperature losstype beta learningrate emadecay rank action actionstd maskloss preset'.split(
+  'seed model datapath train batchsize maxsteps epochs numgenerations maxcompletionlength temperature losstype beta learningrate emadecay rank action actionstd maskloss preset mode maxpoints'.split(
     ' ',
   )
 const secret = /(api_?key|secret|password|token|authorization)$/i

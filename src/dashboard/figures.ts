@@ -1,7 +1,7 @@
 // Which curves come first and how their names are split; the live page's script uses it too, so nothing is imported here.
 
 /** What a reader looks at first, in this order, each in a few words; everything else is folded away below. */
-const meanings: Readonly<Record<string, string>> = {
+const first: Readonly<Record<string, string>> = {
   reward_mean: 'mean reward of the samples',
   'rewards/iou/mean': 'mean IoU, before its weight',
   'rewards/meteor/mean': 'mean METEOR, before its weight',
@@ -20,7 +20,16 @@ const meanings: Readonly<Record<string, string>> = {
   learning_rate: 'by its schedule',
   step_time: 'time of a step, seconds',
 }
-export const firstFigures = Object.keys(meanings)
+export const firstFigures = Object.keys(first)
+
+const meanings: Readonly<Record<string, string>> = {
+  ...first,
+  live_tensors: 'tensors that the run holds after a step',
+  live_bytes: 'tensors that the run holds after a step',
+  host_bytes: 'memory of the whole process',
+  gpu_bytes: 'memory of the card in use after a step',
+  gpu_peak_bytes: 'most memory of the card in use so far',
+}
 
 /** What a figure says, with its unit; empty where its name has to do. */
 export const meaningOf = (name: string): string => (Object.hasOwn(meanings, name) ? meanings[name]! : '')

@@ -24,6 +24,7 @@ thead th { border: 0; color: var(--soft); font-size: 12.5px; }
 .settings div { display: flex; justify-content: space-between; gap: 16px; padding: 3px 0; border-bottom: 1px solid var(--line); break-inside: avoid; }
 .settings b { font-weight: 600; text-align: right; overflow-wrap: anywhere; min-width: 0; }
 .settings span { color: var(--soft); overflow-wrap: anywhere; }
+b.name span { display: inline-block; }
 .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .eval { padding: 8px 16px 4px; }
 .eval td, .eval th { vertical-align: middle; }
