@@ -30,3 +30,23 @@ export function median(values: readonly number[]): number {
   const middle = Math.floor(sorted.length / 2)
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
 }
+
+/** Two ways in turn, after one round of each that does not count; the ratio is the median of the paired ones. */
+export async function inTurn(
+  row: { name: string; unit: string; rounds: number },
+  measure: (work: () => unknown) => number | Promise<number>,
+  ours: () => unknown,
+  other: () => unknown,
+): Promise<BenchRow> {
+  const { name, unit, rounds } = row
+  for (const work of [ours, other]) await measure(work)
+  const pairs: [number, number][] = []
+  for (let i = 0; i < rounds; i++) pairs.push([await measure(ours), await measure(other)])
+  return {
+    name,
+    ours: median(pairs.map(([a]) => a)),
+    other: median(pairs.map(([, b]) => b)),
+    ratio: median(pairs.map(([a, b]) => a / b)),
+    unit,
+  }
+}

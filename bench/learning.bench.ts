@@ -18,7 +18,7 @@ import {
 } from '../src/run/index.ts'
 import { type TaskKind, taskKinds } from '../src/tasks/index.ts'
 import { setThreads } from '../src/tensor/index.ts'
-import { type BenchRow, median } from './bench.ts'
+import { type BenchRow, inTurn } from './bench.ts'
 
 const [numRecords, rounds] = [8, 5]
 
@@ -45,25 +45,15 @@ const host: Pick<Host, 'score'> = {
   },
 }
 
-async function processorMs(work: () => Promise<unknown>): Promise<number> {
+async function processorMs(work: () => unknown): Promise<number> {
   const before = process.cpuUsage()
   await work()
   const { user, system } = process.cpuUsage(before)
   return (user + system) / 1000
 }
 
-async function compare(name: string, ours: () => Promise<unknown>, other: () => Promise<unknown>): Promise<BenchRow> {
-  for (const work of [ours, other]) await work()
-  const pairs: [number, number][] = []
-  for (let i = 0; i < rounds; i++) pairs.push([await processorMs(ours), await processorMs(other)])
-  return {
-    name,
-    ours: median(pairs.map(([a]) => a)),
-    other: median(pairs.map(([, b]) => b)),
-    ratio: median(pairs.map(([a, b]) => a / b)),
-    unit: 'ms of processor time',
-  }
-}
+const compare = (name: string, ours: () => Promise<unknown>, other: () => Promise<unknown>): Promise<BenchRow> =>
+  inTurn({ name, unit: 'ms of processor time', rounds }, processorMs, ours, other)
 
 export async function run(): Promise<BenchRow[]> {
   setThreads(1)

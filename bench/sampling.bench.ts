@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { makeScene, sceneExample } from '../src/data/index.ts'
 import { type Features, generate, openSa2VA, type Prompt, prepareImage, type Sa2VA } from '../src/models/index.ts'
 import { noGrad, randn, setThreads, tidy } from '../src/tensor/index.ts'
-import { type BenchRow, median } from './bench.ts'
+import { type BenchRow, inTurn } from './bench.ts'
 
 const [numScenes, numEach, rounds] = [8, 6, 7]
 const words = ['red circle', 'blue square', 'large star', 'small green thing', 'plain shape on the left', 'striped one']
@@ -15,23 +15,14 @@ function unshared(model: Sa2VA) {
   return { placement, decoder, promptEmbeddings: (p: Prompt) => model.promptEmbeddings(p) }
 }
 
-/** Median of the paired ratios; the two ways alternate. */
-function compare(name: string, ours: () => void, other: () => void): BenchRow {
-  const timed = (work: () => void) => {
-    const from = performance.now()
-    noGrad(() => tidy(work))
-    return performance.now() - from
-  }
-  for (const work of [ours, other]) timed(work)
-  const pairs = Array.from({ length: rounds }, () => [timed(ours), timed(other)] as const)
-  return {
-    name,
-    ours: median(pairs.map(([a]) => a)),
-    other: median(pairs.map(([, b]) => b)),
-    ratio: median(pairs.map(([a, b]) => a / b)),
-    unit: 'ms',
-  }
+function elapsedMs(work: () => unknown): number {
+  const from = performance.now()
+  noGrad(() => tidy(() => void work()))
+  return performance.now() - from
 }
+
+const compare = (name: string, ours: () => unknown, other: () => unknown): Promise<BenchRow> =>
+  inTurn({ name, unit: 'ms', rounds }, elapsedMs, ours, other)
 
 export async function run(): Promise<BenchRow[]> {
   setThreads(1)
@@ -52,8 +43,8 @@ export async function run(): Promise<BenchRow[]> {
     for (const f of features) for (let i = 0; i < numEach; i++) model.drawMasks(f, prompts.narrow(0, i, 1))
   }
   return [
-    compare('48 phrases answered, image read once', answer(phrases, model), answer(phrases, unshared(model))),
-    compare('48 regions described, image read once', answer(regions, model), answer(regions, unshared(model))),
-    compare('48 masks drawn, an image at a time', together, oneByOne),
+    await compare('48 phrases answered, image read once', answer(phrases, model), answer(phrases, unshared(model))),
+    await compare('48 regions described, image read once', answer(regions, model), answer(regions, unshared(model))),
+    await compare('48 masks drawn, an image at a time', together, oneByOne),
   ]
 }
