@@ -5,10 +5,12 @@ export { type Features, type Prompt, Prompter, prepareImage, samPrecision } from
 export { groundingParts, inspectSa2VA, reportOf } from './inspect.ts'
 export {
   exportSa2VA,
+  fillModel,
   isVideoOnly,
   type Loaded,
   openModelWeights,
   openSa2VA,
+  requireVocabulary,
   type Sa2VAOpenOptions,
   withRounding,
 } from './load.ts'

@@ -9,8 +9,8 @@ import {
 import { log, Mismatch } from '../../core/index.ts'
 import type { Module } from '../../nn/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
-import { chatTemplate, loadTokenizer } from '../../text/index.ts'
-import { type DecoderOpenOptions, int8Slots } from '../llm/index.ts'
+import { chatTemplate, loadTokenizer, type Tokenizer } from '../../text/index.ts'
+import { type DecoderOpenOptions, int8Slots, type PromptedModel, type PromptIds } from '../llm/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { Prompter } from './inputs.ts'
@@ -59,7 +59,7 @@ export function openModelWeights(dir: string): WeightFolder {
 
 /** A Sa2VA folder as the hub has it: config.json, weights, tokenizer. */
 export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
-  const { rounding, frozenWeights, ...load } = options
+  const { rounding, ...load } = options
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readSa2VAConfig(dir)
   cfg.sam = withRounding(cfg.sam, rounding, options.dtype)
@@ -67,16 +67,28 @@ export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
   tieIfHeadIsMissing(cfg, folder)
   const tokenizer = loadTokenizer(dir)
   const prompter = new Prompter(cfg, tokenizer, chatTemplate(cfg.template))
-  if (tokenizer.vocabSize > cfg.llm.vocab_size) {
-    throw new Mismatch({
-      where: dir,
-      field: 'tokenizer',
-      expected: `at most vocab_size ${cfg.llm.vocab_size} tokens`,
-      got: tokenizer.vocabSize,
-    })
-  }
+  requireVocabulary(dir, tokenizer, cfg.llm)
   const model = new Sa2VA(cfg)
-  const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name, cfg) } as RegExp
+  fillModel(model, folder, load, (name) => isSpare(name, cfg))
+  return { dir, cfg, model, prompter }
+}
+
+/** The model has a row for every token. */
+export function requireVocabulary(dir: string, tokenizer: Tokenizer, { vocab_size }: { vocab_size: number }): void {
+  if (tokenizer.vocabSize <= vocab_size) return
+  const expected = `at most vocab_size ${vocab_size} tokens`
+  throw new Mismatch({ where: dir, field: 'tokenizer', expected, got: tokenizer.vocabSize })
+}
+
+/** Weights of a folder into a model of meta tensors; one that cannot be filled leaves nothing behind. */
+export function fillModel(
+  model: Module & Pick<PromptedModel<PromptIds>, 'decoder' | 'placement'>,
+  folder: WeightFolder,
+  options: DecoderOpenOptions,
+  isSpare: (name: string) => boolean,
+): void {
+  const { frozenWeights, ...load } = options
+  const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name) } as RegExp
   try {
     const int8 = int8Slots(model.decoder, frozenWeights)
     loadWeights(model, folder, { ...load, int8, unused: [unused], optional: promptOnly })
@@ -85,7 +97,6 @@ export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
     throw error
   }
   model.decoder.computeIn(options.dtype ?? model.placement.dtype)
-  return { dir, cfg, model, prompter }
 }
 
 function tieIfHeadIsMissing(cfg: Sa2VAConfig, folder: WeightFolder): void {
