@@ -196,6 +196,12 @@ export const RunConfig = z.strictObject({
 export type RunConfig = z.infer<typeof RunConfig>
 export type RunInput = z.input<typeof RunConfig>
 
+/** Whether adapters are merged while they sample; `suits`: whether `auto` would, where the run is. */
+export function mergesForSampling(settings: Pick<RunConfig, 'sampling' | 'frozenWeights'>, suits: boolean): boolean {
+  const { sampling, frozenWeights } = settings
+  return sampling.weights === 'auto' ? suits && frozenWeights === 'exact' : sampling.weights === 'merged'
+}
+
 /** Types, presets and combinations checked; what cannot work is refused here with the reason. */
 export function resolveRun(input: RunInput): RunConfig {
   const parsed = RunConfig.safeParse(input)

@@ -24,7 +24,7 @@ import {
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { Roles } from '../rl/index.ts'
 import { keep, noGrad, normsOf, type Tensor, tidy } from '../tensor/index.ts'
-import type { RunConfig } from './config.ts'
+import { mergesForSampling, type RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 
 export interface GroupCount {
@@ -79,7 +79,7 @@ export class Learner implements Roles {
       ),
     )
     const { rank, size } = options.world ?? alone
-    this.#mergesForSampling = mergesForSampling(config, family)
+    this.#mergesForSampling = mergesForSampling(config, suitsMerging(config, family))
     this.#mergedPlaces = deviceOf(config).device.startsWith('cuda') ? new MergedPlaces() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
     const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
@@ -210,12 +210,9 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
   return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
 }
 
-/** By itself in float32 on the CPU, where it rounds nothing away, and where kernels of ours decode, which read merged weights alone. */
-function mergesForSampling(config: RunConfig, { model }: Family): boolean {
+/** In float32 on the CPU it rounds nothing away; on a card kernels of ours decode with merged weights alone. */
+function suitsMerging(config: RunConfig, { model }: Family): boolean {
   const { device, dtype } = deviceOf(config)
-  const { frozenWeights, sampling } = config
-  if (sampling.weights !== 'auto') return sampling.weights === 'merged'
-  if (frozenWeights !== 'exact') return false
   return device === 'cpu' ? dtype === 'float32' : notCovered(model.decoder) === null
 }
 

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { readJsonObject } from '../core/index.ts'
 import { cacheSpare, familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
-import type { RunConfig } from './config.ts'
+import { mergesForSampling, type RunConfig } from './config.ts'
 
 export interface Card {
   /** Bytes that programs can use. */
@@ -57,7 +57,7 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
   const state = 4 * float32 // weight, EMA copy and two moments
   const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
-  const merges = mergesAdapters(sizes, settings, card)
+  const merges = mergesForSampling(settings, card.kernels && sizes.ownDecoding)
   const fused = card.kernels && sizes.ownDecoding && (merges || int8)
   const merged = merges ? mergedBytes(sizes) : fused ? bfloat16 * adapters + paddedHead(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
@@ -77,10 +77,6 @@ const int8Saves = ({ matrices }: ModelSizes) =>
 /** The matrices of one layer, made wide for their products. */
 const layerBytes = ({ matrices, llm }: ModelSizes) =>
   (bfloat16 * matrices.reduce((sum, [out, input]) => sum + out * input, 0)) / llm.num_hidden_layers
-
-/** As src/run/learner.ts decides it in bfloat16. */
-const mergesAdapters = ({ ownDecoding }: ModelSizes, { sampling, frozenWeights }: Settings, { kernels }: Card) =>
-  sampling.weights === 'auto' ? kernels && ownDecoding && frozenWeights === 'exact' : sampling.weights === 'merged'
 
 const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
 
