@@ -78,6 +78,20 @@ test('it evaluates and saves behind the steps that were asked for, keeps the new
   assert.deepEqual(names, ['before', 'after'], 'the last step is evaluated once')
 })
 
+test('what the place of a run says against it stands in the folder', async (t) => {
+  t.mock.method(cuda, 'count', () => 8)
+  const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
+  const before = { ...process.env }
+  t.after(() => {
+    for (const name of Object.keys(pod)) delete process.env[name]
+    Object.assign(process.env, before)
+  })
+  Object.assign(process.env, pod)
+  await train(toyRun(toy, at('pod'), { ...small, maxSteps: 1, evalRecords: 0 }), hostOf(spread))
+  const told = eventsOf('pod').flatMap((e) => (e.t === 'warning' && e.text.includes('8 GPUs') ? [e.kind] : []))
+  assert.deepEqual(told, ['settings'])
+})
+
 test('as many records are held out as were asked for', async () => {
   const { heldOut, close } = await openRecords(toyRun(toy, at('none'), { dataPath: 'scenes:24', evalRecords: 3 }))
   await close()
