@@ -138,8 +138,9 @@ async function figure(trip: Trip): Promise<Buffer> {
   return sharp(Buffer.from(svg), { density: 144 }).png({ palette: true }).toBuffer()
 }
 
-/** The worse of the two ways. */
-const quality = (t: Trip) => Math.min(maskIou(t.given, t.redrawn), maskIou(t.given, t.drawn))
+/** The worst of both masks and the words that came back. */
+const quality = (t: Trip) =>
+  Math.min(maskIou(t.given, t.redrawn), maskIou(t.given, t.drawn), meteor(t.reference, t.retold))
 
 /** The first scene whose both ways come close to what was given, or the best one seen. */
 async function choose(model: string, first: number, pick: number): Promise<Trip> {
