@@ -36,7 +36,7 @@ function help(): string {
   return [
     'roundtrip: GRPO fine-tuning of vision-language models that point at pixels',
     '',
-    'usage: roundtrip COMMAND [options]      roundtrip COMMAND --help      roundtrip --version',
+    'usage: roundtrip COMMAND [options]   roundtrip COMMAND --help   roundtrip --version',
     '',
     ...rows,
     '',
