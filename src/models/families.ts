@@ -18,8 +18,10 @@ const supported = [
 /** The family of a checkpoint folder; one that is not supported is refused by its name, with the reason. */
 export function familyOf(dir: string): ModelFamily {
   const where = join(dir, 'config.json')
-  if (!existsSync(where))
-    throw new Mismatch({ where, expected: 'the config.json of a checkpoint', got: 'no such file' })
+  if (!existsSync(where)) {
+    const hint = existsSync(dir) ? 'name the folder with config.json and the weights' : `there is no folder ${dir}`
+    throw new Mismatch({ where, expected: 'the config.json of a checkpoint', got: 'no such file', hint })
+  }
   const raw = readJsonObject(where)
   const family = familyOfConfig(raw, where, () => isGrounded(raw, dir))
   if (family.startsWith('sa2va-')) refuseSam3(raw, dir)

@@ -210,7 +210,7 @@ function attach({ adapter }: Family, config: RunConfig, dropout: number): Adapte
   return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
 }
 
-/** In float32 on the CPU it rounds nothing away; on a card kernels of ours decode with merged weights alone. */
+/** In float32 on the CPU it rounds nothing away; on a card it is right where kernels of ours decode. */
 function suitsMerging(config: RunConfig, { model }: Family): boolean {
   const { device, dtype } = deviceOf(config)
   return device === 'cpu' ? dtype === 'float32' : notCovered(model.decoder) === null

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { type Native, native } from '../engine/index.ts'
-import { CudaGraph } from './device.ts'
+import { CudaGraph, cuda } from './device.ts'
 
 /** A device that behaves until `fail()`, and then refuses every call, as CUDA does behind an illegal access. */
 function fakeDevice(t: { after(fn: () => void): void }) {
@@ -58,3 +58,9 @@ for (const warmups of [1, 0])
     assert.throws(() => CudaGraph.capture(step, { device: 'cuda:0', warmups }), /illegal access in the step/)
     assert.equal(device.calls.at(-1), 'back')
   })
+
+test('a card that is not there is refused in words before it is used', () => {
+  const words =
+    /settings: device: expected (cpu: the engine sees no CUDA device|one of \d+ CUDA devices), got cuda:\d+\. /
+  for (const ask of [cuda.use, cuda.requireDevice]) assert.throws(() => ask(`cuda:${cuda.count()}`), words)
+})

@@ -12,12 +12,29 @@ export function deviceIndex(device: string): number {
 const indexOf = (device: number | string | undefined) =>
   typeof device === 'number' ? device : deviceIndex(device ?? 'cuda')
 
+/** Refuses a card that the engine does not see. */
+function requireDevice(device: string): void {
+  const count = native().cudaCount()
+  if (Number(/^cuda:(\d+)$/.exec(device)?.[1] ?? 0) < count) return
+  throw new Mismatch({
+    where: 'settings',
+    field: 'device',
+    expected: count === 0 ? 'cpu: the engine sees no CUDA device' : `one of ${count} CUDA devices`,
+    got: device,
+    hint: '`roundtrip info` tells what the engine sees; --device cpu needs no card',
+  })
+}
+
 /** CUDA: devices, memory, timing, captured graphs. On a build without CUDA count() is 0 and the rest says so. */
 export const cuda = {
   count: (): number => native().cudaCount(),
   name: (device = 0): string => native().cudaName(device),
   /** Makes `cuda:N` the current device of this thread: what `cuda` means from now on. */
-  use: (device: string): void => native().cudaUse(deviceIndex(device)),
+  use(device: string): void {
+    requireDevice(device)
+    native().cudaUse(deviceIndex(device))
+  },
+  requireDevice,
   synchronize: (device?: number | string): void => {
     if (native().cudaCount() > 0) native().cudaSynchronize(indexOf(device))
   },
