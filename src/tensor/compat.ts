@@ -64,7 +64,8 @@ export interface AttentionOptions {
 export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const groups = options.groupedHeads ? q.size(1) / k.size(1) : 1
   if (groups > 1 && takesGroups(q, options)) return fused(q, k, v, options, { enableGqa: true })
-  if (!has('scaled_dot_product_attention')) return plainAttention(q, k, v, options, groups)
+  if (!has('scaled_dot_product_attention') || (groups > 1 && isDecodeStep(q, options)))
+    return plainAttention(q, k, v, options, groups)
   const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
   const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
   return fused(q, keys, values, options)
@@ -76,15 +77,16 @@ function fused(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions, more:
 }
 
 let groupsKnown: boolean | undefined
-/**
- * Whether the fused op takes fewer key heads as they are (torch 2.5, CUDA), instead of keys and values repeated for every query head. With a
- * mask only for single queries: there every kernel is at least as good, while longer ones may lose theirs on some cards.
- */
+/** Whether the fused op takes fewer key heads as they are (torch 2.5, CUDA), instead of keys and values repeated for every query head. */
 function takesGroups(q: Tensor, options: AttentionOptions): boolean {
-  if (!q.device.startsWith('cuda') || (options.mask && q.size(-2) > 1)) return false
+  if (!q.device.startsWith('cuda') || options.mask) return false
   groupsKnown ??= planOf('scaled_dot_product_attention')?.args.some((a) => a.name === 'enable_gqa') ?? false
   return groupsKnown
 }
+
+/** Single queries with a mask: of torch's fused kernels only cuDNN's, which is off, reads a cache once for all heads of a group. */
+const isDecodeStep = (q: Tensor, options: AttentionOptions): boolean =>
+  q.device.startsWith('cuda') && Boolean(options.mask) && q.size(-2) === 1
 
 /** The queries of all heads that one key head serves are the rows of one product: keys and values are never repeated. */
 function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions, groups: number): Tensor {
