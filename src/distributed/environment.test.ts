@@ -30,6 +30,18 @@ test('torchrun gives rank, host and port, and its restarts have keys of their ow
   assert.equal(place.prefix, 'abc/2')
 })
 
+test('a world of one is one process whoever started it, and its rank must be 0', () => {
+  assert.deepEqual(readPlace({ WORLD_SIZE: '1' }), readPlace({}))
+  assert.equal(readPlace({ RANK: '0', WORLD_SIZE: '1' }).source, 'torchrun')
+  assert.throws(() => readPlace({ RANK: '1', WORLD_SIZE: '1' }), /RANK/)
+})
+
+test('a starter that says nothing of the host has one process on each', () => {
+  const { LOCAL_RANK: _, LOCAL_WORLD_SIZE: __, ...pods } = torchrun
+  const { localRank, localSize } = readPlace(pods)
+  assert.deepEqual([localRank, localSize], [0, 1])
+})
+
 test('rank 0 serves the store unless torchrun already does', () => {
   const server = (more: Record<string, string>) => readPlace({ ...torchrun, RANK: '0', ...more }).meeting
   assert.deepEqual(server({}), { kind: 'tcp', host: 'node7', port: 29777, server: true })

@@ -87,6 +87,24 @@ test('grey, RGB, RGBA, 16-bit, interlaced and adaptively filtered files give one
   for (const file of files) assert.deepEqual(await maskFromPng(file), expected)
 })
 
+test('files of 1, 2 and 4 bits a pixel give one mask, grey or by palette', async () => {
+  const [height, width] = [23, 37]
+  for (const depth of [1, 2, 4])
+    for (const type of [0, 3]) {
+      const rowBytes = 1 + Math.ceil((width * depth) / 8)
+      const rows = new Uint8Array(height * rowBytes)
+      bits.forEach((on, i) => {
+        const [x, y] = [i % width, Math.floor(i / width)]
+        const value = on * (1 + (i % (2 ** depth - 1)))
+        rows[y * rowBytes + 1 + Math.floor((x * depth) / 8)]! |= value << (8 - depth - ((x * depth) % 8))
+      })
+      const palette: [string, Uint8Array][] = type === 3 ? [['PLTE', new Uint8Array(3 * 2 ** depth)]] : []
+      const end: [string, Uint8Array][] = [['IDAT', deflateSync(rows)], ['IEND', new Uint8Array(0)]] // biome-ignore format: chunks
+      const png = pngOf(['IHDR', header(width, height, depth, type)], ...palette, ...end)
+      assert.deepEqual(await maskFromPng(png), expected, `${depth} bits, type ${type}`)
+    }
+})
+
 test('a palette is read by index, a 16-bit sample in full', async () => {
   const palette = Uint8Array.from([255, 255, 255, 0, 0, 0]) // index 0 white, 1 black
   const rows = deflateSync(Uint8Array.from([0, 0b01000000])) // one row, indices 0 1 0

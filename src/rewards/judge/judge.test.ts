@@ -370,7 +370,7 @@ test('a checklist in prose and code fences is found; one of lies is unjudgeable'
     const reply = honest(asked)
     return reply.startsWith('{') ? `Sure [1]! Here {it} is:\n\`\`\`json\n${reply}\n\`\`\`` : reply
   }
-  await withJudge(wrap, {}, async ({ judge }) => assert.equal((await judge.judge(reference, reference)).score, 0.7))
+  await withJudge(wrap, {}, async ({ judge }) => assert.equal((await judge.judge(reference, reference)).score, 1))
   const lies = JSON.stringify({ object: 'bicycle', positives: [{ part: null, attribute: 'colour', value: 'purple' }] })
   await withJudge(
     () => lies,

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict'
+import test from 'node:test'
+import { BadRecord } from '../data/index.ts'
+import { type RunInput, resolveRun } from './config.ts'
+import { openRecords, rejectsInWords } from './records.ts'
+
+const open = (input: RunInput) =>
+  openRecords(resolveRun({ dataPath: 'scenes:12', batchSize: 1, ...input, data: { workers: 0, ...input.data } }))
+
+test('a share that is no record holds out what a larger one gives, and says so', async () => {
+  const { heldOut, loader, notices, source, close } = await open({ evalRecords: 9, data: { evalFraction: 1e-6 } })
+  await close()
+  assert.ok(heldOut.length > 0 && loader.epochLength === source.length - heldOut.length, `${heldOut.length} held out`)
+  assert.deepEqual(
+    notices.map(({ text }) => text.replace(/^\S+: /, '')),
+    [
+      `data.evalFraction 0.000001 of 12 records is none; ${heldOut.length} held out instead (--evalRecords 0 holds out none)`,
+    ],
+  )
+})
+
+test('a share of nothing or of all evaluates nothing, and says so; asked for none, it says nothing', async () => {
+  for (const evalFraction of [0, 1]) {
+    const { heldOut, loader, notices, close } = await open({ evalRecords: 9, data: { evalFraction } })
+    await close()
+    assert.deepEqual([heldOut.length, loader.epochLength], [0, 12])
+    assert.match(notices.map(({ text }) => text).join(), /holds out none: nothing is evaluated$/)
+  }
+  const { notices, close } = await open({ evalRecords: 0, data: { evalFraction: 0 } })
+  await close()
+  assert.deepEqual(notices, [])
+})
+
+test('a batch larger than what there is to train on is refused with one that would do', async () => {
+  const started = open({ batchSize: 13, evalRecords: 0 })
+  await assert.rejects(
+    started,
+    /records to train on: expected at least batchSize \(13\), got 12 of 12\. --batchSize 12/,
+  )
+})
+
+test('of records that could not be used the new ones are named, five at most', () => {
+  const bad = (i: number) => new BadRecord('no-mask', { where: `file: line ${i}`, expected: 'a mask', got: null })
+  const rejected = Array.from({ length: 9 }, (_, i) => bad(i))
+  const rejects = { 'no-mask': 9, 'image-missing': 2 }
+  const head = 'records that could not be used so far: 9 no-mask, 2 image-missing'
+  assert.equal(rejectsInWords({ rejects, rejected }, 1), `${head}; new: file: line 8 (no-mask)`)
+  const many = rejectsInWords({ rejects, rejected }, 7)
+  assert.match(many, /; new: file: line 2 \(no-mask\), .*, file: line 6 \(no-mask\), 2 more$/)
+  assert.equal(rejectsInWords({ rejects, rejected: [] }, 1), head)
+})
