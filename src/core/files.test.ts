@@ -1,9 +1,27 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { atomicWrite, diskTrouble, hashFile, humanBytes, lackOfRoom, replaceFile, sha256 } from './files.ts'
+import {
+  atomicWrite,
+  diskTrouble,
+  hashFile,
+  humanBytes,
+  lackOfRoom,
+  replaceFile,
+  sha256,
+  temporaryFolder,
+} from './files.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'core-files-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -59,4 +77,21 @@ test('bytes for people', () => {
   const sizes = [0, 1023, 1024, 9.99 * 1024, 10 * 1024, 1024 ** 2, 1024 ** 3, 1024 ** 4, 5000 * 1024 ** 4]
   const words = ['0 B', '1023 B', '1.00 KiB', '9.99 KiB', '10.0 KiB', '1.00 MiB', '1.00 GiB', '1.00 TiB', '5000.0 TiB']
   assert.deepEqual(sizes.map(humanBytes), words)
+})
+
+test('a temporary folder is ours alone; where none can be made, TMPDIR is named and what to do', (t) => {
+  const folder = temporaryFolder('test')
+  t.after(() => rmSync(folder, { recursive: true, force: true }))
+  assert.equal(statSync(folder).mode & 0o777, 0o700)
+
+  const before = process.env.TMPDIR
+  t.after(() => {
+    if (before === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = before
+  })
+  process.env.TMPDIR = join(folder, 'missing')
+  assert.throws(
+    () => temporaryFolder('test'),
+    /missing: TMPDIR: expected a folder to write temporary files to, got ENOENT.*\. make it writable, or set TMPDIR/,
+  )
 })
