@@ -57,7 +57,7 @@ function print({ path, architecture, files, groups, lora, memory }: FolderReport
   ]
   const head = ['group', 'tensors', 'elements', 'trained by default', 'ratio', 'dtypes']
   return [
-    `${path}: ${files.count} weight files, ${humanBytes(files.bytes)}`,
+    `${path}: ${files.count} weight ${files.count === 1 ? 'file' : 'files'}, ${humanBytes(files.bytes)}`,
     ...Object.entries(architecture).map(([key, value]) => `  ${key.padEnd(8)}  ${value}`),
     '',
     aligned([head, ...groups.map(row), adapters, total], { right: [1, 2, 3, 4], indent: '  ' }),
