@@ -1,6 +1,7 @@
 // Attention of one new token a row. SHARE samples of a prompt are one unit: they read its keys together. Each query head has one of 8 places
 // of its key/value head; places without a head stay zero. PIECES blocks share the columns of a unit and key/value head, the warps of a
 // block its tiles of 16 columns; partial results are joined by their maxima, in a fixed order.
+// A unit without a prompt (-1) has rows that nobody waits for: what it has is left as it is.
 // Keys and values of prompts: [prompt][GROUPS][room][DIM]; of new tokens: [row][GROUPS][ownRoom][DIM].
 constexpr int SERVED = HEADS / GROUPS, PLACES = SHARE * 8, SLABS = (PLACES + 15) / 16, SPAN = SLABS * 16;
 constexpr int PARTS = DIM / 32, STEP = DIM + 32;  // elements between two queries in shared memory
@@ -142,7 +143,12 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
   const int lane = threadIdx.x & 31, w = threadIdx.x >> 5, g = lane >> 2, t = lane & 3;
   const int pieces = gridDim.x, piece = blockIdx.x, group = blockIdx.y % GROUPS, unit = blockIdx.y / GROUPS;
   const int each = pieces / SHARE, sample = piece / each, ownPiece = piece % each;  // own tokens: blocks of the sample share them
-  const int prompt = in.promptOf[unit], length = in.promptLength[prompt];
+  const int prompt = in.promptOf[unit];
+  if (prompt < 0) {  // all blocks of a cluster leave
+    if (unit == 0) wait_for_previous();  // this kernel does not end before the one it follows, whatever is open
+    return;
+  }
+  const int length = in.promptLength[prompt];
   const size_t promptAt = (size_t)(prompt * GROUPS + group) * in.room * DIM;
   const u16 *pk = in.promptKeys + promptAt, *pv = in.promptValues + promptAt;
   const int tiles = (length + 15) >> 4, end = tiles * (piece + 1) / pieces;
@@ -267,11 +273,11 @@ DEVICE void attend(const Inputs& in, float* partial, float* partialMl) {
 ATTENTION(attention_whole, true)
 ATTENTION(attention_pieces, false)
 
-KERNEL __launch_bounds__(THREADS) attention_join(const float* partial, const float* partialMl, u16* out, int pieces, int units) {
+KERNEL __launch_bounds__(THREADS) attention_join(const float* partial, const float* partialMl, const int* promptOf, u16* out, int pieces, int units) {
   let_next_start();
   wait_for_previous();
   const int i = blockIdx.x * THREADS + threadIdx.x, place = i / (DIM / 4) % PLACES, column = i % (DIM / 4) * 4, at = i / (DIM / 4) / PLACES;
-  if (at >= units * GROUPS) return;
+  if (at >= units * GROUPS || promptOf[at / GROUPS] < 0) return;
   put_result(out, at / GROUPS, at % GROUPS, place, column, joined(pieces, [&](int k) {
     const size_t piece = (size_t)(at * pieces + k) * PLACES + place;
     const float2 ml = __ldcg((const float2*)(partialMl + piece * 2));

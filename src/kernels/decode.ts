@@ -75,7 +75,7 @@ export interface AttentionInputs {
   promptValues: Tensor
   ownKeys: Tensor // [R, K, ownRoom, D]
   ownValues: Tensor
-  promptOf: Tensor // [U] int32
+  promptOf: Tensor // [U] int32; -1: nobody waits for the unit's rows, what it has is left as it is
   promptLength: Tensor // [P] int32
   clock: Tensor // [1] int32: tokens in the own cache before this one
   position: Tensor // [R] int32: of the first own token
@@ -92,6 +92,7 @@ export interface DrawInputs {
   /** [T, R] float64; null: greedy. */
   numbers: Tensor | null
   never: Tensor | null // [n] int32
+  promptOf: Tensor // [U] int32; rows of a unit with -1 draw nothing
   clock: Tensor
   ids: Tensor // [T, R] int32
   logps: Tensor // [T, R] float32
@@ -195,6 +196,7 @@ export class DecodeKernels {
     this.#module.launch('attention_join', { grid: [grid], block: threads }, [
       partial.values,
       partial.ml,
+      x.promptOf,
       x.out,
       pieces,
       units,
@@ -212,6 +214,7 @@ export class DecodeKernels {
       x.numbers,
       x.never,
       x.never?.size(0) ?? 0,
+      x.promptOf,
       x.clock,
       x.ids,
       x.logps,

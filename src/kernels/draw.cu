@@ -1,6 +1,7 @@
 // The next token of each row from bfloat16 scores: the smallest id whose share of the whole, summed in vocabulary order in float64, exceeds
 // the row's number; the lowest of the largest where there are no numbers. A cluster of blocks a row. Also kept at [clock % ring][row]: the id (-1
-// where scores have no distribution), its log-probability among all ids and among those that may be drawn; and the row's next input.
+// where scores have no distribution), its log-probability among all ids and among those that may be drawn; and the row's next input. Rows of a
+// unit without a prompt draw nothing.
 constexpr int DRAWERS = 512;
 
 struct Share {
@@ -58,8 +59,14 @@ DEVICE Share measure(const u16* x, int from, int to, float factor, Exchange& e, 
   return {top, all};
 }
 
+// The last row moves the clock from T.
+DEVICE void arrive(int* clock, int T, int* arrived, int rows) {
+  __threadfence();
+  if (atomicAdd(arrived, 1) == rows - 1) { *arrived = 0; clock[0] = T + 1; }
+}
+
 KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int stride, float inverseTemperature, const double* numbers,
-                                          const int* never, int nevers, int* clock, int* ids, float* logps, float* drawnLogps,
+                                          const int* never, int nevers, const int* promptOf, int* clock, int* ids, float* logps, float* drawnLogps,
                                           const u16* embedding, u16* h, int* arrived, int ring) {
   u16* x = (u16*)dynamic;  // the block's part of the scores
   __shared__ Exchange first, second;
@@ -67,7 +74,12 @@ KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int
   let_next_start();
   const int pieces = gridDim.x, piece = blockIdx.x, row = blockIdx.y, rows = gridDim.y;
   const int slice = ((vocabulary + pieces - 1) / pieces + 7) & ~7, start = piece * slice, n = max(0, min(slice, vocabulary - start));
+  const bool closed = promptOf[row / SHARE] < 0;
   wait_for_previous();
+  if (closed) {
+    if (piece == 0 && threadIdx.x == 0) arrive(clock, clock[0], arrived, rows);
+    return;
+  }
   for (int i = threadIdx.x * 8; i < n; i += DRAWERS * 8) *(uint4*)(x + i) = fresh8(scores + (size_t)row * stride + start + i);
   if (threadIdx.x == 0) { lowest = 0x7fffffff; chosen = -1; }
   __syncthreads();
@@ -115,9 +127,5 @@ KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int
   if (chosen >= 0)
     for (int i = threadIdx.x * 8; i < HIDDEN; i += DRAWERS * 8) *(uint4*)(h + (size_t)row * HIDDEN + i) = *(const uint4*)(embedding + (size_t)chosen * HIDDEN + i);
   cluster_sync();
-  // the last row moves the clock
-  if (piece == 0 && threadIdx.x == 0) {
-    __threadfence();
-    if (atomicAdd(arrived, 1) == rows - 1) { *arrived = 0; clock[0] = T + 1; }
-  }
+  if (piece == 0 && threadIdx.x == 0) arrive(clock, T, arrived, rows);
 }

@@ -48,7 +48,7 @@ function turned(x: Tensor, norm: Tensor | null, eps: number, turns: Tensor, posi
   return heads.mul(both(0)).add(cat([b.neg(), a], { dim: -1 }).mul(both(1)))
 }
 
-/** The result of attention [R, H D] in float32, and the key and value of the new token [R, K, D]. */
+/** The result of attention [R, H D] in float32, and the key and value of the new token [R, K, D]; of closed units what was there. */
 export function attend(x: AttentionInputs): { out: Tensor; key: Tensor; value: Tensor } {
   const [K, D] = [x.promptKeys.size(1), x.promptKeys.size(3)]
   const R = x.qkv.size(0)
@@ -59,7 +59,8 @@ export function attend(x: AttentionInputs): { out: Tensor; key: Tensor; value: T
   const positions = x.position.add(T)
   const query = wide(turned(q!, x.queryNorm, x.eps, x.turns, positions))
   const key = turned(k!, x.keyNorm, x.eps, x.turns, positions)
-  const prompt = x.promptOf.repeatInterleave(share, { dim: 0 })
+  const unit = x.promptOf.repeatInterleave(share, { dim: 0 })
+  const [open, prompt] = [unit.ge(0).view([R, 1, 1]), unit.clamp({ min: 0 })]
   const all = (prompts: Tensor, own: Tensor, now: Tensor) =>
     cat([prompts.indexSelect(0, prompt), own.slice({ dim: 2, end: T }), now.unsqueeze(2)].map(wide), { dim: 2 })
   const [keys, values] = [all(x.promptKeys, x.ownKeys, key), all(x.promptValues, x.ownValues, v!)] // [R, K, L, D]
@@ -72,7 +73,12 @@ export function attend(x: AttentionInputs): { out: Tensor; key: Tensor; value: T
     .matmul(keys.transpose(-2, -1))
     .div(Math.sqrt(D)) // [R, K, H / K, L]
   const weights = where(seen, scores, Number.NEGATIVE_INFINITY).softmax(-1)
-  return { out: weights.matmul(values).reshape([R, H * D]), key, value: v! }
+  const out = weights.matmul(values).reshape([R, H * D])
+  return {
+    out: where(open.squeeze(2), out, wide(x.out)),
+    key: where(open, key, x.ownKeys.select(2, T)),
+    value: where(open, v!, x.ownValues.select(2, T)),
+  }
 }
 
 export interface Drawn {

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
-import { stream } from '../../src/core/index.ts'
-import { useKernels } from '../../src/kernels/index.ts'
+import { RandomStream, stream } from '../../src/core/index.ts'
+import { DecodeKernels, shareOf, useKernels } from '../../src/kernels/index.ts'
 import {
   decodePool,
   type GenerateOptions,
@@ -15,7 +15,8 @@ import {
   notCovered,
   teacherForce,
 } from '../../src/models/index.ts'
-import { notFused } from '../../src/models/llm/fused-weights.ts'
+import { openAhead } from '../../src/models/llm/decode-step.ts'
+import { notFused, shapeOf } from '../../src/models/llm/fused-weights.ts'
 import {
   buildLanguageModule,
   commonIds,
@@ -25,6 +26,7 @@ import {
   layerMatrices,
 } from '../../src/models/llm/index.ts'
 import { PackedCache } from '../../src/models/llm/packed-cache.ts'
+import { roundedRows } from '../../src/models/llm/padded-rows.ts'
 import { prefill } from '../../src/models/llm/prefill.ts'
 import {
   addLora,
@@ -208,6 +210,116 @@ test('the same seed gives the same bytes, and a row does not depend on what its 
     assert.deepEqual(speak(model, others).slice(0, 4), first.slice(0, 4))
   }
   decodePool.clear(model.decoder)
+})
+
+const [stopId, lastId] = [0, vocab - 1]
+
+/** Numbers that draw `stopId` at one place, `lastId` at every seventh, and neither elsewhere. */
+class Planned extends RandomStream {
+  readonly #end: number | null
+
+  constructor(end: number | null, ...key: readonly number[]) {
+    super(...stream(...key).key)
+    this.#end = end
+  }
+
+  override uniformAt(i: number): number {
+    if (i === this.#end) return 0
+    return i % 7 === 3 ? 1 - 1e-9 : 0.1 + 0.8 * super.uniformAt(i)
+  }
+}
+
+/** Where a row ends: never, at once, before the first look, before the second; all of a prompt alike, or some of its samples. */
+function endOf(prompts: number, b: number, k: number): number | null {
+  const ends = [null, 0, 5, 20]
+  return prompts === 1 || b % 5 === 4 ? ends[k]! : ends[b % 5]!
+}
+
+const wide448 = variants['Llama with heads of 64 and a width our products do not take']!
+for (const [name, cfg, prompts, own, joined] of [
+  ['4 rows, products of ours, joined', {}, 1, true, true],
+  ['16 rows, products of ours, in parts', {}, 4, true, false],
+  ['24 rows and 8 that fill up, in parts', {}, 6, false, false],
+  ['64 rows, in parts', {}, 16, false, false],
+  ['4 rows, joined', wide448, 1, false, true],
+  ['16 rows, in parts', wide448, 4, false, false],
+  ['48 rows, joined', wide448, 12, false, true],
+] as const)
+  test(`${name}: a row says the same, bit for bit, whether its neighbours end early or never`, () => {
+    useKernels('auto')
+    const { model, decoder } = randomDecoder(cfg)
+    const rows = roundedRows(4 * prompts)
+    const share = shareOf([1, 2, 4], rows, decoder.cfg.num_key_value_heads)
+    const kernels = new DecodeKernels(shapeOf(decoder), { rows, share }, device)
+    assert.deepEqual([kernels.own, kernels.joinsWhole], [own, joined])
+    const said = (stopIds: readonly number[]) =>
+      speak(model, promptsOf(prompts), {
+        maxNewTokens: 60,
+        segId: lastId,
+        stopIds: new Set(stopIds),
+        random: (b, k) => new Planned(endOf(prompts, b, k), 9, b, k),
+      })
+    const never = said([])
+    const cut = never.map(({ ids, logps, drawn, states }, r) => {
+      const end = endOf(prompts, Math.floor(r / 4), r % 4) ?? 59
+      const read = ids.slice(0, end).filter((id) => id === lastId).length * decoder.cfg.hidden_size
+      return {
+        ...{ ids: ids.slice(0, end + 1), logps: logps.slice(0, end + 1) },
+        ...{ drawn: drawn.slice(0, end + 1), states: states.slice(0, read) },
+      }
+    })
+    assert.deepEqual([never[0]!.ids.length, never[0]!.states.length], [60, 8 * decoder.cfg.hidden_size])
+    for (const round of [1, 2]) {
+      const early = said([stopId])
+      early.forEach((row, r) => {
+        assert.deepEqual(row, cut[r], `row ${r}, round ${round}`)
+      })
+    }
+    assert.deepEqual(said([]), never, 'rows that were closed open again')
+    decodePool.clear(decoder)
+  })
+
+test('rows of closed units draw nothing, those beside an open one do', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  const prompts = promptsOf(6).flatMap((p) => [p, p, p, p])
+  const ids = (closed: readonly number[]) =>
+    noGrad(() =>
+      tidy(() => {
+        const { logits: _, ...start } = prefill(model, prompts, 0)
+        const rows = tensor(
+          Int32Array.from(prompts, (__, r) => r - (r % 4)),
+          { device },
+        )
+        const first = prompts.map(() => 11)
+        const plan = { temperature: 1, never: [] }
+        const decoding = openAhead(decoder, { ...start, rows }, 40, { plan, first })
+        const look = (numbers: Float64Array, open: readonly boolean[]) => {
+          decoding.start(16, numbers, open)
+          return decoding.look().ids
+        }
+        const numbers = [1, 2].map((i) => Float64Array.from({ length: 16 * 24 }, (__, at) => stream(i).uniformAt(at)))
+        const before = look(
+          numbers[0]!,
+          first.map(() => true),
+        )
+        const after = look(
+          numbers[1]!,
+          first.map((__, r) => !closed.includes(r)),
+        )
+        decoding.dispose()
+        start.cache.dispose()
+        return { before, after }
+      }),
+    )
+  const all = ids([])
+  const some = ids([0, 1, 3, 22, 23]) // 24 rows are filled up to 32: units of 2
+  assert.deepEqual(some.before, all.before)
+  all.after.forEach((id, at) => {
+    const row = at % 24
+    assert.equal(some.after[at], [0, 1, 22, 23].includes(row) ? all.before[at] : id, `row ${row}`)
+  })
+  decodePool.clear(decoder)
 })
 
 /** What the first call of each case says, alone in the pool. */

@@ -14,7 +14,18 @@ import {
   reference,
   useKernels,
 } from '../../src/kernels/index.ts'
-import { type DType, empty, memory, noGrad, randn, type Tensor, tensor, tidy, zeros } from '../../src/tensor/index.ts'
+import {
+  type DType,
+  empty,
+  memory,
+  noGrad,
+  randn,
+  type Tensor,
+  tensor,
+  tidy,
+  where,
+  zeros,
+} from '../../src/tensor/index.ts'
 
 const device = 'cuda:0'
 const eps = 1e-6
@@ -281,6 +292,36 @@ const fewRows = [
   [64, 4],
 ] as const
 
+/** Units that are closed are left as they are, and the others have the bits they had when all were open, as a launch has just left them. */
+function closedUnits(
+  label: string,
+  inputs: ReturnType<typeof attentionCase>,
+  partial: readonly Tensor[],
+  launch: () => void,
+): void {
+  const { out, promptOf } = inputs
+  const [T, prompts] = [inputs.clock.item(), promptOf.numbers()]
+  const written = [out, inputs.ownKeys.select(2, T), inputs.ownValues.select(2, T)]
+  const whole = written.map((t) => t.clone())
+  for (const [which, closed] of [
+    ['one in three', (u: number) => u % 3 === 1],
+    ['all but the last', (u: number) => u < prompts.length - 1],
+    ['the first', (u: number) => u === 0],
+  ] as const) {
+    for (const t of partial) t.fill_(Number.NaN)
+    for (const t of written) t.copy_(random([...t.shape]))
+    const before = written.map((t) => t.clone())
+    promptOf.copy_(ints(prompts.map((prompt, u) => (closed(u) ? -1 : prompt))))
+    const { out: expected } = reference.attend(inputs)
+    launch()
+    near(`${label}, ${which} closed: attention`, out, expected, 8e-3)
+    const open = promptOf.ge(0).repeatInterleave(out.size(0) / prompts.length, { dim: 0 })
+    const same = written.map((t, i) => where(open.view(i === 0 ? [-1, 1] : [-1, 1, 1]), whole[i]!, before[i]!).equal(t))
+    assert.deepEqual(same, [true, true, true], `${label}, ${which} closed: result, key and value as they were`)
+  }
+  promptOf.copy_(ints(prompts))
+}
+
 for (const [name, shape] of Object.entries(shapes))
   for (const [rows, share] of shape === big ? manyRows : fewRows)
     check(`attention of ${name}, ${rows} rows, ${share} a prompt`, () => {
@@ -296,16 +337,41 @@ for (const [name, shape] of Object.entries(shapes))
         near(`${label}: key`, inputs.ownKeys.select(2, time), key, time === 15 ? 6e-3 : 1e-9)
         near(`${label}: value`, inputs.ownValues.select(2, time), value, 1e-9)
         sameBits('attention', inputs.out, () => void inputs.out.fill_(0), launch)
+        closedUnits(label, inputs, [values, ml], launch)
       }
     })
 
-for (const [rows, temperature] of [
-  [4, 1],
-  [64, 0.7],
+/** After a draw of all rows: rows of closed units keep what they have, the others draw the same again, and the clock moves. */
+function closedDraws(kind: string, kernels: DecodeKernels, state: Parameters<DecodeKernels['draw']>[0]): void {
+  const { clock, arrived } = state
+  const T = state.ids.size(0)
+  const at = clock.item() - 1
+  const written = [
+    state.ids.select(0, at % T),
+    state.logps.select(0, at % T),
+    state.drawnLogps.select(0, at % T),
+    state.h,
+  ]
+  const whole = written.map((t) => t.clone())
+  for (const t of written) t.fill_(5)
+  clock.fill_(at)
+  const units = Array.from({ length: kernels.rows / kernels.share }, (_, u) => (u % 4 === 1 ? 0 : -1))
+  const promptOf = ints(units)
+  kernels.draw({ ...state, promptOf })
+  const open = promptOf.ge(0).repeatInterleave(kernels.share, { dim: 0 })
+  const same = written.map((t, i) => where(i < 3 ? open : open.unsqueeze(1), whole[i]!, t.clone().fill_(5)).equal(t))
+  assert.deepEqual(same, [true, true, true, true], `${kind}, some closed: ids, log-probs and next inputs`)
+  assert.deepEqual([clock.item(), arrived.item()], [at + 1, 0])
+}
+
+for (const [rows, share, temperature] of [
+  [4, 1, 1],
+  [64, 4, 0.7],
 ] as const)
   check(`draws of ${rows} rows at temperature ${temperature}`, () => {
     const [vocabulary, stride, hidden, T] = [151_679, 151_680, big.hidden, 4]
-    const kernels = new DecodeKernels(big, { rows, share: 1 }, device)
+    const kernels = new DecodeKernels(big, { rows, share }, device)
+    const promptOf = ints(Array.from({ length: rows / share }, () => 0))
     const scores = random([rows, stride], 3)
     const embedding = random([vocabulary, hidden])
     const numbers = tidy(() => randn([T, rows], { device }).sigmoid().to('float64'))
@@ -322,6 +388,7 @@ for (const [rows, temperature] of [
         temperature,
         numbers: given,
         never: left,
+        promptOf,
         clock: ints([T + 2]),
         ids: zeros([T, rows], { device, dtype: 'int32' }),
         logps: room([T, rows], 'float32'),
@@ -344,13 +411,14 @@ for (const [rows, temperature] of [
       assert.equal(state.clock.item(), T + 3)
       assert.equal(state.arrived.item(), 0)
       near(`${kind}: next input`, state.h, embedding.indexSelect(0, expected.ids), 1e-9)
+      closedDraws(kind, kernels, state)
     }
     const broken = scores.clone()
     broken.select(0, 1).slice({ dim: 0, start: 5, end: 6 }).fill_(Number.NaN)
     const ids = zeros([1, rows], { device, dtype: 'int32' })
     const logps = zeros([1, rows], { device })
     const h = zeros([rows, hidden], { device, dtype: 'bfloat16' })
-    const rest = { vocabulary, temperature, never: null, embedding, h, ids, logps, drawnLogps: logps.clone() }
+    const rest = { vocabulary, temperature, never: null, promptOf, embedding, h, ids, logps, drawnLogps: logps.clone() }
     kernels.draw({ ...rest, scores: broken, numbers, clock: ints([0]), arrived: ints([0]) })
     assert.deepEqual(
       ids.numbers().map((id) => id < 0),

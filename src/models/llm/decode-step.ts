@@ -42,8 +42,8 @@ export function records(decoder: Decoder): boolean {
 
 /** Several tokens at a time for all rows, drawn on the device. */
 export interface AheadDecoding {
-  /** Starts some steps; `numbers` [steps, R] decide the tokens, none when greedy. */
-  start(steps: number, numbers: Float64Array | null): void
+  /** Starts some steps; `numbers` [steps, R] decide the tokens, none when greedy. What rows that are not `open` draw means nothing. */
+  start(steps: number, numbers: Float64Array | null, open: readonly boolean[]): void
   /** Waits for them. */
   look(): Taken
   dispose(): void
@@ -88,7 +88,7 @@ function openFused(
   const state = decodePool.takeFused(decoder, sizeOf(decoder, more, newTokens))
   taken(state, start, () => state.begin(more, { plan, first: filled(first, all) }))
   return {
-    start: (steps, numbers) => state.start(steps, numbers && widened(numbers, R, all)),
+    start: (steps, numbers, open) => state.start(steps, numbers && widened(numbers, R, all), open),
     look: () => ofRows(state.look(), all, R),
     dispose: () => decodePool.release(state),
   }

@@ -10,6 +10,7 @@ import { FusedCaches, type FusedSize, promptOfRows } from './fused-caches.ts'
 import { currentWeights, type FusedWeights, type LayerWeights, multiply, paddedHead, shapeOf } from './fused-weights.ts'
 import type { Decoder } from './model.ts'
 import { PackedCache } from './packed-cache.ts'
+import { openUnits } from './padded-rows.ts'
 
 interface Recorded {
   graph: CudaGraph
@@ -25,7 +26,7 @@ export class FusedState implements CacheUser {
   readonly #kernels: DecodeKernels
   readonly #draws: DeviceDraws
   #caches: FusedCaches | null = null
-  readonly #promptOf: Tensor // [R / share] int32
+  readonly #promptOf: Tensor // [R / share] int32, -1 where no row of the unit is open
   readonly #promptLength: Tensor // [P] int32
   readonly #position: Tensor // [R] int32
   readonly #turns: Tensor
@@ -41,6 +42,9 @@ export class FusedState implements CacheUser {
   #weights: FusedWeights | null = null
   #plan = ''
   #started = 0
+  /** The prompt of each unit, and what the device has of it. */
+  #units: readonly number[] = []
+  #given: readonly number[] = []
 
   constructor(decoder: Decoder, size: FusedSize, memory: CacheMemory) {
     const { device, dtype } = decoder.placement
@@ -76,20 +80,23 @@ export class FusedState implements CacheUser {
     this.#load()
     this.#prepare(plan)
     const of = promptOfRows(start)
+    this.#units = of.filter((_, r) => r % this.size.share === 0)
     tidy(() => {
       this.#copyPrompts(start, of)
-      const units = of.filter((_, r) => r % this.size.share === 0)
       const { device } = this.#h
-      this.#promptOf.copy_(tensor(Int32Array.from(units), { device }))
       this.#position.copy_(tensor(Int32Array.from(start.next), { device }))
       this.#h.copy_(this.decoder.embed(tensor(BigInt64Array.from(first, BigInt), { device })))
     })
     this.#draws.begin()
   }
 
-  /** Lets the device read the rows' tokens and draw the next ones, `steps` times. `numbers` [steps, R] decide them; none when greedy. */
-  start(steps: number, numbers: Float64Array | null): void {
+  /**
+   * Lets the device read the rows' tokens and draw the next ones, `steps` times. `numbers` [steps, R] decide them; none when greedy. A unit
+   * without an open row costs no attention and no draws, and leaves nothing; the split of all sums stays, so that others do not feel it.
+   */
+  start(steps: number, numbers: Float64Array | null, open: readonly boolean[]): void {
     if (numbers) this.#draws.give(numbers)
+    this.#give(openUnits(this.#units, this.size.rows, open))
     const { graph } = this.#recordings.get(this.#plan)!
     for (let i = 0; i < steps; i++) graph.replay()
     this.#started = steps
@@ -98,6 +105,12 @@ export class FusedState implements CacheUser {
   /** Waits for the steps that were started. */
   look(): Taken {
     return this.#draws.read(this.#started)
+  }
+
+  #give(units: readonly number[]): void {
+    if (units.every((prompt, u) => prompt === this.#given[u])) return
+    tidy(() => void this.#promptOf.copy_(tensor(Int32Array.from(units), { device: this.#h.device })))
+    this.#given = units
   }
 
   /** Columns of padding are left out: the rest of a prompt moves together. */
@@ -189,6 +202,7 @@ export class FusedState implements CacheUser {
       temperature: temperature ?? 1,
       numbers: temperature === null ? null : numbers,
       never,
+      promptOf: this.#promptOf,
       clock,
       ids,
       logps,

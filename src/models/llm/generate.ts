@@ -167,7 +167,8 @@ class Generation<P extends PromptIds> {
     try {
       let numbers = this.#numbers(1)
       for (let t = 1; t < maxNewTokens && this.#open > 0; t += stepsAhead) {
-        decoding.start(Math.min(stepsAhead, maxNewTokens - t), numbers)
+        const open = this.#rows.map((row) => row.open)
+        decoding.start(Math.min(stepsAhead, maxNewTokens - t), numbers, open)
         numbers = this.#numbers(t + stepsAhead) // while the device works
         this.#takeSteps(t, decoding.look())
       }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { arange, tensor, tidy, zeros } from '../../tensor/index.ts'
 import { PackedCache } from './packed-cache.ts'
-import { ofRows, roundedRows, widened, withMoreRows } from './padded-rows.ts'
+import { ofRows, openUnits, roundedRows, widened, withMoreRows } from './padded-rows.ts'
 
 test('few numbers of rows are used, none smaller than asked for', () => {
   const used = new Set(Array.from({ length: 64 }, (_, i) => roundedRows(i + 1)))
@@ -22,6 +22,13 @@ test('rows that mean nothing come behind those that do, and go again', () => {
     assert.deepEqual([cut.logps, cut.drawnLogps], [cut.ids.map((n) => -n), cut.ids.map((n) => n / 2)])
     assert.deepEqual(cut.hidden.flatten().numbers(), [0, 1, 2, 4, 5, 6])
   })
+})
+
+test('a unit is open while one of its rows is; rows that fill up are not', () => {
+  const [yes, no] = [true, false]
+  assert.deepEqual(openUnits([3, 3, 4, 4], 8, [no, yes, no, no, yes]), [3, -1, 4, -1])
+  assert.deepEqual(openUnits([0, 1, 2, 2], 4, [yes, no, yes]), [0, -1, 2, -1])
+  assert.deepEqual(openUnits([0, 1], 8, [yes, yes, yes, yes, no, no, no, yes]), [0, 1])
 })
 
 test('a start is filled up with rows of the last prompt and prompts of nobody; its own stay as they were', () => {

@@ -27,6 +27,12 @@ export function withMoreRows(start: DecodeStart): DecodeStart {
   return { ...start, lengths: filled(lengths, P), next: filled(next, R), rows: tensor(index) }
 }
 
+/** The prompt of each unit of neighbouring rows where one of them is open, else -1; rows that fill up never are. */
+export function openUnits(prompts: readonly number[], rows: number, open: readonly boolean[]): number[] {
+  const share = rows / prompts.length
+  return prompts.map((prompt, u) => (open.slice(u * share, (u + 1) * share).includes(true) ? prompt : -1))
+}
+
 /** Numbers [steps, R] with more columns. */
 export function widened(numbers: Float64Array, from: number, to: number): Float64Array {
   if (from === to) return numbers
