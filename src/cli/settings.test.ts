@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
-import { RunConfig, resolveRun } from '../run/index.ts'
+import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
 import { takeTrainAll } from './sft.ts'
 
@@ -186,4 +186,12 @@ test('every shipped recipe is found by its name and is a valid run', () => {
     const given = readRunSettings(['--recipe', file.replace('.yaml', '')], [])
     assert.ok(given.paths.size > 0, file)
   }
+})
+
+test('counts that mean nothing, or more threads than any machine has, are refused with the range', () => {
+  const refused = (input: RunInput, reason: RegExp) => assert.throws(() => resolveRun(input), reason)
+  refused({ maxSteps: -2 }, /settings: maxSteps: expected .*>=\s?-1.*got -2/)
+  refused({ threads: 5000 }, /settings: threads: expected .*<=\s?1024.*got 5000/)
+  refused({ threads: -1 }, /settings: threads: expected .*>=\s?0.*got -1/)
+  assert.deepEqual([resolveRun({ maxSteps: -1 }).maxSteps, resolveRun({ threads: 1024 }).threads], [-1, 1024])
 })
