@@ -41,8 +41,8 @@ function rank(number: number): Promise<Held[]> {
     out += text
   })
   return new Promise((done, failed) => {
-    child.on('close', (code) => {
-      if (code !== 0) failed(new Error(`rank ${number} ended with ${code}`))
+    child.on('close', (code, signal) => {
+      if (code !== 0) failed(new Error(`rank ${number} ended with ${code ?? signal}`))
       else done(out.split('\n').flatMap((line) => (line.startsWith('{"step"') ? [JSON.parse(line) as Held] : [])))
     })
   })
