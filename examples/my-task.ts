@@ -24,11 +24,13 @@ class ShortCaption implements Task<WorkItem, Sample, Reply> {
   readonly weight = 1
   readonly beta: number
   readonly opens = false // nothing is measured before the first step
+  readonly family: GroundedFamily
+  readonly config: CommonSettings
 
-  constructor(
-    readonly family: GroundedFamily,
-    readonly config: CommonSettings,
-  ) {
+  // Node runs TypeScript whose types can be taken out: no parameter properties, no enums
+  constructor(family: GroundedFamily, config: CommonSettings) {
+    this.family = family
+    this.config = config
     this.beta = config.rl.beta
   }
 
