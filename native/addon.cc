@@ -40,7 +40,6 @@ ENTRY(init) {
 #if TORCH_AT_LEAST(2, 4)
   at::globalContext().setSDPUseCuDNN(false);  // its gradients are NaN where every score of a query is below -88 and keys do not fill a tile
 #endif
-  rt::replaceSlowOps();
   c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // never shown, and 5 ms for each error
   END
 }

@@ -104,14 +104,6 @@ void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, const Ad
 void emaStep(float* dst, const float* src, int64_t n, float decay);
 void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound);  // (2 u - 1) bound of a counter-based stream
 
-// the same bits as torch 1.13 makes on arm64, where it takes its numbers one by one
-void softmaxRows(const float* x, float* out, int64_t rows, int64_t n);
-void siluFill(const float* x, float* out, int64_t n);
-void geluFill(const float* x, float* out, int64_t n);
-
-// replace.cc
-void replaceSlowOps();
-
 // alloc.cc
 void installAllocator();
 struct AllocStats {
