@@ -71,7 +71,8 @@ export function tellTrainables(learner: Learner, { lora }: RunConfig, host: Told
   for (const group of counts) tellNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
   tellNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
   const rounded = count([...learner.family.module.parameters().values()].filter(isInt8)).elements
-  if (rounded > 0) tellNote(host, `${thousands(rounded)} of them in 8 bit: torch's ops compute, not kernels of ours`)
+  if (rounded > 0)
+    tellNote(host, `${thousands(rounded)} of them in 8 bit: learning takes torch's ops, not kernels of ours`)
 }
 
 export function groupText({ group, tensors, elements }: GroupCount): string {
