@@ -188,7 +188,7 @@ test('eval prints all six figures; of the last checkpoint they are those the run
     .filter((e) => e.t === 'eval')
     .at(-1)!.metrics as unknown as Record<string, Interval>
   assert.deepEqual(Object.keys(ended), metrics)
-  const figure = (x: number) => x.toFixed(4)
+  const figure = (x: number) => x.toFixed(3)
   for (const name of metrics) {
     const { mean, low, high } = ended[name]!
     const row = out.split('\n').find((line) => line.startsWith(`${name} `))
