@@ -10,7 +10,7 @@ const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url
 
 /**
  * Words for Node that run work.ts. V8 doubles its young generation when enough objects have outlived it, in Node 24 up to twice 64 MiB
- * and after thousands of steps: room, not something that a run holds. At a fixed size what is left to grow is the run's.
+ * and some hundred steps into a run: room, not something that a run holds. At a fixed size what is left to grow is the run's.
  */
 export const work = [
   '--min-semi-space-size=16',

@@ -45,7 +45,9 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   for (const path of [
     'dist/index.js',
     'dist/index.d.ts',
-    ...['attention', 'draw', 'prelude', 'products', 'rows', 'training'].map((name) => `dist/kernels/${name}.cu`),
+    ...['attention', 'draw', 'int8', 'prelude', 'products', 'rows', 'training'].map(
+      (name) => `dist/kernels/${name}.cu`,
+    ),
     'native/addon.cc',
     'scripts/setup.mjs',
     'assets/miniature/model.safetensors',
