@@ -2,7 +2,7 @@
 // these checks tell what was edited by hand or copied from another step.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
-import { expectedOf } from '../config/index.ts'
+import { refusalOf } from '../config/index.ts'
 import { Mismatch, readJsonObject } from '../core/index.ts'
 
 const count = z.int().nonnegative()
@@ -67,12 +67,6 @@ const version2 = z.looseObject({
 const runState = z.discriminatedUnion('version', [version1, version2])
 export type StoredRunState = z.infer<typeof runState>
 
-function firstIssue(error: z.ZodError, value: unknown): { field: string; expected: string; got: unknown } {
-  const issue = error.issues[0]!
-  const got = issue.path.reduce<unknown>((v, key) => (v as Record<PropertyKey, unknown> | undefined)?.[key], value)
-  return { field: issue.path.join('.'), expected: expectedOf(issue), got }
-}
-
 /** Reads and checks the state of a checkpoint folder; its step must be the folder's. */
 export function readRunState(folder: string): StoredRunState {
   const where = join(folder, 'state.json')
@@ -83,10 +77,7 @@ export function readRunState(folder: string): StoredRunState {
     throw new Mismatch({ where, field: 'version', expected: '1 or 2', got: version ?? 'nothing', hint })
   }
   const parsed = runState.safeParse(value)
-  if (!parsed.success) {
-    const { field, expected, got } = firstIssue(parsed.error, value)
-    throw new Mismatch({ where, field, expected, got: got ?? 'nothing' })
-  }
+  if (!parsed.success) throw refusalOf(parsed.error, value, where)
   checkStep(parsed.data.step, folder, where)
   const buffer = parsed.data.version === 1 ? parsed.data.buffer : null
   if (buffer && buffer.next > buffer.groups.length) {

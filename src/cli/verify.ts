@@ -8,7 +8,6 @@ type Place = Partial<Pick<Options, 'device' | 'kernels'>>
 interface Options {
   all?: boolean
   json?: boolean
-  threads?: string
   device: string
   kernels: 'auto' | 'off'
 }

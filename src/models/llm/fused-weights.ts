@@ -64,7 +64,8 @@ export function notFused(decoder: Decoder): string | null {
     return 'adapters are apart from their layers (sampling.weights)'
   if (fused.some(({ attention, mlp }) => [attention.out, ...mlp.gateUp, mlp.down].some((linear) => linear.bias)))
     return 'biases of other products than q, k, v'
-  if (rounded && notRounded(all)) return notRounded(all)
+  const unsuited = rounded ? notRounded(all) : null
+  if (unsuited) return unsuited
   const others = [...fused.flatMap(normsOf), head, norm, embedding].map((layer) => layer.weight)
   const tensors = [...others, ...all.map(({ weight, weight_scale }) => weight_scale ?? weight)]
   const biases = all.flatMap((linear) => linear.bias ?? [])
