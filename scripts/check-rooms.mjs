@@ -30,7 +30,7 @@ const rows = {
   host: 8,
   verify: 8,
   cli: 9,
-  'index.ts': 10, // what a library user may import
+  public: 10,
 }
 const root = resolve(process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..'))
 const src = join(root, 'src')

@@ -1,5 +1,6 @@
 import { isatty } from 'node:tty'
 
+/** Messages below this level are not printed. */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
 const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }

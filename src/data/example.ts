@@ -19,6 +19,7 @@ export interface Example {
   meta: Record<string, unknown>
 }
 
+/** An image: encoded bytes, a path, or decoded pixels. */
 export type ImageData = { bytes: Uint8Array } | { path: string } | { rgb: RgbImage }
 
 /** The same before decoding: the image still encoded, or left out when only text and mask were asked for. */
@@ -50,6 +51,7 @@ export const reasons = [
   'duplicate-id',
   'bad-record',
 ] as const
+/** Why a record cannot be used. */
 export type Reason = (typeof reasons)[number]
 
 /** A record that cannot be used: a Mismatch that carries its reason, so that it can be counted. */
@@ -78,6 +80,7 @@ export interface RecordRules {
   only?: Uint32Array
 }
 
+/** What to read of a record. */
 export interface RegionOptions {
   /** false leaves the image bytes on disk. */
   image?: boolean

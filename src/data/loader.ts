@@ -26,6 +26,7 @@ export interface LoaderRank {
   world: number
 }
 
+/** An endless, resumable stream of examples. */
 export interface Loader extends AsyncIterable<Example> {
   /** The next usable record; epochs follow each other without end. */
   next(): Promise<Example>
@@ -53,6 +54,7 @@ const judgedAfter = 1000 // records before the share of rejects is judged
 const kept = 100 // rejected records remembered for reports
 const told = 20 // rejected records named in the log
 
+/** Examples of the training or the held-out part, in a reproducible order. */
 export function openLoader(
   source: Source,
   options: DataOptions = {},

@@ -30,6 +30,7 @@ export const dtypeCodes = {
   bool: 11,
   bfloat16: 15,
 } as const
+/** Element types. */
 export type DType = keyof typeof dtypeCodes
 
 const memoryFormats: Record<string, number> = { contiguous: 0, preserve: 1, channels_last: 2, channels_last_3d: 3 }

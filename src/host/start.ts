@@ -14,6 +14,7 @@ import {
 } from '../run/index.ts'
 import { portHost, runHosted } from './hosted.ts'
 
+/** How to follow and how to stop a run. */
 export interface StartOptions {
   /** Gets what the status line would show; without it the status line is on standard error. */
   onProgress?: (event: Progress) => void
@@ -30,6 +31,7 @@ export async function train(settings: RunInput, options: StartOptions = {}): Pro
   return (await start('trainWork', 'train', config, options, config)) as RunResult
 }
 
+/** Options of `sft`. */
 export type SupervisedOptions = StartOptions & Partial<SftSettings>
 
 /** Supervised fine-tuning on the captions and masks of the records. */

@@ -128,6 +128,7 @@ export async function decodeImageFor(
   return decodePixels(bytes, metadata, turnedFits, where)
 }
 
+/** PNG bytes of an image. */
 export async function encodePng(image: RgbImage): Promise<Uint8Array> {
   checkImage(image, 'encodePng')
   const { width, height, data } = image

@@ -121,10 +121,12 @@ export interface AskingFamily<I = object, F extends object = object, P extends P
   readonly imageIds: readonly number[]
 }
 
+/** Whether a model answers questions about an image (Qwen-VL). */
 export function isAsking(family: Family): family is AskingFamily {
   return 'ask' in family && 'frameOf' in family
 }
 
+/** Whether a model describes regions and draws masks (Sa2VA). */
 export function isGrounded(family: Family): family is GroundedFamily {
   return 'drawMasks' in family && 'describe' in family
 }

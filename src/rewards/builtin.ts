@@ -25,6 +25,7 @@ function captionIn(answer: Answer, of: 'caption' | 'captionPrime'): string {
   return cleanCaption(produced(answer, of) ?? '')
 }
 
+/** Intersection over union of the given mask and the produced one. */
 export function iouReward(of: 'mask' | 'maskPrime', config: IouConfig = IouConfig.parse({})): SingleReward {
   return defineReward({
     name: 'iou',
@@ -39,6 +40,7 @@ export function iouReward(of: 'mask' | 'maskPrime', config: IouConfig = IouConfi
   })
 }
 
+/** SAM2's own confidence in the produced mask. */
 export function maskConfidenceReward(of: 'mask' | 'maskPrime'): SingleReward {
   return defineReward({
     name: 'maskConfidence',
@@ -52,6 +54,7 @@ export function maskConfidenceReward(of: 'mask' | 'maskPrime'): SingleReward {
   })
 }
 
+/** METEOR of the produced caption against the record’s caption. */
 export function meteorReward(
   of: 'caption' | 'captionPrime',
   config: MeteorConfig = MeteorConfig.parse({}),
@@ -64,6 +67,7 @@ export function meteorReward(
   })
 }
 
+/** 1 inside the range of words, less outside. */
 export function lengthReward(
   of: 'caption' | 'captionPrime',
   config: LengthShaping = LengthShaping.parse({}),
@@ -76,6 +80,7 @@ export function lengthReward(
   })
 }
 
+/** 1 if the answer has the expected form (number of [SEG] tokens, no leftover markers), else 0. */
 export function formatReward(of: 'caption' | 'captionPrime' | 'text'): SingleReward {
   return defineReward({
     name: 'format',

@@ -22,6 +22,7 @@ export function cleanCaption(text: string): string {
   return unquote(squeeze(text.replace(markers, ' ')))
 }
 
+/** Number of words of a caption, as the length reward counts them. */
 export function countWords(text: string): number {
   const squeezed = squeeze(text)
   return squeezed === '' ? 0 : squeezed.split(' ').length

@@ -65,17 +65,21 @@ interface RewardBase {
   readonly fallback?: Reward
 }
 
+/** A reward that scores one sample at a time. */
 export interface SingleReward extends RewardBase {
   score(answer: Answer): Score | Promise<Score>
 }
 
+/** A reward that scores all samples of a group in one call. */
 export interface BatchReward extends RewardBase {
   /** One value per answer, in order. The answers are one group: same record, same prompt. */
   scoreBatch(answers: readonly Answer[]): readonly Score[] | Promise<readonly Score[]>
 }
 
+/** A named score with a range: one sample at a time, or a group in one call. */
 export type Reward = SingleReward | BatchReward
 
+/** Types a reward and returns it unchanged. */
 export function defineReward<R extends Reward>(reward: R): R {
   return reward
 }

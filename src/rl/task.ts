@@ -41,6 +41,7 @@ export function sampleStream({ seed, step, again }: Draw, use: number, id: strin
   return stream(seed, use, step, id, k, ...more, ...(times > 0 ? [`again ${times}`] : []))
 }
 
+/** Log-probabilities of the samples of one record under the current weights. */
 export interface Densities {
   logps: Tensor // [K, T], with gradient when recorded
   entropies: Tensor | null // [K, T]
@@ -61,6 +62,7 @@ export interface Shown {
   name?: string
 }
 
+/** One loop of a run: how to prompt, sample, answer and score. `defineTask` fills in the defaults. */
 export interface Task<I extends Item = Item, S extends Sample = Sample, R extends object = object> {
   /** Prefix of its metrics, key in checkpoints and settings. */
   readonly name: string

@@ -193,7 +193,9 @@ export const RunConfig = z.strictObject({
       'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run goes on without it',
     ),
 })
+/** Every setting with its default filled in; docs/reference.md lists them. */
 export type RunConfig = z.infer<typeof RunConfig>
+/** Settings as a user writes them; docs/reference.md lists them. */
 export type RunInput = z.input<typeof RunConfig>
 
 /** Whether adapters are merged while they sample; `suits`: whether `auto` would, where the run is. */

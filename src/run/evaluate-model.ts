@@ -9,6 +9,7 @@ import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
 import { loadTrained } from './trained.ts'
 
+/** What to evaluate. */
 export interface EvaluateModelOptions {
   /** Checkpoint, run or adapter folder on top of the model; null: the model as it is. */
   adapter: string | null
@@ -17,6 +18,7 @@ export interface EvaluateModelOptions {
   records: number | null
 }
 
+/** Held-out metrics of a model, and the scores of each record. */
 export interface ModelEvaluation {
   model: string
   adapter: string | null

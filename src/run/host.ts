@@ -2,6 +2,7 @@
 import type { Answer, ScoredRow } from '../rewards/index.ts'
 import type { Interval } from '../tracking/index.ts'
 
+/** One message about the progress of a run. */
 export interface Progress {
   kind: 'phase' | 'step' | 'eval' | 'note' | 'warning'
   text?: string
@@ -27,6 +28,7 @@ export interface Host {
   yieldToLoop(): Promise<void>
 }
 
+/** How a run ended. */
 export interface RunResult {
   step: number
   stopped: boolean

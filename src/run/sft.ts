@@ -10,6 +10,7 @@ import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
 
+/** Settings of supervised fine-tuning beside those of a run. */
 export interface SftSettings {
   /** Every weight learns, encoders included, without adapters. */
   everything: boolean
@@ -19,6 +20,7 @@ export interface SftSettings {
   exportTo: string | null
 }
 
+/** How supervised fine-tuning ended. */
 export interface SftResult extends RunResult {
   exported: string | null
 }

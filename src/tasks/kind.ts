@@ -79,6 +79,7 @@ export interface LessonOptions {
   maxTiles: number | null
 }
 
+/** What `--task` names: settings checks, rewards, the tasks of a run and their evaluation. */
 export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly name: string
   readonly doc: string

@@ -43,6 +43,7 @@ export function noGrad<R>(fn: () => R): R {
   return withGradMode(false, fn)
 }
 
+/** Records gradients inside `fn`. */
 export function enableGrad<R>(fn: () => R): R {
   return withGradMode(true, fn)
 }

@@ -1,6 +1,7 @@
 import { type DType, dtypeCodes } from '../engine/index.ts'
 
 export type { DType }
+/** A number that ATen takes in place of a tensor. */
 export type Scalar = number | boolean | bigint
 export type MemoryFormat = 'contiguous' | 'preserve' | 'channels_last' | 'channels_last_3d'
 

@@ -78,6 +78,7 @@ export class Pool {
   }
 }
 
+/** Live tensors and their bytes. */
 export interface Memory {
   tensors: number
   scopes: number

@@ -205,6 +205,7 @@ function ragged(): Mismatch {
   return new Mismatch({ where: 'tensor', field: 'data', expected: 'rows of equal length', got: 'a ragged nesting' })
 }
 
+/** Element type and device of a new tensor. */
 export interface TensorOptions {
   dtype?: DType
   device?: string

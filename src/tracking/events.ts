@@ -1,6 +1,7 @@
 // What a run folder holds, line by line. events.jsonl and samples.jsonl say only what the seed decides, so that a run
 // that was stopped and resumed has the same bytes as one that was not; clocks, hosts and speeds go to timing.jsonl.
 
+/** Metric name -> value. */
 export type Metrics = Readonly<Record<string, number>>
 
 /** A figure with its 95 % interval. */
@@ -10,12 +11,14 @@ export interface Interval {
   high: number
 }
 
+/** Metrics of one training step. */
 export interface StepEvent {
   t: 'step'
   step: number
   metrics: Metrics
 }
 
+/** An evaluation: metrics with intervals. */
 export interface EvalEvent {
   t: 'eval'
   step: number
@@ -54,6 +57,7 @@ export interface StopEvent {
   reason: string
 }
 
+/** One line of events.jsonl. */
 export type RunEvent = StepEvent | EvalEvent | WarningEvent | StartEvent | CheckpointEvent | StopEvent
 
 /** One line of timing.jsonl. `time` is milliseconds since 1970. A step that was redone after a resume occurs twice. */

@@ -6,6 +6,7 @@ import { readLines } from './json-lines.ts'
 import { findTasks, type Json, toEvent, toSample, toTiming } from './parse.ts'
 import { runFiles } from './run-files.ts'
 
+/** A run folder. */
 export interface Run {
   dir: string
   name: string

@@ -1,6 +1,7 @@
 import { assert, stream } from '../core/index.ts'
 import type { Interval } from './events.ts'
 
+/** Options of the bootstrap. */
 export interface BootstrapOptions {
   seed: number
   resamples?: number

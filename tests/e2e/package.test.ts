@@ -43,8 +43,8 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   const unwanted = files.filter((path) => /\.test\.|^tests|^bench|miniature-full|testing\.|^src\b/.test(path))
   assert.deepEqual(unwanted, [])
   for (const path of [
-    'dist/index.js',
-    'dist/index.d.ts',
+    'dist/public/index.js',
+    'dist/public/index.d.ts',
     ...['attention', 'draw', 'int8', 'prelude', 'products', 'rows', 'training'].map(
       (name) => `dist/kernels/${name}.cu`,
     ),

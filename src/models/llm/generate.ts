@@ -19,6 +19,7 @@ import { stepsAhead, type Taken } from './draws.ts'
 import { prefill } from './prefill.ts'
 import type { PromptedModel, PromptIds } from './prompted-model.ts'
 
+/** Options of `generate`. */
 export interface GenerateOptions {
   /** Samples per prompt; they share its prefill. */
   samples?: number
@@ -40,6 +41,7 @@ export interface GenerateOptions {
   onStep?: (step: number, open: number) => void
 }
 
+/** One generated row. */
 export interface Generated {
   prompt: number
   sample: number

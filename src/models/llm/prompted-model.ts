@@ -2,6 +2,7 @@
 import { cat, type Tensor, tensor, zeros } from '../../tensor/index.ts'
 import type { Decoder, Placement } from './model.ts'
 
+/** Token ids of a prompt. */
 export interface PromptIds {
   readonly ids: Int32Array
 }

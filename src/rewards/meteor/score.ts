@@ -13,6 +13,7 @@ export interface MeteorOptions {
   tokenizer?: MeteorTokenizer
 }
 
+/** METEOR with the counts it is computed from. */
 export interface MeteorDetail extends Alignment {
   score: number
   precision: number

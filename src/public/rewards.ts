@@ -1,0 +1,23 @@
+// `roundtrip-rl/rewards`: write a reward, or use a built-in one.
+export {
+  type Answer,
+  type BatchReward,
+  cleanCaption,
+  countWords,
+  defineReward,
+  formatReward,
+  iouReward,
+  lengthReward,
+  loadReward,
+  type MaskConfidence,
+  type MeteorDetail,
+  maskConfidenceReward,
+  meteor,
+  meteorDetail,
+  meteorReward,
+  type RecordContext,
+  type Reward,
+  rewards,
+  type Score,
+  type SingleReward,
+} from '../rewards/index.ts'
