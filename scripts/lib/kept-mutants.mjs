@@ -158,10 +158,10 @@ export const keptMutants = [
   [
     'points',
     'brackets in a label end the answer',
-    'src/rewards/points-json.ts',
+    'src/tasks/points/find-json.ts',
     'i = afterString(region, i) - 1',
     '',
-    'src/rewards/points-parse.test.ts',
+    'src/tasks/points/parse.test.ts',
   ],
   [
     'data',

@@ -3,10 +3,10 @@
 
 import { Mismatch } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
-import type { Mask } from '../mask/index.ts'
+import type { Click, Mask } from '../mask/index.ts'
 import { type GroundedFamily, type Sam2Features, Sam2Model } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
-import type { Click, DrawClicks } from './clicks.ts'
+import type { DrawClicks } from './clicks.ts'
 
 function samOf({ module, name }: GroundedFamily): Sam2Model {
   const { sam } = module as { sam?: unknown }
@@ -28,13 +28,13 @@ export function clicksOn(
     kept = null
   }
   const side = sam.config.image_size
-  const frame = ({ x, y }: Click) => [(x * side) / width, (y * side) / height]
+  const frame = ({ point: [x, y] }: Click) => [(x * side) / width, (y * side) / height]
   const draw = (clicks: readonly Click[]): Mask => {
     const [mask, logits] = noGrad(() =>
       tidy(() => {
         const prompt = {
           points: [clicks.map(frame)],
-          labels: [clicks.map((click) => Number(click.inside))],
+          labels: [clicks.map(({ label }) => label)],
           ...(kept ? { maskInput: kept } : {}),
         }
         const { masks, ious } = sam.decode(levels, prompt, { multimask: clicks.length === 1 })

@@ -1,48 +1,6 @@
 // Interactive segmentation: a simulated user clicks into the middle of the largest error, the model draws again.
-import { type Mask, maskIou, toDense } from '../mask/index.ts'
-import { squaredDistance } from './distance.ts'
+import { type Click, errorCentre, type Mask, maskIou } from '../mask/index.ts'
 import { type MeasureOptions, measure, share } from './measure.ts'
-
-export interface Click {
-  /** Pixel of the image. */
-  x: number
-  y: number
-  /** Inside the object, or to be left out. */
-  inside: boolean
-}
-
-/** Pixel of the greatest distance to the border of a region, the first in reading order of equal ones; null when it is empty. */
-function middleOf(region: Uint8Array, height: number, width: number): { at: number; distance: number } | null {
-  const distances = squaredDistance(region, height, width)
-  let [at, distance] = [-1, 0]
-  for (let q = 0; q < distances.length; q++) {
-    if (distances[q]! > distance) [at, distance] = [q, distances[q]!]
-  }
-  return at < 0 ? null : { at, distance }
-}
-
-/**
- * The next click: the pixel deepest inside what is missing or what is too much, whichever is deeper; of equal ones the second, as
- * SAM2's simulation has it. Null when the mask is right.
- */
-export function nextClick(target: Mask, drawn: Mask | null): Click | null {
-  const { height, width } = target
-  const wanted = toDense(target)
-  const have = drawn ? toDense(drawn) : new Uint8Array(wanted.length)
-  const missing = middleOf(
-    wanted.map((v, q) => v & (1 - have[q]!)),
-    height,
-    width,
-  )
-  const extra = middleOf(
-    have.map((v, q) => v & (1 - wanted[q]!)),
-    height,
-    width,
-  )
-  const inside = missing !== null && (extra === null || missing.distance > extra.distance)
-  const found = inside ? missing : extra
-  return found && { x: found.at % width, y: Math.floor(found.at / width), inside }
-}
 
 /** Draws with all clicks so far; keeps its own low-resolution logits from one call to the next. */
 export type DrawClicks = (clicks: readonly Click[]) => Mask
@@ -53,7 +11,7 @@ export function simulateClicks(target: Mask, draw: DrawClicks, most: number): nu
   const overlaps: number[] = []
   let drawn: Mask | null = null
   while (overlaps.length < most) {
-    const click = nextClick(target, drawn)
+    const click = errorCentre(target, drawn)
     if (click) {
       clicks.push(click)
       drawn = draw(clicks)

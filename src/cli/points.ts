@@ -99,10 +99,8 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')
-  const { askPoints, openItem, pointPicture, releaseItem, replyTo, requireAsking, resolvePoints } = await import(
-    '../tasks/index.ts'
-  )
-  const { pixelAt } = await import('../rewards/index.ts')
+  const { askPoints, openItem, pixelAt, pointPicture, releaseItem, replyTo, requireAsking, resolvePoints } =
+    await import('../tasks/index.ts')
   const image = await readImage(options.image)
   const open = { dtype: options.dtype, device: options.device }
   const policy = requireAsking(openFamily(options.model, open))

@@ -1,6 +1,8 @@
-// Mask: regions of an image as COCO run lengths: codec, set operations, overlap, polygons, PNG. Plain data, no tensors.
+// Mask: regions of an image as COCO run lengths: codec, set operations, overlap, distances, clicks, polygons, PNG. Plain data, no tensors.
 // May import core.
 // Start reading at mask.ts.
+export { type Click, type Deepest, deepestPixel, errorCentre } from './click.ts'
+export { squaredDistances } from './distance.ts'
 export {
   denseIou,
   type Mask,

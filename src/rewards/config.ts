@@ -1,43 +1,44 @@
 import { z } from 'zod'
 import { mayHoldKey } from '../config/index.ts'
-import { PointRewardConfig } from './points-config.ts'
 
 /** What a term looks at: names of the fields of an Answer (reward.ts). */
-export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text', 'points'] as const
+export const producedNames = ['caption', 'captionPrime', 'mask', 'maskPrime', 'text'] as const
 export type Produced = (typeof producedNames)[number]
 
-const weight = z.number().positive().default(1).describe('share of the term; the weights of a task need not sum to 1')
+export const termWeight = z
+  .number()
+  .positive()
+  .default(1)
+  .describe('share of the term; the weights of a task need not sum to 1')
 const captionOf = z.enum(['caption', 'captionPrime']).describe('which text is scored against the reference')
 const maskOf = z.enum(['mask', 'maskPrime']).describe("which mask is compared with the record's")
 
 export const TermConfig = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('iou').describe('intersection over union'), weight, of: maskOf }),
+  z.strictObject({ type: z.literal('iou').describe('intersection over union'), weight: termWeight, of: maskOf }),
   z.strictObject({
     type: z.literal('maskConfidence').describe('how sure SAM2 is of the mask it drew'),
-    weight,
+    weight: termWeight,
     of: z.enum(['mask', 'maskPrime']).describe('which mask'),
   }),
-  z.strictObject({ type: z.literal('meteor').describe('METEOR, as NLTK computes it'), weight, of: captionOf }),
-  z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight, of: captionOf }),
+  z.strictObject({
+    type: z.literal('meteor').describe('METEOR, as NLTK computes it'),
+    weight: termWeight,
+    of: captionOf,
+  }),
+  z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight: termWeight, of: captionOf }),
   z.strictObject({
     type: z.literal('length').describe('the length factor as a term of its own'),
-    weight,
+    weight: termWeight,
     of: captionOf,
   }),
   z.strictObject({
     type: z.literal('format').describe('1 when the answer has the expected form, else 0'),
-    weight,
+    weight: termWeight,
     of: z.enum(['caption', 'captionPrime', 'text']).describe('text: exactly one [SEG]; captions: words, no markers'),
   }),
   z.strictObject({
-    type: z.literal('points').describe('gain, placement and form of an answer that places points for SAM2'),
-    weight,
-    of: z.literal('points').default('points').describe('the answer with the masks it made'),
-    parameters: PointRewardConfig.describe('what each part is worth'),
-  }),
-  z.strictObject({
     type: z.literal('module').describe('a reward of your own'),
-    weight,
+    weight: termWeight,
     path: z.string().min(1).describe('TypeScript or JavaScript module that exports `reward`'),
   }),
 ])
@@ -175,7 +176,7 @@ export type IouConfig = z.infer<typeof IouConfig>
 /** Settings every run has; the rewards of its tasks are added by their kind. */
 export const RewardsConfig = z.strictObject({
   modules: z
-    .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight }))
+    .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight: termWeight }))
     .default([])
     .describe('rewards of your own, added to every task (--reward PATH)'),
   timeoutSeconds: z

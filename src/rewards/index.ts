@@ -22,28 +22,6 @@ export {
   scoreColumn,
   scoreGroup,
 } from './mix.ts'
-export * from './points-config.ts'
-export {
-  type Box,
-  type FrameSize,
-  isInside,
-  type Point,
-  pixelAt,
-  printedPoint,
-  rescale,
-  toModelFrame,
-} from './points-frame.ts'
-export { type PointAnswer, parsePointAnswer } from './points-parse.ts'
-export {
-  errorAreas,
-  type PointParts,
-  type PointSample,
-  type PointTurn,
-  type RankWindows,
-  scorePoints,
-  settledRewards,
-} from './points-reward.ts'
-export { pointsReward } from './points-term.ts'
 export {
   type Answer,
   type BatchReward,
@@ -61,9 +39,11 @@ export {
   hasOwnRewards,
   type OpenRewards,
   type OpenTask,
+  type OpenTerms,
   openRewards,
   scoreOptions,
   type TaskScoring,
+  type TaskTerm,
 } from './terms.ts'
 
 /** The rewards that need no server, by name, with the settings and fields of the default preset. */

@@ -1,6 +1,5 @@
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { PointSample } from './points-reward.ts'
 
 /** How sure SAM2 is of a mask it drew, each from 0 to 1. */
 export interface MaskConfidence {
@@ -23,6 +22,7 @@ export interface RecordContext {
  * All a reward may look at for one sample. Produced fields are named by who made them: in loop 1 the policy writes
  * `caption` and the EMA copy draws `maskPrime`; in loop 2 the policy draws `mask` and the EMA copy writes `captionPrime`.
  * `null` means produced nothing (no [SEG], no caption of an empty mask): a true 0. Absent means not produced: an error.
+ * A task may add fields for its own rewards.
  */
 export interface Answer {
   /** Names the sample in errors. */
@@ -37,8 +37,6 @@ export interface Answer {
   captionPrime?: string | null
   /** The policy's answer as decoded, markers included. */
   text?: string
-  /** An answer that places points, with the masks before and after them. */
-  points?: PointSample
   /** Of `mask` or `maskPrime`; null where there is no mask. */
   maskConfidence?: MaskConfidence | null
   record?: RecordContext

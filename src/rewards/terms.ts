@@ -1,13 +1,24 @@
 import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
-import type { Produced, RewardsConfig, TaskRewards, TermConfig } from './config.ts'
+import type { RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
-import { pointsReward } from './points-term.ts'
 import type { Reward, Term } from './reward.ts'
 
-async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | undefined): Promise<Reward> {
+/** A term whose reward comes with its task. */
+export interface TaskTerm {
+  type: 'task'
+  weight: number
+  /** What it scores, for people. */
+  of: string
+  reward: Reward
+}
+
+/** The rewards of a task as they are opened. */
+export type OpenTerms = Omit<TaskRewards, 'terms'> & { readonly terms: readonly (TermConfig | TaskTerm)[] }
+
+async function rewardOf(term: TermConfig | TaskTerm, config: RewardsConfig, judge: Judge | undefined): Promise<Reward> {
   switch (term.type) {
     case 'iou':
       return iouReward(term.of, config.iou)
@@ -19,8 +30,8 @@ async function rewardOf(term: TermConfig, config: RewardsConfig, judge: Judge | 
       return lengthReward(term.of, config.length)
     case 'format':
       return formatReward(term.of)
-    case 'points':
-      return pointsReward(term.parameters)
+    case 'task':
+      return term.reward
     case 'module':
       return loadReward(term.path)
     case 'judge':
@@ -44,7 +55,11 @@ export function hasOwnRewards(config: RewardsConfig): boolean {
 }
 
 /** A task's terms, ready to score. */
-export async function buildTerms(rewards: TaskRewards, config: RewardsConfig, judge?: Judge): Promise<Term[]> {
+export async function buildTerms(
+  rewards: Pick<OpenTerms, 'terms'>,
+  config: RewardsConfig,
+  judge?: Judge,
+): Promise<Term[]> {
   return Promise.all(
     rewards.terms.map(async (term) => ({ reward: await rewardOf(term, config, judge), weight: term.weight })),
   )
@@ -52,7 +67,7 @@ export async function buildTerms(rewards: TaskRewards, config: RewardsConfig, ju
 
 /** How a task's groups are scored: the judge's policy, and the shaping of the task's own caption. */
 export function scoreOptions(
-  rewards: TaskRewards,
+  rewards: Pick<OpenTerms, 'shaping'>,
   config: RewardsConfig,
   of: 'caption' | 'captionPrime',
 ): ScoreOptions {
@@ -62,9 +77,9 @@ export function scoreOptions(
 
 /** What a task asks of the rewards. */
 export interface OpenTask {
-  rewards: TaskRewards
+  rewards: OpenTerms
   /** What the task makes; a term that looks at something else is an error. */
-  produced: readonly Produced[]
+  produced: readonly string[]
   /** Which text the length shaping counts. */
   shapes: 'caption' | 'captionPrime'
 }

@@ -83,7 +83,10 @@ export function groupText({ group, tensors, elements }: GroupCount): string {
 export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): string[] {
   const tasks = Object.entries(kind.rewards(config).tasks)
   const lines = tasks.map(([name, task]) => {
-    const terms = task.rewards.terms.map((t) => `${t.weight} ${t.type === 'module' ? t.path : `${t.type} of ${t.of}`}`)
+    const terms = task.rewards.terms.map((t) => {
+      const type = t.type === 'task' ? t.reward.name : t.type
+      return `${t.weight} ${t.type === 'module' ? t.path : `${type} of ${t.of}`}`
+    })
     return `${name}: ${terms.join(' + ')}`
   })
   const { enabled, model, baseUrl, mode } = config.rewards.judge

@@ -2,8 +2,14 @@
 import { readFileSync } from 'node:fs'
 import { type CheckRow, Mismatch } from '../core/index.ts'
 import { decodeRle, encodeRle, type Mask, type Rle } from '../mask/index.ts'
+import { groupAdvantages } from '../rl/index.ts'
 import {
+  contour,
+  derivePrompt,
+  heuristicNegatives,
   isInside,
+  keepRecords,
+  oracleClick,
   type Point,
   PointAnswerConfig,
   type PointMode,
@@ -15,13 +21,12 @@ import {
   pointAnswerPreset,
   pointRewardPreset,
   printedPoint,
+  randomNegatives,
   rescale,
   scorePoints,
   settledRewards,
   toModelFrame,
-} from '../rewards/index.ts'
-import { groupAdvantages } from '../rl/index.ts'
-import { contour, derivePrompt, heuristicNegatives, keepRecords, oracleClick, randomNegatives } from '../tasks/index.ts'
+} from '../tasks/index.ts'
 
 type Json = Record<string, unknown>
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../../../src/core/index.ts'
-import { PointAnswerConfig, parsePointAnswer, pointModes } from '../../../src/rewards/index.ts'
+import { PointAnswerConfig, parsePointAnswer, pointModes } from '../../../src/tasks/index.ts'
 import { openSentencePiece } from '../../../src/text/sentencepiece.ts'
 import { damageBytes } from '../bytes.ts'
 import type { Format } from '../format.ts'

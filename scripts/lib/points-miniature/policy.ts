@@ -15,7 +15,7 @@ import {
   teacherForceRows,
 } from '../../../src/models/index.ts'
 import { initRandom } from '../../../src/nn/index.ts'
-import type { Point } from '../../../src/rewards/index.ts'
+import type { Point } from '../../../src/tasks/index.ts'
 import {
   derivePrompt,
   heuristicNegatives,

@@ -4,12 +4,12 @@ import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Example } from '../../data/index.ts'
 import { maskArea, maskIou, toDense } from '../../mask/index.ts'
-import { errorAreas } from '../../rewards/index.ts'
 import type { RecordChooser } from '../kind.ts'
 import { type PointsConfig, rewardOfPoints } from './config.ts'
 import { drawFirst, type PointSetup, positiveOf } from './item.ts'
 import { keepRecords } from './places.ts'
 import { pointRecord } from './records.ts'
+import { errorAreas } from './reward.ts'
 
 export function pointChooser(setup: Pick<PointSetup, 'sam' | 'config'>): RecordChooser | null {
   const { config } = setup

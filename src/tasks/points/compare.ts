@@ -3,7 +3,7 @@
 import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { ClickPrompt } from '../../models/index.ts'
-import type { Point } from '../../rewards/index.ts'
+import type { Point } from './frame.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
 import { askLooks, replyToLooks } from './looks.ts'
 import { oracleCurve, toSam } from './oracle.ts'

@@ -8,7 +8,7 @@ import {
   pointAnswerPreset,
   pointPresetNames,
   pointRewardPreset,
-} from '../../rewards/index.ts'
+} from './answer-config.ts'
 
 /** Settings of the point task. What an answer may look like is PointAnswerConfig; what it is worth, PointRewardConfig. */
 export const PointsConfig = PointAnswerConfig.extend({

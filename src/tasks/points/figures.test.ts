@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
-import type { PointAnswer, PointSample } from '../../rewards/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
 import { type AnsweredGroup, stepFigures } from './figures.ts'
+import type { PointAnswer } from './parse.ts'
+import type { PointSample } from './reward.ts'
 
 const weights = rewardOfPoints(resolvePoints({}))
 const side = 10

@@ -1,8 +1,9 @@
 // Figures of one step of the point task, under the names of the task's spec: how often answers can be read, where points land, and
 // what the masks gain. `loss`, `mean_reward` and `max_reward` are the prototype's names.
 import { maskArea } from '../../mask/index.ts'
-import { type PointParts, type PointRewardConfig, scorePoints } from '../../rewards/index.ts'
 import type { Scored } from '../../rl/index.ts'
+import type { PointRewardConfig } from './answer-config.ts'
+import { type PointParts, scorePoints } from './reward.ts'
 import type { PointsReply } from './task.ts'
 
 /** Replies of one record and what they earned. */
@@ -24,8 +25,8 @@ export function stepFigures(
 function placeFigures(groups: readonly AnsweredGroup[], weights: PointRewardConfig): Record<string, number> {
   const replies = groups.flatMap((g) => g.replies)
   if (replies.length === 0) return {} // drawn before a restart: only the samples and their scores were kept
-  const parts = replies.map(({ answer }) => scorePoints(answer.points!, weights))
-  const areas = replies.map(({ answer }) => maskArea(answer.points!.target))
+  const parts = replies.map(({ answer }) => scorePoints(answer.points, weights))
+  const areas = replies.map(({ answer }) => maskArea(answer.points.target))
   const all = (of: (p: PointParts, i: number) => number, among: (p: PointParts) => boolean = () => true) =>
     mean(parts.flatMap((p, i) => (among(p) ? [of(p, i)] : [])))
   const [valid, placed, written] = [

@@ -3,14 +3,25 @@
 // Start reading at task.ts; places.ts has the geometry.
 
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../data/index.ts'
+export * from './answer-config.ts'
 export { type Areas, type ComparedRecord, type CompareOptions, compareClicks } from './compare.ts'
 export { comparedFigures } from './compared-figures.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
-export { squaredDistances } from './distance.ts'
+export {
+  type Box,
+  type FrameSize,
+  isInside,
+  type Point,
+  pixelAt,
+  printedPoint,
+  rescale,
+  toModelFrame,
+} from './frame.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { lessonOf } from './lessons.ts'
 export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './looks.ts'
 export { oracleCurve } from './oracle.ts'
+export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'
 export { type PointsRunConfig, points, pointsRewardSettings, pointsSettings, requireAsking } from './points.ts'
@@ -18,4 +29,14 @@ export { markerText, pointQuestion } from './prompts.ts'
 export type { PointRecord } from './record.ts'
 export { pointRecord } from './records.ts'
 export { askPoints, type PointReply, type PointText, replyTo, sampleOf, scoreReplies } from './reply.ts'
+export {
+  errorAreas,
+  type PointParts,
+  type PointSample,
+  type PointTurn,
+  type RankWindows,
+  scorePoints,
+  settledRewards,
+} from './reward.ts'
+export { type PointsAnswer, pointsReward } from './reward-term.ts'
 export { OpenItems, PlacePoints } from './task.ts'

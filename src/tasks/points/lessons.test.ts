@@ -7,10 +7,12 @@ import { alone } from '../../distributed/index.ts'
 import { maskFromDense } from '../../mask/index.ts'
 import { type AskingFamily, openFamily, openSam2, Sam2Predictor, teacherForce } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
-import { type PointMode, parsePointAnswer, printedPoint } from '../../rewards/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
+import type { PointMode } from './answer-config.ts'
 import { type PointsInput, resolvePoints } from './config.ts'
+import { printedPoint } from './frame.ts'
 import { lessonOf, pointLessons } from './lessons.ts'
+import { parsePointAnswer } from './parse.ts'
 import { derivePrompt, heuristicNegatives } from './places.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')

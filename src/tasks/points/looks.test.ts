@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { type AskingFamily, openFamily, openSam2, Sam2Predictor, teacherForce } from '../../models/index.ts'
-import { RewardsConfig, scorePoints } from '../../rewards/index.ts'
+import { RewardsConfig } from '../../rewards/index.ts'
 import { resolveGrpo } from '../../rl/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
@@ -23,6 +23,7 @@ import {
 import { askLooks, densitiesOfLooks, replyToLooks, wordsOf } from './looks.ts'
 import { points } from './points.ts'
 import { type PointText, sampleOf } from './reply.ts'
+import { scorePoints } from './reward.ts'
 
 const assets = join(import.meta.dirname, '../../../assets/points-miniature')
 const sam2 = join(assets, 'sam2')

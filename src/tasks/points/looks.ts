@@ -2,10 +2,10 @@
 // until it stops, writes what cannot be read, or has answered `turns` times. A trajectory is one sample: its tokens share one advantage.
 
 import { type PromptIds, teacherForceGroups } from '../../models/index.ts'
-import { type PointAnswer, parsePointAnswer } from '../../rewards/index.ts'
 import type { Densities, Sample } from '../../rl/index.ts'
 import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { askAbout, drawOptions, type PointItem, type PointSetup, positiveClicks, withContour } from './item.ts'
+import { type PointAnswer, parsePointAnswer } from './parse.ts'
 import {
   type AskOptions,
   askPrompts,

@@ -1,7 +1,7 @@
 // A picture of one answer: the mask before it on the left, after it on the right, with the points.
 import { overlay, type RgbImage } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import { type Point, pixelAt } from '../../rewards/index.ts'
+import { type Point, pixelAt } from './frame.ts'
 import type { PointItem } from './item.ts'
 import type { PointReply } from './reply.ts'
 

@@ -1,29 +1,20 @@
 // Places on masks: the positive prompt derived from an object, where a mask is wrong, and the clicks a policy is compared with.
 // Points are pixel indices [x, y] of the original image.
 import type { RandomStream } from '../../core/index.ts'
-import { type Mask, maskArea, maskBox, maskFromDense, toDense } from '../../mask/index.ts'
-import type { Box, Point, PointMode } from '../../rewards/index.ts'
-import { squaredDistances } from './distance.ts'
-
-interface Deepest {
-  point: Point
-  /** Squared distance to the nearest pixel outside. */
-  d2: number
-}
-
-/** The pixel farthest from everything outside; the first in row-major order on ties; null for an empty region. */
-function deepest(inside: Uint8Array, width: number, height: number): Deepest | null {
-  const distances = squaredDistances(inside, width, height, true)
-  let at = -1
-  let d2 = 0
-  for (let i = 0; i < distances.length; i++) {
-    if (distances[i]! > d2) {
-      at = i
-      d2 = distances[i]!
-    }
-  }
-  return at < 0 ? null : { point: [at % width, Math.floor(at / width)], d2 }
-}
+import {
+  type Click,
+  type Deepest,
+  deepestPixel,
+  errorCentre,
+  type Mask,
+  maskArea,
+  maskBox,
+  maskFromDense,
+  squaredDistances,
+  toDense,
+} from '../../mask/index.ts'
+import type { PointMode } from './answer-config.ts'
+import type { Box, Point } from './frame.ts'
 
 export interface PositivePrompt {
   /** Both ends inside; null for an empty mask. */
@@ -38,8 +29,8 @@ export function derivePrompt(mask: Mask): PositivePrompt & { d2: number[] } {
   const { width, height } = mask
   const [x, y, w, h] = maskBox(mask)
   const dense = toDense(mask)
-  const first = deepest(dense, width, height)!
-  const second = deepest(withoutDisc(dense, width, first), width, height)
+  const first = deepestPixel(dense, width, height)!
+  const second = deepestPixel(withoutDisc(dense, width, first), width, height)
   const found = second ? [first, second] : [first]
   return { box: [x, y, x + w - 1, y + h - 1], points: found.map((f) => f.point), d2: found.map((f) => f.d2) }
 }
@@ -81,31 +72,9 @@ function paintSquare(out: Uint8Array, width: number, height: number, [x, y]: Poi
     out.fill(1, v * width + Math.max(0, x - t), v * width + Math.min(width - 1, x + t) + 1)
 }
 
-export interface Click {
-  point: Point
-  /** 1 inside the object, 0 outside. */
-  label: 0 | 1
-  d2: number
-}
-
-/** SAM2's own correction: the middle of the largest error of the current mask; null where there is none, or no object. */
+/** SAM2's own correction; only in second-look may it be a positive click. */
 export function oracleClick(target: Mask, current: Mask, mode: PointMode): Click | null {
-  if (maskArea(target) === 0) return null
-  const [want, now] = [toDense(target), toDense(current)]
-  const { width, height } = target
-  const tooMuch = deepest(
-    now.map((on, i) => (on && !want[i] ? 1 : 0)),
-    width,
-    height,
-  )
-  const negative = tooMuch && { ...tooMuch, label: 0 as const }
-  if (mode !== 'second-look') return negative
-  const missing = deepest(
-    want.map((on, i) => (on && !now[i] ? 1 : 0)),
-    width,
-    height,
-  )
-  return missing && missing.d2 > (tooMuch?.d2 ?? 0) ? { ...missing, label: 1 } : negative
+  return errorCentre(target, current, mode === 'second-look' ? 'both' : 'negative')
 }
 
 /** Distances of the baselines are those of an image of 840 pixels. */

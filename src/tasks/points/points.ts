@@ -2,7 +2,7 @@
 import { Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
 import { type AskingFamily, type Family, isAsking, openSam2, Sam2Predictor } from '../../models/index.ts'
-import { type TaskRewards, TaskRewards as TaskRewardsSchema, type TermConfig } from '../../rewards/index.ts'
+import type { OpenTask, TermConfig } from '../../rewards/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
@@ -10,6 +10,7 @@ import { comparedFigures } from './compared-figures.ts'
 import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
+import { openTerm, PointsRewards } from './reward-term.ts'
 import { OpenItems, PlacePoints } from './task.ts'
 
 export const pointsSettings = {
@@ -17,12 +18,12 @@ export const pointsSettings = {
 } as const
 
 export const pointsRewardSettings = {
-  points: TaskRewardsSchema.optional().describe('task points: other terms than the reward of points.preset'),
+  points: PointsRewards.optional().describe('task points: other terms than the reward of points.preset'),
 } as const
 
 export interface PointsRunConfig extends CommonSettings {
   readonly points: PointsConfig
-  readonly rewards: CommonSettings['rewards'] & { readonly points?: TaskRewards }
+  readonly rewards: CommonSettings['rewards'] & { readonly points?: PointsRewards }
 }
 
 export function requireAsking(family: Family): AskingFamily {
@@ -78,15 +79,18 @@ export const points: TaskKind<PointsRunConfig> = {
     if (other.length > 0) refuse('train', 'lora: nothing else learns in this task', other.join(', '), '--train lora')
   },
   rewards({ points: settings, rewards }) {
-    const parameters = rewardOfPoints(resolvePoints(settings))
-    const own: TermConfig = { type: 'points', weight: 1, of: 'points', parameters }
+    const config = resolvePoints(settings)
+    const parameters = rewardOfPoints(config)
+    const own = { type: 'points', weight: 1, of: 'points', parameters } as const
+    const { terms, shaping } = rewards.points ?? { terms: [own], shaping: 'none' as const }
     const modules = rewards.modules.map((m): TermConfig => ({ type: 'module', ...m }))
-    const base = rewards.points ?? { terms: [own], shaping: 'none' as const }
-    const task = {
-      rewards: { ...base, terms: [...base.terms, ...modules] },
-      produced: ['points', 'mask', 'text'] as const,
+    const open = terms.map((term) => openTerm(term, config.turns))
+    const task: OpenTask = {
+      rewards: { shaping, terms: [...open, ...modules] },
+      produced: ['points', 'mask', 'text'],
+      shapes: 'caption',
     }
-    return { tasks: { points: { ...task, shapes: 'caption' } }, notices: [] }
+    return { tasks: { points: task }, notices: [] }
   },
   build(family, config) {
     const setup = setupOf(family, config)

@@ -1,6 +1,7 @@
 // The questions of the three modes. The wording is part of the method: a model is compared with itself under the same words.
-import { type Box, type FrameSize, type Point, printedPoint } from '../../rewards/index.ts'
+
 import type { PointsConfig } from './config.ts'
+import { type Box, type FrameSize, type Point, printedPoint } from './frame.ts'
 import type { PositivePrompt } from './places.ts'
 
 export interface QuestionParts {

@@ -1,6 +1,6 @@
 import type { RgbImage } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import type { Box, Point } from '../../rewards/index.ts'
+import type { Box, Point } from './frame.ts'
 
 /** What the task is given: an image, a phrase, the object it means. Pixel indices of the image, columns first. */
 export interface PointRecord {

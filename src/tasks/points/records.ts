@@ -1,7 +1,7 @@
 // A record of the task from an example of any source: the caption is the query; a box and points of the record's own are kept.
 import { Mismatch } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
-import type { Box, Point } from '../../rewards/index.ts'
+import type { Box, Point } from './frame.ts'
 import type { PointRecord } from './record.ts'
 
 export function pointRecord({ id, image, mask, caption, meta }: Example): PointRecord {

@@ -2,19 +2,12 @@
 import type { RandomStream } from '../../core/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { type ClickMask, type ClickPrompt, type Generated, generate, type PromptIds } from '../../models/index.ts'
-import {
-  type Point,
-  type PointAnswer,
-  type PointParts,
-  type PointSample,
-  type PointTurn,
-  parsePointAnswer,
-  rescale,
-  scorePoints,
-} from '../../rewards/index.ts'
 import { rewardOfPoints } from './config.ts'
+import { type Point, rescale } from './frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
 import { oracleCurve } from './oracle.ts'
+import { type PointAnswer, parsePointAnswer } from './parse.ts'
+import { type PointParts, type PointSample, type PointTurn, scorePoints } from './reward.ts'
 
 /** What the policy wrote. Plain data. */
 export interface PointText {

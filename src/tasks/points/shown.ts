@@ -1,9 +1,11 @@
 // What a person sees of an answer: the question, the object, the points, SAM2's mask before and after them, and where the first one
 // takes in too much. The parts of the reward stand beside, for whoever reads samples.jsonl.
 import { encodeRle, type Mask } from '../../mask/index.ts'
-import { type Point, type PointParts, type PointRewardConfig, rescale, scorePoints } from '../../rewards/index.ts'
 import type { Json, Shown } from '../../rl/index.ts'
+import type { PointRewardConfig } from './answer-config.ts'
+import { type Point, rescale } from './frame.ts'
 import { maskDifference } from './places.ts'
+import { type PointParts, scorePoints } from './reward.ts'
 import type { PointsReply } from './task.ts'
 
 export interface Asked {
@@ -32,10 +34,10 @@ export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weight
     out.push({ kind: 'mask', by: 'judge', value: rle(confused), name: 'confused region' })
   }
   const size = [target.height, target.width]
-  const { frame } = reply.answer.points!
+  const { frame } = reply.answer.points
   const inImage = (points: readonly Point[]) => points.map((p) => rescale(p, frame, target))
   const points = [...dots(inImage(answer.positives), true), ...dots(inImage(answer.negatives), false)]
-  const parts = scorePoints(reply.answer.points!, weights)
+  const parts = scorePoints(reply.answer.points, weights)
   const { valid, format } = answer
   out.push({ kind: 'points', by: 'record', value: { size, points: dots(positive, true) } })
   out.push({

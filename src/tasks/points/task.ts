@@ -1,7 +1,6 @@
 // Points for SAM2 as a task of a run: the policy answers a question with points, SAM2 draws the mask they make, the gain is rewarded.
 // SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
 import { streamId } from '../../core/index.ts'
-import type { Answer } from '../../rewards/index.ts'
 import { type Draw, type Json, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import { keep } from '../../tensor/index.ts'
 import { recordContext } from '../context.ts'
@@ -13,11 +12,12 @@ import { askLooks, densitiesOfLooks, type PointWords, replyToLooks, wordsOf } fr
 import { givenPrompt } from './prompts.ts'
 import { pointRecord } from './records.ts'
 import { type PointReply, type PointText, sampleOf } from './reply.ts'
+import type { PointsAnswer } from './reward-term.ts'
 import { shownAnswer } from './shown.ts'
 
 /** What the rewards and the page see of a sample. */
 export interface PointsReply {
-  readonly answer: Answer
+  readonly answer: PointsAnswer
   readonly reply: PointReply
 }
 

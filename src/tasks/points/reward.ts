@@ -1,8 +1,8 @@
 // What an answer that places points is worth: overlap, gain, placement, form, penalties. Pure over parsed answers and masks.
-import { type Mask, maskArea, maskIou, toDense } from '../mask/index.ts'
-import type { PointMode, PointRewardConfig } from './points-config.ts'
-import { type FrameSize, type Point, pixelAt } from './points-frame.ts'
-import type { PointAnswer } from './points-parse.ts'
+import { type Mask, maskArea, maskIou, toDense } from '../../mask/index.ts'
+import type { PointMode, PointRewardConfig } from './answer-config.ts'
+import { type FrameSize, type Point, pixelAt } from './frame.ts'
+import type { PointAnswer } from './parse.ts'
 
 /** One answer and the mask after it. */
 export interface PointTurn {

@@ -1,8 +1,8 @@
 // A model's text -> points in the frame of its image. Total: every text gives a value, and no point lies outside the image.
-import { isObject } from '../core/index.ts'
-import type { PointAnswerConfig } from './points-config.ts'
-import { type Box, type FrameSize, isInside, type Point, toModelFrame } from './points-frame.ts'
-import { type Candidate, findJson } from './points-json.ts'
+import { isObject } from '../../core/index.ts'
+import type { PointAnswerConfig } from './answer-config.ts'
+import { type Candidate, findJson } from './find-json.ts'
+import { type Box, type FrameSize, isInside, type Point, toModelFrame } from './frame.ts'
 
 export interface PointAnswer {
   valid: boolean

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { settledRewards } from './points-reward.ts'
+import { settledRewards } from './reward.ts'
 
 test('a spread that is rounding teaches nothing: such rewards become their mean; any other stays as it is', () => {
   const nearly = settledRewards([0.5, 0.5 + 2e-7, 0.5 - 2e-7])

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { type RandomStream, stream, streamId } from '../core/index.ts'
-import { coordinateKinds, PointAnswerConfig, pointModes } from './points-config.ts'
-import { isInside } from './points-frame.ts'
-import { parsePointAnswer } from './points-parse.ts'
+import { type RandomStream, stream, streamId } from '../../core/index.ts'
+import { coordinateKinds, PointAnswerConfig, pointModes } from './answer-config.ts'
+import { isInside } from './frame.ts'
+import { parsePointAnswer } from './parse.ts'
 
 /** Pieces a hostile or broken answer is made of; some would run if anything were evaluated. */
 const pieces = [

@@ -1,6 +1,6 @@
 // The frames a point passes through: what the model wrote, its own image (w x h), the original image (W0 x H0). All float64, evaluated
 // from left to right as written, so that a place on an edge falls to the same side everywhere.
-import type { CoordinateKind } from './points-config.ts'
+import type { CoordinateKind } from './answer-config.ts'
 
 export type Point = readonly [number, number]
 /** [x1, y1, x2, y2] */

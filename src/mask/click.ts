@@ -1,0 +1,44 @@
+// Clicks that correct a mask: the middle of its largest error, as SAM2's own evaluation simulates a user.
+import { squaredDistances } from './distance.ts'
+import { type Mask, maskArea, toDense } from './mask.ts'
+
+/** A pixel of a region and its squared distance to the nearest pixel outside; everything beyond the image is outside. */
+export interface Deepest {
+  /** Column, row. */
+  point: readonly [number, number]
+  d2: number
+}
+
+export interface Click extends Deepest {
+  /** 1: belongs to the object, 0: does not. */
+  label: 0 | 1
+}
+
+/** The pixel farthest from everything outside; the first in row-major order on ties; null for an empty region. */
+export function deepestPixel(inside: Uint8Array, width: number, height: number): Deepest | null {
+  const distances = squaredDistances(inside, width, height, true)
+  let [at, d2] = [-1, 0]
+  for (let i = 0; i < distances.length; i++) if (distances[i]! > d2) [at, d2] = [i, distances[i]!]
+  return at < 0 ? null : { point: [at % width, Math.floor(at / width)], d2 }
+}
+
+/**
+ * The middle of the largest error of a mask (null: nothing is drawn yet): the deepest pixel of what is missing or of what is too much,
+ * whichever is deeper; on ties the latter. Null if there is no error or no object. `negative`: only what is too much counts.
+ */
+export function errorCentre(target: Mask, drawn: Mask | null, kinds: 'both' | 'negative' = 'both'): Click | null {
+  if (maskArea(target) === 0) return null
+  const { width, height } = target
+  const wanted = toDense(target)
+  const have = drawn ? toDense(drawn) : new Uint8Array(wanted.length)
+  const deepestIn = (a: Uint8Array, b: Uint8Array) =>
+    deepestPixel(
+      a.map((on, i) => (on && !b[i] ? 1 : 0)),
+      width,
+      height,
+    )
+  const tooMuch = deepestIn(have, wanted)
+  const missing = kinds === 'both' ? deepestIn(wanted, have) : null
+  if (missing && missing.d2 > (tooMuch?.d2 ?? 0)) return { ...missing, label: 1 }
+  return tooMuch && { ...tooMuch, label: 0 }
+}
