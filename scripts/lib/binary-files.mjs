@@ -1,4 +1,4 @@
-// The table of binary files in docs/supply-chain.md.
+// The table of binary files in dev/supply-chain.md.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 

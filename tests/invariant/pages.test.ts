@@ -65,8 +65,8 @@ function unknownParts(message: string): string[] {
   return isValue(got!) || isKnown(got!) ? missing : [...missing, got!]
 }
 
-const pages = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)].filter(
-  (path) => path.endsWith('.md') && path !== 'docs/log.md',
+const pages = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`)].filter((path) =>
+  path.endsWith('.md'),
 )
 
 function quotedIn(page: string): string[] {
@@ -89,16 +89,8 @@ test('a quoted message in other words than the program’s is found', () => {
   assert.deepEqual(unknownParts(message), ['try again', 'exactly 0 in the second step'])
 })
 
-test('docs/log.md has a heading for each entry and lines of at most 120 columns', () => {
-  const log = read('docs/log.md')
-  const fault = 'run node scripts/format-log.mjs'
-  assert.doesNotMatch(log, /^\*\*\d{4}-/m, fault)
-  assert.ok((log.match(/^## \d{4}-\d\d-\d\d: /gm)?.length ?? 0) >= 30)
-  for (const line of log.split('\n')) if (!/^(\||```|`)/.test(line)) assert.ok(line.length <= 120, `${fault}: ${line}`)
-})
-
 test('the table of binary files has every one that is shipped, with its size and hash', () => {
-  const rows = tableRows(read('docs/supply-chain.md'))
+  const rows = tableRows(read('dev/supply-chain.md'))
   const shipped = (readdirSync(join(root, 'assets'), { recursive: true }) as string[]).map((path) => `assets/${path}`)
   const binary = shipped.filter((path) => /\.(safetensors|br|bin|pt|png|jpe?g|node|wasm)$/.test(path))
   assert.deepEqual(rows.map((row) => row.file).sort(), binary.sort())

@@ -111,7 +111,7 @@ function objectAreas(batch: Batch, side: number): Tensor {
 
 /**
  * BCE and Dice of every proposal, the error of its predicted overlap, and which object of the image has the highest mean logit: without
- * this last term a mask of all objects is a plateau that takes thousands of steps to leave (docs/log.md).
+ * this last term a mask of all objects is a plateau that takes thousands of steps to leave (dev/log).
  */
 function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[], background: number) {
   const R = rows.length
