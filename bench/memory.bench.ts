@@ -3,7 +3,8 @@
 // exact or int8 alone.
 import type { ShapeName } from '../scripts/lib/checkpoint-shapes.ts'
 import { useKernels } from '../src/kernels/index.ts'
-import { decodePool, modelSizes, type Sa2VAFamily, TrainingLayers } from '../src/models/index.ts'
+import { decodePool, TrainingLayers } from '../src/llm/index.ts'
+import { modelSizes, type Sa2VAFamily } from '../src/models/index.ts'
 import { type FrozenForm, frozenForms } from '../src/nn/index.ts'
 import { type Batch, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, planMemory, resolveRun, runOf } from '../src/run/index.ts'

@@ -4,16 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { configOf, type ShapeName, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import type { Example } from '../../src/data/index.ts'
+import { generate, layerMatrices } from '../../src/llm/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
-import {
-  generate,
-  type Loaded,
-  layerMatrices,
-  Prompter,
-  parseSa2VAConfig,
-  Sa2VA,
-  Sa2VAFamily,
-} from '../../src/models/index.ts'
+import { type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
 import { type Linear, type Module, replaceTensor, storeInt8, tensorAt } from '../../src/nn/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'

@@ -1,6 +1,7 @@
 // Forward and backward of teacher-forced completions with adapters: 128 tokens each, K behind one prompt, for one prompt and for four in one pass.
 import type { Example } from '../../src/data/index.ts'
-import { type Sa2VAFamily, teacherForceGroups } from '../../src/models/index.ts'
+import { teacherForceGroups } from '../../src/llm/index.ts'
+import type { Sa2VAFamily } from '../../src/models/index.ts'
 import type { Learner } from '../../src/run/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, median, row } from '../bench.ts'

@@ -1,6 +1,7 @@
 // The task both sides of `npm run bench -- peers` train: a question about an image, answered with a fixed number of tokens and rewarded
 // by the share of digits in the answer.
-import { type AskingFamily, generate, isAsking, teacherForceGroups } from '../../src/models/index.ts'
+import { generate, teacherForceGroups } from '../../src/llm/index.ts'
+import { type AskingFamily, isAsking } from '../../src/models/index.ts'
 import type { Answer, Reward } from '../../src/rewards/index.ts'
 import { type Draw, type Json, type Sample, sampleStream, type Task } from '../../src/rl/index.ts'
 import { type CommonSettings, streamId, type TaskKind, type WorkItem } from '../../src/tasks/index.ts'

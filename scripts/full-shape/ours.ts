@@ -1,6 +1,7 @@
 // The quantities of a folder as this product computes them, under the names reference.py uses, and the inputs it computed them from.
 import { type TensorSource, tensorSource, writeSafetensors } from '../../src/checkpoint/index.ts'
 import type { RgbImage } from '../../src/image/index.ts'
+import { teacherForce } from '../../src/llm/index.ts'
 import {
   type Features,
   type GroundedFamily,
@@ -8,7 +9,6 @@ import {
   type QwenGroundedFeatures,
   Sa2VAFamily,
   type Sa2VAQwenFamily,
-  teacherForce,
 } from '../../src/models/index.ts'
 import { emptyCache, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 

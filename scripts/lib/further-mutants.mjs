@@ -172,7 +172,7 @@ export const furtherMutants = [
   [
     'int8',
     'the head is rounded with the layers',
-    'src/models/llm/frozen.ts',
+    'src/llm/int8.ts',
     'module.parts.layers.flatMap((layer) => linears(layer).map(([, linear]) => linear))',
     'linears(module).map(([, linear]) => linear)',
     frozen,

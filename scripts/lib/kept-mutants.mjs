@@ -2,9 +2,9 @@
 // Entries as in mutants.mjs.
 import { BATCH, LOOP, life, mixing, PARTS, TRAIN } from './mutant-places.mjs'
 
-const CACHE = 'src/models/llm/cache-memory.ts'
+const CACHE = 'src/llm/generate/fused/cache-memory.ts'
 const GROUP = 'src/run/stored-group.ts'
-const PADDED = 'src/models/llm/padded-rows.ts'
+const PADDED = 'src/llm/generate/fused/padded-rows.ts'
 const REACHED = 'src/tracking/trackers/mlflow-reached.ts'
 const EXPORT = 'src/checkpoint/export-model.ts'
 const FAILURE = 'src/distributed/failure.ts'
@@ -17,8 +17,8 @@ const failure = 'src/distributed/failure.test.ts'
 const figures = 'src/tasks/points/figures.test.ts'
 const random = 'src/core/random.test.ts'
 const save = 'src/run/patient-save.test.ts'
-const cache = 'src/models/llm/cache-memory.test.ts'
-const padded = 'src/models/llm/padded-rows.test.ts'
+const cache = 'src/llm/generate/fused/cache-memory.test.ts'
+const padded = 'src/llm/generate/fused/padded-rows.test.ts'
 const parts = 'src/run/run-parts.test.ts'
 const reached = 'src/tracking/trackers/mlflow-reached.test.ts'
 

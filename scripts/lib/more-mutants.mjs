@@ -188,7 +188,7 @@ export const moreMutants = [
   [
     'scoring',
     'tokens are scored by the row that read them',
-    'src/models/llm/teacher.ts',
+    'src/llm/score/teacher.ts',
     'rows.push(this.rowOf(k, j - 1))',
     'rows.push(this.rowOf(k, j))',
     teacher,

@@ -1,8 +1,9 @@
 // The one place where a benchmark meets a model: the questions about an image become masks, greedily.
 // S hidden size, n [SEG] tokens of an answer.
 import type { RgbImage } from '../image/index.ts'
+import { generate, type PromptIds, teacherForce } from '../llm/index.ts'
 import { type Mask, maskUnion } from '../mask/index.ts'
-import { type GroundedFamily, generate, type PromptIds, teacherForce } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 
 export interface ImageQuestions {

@@ -1,7 +1,8 @@
 // Questions about regions become words, greedily.
 import type { RgbImage } from '../image/index.ts'
+import { generate } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
-import { type GroundedFamily, generate } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { cutAnswer } from '../text/index.ts'
 import { encodeOnce } from './answer.ts'

@@ -35,7 +35,7 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function captionWork(options: Options, port: EnginePort): Promise<Caption> {
-  const { generate } = await import('../models/index.ts')
+  const { generate } = await import('../llm/index.ts')
   const { captionOf } = await import('../tasks/index.ts')
   const { tidy } = await import('../tensor/index.ts')
   const { mask, image } = await readRegion(options.mask, options.image)

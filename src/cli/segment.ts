@@ -2,8 +2,9 @@ import { writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
 import { log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import type { PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
-import type { GroundedFamily, PromptIds } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
 import { type ModelOptions, modelCommand, openModel, readImage } from './model.ts'
@@ -68,7 +69,7 @@ export async function segmentWork(options: Options, port: EnginePort): Promise<S
 type Answer = (family: GroundedFamily, prompt: PromptIds) => { text: string; states: Tensor | null }
 
 async function answerer(options: Options): Promise<Answer> {
-  const { generate, teacherForce } = await import('../models/index.ts')
+  const { generate, teacherForce } = await import('../llm/index.ts')
   const { cat } = await import('../tensor/index.ts')
   if (options.answer === undefined) {
     return ({ model, tokenizer, stopWords, segId }, prompt) => {

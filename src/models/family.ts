@@ -1,11 +1,11 @@
 // What a run may ask of any model. Each family of models implements it in its own folder; nobody above this room names a family.
 import type { AdapterNames } from '../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
+import type { PromptedModel, PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import type { Question, Tokenizer } from '../text/index.ts'
-import type { PromptedModel, PromptIds } from './llm/index.ts'
 
 /** Groups that train unless a run says otherwise, where the family has them. */
 export const defaultTrainGroups = ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'] as const

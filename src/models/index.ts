@@ -1,5 +1,5 @@
-// Models: InternViT, language models, SAM2, Sa2VA on top of them, and Qwen2.5-VL. Field names are checkpoint names.
-// May import nn, text, image, mask, checkpoint and below.
+// Models: InternViT, SAM2, Sa2VA on top of them and of a language model, and Qwen-VL. Field names are checkpoint names.
+// May import llm, nn, text, image, mask, checkpoint and below.
 // Start reading at sa2va/model.ts.
 export { familyOf, familyOfConfig, type ModelFamily } from './families.ts'
 export {
@@ -16,28 +16,6 @@ export {
   type TrainGroup,
   trainGroupNames,
 } from './family.ts'
-export {
-  cacheSpare,
-  DecodePool,
-  Decoder,
-  decodePool,
-  type Generated,
-  type GenerateOptions,
-  generate,
-  headLogProbs,
-  knownPrefixes,
-  layerMatrices,
-  loadLanguageModel,
-  loraTargets,
-  notCovered,
-  type PromptIds,
-  type TeacherOptions,
-  TeacherPass,
-  TrainingLayers,
-  teacherForce,
-  teacherForceGroups,
-  teacherForceRows,
-} from './llm/index.ts'
 export { type ModelSizes, modelSizes } from './model-sizes.ts'
 export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'
 export {
@@ -68,7 +46,7 @@ export {
   type ReleasedName,
   releasedConfig,
   releasedNames,
-} from './released.ts'
+} from './released-configs.ts'
 export * from './sa2va/index.ts'
 export * from './sa2va-qwen/index.ts'
 export {

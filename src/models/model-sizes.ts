@@ -1,8 +1,9 @@
 // What decides the memory of a model, from its config.json alone: no weight is read and none exists.
+
+import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from '../llm/index.ts'
 import { type Module, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
-import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from './llm/index.ts'
 import { sa2vaGroups } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
@@ -20,7 +21,7 @@ export interface ModelSizes {
   adapted: readonly (readonly [number, number])[]
   /** [out, in] of the matrices that can be stored in 8 bit. */
   matrices: readonly (readonly [number, number])[]
-  /** Whether the layers with a derivative of their own (src/models/llm/training) cover the language model. */
+  /** Whether the layers with a derivative of their own (src/llm/score/by-hand) cover the language model. */
   ownLayers: boolean
   /** Whether kernels of ours can decode it. */
   ownDecoding: boolean

@@ -1,19 +1,15 @@
 // `roundtrip-rl/models`: open a checkpoint, generate, score with gradients.
+export { type Generated, type GenerateOptions, generate, type PromptIds, teacherForceGroups } from '../llm/index.ts'
 export {
   type AskingFamily,
   type DrawnMask,
   type Family,
   type FamilyOptions,
   type FolderReport,
-  type Generated,
-  type GenerateOptions,
   type GroundedFamily,
-  generate,
   type ImageLimits,
   inspectFolder,
   isAsking,
   isGrounded,
   openFamily,
-  type PromptIds,
-  teacherForceGroups,
 } from '../models/index.ts'

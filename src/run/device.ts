@@ -1,6 +1,7 @@
 import { alone, deviceIndex, type Environment, podWarning, readPlace, type World } from '../distributed/index.ts'
 import { useKernels } from '../kernels/index.ts'
-import { decodePool, type Family, openFamily, TrainingLayers } from '../models/index.ts'
+import { decodePool, TrainingLayers } from '../llm/index.ts'
+import { type Family, openFamily } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'

@@ -2,14 +2,8 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import {
-  defaultTrainGroups,
-  type Family,
-  knownPrefixes,
-  notCovered,
-  type TrainGroup,
-  TrainingLayers,
-} from '../models/index.ts'
+import { knownPrefixes, notCovered, TrainingLayers } from '../llm/index.ts'
+import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
 import {
   type AdapterState,
   addLora,

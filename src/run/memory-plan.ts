@@ -4,7 +4,8 @@
 
 import { join } from 'node:path'
 import { readJsonObject } from '../core/index.ts'
-import { cacheSpare, familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
+import { cacheSpare } from '../llm/index.ts'
+import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
 import { mergesForSampling, type RunConfig } from './config.ts'
 
@@ -113,7 +114,7 @@ function decodeStates(sizes: ModelSizes, settings: Settings, apart: number, fuse
 
 /**
  * States stay for the next step while their caches are within the limit, the newest in any case; or their caches share a memory as large as
- * the largest asks for: src/models/llm/decode-pool.ts.
+ * the largest asks for: src/llm/generate/recorded/pool.ts.
  */
 function decodingBytes(
   { samScale }: ModelSizes,
@@ -166,7 +167,7 @@ interface PassBytes {
   passing: number
 }
 
-/** Layers with a derivative of their own: src/models/llm/training/layer.ts says what they keep. */
+/** Layers with a derivative of their own: src/llm/score/by-hand/layer.ts says what they keep. */
 function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, tokens: number): PassBytes {
   const { hidden_size: S, intermediate_size: I, num_hidden_layers: layers, head_dim: D } = llm
   const heads = llm.num_attention_heads * D

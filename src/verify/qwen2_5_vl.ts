@@ -4,15 +4,15 @@ import { join } from 'node:path'
 import { openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
 import { decodeImage } from '../image/index.ts'
-import type { QwenFeatures, QwenPrompt } from '../models/index.ts'
+import { generate, teacherForce } from '../llm/index.ts'
 import {
   chatText,
-  generate,
   type LoadedQwenVL,
   openQwenVL,
   type PatchedImage,
   patchImage,
-  teacherForce,
+  type QwenFeatures,
+  type QwenPrompt,
 } from '../models/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { backward, noGrad, type Tensor, tidy } from '../tensor/index.ts'

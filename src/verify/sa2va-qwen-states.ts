@@ -1,6 +1,7 @@
 // States inside the vision tower and the language model of Sa2VA on a Qwen-VL, part by part.
 import type { CheckRow } from '../core/index.ts'
-import { Decoder, type QwenGroundedFeatures, windowOrder } from '../models/index.ts'
+import { Decoder } from '../llm/index.ts'
+import { type QwenGroundedFeatures, windowOrder } from '../models/index.ts'
 import { Module, Rope } from '../nn/index.ts'
 import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
 import { compareIds, compareTensor } from './compare.ts'

@@ -5,15 +5,14 @@ import { join } from 'node:path'
 import { openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
+import { generate, teacherForce } from '../llm/index.ts'
 import {
   firstResize,
-  generate,
   type LoadedSa2VAQwen,
   openSa2VAQwen,
   prepareQwenImage,
   type QwenGroundedFeatures,
   type QwenImageInput,
-  teacherForce,
 } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareIds, compareTensor, storedTensor } from './compare.ts'

@@ -4,17 +4,16 @@ import { join } from 'node:path'
 import { openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
+import { generate, teacherForce } from '../llm/index.ts'
 import { type Mask, maskFromPng } from '../mask/index.ts'
-import type { Sam2Prompt } from '../models/index.ts'
 import {
   type Features,
-  generate,
   type ImageInput,
   type Loaded,
   openSa2VA,
   type Prompt,
   prepareImage,
-  teacherForce,
+  type Sam2Prompt,
 } from '../models/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'

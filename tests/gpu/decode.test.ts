@@ -7,27 +7,25 @@ import { after, test } from 'node:test'
 import { tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import { RandomStream, stream } from '../../src/core/index.ts'
 import { DecodeKernels, shareOf, useKernels } from '../../src/kernels/index.ts'
-import {
-  decodePool,
-  type GenerateOptions,
-  generate,
-  loraTargets,
-  notCovered,
-  teacherForce,
-} from '../../src/models/index.ts'
-import { openAhead } from '../../src/models/llm/decode-step.ts'
-import { notFused, shapeOf } from '../../src/models/llm/fused-weights.ts'
+import { PackedCache } from '../../src/llm/generate/fused/packed-cache.ts'
+import { roundedRows } from '../../src/llm/generate/fused/padded-rows.ts'
+import { notFused, shapeOf } from '../../src/llm/generate/fused/weights.ts'
+import { openAhead } from '../../src/llm/generate/open.ts'
+import { prefill } from '../../src/llm/generate/plain/prefill.ts'
 import {
   buildLanguageModule,
   commonIds,
   Decoder,
+  decodePool,
+  type GenerateOptions,
+  generate,
   knownPrefixes,
   type LlmConfig,
   layerMatrices,
-} from '../../src/models/llm/index.ts'
-import { PackedCache } from '../../src/models/llm/packed-cache.ts'
-import { roundedRows } from '../../src/models/llm/padded-rows.ts'
-import { prefill } from '../../src/models/llm/prefill.ts'
+  loraTargets,
+  notCovered,
+  teacherForce,
+} from '../../src/llm/index.ts'
 import {
   addLora,
   isInt8,

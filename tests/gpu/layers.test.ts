@@ -1,12 +1,12 @@
 // Layers with a derivative of their own on the device in bfloat16: each kernel against the same op by op, and a whole pass against
-// libtorch's derivative. Their mathematics in float32 is in src/models/llm/training/layers.test.ts.
+// libtorch's derivative. Their mathematics in float32 is in src/llm/score/by-hand/layers.test.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TrainingKernels, useKernels } from '../../src/kernels/index.ts'
-import { loraTargets, type TeacherOptions, teacherForceGroups } from '../../src/models/index.ts'
-import { type Between, opByOp } from '../../src/models/llm/training/between.ts'
-import { byKernels } from '../../src/models/llm/training/between-kernels.ts'
-import { TrainingLayers } from '../../src/models/llm/training/layers.ts'
+import { loraTargets, type TeacherOptions, teacherForceGroups } from '../../src/llm/index.ts'
+import { type Between, opByOp } from '../../src/llm/score/by-hand/elementwise.ts'
+import { byKernels } from '../../src/llm/score/by-hand/elementwise-kernels.ts'
+import { TrainingLayers } from '../../src/llm/score/by-hand/layers.ts'
 import { addLora, replaceTensor, type Slot, tensorAt, trainOnly } from '../../src/nn/index.ts'
 import { backward, clearTape, noGrad, randn, type Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
 import { fillAdapters, tinyConfig, tinyModel } from '../support/sa2va.ts'

@@ -5,17 +5,8 @@ import { fileURLToPath } from 'node:url'
 import { stream } from '../../src/core/index.ts'
 import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
-import {
-  decodePool,
-  type GenerateOptions,
-  generate,
-  type Loaded,
-  loraTargets,
-  openSa2VA,
-  prepareImage,
-  Sa2VAFamily,
-  teacherForce,
-} from '../../src/models/index.ts'
+import { decodePool, type GenerateOptions, generate, loraTargets, teacherForce } from '../../src/llm/index.ts'
+import { type Loaded, openSa2VA, prepareImage, Sa2VAFamily } from '../../src/models/index.ts'
 import {
   addLora,
   type FrozenForm,

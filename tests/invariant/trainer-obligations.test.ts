@@ -5,7 +5,7 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { stream, streamId } from '../../src/core/index.ts'
-import { type Decoder, headLogProbs } from '../../src/models/index.ts'
+import { type Decoder, headLogProbs } from '../../src/llm/index.ts'
 import { tensorAt } from '../../src/nn/index.ts'
 import {
   columnsOf,

@@ -5,6 +5,9 @@ import type { RgbImage } from '../../src/image/index.ts'
 import { type Mask, maskFromDense } from '../../src/mask/index.ts'
 import { parseSa2VAConfig, type Sa2VAConfig } from '../../src/models/sa2va/config.ts'
 import { type Features, Prompter, prepareImage } from '../../src/models/sa2va/inputs.ts'
+
+export type { Prompt } from '../../src/models/sa2va/inputs.ts'
+
 import { Sa2VA } from '../../src/models/sa2va/model.ts'
 import { initRandom, linears } from '../../src/nn/index.ts'
 import { type DType, tensor, tidy } from '../../src/tensor/index.ts'

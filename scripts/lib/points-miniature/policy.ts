@@ -4,6 +4,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../../src/core/index.ts'
+import { teacherForceRows } from '../../../src/llm/index.ts'
 import {
   chatText,
   type LoadedQwenVL,
@@ -12,7 +13,6 @@ import {
   patchImage,
   type QwenPrompt,
   QwenVL,
-  teacherForceRows,
 } from '../../../src/models/index.ts'
 import { initRandom } from '../../../src/nn/index.ts'
 import type { Point } from '../../../src/tasks/index.ts'

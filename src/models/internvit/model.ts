@@ -1,9 +1,9 @@
 // InternViT. T tiles, N patches + 1, h width. Unusual: layer scale after both branches; the 6B variant uses RMSNorm and
 // normalises q and k over the full width before the heads are split; there is no final norm.
 import { Mismatch } from '../../core/index.ts'
+import { oneOf, positiveNumber, switchAt } from '../../llm/index.ts'
 import { Conv2d, cast, LayerNorm, Linear, Module, RMSNorm, weight } from '../../nn/index.ts'
 import { attention, cat, type Tensor, tidy } from '../../tensor/index.ts'
-import { oneOf, positiveNumber, switchAt } from '../config-values.ts'
 
 export interface VisionConfig {
   hidden_size: number

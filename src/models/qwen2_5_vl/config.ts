@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch, readJsonObject } from '../../core/index.ts'
-import { type LlmConfig, readLlmConfig } from '../llm/index.ts'
+import { type LlmConfig, readLlmConfig } from '../../llm/index.ts'
 
 export interface QwenVisionConfig {
   depth: number

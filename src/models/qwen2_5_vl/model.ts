@@ -1,8 +1,8 @@
 // Qwen2.5-VL: a vision tower whose tokens stand in the prompt of a Qwen2 decoder. N prompt tokens, U tokens of an image, S hidden.
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
+import { commonIds, Decoder, type Placement, type PromptPositions, Qwen2ForCausalLM } from '../../llm/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { commonIds, Decoder, type Placement, type PromptPositions, Qwen2ForCausalLM } from '../llm/index.ts'
 import type { QwenVLConfig } from './config.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 import { QwenVision } from './vision.ts'

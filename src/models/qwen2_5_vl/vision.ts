@@ -1,9 +1,10 @@
 // The vision tower of Qwen2.5-VL. P patches, U units of merge x merge patches, h width, H heads, D head size. Unusual: most blocks
 // attend inside windows, so units are put into window order before the first block and back after the merger; RMSNorm; rotation by
 // row and column; no class token, no position embedding.
+
+import { GatedMlp } from '../../llm/index.ts'
 import { Linear, Module, RMSNorm, Rope, type RopeTable, rotate, tableOf, WeightOnly } from '../../nn/index.ts'
 import { attention, cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { GatedMlp } from '../llm/index.ts'
 import type { QwenVisionConfig } from './config.ts'
 import { type Grid, patchOrder } from './processor.ts'
 

@@ -2,10 +2,6 @@
 // Unusual: positions have three axes; with Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
 // the one BEFORE the final norm (transformers 4.57 records layer outputs there, and training used the same path).
 import { Mismatch } from '../../core/index.ts'
-import type { Mask } from '../../mask/index.ts'
-import { Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import type { DrawnMask } from '../family.ts'
 import {
   commonIds,
   Decoder,
@@ -15,7 +11,11 @@ import {
   type PromptPositions,
   qwenParts,
   Trunk,
-} from '../llm/index.ts'
+} from '../../llm/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import { Linear, Module } from '../../nn/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
 import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
 import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'

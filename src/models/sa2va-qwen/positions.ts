@@ -1,4 +1,4 @@
-import type { PromptPositions } from '../llm/index.ts'
+import type { PromptPositions } from '../../llm/index.ts'
 import { type Grid, gridPositions } from '../qwen2_5_vl/index.ts'
 
 interface Placed {

@@ -5,9 +5,9 @@ import { join, resolve } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { fillAdapters, goldenFolder } from '../../../tests/support/sa2va.ts'
 import { exportModel, openWeights, readAll, writeWeights } from '../../checkpoint/index.ts'
+import { loraTargets } from '../../llm/index.ts'
 import { addLora, type Linear, linears, tensorAt, trainOnly } from '../../nn/index.ts'
 import { type DType, memory, noGrad, tidy } from '../../tensor/index.ts'
-import { loraTargets } from '../llm/index.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from './load.ts'
 
 function scratch(t: TestContext): string {

@@ -1,11 +1,11 @@
 // What every Sa2VA has behind its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
 import { Mismatch } from '../../core/index.ts'
+import type { Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
-import type { Placement } from '../llm/index.ts'
-import { RecordedEncoder } from '../recorded.ts'
+import { RecordedEncoder } from '../recorded-encoder.ts'
 import {
   chooseMask,
   maskChanges,

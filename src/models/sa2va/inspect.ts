@@ -1,6 +1,6 @@
 import type { WeightEntry } from '../../checkpoint/index.ts'
+import { type LlmConfig, loraTargets } from '../../llm/index.ts'
 import { defaultPatterns, type FolderReport, type WeightGroup } from '../family.ts'
-import { type LlmConfig, loraTargets } from '../llm/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { sa2vaGroups } from './family.ts'
 import { isVideoOnly, openModelWeights } from './load.ts'

@@ -17,9 +17,9 @@ import { saveAdapter } from '../../../tests/support/adapter.ts'
 import { fillAdapters, goldenFolder } from '../../../tests/support/sa2va.ts'
 import { loadAdapter, openWeights, readAll, writeSafetensors, writeWeights } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
+import { loraTargets } from '../../llm/index.ts'
 import { addLora, linears, mergeLora } from '../../nn/index.ts'
 import { memory } from '../../tensor/index.ts'
-import { loraTargets } from '../llm/index.ts'
 import { exportSa2VA, isVideoOnly, type Loaded, openSa2VA } from './load.ts'
 
 function scratch(t: TestContext): string {

@@ -7,10 +7,10 @@ import {
   type WeightFolder,
 } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
+import { type DecoderOpenOptions, int8Slots, type PromptedModel, type PromptIds } from '../../llm/index.ts'
 import type { Module } from '../../nn/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
 import { chatTemplate, loadTokenizer, type Tokenizer } from '../../text/index.ts'
-import { type DecoderOpenOptions, int8Slots, type PromptedModel, type PromptIds } from '../llm/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../sam2/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { Prompter } from './inputs.ts'

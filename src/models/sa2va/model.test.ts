@@ -3,10 +3,10 @@ import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from '../../../tests/support/sa2va.ts'
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
+import { generate, teacherForce } from '../../llm/index.ts'
 import { replaceTensor } from '../../nn/index.ts'
 import { noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { compareTensor } from '../../verify/compare.ts'
-import { generate, teacherForce } from '../llm/index.ts'
 import { prepareImage } from './inputs.ts'
 
 const tiny = tinyModel()

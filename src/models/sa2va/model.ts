@@ -2,11 +2,6 @@
 // T tiles, n tokens of a tile, h vision width, S hidden size, N prompt tokens. Unusual: region prompts repeat rows of the last
 // tile; the [SEG] state is the final-norm state at the token's own position; two `not_a_point` tokens precede it in SAM2.
 import { Mismatch } from '../../core/index.ts'
-import type { Mask } from '../../mask/index.ts'
-import { LayerNorm, Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import type { DrawnMask } from '../family.ts'
-import { InternVisionModel } from '../internvit/model.ts'
 import {
   buildLanguageModule,
   commonIds,
@@ -14,8 +9,13 @@ import {
   type LanguageModule,
   type Placement,
   type PromptInputs,
-} from '../llm/index.ts'
-import { RecordedEncoder } from '../recorded.ts'
+} from '../../llm/index.ts'
+import type { Mask } from '../../mask/index.ts'
+import { LayerNorm, Linear, Module } from '../../nn/index.ts'
+import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
+import { InternVisionModel } from '../internvit/model.ts'
+import { RecordedEncoder } from '../recorded-encoder.ts'
 import type { Sam2Model } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'

@@ -1,13 +1,8 @@
 // The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
 import type { RandomStream } from '../../core/index.ts'
+import { type Generated, type GenerateOptions, generate, type PromptIds } from '../../llm/index.ts'
 import { type Mask, maskArea, maskUnion } from '../../mask/index.ts'
-import {
-  type Generated,
-  type GenerateOptions,
-  type GroundedFamily,
-  generate,
-  type PromptIds,
-} from '../../models/index.ts'
+import type { GroundedFamily } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
 import { cat, noGrad, tidy } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'

@@ -1,8 +1,8 @@
 // caption -> mask -> caption': the policy draws a mask from a caption, the EMA copy describes what was drawn. The mask itself is the
 // sampled action: with text alone all K masks would be equal and nothing would reach the mask decoder.
 import { type RandomStream, streamId } from '../../core/index.ts'
+import { type TeacherPass, teacherForce, teacherForceGroups } from '../../llm/index.ts'
 import { type Mask, maskArea } from '../../mask/index.ts'
-import { type TeacherPass, teacherForce, teacherForceGroups } from '../../models/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { cat, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'

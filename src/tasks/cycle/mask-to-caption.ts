@@ -1,6 +1,6 @@
 // mask -> caption -> mask': the policy describes a region, the EMA copy must find the region again from the words.
 import { streamId } from '../../core/index.ts'
-import { teacherForceGroups } from '../../models/index.ts'
+import { teacherForceGroups } from '../../llm/index.ts'
 import { type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'

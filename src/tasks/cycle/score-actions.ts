@@ -1,6 +1,6 @@
 // Log-densities of executed mask actions under the weights in place, for all records of a pass at once. A answers with [SEG], M actions,
 // n columns of an action, d prompt width.
-import type { TeacherPass } from '../../models/index.ts'
+import type { TeacherPass } from '../../llm/index.ts'
 import { cat, stack, type Tensor, tensor, zeros } from '../../tensor/index.ts'
 import type { WorkItem } from '../kind.ts'
 import { actionDensity, gridOf, type MaskAction, pooled } from './action.ts'

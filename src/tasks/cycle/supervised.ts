@@ -1,7 +1,8 @@
 // Supervised fine-tuning: cross-entropy on both answers of a record, and the mask loss on its [SEG]. B records, S hidden.
 import { Mismatch, type RandomStream } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
-import { type GroundedFamily, type PromptIds, teacherForceRows } from '../../models/index.ts'
+import { type PromptIds, teacherForceRows } from '../../llm/index.ts'
+import type { GroundedFamily } from '../../models/index.ts'
 import { cat, noGrad, type Tensor } from '../../tensor/index.ts'
 import { type QuestionAbout, regionQuestions, segmentAnswers, segmentQuestions } from '../../text/index.ts'
 import { maskLoss } from './mask-loss.ts'

@@ -3,8 +3,8 @@
 // points of the record. K answers, one for each record.
 import { Mismatch } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
+import { teacherForceRows } from '../../llm/index.ts'
 import { maskArea } from '../../mask/index.ts'
-import { teacherForceRows } from '../../models/index.ts'
 import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
 import type { LessonPlace, Lessons } from '../kind.ts'
 import { type Point, printedPoint } from './frame.ts'

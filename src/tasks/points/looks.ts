@@ -1,7 +1,7 @@
 // Several looks (second-look with `turns` above 1): the policy answers, sees the mask its clicks have made so far, and answers again,
 // until it stops, writes what cannot be read, or has answered `turns` times. A trajectory is one sample: its tokens share one advantage.
 
-import { type PromptIds, teacherForceGroups } from '../../models/index.ts'
+import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
 import type { Densities, Sample } from '../../rl/index.ts'
 import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { askAbout, drawOptions, type PointItem, type PointSetup, positiveClicks, withContour } from './item.ts'

@@ -1,7 +1,8 @@
 // From the policy's texts to masks and scores. All candidates of a record are drawn together on one reading of its image.
 import type { RandomStream } from '../../core/index.ts'
+import { type Generated, generate, type PromptIds } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import { type ClickMask, type ClickPrompt, type Generated, generate, type PromptIds } from '../../models/index.ts'
+import type { ClickMask, ClickPrompt } from '../../models/index.ts'
 import { rewardOfPoints } from './config.ts'
 import { type Point, rescale } from './frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'

@@ -5,15 +5,8 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
-import {
-  type AskingFamily,
-  openFamily,
-  openSam2,
-  patchImage,
-  Sam2Predictor,
-  teacherForce,
-  teacherForceGroups,
-} from '../../models/index.ts'
+import { teacherForce, teacherForceGroups } from '../../llm/index.ts'
+import { type AskingFamily, openFamily, openSam2, patchImage, Sam2Predictor } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { AdamW } from '../../optim/index.ts'
 import { grpoLoss, resolveGrpo } from '../../rl/index.ts'

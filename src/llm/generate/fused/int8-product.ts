@@ -1,0 +1,87 @@
+// Matrices in 8 bit as kernels of ours multiply them for few rows, adapters beside them: these cannot be merged into rounded numbers.
+// R rows, N features, K columns, r rank.
+import { type Matrix8, product8 } from '../../../kernels/index.ts'
+import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
+import { cat, empty, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+
+/** Whether a layer's adapter takes part. */
+export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
+
+/** The largest rank of adapters that take part, up to a multiple of 16; 0 where none does. */
+export function rankOf(linears: readonly Linear[]): number {
+  const ranks = linears.map((linear) => (adapted(linear) ? linear.lora_A!.weight.size(0) : 0))
+  return Math.ceil(Math.max(0, ...ranks) / 16) * 16
+}
+
+/** Copies in the dtype of activations that stay in place: a recorded step goes on reading them whatever the role. */
+interface Factors {
+  down: Tensor // [parts * r, K], times the adapters' scale
+  up: Tensor // [N, r]
+}
+
+/** The product with the matrices of a pack, which lie together. Its tensors are its own, but for the numbers. */
+export class Int8Product {
+  readonly #pack: Pack
+  readonly #matrix: Omit<Matrix8, 'bias'>
+  readonly #factors: Factors | null
+  readonly #rank: number
+
+  constructor(pack: Pack, rank: number) {
+    this.#pack = pack
+    this.#rank = rank
+    this.#matrix = noGrad(() =>
+      tidy(() => ({
+        numbers: keep(packedWeight(pack)),
+        scale: keep(cat(pack.map((linear) => linear.weight_scale!))),
+      })),
+    )
+    this.#factors = pack.some(adapted) ? this.#roomForFactors() : null
+  }
+
+  /** Takes the adapters' values as they are now. */
+  refresh(): void {
+    if (!this.#factors) return
+    const { down, up } = this.#factors
+    let feature = 0
+    noGrad(() =>
+      tidy(() => {
+        this.#pack.forEach((linear, i) => {
+          const features = linear.weight.size(0)
+          if (adapted(linear)) {
+            const [A, B] = [linear.lora_A!.weight, linear.lora_B!.weight]
+            const rank = A.size(0)
+            down.narrow(0, i * this.#rank, rank).copy_(A.mul(linear.adapter!.scale))
+            up.narrow(0, feature, features).narrow(1, 0, rank).copy_(B)
+          }
+          feature += features
+        })
+      }),
+    )
+  }
+
+  /** [R, K] -> [R, N] */
+  of(x: Tensor, bias: Tensor | null): Tensor {
+    const { device, dtype } = x
+    return tidy(() => {
+      const y = empty([x.size(0), this.#matrix.numbers.size(0)], { device, dtype })
+      const low = this.#factors && {
+        inputs: x.linear(this.#factors.down),
+        factors: this.#factors.up,
+        parts: this.#pack.map((linear) => linear.weight.size(0)),
+      }
+      product8(x, { ...this.#matrix, bias }, y, low ?? undefined)
+      return y
+    })
+  }
+
+  #roomForFactors(): Factors {
+    const { numbers, scale } = this.#matrix
+    const [features, columns] = numbers.shape as [number, number]
+    const make = (...shape: number[]) => keep(zeros(shape, { device: scale.device, dtype: scale.dtype }))
+    return { down: make(this.#pack.length * this.#rank, columns), up: make(features, this.#rank) }
+  }
+
+  dispose(): void {
+    for (const t of [...Object.values(this.#matrix), ...Object.values(this.#factors ?? {})]) t.dispose()
+  }
+}

@@ -1,0 +1,87 @@
+// What prompts of one image begin with, read once for all calls of generation between two changes of the weights.
+import { keep, type Tensor, tensor } from '../../../tensor/index.ts'
+import type { PromptedModel, PromptIds } from '../../prompted-model.ts'
+
+/** Prompts that share their first `prefix` tokens; always less than the shortest of them. */
+export interface Group {
+  members: number[]
+  prefix: number
+}
+
+/** Keys and values of the first tokens of each group, one group behind the other. L layers, N rows, K heads, D head size. */
+export interface KnownRows {
+  /** Tokens by group. */
+  lengths: readonly number[]
+  rows: Tensor // [L, N, 2K D]
+}
+
+/** A prompt that was read, and the rows its tokens took: `length` of them from `start` on. */
+export interface ReadPrompt {
+  prompt: PromptIds
+  start: number
+  length: number
+}
+
+interface Kept {
+  model: object
+  read: readonly ReadPrompt[]
+  rows: Tensor
+}
+
+class KnownPrefixes {
+  #open = false
+  #kept: Kept | null = null
+
+  /** Runs `fn`, in which the weights stay as they are: what one call reads of an image serves the next ones. Those of one call are kept. */
+  during<R>(fn: () => R): R {
+    const outer = { open: this.#open, kept: this.#kept }
+    this.#open = true
+    this.#kept = null
+    try {
+      return fn()
+    } finally {
+      this.#free()
+      this.#open = outer.open
+      this.#kept = outer.kept
+    }
+  }
+
+  /** Null unless something is known of every group. The rows belong to the current scope. */
+  find<P extends PromptIds>(
+    model: PromptedModel<P>,
+    prompts: readonly P[],
+    groups: readonly Group[],
+  ): KnownRows | null {
+    const kept = this.#kept
+    if (kept?.model !== model) return null
+    const found = groups.flatMap(({ members }) => {
+      const asked = members.map((b) => prompts[b]!)
+      const hits = kept.read.map((one) => ({ start: one.start, length: sharedBy(model, one, asked) }))
+      return hits.find(({ length }) => length > 0) ?? []
+    })
+    if (found.length < groups.length) return null
+    const at = found.flatMap(({ start, length }) => Array.from({ length }, (_, i) => start + i))
+    const index = tensor(Int32Array.from(at), { device: model.placement.device })
+    return { lengths: found.map((f) => f.length), rows: kept.rows.indexSelect(1, index) }
+  }
+
+  /** Rows of all layers as they were read [L, N, 2K D], in place of what is kept; nothing outside of `during`. */
+  keep(model: object, read: readonly ReadPrompt[], rows: Tensor): void {
+    if (!this.#open) return
+    this.#free()
+    this.#kept = { model, read, rows: keep(rows.alias()) }
+  }
+
+  #free(): void {
+    this.#kept?.rows.dispose()
+    this.#kept = null
+  }
+}
+
+/** Tokens of a prompt that was read which all of these begin with; each of them has at least one more. */
+function sharedBy<P extends PromptIds>(model: PromptedModel<P>, one: ReadPrompt, asked: readonly P[]): number {
+  const own = asked.map((prompt) => Math.min(model.sharedPrefix?.(one.prompt as P, prompt) ?? 0, prompt.ids.length - 1))
+  return Math.min(one.length, ...own)
+}
+
+export const knownPrefixes = new KnownPrefixes()

@@ -1,0 +1,246 @@
+// One decoder layer forward and backward by hand: no gradient of frozen weights, adapters' gradients straight into their masters, and of
+// the intermediates only what cannot be made again cheaply. T tokens, S hidden, I intermediate, r rank.
+import type { AdapterState, RopeTable } from '../../../nn/index.ts'
+import {
+  type Attended,
+  flashAttention,
+  flashAttentionBackward,
+  type Product,
+  products,
+  type Tensor,
+  tidy,
+  windowOf,
+} from '../../../tensor/index.ts'
+import type { Piece, Span } from './attention-calls.ts'
+import type { Between, HeadLayout, Norm, PlacedGrads } from './elementwise.ts'
+import { AdapterGrads } from './gradients.ts'
+import type { LayerStacks, Stack } from './stacks.ts'
+
+export interface TrainingLayer {
+  readonly stacks: LayerStacks
+  readonly inputNorm: Norm
+  readonly middleNorm: Norm
+}
+
+/** What is kept for backward: nothing, all that is needed, all but gate and up, or neither them nor queries, keys and values. */
+export type Keeps = 'nothing' | 'all' | 'most' | 'little'
+
+/** What all layers of a pass have in common. */
+export interface PassContext {
+  readonly between: Between
+  readonly heads: HeadLayout
+  readonly intermediate: number
+  readonly tokens: number
+  readonly pieces: readonly Piece[]
+  readonly table: RopeTable
+  /** Null: the adapters take no part. */
+  readonly adapter: AdapterState | null
+  readonly keeps: Keeps
+}
+
+/** Kept for backward. */
+export interface Saved {
+  /** The layer's input; null in the first layer, where it is the input of the pass. */
+  x: Tensor | null
+  qkv: Tensor | null
+  attended: Tensor // [T, H D]
+  logSumExps: readonly Tensor[]
+  randoms: readonly (readonly Tensor[])[]
+  middle: Tensor
+  gateUp: Tensor | null
+  /** s A x of the output and the down projection: [T, r] */
+  downOfO: Tensor
+  downOfDown: Tensor
+}
+
+/** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns behind. */
+function stacked(stack: Stack, x: Tensor, adapter: AdapterState | null): Tensor {
+  const [weight, bias] = adapter ? [stack.weight, stack.bias] : [stack.base, stack.baseBias]
+  const whole: Product = { a: { of: x }, b: { of: weight, transposed: true }, bias }
+  const ups = (adapter ? stack.blocks : []).map(
+    ({ rows, downs, up }): Product => ({
+      ...{ a: { of: 0, columns: downs }, b: { of: up, transposed: true } },
+      ...{ out: { of: 0, columns: rows }, add: true },
+    }),
+  )
+  return products([whole, ...ups])[0]!
+}
+
+const columns = (x: Tensor, [from, count]: Span) => x.narrow(1, from, count)
+
+/** The states before a layer are x + the first columns of y; so are those it returns. */
+export interface States {
+  x: Tensor
+  y: Tensor | null
+}
+
+export function layerForward(
+  layer: TrainingLayer,
+  { x, y }: States,
+  c: PassContext,
+): { states: States; saved: Saved | null } {
+  return tidy(() => {
+    const { between, adapter } = c
+    const { qkv: ofQkv, o, down } = layer.stacks
+    const before = between.addNorm(x, y, layer.inputNorm)
+    const qkv = rotated(ofQkv, before.normed, c)
+    before.normed.dispose() // what is not needed any more goes before the widest tensors come
+    const attention = tidy(() => attend(qkv, c))
+    const branch = stacked(o, attention.attended, adapter)
+    const middle = between.addNorm(before.sum, branch, layer.middleNorm)
+    const keeps = c.keeps !== 'nothing'
+    const tail = (t: Tensor, stack: Stack) => columns(t, tails(stack)).contiguous()
+    const downOfO = keeps ? tail(branch, o) : null
+    branch.dispose()
+    const gateUp = stacked(layer.stacks.gateUp, middle.normed, adapter)
+    middle.normed.dispose()
+    const out = stacked(down, between.swiglu(gateUp, c.intermediate), adapter)
+    const states = { x: middle.sum, y: out }
+    if (!downOfO) return { states, saved: null }
+    const saved: Saved = {
+      ...attention,
+      ...{ x: y ? before.sum : null, middle: middle.sum },
+      ...{ qkv: c.keeps === 'little' ? null : qkv, gateUp: c.keeps === 'all' ? gateUp : null },
+      ...{ downOfO, downOfDown: tail(out, down) },
+    }
+    return { states, saved }
+  })
+}
+
+/** Rotated queries and keys, values, and their t behind. */
+function rotated(stack: Stack, normed: Tensor, c: PassContext): Tensor {
+  const qkv = stacked(stack, normed, c.adapter)
+  c.between.rotate(qkv, c.heads, c.table)
+  return qkv
+}
+
+/** Rows of the heads that stand in a matrix from a column on: [count, n, D]. */
+function headRows(x: Tensor, [from, count]: Span, column: number, n: number, dim: number): Tensor {
+  const width = x.size(1)
+  return windowOf(x, [count, n, dim], [width, dim, 1], from * width + column)
+}
+
+/** Queries, keys and values of the pieces; rows that several pieces look at are taken once. */
+function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, pieces }: PassContext) {
+  const taken = new Map<string, Tensor>()
+  const take = (rows: Span, head: number, n: number) => {
+    const key = `${rows[0]} ${head}`
+    const t = taken.get(key) ?? headRows(qkv, rows, head * D, n, D)
+    taken.set(key, t)
+    return t
+  }
+  return pieces.map((p) => [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const)
+}
+
+function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumExps' | 'randoms'> {
+  const heads = headsOf(qkv, c)
+  const made = c.pieces.map((piece, i) => flashAttention(...heads[i]!, piece))
+  const randoms = made.map((m) => m.random)
+  const [first, own, ofPrompt] = made as [Attended, Attended?, Attended?]
+  if (!own || !ofPrompt) return { attended: first.out.flatten({ startDim: 1 }), logSumExps: [first.logSumExp], randoms }
+  const joined = c.between.join(own, ofPrompt, first.out)
+  const attended = joined.out.flatten({ startDim: 1 })
+  return { attended, logSumExps: [first.logSumExp, joined.logSumExp, joined.logSumExp], randoms }
+}
+
+/** Gradient of the rotated queries, keys and values -> of the columns before: [T, rows + n r]. */
+function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, c: PassContext): Tensor {
+  const { queries, dim } = c.heads
+  const heads = headsOf(qkv, c)
+  const placed = c.pieces.map((piece, i): PlacedGrads => {
+    const rows = (t: Tensor) => headRows(t, piece.queries, 0, queries, dim)
+    const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
+    return {
+      queries: piece.queries,
+      keys: piece.keys,
+      grads: flashAttentionBackward(rows(grad), heads[i]!, whole, piece),
+    }
+  })
+  return c.between.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
+}
+
+/** Gradient of a stack's outputs [T, rows + n r], whose last columns are written here -> gradient of its input. */
+function inputGrad(stack: Stack, grad: Tensor): Tensor {
+  const part = (span: Span) => ({ of: grad, columns: span })
+  const downs = stack.blocks.map(({ rows, downs, up }) => ({ a: part(rows), b: { of: up }, out: part(downs) }))
+  return products([...downs, { a: { of: grad }, b: { of: stack.weight } }])[0]!
+}
+
+/** Gradients of a stack's adapters, behind `inputGrad`. `t`: columns that are s A x, n r of them. */
+function adapterGrads(
+  stack: Stack,
+  grad: Tensor,
+  t: { of: Tensor; from: number },
+  input: Tensor,
+  into: AdapterGrads,
+): void {
+  const across = (span: Span) => ({ of: grad, columns: span, transposed: true })
+  const [ofDown, ...ups] = products([
+    { a: across(tails(stack)), b: { of: input }, wide: true, scale: into.scale }, // [n r, in]
+    ...stack.parts.map(({ start, rows, down }) => ({
+      a: across([start, rows]),
+      b: { of: t.of, columns: [t.from + down, stack.rank] as const },
+      wide: true,
+    })),
+  ]) as [Tensor, ...Tensor[]]
+  stack.parts.forEach(({ linear, down }, i) => {
+    into.add(linear, stack.parts.length === 1 ? ofDown : ofDown.narrow(0, down, stack.rank), ups[i]!)
+  })
+}
+
+const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.rank]
+
+/** `grad` [T, S + r] of the states behind the layer, its last columns free -> the same of the states before it. */
+export function layerBackward(layer: TrainingLayer, saved: Saved, x: Tensor, grad: Tensor, c: PassContext): Tensor {
+  const grads = new AdapterGrads(c.adapter!)
+  const ofMiddle = feedForwardBackward(layer, saved, grad, c, grads)
+  const ofInput = attentionBackward(layer, saved, x, ofMiddle, c, grads)
+  ofMiddle.dispose()
+  return ofInput
+}
+
+function feedForwardBackward(
+  { stacks: { gateUp, down, o }, middleNorm }: TrainingLayer,
+  saved: Saved,
+  grad: Tensor,
+  c: PassContext,
+  grads: AdapterGrads,
+): Tensor {
+  return tidy(() => {
+    const { between } = c
+    const normed = between.norm(saved.middle, middleNorm)
+    const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
+    const ofActivation = inputGrad(down, grad)
+    const activation = between.swigluBackward(ofActivation, opened, c.intermediate)
+    if (activation !== ofActivation) ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
+    adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
+    activation.dispose()
+    // `opened` is the gradient now, but for t behind it, which `inputGrad` overwrites
+    const t = columns(opened, tails(gateUp)).contiguous()
+    const ofNormed = inputGrad(gateUp, opened)
+    adapterGrads(gateUp, opened, { of: t, from: 0 }, normed, grads)
+    grads.hand()
+    return between.normBackward(ofNormed, saved.middle, middleNorm, grad, o.rank)
+  })
+}
+
+function attentionBackward(
+  { stacks: { qkv, o, down }, inputNorm }: TrainingLayer,
+  saved: Saved,
+  x: Tensor,
+  grad: Tensor,
+  c: PassContext,
+  grads: AdapterGrads,
+): Tensor {
+  return tidy(() => {
+    const { between } = c
+    const normed = between.norm(x, inputNorm)
+    const turned = saved.qkv ?? rotated(qkv, normed, c)
+    const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
+    adapterGrads(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)
+    const ofNormed = inputGrad(qkv, ofQkv)
+    adapterGrads(qkv, ofQkv, { of: turned, from: qkv.rows }, normed, grads)
+    grads.hand()
+    return between.normBackward(ofNormed, x, inputNorm, grad, down.rank)
+  })
+}

@@ -1,0 +1,188 @@
+// Layers with a derivative of their own against libtorch's, in float32 on the CPU: states, log-probs, gradients of every adapter and of x.
+import assert from 'node:assert/strict'
+import { after, test } from 'node:test'
+import {
+  box,
+  encode,
+  fillAdapters,
+  freeFeatures,
+  type Tiny,
+  tinyConfig,
+  tinyModel,
+} from '../../../../tests/support/sa2va.ts'
+import { type AdapterState, addLora, type Slot, tensorAt, trainOnly } from '../../../nn/index.ts'
+import { backward, clearTape, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
+import { loraTargets } from '../../model.ts'
+import { type TeacherOptions, type TeacherPass, teacherForceGroups } from '../teacher.ts'
+import { TrainingLayers } from './layers.ts'
+
+interface Adapted extends Tiny {
+  trained: Slot[]
+  adapter: AdapterState
+}
+
+/** B is zero at the start, which would hide half of the gradient. */
+function adapted(llm: Record<string, unknown> = {}, dropout = 0): Adapted {
+  const tiny = tinyModel(tinyConfig({}, llm))
+  const wanted = loraTargets(tiny.cfg.llm.architectures[0]!)
+  const options = { rank: 8, alpha: 24, seed: 2, dropout }
+  const adapter = addLora(tiny.model, (path) => path.startsWith('language_model.') && wanted(path), options)
+  fillAdapters(tiny.model, 10)
+  return { ...tiny, adapter, trained: trainOnly(tiny.model, [/\.lora_[AB]\./, /^mlp1\./]) }
+}
+
+const tiny = adapted()
+const { model, prompter, trained } = tiny
+const [square, wide] = [encode(tiny, 96, 96), encode(tiny, 224, 112)]
+const prompts = [
+  prompter.describe(square, box(96, 96, 20, 20, 70, 70)),
+  prompter.segment(wide, 'the red cup'),
+  prompter.segment(square, 'a'),
+]
+const said = (...texts: string[]) => texts.map((t) => prompter.tokenizer.encode(t))
+/** Groups of three, one and two; one completion has a single token, which is read though it predicts nothing. */
+const groups = [
+  said('a red cup.<|end|>', 'two', 'a large blue square on the left'),
+  said('it is [SEG]'),
+  said('x', 'no'),
+]
+after(() => {
+  TrainingLayers.release(model.decoder)
+  freeFeatures(square)
+  freeFeatures(wide)
+  tiny.dispose()
+})
+
+type Case = { prompts: typeof prompts; groups: Int32Array[][] }
+const shared: Case = { prompts, groups }
+const single: Case = { prompts, groups: groups.map((group) => [group[0]!]) }
+
+const pass = (of: Case, options: TeacherOptions) => teacherForceGroups(model, of.prompts, of.groups, options)
+
+/** Every token, entropy and a state with a weight of its own, so that nothing cancels. */
+function lossOf(p: TeacherPass): Tensor {
+  const weighted = (t: Tensor, phase: number) =>
+    t
+      .mul(
+        tensor(
+          Float32Array.from({ length: t.numel }, (_, i) => Math.cos(phase + 0.7 * i)),
+          [...t.shape],
+        ),
+      )
+      .sum()
+  const { logps, entropies } = p.logProbs(0.7)
+  return weighted(logps, 1)
+    .add(weighted(entropies, 2).mul(0.3))
+    .add(weighted(p.stateAt(1, 0), 3).mul(0.1))
+}
+
+interface Outcome {
+  loss: number
+  logps: number[]
+  grads: Map<string, number[]>
+}
+
+function outcome(of: Case, options: TeacherOptions): Outcome {
+  for (const slot of trained) tensorAt(slot).setGrad(null)
+  return tidy(() => {
+    const p = pass(of, options)
+    const loss = lossOf(p)
+    const logps = noGrad(() => p.logProbs().logps.numbers())
+    backward(loss)
+    clearTape()
+    return { loss: loss.item(), logps, grads: gradsNow() }
+  })
+}
+
+function gradsNow(): Map<string, number[]> {
+  return tidy(() => new Map(trained.map((s) => [s.name, tensorAt(s).grad()?.numbers() ?? []])))
+}
+
+function close(name: string, got: readonly number[], want: readonly number[], limit = 1e-5): void {
+  assert.equal(got.length, want.length, name)
+  const largest = Math.max(...want.map(Math.abs), 1e-12)
+  const worst = Math.max(...want.map((v, i) => Math.abs(v - got[i]!)))
+  assert.ok(worst <= limit * largest, `${name}: ${worst} of ${largest}`)
+}
+
+function compare(got: Outcome, want: Outcome): void {
+  close('loss', [got.loss], [want.loss])
+  close('log-probs', got.logps, want.logps)
+  assert.ok(want.grads.size > 20, `${want.grads.size} trained tensors`)
+  for (const [name, expected] of want.grads) {
+    assert.ok(Math.max(...expected.map(Math.abs)) > 0, `${name} has a gradient`)
+    close(name, got.grads.get(name)!, expected)
+  }
+}
+
+for (const [name, of] of [
+  ['completions that share a prompt', shared],
+  ['one completion behind each prompt', single],
+] as const)
+  test(`${name}: scores and gradients of adapters and inputs are those of the way op by op`, () => {
+    const want = outcome(of, { packed: false })
+    compare(outcome(of, { packed: true }), want)
+    compare(outcome(of, { packed: true, checkpointing: true }), want)
+  })
+
+test('gradients of several passes add up, also those of the two ways', () => {
+  const [a, b] = [outcome(shared, { packed: false }).grads, outcome(single, { packed: false }).grads]
+  for (const slot of trained) tensorAt(slot).setGrad(null)
+  for (const of of [shared, single])
+    tidy(() => {
+      backward(lossOf(pass(of, { packed: true })))
+    })
+  for (const [name, got] of gradsNow())
+    close(
+      name,
+      got,
+      a.get(name)!.map((v, i) => v + b.get(name)![i]!),
+    )
+})
+
+test('without adapters, as the reference, and without gradient the states are those of the way op by op', () => {
+  const states = (packed: boolean) => noGrad(() => tidy(() => pass(shared, { packed }).logProbs().logps.numbers()))
+  close('adapters on', states(true), states(false))
+  tiny.adapter.enabled = false
+  try {
+    close('adapters off', states(true), states(false))
+  } finally {
+    tiny.adapter.enabled = true
+  }
+})
+
+test('the layers keep their weights, and a pass leaves no tensor behind', () => {
+  const before = outcome(shared, { packed: false }).logps
+  TrainingLayers.release(model.decoder)
+  assert.deepEqual(outcome(shared, { packed: false }).logps, before)
+  outcome(shared, { packed: true })
+  for (const slot of trained) tensorAt(slot).setGrad(null)
+  expectNoLeak(() =>
+    tidy(() => {
+      pass(shared, { packed: true })
+      clearTape()
+    }),
+  )
+  expectNoLeak(() => {
+    tidy(() => {
+      backward(lossOf(pass(shared, { packed: true })))
+    })
+    for (const slot of trained) tensorAt(slot).setGrad(null)
+  })
+})
+
+test('other layers, weights that train, dropout and a rank that does not fit are left to the way op by op', () => {
+  const covered = (other: Adapted) => {
+    const yes = TrainingLayers.of(other.model.decoder, true) !== null
+    TrainingLayers.release(other.model.decoder)
+    other.dispose()
+    return yes
+  }
+  assert.equal(covered(adapted()), true)
+  assert.equal(covered(adapted({}, 0.1)), false)
+  assert.equal(covered(adapted({ architectures: ['Qwen3ForCausalLM'] })), false)
+  const everything = adapted()
+  trainOnly(everything.model, [/./])
+  assert.equal(covered(everything), false)
+  assert.equal(TrainingLayers.of(model.decoder), null, 'the CPU is slower this way')
+})

@@ -1,0 +1,222 @@
+// The decoder's layers as one function with a derivative of its own. It covers what Qwen2 and Llama layers are in training: frozen weights,
+// adapters on all seven projections. Everything else takes the way op by op.
+
+import { TrainingKernels } from '../../../kernels/index.ts'
+import type { AdapterState, Linear, RMSNorm, RopeTable } from '../../../nn/index.ts'
+import {
+  empty,
+  gradEnabled,
+  hasFlashAttention,
+  savingFunction,
+  type Tensor,
+  tensorsIn,
+  tidy,
+  untracked,
+} from '../../../tensor/index.ts'
+import type { CausalLayer } from '../../causal-lm.ts'
+import { decodePool } from '../../generate/recorded/pool.ts'
+import type { Decoder } from '../../model.ts'
+import { Attention, GatedMlp } from '../../qwen2.ts'
+import { type Packing, type Piece, piecesOf } from './attention-calls.ts'
+import { type Between, opByOp } from './elementwise.ts'
+import { byKernels } from './elementwise-kernels.ts'
+import { TrainingHead } from './head.ts'
+import { layerBackward, layerForward, type PassContext, type Saved, type States, type TrainingLayer } from './layer.ts'
+import { type LayerStacks, loadAdapters, mastersOf, Stack } from './stacks.ts'
+
+/** The linear layers of one decoder layer, by what they read. */
+type Projections = Record<keyof LayerStacks, readonly Linear[]>
+
+function projectionsOf(layer: CausalLayer): Projections | null {
+  const { self_attn: a, mlp: m } = layer
+  if (!(a instanceof Attention) || !(m instanceof GatedMlp) || a.q_norm || a.k_norm) return null
+  return { qkv: [a.q_proj, a.k_proj, a.v_proj], o: [a.o_proj], gateUp: [m.gate_proj, m.up_proj], down: [m.down_proj] }
+}
+
+/** The adapters' shared switch, where these layers are covered: nothing but adapters trains, and all of them are alike. */
+function sharedAdapter(decoder: Decoder): AdapterState | null {
+  const { dtype } = decoder.placement
+  const layers = decoder.module.parts.layers as readonly CausalLayer[]
+  const projections = layers.map((layer) => ('self_attn' in layer ? projectionsOf(layer) : null))
+  let shared: AdapterState | undefined
+  const isFrozen = (t: Tensor | undefined) => !t || (!t.requiresGrad && t.dtype === dtype)
+  for (const [i, all] of projections.entries()) {
+    if (!all) return null
+    const { input_layernorm: before, post_attention_layernorm: middle } = layers[i]!
+    if (!isFrozen(before.weight) || !isFrozen(middle.weight)) return null
+    for (const linear of Object.values(all).flat()) {
+      const state = linear.adapter
+      shared ??= state
+      if (!state || state !== shared || !linear.lora_A || !linear.lora_B || state.dropout > 0) return null
+      if (!isFrozen(linear.weight) || !isFrozen(linear.bias)) return null
+    }
+    if ([...all.o, ...all.gateUp, ...all.down].some((l) => l.bias)) return null
+  }
+  return shared ?? null
+}
+
+/** Of so many layers one makes gate and up again, also where memory is not to be saved: a twentieth more time for a seventh less memory. */
+const lightLayer = 3
+/** Up to so many tokens every layer keeps them: there is little to save. */
+const fewTokens = 2048
+
+const prepared = new WeakMap<Decoder, TrainingLayers>()
+
+export interface LayerPass {
+  /** [T, S] packed as `packing` says. */
+  x: Tensor
+  /** [T], or [axes, T]: positions of the packed tokens. */
+  positions: Tensor
+  packing: Packing
+  recompute: boolean
+}
+
+export class TrainingLayers {
+  readonly #decoder: Decoder
+  readonly #layers: readonly TrainingLayer[]
+  readonly #stacks: readonly Stack[]
+  readonly #adapter: AdapterState
+  readonly #between: Between
+  readonly #head: TrainingHead | null
+  /** How often adapters were put into the stacks. */
+  #loads = 0
+
+  private constructor(decoder: Decoder, adapter: AdapterState) {
+    decodePool.clear(decoder) // recorded steps read the weights where they were
+    this.#decoder = decoder
+    this.#adapter = adapter
+    const layers = decoder.module.parts.layers as readonly CausalLayer[]
+    this.#layers = layers.map((layer) => {
+      const all = projectionsOf(layer)!
+      const stack = (name: keyof LayerStacks) => new Stack(all[name], adapter.rank)
+      return {
+        stacks: { qkv: stack('qkv'), o: stack('o'), gateUp: stack('gateUp'), down: stack('down') },
+        inputNorm: normOf(layer.input_layernorm),
+        middleNorm: normOf(layer.post_attention_layernorm),
+      }
+    })
+    const kernels = kernelsOf(decoder)
+    this.#between = kernels ? byKernels(kernels) : opByOp
+    this.#head = kernels && decoder.headIsPlain ? new TrainingHead(decoder.module.parts.head, kernels) : null
+    this.#stacks = this.#layers.flatMap(({ stacks: s }) => [s.qkv, s.o, s.gateUp, s.down])
+  }
+
+  /**
+   * Those of a decoder whose weights are as such a pass needs them; null where it must go op by op, which is faster without kernels.
+   * Made once, while the adapters take part: weights that they are merged into are not the layers' own.
+   */
+  static of(decoder: Decoder, anywhere = false): TrainingLayers | null {
+    if (!anywhere && !kernelsOf(decoder)) return null
+    let layers = prepared.get(decoder)
+    if (!layers) {
+      const adapter = sharedAdapter(decoder)
+      if (!adapter?.enabled || adapter.rank % 8 !== 0) return null
+      layers = new TrainingLayers(decoder, adapter)
+      prepared.set(decoder, layers)
+    }
+    return layers.#holds() ? layers : null
+  }
+
+  /** Whether the weights are still those the stacks were made of, and train as they did. */
+  #holds(): boolean {
+    const records = gradEnabled()
+    if (this.#adapter.dropout > 0 || (records && !this.#adapter.enabled)) return false
+    return this.#stacks.every((stack) => stack.inPlace && stack.trainsAdapters(this.#adapter, records))
+  }
+
+  /** Scores states by kernels; null: op by op. */
+  get head(): TrainingHead | null {
+    return this.#head?.inPlace ? this.#head : null
+  }
+
+  /** Frees a decoder's stacks; the layers keep their weights. */
+  static release(decoder: Decoder): void {
+    const layers = prepared.get(decoder)
+    if (layers) for (const owner of [...layers.#stacks, layers.#head]) owner?.dispose()
+    prepared.delete(decoder)
+  }
+
+  /** Packed embeddings [T, S] -> states before the final norm [T, S]. */
+  forward({ x, positions, packing, recompute }: LayerPass): Tensor {
+    const adapter = this.#adapter.enabled ? this.#adapter : null
+    const keeps = !gradEnabled() ? 'nothing' : recompute ? 'little' : 'all'
+    const masters = mastersOf(this.#stacks)
+    let loaded = -1
+    const load = () => {
+      if (!adapter || this.#loads === loaded) return // nobody else's values came between
+      loadAdapters(this.#stacks, masters, adapter)
+      loaded = ++this.#loads
+    }
+    const { num_attention_heads: queries, num_key_value_heads: keys, head_dim: dim } = this.#decoder.cfg
+    const heads = { queries, keys, dim }
+    const fixed = {
+      between: this.#between,
+      heads,
+      intermediate: this.#decoder.cfg.intermediate_size,
+      adapter,
+      keeps,
+    } as const
+    const run = savingFunction<[Tensor], Kept>(
+      (h) =>
+        untracked(() =>
+          tidy(() => {
+            load()
+            const table = this.#decoder.rotation(positions, h)
+            const placed = { table, pieces: piecesOf(packing, h.device) }
+            const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
+            return { out, saved: keeps === 'nothing' ? null : { ...placed, layers } }
+          }),
+        ),
+      ([h], kept, grad) =>
+        untracked(() => {
+          load()
+          const { layers, ...placed } = kept!
+          return [this.#back(h, layers, grad, { ...fixed, ...placed, tokens: packing.tokens })]
+        }),
+    )
+    return run(x)
+  }
+
+  #run(x: Tensor, context: PassContext): { out: Tensor; layers: Saved[] } {
+    return tidy(() => {
+      const layers: Saved[] = []
+      let states: States = { x, y: null }
+      for (const [i, layer] of this.#layers.entries()) {
+        const light = context.keeps === 'all' && context.tokens > fewTokens && i % lightLayer === 0
+        const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'most' } : context)
+        if (saved) layers.push(saved)
+        states.y?.dispose()
+        if (!saved && states.y) states.x.dispose()
+        states = next
+      }
+      return { out: states.x.add(states.y!.narrow(1, 0, x.size(1))), layers }
+    })
+  }
+
+  #back(x: Tensor, saved: readonly Saved[], grad: Tensor, context: PassContext): Tensor {
+    return tidy(() => {
+      const [T, S] = x.shape as [number, number]
+      let ahead = empty([T, S + this.#adapter.rank], { dtype: x.dtype, device: x.device })
+      ahead.narrow(1, 0, S).copy_(grad)
+      for (let i = this.#layers.length - 1; i >= 0; i--) {
+        const before = layerBackward(this.#layers[i]!, saved[i]!, saved[i]!.x ?? x, ahead, context)
+        ahead.dispose()
+        ahead = before
+        for (const t of tensorsIn(saved[i])) t.dispose()
+      }
+      return ahead.narrow(1, 0, S).contiguous()
+    })
+  }
+}
+
+/** What a pass keeps for backward. */
+type Kept = { table: RopeTable; pieces: readonly Piece[]; layers: readonly Saved[] } | null
+
+/** Kernels for the decoder's shape in bfloat16; null where there are none. */
+function kernelsOf({ placement, cfg }: Decoder): TrainingKernels | null {
+  if (placement.dtype !== 'bfloat16' || !hasFlashAttention(placement.device)) return null
+  const shape = { hidden: cfg.hidden_size, inner: cfg.intermediate_size, heads: cfg.num_attention_heads }
+  return TrainingKernels.of({ ...shape, groups: cfg.num_key_value_heads, dim: cfg.head_dim }, placement.device)
+}
+
+const normOf = (norm: RMSNorm) => ({ weight: norm.weight, eps: norm.eps })

@@ -1,0 +1,149 @@
+// Weights as a training pass reads them: linear layers of one input lie below each other in one matrix, and below them the rows of their
+// adapters' s A, so that one product gives y and t = s A x. The layers' own weights are views of that matrix. r rank, n layers of a stack.
+import type { AdapterState, Linear } from '../../../nn/index.ts'
+import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+import type { Span } from './attention-calls.ts'
+
+/** One linear layer of a stack: where its outputs and its adapter's stand among the columns of a product. */
+export interface Part {
+  readonly linear: Linear
+  readonly start: number
+  readonly rows: number
+  /** First column of its t. */
+  readonly down: number
+}
+
+/** Outputs that go through B together: their columns, those of their t, and B of all of them, in blocks on the diagonal. */
+export interface Block {
+  readonly rows: Span
+  readonly downs: Span
+  readonly up: Tensor // [rows, downs]
+}
+
+/** Up to here zeros beside the blocks cost less than a product for each. */
+const smallRows = 4096
+
+export class Stack {
+  readonly parts: readonly Part[]
+  readonly rank: number
+  /** Outputs of the linear layers; behind them come n r columns of their adapters. */
+  readonly rows: number
+  readonly weight: Tensor // [rows + n r, in]
+  readonly base: Tensor // [rows, in]: without adapters
+  readonly bias: Tensor | null // [rows + n r], zeros behind the layers' own
+  readonly baseBias: Tensor | null
+  readonly blocks: readonly Block[]
+  readonly #views: Tensor[] = []
+  /** Handles of the layers' weights as this stack made them. */
+  readonly #handles: readonly number[]
+  readonly #downViews: readonly Tensor[]
+  readonly #upViews: readonly Tensor[]
+
+  constructor(linears: readonly Linear[], rank: number) {
+    let start = 0
+    this.rank = rank
+    this.parts = linears.map((linear, i) => {
+      const rows = linear.weight.size(0)
+      start += rows
+      return { linear, start: start - rows, rows, down: i * rank }
+    })
+    this.rows = start
+    const extra = linears.length * rank
+    const { device, dtype } = linears[0]!.weight
+    const like = { device, dtype }
+    const width = linears[0]!.weight.size(1)
+    this.weight = keep(noGrad(() => tidy(() => cat([...linears.map((l) => l.weight), zeros([extra, width], like)]))))
+    const biases = linears.map((l) => l.bias ?? null)
+    const whole = (tail: number) =>
+      cat([...this.parts.map(({ rows }, i) => biases[i] ?? zeros([rows], like)), zeros([tail], like)])
+    const biased = biases.some((b) => b !== null)
+    this.bias = biased ? keep(noGrad(() => tidy(() => whole(extra)))) : null
+    this.baseBias = biased ? keep(noGrad(() => tidy(() => whole(0)))) : null
+    this.base = this.#view(this.weight.narrow(0, 0, start))
+    this.#downViews = this.parts.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
+    const up = (rows: number, columns: number) => this.#view(zeros([rows, columns], like))
+    if (start <= smallRows) {
+      const all = up(start, extra)
+      this.blocks = [{ rows: [0, start], downs: [start, extra], up: all }]
+      this.#upViews = this.parts.map((p) => this.#view(all.narrow(0, p.start, p.rows).narrow(1, p.down, rank)))
+    } else {
+      this.#upViews = this.parts.map((p) => up(p.rows, rank))
+      this.blocks = this.parts.map((p, i) => ({
+        rows: [p.start, p.rows],
+        downs: [start + p.down, rank],
+        up: this.#upViews[i]!,
+      }))
+    }
+    this.#handles = this.parts.map(({ linear, start: from, rows }) => {
+      linear.weight.dispose()
+      linear.weight = keep(this.weight.narrow(0, from, rows))
+      return linear.weight.handle
+    })
+  }
+
+  #view(t: Tensor): Tensor {
+    this.#views.push(keep(t))
+    return t
+  }
+
+  /** Whether the layers still have the weights of this stack: merged or loaded ones are others. */
+  get inPlace(): boolean {
+    return this.parts.every(({ linear }, i) => linear.weight.handle === this.#handles[i])
+  }
+
+  /** Whether nothing but these adapters trains; `records`: and they do. */
+  trainsAdapters(adapter: AdapterState, records: boolean): boolean {
+    return this.parts.every(({ linear: { weight, lora_A, lora_B, adapter: own } }) => {
+      if (own !== adapter || !lora_A || !lora_B || weight.requiresGrad) return false
+      return !records || (lora_A.weight.requiresGrad && lora_B.weight.requiresGrad)
+    })
+  }
+
+  /** What the adapters' values are copied into, part by part. */
+  get copies(): { down: readonly Tensor[]; up: readonly Tensor[] } {
+    return { down: this.#downViews, up: this.#upViews }
+  }
+
+  dispose(): void {
+    for (const t of [this.weight, this.bias, this.baseBias, ...this.#views]) t?.dispose()
+  }
+}
+
+/** The four stacks of a layer, by what they read. */
+export interface LayerStacks {
+  readonly qkv: Stack
+  readonly o: Stack
+  readonly gateUp: Stack
+  readonly down: Stack
+}
+
+/** Adapters of one role: the tensors that train, in the order of the stacks' parts. */
+export interface Masters {
+  readonly downs: readonly Tensor[]
+  readonly ups: readonly Tensor[]
+}
+
+export function mastersOf(stacks: readonly Stack[]): Masters {
+  const all = stacks.flatMap((s) => s.parts.map(({ linear }) => linear))
+  return { downs: all.map((l) => l.lora_A!.weight), ups: all.map((l) => l.lora_B!.weight) }
+}
+
+/** Puts the adapters' values into the stacks, in the dtype of the pass: A times its scale, B as it is. */
+export function loadAdapters(stacks: readonly Stack[], { downs, ups }: Masters, { scale }: AdapterState): void {
+  const copies = stacks.map((s) => s.copies)
+  noGrad(() => {
+    copyAll(
+      copies.flatMap((c) => c.down),
+      downs,
+    )
+    copyAll(
+      copies.flatMap((c) => c.up),
+      ups,
+    )
+    if (scale !== 1)
+      scaleAll(
+        copies.flatMap((c) => c.down),
+        scale,
+      )
+  })
+}
