@@ -41,14 +41,14 @@ async function judgeOf({ rewards: { judge } }: RunConfig, { out }: BenchmarkRequ
   const { JsonLines, readLines } = await import('../tracking/index.ts')
   mkdirSync(out, { recursive: true })
   const lines = new JsonLines(join(out, 'eval-dlc-bench-judge.jsonl'))
-  const known = new Map([...readLines(lines.path)].map(({ value }) => [value?.['key'], value?.['reply'] as string]))
+  const known = new Map([...readLines(lines.path)].map(({ value }) => [value?.['key'], String(value?.['reply'])]))
   const client = new JudgeClient(judge, new JudgeStats())
   return async (user: string): Promise<string> => {
     const key = sha256(JSON.stringify([judge.model, user]))
     const before = known.get(key)
-    if (before !== undefined) return before
+    if (before !== undefined && !before.includes('[key]')) return before // older versions replaced short keys in replies
     const reply = await client.complete({ system: '', user, maxTokens: 300, temperature: 0 })
-    lines.append({ key, reply })
+    if (client.redact(reply) === reply) lines.append({ key, reply })
     known.set(key, reply)
     return reply
   }

@@ -1,6 +1,9 @@
 // What the judge's cache holds; its files may hold anything.
 import type { Checklist, Question } from './questions.ts'
 
+/** Part of every key. Entries of version 1 may be wrong: they were read from replies in which a short key had been replaced. */
+export const cacheVersion = 2
+
 /** A reference's questions, or why there are none. Only what the judge said is kept; a failed call is not. */
 export type Prepared = { checklist: Checklist } | { unjudgeable: string }
 

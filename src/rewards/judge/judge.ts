@@ -1,8 +1,9 @@
 import { log, sha256, stream } from '../../core/index.ts'
 import type { JudgeConfig } from '../config.ts'
 import { JudgeCache } from './cache.ts'
-import { isChoices, isPrepared, type Prepared } from './cached.ts'
-import { type ChatRequest, JudgeClient, JudgeFailure } from './client.ts'
+import { cacheVersion, isChoices, isPrepared, type Prepared } from './cached.ts'
+import { JudgeFailure } from './chat.ts'
+import { type ChatRequest, JudgeClient } from './client.ts'
 import { type Flag, makeSafe, newTag } from './hostile.ts'
 import { allQuestionsRequest, checklistRequest, gradeRequest, promptVersion, questionRequest } from './prompts.ts'
 import {
@@ -104,7 +105,7 @@ export class Judge {
       return { score: 0, tally: null, flags: ours.flags, cached: true, reason: 'talks to the judge' }
     }
     const verdict = await this.#judgeSafe(makeSafe(reference, this.config.maxCaptionWords).text, ours.text)
-    if (verdict.score === null) this.stats.unjudged++
+    if (verdict.score === null) this.stats.addUnjudged(verdict.reason)
     else this.stats.judged++
     return { ...verdict, flags: [...ours.flags, ...verdict.flags] }
   }
@@ -222,6 +223,7 @@ export class Judge {
         checklistRequest(reference, newTag(), { positives, negatives }, temperature),
       )
       const checklist = readChecklist(firstJson(reply, '{'), reference, { positives, negatives })
+      if (this.#repeatsKey(checklist)) throw new JudgeFailure('the reply repeats the key')
       seen ||= checklist !== null
       if (!checklist || checklist.positives.length < minPositives) continue
       return this.config.selfCheck ? this.#selfChecked(reference, checklist) : { checklist }
@@ -322,7 +324,13 @@ export class Judge {
 
   /** Depends on the model, the wording and the texts; never on the address or the key. */
   #key(kind: string, ...parts: readonly string[]): string {
-    return sha256(JSON.stringify([promptVersion, this.config.model, kind, ...parts]))
+    return sha256(JSON.stringify([cacheVersion, promptVersion, this.config.model, kind, ...parts]))
+  }
+
+  /** A checklist is the only text of a reply that is kept in a file. */
+  #repeatsKey(checklist: Checklist | null): boolean {
+    const text = JSON.stringify(checklist)
+    return this.#client.redact(text) !== text
   }
 
   #hit<T>(value: T): T {

@@ -55,19 +55,59 @@ test('an array of letters may have holes', () => {
   assert.equal(readChoices('["A", "B"', three), null)
 })
 
-test('a grade is the first number if it is a grade', () => {
-  const rows: [string, number | null][] = [
+test('a reply is a grade when it is a number from 0 to 10 and nothing else', () => {
+  const grades: [string, number][] = [
     ['7', 0.7],
     ['10', 1],
     ['0', 0],
+    [' 8.\n', 0.8],
+    ['10.0', 1],
     ['Grade: 8.5/10', 0.85],
-    ['11', null],
-    ['-3', null],
-    ['', null],
-    ['good', null],
-    ['Sorry, I cannot compare 2 texts', null],
+    ['**Grade:** 8', 0.8],
+    ['"6"', 0.6],
+    ['{"score": 9}', 0.9],
+    ['9 / 10', 0.9],
+    ['9 out of 10', 0.9],
+    ['The final score is 3.', 0.3],
+    ['rating=4', 0.4],
   ]
-  for (const [reply, grade] of rows) assert.equal(readGrade(reply), grade, reply)
+  for (const [reply, value] of grades) assert.equal(readGrade(reply), value, reply)
+})
+
+test('prose, other numbers and refusals are no grade', () => {
+  const replies = [
+    'On 10 May I gave it 2',
+    'not 10',
+    'I would say 3, no: 9 of 10',
+    '1e3',
+    '1e0',
+    '10 0 10 0',
+    '1 0',
+    '1*0',
+    '11',
+    '10.5',
+    '-3',
+    '- 3',
+    '+3',
+    '100',
+    '07',
+    '.5',
+    '5,5',
+    '7/5',
+    '7 because it is red',
+    '7\nno: 2',
+    'Grade: 8 Grade: 2',
+    '0x5',
+    '\u0661\u0660',
+    '\uff11\uff10',
+    'NaN',
+    'Infinity',
+    '',
+    'good',
+    'Grade:',
+    'Sorry, I cannot compare 2 texts',
+  ]
+  for (const reply of replies) assert.equal(readGrade(reply), null, reply)
 })
 
 test('the first balanced JSON is found, and brackets without end do not stall', () => {

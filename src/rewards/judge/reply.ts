@@ -68,12 +68,22 @@ export function readChoices(reply: string, questions: readonly (readonly string[
   return questions.map((options, i) => (typeof list[i] === 'string' ? readChoice(list[i], options) : null))
 }
 
-/** The first number of a reply, 0 to 10, as a share of 10; a refusal or another number is null. */
+/** A number from 0 to 10, with a label before it and `/10` after it if at all. */
+const grade =
+  /^(?:(?:(?:the|my|final|overall) )*(?:grade|score|rating|answer|number)(?: is)? ?[:=]? ?)?(10|\d)(\.\d+)? ?(?:(?:\/|out of|of) ?10)?\.?$/i
+
+/**
+ * A reply that is a grade and nothing else (`7`, `8.5/10`, `Grade: 8`, `**9**`, `{"score": 9}`), as a share of 10. Prose is null, even
+ * if it has a number: which number of a sentence is the grade cannot be known.
+ */
 export function readGrade(reply: string): number | null {
-  const found = /(?<![\d.])-?\d+(?:\.\d+)?/.exec(reply)
-  if (!found || (refusal.test(reply) && found.index > 2)) return null
-  const value = Number(found[0])
-  return value >= 0 && value <= 10 ? value / 10 : null
+  const bare = reply
+    .replace(/[\s"'`*_{}()[\]<>]+/g, ' ')
+    .replaceAll(' :', ':')
+    .trim()
+  const [, whole, part] = grade.exec(bare) ?? []
+  const value = Number(`${whole ?? ''}${part ?? ''}`)
+  return whole !== undefined && value <= 10 ? value / 10 : null
 }
 
 /** End of the balanced bracket that starts at `from`, or -1. Brackets inside strings do not count. */

@@ -21,8 +21,15 @@ export class JudgeStats {
   positive = 0
   negative = 0
   negativeCount = 0
+  /** Why the last caption without a score has none. */
+  lastReason: string | undefined
   readonly #latencies = new Float64Array(2048)
   #timed = 0
+
+  addUnjudged(reason: string | undefined): void {
+    this.unjudged++
+    this.lastReason = reason
+  }
 
   addLatency(ms: number): void {
     this.#latencies[this.#timed++ % this.#latencies.length] = ms

@@ -1,0 +1,71 @@
+// The judge that a run asks: whether there is one, which host gets the captions, and which variable holds the key. Everything that
+// needs one of these answers takes it from here.
+import { Mismatch } from '../../core/index.ts'
+import { JudgeConfig, type TaskRewards } from '../config.ts'
+
+export interface JudgeTarget {
+  baseUrl: string
+  host: string
+  /** The host is this machine. */
+  isLocal: boolean
+  model: string
+  mode: JudgeConfig['mode']
+  /** Name of the environment variable that holds the key. */
+  keyVariable: string
+  /** Whether that variable is set. */
+  hasKey: boolean
+}
+
+const thisMachine = /^(localhost|127(\.\d+){3}|\[::1\])$/
+
+export function judgeTarget(judge: JudgeConfig, env: NodeJS.ProcessEnv = process.env): JudgeTarget {
+  const { baseUrl, model, mode, apiKeyEnv: keyVariable } = judge
+  const host = new URL(baseUrl).hostname
+  const hasKey = Boolean(env[keyVariable]?.trim())
+  return { baseUrl, host, isLocal: thisMachine.test(host), model, mode, keyVariable, hasKey }
+}
+
+/** The judge that the terms of these tasks ask; null: no term asks one. The terms are the resolved ones (`TaskKind.rewards`). */
+export function askedJudge(
+  judge: JudgeConfig,
+  tasks: Readonly<Record<string, { rewards: TaskRewards }>>,
+  env: NodeJS.ProcessEnv = process.env,
+): JudgeTarget | null {
+  const asks = Object.values(tasks).some(({ rewards }) => rewards.terms.some(({ type }) => type === 'judge'))
+  return asks ? judgeTarget(judge, env) : null
+}
+
+/** One line for a person. */
+export function describeJudge(target: JudgeTarget | null): string {
+  if (!target) return 'none'
+  const { model, baseUrl, mode, keyVariable, hasKey } = target
+  return `${model} at ${baseUrl}, mode ${mode}, ${hasKey ? `with the key in ${keyVariable}` : 'without a key'}`
+}
+
+const [urlSetting, keySetting] = ['rewards.judge.baseUrl', 'rewards.judge.apiKeyEnv'] as const
+const usualVariable = JudgeConfig.parse({}).apiKeyEnv
+
+/** As one word of a shell: the value comes from a file that somebody else may have written. */
+const shellWord = (text: string) => (/^[\w./:%-]+$/.test(text) ? text : `'${text.replaceAll("'", '%27')}'`)
+
+/**
+ * Rejects a judge whose host or key was chosen by a file. Flags, environment variables and code are the user's own word; a recipe
+ * is not, because somebody else may have written it. `fromFiles`: paths of the settings that only a file sets.
+ */
+export function requireOwnWord(target: JudgeTarget, fromFiles: ReadonlySet<string>): void {
+  const { host, isLocal, hasKey, keyVariable } = target
+  if (!hasKey) return
+  const chosen = [
+    { path: urlSetting, value: new URL(target.baseUrl).href, applies: !isLocal },
+    { path: keySetting, value: keyVariable, applies: keyVariable !== usualVariable },
+  ].filter(({ path, applies }) => applies && fromFiles.has(path))
+  if (chosen.length === 0) return
+  const flags = chosen.map(({ path, value }) => `--${path} ${shellWord(value)}`).join(' ')
+  throw new Mismatch({
+    where: 'recipe',
+    field: chosen[0]!.path,
+    expected: 'a flag that names who gets your key',
+    got: `a file that sends the key in ${keyVariable} to ${host}`,
+    hint: `If that is right, add ${flags}; for a judge without a key, unset ${keyVariable}`,
+  })
+}
