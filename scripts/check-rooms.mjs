@@ -1,9 +1,11 @@
-// Imports point down only: a room may import rooms of lower rows, through their index.ts alone. Also: files stay small, the method
-// knows no model and no file, no room above the models names a family, and the names of the two loops stay with their task.
+// Imports point down only: a room may import rooms of lower rows, through their index.ts alone, and files do not import each other
+// in a cycle. Also: files and rooms stay small, the method knows no model and no file, no room above the models names a family, the
+// names of the two loops stay with their task, and docs/architecture.md lists the rooms with their rows.
 // `check-rooms.mjs FOLDER` checks another tree.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { importCycles } from './lib/import-cycles.mjs'
 
 const rows = {
   core: 0,
@@ -70,9 +72,8 @@ function checkNames(path, text) {
   if (loop) problems.push(`${relative(root, path)} names ${loop[0]}: its task alone knows it, src/tasks/cycle`)
 }
 
-function check(path) {
+function check(path, text) {
   const here = roomOf(path)
-  const text = readFileSync(path, 'utf8')
   checkSize(path, text)
   if (!(here in rows)) problems.push(`${relative(root, path)}: room ${here} has no row in check-rooms`)
   if (!path.endsWith('.test.ts')) checkNames(path, text)
@@ -90,7 +91,39 @@ function check(path) {
   }
 }
 
-for (const path of files(src)) check(path)
+/** Lines of a room without tests and generated files. */
+const maxLines = (room) => (room === 'models' ? 5600 : 7000)
+const linesOf = (text) => text.split('\n').length - 1
+
+function checkRoomSizes(texts) {
+  const sizes = {}
+  for (const [path, text] of texts)
+    if (!/\.(test|gen)\.tsx?$/.test(path)) sizes[roomOf(path)] = (sizes[roomOf(path)] ?? 0) + linesOf(text)
+  for (const [room, lines] of Object.entries(sizes))
+    if (lines > maxLines(room)) problems.push(`src/${room}: ${lines} lines without tests, at most ${maxLines(room)}`)
+}
+
+/** The tree of the architecture page lists exactly the rooms, each with its row. */
+function checkPage(page) {
+  const tree = /```text\n([\s\S]*?)```/.exec(page)?.[1] ?? ''
+  const listed = new Map(
+    [...tree.matchAll(/(?:^| {2})([a-z]+)\/ +(\d+) {2}/gm)].map(([, room, row]) => [room, Number(row)]),
+  )
+  for (const [room, row] of Object.entries(rows))
+    if (listed.get(room) !== row)
+      problems.push(`docs/architecture.md: expected ${room}/ with row ${row}, got ${listed.get(room) ?? 'nothing'}`)
+  for (const room of Object.keys(rows))
+    if (!existsSync(join(src, room))) problems.push(`room ${room} of check-rooms does not exist`)
+  for (const room of listed.keys())
+    if (!(room in rows)) problems.push(`docs/architecture.md lists ${room}/, which is not a room`)
+}
+
+const texts = new Map([...files(src)].map((path) => [path, readFileSync(path, 'utf8')]))
+for (const [path, text] of texts) check(path, text)
+for (const cycle of importCycles(texts, root)) problems.push(`import cycle: ${cycle}`)
+checkRoomSizes(texts)
+const page = join(root, 'docs', 'architecture.md')
+if (existsSync(page)) checkPage(readFileSync(page, 'utf8'))
 const native = join(root, 'native')
 if (existsSync(native)) for (const path of files(native)) checkSize(path, readFileSync(path, 'utf8'))
 for (const problem of problems) console.error(problem)

@@ -7,7 +7,7 @@ import { tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareTensor } from './compare.ts'
 import { device } from './device.ts'
 import { compareGradient, groundedLossRows, noGradient } from './grounded-gradients.ts'
-import { get, numbers, type QwenCase, readAnswer } from './sa2va-qwen.ts'
+import { get, numbers, type QwenCase, readAnswer } from './sa2va-qwen-case.ts'
 
 export function gradientRows(c: QwenCase): CheckRow[] {
   const { model } = c.loaded

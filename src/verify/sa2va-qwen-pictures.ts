@@ -3,7 +3,7 @@ import type { CheckRow } from '../core/index.ts'
 import { samInput } from '../image/index.ts'
 import { firstSize, type ProcessorConfig, prepareQwenImage, smartResize } from '../models/index.ts'
 import { compareIds, compareNumbers } from './compare.ts'
-import { get, numbers, type QwenCase, type ResizeCase } from './sa2va-qwen.ts'
+import { get, numbers, type QwenCase, type ResizeCase } from './sa2va-qwen-case.ts'
 
 const released = { minPixels: 512 * 28 * 28, maxPixels: 2048 * 28 * 28 }
 

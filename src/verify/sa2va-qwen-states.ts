@@ -6,7 +6,7 @@ import { Module, Rope } from '../nn/index.ts'
 import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
 import { compareIds, compareTensor } from './compare.ts'
 import { device } from './device.ts'
-import { get, numbers, type QwenCase } from './sa2va-qwen.ts'
+import { get, numbers, type QwenCase } from './sa2va-qwen-case.ts'
 
 export function visionRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   const { model, cfg } = c.loaded

@@ -4,53 +4,17 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
-import { decodeImage, type RgbImage } from '../image/index.ts'
+import { decodeImage } from '../image/index.ts'
 import { generate, teacherForce } from '../llm/index.ts'
-import {
-  firstResize,
-  type LoadedSa2VAQwen,
-  openSa2VAQwen,
-  prepareQwenImage,
-  type QwenGroundedFeatures,
-  type QwenImageInput,
-} from '../models/index.ts'
+import { firstResize, openSa2VAQwen, prepareQwenImage, type QwenGroundedFeatures } from '../models/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
-import { compareIds, compareTensor, storedTensor } from './compare.ts'
+import { compareIds, compareTensor } from './compare.ts'
 import { device } from './device.ts'
-import type { GradLoss } from './grounded-gradients.ts'
+import { get, numbers, type QwenCase, type QwenGolden, readAnswer } from './sa2va-qwen-case.ts'
 import { gradientRows } from './sa2va-qwen-gradients.ts'
 import { pictureRows } from './sa2va-qwen-pictures.ts'
 import { languageRows, visionRows } from './sa2va-qwen-states.ts'
 import { verifyTokenizer } from './tokens.ts'
-
-export interface QwenGolden {
-  question: string
-  answer: string
-  token_ids: Record<string, number>
-  full_grid_of_2000x1500?: number[][]
-  smart_resize_cases?: ResizeCase[]
-  grad_loss: GradLoss
-  grad_norms: Record<string, number>
-}
-
-export interface ResizeCase {
-  width: number
-  height: number
-  resized_hw: number[]
-  first_resized_hw: number[]
-  twice_resized_hw: number[]
-}
-
-export interface QwenCase {
-  loaded: LoadedSa2VAQwen
-  golden: QwenGolden
-  want: Map<string, Tensor>
-  picture: RgbImage
-  image: QwenImageInput
-}
-
-export const get = (c: QwenCase, name: string): Tensor => storedTensor(c.want, name)
-export const numbers = (c: QwenCase, name: string): number[] => get(c, name).numbers()
 
 export async function verifySa2VAQwen(dir: string): Promise<CheckRow[]> {
   const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as QwenGolden
@@ -92,16 +56,6 @@ function idRows(c: QwenCase): CheckRow[] {
       entries.map(([, id]) => id),
     ),
   ]
-}
-
-/** The answer of the golden set, read behind its prompt, and the state of its [SEG]. */
-export function readAnswer(c: QwenCase, features: QwenGroundedFeatures) {
-  const { model, prompter } = c.loaded
-  const prompt = prompter.segment(features, { question: c.golden.question })
-  const ids = Int32Array.from(numbers(c, 'seg.answer_ids'))
-  // one more token, so that the last one of the answer is read too and its state exists
-  const pass = teacherForce(model, prompt, [Int32Array.from([...ids, 0])])
-  return { prompt, ids, pass, seg: ids.indexOf(prompter.segId) }
 }
 
 function greedyIds(c: QwenCase, features: QwenGroundedFeatures, most: number): Int32Array {
