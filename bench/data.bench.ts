@@ -1,5 +1,5 @@
 // Reading a large Arrow set: opening, random reads, an epoch through the loader with its memory, decode + tiling.
-// ROUNDTRIP_BENCH_ARROW names a set made by scripts/make-big-arrow.ts (2 GB for the figures in docs/data.md); without it a
+// ROUNDTRIP_BENCH_ARROW names a set made by tools/make-big-arrow.ts (2 GB for the figures in docs/data.md); without it a
 // small one is made in the temporary folder. `other` is the limit that must hold, not a competitor.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
@@ -7,9 +7,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { makeBigArrow } from '../scripts/make-big-arrow.ts'
 import { openLoader, openSource, type Source } from '../src/data/index.ts'
 import { tiles } from '../src/image/index.ts'
+import { makeBigArrow } from '../tools/make-big-arrow.ts'
 import { type BenchRow, median, row } from './bench.ts'
 
 async function timed<T>(work: () => Promise<T>): Promise<[number, T]> {

@@ -1,5 +1,5 @@
 // `roundtrip caption` on the CPU with a checkpoint of the full Sa2VA-4B shape: loading from a warm cache, peak memory, one token.
-// ROUNDTRIP_BENCH_MODEL names a folder made by scripts/make-checkpoint.ts; without it one of 7.9 GB is written to the temporary
+// ROUNDTRIP_BENCH_MODEL names a folder made by tools/make-checkpoint.ts; without it one of 7.9 GB is written to the temporary
 // folder. `other` is the limit that must hold.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -59,7 +59,7 @@ export async function run(): Promise<BenchRow[]> {
     const model = process.env.ROUNDTRIP_BENCH_MODEL ?? join(folder, '4b')
     if (!process.env.ROUNDTRIP_BENCH_MODEL) {
       log.info(`writing 7.9 GB of random weights to ${model}`)
-      execFileSync(process.execPath, ['--import', 'tsx', at('scripts/make-checkpoint.ts'), model, '--shape', '4b'])
+      execFileSync(process.execPath, ['--import', 'tsx', at('tools/make-checkpoint.ts'), model, '--shape', '4b'])
     }
     const first = await caption(model) // fills the page cache
     const warm = await caption(model)

@@ -1,7 +1,7 @@
 // Peak of a whole step of both loops at released shapes with random bfloat16 weights; `other` is what `roundtrip plan` says. Without a
 // card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b); ROUNDTRIP_BENCH_FROZEN:
 // exact or int8 alone.
-import type { ShapeName } from '../scripts/lib/checkpoint-shapes.ts'
+
 import { useKernels } from '../src/kernels/index.ts'
 import { decodePool, TrainingLayers } from '../src/llm/index.ts'
 import { modelSizes, type Sa2VAFamily } from '../src/models/index.ts'
@@ -10,6 +10,7 @@ import { type Batch, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, planMemory, resolveRun, runOf } from '../src/run/index.ts'
 import { type TaskKind, taskKinds } from '../src/tasks/index.ts'
 import { cuda, emptyCache } from '../src/tensor/index.ts'
+import type { ShapeName } from '../tools/lib/checkpoint-shapes.ts'
 import { type BenchRow, row } from './bench.ts'
 import {
   onCard,

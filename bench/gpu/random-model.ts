@@ -2,7 +2,6 @@
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { configOf, type ShapeName, tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import type { Example } from '../../src/data/index.ts'
 import { generate, layerMatrices } from '../../src/llm/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
@@ -10,6 +9,7 @@ import { type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../
 import { type Linear, type Module, replaceTensor, storeInt8, tensorAt } from '../../src/nn/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
+import { configOf, type ShapeName, tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
 
 export const onCard = cuda.count() > 0
 export const placement = onCard

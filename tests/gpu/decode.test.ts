@@ -4,7 +4,6 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { tokenizerOf } from '../../scripts/lib/checkpoint-shapes.ts'
 import { RandomStream, stream } from '../../src/core/index.ts'
 import { DecodeKernels, shareOf, useKernels } from '../../src/kernels/index.ts'
 import { PackedCache } from '../../src/llm/generate/fused/packed-cache.ts'
@@ -39,6 +38,7 @@ import {
 } from '../../src/nn/index.ts'
 import { noGrad, randn, tensor, tidy } from '../../src/tensor/index.ts'
 import { loadTokenizer } from '../../src/text/index.ts'
+import { tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
 
 const device = 'cuda:0'
 const vocab = 1003

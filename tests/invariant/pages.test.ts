@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { fileOf, tableRows } from '../../scripts/lib/binary-files.mjs'
+import { fileOf, tableRows } from '../../tools/lib/binary-files.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -95,8 +95,8 @@ test('the table of binary files has every one that is shipped, with its size and
   const binary = shipped.filter((path) => /\.(safetensors|br|bin|pt|png|jpe?g|node|wasm)$/.test(path))
   assert.deepEqual(rows.map((row) => row.file).sort(), binary.sort())
   for (const { file, bytes, hash, madeBy } of rows) {
-    assert.deepEqual({ bytes, hash }, fileOf(join(root, file)), `${file}: node scripts/supply-chain.mjs --write`)
-    assert.match(madeBy, /^the same command|^`node --import tsx scripts\/[\w-]+\.ts/)
+    assert.deepEqual({ bytes, hash }, fileOf(join(root, file)), `${file}: node tools/supply-chain.mjs --write`)
+    assert.match(madeBy, /^the same command|^`node --import tsx (?:scripts|tools)\/[\w-]+\.ts/)
   }
 })
 

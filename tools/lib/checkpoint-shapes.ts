@@ -1,0 +1,198 @@
+// What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
+import {
+  familyOfConfig,
+  internVit300m,
+  internVLConfig,
+  parseSa2VAConfig,
+  parseSa2VAQwenConfig,
+  qwen2Config,
+  type ReleasedName,
+  releasedConfig,
+  releasedNames,
+  Sa2VA,
+  Sa2VAQwen,
+  type Sam2Config,
+} from '../../src/models/index.ts'
+import { type Module, tensorAt } from '../../src/nn/index.ts'
+import { sa2vaAddedTokens } from '../miniature/corpus.ts'
+
+type Json = Record<string, unknown>
+export type ShapeName = ReleasedName | 'tiny'
+export const shapeNames: readonly ShapeName[] = [...releasedNames, 'tiny']
+
+const tinyVit = {
+  ...internVit300m,
+  hidden_size: 32,
+  num_attention_heads: 4,
+  intermediate_size: 64,
+  num_hidden_layers: 2,
+  image_size: 112,
+}
+
+const tinySam = {
+  image_size: 128,
+  embed_dim: 16,
+  num_heads: 1,
+  stages: [1, 2, 3, 1],
+  window_spec: [8, 4, 4, 2],
+  global_att_blocks: [4],
+  window_pos_embed_bkg_spatial_size: [7, 7],
+  d_model: 32,
+  mem_dim: 8,
+}
+
+/** config.json of a size; `layers` cuts language model and vision tower, for a look without a large machine. */
+export function configOf(shape: ShapeName, dtype: string, layers?: number): Json {
+  const config = shape === 'tiny' ? tinyConfig(dtype) : releasedConfig(shape, dtype)
+  if (layers !== undefined) cutLayers(config, layers)
+  return config
+}
+
+function tinyConfig(dtype: string): Json {
+  const config = internVLConfig('phi3_chat', tinyVit, qwen2Config(64, 2, 4, 2, 128, 512))
+  return { ...config, torch_dtype: dtype, grounding_encoder_config: tinySam }
+}
+
+function cutLayers(config: Json, layers: number): void {
+  for (const key of ['vision_config', 'llm_config', 'text_config']) {
+    const part = config[key] as Json | undefined
+    if (!part) continue
+    for (const count of ['num_hidden_layers', 'depth']) if (part[count]) part[count] = layers
+    for (const list of ['deepstack_visual_indexes', 'fullatt_block_indexes'])
+      if (part[list]) part[list] = (part[list] as number[]).map((_, i) => i).filter((i) => i < layers)
+  }
+}
+
+/** The language model's part, wherever the family keeps it. */
+export function languageOf(config: Json): { vocab_size: number } {
+  return (config.llm_config ?? config.text_config) as { vocab_size: number }
+}
+
+/** Every tensor of the folder, the video modules included. */
+export function tensorShapes(config: Json): Map<string, readonly number[]> {
+  const { model, sam } = emptyModel(config)
+  const out = new Map(model.slots().map((slot) => [slot.name, tensorAt(slot).shape]))
+  for (const t of model.parameters().values()) t.dispose()
+  const real = config.grounding_encoder_config === undefined
+  for (const [name, shape] of videoShapes(sam.d_model, sam.mem_dim ?? 64, real ? 4 : 1))
+    out.set(`grounding_encoder.sam2_model.${name}`, shape)
+  return out
+}
+
+function emptyModel(config: Json): { model: Module; sam: Sam2Config } {
+  if (familyOfConfig(config) === 'sa2va-internvl') {
+    const cfg = parseSa2VAConfig(config)
+    return { model: new Sa2VA(cfg), sam: cfg.sam }
+  }
+  const cfg = parseSa2VAQwenConfig(config)
+  return { model: new Sa2VAQwen(cfg), sam: cfg.sam }
+}
+
+/** d channels, m of the memory; the released models have 4 layers of memory attention. */
+function videoShapes(d: number, m: number, layers: number): [string, number[]][] {
+  const wide = layers > 1 ? 2048 : 2 * d
+  const linear = (name: string, out: number, input: number): [string, number[]][] => [
+    [`${name}.weight`, [out, input]],
+    [`${name}.bias`, [out]],
+  ]
+  const conv = (name: string, out: number, input: number, k: number): [string, number[]][] => [
+    [`${name}.weight`, [out, input, k, k]],
+    [`${name}.bias`, [out]],
+  ]
+  const norm = (name: string, n: number): [string, number[]][] => [
+    [`${name}.weight`, [n]],
+    [`${name}.bias`, [n]],
+  ]
+  const attention = Array.from({ length: layers }, (_, i) => `memory_attention.layers.${i}`).flatMap((p) => [
+    ...['q', 'k', 'v', 'out'].flatMap((n) => linear(`${p}.self_attn.${n}_proj`, d, d)),
+    ...['q', 'out'].flatMap((n) => linear(`${p}.cross_attn_image.${n}_proj`, d, d)),
+    ...['k', 'v'].flatMap((n) => linear(`${p}.cross_attn_image.${n}_proj`, d, m)),
+    ...linear(`${p}.linear1`, wide, d),
+    ...linear(`${p}.linear2`, d, wide),
+    ...[1, 2, 3].flatMap((n) => norm(`${p}.norm${n}`, d)),
+  ])
+  const fuser = Array.from({ length: layers > 1 ? 2 : 1 }, (_, i) => `memory_encoder.fuser.layers.${i}`).flatMap(
+    (p) => [
+      ...conv(`${p}.dwconv`, d, 1, 7),
+      ...norm(`${p}.norm`, d),
+      ...linear(`${p}.pwconv1`, 4 * d, d),
+      ...linear(`${p}.pwconv2`, d, 4 * d),
+      [`${p}.g_weight`, [d]] as [string, number[]],
+    ],
+  )
+  const down = [4, 16, 64, 256].flatMap((n, i) => [
+    ...conv(`memory_encoder.mask_downsampler.encoder.${3 * i}`, n, n === 4 ? 1 : n / 4, 3),
+    ...norm(`memory_encoder.mask_downsampler.encoder.${3 * i + 1}`, n),
+  ])
+  return [
+    ...attention,
+    ...norm('memory_attention.norm', d),
+    ...fuser,
+    ...down,
+    ...conv('memory_encoder.mask_downsampler.encoder.12', d, 256, 1),
+    ...conv('memory_encoder.pix_feat_proj', d, d, 1),
+    ...conv('memory_encoder.out_proj', m, d, 1),
+    ...[0, 1, 2].flatMap((i) => linear(`obj_ptr_proj.layers.${i}`, d, d)),
+    ...conv('mask_downsample', 1, 1, 4),
+    ['maskmem_tpos_enc', [7, 1, 1, m]],
+    ['no_mem_pos_enc', [1, 1, d]],
+    ['no_obj_ptr', [1, d]],
+  ]
+}
+
+const pattern =
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+/** In the order of the released vocabularies, from 151643 on. */
+const qwenTokens = [
+  ...['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<|object_ref_start|>', '<|object_ref_end|>', '<|box_start|>'],
+  ...['<|box_end|>', '<|quad_start|>', '<|quad_end|>', '<|vision_start|>', '<|vision_end|>', '<|vision_pad|>'],
+  ...['<|image_pad|>', '<|video_pad|>', '<tool_call>', '</tool_call>', '<|fim_prefix|>', '<|fim_middle|>'],
+  ...['<|fim_suffix|>', '<|fim_pad|>', '<|repo_name|>', '<|file_sep|>'],
+]
+const qwen3Tokens = ['<tool_response>', '</tool_response>', '<think>', '</think>']
+const groundingTokens = ['[SEG]', '<p>', '</p>', '<vp>', '</vp>']
+
+/** The added tokens of a family, at the end of its vocabulary. */
+export function addedTokensOf(config: Json): readonly string[] {
+  const family = familyOfConfig(config)
+  if (family === 'sa2va-internvl') return sa2vaAddedTokens
+  return [...qwenTokens, ...(family === 'sa2va-qwen3_vl' ? qwen3Tokens : []), ...groundingTokens]
+}
+
+/** Bytes, filler words up to the size, then the added tokens at the end, as in the released vocabularies. No merges. */
+export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): Json {
+  const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255)
+  const bytes = Array.from({ length: 256 }, (_, b) => b)
+  const alphabet = [
+    ...bytes.filter(printable).map((b) => String.fromCodePoint(b)),
+    ...Array.from({ length: 68 }, (_, i) => String.fromCodePoint(256 + i)),
+  ]
+  const filler = Array.from({ length: size - 256 - last.length }, (_, i) => `Ġw${i}`)
+  const vocab = Object.fromEntries([...alphabet, ...filler].map((token, id) => [token, id]))
+  const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
+  const split = { type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false }
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false }
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: last.map((content, i) => ({ id: size - last.length + i, content, ...flags })),
+    normalizer: null,
+    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
+    post_processor: null,
+    decoder: { ...byteLevel, use_regex: true },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: false,
+      vocab,
+      merges: [],
+    },
+  }
+}

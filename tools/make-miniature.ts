@@ -1,0 +1,47 @@
+// The miniature from nothing, as far as pre-trained parts of a real model would bring it: encoders that know what they see, a mask
+// decoder that follows demands, a language model that speaks of the scenes. docs/recipes.md has the whole recipe.
+import { join } from 'node:path'
+import { log } from '../src/core/index.ts'
+import { exportSa2VA, type Loaded, openSa2VA } from '../src/models/index.ts'
+import { setThreads } from '../src/tensor/index.ts'
+import { pretrainSam, pretrainVision } from './miniature/encoders.ts'
+import { makeMiniature } from './miniature/make.ts'
+import { startSegmenter, trainSegmenter } from './miniature/segmenter.ts'
+import { trainWords, type WordsStage } from './miniature/words.ts'
+import { ScenePool } from './miniature/world.ts'
+
+const [out, seedText = '1'] = process.argv.slice(2)
+if (!out) throw new Error('usage: make-miniature OUT [SEED]')
+const seed = Number(seedText)
+setThreads(1) // the number of threads decides the last bits
+const untrained = join(out, 'untrained')
+makeMiniature(untrained, seed)
+const loaded = openSa2VA(untrained, { dtype: 'float32' })
+const { model, cfg } = loaded
+const pool = new ScenePool(cfg, 77, 2500)
+pretrainVision(model, pool, { steps: 1000, images: 16, learningRate: 2e-3 })
+pretrainSam(model, pool, { steps: 1000, images: 16, learningRate: 2e-3 })
+const table = startSegmenter(model, seed)
+const decoder = { images: 10, learningRate: 4e-4, steps: 2500, withEncoder: false, fullSteps: 1000, background: 1 }
+trainSegmenter(model, table, pool, decoder)
+const whole = { ...decoder, withEncoder: true, fullSteps: 1 }
+trainSegmenter(model, table, new ScenePool(cfg, 78, 2500), { ...whole, steps: 1000 })
+trainSegmenter(model, table, new ScenePool(cfg, 79, 2500), { ...whole, steps: 1500, learningRate: 5e-4 })
+// Masks that keep to the middle of the objects: room for loop 2.
+trainSegmenter(model, table, new ScenePool(cfg, 80, 800), { ...whole, steps: 100, background: 4 })
+trainWords(loaded, table, pool, { steps: 900, images: 6, learningRate: 1.5e-3, terse: 0.65, terseColour: true })
+// Each further stage begins with the stored weights, as fine-tuning of a real model does. Captions that say what they see, then
+// captions that leave the colour out: room for loop 1.
+const full = { steps: 600, images: 6, learningRate: 1e-3, terse: 0, terseColour: true }
+const words = moreWords(loaded, 'words', new ScenePool(cfg, 81, 2500), full)
+const terse = { steps: 120, images: 6, learningRate: 8e-4, terse: 0.85, terseColour: false }
+exportSa2VA(moreWords(words, 'full', new ScenePool(cfg, 80, 800), terse), join(out, 'model'))
+log.info(`${join(out, 'model')}: the start of the demo, seed ${seed}`)
+
+function moreWords(from: Loaded, name: string, scenes: ScenePool, stage: WordsStage): Loaded {
+  const folder = join(out!, name)
+  exportSa2VA(from, folder)
+  const again = openSa2VA(folder, { dtype: 'float32' })
+  trainWords(again, table, scenes, stage)
+  return again
+}

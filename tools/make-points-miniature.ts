@@ -1,0 +1,51 @@
+// The two miniatures of the points demo from nothing: a SAM2 that answers clicks on scenes with confusable neighbours, and a
+// Qwen2.5-VL that writes points, mediocre ones. docs/points.md has the recipe.
+import { copyFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { log } from '../src/core/index.ts'
+import { type LoadedQwenVL, openSam2 } from '../src/models/index.ts'
+import { setThreads } from '../src/tensor/index.ts'
+import { newPolicy, trainPolicy } from './points-miniature/policy.ts'
+import { newSegmenter, segmenterConfig, trainSegmenter } from './points-miniature/segmenter.ts'
+import { writeModule } from './points-miniature/write.ts'
+
+const seed = 1
+const [what, out] = process.argv.slice(2)
+const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy }
+if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|policy OUT')
+setThreads(1) // the number of threads decides the last bits
+makers[what]!(out)
+log.info(`${out}: ${what}`)
+
+/** Up to three negative clicks first, then one alone: what the demo asks of it. */
+function makeSam2(folder: string): void {
+  const stage = { images: 8, pool: 4000 }
+  const first = newSegmenter(seed)
+  trainSegmenter(first, { ...stage, learningRate: 4e-4, steps: 600, seed: 301, several: 400 })
+  writeSam2(first, join(folder, 'first'))
+  const { model } = openSam2(join(folder, 'first'), { dtype: 'float32' })
+  trainSegmenter(model, { ...stage, learningRate: 5e-4, steps: 350, seed: 302, several: 0 })
+  writeSam2(model, join(folder, 'sam2'))
+}
+
+function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void {
+  writeModule(model, folder)
+  const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
+  writeFileSync(join(folder, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+}
+
+/** It learns to see first: where a neighbour lies. Then bad habits, which reinforcement learning has to leave again. */
+function makePolicy(folder: string): void {
+  const loaded = newPolicy(join(folder, 'untrained'), seed)
+  const see = { name: 'see', steps: 900, rows: 16, learningRate: 2e-3, seed: 401, pool: 3000, habits: 0 }
+  trainPolicy(loaded, see)
+  writePolicy(loaded, join(folder, 'see'))
+  trainPolicy(loaded, { ...see, name: 'habits', steps: 80, learningRate: 1e-3, seed: 402, pool: 640, habits: 0.65 })
+  writePolicy(loaded, join(folder, 'policy'))
+}
+
+function writePolicy(loaded: LoadedQwenVL, folder: string): void {
+  writeModule(loaded.model, folder)
+  for (const file of ['config.json', 'tokenizer.json', 'preprocessor_config.json'])
+    copyFileSync(join(loaded.dir, file), join(folder, file))
+}

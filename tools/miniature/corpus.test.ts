@@ -1,0 +1,72 @@
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { captionWords, planScene } from '../../src/data/scenes/index.ts'
+import { chatTemplates, loadTokenizer, regionCaptionPrompt } from '../../src/text/index.ts'
+import { corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-tokenizer-'))
+after(() => rmSync(scratch, { recursive: true }))
+
+function train(): string {
+  const out = join(scratch, 'made', 'here')
+  const script = ['--import', 'tsx', 'tools/train-tokenizer.ts', out, '--scenes', '300', '--seed', '1']
+  execFileSync(process.execPath, script, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
+  return out
+}
+
+describe('tools/train-tokenizer', () => {
+  const folder = train()
+  const tokenizer = loadTokenizer(folder)
+  const pieces = (text: string) => Array.from(tokenizer.encode(text), (id) => tokenizer.tokenText(id))
+
+  test('training again, in this process, gives what the script wrote', () => {
+    const written: unknown = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8'))
+    assert.deepEqual(trainSceneTokenizer({ seed: 1, scenes: 300, maxMerges: 400 }), written)
+  })
+
+  test('every word of a caption is one token with its leading space', () => {
+    assert.deepEqual(
+      captionWords.filter((w) => tokenizer.encode(` ${w}`).length !== 1),
+      [],
+    )
+  })
+
+  test('the vocabulary stays small and ends with the added tokens, in order', () => {
+    assert.ok(tokenizer.vocabSize < 256 + 300 + 17, `${tokenizer.vocabSize}`)
+    const first = tokenizer.vocabSize - sa2vaAddedTokens.length
+    assert.deepEqual(
+      sa2vaAddedTokens.map((token) => tokenizer.requireId(token)),
+      sa2vaAddedTokens.map((_, i) => first + i),
+    )
+    assert.equal(tokenizer.eosId, tokenizer.requireId('<|im_end|>'))
+  })
+
+  test('prompts, answers and unseen text round-trip', () => {
+    const lines = [...corpusLines({ seed: 2, scenes: 20 }), 'Ünïcödé 中文 🎉\t\r\n  ', '']
+    for (const line of lines) assert.equal(tokenizer.decode(tokenizer.encode(line)), line)
+  })
+
+  test('the phi3 markers stay plain text and merge with what stands beside them', () => {
+    const prompt = regionCaptionPrompt({
+      numTiles: 1,
+      tokensPerTile: 2,
+      regionTokens: 1,
+      template: chatTemplates.phi3_chat,
+    })
+    assert.deepEqual(pieces(prompt).slice(-6), ['.<|', 'end', '|>\n', '<|', 'assistant', '|>\n'])
+    assert.deepEqual(pieces('Sure, it is [SEG].<|end|>'), ['Sure', ',', ' it', ' is', ' ', '[SEG]', '.<|', 'end', '|>'])
+  })
+
+  test('a caption of a scene never seen takes one token a word', () => {
+    for (let i = 0; i < 50; i++) {
+      const { caption } = planScene(99, i)
+      assert.equal(tokenizer.encode(caption).length, caption.split(' ').length, caption)
+    }
+  })
+})

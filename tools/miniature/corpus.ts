@@ -1,0 +1,60 @@
+// The text a miniature model meets: captions of scenes inside every prompt and answer form, for its tokenizer.
+import { captionWords, planScene } from '../../src/data/scenes/index.ts'
+import {
+  buildPrompt,
+  chatTemplates,
+  regionQuestions,
+  segmentAnswers,
+  segmentQuestions,
+  type TokenizerJson,
+} from '../../src/text/index.ts'
+import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
+
+/** Added tokens of Sa2VA in the order of their ids; `<|end|>`, `<|user|>`, `<|assistant|>` stay plain text, as in the 4B model. */
+export const sa2vaAddedTokens: readonly string[] = [
+  '<|endoftext|>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<img>',
+  '</img>',
+  '<IMG_CONTEXT>',
+  '<quad>',
+  '</quad>',
+  '<ref>',
+  '</ref>',
+  '<box>',
+  '</box>',
+  '[SEG]',
+  '<p>',
+  '</p>',
+  '<vp>',
+  '</vp>',
+]
+
+interface CorpusOptions {
+  seed: number
+  /** Scenes whose captions are read. */
+  scenes: number
+}
+
+/** Lines for tokenizer training. */
+export function* corpusLines({ seed, scenes }: CorpusOptions): Generator<string> {
+  const image = { numTiles: 1, tokensPerTile: 1 }
+  const templates = [chatTemplates.phi3_chat, chatTemplates.qwen_chat]
+  for (const w of captionWords) for (let i = 0; i < 4; i++) yield ` ${w}`
+  for (let index = 0; index < scenes; index++) {
+    const { caption } = planScene(seed, index)
+    const template = templates[index % templates.length]!
+    const region = regionQuestions[index % regionQuestions.length]!
+    const segments = segmentQuestions(caption)
+    yield buildPrompt({ ...image, regionTokens: [1], text: region, template })
+    yield caption + template.suffix
+    yield buildPrompt({ ...image, text: segments[index % segments.length]!, template })
+    yield segmentAnswers[index % segmentAnswers.length]! + template.suffix
+  }
+}
+
+/** A tokenizer.json for the closed world, in Qwen2's form; each word of a caption is one token with its space. */
+export function trainSceneTokenizer(options: CorpusOptions & { maxMerges: number }): TokenizerJson {
+  return trainByteLevelBpe(corpusLines(options), { maxMerges: options.maxMerges, addedTokens: sa2vaAddedTokens })
+}

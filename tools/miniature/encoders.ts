@@ -1,0 +1,58 @@
+// What pre-trained encoders bring along: the average over an object's cells points at the codes of what the object is.
+import type { Sa2VA } from '../../src/models/index.ts'
+import { keep, type Tensor, tidy } from '../../src/tensor/index.ts'
+import { crossEntropy, runStage, type StageOptions, share } from './stage.ts'
+import { attributeCodes, kindNames, kinds, pixelsOf, regionAverages, type ScenePool, valuesOf } from './world.ts'
+
+export function pretrainVision(model: Sa2VA, pool: ScenePool, stage: StageOptions): void {
+  const width = model.mlp1[0]!.weight.numel
+  pretrain('InternViT', model.vision_model.parameters(), width, pool, stage, 'pixels', (pixels) =>
+    model.visionFeatures(pixels),
+  )
+}
+
+export function pretrainSam(model: Sa2VA, pool: ScenePool, stage: StageOptions): void {
+  const { sam } = model
+  const width = sam.config.d_model
+  pretrain('SAM2 encoder', sam.image_encoder.parameters(), width, pool, stage, 'samPixels', (pixels) =>
+    sam.encodeImage(pixels).level2.permute([0, 2, 3, 1]),
+  )
+}
+
+/** Scores are this many times the feature along a code, so that features of size one tell values apart. */
+const sharpness = 3
+
+function pretrain(
+  name: string,
+  own: ReadonlyMap<string, Tensor>,
+  width: number,
+  pool: ScenePool,
+  { steps, images, learningRate }: StageOptions,
+  of: 'pixels' | 'samPixels',
+  encode: (pixels: Tensor) => Tensor,
+): void {
+  const codes = keep(tidy(() => attributeCodes(width).transpose(0, 1).mul(sharpness)))
+  const loss = (step: number) => {
+    const batch = pool.batch(step, images)
+    const cells = encode(pixelsOf(batch, of)).reshape([-1, width]) // [B * g * g, width]
+    const grid = Math.sqrt(cells.size(0) / images)
+    const scores = regionAverages(batch, grid).matmul(cells).matmul(codes)
+    return attributeLoss(scores, (kind) => valuesOf(batch.rows, kind))
+  }
+  runStage({ name, params: own, steps, learningRate, loss })
+  codes.dispose()
+}
+
+function attributeLoss(scores: Tensor, valuesOfKind: (kind: (typeof kindNames)[number]) => Tensor) {
+  const figures: Record<string, Tensor> = {}
+  let at = 0
+  const parts = kindNames.map((kind) => {
+    const n = kinds[kind].length
+    const own = scores.narrow(1, at, n)
+    const want = valuesOfKind(kind)
+    at += n
+    figures[kind] = share(own.argmax({ dim: 1 }).eq(want))
+    return crossEntropy(own, want)
+  })
+  return { loss: parts.reduce((a, b) => a.add(b)), figures }
+}

@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { stream } from '../../src/core/index.ts'
+import { identifies, parseCaption, resolveCaption, word } from '../../src/data/index.ts'
+import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
+import { initRandom } from '../../src/nn/index.ts'
+import { expectNoLeak, type Tensor, tidy } from '../../src/tensor/index.ts'
+import { pretrainSam } from './encoders.ts'
+import { miniatureConfig } from './make.ts'
+import { startSegmenter, trainSegmenter } from './segmenter.ts'
+import { attributeCodes, bagSize, bagsOf, enriched, fullBags, placeCells, regionAverages, ScenePool } from './world.ts'
+
+const cfg = parseSa2VAConfig(miniatureConfig(500))
+const pool = new ScenePool(cfg, 5, 20)
+
+function freshModel(): Sa2VA {
+  const model = new Sa2VA(cfg)
+  initRandom(model, { seed: 3, dtype: 'float32' })
+  return model
+}
+
+function release(model: Sa2VA): void {
+  for (const t of model.parameters().values()) t.dispose()
+}
+
+const bytes = (t: Tensor) => Buffer.from((t.array() as Float32Array).buffer).toString('base64')
+const snapshot = (model: Sa2VA) => new Map([...model.parameters()].map(([name, t]) => [name, bytes(t)]))
+
+describe('rows of a batch', () => {
+  const batch = pool.batch(0, 12)
+
+  test('a batch is a function of its step', () => {
+    const again = new ScenePool(cfg, 5, 20).batch(0, 12)
+    assert.deepEqual(
+      again.rows.map((r) => r.description),
+      batch.rows.map((r) => r.description),
+    )
+    assert.notDeepEqual(
+      pool.batch(1, 12).rows.map((r) => r.description),
+      batch.rows.map((r) => r.description),
+    )
+  })
+
+  test('descriptions single their object out, enriched ones too, in words too', () => {
+    const random = stream(1)
+    for (const row of batch.rows) {
+      const { objects } = batch.scenes[row.image]!
+      for (const description of [row.description, enriched(row, 0.7, random)]) {
+        assert.ok(identifies(description, objects, row.index))
+        const caption = word(description, random)
+        assert.ok(parseCaption(caption), caption)
+        assert.deepEqual(resolveCaption(caption, objects), [row.index], caption)
+      }
+    }
+  })
+
+  test('bags count the attributes of a description and the demand itself', () => {
+    tidy(() => {
+      const descriptions = [
+        { colour: 'red' },
+        { shape: 'star', relation: { kind: 'above', of: { colour: 'red' } } },
+      ] as const
+      const bags = bagsOf(descriptions)
+      assert.deepEqual(bags.shape, [2, bagSize])
+      assert.deepEqual(bags.sum(-1).numbers(), [2, 4])
+      const full = fullBags(batch.rows).sum(-1).numbers()
+      assert.ok(full.every((n) => n >= 5 && n <= 8))
+    })
+  })
+
+  test('averages over regions and places sum to one, codes are orthonormal', () => {
+    tidy(() => {
+      for (const sums of [regionAverages(batch, 8), placeCells(8)].map((t) => t.sum(-1).numbers()))
+        assert.ok(sums.every((s) => Math.abs(s - 1) < 1e-5))
+      const codes = attributeCodes(64)
+      const products = codes.matmul(codes.transpose(0, 1)).numbers()
+      products.forEach((p, i) => {
+        assert.ok(Math.abs(p - (i % (codes.size(0) + 1) === 0 ? 1 : 0)) < 1e-6)
+      })
+    })
+  })
+})
+
+describe('stages', () => {
+  test('an encoder stage moves the encoder alone, and twice it gives the same bytes', () => {
+    const after = [0, 1].map(() => {
+      const model = freshModel()
+      const start = snapshot(model)
+      pretrainSam(model, pool, { steps: 3, images: 2, learningRate: 1e-3 })
+      const end = snapshot(model)
+      const moved = [...end].filter(([name, value]) => start.get(name) !== value).map(([name]) => name)
+      assert.ok(moved.length > 20)
+      assert.ok(moved.every((name) => name.startsWith('grounding_encoder.sam2_model.image_encoder.')))
+      release(model)
+      return end
+    })
+    assert.deepEqual(after[0], after[1])
+  })
+
+  test('the segmenter trains without its encoder, then without its vectors, and leaks nothing', () => {
+    const model = freshModel()
+    const table = startSegmenter(model, 1)
+    const stage = { steps: 3, images: 2, learningRate: 1e-3, fullSteps: 2, background: 2 }
+    const movedBy = (withEncoder: boolean) => {
+      const start = snapshot(model)
+      const vectors = bytes(table)
+      expectNoLeak(() => trainSegmenter(model, table, pool, { ...stage, withEncoder }))
+      const moved = [...snapshot(model)].filter(([name, value]) => start.get(name) !== value).map(([name]) => name)
+      return { encoder: moved.some((n) => n.includes('.image_encoder.')), vectors: bytes(table) !== vectors }
+    }
+    assert.deepEqual(movedBy(false), { encoder: false, vectors: true })
+    assert.deepEqual(movedBy(true), { encoder: true, vectors: false })
+    table.dispose()
+    release(model)
+  })
+})

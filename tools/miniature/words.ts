@@ -1,0 +1,58 @@
+// Language: captions of regions, answers to segmentation questions, and a [SEG] state that means what the words say, in the vectors
+// the segmenter knows. The image encoders stay as they are.
+import { word } from '../../src/data/index.ts'
+import { type Features, type Loaded, Sa2VAFamily } from '../../src/models/index.ts'
+import { readRows, segmentRow } from '../../src/tasks/index.ts'
+import { noGrad, type Tensor } from '../../src/tensor/index.ts'
+import { regionQuestions } from '../../src/text/index.ts'
+import { runStage, type StageOptions } from './stage.ts'
+import { type Batch, bagsOf, demandFor, pixelsOf, type Row, type ScenePool } from './world.ts'
+
+export interface WordsStage extends StageOptions {
+  /** Share of captions that name one or two attributes and often fit several objects. */
+  terse: number
+  /** Do these ever name the colour, which tells most objects apart? */
+  terseColour: boolean
+}
+
+export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage: WordsStage): void {
+  const { model, prompter } = loaded
+  const family = new Sa2VAFamily(loaded)
+  const parts = /^(mlp1|language_model|text_hidden_fcs)\./
+  const params = new Map([...model.parameters()].filter(([name]) => parts.test(name)))
+  const spread = table.square().mean().item()
+  const loss = (step: number) => {
+    const batch = pool.batch(step, stage.images)
+    const { rows, random } = batch
+    const vision = noGrad(() => model.visionFeatures(pixelsOf(batch, 'pixels')))
+    const features = (row: Row): Features => {
+      const { tiles, height, width } = batch.inputs[row.image]!
+      const none = vision.narrow(0, 0, 0)
+      return {
+        vision: vision.narrow(0, row.image, 1),
+        sam: { level0: none, level1: none, level2: none },
+        tiles,
+        height,
+        width,
+      }
+    }
+    const described = rows.map((row) => ({
+      prompt: prompter.describe(features(row), row.mask, random.pick(regionQuestions)),
+      answer: family.completion(captionOf(row, batch, stage)),
+    }))
+    const asked = rows.map((row) => demandFor(row, random))
+    const segmented = rows.map((row, i) => segmentRow(family, features(row), word(asked[i]!, random), random))
+    const { caption, answer, states } = readRows(family, described, segmented)
+    const meaning = model.segPrompts(states).sub(bagsOf(asked).matmul(table)).square().mean().div(spread)
+    return { loss: caption.add(answer).add(meaning), figures: { caption, answer, meaning } }
+  }
+  runStage({ name: 'words', params, steps: stage.steps, learningRate: stage.learningRate, loss })
+}
+
+function captionOf(row: Row, { random }: Batch, stage: WordsStage): string {
+  const { colour, shape, size, texture } = row.object
+  const few = [{ shape }, { size, shape }, { size, shape }, { texture, shape }]
+  if (random.uniform() < stage.terse)
+    return word(random.pick(stage.terseColour ? [...few, { colour, shape }] : few), random)
+  return word(demandFor(row, random), random)
+}

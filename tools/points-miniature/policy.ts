@@ -1,0 +1,226 @@
+// A miniature Qwen2.5-VL that answers the questions of the point task. First it learns to see: where the neighbours of the object lie.
+// Then it learns bad habits: points beside the object, on it, anywhere. Reinforcement learning has to find out which of them pay.
+// R rows of a step, one image and one answer each.
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
+import { teacherForceRows } from '../../src/llm/index.ts'
+import {
+  chatText,
+  type LoadedQwenVL,
+  openQwenVL,
+  parseQwenVLConfig,
+  patchImage,
+  type QwenPrompt,
+  QwenVL,
+} from '../../src/models/index.ts'
+import { initRandom } from '../../src/nn/index.ts'
+import type { Point } from '../../src/tasks/index.ts'
+import {
+  derivePrompt,
+  heuristicNegatives,
+  makePointScene,
+  type PointScene,
+  pointQuestion,
+  randomNegatives,
+  resolvePoints,
+  sceneSide,
+} from '../../src/tasks/index.ts'
+import { noGrad, type Tensor } from '../../src/tensor/index.ts'
+import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
+import { runStage } from '../miniature/stage.ts'
+import { writeModule } from './write.ts'
+
+const added = [
+  '<|endoftext|>',
+  '<|im_start|>',
+  '<|im_end|>',
+  '<|vision_start|>',
+  '<|vision_end|>',
+  '<|vision_pad|>',
+  '<|image_pad|>',
+  '<|video_pad|>',
+]
+
+const settings = resolvePoints({ imageSize: sceneSide, wording: 'short' })
+const frame = { width: sceneSide, height: sceneSide }
+
+/** Words of the questions in all modes: one token each. */
+function corpus(): string[] {
+  const scenes = Array.from({ length: 60 }, (_, i) => makePointScene(0, i))
+  const modes = (['negatives', 'second-look', 'joint'] as const).map((mode) =>
+    resolvePoints({ mode, imageSize: sceneSide, wording: 'short' }),
+  )
+  const questions = scenes.flatMap((s) => modes.map((mode) => chatText(questionOf(s, mode), [1])))
+  return [...questions, ...scenes.map((s) => written(s.parts.map((p) => p.centre)))]
+}
+
+export function questionOf(scene: PointScene, config = settings): string {
+  const { query, mask } = scene.record
+  return pointQuestion({ query, positive: derivePrompt(mask), model: frame, original: frame }, config)
+}
+
+function written(points: readonly Point[]): string {
+  return `[${points.map(([x, y]) => `[${x},${y}]`).join(',')}]`
+}
+
+/** A folder with config, tokenizer and freshly drawn weights. */
+export function newPolicy(dir: string, seed: number): LoadedQwenVL {
+  mkdirSync(dir, { recursive: true })
+  const tokenizer = trainByteLevelBpe(corpus(), { maxMerges: 500, addedTokens: added })
+  const base = Object.keys(tokenizer.model.vocab).length
+  const id = (token: string) => base + added.indexOf(token)
+  const config = {
+    architectures: ['Qwen2_5_VLForConditionalGeneration'],
+    model_type: 'qwen2_5_vl',
+    hidden_size: 64,
+    num_hidden_layers: 3,
+    num_attention_heads: 4,
+    num_key_value_heads: 2,
+    intermediate_size: 160,
+    vocab_size: base + added.length,
+    rms_norm_eps: 1e-6,
+    max_position_embeddings: 2048,
+    hidden_act: 'silu',
+    tie_word_embeddings: true,
+    use_sliding_window: false,
+    rope_theta: 10000,
+    rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] },
+    bos_token_id: id('<|endoftext|>'),
+    eos_token_id: id('<|im_end|>'),
+    vision_start_token_id: id('<|vision_start|>'),
+    vision_end_token_id: id('<|vision_end|>'),
+    image_token_id: id('<|image_pad|>'),
+    video_token_id: id('<|video_pad|>'),
+    torch_dtype: 'float32',
+    vision_config: {
+      depth: 1,
+      hidden_size: 48,
+      num_heads: 3,
+      intermediate_size: 96,
+      out_hidden_size: 64,
+      in_chans: 3,
+      patch_size: 14,
+      spatial_merge_size: 2,
+      temporal_patch_size: 2,
+      window_size: 112,
+      fullatt_block_indexes: [], // an image is one window
+    },
+  }
+  writeFileSync(join(dir, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
+  writeFileSync(join(dir, 'tokenizer.json'), `${JSON.stringify(tokenizer)}\n`)
+  writeFileSync(join(dir, 'preprocessor_config.json'), `${JSON.stringify(processor, null, 2)}\n`)
+  const model = new QwenVL(parseQwenVLConfig(config))
+  initRandom(model, { seed })
+  noGrad(() => model.model.embed_tokens.weight.mul_(0.25)) // the head is tied to it: scores start small
+  writeModule(model, dir)
+  for (const t of model.parameters().values()) t.dispose()
+  return openQwenVL(dir, { dtype: 'float32' })
+}
+
+const processor = {
+  min_pixels: 3136,
+  max_pixels: 12845056,
+  patch_size: 14,
+  temporal_patch_size: 2,
+  merge_size: 2,
+  image_mean: [0.48145466, 0.4578275, 0.40821073],
+  image_std: [0.26862954, 0.26130258, 0.27577711],
+  image_processor_type: 'Qwen2VLImageProcessor',
+  processor_class: 'Qwen2_5_VLProcessor',
+}
+
+export interface PolicyStage {
+  name: string
+  steps: number
+  rows: number
+  learningRate: number
+  seed: number
+  pool: number
+  /** Share of answers that are mediocre habits; above 0 no answer abstains. */
+  habits: number
+}
+
+type Patched = ReturnType<typeof patchImage>
+
+/** A scene as the policy reads it, made once however often a stage comes round to it. */
+interface Lesson {
+  scene: PointScene
+  image: Patched
+  ids: Int32Array
+}
+
+export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
+  const { model, tokenizer } = loaded
+  const pool = new Map<number, Lesson>()
+  const lessonAt = (i: number) => {
+    const index = i % stage.pool
+    const lesson = pool.get(index) ?? lessonOf(loaded, makePointScene(stage.seed, index))
+    pool.set(index, lesson)
+    return lesson
+  }
+  const loss = (step: number) => {
+    const random = stream(streamId.scenes, stage.seed, stage.name, step)
+    const lessons = Array.from({ length: stage.rows }, (_, r) => lessonAt(step * stage.rows + r))
+    const images = lessons.map((lesson) => lesson.image)
+    const tokens = imageTokens(loaded, images)
+    const prompts = lessons.map(({ ids, image }, r) => promptOf(ids, image, tokens[r]!))
+    const answers = lessons.map(({ scene }) => {
+      const habitual = random.uniform() < stage.habits || (stage.habits > 0 && scene.parts.length === 1)
+      const points = habitual ? habit(scene, random) : confusable(scene, random)
+      return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
+    })
+    return answerLoss(teacherForceRows(model, prompts, answers).logProbs().logps, answers)
+  }
+  const { name, steps, learningRate } = stage
+  runStage({ name, params: new Map(model.parameters()), steps, learningRate, loss })
+}
+
+function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: PointScene): Lesson {
+  const image = patchImage(scene.record.image, config)
+  const tokens = (image.rows * image.columns) / cfg.vision.spatial_merge_size ** 2
+  return { scene, image, ids: tokenizer.encode(chatText(questionOf(scene), [tokens]), { addSpecial: false }) }
+}
+
+function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
+  const tokens = answers.reduce((n, ids) => n + ids.length, 0)
+  const loss = logps.sum().neg().div(tokens)
+  return { loss, figures: { loss } }
+}
+
+/** Images of one window each, below each other: the tower reads them at once. */
+function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor[] {
+  const [first] = images as [Patched]
+  const pixels = new Float32Array(images.length * first.pixels.length)
+  images.forEach((image, i) => {
+    pixels.set(image.pixels, i * first.pixels.length)
+  })
+  const all = model.imageTokens({ ...first, pixels, rows: images.length * first.rows })
+  const each = all.size(0) / images.length
+  return images.map((_, i) => all.narrow(0, i * each, each))
+}
+
+function promptOf(ids: Int32Array, { rows, columns, height, width }: Patched, tokens: Tensor): QwenPrompt {
+  return { ids, images: [{ tokens, rows, columns, height, width }] }
+}
+
+/** The middle of the neighbour. */
+function confusable(scene: PointScene, random: RandomStream): Point[] {
+  const spread = () => random.below(3) - 1
+  return scene.parts.slice(1).map(({ centre: [x, y] }) => inFrame([x + spread(), y + spread()]))
+}
+
+function inFrame([x, y]: Point): Point {
+  const clamp = (v: number) => Math.max(0, Math.min(sceneSide - 1, Math.round(v)))
+  return [clamp(x), clamp(y)]
+}
+
+/** A point on the object, beside it, or anywhere. */
+function habit(scene: PointScene, random: RandomStream): Point[] {
+  const { mask } = scene.record
+  const dice = random.uniform()
+  if (dice < 0.35) return derivePrompt(mask).points.slice(0, 1)
+  if (dice < 0.75) return randomNegatives(mask, 1, random)
+  if (dice < 0.85) return heuristicNegatives(mask, 1)
+  return [[random.below(sceneSide), random.below(sceneSide)]]
+}

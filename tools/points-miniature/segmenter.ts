@@ -1,0 +1,192 @@
+// A miniature SAM2 that answers clicks: a positive click takes the whole cluster, a negative click takes out the part it
+// hits, and nothing else changes. R rows (prompts), M masks of the decoder, h x h low-res pixels, at most 3 parts in a scene.
+import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
+import { type ClickPrompt, type Sam2Features, Sam2Model, sam2Config } from '../../src/models/index.ts'
+import { predictorInput } from '../../src/models/sam2/index.ts'
+import { initRandom } from '../../src/nn/index.ts'
+import { diceLoss, makePointScene, type PointScene, sceneSide } from '../../src/tasks/index.ts'
+import { cat, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
+import { runStage, share } from '../miniature/stage.ts'
+
+export const segmenterConfig = {
+  image_size: 96,
+  embed_dim: 16,
+  num_heads: 1,
+  stages: [1, 1, 2, 1],
+  window_spec: [8, 4, 6, 4],
+  global_att_blocks: [3],
+  window_pos_embed_bkg_spatial_size: [6, 6],
+  d_model: 64,
+  fpn_top_down_levels: [2, 3],
+  decoder_depth: 2,
+  decoder_heads: 1,
+  decoder_mlp_dim: 96,
+  num_multimask_outputs: 3,
+  iou_head_hidden_dim: 32,
+  mask_in_chans: 16,
+}
+
+export function newSegmenter(seed: number): Sam2Model {
+  const model = new Sam2Model(sam2Config(segmenterConfig))
+  initRandom(model, { seed })
+  const { layers, final_attn_token_to_image: last } = model.sam_mask_decoder.transformer
+  const reading = [...layers.map((l) => l.cross_attn_token_to_image), last]
+  noGrad(() => {
+    for (const a of [...reading, ...layers.map((l) => l.cross_attn_image_to_token)]) {
+      for (const { weight } of [a.q_proj, a.v_proj, a.out_proj]) weight.mul_(2 / Math.sqrt(weight.size(1))) // drawn at 1/2
+      a.k_proj.weight.copy_(a.q_proj.weight.mul_(2.2)) // a place matches itself from the first step on
+    }
+    for (const { weight } of model.sam_prompt_encoder.point_embeddings) weight.mul_(2)
+    model.sam_prompt_encoder.pe_layer.positional_encoding_gaussian_matrix.mul_(0.5) // few cells: neighbours look alike
+    // places are told apart better when little else is in the sums they are part of
+    for (const { conv } of model.image_encoder.neck.convs.slice(0, 2)) conv.weight.mul_(0.15)
+    for (const t of [model.no_mem_embed, model.sam_prompt_encoder.no_mask_embed.weight]) t.mul_(0.2)
+    for (const l of layers) for (const norm of [l.norm1, l.norm2, l.norm3]) norm.weight.mul_(0.5)
+    // the first layer's self-attention has no residual: a token must find itself, or what kind of click it was is lost
+    for (const { self_attn: a } of layers) a.k_proj.weight.copy_(a.q_proj.weight.mul_(1.3))
+  })
+  return model
+}
+
+/** A prompt on a scene and the parts its mask has. */
+interface Row {
+  /** The part of the positive click. */
+  start: number
+  prompt: ClickPrompt
+  parts: ReadonlySet<number>
+}
+
+export interface SegmenterStage {
+  steps: number
+  images: number
+  learningRate: number
+  seed: number
+  /** Scenes that are read round and round. */
+  pool: number
+  /** From this step on prompts have up to three negative clicks; 0: never. */
+  several: number
+}
+
+export function trainSegmenter(model: Sam2Model, stage: SegmenterStage): void {
+  const scenes = new Map<number, PointScene>()
+  const sceneAt = (i: number) => {
+    const index = i % stage.pool
+    if (!scenes.has(index)) scenes.set(index, makePointScene(stage.seed, index))
+    return scenes.get(index)!
+  }
+  const loss = (step: number) => {
+    const batch = Array.from({ length: stage.images }, (_, b) => sceneAt(step * stage.images + b))
+    const random = stream(streamId.scenes, stage.seed, 'clicks', step)
+    const pixels = cat(batch.map((s) => predictorInput(s.record.image, segmenterConfig.image_size, model.no_mem_embed)))
+    return stepLoss(model, model.encodeImage(pixels), batch, random, step, stage)
+  }
+  const { steps, learningRate } = stage
+  runStage({ name: 'SAM2', params: new Map(model.parameters()), steps, learningRate, loss })
+}
+
+function stepLoss(
+  model: Sam2Model,
+  features: Sam2Features,
+  batch: readonly PointScene[],
+  random: RandomStream,
+  step: number,
+  stage: SegmenterStage,
+) {
+  const areas = partAreas(batch) // [B, 4, h * h]
+  const first = decodeRows(model, features, rowsOf(batch, [], random), areas)
+  const again = decodeRows(model, features, rowsOf(batch, [0.95], random, first.rows), areas)
+  // SAM2 is also told its own earlier mask together with a correction
+  const logits = random.uniform() < 0.5 ? first.masks.detach().narrow(1, 0, 1) : undefined
+  const chances = stage.several && step >= stage.several ? random.pick([[0.5], [0.7, 0.7], [0.6, 0.6, 0.3]]) : [0.5]
+  const third = decodeRows(model, features, rowsOf(batch, chances, random, first.rows), areas, logits)
+  const total = first.loss.add(again.loss.mul(2)).add(third.loss)
+  const figures = { one: first.iou, two: again.iou, more: third.iou, right: again.right }
+  return { loss: total.div(4), figures }
+}
+
+/** One prompt an image: a positive click on a part, then negative ones, each on another part with the given chance. */
+function rowsOf(
+  batch: readonly PointScene[],
+  chances: readonly number[],
+  random: RandomStream,
+  like?: readonly Row[],
+): Row[] {
+  return batch.map((scene, image) => {
+    const start = like?.[image]?.start ?? 1 + random.below(scene.parts.length)
+    const first = like?.[image]?.prompt.points[0] ?? toSam(pixelOf(scene, start, random))
+    const all = scene.parts.map((_, k) => k + 1)
+    const parts = new Set(all)
+    const points = [first]
+    for (const chance of chances) {
+      const others = all.filter((k) => k !== start)
+      const dice = random.uniform()
+      const hit = dice < chance && others.length > 0 ? random.pick(others) : dice < chance + 0.1 ? start : 0
+      const pixel = hit > 0 ? pixelOf(scene, hit, random) : anywhere(random)
+      parts.delete(scene.owner[pixel[1] * sceneSide + pixel[0]]!)
+      points.push(toSam(pixel))
+    }
+    return { start, prompt: { points, labels: points.map((_, i) => (i === 0 ? 1 : 0)) }, parts }
+  })
+}
+
+function anywhere(random: RandomStream): [number, number] {
+  return [random.below(sceneSide), random.below(sceneSide)]
+}
+
+const scale = segmenterConfig.image_size / sceneSide
+const toSam = ([x, y]: readonly [number, number]): [number, number] => [x * scale, y * scale]
+
+function pixelOf(scene: PointScene, part: number, random: RandomStream): [number, number] {
+  const { centre, radius } = scene.parts[part - 1]!
+  const near = () => Math.round((random.uniform() * 2 - 1) * radius)
+  for (let i = 0; i < 200; i++) {
+    const [x, y] = [centre[0] + near(), centre[1] + near()]
+    const inside = x >= 0 && y >= 0 && x < sceneSide && y < sceneSide
+    if (inside && scene.owner[y * sceneSide + x] === part) return [x, y]
+  }
+  return [centre[0], centre[1]]
+}
+
+const mostParts = 4 // background and three parts
+
+/** 0/1 of every part at the decoder's resolution: [B, 4, h * h]; the background first. */
+function partAreas(batch: readonly PointScene[]): Tensor {
+  const side = segmenterConfig.image_size / 4
+  const data = new Float32Array(batch.length * mostParts * side * side)
+  batch.forEach(({ owner }, b) => {
+    for (let y = 0; y < side; y++)
+      for (let x = 0; x < side; x++) {
+        const at = (v: number) => Math.floor(((v + 0.5) * sceneSide) / side)
+        data[((b * mostParts + owner[at(y) * sceneSide + at(x)]!) * side + y) * side + x] = 1
+      }
+  })
+  return tensor(data, [batch.length, mostParts, side * side])
+}
+
+function decodeRows(model: Sam2Model, features: Sam2Features, rows: readonly Row[], areas: Tensor, maskInput?: Tensor) {
+  const prompt = { points: rows.map((r) => r.prompt.points), labels: rows.map((r) => r.prompt.labels), maskInput }
+  const { masks, ious } = model.decode(features, prompt, { multimask: 'all' })
+  const wanted = Float32Array.from(
+    rows.flatMap((r) => Array.from({ length: mostParts }, (_, k) => (r.parts.has(k) ? 1 : 0))),
+  )
+  const regions = tensor(wanted, [rows.length, mostParts])
+  return { ...lossOf(masks.flatten({ startDim: 2 }), ious, areas, regions), masks, rows }
+}
+
+/** Cross-entropy and Dice of the pixels, and cross-entropy of the mean logit of every part: it says early which parts belong. */
+function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, regions: Tensor) {
+  const target = regions.unsqueeze(1).matmul(areas).expand(masks.shape) // [R, M, h * h]
+  const bce = masks.binaryCrossEntropyWithLogits(target)
+  const dice = diceLoss(masks.sigmoid(), target)
+  const size = areas.sum(-1) // [R, 4]
+  const means = masks.matmul(areas.transpose(1, 2)).div(size.clamp({ min: 1 }).unsqueeze(1)) // [R, M, 4]
+  const there = size.gt(0).to('float32').unsqueeze(1).expand(means.shape)
+  const wants = regions.unsqueeze(1).expand(means.shape)
+  const region = means.binaryCrossEntropyWithLogits(wants, { weight: there })
+  const hard = masks.detach().gt(0).to('float32')
+  const both = hard.mul(target).sum(-1)
+  const iou = both.add(1e-6).div(hard.sum(-1).add(target.sum(-1)).sub(both).add(1e-6))
+  const right = share(means.select(1, 0).gt(0).to('float32').eq(regions).logicalOr(size.eq(0)))
+  const loss = bce.mul(2).add(dice.mul(0.5)).add(region.mul(3)).add(ious.sub(iou).square().mean().mul(0.1))
+  return { loss, iou: iou.select(1, 0).mean(), right }
+}
