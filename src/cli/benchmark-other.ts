@@ -5,7 +5,7 @@ import type { AskJudge, OtherBenchmark, OtherBenchmarkName, OtherScores } from '
 import type { Given } from '../config/index.ts'
 import { atomicWrite, log, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { portHost, runHosted } from '../host/index.ts'
+import { portHost, runHosted, type ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { type BenchmarkRequest, missing, rowsFile } from './benchmark.ts'
 import { answerHeader, type ModelChoice, openTrained, reportTo } from './benchmark-model.ts'
@@ -35,9 +35,11 @@ export async function openOne(request: BenchmarkRequest, ask: AskJudge | null): 
  * One request a question: temperature 0, at most 300 tokens, one user message. Replies are kept beside the results, so that a
  * judge that fails half-way is not asked everything again.
  */
-async function judgeOf({ rewards: { judge } }: RunConfig, { out }: BenchmarkRequest): Promise<AskJudge> {
+async function judgeOf({ config, fromFiles }: ScoredSettings, { out }: BenchmarkRequest): Promise<AskJudge> {
+  const { judge } = config.rewards
   if (!judge.enabled) throw (await import('../benchmarks/index.ts')).noJudge()
-  const { JudgeClient, JudgeStats } = await import('../rewards/index.ts')
+  const { JudgeClient, JudgeStats, judgeTarget, requireOwnWord } = await import('../rewards/index.ts')
+  requireOwnWord(judgeTarget(judge), fromFiles)
   const { JsonLines, readLines } = await import('../tracking/index.ts')
   mkdirSync(out, { recursive: true })
   const lines = new JsonLines(join(out, 'eval-dlc-bench-judge.jsonl'))
@@ -57,11 +59,12 @@ async function judgeOf({ rewards: { judge } }: RunConfig, { out }: BenchmarkRequ
 /** False: stopped; the rows that are there are kept. */
 export async function runOther(
   request: BenchmarkRequest,
-  config: RunConfig,
+  settings: ScoredSettings,
   choice: ModelChoice,
   flags: Given['flags'],
 ): Promise<boolean> {
-  const benchmark = await openOne(request, request.benchmark === 'dlc-bench' ? await judgeOf(config, request) : null)
+  const { config } = settings
+  const benchmark = await openOne(request, request.benchmark === 'dlc-bench' ? await judgeOf(settings, request) : null)
   let by: Record<string, unknown> = { predictions: request.predictions }
   if (request.predictions === null) {
     if (config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
 import type { CommandFlag, Given } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
+import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { aligned } from './table.ts'
 
@@ -207,14 +208,15 @@ function stopped(request: BenchmarkRequest): void {
   process.exitCode = 130
 }
 
-export async function runBenchmarks(config: RunConfig, flags: Given['flags']): Promise<void> {
+export async function runBenchmarks(settings: ScoredSettings, flags: Given['flags']): Promise<void> {
+  const { config } = settings
   const { isOtherBenchmark } = await import('../benchmarks/index.ts')
   const all = readRequests(config, flags)
   const others = all.filter(({ benchmark }) => isOtherBenchmark(benchmark))
   for (const request of others) {
     const { runOther } = await import('./benchmark-other.ts')
     const choice = { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') }
-    if (!(await runOther(request, config, choice, flags))) return stopped(request)
+    if (!(await runOther(request, settings, choice, flags))) return stopped(request)
   }
   const masks = all.filter((request) => !others.includes(request))
   if (masks.length > 0) await runMasks(await Promise.all(masks.map(openRequest)), config, flags)

@@ -67,7 +67,7 @@ function clearFolder({ output }: RunConfig, freshName: boolean): void {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given, freshName } = readDemo(argv)
+  const { config, flags: given, freshName, fromFiles } = readDemo(argv)
   clearFolder(config, freshName)
   log.info(
     `demo, seed ${config.seed}: ${config.maxSteps} steps of ${config.batchSize} records, run folder ${config.output}`,
@@ -78,7 +78,7 @@ async function run(argv: readonly string[]): Promise<void> {
     module: import.meta.url,
     work: 'trainWork',
     input: config,
-    scores: config,
+    scores: { config, fromFiles },
     label: 'train',
   }).finally(() => live?.close())) as RunResult
   const page = await writeReport(config.output)

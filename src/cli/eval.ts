@@ -43,7 +43,7 @@ function refuseStray(given: ReadonlyMap<string, readonly string[]>): void {
 
 async function run(argv: readonly string[]): Promise<void> {
   const compare = takeCompare(argv)
-  const { config, flags: given } = readRunSettings(compare?.rest ?? argv, flags)
+  const { config, flags: given, fromFiles } = readRunSettings(compare?.rest ?? argv, flags)
   if (compare)
     return runCompare({
       files: compare.files,
@@ -53,7 +53,7 @@ async function run(argv: readonly string[]): Promise<void> {
       json: given.has('json'),
     })
   refuseStray(given)
-  if (given.has('benchmark')) return runBenchmarks(config, given)
+  if (given.has('benchmark')) return runBenchmarks({ config, fromFiles }, given)
   requirePaths(config)
   const options: EvaluateModelOptions = {
     adapter: given.get('adapter')?.[0] ?? null,

@@ -15,7 +15,6 @@ import {
 import { packageRoot } from '../engine/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
-import { requireOwnKey } from './judge-key.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
@@ -142,6 +141,8 @@ export const rewardFlag: CommandFlag = {
 
 export interface RunSettings extends Given {
   config: RunConfig
+  /** Paths of the settings that recipes set and the command line does not. */
+  fromFiles: ReadonlySet<string>
 }
 
 /** Defaults < the command's own < recipes < flags, checked. */
@@ -160,8 +161,8 @@ export function readRunSettings(
     setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
   }
   const config = resolveRun(input as RunInput)
-  requireOwnKey(config.rewards.judge, given)
-  return { ...given, config }
+  const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
+  return { ...given, config, fromFiles }
 }
 
 function valueAt(value: unknown, path: string): unknown {

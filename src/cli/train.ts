@@ -26,14 +26,14 @@ export function command(): Command {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given } = readRunSettings(argv, flags)
+  const { config, flags: given, fromFiles } = readRunSettings(argv, flags)
   requirePaths(config)
   const json = given.has('json')
-  if (given.has('dry-run')) return dryRunOf(config, json)
+  if (given.has('dry-run')) return dryRunOf(config, fromFiles, json)
   const place = await placeOrLaunch('train', given, config.output)
   if (!place) return
-  const work = () =>
-    runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores: config, label: 'train' })
+  const scores = { config, fromFiles }
+  const work = () => runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores, label: 'train' })
   const result = (await failing(config.output, work)) as RunResult
   if (place.rank > 0) return
   process.stdout.write(json ? `${JSON.stringify(result)}\n` : summary(config, result))
@@ -61,7 +61,7 @@ function summary(config: RunConfig, { step, stopped, before, after, checkpoint }
 }
 
 /** A judge keeps its answers in a folder; a dry run keeps none. */
-async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
+async function dryRunOf(config: RunConfig, fromFiles: ReadonlySet<string>, json: boolean): Promise<void> {
   const scratch = temporaryFolder('dry')
   try {
     const rewards = { ...config.rewards, judge: { ...config.rewards.judge, cacheDir: scratch } }
@@ -70,7 +70,7 @@ async function dryRunOf(config: RunConfig, json: boolean): Promise<void> {
       module: import.meta.url,
       work: 'dryRunWork',
       input,
-      scores: { ...config, rewards },
+      scores: { config: { ...config, rewards }, fromFiles },
       label: 'dry run',
     })) as DryRun
     process.stdout.write(json ? `${JSON.stringify(found)}\n` : await dryRunText(config, found))

@@ -27,13 +27,19 @@ export function portHost(port: EnginePort): Host {
   }
 }
 
+export interface ScoredSettings {
+  config: RunConfig
+  /** Paths of the settings that only a file sets: such a file may not choose who gets a key. */
+  fromFiles: ReadonlySet<string>
+}
+
 export interface HostedRun {
   /** Module and export that run in the engine thread as `work(input, port)`. */
   module: string
   work: string
   input: unknown
   /** Whose tasks are scored; absent: the work asks for no scores. */
-  scores?: RunConfig
+  scores?: ScoredSettings
   /** Word in front of the status line. */
   label: string
   /** Gets what the status line would show, which then stays empty. */
@@ -66,11 +72,13 @@ export async function runHosted(run: HostedRun): Promise<unknown> {
   }
 }
 
-async function openScoring(config: RunConfig): Promise<OpenRewards> {
-  const { openRewards } = await import('../rewards/index.ts')
+async function openScoring({ config, fromFiles }: ScoredSettings): Promise<OpenRewards> {
+  const { askedJudge, openRewards, requireOwnWord } = await import('../rewards/index.ts')
   const { openKind } = await import('../tasks/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   const { tasks } = kind.rewards(config)
+  const judge = askedJudge(config.rewards.judge, tasks)
+  if (judge) requireOwnWord(judge, fromFiles)
   return openRewards(shareOfJudge(config.rewards, readPlace().size), tasks)
 }
 

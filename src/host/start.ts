@@ -74,7 +74,8 @@ function start(
   { onProgress, signal }: StartOptions,
   scores?: RunConfig,
 ): Promise<unknown> {
-  return runHosted({ module: import.meta.url, work, label, input, scores, onProgress, signal })
+  const own = scores && { config: scores, fromFiles: new Set<string>() } // settings in code are the caller's own word
+  return runHosted({ module: import.meta.url, work, label, input, scores: own, onProgress, signal })
 }
 
 /** Runs in the engine thread, as the two below do. */

@@ -67,19 +67,23 @@ export type TaskRewards = z.infer<typeof TaskRewards>
 
 const isBare = ({ username, password, search, hash }: URL) => username + password + search + hash === ''
 
+/** Address of a judge, as a setting or in OPENAI_BASE_URL. */
+export const JudgeUrl = z.url({ protocol: /^https?$/ }).refine((url) => !URL.canParse(url) || isBare(new URL(url)), {
+  error: 'an address without user and password, and without a query; the key comes from the environment',
+  ...mayHoldKey,
+})
+
 /** Small letters and digits mixed over a length that names of variables do not have. */
 const looksLikeKey = /^(?=.*[a-z])(?=.*\d).{20,}$/
 
 export const JudgeConfig = z.strictObject({
-  enabled: z.boolean().default(false).describe('whether a judge exists at all'),
-  baseUrl: z
-    .url({ protocol: /^https?$/ })
-    .refine((url) => !URL.canParse(url) || isBare(new URL(url)), {
-      error: 'an address without user and password, and without a query; the key comes from the environment',
-      ...mayHoldKey,
-    })
-    .default('http://localhost:9100/v1')
-    .describe('OpenAI-compatible endpoint'),
+  enabled: z
+    .boolean()
+    .default(false)
+    .describe('ask the judge for every judge term; false: its share goes to METEOR, unless a judge flag is set'),
+  baseUrl: JudgeUrl.nullable()
+    .default(null)
+    .describe('OpenAI-compatible endpoint; if null, OPENAI_BASE_URL of the environment, else http://localhost:9100/v1'),
   model: z.string().min(1).default('meta-llama/Meta-Llama-3.1-8B-Instruct').describe('model name sent to the endpoint'),
   apiKeyEnv: z
     .string()

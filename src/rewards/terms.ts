@@ -2,6 +2,7 @@ import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 import type { RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
+import { askedJudge } from './judge/target.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
 import type { Reward, Term } from './reward.ts'
@@ -120,8 +121,7 @@ export async function openRewards(
   env: NodeJS.ProcessEnv = process.env,
 ): Promise<OpenRewards> {
   for (const [name, task] of Object.entries(tasks)) checkProduced(name, task)
-  const asks = Object.values(tasks).some(({ rewards }) => rewards.terms.some((t) => t.type === 'judge'))
-  const judge = asks ? new Judge(config.judge, env) : undefined
+  const judge = askedJudge(config.judge, tasks, env) ? new Judge(config.judge, env) : undefined
   try {
     await judge?.health()
     const open = async ([name, { rewards, shapes }]: [string, OpenTask]) => {

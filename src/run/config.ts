@@ -12,6 +12,7 @@ import {
   builtInKind,
   hasOwnKl,
   resolvePoints,
+  resolvePreset,
   type TaskKind,
   taskRewardSettings,
   taskSettings,
@@ -208,10 +209,12 @@ export function mergesForSampling(settings: Pick<RunConfig, 'sampling' | 'frozen
 export function resolveRun(input: RunInput): RunConfig {
   const parsed = RunConfig.safeParse(input)
   if (!parsed.success) throw refusalOf(parsed.error, input, 'settings')
+  const { rewards } = parsed.data
   const config = {
     ...parsed.data,
     rl: resolveGrpo((input.rl ?? {}) as GrpoInput, { otherBeta: hasOwnKl(parsed.data) }),
     points: resolvePoints(input.points),
+    rewards: { ...rewards, preset: resolvePreset(input.rewards ?? {}, rewards) },
   }
   checkRun(config)
   return config

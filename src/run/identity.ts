@@ -33,6 +33,8 @@ const free = new Set([
   'featureCache',
   'splitMoments',
   'distTimeout',
+  'rewards.judge.baseUrl',
+  'rewards.judge.apiKeyEnv',
 ])
 
 export function flattened(value: unknown, path = ''): Settings {

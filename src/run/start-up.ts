@@ -2,6 +2,7 @@
 import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
 import { count, isInt8 } from '../nn/index.ts'
+import { askedJudge, describeJudge } from '../rewards/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { describeEnvironment } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -79,19 +80,17 @@ export function groupText({ group, tensors, elements }: GroupCount): string {
   return `trains ${group}: ${tensors} tensors, ${thousands(elements)} values`
 }
 
-/** What each task is rewarded for, a line each, and the judge where one is asked. */
+/** What each task is rewarded for, a line each, and the judge that is asked. */
 export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): string[] {
-  const tasks = Object.entries(kind.rewards(config).tasks)
-  const lines = tasks.map(([name, task]) => {
+  const { tasks } = kind.rewards(config)
+  const lines = Object.entries(tasks).map(([name, task]) => {
     const terms = task.rewards.terms.map((t) => {
       const type = t.type === 'task' ? t.reward.name : t.type
       return `${t.weight} ${t.type === 'module' ? t.path : `${type} of ${t.of}`}`
     })
     return `${name}: ${terms.join(' + ')}`
   })
-  const { enabled, model, baseUrl, mode } = config.rewards.judge
-  const asked = tasks.some(([, { rewards }]) => rewards.terms.some(({ type }) => type === 'judge'))
-  return [...lines, `judge: ${enabled && asked ? `${model} at ${baseUrl}, ${mode}` : 'none'}`]
+  return [...lines, `judge: ${describeJudge(askedJudge(config.rewards.judge, tasks))}`]
 }
 
 /** Step 6: how it learns. */

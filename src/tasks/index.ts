@@ -31,7 +31,7 @@ export {
 } from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
-export { resolveRewards } from './cycle/rewards.ts'
+export { resolvePreset, resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
 export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
 export type {

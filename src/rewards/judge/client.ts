@@ -4,7 +4,7 @@ import type { JudgeConfig } from '../config.ts'
 import { JudgeFailure, postChat } from './chat.ts'
 import { Breaker, Gate, Pacer, sleep } from './flow.ts'
 import type { JudgeStats } from './stats.ts'
-import { judgeTarget } from './target.ts'
+import { type JudgeTarget, judgeTarget } from './target.ts'
 
 export interface ChatRequest {
   /** Empty: the request is one user message. */
@@ -30,7 +30,7 @@ export class JudgeClient {
   readonly #key: string
   /** For text that reaches a log or a file: a server may write the key back. Replies are parsed as they came. */
   readonly redact: (text: string) => string
-  readonly #isLocal: boolean
+  readonly #target: JudgeTarget
   readonly #gate: Gate
   readonly #pacer: Pacer
   readonly #breaker: Breaker
@@ -40,9 +40,8 @@ export class JudgeClient {
   constructor(config: JudgeConfig, stats: JudgeStats, env: NodeJS.ProcessEnv = process.env) {
     this.#config = config
     this.#stats = stats
-    const { keyVariable, isLocal } = judgeTarget(config, env)
-    this.#key = readKey(keyVariable, env)
-    this.#isLocal = isLocal
+    this.#target = judgeTarget(config, env)
+    this.#key = readKey(this.#target.keyVariable, env)
     this.redact = redactor([this.#key])
     this.#gate = new Gate(config.maxConcurrency)
     this.#pacer = new Pacer(config.requestsPerMinute)
@@ -55,13 +54,13 @@ export class JudgeClient {
 
   /** One tiny completion: a wrong address, key or model is reported before the run starts. */
   async health(): Promise<void> {
-    const { baseUrl, model, apiKeyEnv } = this.#config
-    if (!this.#isLocal) log.info(`judge: captions are sent to ${new URL(baseUrl).hostname}`)
+    const { baseUrl, host, isLocal, model, keyVariable } = this.#target
+    if (!isLocal) log.info(`judge: captions are sent to ${host}`)
     try {
       await this.complete({ system: 'Reply with one word.', user: 'Say yes.', maxTokens: 4 })
     } catch (error) {
       if (!(error instanceof JudgeFailure)) throw error
-      const hint = `check judge.baseUrl, judge.model (${model}) and the environment variable ${apiKeyEnv}`
+      const hint = `check judge.baseUrl, judge.model (${model}) and the environment variable ${keyVariable}`
       throw new Mismatch({ where: 'judge', field: baseUrl, expected: 'a chat completion', got: error.message, hint })
     }
   }
@@ -136,7 +135,7 @@ export class JudgeClient {
 
   async #send(request: ChatRequest, signal: AbortSignal): Promise<string> {
     const schema = this.#takesSchema ? request.schema : undefined
-    const { model, baseUrl } = this.#config
+    const { model, baseUrl } = this.#target
     const system = request.system === '' ? [] : [{ role: 'system', content: request.system }]
     const body = {
       model,

@@ -1,10 +1,12 @@
 // The judge that a run asks: whether there is one, which host gets the captions, and which variable holds the key. Everything that
 // needs one of these answers takes it from here.
 import { Mismatch } from '../../core/index.ts'
-import { JudgeConfig, type TaskRewards } from '../config.ts'
+import { JudgeConfig, JudgeUrl } from '../config.ts'
 
 export interface JudgeTarget {
   baseUrl: string
+  /** The setting `baseUrl` names it; else OPENAI_BASE_URL or the default does. */
+  isSetting: boolean
   host: string
   /** The host is this machine. */
   isLocal: boolean
@@ -19,16 +21,27 @@ export interface JudgeTarget {
 const thisMachine = /^(localhost|127(\.\d+){3}|\[::1\])$/
 
 export function judgeTarget(judge: JudgeConfig, env: NodeJS.ProcessEnv = process.env): JudgeTarget {
-  const { baseUrl, model, mode, apiKeyEnv: keyVariable } = judge
+  const { model, mode, apiKeyEnv: keyVariable } = judge
+  const baseUrl = judge.baseUrl ?? urlOf(env)
   const host = new URL(baseUrl).hostname
   const hasKey = Boolean(env[keyVariable]?.trim())
-  return { baseUrl, host, isLocal: thisMachine.test(host), model, mode, keyVariable, hasKey }
+  const isSetting = judge.baseUrl !== null
+  return { baseUrl, isSetting, host, isLocal: thisMachine.test(host), model, mode, keyVariable, hasKey }
+}
+
+function urlOf(env: NodeJS.ProcessEnv): string {
+  const named = env.OPENAI_BASE_URL?.trim()
+  if (!named) return 'http://localhost:9100/v1'
+  const parsed = JudgeUrl.safeParse(named)
+  if (parsed.success) return parsed.data
+  const expected = 'an http address without user, password and query'
+  throw new Mismatch({ where: 'environment', field: 'OPENAI_BASE_URL', expected, got: 'another text' })
 }
 
 /** The judge that the terms of these tasks ask; null: no term asks one. The terms are the resolved ones (`TaskKind.rewards`). */
 export function askedJudge(
   judge: JudgeConfig,
-  tasks: Readonly<Record<string, { rewards: TaskRewards }>>,
+  tasks: Readonly<Record<string, { rewards: { terms: readonly { type: string }[] } }>>,
   env: NodeJS.ProcessEnv = process.env,
 ): JudgeTarget | null {
   const asks = Object.values(tasks).some(({ rewards }) => rewards.terms.some(({ type }) => type === 'judge'))
@@ -53,10 +66,10 @@ const shellWord = (text: string) => (/^[\w./:%-]+$/.test(text) ? text : `'${text
  * is not, because somebody else may have written it. `fromFiles`: paths of the settings that only a file sets.
  */
 export function requireOwnWord(target: JudgeTarget, fromFiles: ReadonlySet<string>): void {
-  const { host, isLocal, hasKey, keyVariable } = target
+  const { host, isLocal, isSetting, hasKey, keyVariable } = target
   if (!hasKey) return
   const chosen = [
-    { path: urlSetting, value: new URL(target.baseUrl).href, applies: !isLocal },
+    { path: urlSetting, value: new URL(target.baseUrl).href, applies: isSetting && !isLocal },
     { path: keySetting, value: keyVariable, applies: keyVariable !== usualVariable },
   ].filter(({ path, applies }) => applies && fromFiles.has(path))
   if (chosen.length === 0) return

@@ -63,11 +63,24 @@ export type PresetName = (typeof presetNames)[number]
 
 /** Settings of the rewards of the two round trips. */
 export const cycleRewardSettings = {
-  preset: z.enum(presetNames).default('cycle').describe('terms of both loops, unless given below'),
+  preset: z
+    .enum(presetNames)
+    .default('cycle')
+    .describe('terms of both loops, unless given below; caption if absent and judgeLoop1 is set'),
   loop1: TaskRewards.optional().describe('mask to caption to mask'),
   loop2: TaskRewards.optional().describe('caption to mask to caption'),
-  judgeLoop1: z.boolean().default(false).describe('loop 1 becomes meteor 0.25 + judge 0.75 (--use_llm_judge)'),
-  judgeLoop2: z.boolean().default(false).describe('loop 2 becomes meteor 0.25 + judge 0.75 (--use_llm_judge_loop2)'),
+  judgeLoop1: z
+    .boolean()
+    .default(false)
+    .describe(
+      'ask the judge (--use_llm_judge). Loop 1 is meteor 0.25 + judge 0.75 unless preset or loop1 is given; these keep their terms, and if no loop has a judge term, meteor 0.25 + judge 0.75 are added to loop 1',
+    ),
+  judgeLoop2: z
+    .boolean()
+    .default(false)
+    .describe(
+      "ask the judge in loop 2 (--use_llm_judge_loop2): it takes three quarters of METEOR's weight, so meteor 1 becomes meteor 0.25 + judge 0.75",
+    ),
 } as const
 
 const CycleSettings = z.object(cycleSettings)

@@ -19,7 +19,7 @@ import {
   scoreOptions,
 } from '../../rewards/index.ts'
 import { cycleRewardSettings } from './config.ts'
-import { presets, resolveRewards } from './rewards.ts'
+import { presets, resolvePreset, resolveRewards } from './rewards.ts'
 
 const CycleRewards = z.strictObject({ ...cycleRewardSettings, ...RewardsConfig.shape })
 
@@ -109,20 +109,56 @@ test('without a judge its share goes to METEOR, once and with a notice', () => {
   )
 })
 
-test('the judge flags act on loop 2, and say when they change nothing', () => {
-  assert.throws(
-    () => resolveRewards(CycleRewards.parse({ judgeLoop2: true })),
-    /expected an enabled judge.*use_llm_judge/,
+/** Terms of both loops for settings as a user writes them. */
+function flagged(rewards: object) {
+  const config = CycleRewards.parse(rewards)
+  const plan = resolveRewards({ ...config, preset: resolvePreset(rewards, config) })
+  return { loop1: types(plan.tasks.loop1!), loop2: types(plan.tasks.loop2!), notices: plan.notices }
+}
+
+const [quarter, iouAlone, meteorAlone] = [['meteor 0.25', 'judge 0.75'], ['iou 1'], ['meteor 1']]
+
+test('the judge flags alone give the systems of the notes', () => {
+  assert.deepEqual(flagged({ judgeLoop1: true }), { loop1: quarter, loop2: meteorAlone, notices: [] })
+  assert.deepEqual(flagged({ judgeLoop2: true }), { loop1: iouAlone, loop2: quarter, notices: [] })
+  assert.deepEqual(flagged({ judgeLoop1: true, judgeLoop2: true }), { loop1: quarter, loop2: quarter, notices: [] })
+  assert.match(flagged({ judge: { enabled: true } }).notices.join(), /no loop has a term of it/)
+  assert.deepEqual(flagged({}), { loop1: iouAlone, loop2: meteorAlone, notices: [] })
+})
+
+test('the judge flags keep every preset and every term that the user wrote', () => {
+  const mixed = ['iou 0.5', 'meteor 0.125', 'judge 0.375']
+  for (const flags of [{ judgeLoop1: true }, { judgeLoop2: true }, { judgeLoop1: true, judgeLoop2: true }]) {
+    assert.deepEqual(flagged({ preset: 'mixed', ...flags }), { loop1: mixed, loop2: quarter, notices: [] })
+    assert.deepEqual(flagged({ preset: 'cycle-judge', ...flags }), { loop1: iouAlone, loop2: quarter, notices: [] })
+  }
+  assert.deepEqual(flagged({ preset: 'caption', judgeLoop2: true }), { loop1: quarter, loop2: quarter, notices: [] })
+  const cycle = flagged({ preset: 'cycle', judgeLoop1: true })
+  assert.deepEqual([cycle.loop1, cycle.loop2], [[...iouAlone, ...quarter], meteorAlone])
+  assert.match(
+    cycle.notices.join(),
+    /^loop1: --use_llm_judge adds the judge to its terms: 1 iou \+ 0.25 meteor \+ 0.75 judge$/,
   )
-  const both = resolveRewards(CycleRewards.parse({ judgeLoop2: true, judge: { enabled: true } }))
-  assert.deepEqual(types(both.tasks.loop2!), ['meteor 0.25', 'judge 0.75'])
-  const first = resolveRewards(CycleRewards.parse({ judgeLoop1: true }))
-  assert.deepEqual(types(first.tasks.loop1!), ['meteor 0.25', 'judge 0.75'])
-  assert.deepEqual(types(first.tasks.loop2!), ['meteor 1'])
-  assert.deepEqual(first.notices, [])
-  const cycle = resolveRewards(CycleRewards.parse({ judge: { enabled: true } }))
-  assert.match(cycle.notices.join(), /no loop has a term of it/)
-  assert.deepEqual(resolveRewards(CycleRewards.parse({})).notices, [])
+})
+
+test('the judge joins terms that have none, and takes three quarters of METEOR where there is METEOR', () => {
+  const written = [
+    { type: 'iou', weight: 1, of: 'maskPrime' },
+    { type: 'maskConfidence', weight: 0.5, of: 'maskPrime' },
+  ]
+  const added = flagged({ loop1: { terms: written }, judgeLoop1: true })
+  assert.deepEqual(added.loop1, ['iou 1', 'maskConfidence 0.5', ...quarter])
+  assert.deepEqual(added.loop2, meteorAlone)
+  assert.equal(added.notices.length, 1)
+  const asked = flagged({
+    loop1: { terms: [...written, { type: 'judge', weight: 2, of: 'caption' }] },
+    judgeLoop1: true,
+  })
+  assert.deepEqual([asked.loop1, asked.notices], [['iou 1', 'maskConfidence 0.5', 'judge 2'], []])
+  const meteorOfTwo = { type: 'meteor', weight: 2, of: 'captionPrime' }
+  const second = flagged({ loop2: { terms: [meteorOfTwo, { type: 'iou', weight: 1, of: 'mask' }] }, judgeLoop2: true })
+  assert.deepEqual([second.loop1, second.loop2], [iouAlone, ['iou 1', 'meteor 0.5', 'judge 1.5']])
+  assert.match(second.notices.join(), /--use_llm_judge_loop2 adds/)
 })
 
 test('modules join both loops, explicit loops replace the preset', () => {

@@ -1,5 +1,4 @@
 // What the two round trips are rewarded for: presets, flags, and the judge's share.
-import { Mismatch } from '../../core/index.ts'
 import type { OpenTask, TaskRewards, TermConfig } from '../../rewards/index.ts'
 import type { TaskRewardsPlan } from '../kind.ts'
 import type { CycleConfig, PresetName } from './config.ts'
@@ -42,34 +41,48 @@ function withoutJudge(loop: TaskRewards): TaskRewards {
   return { ...loop, terms }
 }
 
+/** The judge takes three quarters of METEOR's weight of the same text; without METEOR both are added to the terms. */
+function withJudge(loop: TaskRewards, of: 'caption' | 'captionPrime'): TaskRewards {
+  const share = loop.terms.find((t) => t.type === 'meteor' && t.of === of)
+  const rest = loop.terms.filter((t) => t !== share)
+  const weight = share?.weight ?? 1
+  return { ...loop, terms: [...rest, ...judged(of, 0.25 * weight, 0.75 * weight)] }
+}
+
 const produced: Record<Loop, Pick<OpenTask, 'produced' | 'shapes'>> = {
   loop1: { produced: ['caption', 'maskPrime', 'text'], shapes: 'caption' },
   loop2: { produced: ['mask', 'captionPrime', 'text'], shapes: 'captionPrime' },
 }
 
-/** Preset, explicit loops, flags and modules put together; decided once, before the first step. */
-export function resolveRewards(config: CycleConfig['rewards']): TaskRewardsPlan {
-  const notices: string[] = []
+type Rewards = CycleConfig['rewards']
+
+/** `--use_llm_judge` without rewards of one's own for loop 1 is the preset `caption`; `given`: the settings before their defaults. */
+export function resolvePreset(given: { preset?: PresetName; loop1?: unknown }, rewards: Rewards): PresetName {
+  const isOpen = given.preset === undefined && given.loop1 === undefined
+  return isOpen && rewards.judgeLoop1 ? 'caption' : rewards.preset
+}
+
+/** The terms that preset or settings name, and the judge added to them if a flag asks for it and they have none. */
+function loopsOf(config: Rewards, notices: string[]): Record<Loop, TaskRewards> {
   const preset = presets[config.preset]
+  const loops = { loop1: config.loop1 ?? preset.loop1, loop2: config.loop2 ?? preset.loop2 }
+  const asks = hasJudge(loops.loop1) || hasJudge(loops.loop2)
+  const add = (name: Loop, of: 'caption' | 'captionPrime', flag: string) => {
+    loops[name] = withJudge(loops[name], of)
+    const terms = loops[name].terms.map((t) => `${t.weight} ${t.type}`).join(' + ')
+    if (name === 'loop1' || config.loop2) notices.push(`${name}: ${flag} adds the judge to its terms: ${terms}`)
+  }
+  if (config.judgeLoop1 && !asks) add('loop1', 'caption', '--use_llm_judge')
+  if (config.judgeLoop2 && !hasJudge(loops.loop2)) add('loop2', 'captionPrime', '--use_llm_judge_loop2')
+  return loops
+}
+
+/** Preset, explicit loops, flags and modules put together; decided once, before the first step. */
+export function resolveRewards(config: Rewards): TaskRewardsPlan {
+  const notices: string[] = []
   const modules = config.modules.map((m): TermConfig => ({ type: 'module', ...m }))
-  const enabled = config.judge.enabled || config.judgeLoop1
-  if (config.judgeLoop2 && !enabled) {
-    throw new Mismatch({
-      where: 'rewards',
-      field: 'judgeLoop2',
-      expected: 'an enabled judge',
-      got: 'judge.enabled false',
-      hint: 'add --use_llm_judge, with --llm_judge_base_url and --llm_judge_model',
-    })
-  }
-  const of = (name: Loop, asked: boolean, caption: 'caption' | 'captionPrime'): TaskRewards => {
-    const chosen = config[name] ?? preset[name]
-    return asked ? { ...chosen, terms: judged(caption) } : chosen
-  }
-  const loops: Record<Loop, TaskRewards> = {
-    loop1: of('loop1', config.judgeLoop1, 'caption'),
-    loop2: of('loop2', config.judgeLoop2, 'captionPrime'),
-  }
+  const enabled = config.judge.enabled || config.judgeLoop1 || config.judgeLoop2
+  const loops = loopsOf(config, notices)
   if (enabled && !Object.values(loops).some(hasJudge))
     notices.push(
       'the judge is enabled and no loop has a term of it: it changes no reward (rewards.preset caption, mixed)',
