@@ -4,6 +4,7 @@ import { basename, join } from 'node:path'
 import { Mismatch, messageOf } from '../core/index.ts'
 import { imageInfo } from '../image/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
+import { decodeText } from './cp1252.ts'
 import { findFolder, isFolder, namesIn } from './folders.ts'
 import { fillPolygon } from './opencv-polygon.ts'
 import type { Target } from './target.ts'
@@ -22,19 +23,10 @@ interface Annotation {
 const splits = ['val', 'test', 'test-short', 'test-long']
 const pictures = /\.(jpe?g|png|webp)$/i
 
-/** Some of the published files are not UTF-8 but cp1252. */
-function decodeText(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch {
-    return new TextDecoder('windows-1252').decode(bytes)
-  }
-}
-
 function readAnnotation(file: string): Annotation {
   let value: Partial<Annotation> | null
   try {
-    value = JSON.parse(decodeText(readFileSync(file))) as Partial<Annotation> | null
+    value = JSON.parse(decodeText(readFileSync(file), file)) as Partial<Annotation> | null
   } catch (error) {
     throw new Mismatch({ where: file, expected: 'a JSON file', got: messageOf(error) }, { cause: error })
   }

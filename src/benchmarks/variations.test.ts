@@ -16,12 +16,12 @@ type Json = Record<string, unknown>
 const readJson = (path: string) => JSON.parse(readFileSync(join(golden, path), 'utf8')) as unknown
 
 /** A ReasonSeg folder of one picture, named and annotated as given. */
-function reasonSeg(folder: string, stem: string, annotation: string | object): string {
+function reasonSeg(folder: string, stem: string, annotation: string | Buffer | object): string {
   const dir = join(scratch, folder)
   mkdirSync(join(dir, 'val'), { recursive: true })
   cpSync(join(golden, 'reason_seg/ReasonSeg/val/6336535_0_o.jpg'), join(dir, 'val', `${stem}.jpg`))
-  const text = typeof annotation === 'string' ? annotation : JSON.stringify(annotation)
-  writeFileSync(join(dir, 'val', `${stem}.json`), text)
+  const isText = typeof annotation === 'string' || Buffer.isBuffer(annotation)
+  writeFileSync(join(dir, 'val', `${stem}.json`), isText ? annotation : JSON.stringify(annotation))
   return dir
 }
 
@@ -48,6 +48,12 @@ test('ReasonSeg: names and questions in any script, and a mark of the byte order
   assert.equal(record!.id, 'кот_猫 1')
   assert.equal(record!.sentences[0], text[0])
   assert.equal(await area(dir), await area(reasonSeg('plain', 'a', annotation)))
+})
+
+test('ReasonSeg: a file in cp1252 keeps its quotes and dashes', () => {
+  const latin1 = JSON.stringify({ ...annotation, text: ['the dog\u0092s toy \u0096 \u0093here\u0094'] })
+  const [record] = openBenchmark(reasonSeg('cp1252', 'a', Buffer.from(latin1, 'latin1')), 'reasonseg').records
+  assert.equal(record!.sentences[0], 'the dog’s toy – “here”')
 })
 
 test('ReasonSeg: no shape at all is an empty target; a damaged file is named', async () => {
