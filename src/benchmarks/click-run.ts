@@ -1,6 +1,5 @@
 // Clicks on the masks of any dataset that the data readers open.
-import { readFileSync } from 'node:fs'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readJsonLines } from '../core/index.ts'
 import { type Example, openSource, type Source } from '../data/index.ts'
 import { maskArea } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
@@ -31,15 +30,13 @@ export async function openClicks(data: string): Promise<OtherBenchmark> {
 }
 
 function readClicks(file: string): ClickedRecord[] {
-  const lines = readFileSync(file, 'utf8').split('\n')
-  const rows = lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Record<string, unknown>)
-  return rows
-    .filter((row) => row['format'] !== rowsFormat)
-    .map(({ id, image, overlaps }, i) => {
+  return readJsonLines(file)
+    .filter(({ value }) => value['format'] !== rowsFormat)
+    .map(({ value: { id, image, overlaps }, where }) => {
       const numbers = Array.isArray(overlaps) && overlaps.length >= 5 && overlaps.every((v) => typeof v === 'number')
       if (numbers) return { id: String(id), image: String(image ?? id), overlaps: overlaps as number[] }
       throw new Mismatch({
-        where: `${file}: line ${i + 1}`,
+        where,
         field: 'overlaps',
         expected: 'at least 5 numbers',
         got: overlaps,

@@ -60,12 +60,22 @@ function paired(before: StoredResult, after: StoredResult): [ScoredSentence, Sco
   })
 }
 
-function protocolOf(benchmark: MaskBenchmarkName, name: string): Protocol {
+/** The one that the flag names, else the first file's reported one. */
+function protocolOf(benchmark: MaskBenchmarkName, asked: string | null, { reported, file }: StoredResult): Protocol {
   const known = protocolsOf(benchmark)
-  const protocol = known.find((p) => p.name === name)
+  const protocol = known.find(({ name }) => name === (asked ?? reported))
   if (protocol) return protocol
   const expected = known.map((p) => p.name).join(', ')
-  throw new Mismatch({ where: 'flags', field: '--protocol', expected, got: name })
+  if (asked !== null) throw new Mismatch({ where: 'flags', field: '--protocol', expected, got: asked })
+  throw new Mismatch({ where: file ?? 'compare', field: 'reported', expected, got: reported })
+}
+
+function requireScores({ sentences, file }: StoredResult, protocol: string): void {
+  const lacking = sentences.find(({ scores }) => !Object.hasOwn(scores, protocol))
+  if (!lacking) return
+  const hint = 'choose another with --protocol, or evaluate again'
+  const field = `sentence ${keyOf(lacking)}`
+  throw new Mismatch({ where: file ?? 'compare', field, expected: `scores of protocol ${protocol}`, got: 'none', hint })
 }
 
 export interface CompareOptions {
@@ -79,7 +89,8 @@ export function compareResults(before: StoredResult, after: StoredResult, option
   const pairs = paired(before, after)
   if (!isMaskBenchmark(before.benchmark))
     throw new Mismatch({ where: 'compare', field: 'benchmark', expected: 'one of masks', got: before.benchmark })
-  const protocol = protocolOf(before.benchmark, options.protocol ?? before.reported)
+  const protocol = protocolOf(before.benchmark, options.protocol, before)
+  for (const result of [before, after]) requireScores(result, protocol.name)
   const moved = pairs.flatMap(([a, b]) => changeOf(a, b, protocol.name))
   const count = (is: (change: number) => boolean) => moved.filter((m) => is(m.change)).length
   return {
@@ -92,7 +103,7 @@ export function compareResults(before: StoredResult, after: StoredResult, option
 }
 
 function changeOf(before: ScoredSentence, after: ScoredSentence, protocol: string): SentenceChange[] {
-  const [a, b] = [before.scores[protocol]?.iou ?? null, after.scores[protocol]?.iou ?? null]
+  const [a, b] = [before.scores[protocol]!.iou, after.scores[protocol]!.iou]
   return a === null || b === null ? [] : [{ before, after, iou: [a, b], change: b - a }]
 }
 

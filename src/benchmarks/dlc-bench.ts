@@ -1,6 +1,6 @@
 // DLC-Bench: detailed captions of regions, judged by a language model that answers fixed multiple-choice questions about each.
 import { join } from 'node:path'
-import { Mismatch, readJson } from '../core/index.ts'
+import { Mismatch, readJson, readJsonObject } from '../core/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import { parseChoice } from '../rewards/index.ts'
 import { regionQuestions } from '../text/index.ts'
@@ -106,6 +106,14 @@ function readQuestions(file: string): Map<string, DlcQuestion[]> {
   return new Map(Object.entries(value as Record<string, DlcQuestion[]>))
 }
 
+/** A name for each annotation that has questions. */
+function readClasses(file: string, questions: ReadonlyMap<string, unknown>): Map<string, string> {
+  const classes = readJsonObject(file)
+  const odd = [...questions.keys()].find((id) => typeof classes[id] !== 'string')
+  if (odd === undefined) return new Map(Object.entries(classes as Record<string, string>))
+  throw new Mismatch({ where: file, field: odd, expected: 'a name', got: classes[odd] ?? 'none' })
+}
+
 function isChoices(choices: unknown): boolean {
   return (
     Array.isArray(choices) &&
@@ -120,7 +128,7 @@ export function openDlcBench(data: string, options: DlcOptions): TextBenchmark {
   const source = join(folder, 'annotations.json')
   const instances = readInstances(source)
   const questions = readQuestions(join(folder, 'qa.json'))
-  const classes = new Map(Object.entries(readJson(join(folder, 'class_names.json')) as Record<string, string>))
+  const classes = readClasses(join(folder, 'class_names.json'), questions)
   const items = [...questions.keys()].map((id): TextItem => {
     const annotation = instances.annotations.get(Number(id))
     if (!annotation)
@@ -159,11 +167,8 @@ async function scoreAll(
   if (!ask) throw noJudge()
   const rows = await Promise.all(
     items.map(async ({ id }): Promise<DlcScore> => {
-      const className = classes.get(id)
-      if (className === undefined)
-        throw new Mismatch({ where: 'class_names.json', field: id, expected: 'a name', got: 'none' })
       const answer = answers.get(id)!
-      return { id, answer, ...(await judgeCaption(ask, prompt, answer, className, questions.get(id)!)) }
+      return { id, answer, ...(await judgeCaption(ask, prompt, answer, classes.get(id)!, questions.get(id)!)) }
     }),
   )
   // mean of each instance, then of the instances that have such questions

@@ -26,6 +26,9 @@ function checked(item: Partial<Item> | null, where: string): Item {
     if (!Array.isArray(item?.[field]))
       throw new Mismatch({ where, field, expected: 'a list', got: item?.[field] ?? 'none' })
   }
+  const odd = item!.choices!.findIndex((choice) => typeof choice !== 'string')
+  if (odd >= 0)
+    throw new Mismatch({ where, field: `choices[${odd}]`, expected: 'a text', got: item!.choices![odd] ?? 'null' })
   return item as Item
 }
 

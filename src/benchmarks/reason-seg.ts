@@ -1,7 +1,6 @@
 // ReasonSeg: a picture with a JSON file of the same name; polygons labelled target, ignore or flag.
-import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, parseJson, readBytes } from '../core/index.ts'
 import { imageInfo } from '../image/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { decodeText } from './cp1252.ts'
@@ -24,12 +23,7 @@ const splits = ['val', 'test', 'test-short', 'test-long']
 const pictures = /\.(jpe?g|png|webp)$/i
 
 function readAnnotation(file: string): Annotation {
-  let value: Partial<Annotation> | null
-  try {
-    value = JSON.parse(decodeText(readFileSync(file), file)) as Partial<Annotation> | null
-  } catch (error) {
-    throw new Mismatch({ where: file, expected: 'a JSON file', got: messageOf(error) }, { cause: error })
-  }
+  const value = parseJson(decodeText(readBytes(file), file), file) as Partial<Annotation> | null
   const texts = typeof value?.text === 'string' ? [value.text] : value?.text
   if (!Array.isArray(texts) || typeof texts[0] !== 'string')
     throw new Mismatch({ where: file, field: 'text', expected: 'a list that begins with a text', got: texts ?? 'none' })
@@ -98,7 +92,7 @@ function recordOf(folder: string, split: string, image: string): BenchmarkRecord
     questions: [question(sentence, is_sentence)],
     isSentence: is_sentence,
     target: async () => {
-      const { turnedWidth, turnedHeight } = await imageInfo(readFileSync(path), path)
+      const { turnedWidth, turnedHeight } = await imageInfo(readBytes(path), path)
       return drawTarget(shapes, turnedWidth, turnedHeight)
     },
   }

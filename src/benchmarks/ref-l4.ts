@@ -1,8 +1,8 @@
 // Ref-L4: boxes of long expressions. A model of masks enters with the box around its mask. Accuracy counts overlaps above (not
 // at) a threshold, compared in float32 as the authors' evaluation does.
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, readJson } from '../core/index.ts'
+import { isObject, Mismatch, readJson, readJsonLines, typeOf } from '../core/index.ts'
+import { readParquet } from '../data/index.ts'
 import { decodeRle, maskBox, type Rle } from '../mask/index.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
@@ -38,31 +38,36 @@ const published = 45341
 
 const dataFile = /^(?:ref-l4-)?(val|test)(?:-\d+-of-\d+)?\.(parquet|jsonl|json)$/i
 
-async function parquetRows(file: string): Promise<Record<string, unknown>[]> {
-  const [{ parquetReadObjects }, { compressors }] = await Promise.all([
-    import('hyparquet'),
-    import('hyparquet-compressors'),
-  ])
-  const bytes = readFileSync(file)
-  const buffer = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength)
-  return parquetReadObjects({ file: buffer, compressors })
+interface PlacedRow {
+  row: Record<string, unknown>
+  /** File and row, for messages. */
+  where: string
 }
 
-async function fileRows(file: string): Promise<Record<string, unknown>[]> {
-  if (file.endsWith('.parquet')) return parquetRows(file)
-  if (file.endsWith('.jsonl')) {
-    const lines = readFileSync(file, 'utf8').split('\n')
-    return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as Record<string, unknown>)
-  }
-  const value = readJson(file)
-  if (Array.isArray(value)) return value as Record<string, unknown>[]
-  throw new Mismatch({ where: file, expected: 'a list of rows', got: typeof value })
+/** Rows of a list, each an object. */
+function placed(list: unknown, file: string): PlacedRow[] {
+  if (!Array.isArray(list)) throw new Mismatch({ where: file, expected: 'a list of rows', got: typeOf(list) })
+  return list.map((row: unknown, i) => {
+    const where = `${file}: row ${i}`
+    if (isObject(row)) return { row, where }
+    throw new Mismatch({ where, expected: 'an object', got: typeOf(row) })
+  })
+}
+
+function jsonRows(file: string): PlacedRow[] {
+  if (!/\.jsonl$/i.test(file)) return placed(readJson(file), file)
+  return readJsonLines(file).map(({ value, where }) => ({ row: value, where }))
+}
+
+async function fileRows(file: string): Promise<PlacedRow[]> {
+  return /\.parquet$/i.test(file) ? placed(await readParquet(file), file) : jsonRows(file)
 }
 
 function checked(row: Record<string, unknown>, split: string, where: string): RefL4Row {
   const { id, caption, bbox, file_name, height, width } = row
   const numbers = Array.isArray(bbox) && bbox.length === 4 && bbox.map(Number).every(Number.isFinite)
   if (
+    (typeof id === 'string' || typeof id === 'number') &&
     typeof caption === 'string' &&
     typeof file_name === 'string' &&
     numbers &&
@@ -96,8 +101,7 @@ export async function openRefL4(data: string, images: string | null): Promise<Re
   const names = namesIn(folder).filter((name) => dataFile.test(name))
   for (const name of names) {
     const split = dataFile.exec(name)![1]!.toLowerCase()
-    const found = await fileRows(join(folder, name))
-    rows.push(...found.map((row, i) => checked(row, split, `${join(folder, name)}: row ${i}`)))
+    for (const { row, where } of await fileRows(join(folder, name))) rows.push(checked(row, split, where))
   }
   return {
     ...{ name: 'ref-l4' as const, source: join(folder, names[0]!), orient: false, rows, records: rows.map(recordOf) },
@@ -107,15 +111,8 @@ export async function openRefL4(data: string, images: string | null): Promise<Re
 
 /** Predicted boxes by id: the authors' list of {id, pred_bbox, format}, or lines of {id, rle}; null: no mask. */
 export function readBoxes(file: string): Map<string, Box | null> {
-  const value = file.endsWith('.jsonl') ? linesOf(file) : readJson(file)
-  if (!Array.isArray(value)) throw new Mismatch({ where: file, expected: 'a list of predictions', got: typeof value })
-  const rows = (value as Record<string, unknown>[]).filter((row) => row['format'] !== rowsFormat)
-  return new Map(rows.map((row, i) => [String(row['id']), boxOf(row, `${file}: row ${i}`)]))
-}
-
-function linesOf(file: string): unknown[] {
-  const lines = readFileSync(file, 'utf8').split('\n')
-  return lines.filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as unknown)
+  const rows = jsonRows(file).filter(({ row }) => row['format'] !== rowsFormat)
+  return new Map(rows.map(({ row, where }) => [String(row['id']), boxOf(row, where)]))
 }
 
 function boxOf({ pred_bbox: box, format, rle }: Record<string, unknown>, where: string): Box | null {

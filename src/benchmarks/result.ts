@@ -1,7 +1,8 @@
 // The file a benchmark leaves: figures of one split in every protocol, and a row per sentence from which they can be made again.
-import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { atomicWrite, hashFile, Mismatch, messageOf } from '../core/index.ts'
+import { z } from 'zod'
+import { refusalOf } from '../config/index.ts'
+import { atomicWrite, hashFile, Mismatch, readJson } from '../core/index.ts'
 import { countWarning, type MaskBenchmark, recordsOf } from './benchmark.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
 import type { ScoredSentence } from './score.ts'
@@ -95,18 +96,51 @@ export function writeResult(file: string, result: BenchmarkResult): void {
 }
 
 /** What is stored, without the summaries: they follow from the sentences. */
-export type StoredResult = Omit<BenchmarkResult, 'summaries'> & { reported: string; table: Record<string, unknown>[] }
+export type StoredResult = Omit<BenchmarkResult, 'summaries'> & {
+  reported: string
+  table: Record<string, unknown>[]
+  /** The file it was read from, for messages. */
+  file?: string
+}
+
+const rle = z.looseObject({
+  size: z.array(z.int().positive()).length(2),
+  counts: z.union([z.string(), z.array(z.number())]),
+})
+const score = z.looseObject({
+  intersection: z.number(),
+  union: z.number(),
+  iou: z.number().nullable(),
+  none: z.boolean().optional(),
+})
+const storedSentence = z.looseObject({
+  split: z.string(),
+  id: z.union([z.string(), z.number()]),
+  sentence: z.number(),
+  image: z.string(),
+  text: z.string(),
+  nothing: z.boolean(),
+  target: rle,
+  rle: rle.nullable(),
+  answer: z.string().optional(),
+  scores: z.record(z.string(), score),
+})
+/** `split` becomes part of a file's name. */
+const storedResult = z.looseObject({
+  benchmark: z.string(),
+  split: z.string().regex(/^[\w.-]+$/, 'a name of letters, digits, dots and dashes'),
+  by: z.record(z.string(), z.unknown()),
+  data: z.looseObject({ images: z.string().nullable() }),
+  reported: z.string(),
+  sentences: z.array(storedSentence),
+})
 
 export function readResult(file: string): StoredResult {
-  let value: Partial<StoredResult> | null
-  try {
-    value = JSON.parse(readFileSync(file, 'utf8')) as Partial<StoredResult> | null
-  } catch (error) {
-    throw new Mismatch(
-      { where: file, expected: 'a result of eval --benchmark', got: messageOf(error) },
-      { cause: error },
-    )
-  }
-  if (value?.format === resultFormat && Array.isArray(value.sentences)) return value as StoredResult
-  throw new Mismatch({ where: file, field: 'format', expected: resultFormat, got: value?.format ?? 'none' })
+  const value = (readJson(file) ?? {}) as Record<string, unknown>
+  const hint = 'write it with eval --benchmark'
+  if (value['format'] !== resultFormat)
+    throw new Mismatch({ where: file, field: 'format', expected: resultFormat, got: value['format'] ?? 'none', hint })
+  const parsed = storedResult.safeParse(value)
+  if (!parsed.success) throw refusalOf(parsed.error, value, file)
+  return { ...(value as unknown as StoredResult), file }
 }

@@ -1,6 +1,5 @@
 // Benchmarks whose answers are words about regions: what an item is, where predictions of them come from, and what a table is.
-import { existsSync, readFileSync } from 'node:fs'
-import { Mismatch, messageOf, readJson } from '../core/index.ts'
+import { Mismatch, readJson, readJsonLines } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import { rowsFormat } from './predictions.ts'
@@ -48,7 +47,6 @@ export function countTextWarning({ name, items, published }: TextBenchmark): str
  * item must have one.
  */
 export function readAnswers(file: string, items: readonly TextItem[]): Map<string, string> {
-  if (!existsSync(file)) throw new Mismatch({ where: file, expected: 'a file of answers', got: 'nothing there' })
   const answers = /\.jsonl$/.test(file) ? fromLines(file) : fromJson(readJson(file), file)
   const lost = items.filter((item) => !answers.has(item.id))
   if (lost.length === 0) return answers
@@ -65,16 +63,8 @@ function fromJson(value: unknown, file: string): Map<string, string> {
 
 function fromLines(file: string): Map<string, string> {
   const out = new Map<string, string>()
-  for (const [i, line] of readFileSync(file, 'utf8').split('\n').entries()) {
-    const where = `${file}: line ${i + 1}`
-    if (line.trim() === '') continue
-    let row: unknown
-    try {
-      row = JSON.parse(line)
-    } catch (error) {
-      throw new Mismatch({ where, expected: 'a JSON object', got: messageOf(error) }, { cause: error })
-    }
-    if ((row as { format?: unknown } | null)?.format === rowsFormat) continue
+  for (const { value: row, where } of readJsonLines(file)) {
+    if (row['format'] === rowsFormat) continue
     const [id, text] = answerOf(row, where, null)
     if (out.has(id)) throw new Mismatch({ where, field: 'id', expected: 'each item once', got: id })
     out.set(id, text)

@@ -31,19 +31,28 @@ export interface CompareRequest {
 
 const shown = 8
 
-export async function runCompare({ files, protocol, seed, out, json }: CompareRequest): Promise<void> {
+/** Compares the two files and writes the page. */
+export async function writeComparison(
+  request: Omit<CompareRequest, 'json'>,
+): Promise<{ found: Comparison; page: string }> {
+  const { files, protocol, seed, out } = request
   const { compareResults, readResult } = await import('../benchmarks/index.ts')
   const [before, after] = files.map(readResult) as [StoredResult, StoredResult]
   const found = compareResults(before, after, { protocol, seed })
   const { renderComparison } = await import('../dashboard/index.ts')
   const { mkdirSync } = await import('node:fs')
   mkdirSync(out, { recursive: true })
-  const file = join(out, `compare-${found.benchmark}-${found.split}.html`)
-  atomicWrite(file, await renderComparison(pageOf(found, before, after, files)))
+  const page = join(out, `compare-${found.benchmark}-${found.split}.html`)
+  atomicWrite(page, await renderComparison(pageOf(found, before, after, files)))
+  return { found, page }
+}
+
+export async function runCompare({ json, ...request }: CompareRequest): Promise<void> {
+  const { found, page } = await writeComparison(request)
   const { moved, ...figures } = found
-  if (json) process.stdout.write(`${JSON.stringify({ ...figures, page: file, moved: moved.map(brief) })}\n`)
+  if (json) process.stdout.write(`${JSON.stringify({ ...figures, page, moved: moved.map(brief) })}\n`)
   else process.stdout.write(comparisonTable(found))
-  log.info(`page: ${file}`)
+  log.info(`page: ${page}`)
 }
 
 const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))

@@ -1,9 +1,9 @@
 // README.md of a model that a run trained, beside its weights.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { parse } from 'yaml'
 import { newestValid } from '../checkpoint/index.ts'
-import { atomicWrite } from '../core/index.ts'
+import { atomicWrite, readJsonObject, readTextFile } from '../core/index.ts'
 import { cardOfRun, cardPicture, type ModelCard, modelCard } from '../dashboard/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
 
@@ -65,9 +65,8 @@ export function modelName(source: string): string {
 
 /** That of the source's own card; a card that cannot be read says nothing. */
 function licenseOf(source: string): string | undefined {
-  const path = join(source, 'README.md')
-  const head = existsSync(path) ? /^---\n([\s\S]*?)\n---/.exec(readFileSync(path, 'utf8'))?.[1] : undefined
   try {
+    const head = /^---\n([\s\S]*?)\n---/.exec(readTextFile(join(source, 'README.md')))?.[1]
     const { license } = (head ? parse(head) : {}) as { license?: unknown }
     return typeof license === 'string' ? license : undefined
   } catch {
@@ -77,7 +76,7 @@ function licenseOf(source: string): string | undefined {
 
 function configOf(folder: string): Record<string, unknown> {
   const path = join(folder, 'config.json')
-  return existsSync(path) ? (JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>) : {}
+  return existsSync(path) ? readJsonObject(path) : {}
 }
 
 /** Our commands load every family; the Python code what it knows or what the folder brings along. */

@@ -15,15 +15,16 @@ export {
   sha256,
   syncPath,
   temporaryFolder,
+  writeAll,
 } from './files.ts'
-export { isObject, readJson, readJsonObject, typeOf } from './json.ts'
+export { isObject, type JsonLine, parseJson, readJson, readJsonLines, readJsonObject, typeOf } from './json.ts'
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'
 export { cacheFolder } from './paths.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
 export { minSecretLength, redactor } from './redact.ts'
-export { readTextFile, regularFile, unreadable } from './regular-file.ts'
+export { readBytes, readText, readTextFile, regularFile, unreadable } from './regular-file.ts'
 export { readBody } from './reply-body.ts'
 export { refuseStandIn, standIn } from './stand-in.ts'
 export { timerMs } from './timer.ts'

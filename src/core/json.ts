@@ -1,6 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { Mismatch, messageOf } from './errors.ts'
-import { readTextFile, regularFile } from './regular-file.ts'
+import { readText, readTextFile } from './regular-file.ts'
 import { refuseStandIn } from './stand-in.ts'
 
 export function isObject(value: unknown): value is Record<string, unknown> {
@@ -13,8 +12,8 @@ export function typeOf(value: unknown): string {
   return Array.isArray(value) ? 'a list' : typeof value
 }
 
-function parsed(text: string, where: string): unknown {
-  const expected = 'a file of JSON'
+/** The value of a JSON text; `where` names its file, or its file and line. */
+export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
   refuseStandIn(Buffer.from(text.slice(0, 512)), where, expected)
   try {
     return JSON.parse(text)
@@ -25,13 +24,31 @@ function parsed(text: string, where: string): unknown {
 
 /** What a file of JSON holds, however large it is. */
 export function readJson(path: string): unknown {
-  regularFile(path)
-  return parsed(readFileSync(path, 'utf8'), path)
+  return parseJson(readText(path), path)
+}
+
+export interface JsonLine {
+  value: Record<string, unknown>
+  /** File and line, for messages. */
+  where: string
+}
+
+/** The objects of a JSON Lines file, however large it is; blank lines are nothing. */
+export function readJsonLines(path: string): JsonLine[] {
+  const texts = readText(path).split('\n')
+  return texts.flatMap((text, i) => (text.trim() === '' ? [] : [parseLine(text, `${path}: line ${i + 1}`)]))
+}
+
+function parseLine(text: string, where: string): JsonLine {
+  const expected = 'a JSON object'
+  const value = parseJson(text, where, expected)
+  if (isObject(value)) return { value, where }
+  throw new Mismatch({ where, expected, got: typeOf(value) })
 }
 
 /** A JSON object from a file of settings, with its keys untouched. */
 export function readJsonObject(path: string): Record<string, unknown> {
-  const value = parsed(readTextFile(path), path)
+  const value = parseJson(readTextFile(path), path)
   if (isObject(value)) return value
   throw new Mismatch({ where: path, expected: 'a JSON object', got: typeOf(value) })
 }

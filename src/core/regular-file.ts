@@ -28,6 +28,25 @@ export function unreadable(path: string, offset: number, length: number, error: 
   )
 }
 
+function readWhole<T>(path: string, read: () => T): T {
+  const { size } = regularFile(path)
+  try {
+    return read()
+  } catch (error) {
+    throw unreadable(path, 0, size, error)
+  }
+}
+
+/** All bytes of a stored file. */
+export function readBytes(path: string): Buffer {
+  return readWhole(path, () => readFileSync(path))
+}
+
+/** The text of a stored file, however large it is. */
+export function readText(path: string): string {
+  return readWhole(path, () => readFileSync(path, 'utf8'))
+}
+
 const most = 256 * 1024 * 1024
 
 /** The text of a settings file (JSON, YAML, a list of merges). */
@@ -35,9 +54,5 @@ export function readTextFile(path: string): string {
   const { size } = regularFile(path)
   if (size > most)
     throw new Mismatch({ where: path, expected: `a file of at most ${most} bytes`, got: `${size} bytes` })
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    throw unreadable(path, 0, size, error)
-  }
+  return readText(path)
 }

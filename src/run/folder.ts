@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, realpathSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { settingsOfTask } from '../tasks/index.ts'
 import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
@@ -179,7 +179,7 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
 
 /** What a run of 0.1.0 was started with. */
 function storedSettings(output: string): Settings {
-  const { 'data.seed': _, ...rest } = flattened(JSON.parse(readFileSync(join(output, runFiles.config), 'utf8')))
+  const { 'data.seed': _, ...rest } = flattened(readJsonObject(join(output, runFiles.config)))
   return rest // data.seed had no effect then
 }
 

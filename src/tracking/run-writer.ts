@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { atomicWrite, atomicWriteJson, log, Mismatch, sha256 } from '../core/index.ts'
+import { atomicWrite, atomicWriteJson, log, Mismatch, parseJson, readTextFile, sha256 } from '../core/index.ts'
 import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { PatientLines } from './patient-lines.ts'
@@ -54,7 +54,7 @@ export class RunWriter {
     }
     for (const name of [runFiles.config, runFiles.environment]) {
       const path = join(dir, name)
-      if (existsSync(path)) this.#described.set(path, readFileSync(path, 'utf8'))
+      if (existsSync(path)) this.#described.set(path, readTextFile(path))
     }
   }
 
@@ -89,7 +89,7 @@ export class RunWriter {
     writer.#step = Math.max(0, step)
     writer.#time('resume', step)
     const described = writer.#described.get(join(dir, runFiles.config))
-    writer.#track(options, described === undefined ? {} : JSON.parse(described), step)
+    writer.#track(options, described === undefined ? {} : parseJson(described, join(dir, runFiles.config)), step)
     return writer
   }
 

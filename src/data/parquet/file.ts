@@ -4,7 +4,7 @@ import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
 import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
 import { Mismatch, messageOf, refuseStandIn, regularFile } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
-import type { FilePool } from '../files.ts'
+import { FilePool } from '../files.ts'
 import { type Chunk, checkMetadata } from './metadata.ts'
 import { checkLocations, PageChecker, type Unpack } from './pages.ts'
 
@@ -204,6 +204,20 @@ export class ParquetFile {
       const end = start + Number(group.num_rows)
       for (; start < end; start = Math.min(end, start + most)) yield [start, Math.min(end, start + most)]
     }
+  }
+}
+
+/** All rows of a small file. */
+export async function readParquet(path: string): Promise<Row[]> {
+  const pool = new FilePool()
+  try {
+    const file = await ParquetFile.open(path, pool)
+    const rows: Row[] = []
+    for (const [start, end] of file.stretches())
+      rows.push(...(await file.range(start, end, file.columns)).map(throwStored))
+    return rows
+  } finally {
+    await pool.close()
   }
 }
 

@@ -209,3 +209,15 @@ test('rows that dataset_info.json counts and the shards do not have are a warnin
   assert.equal(maskArea((await source.region(0)).mask) > 0, true)
   await source.close()
 })
+
+test('dataset_dict.json: a split without its folder, or with a file in its place, is named with what is missing', async () => {
+  const folder = join(root, 'dict')
+  put(join(folder, 'dataset_dict.json'), { splits: ['train'] })
+  await assert.rejects(openSource(folder), /dataset_dict\.json: splits: expected a folder train next to it, got none/)
+  put(join(folder, 'train'), {})
+  await assert.rejects(openSource(folder), /dataset_dict\.json: splits: expected a folder train next to it/)
+  for (const splits of [[null], [7], [{}], [''], ['../dict'], ['/'], [], null, 'train']) {
+    put(join(folder, 'dataset_dict.json'), { splits })
+    await assert.rejects(openSource(folder), /dataset_dict\.json/, JSON.stringify(splits))
+  }
+})

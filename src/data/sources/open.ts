@@ -153,5 +153,8 @@ async function openDatasetDict(folder: string, config: DataConfig): Promise<Reco
       got: config.refSplit,
     })
   }
-  return await openArrow(join(folder, insideFolder(name, file, 'splits')), config)
+  const split = join(folder, insideFolder(name, file, 'splits'))
+  if (statSync(split, { throwIfNoEntry: false })?.isDirectory()) return await openArrow(split, config)
+  const hint = 'the download may be incomplete'
+  throw new Mismatch({ where: file, field: 'splits', expected: `a folder ${name} next to it`, got: 'none', hint })
 }
