@@ -1,8 +1,8 @@
 import { constants } from 'node:buffer'
-import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { Mismatch, messageOf, refuseStandIn, regularFile, unreadable } from '../core/index.ts'
 
-/** readSync and writeSync take at most 2^31 - 1 bytes a call. */
+/** readSync takes at most 2^31 - 1 bytes a call. */
 const piece = 1 << 30
 
 /** Opens a regular file for reading, calls `use` with its descriptor and size, closes it. */
@@ -63,8 +63,4 @@ function readSome(fd: number, where: string, out: Buffer, at: number, offset: nu
 /** Refuses what a download leaves in place of a file, by its first bytes. */
 export function refuseStandInAt(fd: number, where: string, size: number, expected: string): void {
   refuseStandIn(readRange(fd, where, 0, Math.min(512, size)), where, expected)
-}
-
-export function writeAll(fd: number, bytes: Uint8Array): void {
-  for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at, Math.min(piece, bytes.length - at))
 }

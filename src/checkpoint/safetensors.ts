@@ -1,6 +1,6 @@
-import { Mismatch, replaceFile } from '../core/index.ts'
+import { Mismatch, replaceFile, writeAll } from '../core/index.ts'
 import { byteLengthOf, checkName, type DType, dtypes } from './dtype.ts'
-import { readRange, refuseStandInAt, withFile, writeAll } from './file-ranges.ts'
+import { readRange, refuseStandInAt, withFile } from './file-ranges.ts'
 import { parseHeader } from './safetensors-header.ts'
 
 /** One tensor of a file. `begin` and `end` are absolute byte offsets in the file. */

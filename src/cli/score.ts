@@ -1,17 +1,7 @@
-import {
-  closeSync,
-  createReadStream,
-  existsSync,
-  fsyncSync,
-  openSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeSync,
-} from 'node:fs'
+import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { refusalOf } from '../config/index.ts'
-import { linesOf, log, Mismatch } from '../core/index.ts'
+import { lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
 
@@ -211,7 +201,7 @@ async function run(options: Options): Promise<void> {
   let scorer: Scorer | undefined
   try {
     scorer = await { meteor: meteorScorer, iou: iouScorer, judge: () => judgeScorer(options) }[options.metric]()
-    const { pairs, unscored, sum } = await scoreLines(options, scorer, (line) => void writeSync(fd, line))
+    const { pairs, unscored, sum } = await scoreLines(options, scorer, (line) => writeAll(fd, line))
     fsyncSync(fd)
     renameSync(partial, options.out)
     if (unscored > 0) log.warn(`${unscored} of ${pairs} pairs could not be scored; their score is null`)
@@ -221,7 +211,9 @@ async function run(options: Options): Promise<void> {
   } catch (error) {
     scorer?.finish()
     rmSync(partial, { force: true })
-    throw error
+    const got = lackOfRoom(error)
+    if (got === null) throw error
+    throw new Mismatch({ where: options.out, expected: 'room for all scores', got, hint: 'free some space' })
   } finally {
     closeSync(fd)
   }

@@ -38,6 +38,18 @@ export function hashFile(path: string): string {
   return hash.digest('hex')
 }
 
+/** writeSync takes at most 2^31 - 1 bytes a call. */
+const pieceBytes = 2 ** 30
+
+/** Writes all bytes, at `position` or at the end. A full disk takes a part first, without an error; the rest then fails. */
+export function writeAll(fd: number, data: string | Uint8Array, position: number | null = null): void {
+  const bytes = typeof data === 'string' ? Buffer.from(data) : data
+  for (let at = 0; at < bytes.length; ) {
+    const length = Math.min(pieceBytes, bytes.length - at)
+    at += writeSync(fd, bytes, at, length, position === null ? null : position + at)
+  }
+}
+
 /** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. A device stays one. */
 export function replaceFile(path: string, write: (fd: number) => void): void {
   if (existsSync(path)) regularFile(path)
@@ -61,9 +73,7 @@ export function replaceFile(path: string, write: (fd: number) => void): void {
 /** The same of a text or bytes at hand. */
 export function atomicWrite(path: string, data: string | Uint8Array): void {
   const bytes = typeof data === 'string' ? Buffer.from(data) : data
-  replaceFile(path, (fd) => {
-    for (let at = 0; at < bytes.length; ) at += writeSync(fd, bytes, at)
-  })
+  replaceFile(path, (fd) => writeAll(fd, bytes))
 }
 
 export function atomicWriteJson(path: string, value: unknown): void {

@@ -6,10 +6,10 @@ import {
   ftruncateSync,
   openSync,
   readSync,
+  rmSync,
   statSync,
-  writeSync,
 } from 'node:fs'
-import { assert, diskTrouble, lackOfRoom, Mismatch } from '../core/index.ts'
+import { assert, diskTrouble, lackOfRoom, Mismatch, writeAll } from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
@@ -132,9 +132,7 @@ export class JsonLines {
     assert(this.#fd >= 0, `${this.path} is open`)
     const bytes = Buffer.from(text)
     try {
-      for (let at = 0; at < bytes.length; ) {
-        at += writeSync(this.#fd, bytes, at, bytes.length - at, this.#size + at)
-      }
+      writeAll(this.#fd, bytes, this.#size)
     } catch (error) {
       this.#takeBack()
       throw inWords(error, this.path, bytes.length)
@@ -192,14 +190,25 @@ export class JsonLines {
   /** Writes a file that was deleted under us back to its path: its bytes live as long as it is open. */
   putBack(): void {
     const fd = openSync(this.path, 'wx+')
-    const piece = Buffer.allocUnsafe(pieceSize)
-    for (let at = 0; at < this.#size; ) {
-      const n = readSync(this.#fd, piece, 0, Math.min(pieceSize, this.#size - at), at)
-      writeSync(fd, piece, 0, n, at)
-      at += n
+    try {
+      this.#copyTo(fd)
+    } catch (error) {
+      closeSync(fd)
+      rmSync(this.path, { force: true })
+      throw inWords(error, this.path, this.#size)
     }
     closeSync(this.#fd)
     this.#fd = fd
+  }
+
+  #copyTo(fd: number): void {
+    const piece = Buffer.allocUnsafe(pieceSize)
+    for (let at = 0; at < this.#size; ) {
+      const n = readSync(this.#fd, piece, 0, Math.min(pieceSize, this.#size - at), at)
+      if (n === 0) throw new Mismatch({ where: this.path, expected: `${this.#size} bytes`, got: at })
+      writeAll(fd, piece.subarray(0, n), at)
+      at += n
+    }
   }
 
   close(): void {

@@ -1,7 +1,8 @@
 // TensorBoard event file, written by hand: TFRecord frames around protobuf `Event` messages that hold summaries.
-import { closeSync, fsyncSync, mkdirSync, openSync, writeSync } from 'node:fs'
+import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
+import { writeAll } from '../core/index.ts'
 import type { Metrics } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { fieldBytes, fieldDouble, fieldFloat, fieldMessage, fieldVarint } from './protobuf.ts'
@@ -140,7 +141,7 @@ export class TensorboardWriter {
   // A reader stops at a torn frame and waits for the rest, so a kill in between loses that frame alone.
   #write(bytes: Buffer): void {
     try {
-      for (let at = 0; at < bytes.length; ) at += writeSync(this.#fd, bytes, at)
+      writeAll(this.#fd, bytes)
     } catch (error) {
       throw inWords(error, this.path, bytes.length)
     }

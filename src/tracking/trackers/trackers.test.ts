@@ -8,7 +8,7 @@ import { readRun } from '../run-reader.ts'
 import { RunWriter } from '../run-writer.ts'
 import type { Told, Tracker, TrackerName } from './tracker.ts'
 import { flatSettings, Trackers } from './trackers.ts'
-import { LogBlocks } from './wandb.ts'
+import { LogBlocks, WandbTracker } from './wandb.ts'
 
 const before = { ...process.env }
 afterEach(() => {
@@ -417,4 +417,40 @@ test('settings are named in full, without what opens doors', () => {
     'a.c': 'null',
     d: '[1]',
   })
+})
+
+test('W&B: an id of the run folder that is not an id is replaced, and every file stays in the run folder', () => {
+  const outer = newFolder()
+  for (const [i, id] of [
+    '../../../../escaped',
+    '/tmp/x',
+    '..',
+    '',
+    'a/b',
+    'a\0b',
+    'a\nb',
+    'x'.repeat(65),
+    'ä',
+  ].entries()) {
+    const dir = join(outer, `${i}`, 'run')
+    mkdirSync(join(dir, 'wandb'), { recursive: true })
+    writeFileSync(join(dir, 'wandb', 'id'), `${id}\n`)
+    const tracker = new WandbTracker(join(dir, 'wandb'), { dir, name: 'n', settings: {}, resumedAt: 1 }, Date.now())
+    tracker.close('done', Date.now())
+    assert.match(
+      tracker.path.slice(join(dir, 'wandb').length),
+      /^\/offline-run-[\d_]+-([0-9a-f]{8})\/run-\1\.wandb$/,
+      id,
+    )
+    assert.deepEqual([readdirSync(join(outer, `${i}`)), readdirSync(dir)], [['run'], ['wandb']], id)
+  }
+})
+
+test('W&B: a stored id is used again', () => {
+  const dir = newFolder()
+  mkdirSync(join(dir, 'wandb'))
+  writeFileSync(join(dir, 'wandb', 'id'), 'my-Run_7\n')
+  const tracker = new WandbTracker(join(dir, 'wandb'), { dir, name: 'n', settings: {}, resumedAt: 1 }, Date.now())
+  tracker.close('done', Date.now())
+  assert.match(tracker.path, /-my-Run_7\/run-my-Run_7\.wandb$/)
 })

@@ -1,9 +1,9 @@
 // Weights & Biases, offline: the file that `wandb sync` takes. LevelDB's log blocks around protobuf `Record` messages.
 import { randomBytes } from 'node:crypto'
-import { closeSync, existsSync, mkdirSync, openSync, readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { crc32, sha256 } from '../../core/index.ts'
+import { atomicWrite, crc32, log, messageOf, readTextFile, sha256, writeAll } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { fieldBytes, fieldMessage, fieldVarint } from '../protobuf.ts'
 import type { Picture, TrackedRun, Tracker } from './tracker.ts'
@@ -54,7 +54,7 @@ export class LogBlocks {
   }
 
   #write(bytes: Buffer): void {
-    for (let at = 0; at < bytes.length; ) at += writeSync(this.#fd, bytes, at)
+    writeAll(this.#fd, bytes)
   }
 
   close(): void {
@@ -81,13 +81,28 @@ function stamp(now: number): string {
   return `${iso.slice(0, 10).replaceAll('-', '')}_${iso.slice(11, 19).replaceAll(':', '')}`
 }
 
+/** What W&B takes as an id. It becomes part of file names, so nothing else of a run folder's file is used. */
+const idForm = /^[A-Za-z0-9_-]{1,64}$/
+
 /** One id for all starts of a run, so that they are one run at the other end. */
 function runId(folder: string): string {
   const path = join(folder, 'id')
-  if (existsSync(path)) return readFileSync(path, 'utf8').trim()
+  const stored = existsSync(path) ? storedId(path) : null
+  if (stored !== null) return stored
   const id = randomBytes(4).toString('hex')
-  writeFileSync(path, `${id}\n`)
+  atomicWrite(path, `${id}\n`)
   return id
+}
+
+function storedId(path: string): string | null {
+  try {
+    const id = readTextFile(path).trim()
+    if (idForm.test(id)) return id
+    log.warn(`${path}: not used, W&B gets the run as a new one: not an id of letters, digits, _ and -`)
+  } catch (error) {
+    log.warn(`${path}: not used, W&B gets the run as a new one: ${messageOf(error)}`)
+  }
+  return null
 }
 
 /** A run may be started twice in one second. */
