@@ -4,9 +4,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { writeComparison } from '../cli/benchmark-compare.ts'
-import { Mismatch } from '../core/index.ts'
-import { openOther } from './index.ts'
+import { openOther } from '../../src/benchmarks/index.ts'
+import { writeComparison } from '../../src/cli/benchmark-compare.ts'
+import { Mismatch } from '../../src/core/index.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'roundtrip-damaged-'))
 after(() => rmSync(root, { recursive: true, force: true }))
@@ -105,7 +105,7 @@ test('ref-l4: rows as JSON and as lines, boxes as a list and as lines', async ()
 })
 
 test('ref-l4: a Parquet file that is cut, has other columns or other bytes', async () => {
-  const whole = readFileSync(new URL('../data/fixtures/train-00000-of-00001.parquet', import.meta.url))
+  const whole = readFileSync(new URL('../../src/data/fixtures/train-00000-of-00001.parquet', import.meta.url))
   const damaged = [
     whole,
     whole.subarray(0, 5),
