@@ -1,6 +1,6 @@
 // MLflow by its REST interface. Figures go out in batches while the run goes on; a server that is away gets them later, and what it
 // did not get before the run ended it gets from the run's log when the run is resumed.
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { isObject, Mismatch, messageOf, readBody, redactor } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { keptFigures, type Reached, readReached, writeReached } from './mlflow-reached.ts'
 import type { Told, TrackedRun, Tracker } from './tracker.ts'
@@ -11,6 +11,8 @@ const flushMs = 3000
 const answerMs = 10_000
 const mostWaiting = 100_000
 const longestParam = 500
+/** A reply has a few kilobytes. */
+const maxReplyBytes = 1 << 20
 /** Milliseconds between the attempts at the end of a run. */
 const lastPauses = [200, 1000]
 /** Before any step is there: not even the settings, or they alone. */
@@ -56,6 +58,8 @@ const figuresOf = (step: number, values: Metrics, timestamp: number): Metric[] =
 export class MlflowTracker implements Tracker {
   readonly #base: string
   readonly #headers: Record<string, string>
+  /** For text of the server that reaches a log or a file: it may write the token or the password back. */
+  readonly #redact: (text: string) => string
   readonly #run: TrackedRun
   #waiting: Metric[] = []
   /** What the server has, of this start and those before; null: it does not know the run yet. */
@@ -75,7 +79,9 @@ export class MlflowTracker implements Tracker {
     const user = decodeURIComponent(url.username) || environment.MLFLOW_TRACKING_USERNAME
     const password = decodeURIComponent(url.password) || environment.MLFLOW_TRACKING_PASSWORD
     const token = environment.MLFLOW_TRACKING_TOKEN
-    const basic = user && `Basic ${Buffer.from(`${user}:${password ?? ''}`).toString('base64')}`
+    const login = user && Buffer.from(`${user}:${password ?? ''}`).toString('base64')
+    const basic = login && `Basic ${login}`
+    this.#redact = redactor([token, password, login])
     this.#headers = { 'Content-Type': 'application/json' }
     if (token || basic) this.#headers.Authorization = token ? `Bearer ${token}` : basic!
     this.#base = `${url.origin}${url.pathname.replace(/\/$/, '')}/api/2.0/mlflow`
@@ -177,7 +183,7 @@ export class MlflowTracker implements Tracker {
       tags: [{ key: 'mlflow.source.name', value: 'roundtrip' }],
     })
     const id = (made.run as { info?: { run_id?: unknown } } | undefined)?.info?.run_id
-    if (typeof id !== 'string') throw new Error('the server gave the run no id')
+    if (typeof id !== 'string' || this.#redact(id) !== id) throw new Error('the server gave the run no id')
     return id
   }
 
@@ -201,21 +207,28 @@ export class MlflowTracker implements Tracker {
 
   /** GET without a body, else POST. An experiment that is not there is an empty answer; all other refusals throw. */
   async #ask(path: string, body?: unknown): Promise<Answer> {
+    try {
+      return await this.#fetch(path, body)
+    } catch (error) {
+      const text = `${path.split('?')[0]}: ${this.#redact(reasonOf(error)).slice(0, 200)}`
+      throw error instanceof Refused ? new Refused(error.status, text) : new Error(text)
+    }
+  }
+
+  async #fetch(path: string, body: unknown): Promise<Answer> {
     const answer = await fetch(`${this.#base}/${path}`, {
       method: body === undefined ? 'GET' : 'POST',
       headers: this.#headers,
       body: body === undefined ? undefined : JSON.stringify(body),
       redirect: 'error', // a key in the header goes to the named server alone
       signal: AbortSignal.timeout(answerMs),
-    }).catch((error: unknown) => {
-      throw new Error(`${path.split('?')[0]}: ${reasonOf(error)}`)
     })
+    const { text, whole } = await readBody(answer, maxReplyBytes)
     if (answer.status === 404 && body === undefined) return {}
-    if (!answer.ok) {
-      const text = (await answer.text()).slice(0, 200)
-      throw new Refused(answer.status, `${path.split('?')[0]}: ${answer.status} ${text}`)
-    }
-    return (await answer.json()) as Answer
+    if (!answer.ok) throw new Refused(answer.status, `${answer.status} ${text}`)
+    if (!whole) throw new Error(`reply of more than ${maxReplyBytes} bytes`)
+    const reply: unknown = JSON.parse(text)
+    return isObject(reply) ? reply : {}
   }
 
   async #sendAtLast(): Promise<void> {
