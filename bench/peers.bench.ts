@@ -1,12 +1,14 @@
 // The same step here and in TRL's GRPOTrainer: a random Qwen2.5-VL between the miniature and a real one, LoRA on q, k, v, o, K answers of
 // a fixed length to a question about an image, one reward, one update; the same libtorch for both, two threads, float32, on the CPU.
 // Needs a Python that has trl, peft and datasets (ROUNDTRIP_PEERS_PYTHON names it; default python3).
+
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { JsonObject } from '../src/core/index.ts'
+import { packageRoot } from '../src/core/index.ts'
 import { makePointScene } from '../src/data/index.ts'
-import { packageRoot } from '../src/engine/index.ts'
 import { encodePng, resize } from '../src/image/index.ts'
 import { type BenchRow, median, row } from './bench.ts'
 import { question } from './peers/digits.ts'
@@ -18,8 +20,6 @@ const side = 168
 const records = 16
 const text = { hidden_size: 256, intermediate_size: 704, num_hidden_layers: 6, num_attention_heads: 8 }
 const vision = { depth: 4, hidden_size: 128, intermediate_size: 256, num_heads: 4, out_hidden_size: 256 }
-
-type Json = Record<string, unknown>
 
 function ask(code: string): string {
   return execFileSync(python, ['-c', code], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
@@ -37,10 +37,10 @@ function peerTorch(): string {
 /** Model, images and settings for both sides. */
 async function writeFolder(folder: string): Promise<void> {
   const policy = join(packageRoot(), 'assets', 'points-miniature', 'policy')
-  const small = JSON.parse(readFileSync(join(policy, 'config.json'), 'utf8')) as Json
+  const small = JSON.parse(readFileSync(join(policy, 'config.json'), 'utf8')) as JsonObject
   const flat = { ...small, ...text, rope_scaling: { type: 'mrope', mrope_section: [4, 6, 6] } }
-  const eyes = { ...(small['vision_config'] as Json), ...vision }
-  const { vision_config: _, architectures, ...decoder } = flat as Json
+  const eyes = { ...(small['vision_config'] as JsonObject), ...vision }
+  const { vision_config: _, architectures, ...decoder } = flat as JsonObject
   const ids = Object.fromEntries(Object.entries(decoder).filter(([name]) => name.endsWith('token_id')))
   const settings: PeerSettings = {
     steps: 7,

@@ -1,11 +1,13 @@
 // One step of the point task at the full shape of Qwen2.5-VL-3B and SAM2-large, random bf16 weights on CUDA: two records of 840 x 840,
 // K 8, 96 new tokens. Phases and the peak of device memory against 80 GiB. Without a CUDA device the same code runs at the size of
 // the miniatures, which proves the bench and measures nothing.
+
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { JsonObject } from '../src/core/index.ts'
+import { packageRoot } from '../src/core/index.ts'
 import { type Example, makePointScene } from '../src/data/index.ts'
-import { packageRoot } from '../src/engine/index.ts'
 import { resize } from '../src/image/index.ts'
 import { maskFromDense, toDense } from '../src/mask/index.ts'
 import { parseQwenVLConfig, QwenVL, QwenVLFamily, Sam2Model, Sam2Predictor, sam2Config } from '../src/models/index.ts'
@@ -17,8 +19,6 @@ import { cuda, noGrad, tidy } from '../src/tensor/index.ts'
 import { loadTokenizer } from '../src/text/index.ts'
 import { type BenchRow, row } from './bench.ts'
 import { drawWeights, onCard, placement } from './gpu/random-model.ts'
-
-type Json = Record<string, unknown>
 
 /** Sizes of the 3B model; the rest of the miniature's config.json is as released. */
 const full = {
@@ -44,12 +44,12 @@ const fullVision = {
 const { device, dtype } = placement
 const side = onCard ? 840 : 112
 const miniature = (name: string) => join(packageRoot(), 'assets', 'points-miniature', name)
-const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as Json
+const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as JsonObject
 
 const spread = () => 0.02
 
 /** The miniature's tokenizer with filler words up to the size of the head: every id that is drawn has a text. */
-function folderOf(config: Json): string {
+function folderOf(config: JsonObject): string {
   const dir = mkdtempSync(join(tmpdir(), 'roundtrip-points-'))
   const tokenizer = readJson(join(miniature('policy'), 'tokenizer.json')) as {
     model: { vocab: Record<string, number> }
@@ -63,7 +63,7 @@ function folderOf(config: Json): string {
 
 function randomPolicy(): QwenVLFamily {
   const small = readJson(join(miniature('policy'), 'config.json'))
-  const vision = { ...(small['vision_config'] as Json), ...(onCard ? fullVision : {}) }
+  const vision = { ...(small['vision_config'] as JsonObject), ...(onCard ? fullVision : {}) }
   const config = { ...small, ...(onCard ? full : {}), vision_config: vision, torch_dtype: dtype }
   const cfg = parseQwenVLConfig(config)
   const dir = folderOf(config)

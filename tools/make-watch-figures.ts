@@ -4,9 +4,8 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import type { Page } from 'playwright-core'
 import sharp from 'sharp'
-import { atomicWrite, humanBytes, log } from '../src/core/index.ts'
+import { atomicWrite, humanBytes, log, packageRoot } from '../src/core/index.ts'
 import { startWatch } from '../src/dashboard/index.ts'
-import { packageRoot } from '../src/engine/index.ts'
 import { openBrowser } from '../tests/e2e/browser/chromium.ts'
 
 const desk = { width: 1280, height: 900 }

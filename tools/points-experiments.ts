@@ -5,8 +5,7 @@ import { spawnSync } from 'node:child_process'
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { Command } from 'commander'
-import { log } from '../src/core/index.ts'
-import { packageRoot } from '../src/engine/index.ts'
+import { log, packageRoot } from '../src/core/index.ts'
 import type { Interval } from '../src/tracking/index.ts'
 
 interface Variant {

@@ -5,14 +5,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { Mismatch } from '../core/index.ts'
+import { type JsonObject, Mismatch } from '../core/index.ts'
 import { openBenchmark } from './index.ts'
 
 const golden = fileURLToPath(new URL('../../tests/fixtures/golden/benchmarks-tiny', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-variations-'))
 after(() => rmSync(scratch, { recursive: true }))
 
-type Json = Record<string, unknown>
 const readJson = (path: string) => JSON.parse(readFileSync(join(golden, path), 'utf8')) as unknown
 
 /** A ReasonSeg folder of one picture, named and annotated as given. */
@@ -25,7 +24,7 @@ function reasonSeg(folder: string, stem: string, annotation: string | Buffer | o
   return dir
 }
 
-const annotation = readJson('reason_seg/ReasonSeg/val/6336535_0_o.json') as { shapes: Json[]; text: string[] }
+const annotation = readJson('reason_seg/ReasonSeg/val/6336535_0_o.json') as { shapes: JsonObject[]; text: string[] }
 
 async function area(dir: string): Promise<number> {
   const [record] = openBenchmark(dir, 'reasonseg').records
@@ -66,8 +65,8 @@ test('ReasonSeg: no shape at all is an empty target; a damaged file is named', a
 
 const named = (word: string) => (error: unknown) => error instanceof Mismatch && error.message.includes(word)
 
-const instances = readJson('ref_seg/grefcoco/instances.json') as Record<'images' | 'annotations', Json[]>
-const refs = readJson('ref_seg/grefcoco/grefs(unc).json') as Json[]
+const instances = readJson('ref_seg/grefcoco/instances.json') as Record<'images' | 'annotations', JsonObject[]>
+const refs = readJson('ref_seg/grefcoco/grefs(unc).json') as JsonObject[]
 
 function grefCoco(folder: string, change: (of: typeof instances) => void, own = refs): string {
   const dir = join(scratch, folder, 'grefcoco')

@@ -42,12 +42,13 @@ export async function answerWithModel(
     label: request.benchmark,
   })) as Answered
   if (!answered.finished) return null
+  const { buildRecord } = await import('../engine/index.ts')
   const { describeEnvironment } = await import('../tracking/index.ts')
   return {
     file: rowsFile(request),
     by: answered.header,
     seconds: (performance.now() - start) / 1000,
-    environment: describeEnvironment(answered.device),
+    environment: describeEnvironment({ torch: buildRecord()?.torchVersion ?? null, ...answered.device }),
   }
 }
 

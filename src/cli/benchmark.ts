@@ -197,7 +197,7 @@ async function answersOf(open: OpenRequest, config: RunConfig, flags: Given['fla
   const { predictions } = open.request
   const { describeEnvironment } = await import('../tracking/index.ts')
   if (predictions !== null)
-    return { file: predictions, by: { predictions }, seconds: null, environment: describeEnvironment() }
+    return { file: predictions, by: { predictions }, seconds: null, environment: describeEnvironment({ torch: null }) }
   if (config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')
   const { answerWithModel } = await import('./benchmark-model.ts')
   return answerWithModel(open.request, config, { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') })

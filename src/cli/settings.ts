@@ -12,7 +12,7 @@ import {
   setAt,
   settingSections,
 } from '../config/index.ts'
-import { packageRoot } from '../engine/index.ts'
+import { packageRoot } from '../core/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 

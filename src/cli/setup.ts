@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { Command } from 'commander'
-import { packageRoot } from '../engine/index.ts'
+import { packageRoot } from '../core/index.ts'
 
 /** `roundtrip setup`: finds or installs a libtorch and a compiler and builds the addon, in a clone and in an installed package. */
 export function command(): Command {

@@ -17,11 +17,20 @@ export {
   temporaryFolder,
   writeAll,
 } from './files.ts'
-export { isObject, type JsonLine, parseJson, readJson, readJsonLines, readJsonObject, typeOf } from './json.ts'
+export {
+  isObject,
+  type JsonLine,
+  type JsonObject,
+  parseJson,
+  readJson,
+  readJsonLines,
+  readJsonObject,
+  typeOf,
+} from './json.ts'
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'
-export { cacheFolder } from './paths.ts'
+export { cacheFolder, packageRoot } from './paths.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
 export { minSecretLength, redactor } from './redact.ts'
 export { readBytes, readText, readTextFile, regularFile, unreadable } from './regular-file.ts'

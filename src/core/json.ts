@@ -2,7 +2,10 @@ import { Mismatch, messageOf } from './errors.ts'
 import { readText, readTextFile } from './regular-file.ts'
 import { refuseStandIn } from './stand-in.ts'
 
-export function isObject(value: unknown): value is Record<string, unknown> {
+/** A JSON object whose values are checked before use. */
+export type JsonObject = Record<string, unknown>
+
+export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
@@ -47,7 +50,7 @@ function parseLine(text: string, where: string): JsonLine {
 }
 
 /** A JSON object from a file of settings, with its keys untouched. */
-export function readJsonObject(path: string): Record<string, unknown> {
+export function readJsonObject(path: string): JsonObject {
   const value = parseJson(readTextFile(path), path)
   if (isObject(value)) return value
   throw new Mismatch({ where: path, expected: 'a JSON object', got: typeOf(value) })

@@ -1,8 +1,23 @@
+import { existsSync, realpathSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Mismatch } from './errors.ts'
 
 /** Where builds and indexes are kept: ROUNDTRIP_CACHE, else `roundtrip` in the user's cache folder. */
 export function cacheFolder(): string {
   if (process.env.ROUNDTRIP_CACHE) return resolve(process.env.ROUNDTRIP_CACHE)
   return join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'roundtrip')
+}
+
+/** The package folder: the nearest one above this file with native/ and package.json. */
+export function packageRoot(): string {
+  let folder = dirname(fileURLToPath(import.meta.url))
+  while (!existsSync(join(folder, 'package.json')) || !existsSync(join(folder, 'native'))) {
+    const up = dirname(folder)
+    if (up === folder)
+      throw new Mismatch({ where: 'roundtrip', expected: 'a package folder with native/', got: 'none above the code' })
+    folder = up
+  }
+  return realpathSync(folder)
 }

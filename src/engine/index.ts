@@ -20,5 +20,5 @@ export {
 } from './dispatch.ts'
 export { defaultThreads, prepareEnvironment } from './environment.ts'
 export { buffer, native } from './load.ts'
-export { type BuildRecord, buildRecord, packageRoot } from './locate.ts'
+export { type BuildRecord, buildRecord } from './locate.ts'
 export { type EnginePort, type EngineThreadOptions, runInEngineThread } from './worker.ts'

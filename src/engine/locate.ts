@@ -1,7 +1,6 @@
-import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { cacheFolder, Mismatch, sha256 } from '../core/index.ts'
+import { existsSync, readFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { cacheFolder, Mismatch, packageRoot, sha256 } from '../core/index.ts'
 
 /** What scripts/setup.mjs wrote about the build of this checkout and torch; docs/engine.md has the layout. */
 export interface BuildRecord {
@@ -11,18 +10,6 @@ export interface BuildRecord {
   kind: string
   cuda: boolean
   flags: string[]
-}
-
-/** The package folder: the nearest one above this file that holds native/ and package.json. */
-export function packageRoot(): string {
-  let folder = dirname(fileURLToPath(import.meta.url))
-  while (!existsSync(join(folder, 'package.json')) || !existsSync(join(folder, 'native'))) {
-    const up = dirname(folder)
-    if (up === folder)
-      throw new Mismatch({ where: 'roundtrip', expected: 'a package folder with native/', got: 'none above the code' })
-    folder = up
-  }
-  return realpathSync(folder)
 }
 
 export function buildRecord(): BuildRecord | null {

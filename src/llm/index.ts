@@ -15,6 +15,7 @@ export {
   knownPrefixes,
   notCovered,
   otherLayers,
+  slowPathLog,
 } from './generate/index.ts'
 export { type DecoderOpenOptions, int8Slots, layerMatrices } from './int8.ts'
 export { loadLanguageModel } from './load.ts'

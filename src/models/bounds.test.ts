@@ -1,30 +1,28 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { Mismatch } from '../core/index.ts'
+import { type JsonObject, Mismatch } from '../core/index.ts'
 import { modelSizes } from './model-sizes.ts'
 import { parseSa2VAConfig } from './sa2va/config.ts'
 
 const golden = new URL('../../tests/fixtures/golden/', import.meta.url)
 
-type Json = Record<string, unknown>
-
-function config(set = 'sa2va-tiny'): Json {
-  return JSON.parse(readFileSync(new URL(`${set}/config.json`, golden), 'utf8')) as Json
+function config(set = 'sa2va-tiny'): JsonObject {
+  return JSON.parse(readFileSync(new URL(`${set}/config.json`, golden), 'utf8')) as JsonObject
 }
 
 /** Every place of a config, as the keys that lead there. */
-function* places(at: Json, before: string[] = []): Generator<string[]> {
+function* places(at: JsonObject, before: string[] = []): Generator<string[]> {
   for (const [key, value] of Object.entries(at)) {
     yield [...before, key]
-    if (value !== null && typeof value === 'object') yield* places(value as Json, [...before, key])
+    if (value !== null && typeof value === 'object') yield* places(value as JsonObject, [...before, key])
   }
 }
 
 /** A copy with another value at a place; undefined takes the key away. */
-function changed(raw: Json, place: readonly string[], value: unknown): Json {
+function changed(raw: JsonObject, place: readonly string[], value: unknown): JsonObject {
   const copy = structuredClone(raw)
-  const at = place.slice(0, -1).reduce((block, key) => block[key] as Json, copy)
+  const at = place.slice(0, -1).reduce((block, key) => block[key] as JsonObject, copy)
   if (value === undefined) delete at[place.at(-1)!]
   else at[place.at(-1)!] = value
   return copy
@@ -83,7 +81,7 @@ test('sizes far above every model are refused before anything is built', () => {
   for (const [part, key] of places) {
     for (const value of [1e9, Number.MAX_VALUE, -1, 0.5, '7']) {
       const raw = config()
-      const block = part === null ? raw : { ...(raw[part] as Json) }
+      const block = part === null ? raw : { ...(raw[part] as JsonObject) }
       block[key] = value
       if (part !== null) raw[part] = block
       const named = (error: unknown) => error instanceof Mismatch && error.message.includes(key)

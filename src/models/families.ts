@@ -2,12 +2,10 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
-import { Mismatch, readJsonObject } from '../core/index.ts'
+import { type JsonObject, Mismatch, readJsonObject } from '../core/index.ts'
 import { type QwenBase, qwenBase } from './sa2va-qwen/index.ts'
 
 export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | 'qwen2_5_vl'
-
-type Json = Record<string, unknown>
 
 const supported = [
   'Sa2VAChatModel (on InternVL)',
@@ -32,7 +30,11 @@ export function familyOf(dir: string): ModelFamily {
  * `architectures[0]` decides. Converted folders may have the base's name there, so a Qwen-VL with a mask decoder is a Sa2VA too;
  * without the field the parts of the config tell. text_config.architectures repeats the wrapper's name and is not looked at.
  */
-export function familyOfConfig(raw: Json, where = 'config.json', grounded = () => isGroundedConfig(raw)): ModelFamily {
+export function familyOfConfig(
+  raw: JsonObject,
+  where = 'config.json',
+  grounded = () => isGroundedConfig(raw),
+): ModelFamily {
   const name = nameOf(raw)
   refuseQuantised(raw, where)
   if (/Llava/i.test(name)) throw refused(where, name, 'its CLIP tower and Llama language model are not built')
@@ -45,31 +47,31 @@ export function familyOfConfig(raw: Json, where = 'config.json', grounded = () =
   throw refused(where, 'nothing')
 }
 
-function refuseQuantised({ quantization_config: settings }: Json, where: string): void {
+function refuseQuantised({ quantization_config: settings }: JsonObject, where: string): void {
   if (settings == null) return
-  const got = (settings as Json).quant_method ?? settings
+  const got = (settings as JsonObject).quant_method ?? settings
   const hint = 'take the folder before it was quantised'
   throw new Mismatch({ where, field: 'quantization_config', expected: 'none: plain weights', got, hint })
 }
 
-function ofQwen(raw: Json, where: string, name: string, grounded: boolean): ModelFamily {
+function ofQwen(raw: JsonObject, where: string, name: string, grounded: boolean): ModelFamily {
   const base = qwenBase(raw, where)
   if (grounded) return `sa2va-${base}`
   if (base === 'qwen2_5_vl') return base
   throw refused(where, name, 'Qwen3-VL without a mask decoder; it is supported inside Sa2VA')
 }
 
-function nameOf(raw: Json): string {
+function nameOf(raw: JsonObject): string {
   const list = raw.architectures
   return Array.isArray(list) && typeof list[0] === 'string' ? list[0] : ''
 }
 
-function isGroundedConfig(raw: Json): boolean {
+function isGroundedConfig(raw: JsonObject): boolean {
   return raw.model_type === 'sa2va_chat' || raw.grounding_encoder_config !== undefined
 }
 
 /** Headers tell; where there are no weights (yet), config.json alone. */
-function isGrounded(raw: Json, dir: string): boolean {
+function isGrounded(raw: JsonObject, dir: string): boolean {
   return isGroundedConfig(raw) || namesOf(dir).some((name) => /(^|\.)grounding_encoder\./.test(name))
 }
 
@@ -79,7 +81,7 @@ function namesOf(dir: string): readonly string[] {
 }
 
 /** SAM3's tower has the same class name around it; its tensors, or its module files, give it away. */
-function refuseSam3(raw: Json, dir: string): void {
+function refuseSam3(raw: JsonObject, dir: string): void {
   const sam3 = namesOf(dir).find((name) => /\.vision_backbone\.(trunk|sam2_convs)\./.test(name))
   const said = /sam3/i.test(JSON.stringify([raw.auto_map, raw.grounding_encoder_config, raw.grounding_encoder_type]))
   if (sam3 === undefined && !said) return

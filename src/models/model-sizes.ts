@@ -1,5 +1,6 @@
 // What decides the memory of a model, from its config.json alone: no weight is read and none exists.
 
+import type { JsonObject } from '../core/index.ts'
 import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from '../llm/index.ts'
 import { type Module, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
@@ -8,8 +9,6 @@ import { sa2vaGroups } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
 import { parseSa2VAQwenConfig, Sa2VAQwen } from './sa2va-qwen/index.ts'
-
-type Json = Record<string, unknown>
 
 export interface ModelSizes {
   llm: LlmConfig
@@ -33,7 +32,7 @@ export interface ModelSizes {
   featureValues(tiles: number): number
 }
 
-export function modelSizes(raw: Json): ModelSizes {
+export function modelSizes(raw: JsonObject): ModelSizes {
   return familyOfConfig(raw) === 'sa2va-internvl' ? onInternVL(raw) : onQwen(raw)
 }
 
@@ -41,7 +40,7 @@ export function modelSizes(raw: Json): ModelSizes {
 const samValues = ({ d_model, image_size }: { d_model: number; image_size: number }) =>
   d_model * [4, 8, 16].reduce((sum, step) => sum + (image_size / step) ** 2, 0)
 
-function onInternVL(raw: Json): ModelSizes {
+function onInternVL(raw: JsonObject): ModelSizes {
   const cfg = parseSa2VAConfig(raw)
   const target = loraTargets(cfg.llm.architectures[0]!)
   const isTarget = (name: string) => name.startsWith('language_model.') && target(name.slice('language_model.'.length))
@@ -58,7 +57,7 @@ function onInternVL(raw: Json): ModelSizes {
   }
 }
 
-function onQwen(raw: Json): ModelSizes {
+function onQwen(raw: JsonObject): ModelSizes {
   const cfg = parseSa2VAQwenConfig(raw)
   const isTarget = (name: string) => name.startsWith('model.') && isAdapted(name.slice('model.'.length))
   const unit = (cfg.vision.patch_size * cfg.vision.spatial_merge_size) ** 2

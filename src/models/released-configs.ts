@@ -1,6 +1,5 @@
 // config.json of the released sizes, for plans and stand-ins without a download. What a family's reader fills in itself is left out.
-
-type Json = Record<string, unknown>
+import type { JsonObject } from '../core/index.ts'
 
 export const releasedNames = [
   '1b',
@@ -52,7 +51,7 @@ interface Size {
   vocabulary: number
 }
 
-function language({ hidden, layers, heads, groups, intermediate, vocabulary }: Size): Json {
+function language({ hidden, layers, heads, groups, intermediate, vocabulary }: Size): JsonObject {
   return {
     hidden_size: hidden,
     num_hidden_layers: layers,
@@ -68,18 +67,20 @@ function language({ hidden, layers, heads, groups, intermediate, vocabulary }: S
   }
 }
 
-export function qwen2Config(...[hidden, layers, heads, groups, intermediate, vocabulary = 151679]: number[]): Json {
+export function qwen2Config(
+  ...[hidden, layers, heads, groups, intermediate, vocabulary = 151679]: number[]
+): JsonObject {
   const size = { hidden, layers, heads, groups, intermediate, vocabulary } as Size
   return { architectures: ['Qwen2ForCausalLM'], ...language(size) }
 }
 
-function internlm2(hidden: number, layers: number, heads: number, intermediate: number): Json {
+function internlm2(hidden: number, layers: number, heads: number, intermediate: number): JsonObject {
   const size = { hidden, layers, heads, groups: 8, intermediate, vocabulary: 92558 }
   return { architectures: ['InternLM2ForCausalLM'], ...language(size), rms_norm_eps: 1e-5, bias: false }
 }
 
 /** A Sa2VA on InternVL with the given parts. */
-export function internVLConfig(template: string, vision: Json, llm: Json): Json {
+export function internVLConfig(template: string, vision: JsonObject, llm: JsonObject): JsonObject {
   return {
     architectures: ['Sa2VAChatModel'],
     model_type: 'sa2va_chat',
@@ -103,7 +104,7 @@ export function internVLConfig(template: string, vision: Json, llm: Json): Json 
 const ids = { vision_start_token_id: 151652, vision_end_token_id: 151653, image_token_id: 151655 }
 
 /** A Sa2VA on Qwen-VL with the given parts. */
-function onQwen(text: Json, vision: Json): Json {
+function onQwen(text: JsonObject, vision: JsonObject): JsonObject {
   return {
     architectures: ['Sa2VAChatModelQwen'],
     model_type: 'sa2va_chat',
@@ -114,7 +115,7 @@ function onQwen(text: Json, vision: Json): Json {
   }
 }
 
-function onQwen2_5(size: Omit<Size, 'vocabulary'>): Json {
+function onQwen2_5(size: Omit<Size, 'vocabulary'>): JsonObject {
   const text = {
     ...language({ ...size, vocabulary: 151670 }),
     model_type: 'qwen2_5_vl_text',
@@ -133,7 +134,7 @@ function onQwen2_5(size: Omit<Size, 'vocabulary'>): Json {
   })
 }
 
-function onQwen3(size: Omit<Size, 'vocabulary'>): Json {
+function onQwen3(size: Omit<Size, 'vocabulary'>): JsonObject {
   const text = {
     ...language({ ...size, vocabulary: 151674 }),
     model_type: 'qwen3_vl_text',
@@ -154,7 +155,7 @@ function onQwen3(size: Omit<Size, 'vocabulary'>): Json {
   })
 }
 
-const configs: Record<ReleasedName, Json> = {
+const configs: Record<ReleasedName, JsonObject> = {
   '1b': internVLConfig('qwen_chat', internVit300m, qwen2Config(896, 24, 14, 2, 4864)),
   '4b': internVLConfig('phi3_chat', internVit300m, qwen2Config(2048, 36, 16, 2, 11008)),
   '8b': internVLConfig('internlm2_chat', internVit300m, internlm2(4096, 32, 32, 14336)),
@@ -169,6 +170,6 @@ const configs: Record<ReleasedName, Json> = {
 }
 
 /** A copy of the released config.json of a size, as far as it is read. */
-export function releasedConfig(name: ReleasedName, dtype = 'bfloat16'): Json {
+export function releasedConfig(name: ReleasedName, dtype = 'bfloat16'): JsonObject {
   return { ...structuredClone(configs[name]), torch_dtype: dtype }
 }

@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { tensor, tidy } from '../tensor/index.ts'
+import { int64Tensor, tensor, tidy } from '../tensor/index.ts'
 import { Rope } from './rope.ts'
 
 test('interleaved axes take turns over the frequencies, and time has those that are left', () => {
   // Qwen3-VL: head of 128, sections 24, 20, 20: row where i mod 3 = 1 and i < 60, column where i mod 3 = 2 and i < 60
   const positions = [[5], [11], [17]]
   tidy(() => {
-    const { cos } = new Rope(128, 5e6, [24, 20, 20], true).table(
-      tensor(BigInt64Array.from(positions.flat(), BigInt), [3, 1, 1]),
-      tensor([0]),
-    )
+    const { cos } = new Rope(128, 5e6, [24, 20, 20], true).table(int64Tensor(positions.flat(), [3, 1, 1]), tensor([0]))
     const got = cos.numbers()
     for (let i = 0; i < 64; i++) {
       const axis = i < 60 ? i % 3 : 0

@@ -2,7 +2,7 @@
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
 import { Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
-import { knownPrefixes, notCovered, TrainingLayers } from '../llm/index.ts'
+import { knownPrefixes, notCovered, slowPathLog, TrainingLayers } from '../llm/index.ts'
 import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
 import {
   type AdapterState,
@@ -65,7 +65,7 @@ export class Learner implements Roles {
       family.module,
       groups.flatMap(([, patterns]) => patterns),
     )
-    TrainingLayers.of(family.model.decoder) // weights move to where learning reads them before anything records their places
+    TrainingLayers.open(family.model.decoder) // moves the weights before anything captures their addresses
     this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(family.module, patterns)]))
     const scales = new Map(
       [...this.#groups].flatMap(([group, slots]) =>
@@ -112,7 +112,7 @@ export class Learner implements Roles {
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
-    const sample = () => knownPrefixes.during(fn)
+    const sample = () => slowPathLog.whileSampling(() => knownPrefixes.during(fn))
     return this.#mergesForSampling ? withMergedLora(this.family.module, sample, this.#mergedPlaces) : noGrad(sample)
   }
 

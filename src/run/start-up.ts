@@ -1,6 +1,7 @@
 // What a run says on its way: where it runs, then nine numbered steps.
 import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
+import { buildRecord } from '../engine/index.ts'
 import { count, isInt8 } from '../nn/index.ts'
 import { askedJudge, describeJudge } from '../rewards/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
@@ -35,7 +36,12 @@ export function tellNote(host: Told, text: string): void {
 /** environment.json. */
 export function environmentOf(config: RunConfig): Record<string, unknown> {
   const { device, dtype } = deviceOf(config)
-  return describeEnvironment({ device, dtype, deterministic: device === 'cpu' })
+  return describeEnvironment({
+    torch: buildRecord()?.torchVersion ?? null,
+    device,
+    dtype,
+    deterministic: device === 'cpu',
+  })
 }
 
 export function tellEnvironment(config: RunConfig, host: Told): void {

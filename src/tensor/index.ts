@@ -70,6 +70,6 @@ export {
   tensorsIn,
   tidy,
 } from './scope.ts'
-export { Tensor, type TensorOptions, tensor } from './tensor.ts'
+export { int64Tensor, Tensor, type TensorOptions, tensor } from './tensor.ts'
 export { setThreads, threads } from './threads.ts'
 export { uniformTensor } from './uniform.ts'

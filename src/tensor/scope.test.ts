@@ -37,6 +37,37 @@ test('a scope frees what was made inside, except what it returns, however nested
   assert.equal(memory().bytes, before.bytes)
 })
 
+/** A value inside so many objects. */
+const nested = (value: unknown, levels: number): unknown => (levels === 0 ? value : { in: nested(value, levels - 1) })
+
+test('a tensor that is nested too deep to be kept is an error, not a freed tensor', () => {
+  const before = memory().tensors
+  const kept = tidy(() => nested(ones([2]), 7))
+  assert.equal(tensorsIn(kept)[0]!.alive, true)
+  tensorsIn(kept)[0]!.dispose()
+  for (const levels of [8, 9, 40])
+    assert.throws(() => tidy(() => nested([new Map([['m', ones([2])]])], levels - 2)), {
+      message: `tidy: expected tensors at most 7 levels deep, got ${levels}. return the tensor in fewer nested objects`,
+    })
+  assert.deepEqual(
+    tidy(() => nested('plain data', 50)),
+    nested('plain data', 50),
+  )
+  assert.equal(memory().tensors, before)
+})
+
+test('objects that refer to each other are searched once', () => {
+  const made = tidy(() => {
+    const a: Record<string, unknown> = { t: ones([2]) }
+    const b = { a, u: zeros([1]) }
+    a.b = b
+    return a as { t: Tensor; b: { u: Tensor } }
+  })
+  assert.ok(made.t.alive && made.b.u.alive)
+  made.t.dispose()
+  made.b.u.dispose()
+})
+
 test('what an inner scope returns lives as long as the outer one', () => {
   const before = memory().tensors
   let inner: Tensor | undefined

@@ -6,7 +6,7 @@ import { origins, Tensor } from './tensor.ts'
 type Sync<R> = R extends PromiseLike<unknown> ? never : unknown
 
 /**
- * Frees every tensor made inside `fn` except those in what it returns, which move to the outer scope. Synchronous: an async
+ * Frees every tensor created inside `fn` except those in what it returns, which move to the outer scope. Synchronous: an async
  * function does not compile, so no scope is open across an await.
  */
 export function tidy<R>(fn: () => R & Sync<R>): R {
@@ -42,16 +42,31 @@ function forget(): void {
   for (const handle of origins!.keys()) if (!live.has(handle)) origins!.delete(handle)
 }
 
-/** Tensors reachable in a value: itself, arrays, plain objects, Map and Set values. */
-export function tensorsIn(value: unknown, out: Tensor[] = [], depth = 0): Tensor[] {
-  if (value instanceof Tensor) out.push(value)
-  else if (value === null || typeof value !== 'object' || depth > 6 || ArrayBuffer.isView(value)) return out
-  else if (Array.isArray(value) || value instanceof Set) for (const item of value) tensorsIn(item, out, depth + 1)
-  else if (value instanceof Map) for (const item of value.values()) tensorsIn(item, out, depth + 1)
-  else if (Object.getPrototypeOf(value) === Object.prototype || Object.getPrototypeOf(value) === null) {
-    for (const item of Object.values(value)) tensorsIn(item, out, depth + 1)
+/** Containers around a tensor that a scope returns. */
+const maxDepth = 7
+
+/** Tensors reachable in a value: itself, arrays, plain objects, Map and Set values. Throws if one is nested too deep to be kept. */
+export function tensorsIn(value: unknown, out: Tensor[] = [], depth = 0, seen = new Set<object>()): Tensor[] {
+  if (value instanceof Tensor) {
+    if (depth > maxDepth) throw nestedTooDeep(depth)
+    out.push(value)
+  } else if (value !== null && typeof value === 'object' && !seen.has(value)) {
+    seen.add(value)
+    for (const item of itemsOf(value)) tensorsIn(item, out, depth + 1, seen)
   }
   return out
+}
+
+function itemsOf(value: object): Iterable<unknown> {
+  if (Array.isArray(value) || value instanceof Set) return value
+  if (value instanceof Map) return value.values()
+  const prototype = Object.getPrototypeOf(value) as unknown
+  return prototype === Object.prototype || prototype === null ? Object.values(value) : []
+}
+
+function nestedTooDeep(depth: number): Mismatch {
+  const hint = 'return the tensor in fewer nested objects'
+  return new Mismatch({ where: 'tidy', expected: `tensors at most ${maxDepth} levels deep`, got: depth, hint })
 }
 
 /** Takes a tensor out of every scope: parameters, moments, caches. Freed by dispose() alone. */
@@ -61,7 +76,7 @@ export function keep<T extends Tensor>(t: T): T {
   return t
 }
 
-/** A scope that an owner opens and closes by hand around synchronous pieces of a longer flow. */
+/** A scope that an owner opens and closes around synchronous pieces of a longer flow. */
 export class Pool {
   readonly #held: Tensor[] = []
 

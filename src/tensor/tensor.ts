@@ -225,6 +225,15 @@ export function tensor(
   return options.device && options.device !== 'cpu' ? moved(made, options.device) : made
 }
 
+/** An int64 tensor (ids, positions, indices) from plain numbers; shape and options as in `tensor`. */
+export function int64Tensor(
+  values: Iterable<number>,
+  shapeOrOptions?: readonly number[] | TensorOptions,
+  maybe?: TensorOptions,
+): Tensor {
+  return tensor(BigInt64Array.from(values, BigInt), shapeOrOptions, maybe)
+}
+
 /**
  * The one way of numbers from the host to a device, which does not wait for what the device is doing. The source goes at once: what is not
  * pinned was staged when the call returns, as libtorch's own copies rely on. Memory that is pinned would have to stay.

@@ -1,7 +1,7 @@
 // Reads what a checkpoint folder says about its tokenizer and brings it to one form: the object of tokenizer.json.
 import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { isObject, Mismatch, readJsonObject, readTextFile } from '../core/index.ts'
+import { isObject, type JsonObject, Mismatch, readJsonObject, readTextFile } from '../core/index.ts'
 import type { DecoderStep } from './token-decoder.ts'
 
 export interface AddedToken {
@@ -31,13 +31,11 @@ export interface TokenizerJson {
   [key: string]: unknown
 }
 
-type Json = Record<string, unknown>
-
 export interface TokenizerFiles {
   where: string
   json: TokenizerJson
   /** tokenizer_config.json, {} without the file. */
-  settings: Json
+  settings: JsonObject
   /** Ids that end a generation, as far as the folder's configs declare them. */
   declaredEos: number[]
 }
@@ -46,7 +44,7 @@ export interface TokenizerFiles {
 export const qwen2Pattern =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
-function readOptional(path: string): Json {
+function readOptional(path: string): JsonObject {
   return existsSync(path) ? readJsonObject(path) : {}
 }
 
@@ -115,17 +113,17 @@ function readMerges(path: string): [string, string][] {
 export function contentsOf(value: unknown): string[] {
   if (typeof value === 'string') return [value]
   if (Array.isArray(value)) return value.flatMap(contentsOf)
-  return value && typeof value === 'object' ? contentsOf((value as Json).content) : []
+  return value && typeof value === 'object' ? contentsOf((value as JsonObject).content) : []
 }
 
 /** Content strings named as special in special_tokens_map.json or tokenizer_config.json. */
-function namedSpecials(...sources: Json[]): Set<string> {
+function namedSpecials(...sources: JsonObject[]): Set<string> {
   const entries = sources.flatMap((source) => Object.entries(source))
   return new Set(entries.flatMap(([key, value]) => (/_tokens?$/.test(key) ? contentsOf(value) : [])))
 }
 
 /** Added tokens that stand in the files beside the vocabulary: added_tokens.json and tokenizer_config.json. */
-function listedTokens(folder: string, settings: Json): AddedToken[] {
+function listedTokens(folder: string, settings: JsonObject): AddedToken[] {
   const detailed = (settings.added_tokens_decoder ?? {}) as Record<string, Partial<AddedToken>>
   const tokens = new Map<number, AddedToken>()
   for (const [id, token] of Object.entries(detailed)) {
@@ -220,7 +218,7 @@ export function readTokenizerFiles(path: string): TokenizerFiles {
 /** A folder whose vocabulary is a SentencePiece model: the model, and what the files beside it add. */
 export interface SentencePieceFiles {
   modelPath: string
-  settings: Json
+  settings: JsonObject
   listed: AddedToken[]
   /** Contents that tokenizer_config.json or special_tokens_map.json name as special. */
   named: string[]

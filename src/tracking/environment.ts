@@ -1,20 +1,20 @@
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { arch, cpus, hostname, platform, release, totalmem } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
-import { buildRecord, packageRoot } from '../engine/index.ts'
+import { packageRoot } from '../core/index.ts'
 
 export interface EnvironmentFacts {
   /** Words of the command line. The engine thread has none of its own: whoever starts it passes them on. */
   command?: readonly string[]
-  /** Version of the torch that runs; absent: that of the build. */
-  torch?: string
+  /** Version of the torch that the addon was built with; null: unknown. */
+  torch: string | null
   [fact: string]: unknown
 }
 
 /** What the run ran on, for environment.json; `facts` adds what only the engine knows (device, dtype). */
-export function describeEnvironment(facts: EnvironmentFacts = {}): Record<string, unknown> {
+export function describeEnvironment(facts: EnvironmentFacts): Record<string, unknown> {
   const root = packageRoot()
-  const { command = process.argv.slice(2), torch = buildRecord()?.torchVersion ?? null, ...more } = facts
+  const { command = process.argv.slice(2), torch, ...more } = facts
   return {
     product: productVersion(root),
     commit: gitCommit(root) ?? null,

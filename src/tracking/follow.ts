@@ -2,11 +2,11 @@
 
 import { readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { isObject } from '../core/index.ts'
+import { isObject, type JsonObject } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
-import { findTasks, type Json, toEvent, toTiming } from './parse.ts'
+import { findTasks, toEvent, toTiming } from './parse.ts'
 import { runFiles } from './run-files.ts'
 import { SampleIndex } from './sample-index.ts'
 
@@ -19,7 +19,7 @@ interface Placed<T> {
   start: number
 }
 
-function parse(bytes: Buffer): Json | undefined {
+function parse(bytes: Buffer): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(bytes.toString('utf8'))
     return isObject(value) ? value : undefined
@@ -33,9 +33,9 @@ class EventSink<T> implements LineSink {
   readonly metrics = new MetricTable()
   others: Placed<T>[] = []
   bad = 0
-  readonly #convert: (line: Json) => T | undefined
+  readonly #convert: (line: JsonObject) => T | undefined
 
-  constructor(convert: (line: Json) => T | undefined) {
+  constructor(convert: (line: JsonObject) => T | undefined) {
     this.#convert = convert
   }
 

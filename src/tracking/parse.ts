@@ -1,5 +1,5 @@
 // Lines of a run folder as the types of events.ts; undefined where a line is none. Files may be damaged or foreign.
-import { isObject } from '../core/index.ts'
+import { isObject, type JsonObject } from '../core/index.ts'
 import type {
   Author,
   Interval,
@@ -13,8 +13,6 @@ import type {
   TimingLine,
 } from './events.ts'
 import { decodeNumber } from './json-lines.ts'
-
-export type Json = Record<string, unknown>
 
 const text = (value: unknown): string => (typeof value === 'string' ? value : '')
 const optionalText = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
@@ -35,7 +33,7 @@ function toInterval(value: unknown): Interval | undefined {
   return mean === undefined ? undefined : { mean, low: low ?? Number.NaN, high: high ?? Number.NaN }
 }
 
-export function toEvent(line: Json): RunEvent | undefined {
+export function toEvent(line: JsonObject): RunEvent | undefined {
   const { t, step } = line
   if (typeof step !== 'number') return undefined
   if (t === 'step') return { t, step, metrics: record(line.metrics, decodeNumber) }
@@ -51,7 +49,7 @@ export function toEvent(line: Json): RunEvent | undefined {
   return t === 'stop' ? { t, step, reason: text(line.reason) } : undefined
 }
 
-export function toTiming(line: Json): TimingLine | undefined {
+export function toTiming(line: JsonObject): TimingLine | undefined {
   const { t, step, time } = line
   if (typeof step !== 'number' || typeof time !== 'number') return undefined
   if (t !== 'start' && t !== 'resume' && t !== 'step' && t !== 'stop') return undefined
@@ -109,7 +107,7 @@ export function shownOf(sample: Sample): readonly Shown[] {
 
 const olderFields = ['text', 'answer', 'reference', 'given', 'made'] as const
 
-export function toSample(line: Json): ReadSample | undefined {
+export function toSample(line: JsonObject): ReadSample | undefined {
   const { step, loop, id, k } = line
   if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
   const sample: Sample = {

@@ -1,9 +1,9 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { type JsonObject, Mismatch } from '../core/index.ts'
 import type { ReadSample, RunEvent, TaskName, TimingLine } from './events.ts'
 import { readLines } from './json-lines.ts'
-import { findTasks, type Json, toEvent, toSample, toTiming } from './parse.ts'
+import { findTasks, toEvent, toSample, toTiming } from './parse.ts'
 import { runFiles } from './run-files.ts'
 
 /** A run folder. */
@@ -51,7 +51,7 @@ function note(problems: string[], text: string): void {
   if (!problems.includes(text)) problems.push(text)
 }
 
-function* readAll<T>(path: string, convert: (line: Json) => T | undefined, problems: string[]): Generator<T> {
+function* readAll<T>(path: string, convert: (line: JsonObject) => T | undefined, problems: string[]): Generator<T> {
   let bad = 0
   let torn = 0
   for (const line of readLines(path)) {

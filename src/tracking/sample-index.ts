@@ -1,10 +1,10 @@
 import { closeSync, existsSync, openSync, readSync } from 'node:fs'
-import { isObject } from '../core/index.ts'
+import { isObject, type JsonObject } from '../core/index.ts'
 import type { ReadSample } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
 import { decodeNumber } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
-import { type Json, toSample } from './parse.ts'
+import { toSample } from './parse.ts'
 
 const mostParts = 64
 const mostTasks = 1024
@@ -21,7 +21,7 @@ export interface SampleEntry {
   rewards: Readonly<Record<string, number | null>>
 }
 
-function toEntry(line: Json): SampleEntry | undefined {
+function toEntry(line: JsonObject): SampleEntry | undefined {
   const { step, loop, id, k } = line
   if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
   const rewards: Record<string, number | null> = {}
@@ -33,7 +33,7 @@ function toEntry(line: Json): SampleEntry | undefined {
   return { step, task: loop, id: String(id), k, total, advantage: decodeNumber(line.advantage) ?? Number.NaN, rewards }
 }
 
-function parse(text: string): Json | undefined {
+function parse(text: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(text)
     return isObject(value) ? value : undefined

@@ -1,6 +1,6 @@
 // Recomputes points.jsonl: the parser, frames, derived prompts, rewards, baseline clicks and advantages of the point task.
 import { readFileSync } from 'node:fs'
-import { type CheckRow, Mismatch } from '../core/index.ts'
+import { type CheckRow, type JsonObject, Mismatch } from '../core/index.ts'
 import { decodeRle, encodeRle, type Mask, type Rle } from '../mask/index.ts'
 import { groupAdvantages } from '../rl/index.ts'
 import {
@@ -28,14 +28,12 @@ import {
   toModelFrame,
 } from '../tasks/index.ts'
 
-type Json = Record<string, unknown>
-
 interface Line {
   id: string
   kind: string
   name: string
-  input: Json
-  expected: Json
+  input: JsonObject
+  expected: JsonObject
 }
 
 export function verifyPoints(path: string): CheckRow[] {
@@ -69,7 +67,9 @@ function difference(got: unknown, want: unknown, at: string, worst: { abs: numbe
   }
   if (typeof want === 'object' && want !== null) {
     if (typeof got !== 'object' || got === null) return `${at}: ${got}, not ${JSON.stringify(want)}`
-    return firstOf(Object.entries(want).map(([key, w]) => difference((got as Json)[key], w, `${at}.${key}`, worst)))
+    return firstOf(
+      Object.entries(want).map(([key, w]) => difference((got as JsonObject)[key], w, `${at}.${key}`, worst)),
+    )
   }
   return got === want ? null : `${at}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`
 }
@@ -80,14 +80,16 @@ function firstOf(problems: readonly (string | null)[]): string | null {
 
 const camel = (key: string) => key.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
 
-function settingsOf(input: Json, preset: PointPreset = 'default'): PointAnswerConfig {
-  const given = Object.fromEntries(Object.entries((input['settings'] ?? {}) as Json).map(([k, v]) => [camel(k), v]))
+function settingsOf(input: JsonObject, preset: PointPreset = 'default'): PointAnswerConfig {
+  const given = Object.fromEntries(
+    Object.entries((input['settings'] ?? {}) as JsonObject).map(([k, v]) => [camel(k), v]),
+  )
   return PointAnswerConfig.parse({ ...pointAnswerPreset(preset), ...given })
 }
 
 const maskOf = (value: unknown): Mask => decodeRle(value as Rle)
 
-const kinds: Record<string, (input: Json, expected: Json) => Json> = {
+const kinds: Record<string, (input: JsonObject, expected: JsonObject) => JsonObject> = {
   parse(input) {
     const frame = { width: input['w'] as number, height: input['h'] as number }
     const answer = parsePointAnswer(input['text'] as string, frame, settingsOf(input), input['truncated'] === true)
@@ -158,7 +160,7 @@ function groupOptions(numGenerations: number) {
   } as const
 }
 
-function frames(input: Json) {
+function frames(input: JsonObject) {
   const side = (key: string) => input[key] as number
   return {
     model: { width: side('w'), height: side('h') },
@@ -193,12 +195,12 @@ interface AnswerLine {
   mask: unknown
 }
 
-function scoredOf(input: Json): PointParts {
+function scoredOf(input: JsonObject): PointParts {
   const preset = input['preset'] as PointPreset
   const settings = settingsOf(input, preset)
   const [width, height] = input['frame'] as [number, number]
   const frame = { width, height }
-  const changed = Object.entries((input['weights'] ?? {}) as Json).flatMap(([k, v]) =>
+  const changed = Object.entries((input['weights'] ?? {}) as JsonObject).flatMap(([k, v]) =>
     weightNames[k] ? [[weightNames[k], v]] : [],
   )
   const weights = PointRewardConfig.parse({
@@ -222,7 +224,7 @@ function scoredOf(input: Json): PointParts {
   return scorePoints(sample, weights, windows && { iou: windows.iou, gain: windows.gain, placement: windows.neg })
 }
 
-function rewardFields(p: PointParts): Json {
+function rewardFields(p: PointParts): JsonObject {
   const counts = {
     n: p.kept,
     n_raw: p.raw,

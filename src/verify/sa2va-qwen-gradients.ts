@@ -3,7 +3,7 @@
 import type { CheckRow } from '../core/index.ts'
 import type { QwenGroundedFeatures } from '../models/index.ts'
 import { tensorAt } from '../nn/index.ts'
-import { tensor, tidy } from '../tensor/index.ts'
+import { int64Tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareTensor } from './compare.ts'
 import { device } from './device.ts'
 import { compareGradient, groundedLossRows, noGradient } from './grounded-gradients.ts'
@@ -41,9 +41,6 @@ function embeddingRows(c: QwenCase): CheckRow[] {
   const grad = c.loaded.model.model.parts.embedding.weight.grad()
   const name = 'grad.embed_of_rows'
   if (!grad) return [noGradient(name)]
-  const rows = grad.indexSelect(
-    0,
-    tensor(BigInt64Array.from(numbers(c, 'grad.embed_rows'), BigInt), { device: device() }),
-  )
+  const rows = grad.indexSelect(0, int64Tensor(numbers(c, 'grad.embed_rows'), { device: device() }))
   return [compareTensor(name, rows, get(c, name), { rel: 1e-3, words: '1e-3 of the largest magnitude' })]
 }

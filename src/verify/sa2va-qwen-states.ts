@@ -3,7 +3,7 @@ import type { CheckRow } from '../core/index.ts'
 import { Decoder } from '../llm/index.ts'
 import { type QwenGroundedFeatures, windowOrder } from '../models/index.ts'
 import { Module, Rope } from '../nn/index.ts'
-import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tensor, zeros } from '../tensor/index.ts'
 import { compareIds, compareTensor } from './compare.ts'
 import { device } from './device.ts'
 import { get, numbers, type QwenCase } from './sa2va-qwen-case.ts'
@@ -81,11 +81,11 @@ export function languageRows(c: QwenCase, features: QwenGroundedFeatures): Check
   const answer = numbers(c, 'seg.answer_ids')
   const { axes, next } = model.promptPositions(prompt)
   const { embeddings, additions } = model.promptInputs(prompt)
-  const tail = model.decoder.embed(tensor(BigInt64Array.from(answer, BigInt), [1, answer.length], { device: device() }))
+  const tail = model.decoder.embed(int64Tensor(answer, [1, answer.length], { device: device() }))
   const x = cat([embeddings, tail], { dim: 1 })
   const added = additions.map((t) => cat([t, zeros(tail.shape as number[], { device: device() })], { dim: 1 }))
   const full = axes.map((axis) => [...axis, ...answer.map((_, j) => next + j)])
-  const positions = tensor(BigInt64Array.from(full.flat(), BigInt), [3, 1, full[0]!.length], { device: device() })
+  const positions = int64Tensor(full.flat(), [3, 1, full[0]!.length], { device: device() })
   const { parts } = model.decoder.module
   const upTo = (n: number): Tensor =>
     new Decoder(cfg.llm, new FirstLayers(model.decoder.module, n), { statesBeforeNorm: true })

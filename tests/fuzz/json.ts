@@ -1,8 +1,6 @@
 // Mutations of JSON values that stay JSON: types, sizes, nesting, names that mean something to JavaScript or to a shell.
-import type { RandomStream } from '../../src/core/index.ts'
+import type { JsonObject, RandomStream } from '../../src/core/index.ts'
 import { damageBytes, edgeNumber } from './bytes.ts'
-
-type Json = Record<string, unknown>
 
 const texts = [
   '',
@@ -63,7 +61,7 @@ function nested(depth: number, inner: unknown): unknown {
   return value
 }
 
-type Place = { holder: Json | unknown[]; key: string | number }
+type Place = { holder: JsonObject | unknown[]; key: string | number }
 
 /** Places of a value, a limited number of them: large lists count by a few of their elements. */
 function places(value: unknown, random: RandomStream, found: Place[] = [], depth = 0): Place[] {
@@ -71,14 +69,14 @@ function places(value: unknown, random: RandomStream, found: Place[] = [], depth
   const keys: (string | number)[] = Array.isArray(value) ? [...value.keys()] : Object.keys(value)
   const sampled = keys.length > 40 ? Array.from({ length: 40 }, () => random.pick(keys)) : keys
   for (const key of sampled) {
-    found.push({ holder: value as Json, key })
-    places((value as Json)[key as string], random, found, depth + 1)
+    found.push({ holder: value as JsonObject, key })
+    places((value as JsonObject)[key as string], random, found, depth + 1)
   }
   return found
 }
 
 function change({ holder, key }: Place, random: RandomStream): string {
-  const fields = holder as Json
+  const fields = holder as JsonObject
   switch (random.below(7)) {
     case 0:
       if (Array.isArray(holder)) holder.splice(Number(key), 1)

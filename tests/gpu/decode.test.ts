@@ -36,7 +36,7 @@ import {
   withMergedLora,
   withWeights,
 } from '../../src/nn/index.ts'
-import { noGrad, randn, tensor, tidy } from '../../src/tensor/index.ts'
+import { int64Tensor, noGrad, randn, tensor, tidy } from '../../src/tensor/index.ts'
 import { loadTokenizer } from '../../src/text/index.ts'
 import { tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
 
@@ -83,7 +83,7 @@ function randomDecoder(more: Partial<LlmConfig> = {}) {
 }
 function speakerOf(decoder: Decoder) {
   const promptEmbeddings = ({ ids }: { ids: Int32Array }) =>
-    decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device }))
+    decoder.embed(int64Tensor(ids, [1, ids.length], { device }))
   return { placement: decoder.placement, decoder, promptEmbeddings }
 }
 type Model = ReturnType<typeof speakerOf>

@@ -8,7 +8,17 @@ import { type Between, opByOp } from '../../src/llm/score/by-hand/elementwise.ts
 import { byKernels } from '../../src/llm/score/by-hand/elementwise-kernels.ts'
 import { TrainingLayers } from '../../src/llm/score/by-hand/layers.ts'
 import { addLora, replaceTensor, type Slot, tensorAt, trainOnly } from '../../src/nn/index.ts'
-import { backward, clearTape, noGrad, randn, type Tensor, tensor, tensorsIn, tidy } from '../../src/tensor/index.ts'
+import {
+  backward,
+  clearTape,
+  int64Tensor,
+  noGrad,
+  randn,
+  type Tensor,
+  tensor,
+  tensorsIn,
+  tidy,
+} from '../../src/tensor/index.ts'
 import { fillAdapters, tinyConfig, tinyModel } from '../support/sa2va.ts'
 
 const device = 'cuda:0'
@@ -170,7 +180,7 @@ function passOf(of: ReturnType<typeof onDevice>, options: TeacherOptions): { log
     placement: model.placement,
     decoder: model.decoder,
     promptEmbeddings: ({ ids }: { ids: Int32Array }) =>
-      model.decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device })),
+      model.decoder.embed(int64Tensor(ids, [1, ids.length], { device })),
   }
   for (const slot of trained) tensorAt(slot).setGrad(null)
   const { logps } = teacherForceGroups(plain, prompts, said, options).logProbs()

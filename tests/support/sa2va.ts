@@ -1,6 +1,8 @@
 // Miniature models for tests: the golden folder's tokenizer and sizes with other switches and random weights.
+
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import type { JsonObject } from '../../src/core/index.ts'
 import type { RgbImage } from '../../src/image/index.ts'
 import { type Mask, maskFromDense } from '../../src/mask/index.ts'
 import { parseSa2VAConfig, type Sa2VAConfig } from '../../src/models/sa2va/config.ts'
@@ -15,8 +17,6 @@ import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 
 export const goldenFolder = join(import.meta.dirname, '../fixtures/golden/sa2va-tiny')
 
-type Json = Record<string, unknown>
-
 export interface Tiny {
   cfg: Sa2VAConfig
   model: Sa2VA
@@ -25,17 +25,17 @@ export interface Tiny {
 }
 
 /** The golden folder's config.json with some keys changed. */
-export function tinyConfig(top: Json = {}, llm: Json = {}, vision: Json = {}): Json {
-  const raw = JSON.parse(readFileSync(join(goldenFolder, 'config.json'), 'utf8')) as Json
+export function tinyConfig(top: JsonObject = {}, llm: JsonObject = {}, vision: JsonObject = {}): JsonObject {
+  const raw = JSON.parse(readFileSync(join(goldenFolder, 'config.json'), 'utf8')) as JsonObject
   return {
     ...raw,
     ...top,
-    llm_config: { ...(raw.llm_config as Json), ...llm },
-    vision_config: { ...(raw.vision_config as Json), ...vision },
+    llm_config: { ...(raw.llm_config as JsonObject), ...llm },
+    vision_config: { ...(raw.vision_config as JsonObject), ...vision },
   }
 }
 
-export function tinyModel(raw: Json = tinyConfig(), options: { seed?: number; dtype?: DType } = {}): Tiny {
+export function tinyModel(raw: JsonObject = tinyConfig(), options: { seed?: number; dtype?: DType } = {}): Tiny {
   const cfg = parseSa2VAConfig(raw)
   const model = new Sa2VA(cfg)
   initRandom(model, { seed: options.seed ?? 1, std: 0.2, dtype: options.dtype })

@@ -10,7 +10,7 @@ import {
   Sa2VAFamily,
   type Sa2VAQwenFamily,
 } from '../../src/models/index.ts'
-import { emptyCache, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { emptyCache, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 
 export interface Place {
   dtype: 'float32' | 'bfloat16'
@@ -53,7 +53,7 @@ function compute(family: Opened & GroundedFamily, out: string, inputs?: string):
   const pass = teacherForce(family.model as never, prompt, [Int32Array.from([...answer, 0])])
   const n = answer.length
   const logits = family.model.decoder.logits(pass.hidden.narrow(0, pass.rowOf(0, -1), n)).to('float32')
-  const ids = tensor(BigInt64Array.from(answer, BigInt), [n, 1], { device: logits.device })
+  const ids = int64Tensor(answer, [n, 1], { device: logits.device })
   const seen = family.segPrompts(pass.stateAt(0, seg))
   const { masks, ious } = family.module.sam.decode(features.sam, { language: seen.unsqueeze(1) }, { multimask: true })
   save(out, {
@@ -90,8 +90,7 @@ function greyLevels(pixels: Float32Array): Tensor {
 type Input = ReturnType<Opened['prepare']>
 
 function inputsOf(family: Opened, image: Input, prompt: number[], answer: number[], seg: number): Named {
-  const whole = (values: readonly number[], shape = [values.length]) =>
-    tensor(BigInt64Array.from(values, BigInt), [...shape])
+  const whole = (values: readonly number[], shape = [values.length]) => int64Tensor(values, [...shape])
   const common = {
     ids: whole([...prompt, ...answer], [1, prompt.length + answer.length]),
     answer_start: whole([prompt.length]),

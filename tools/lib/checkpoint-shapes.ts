@@ -1,4 +1,5 @@
 // What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
+import type { JsonObject } from '../../src/core/index.ts'
 import {
   familyOfConfig,
   internVit300m,
@@ -16,7 +17,6 @@ import {
 import { type Module, tensorAt } from '../../src/nn/index.ts'
 import { sa2vaAddedTokens } from '../miniature/corpus.ts'
 
-type Json = Record<string, unknown>
 export type ShapeName = ReleasedName | 'tiny'
 export const shapeNames: readonly ShapeName[] = [...releasedNames, 'tiny']
 
@@ -42,20 +42,20 @@ const tinySam = {
 }
 
 /** config.json of a size; `layers` cuts language model and vision tower, for a look without a large machine. */
-export function configOf(shape: ShapeName, dtype: string, layers?: number): Json {
+export function configOf(shape: ShapeName, dtype: string, layers?: number): JsonObject {
   const config = shape === 'tiny' ? tinyConfig(dtype) : releasedConfig(shape, dtype)
   if (layers !== undefined) cutLayers(config, layers)
   return config
 }
 
-function tinyConfig(dtype: string): Json {
+function tinyConfig(dtype: string): JsonObject {
   const config = internVLConfig('phi3_chat', tinyVit, qwen2Config(64, 2, 4, 2, 128, 512))
   return { ...config, torch_dtype: dtype, grounding_encoder_config: tinySam }
 }
 
-function cutLayers(config: Json, layers: number): void {
+function cutLayers(config: JsonObject, layers: number): void {
   for (const key of ['vision_config', 'llm_config', 'text_config']) {
-    const part = config[key] as Json | undefined
+    const part = config[key] as JsonObject | undefined
     if (!part) continue
     for (const count of ['num_hidden_layers', 'depth']) if (part[count]) part[count] = layers
     for (const list of ['deepstack_visual_indexes', 'fullatt_block_indexes'])
@@ -64,12 +64,12 @@ function cutLayers(config: Json, layers: number): void {
 }
 
 /** The language model's part, wherever the family keeps it. */
-export function languageOf(config: Json): { vocab_size: number } {
+export function languageOf(config: JsonObject): { vocab_size: number } {
   return (config.llm_config ?? config.text_config) as { vocab_size: number }
 }
 
 /** Every tensor of the folder, the video modules included. */
-export function tensorShapes(config: Json): Map<string, readonly number[]> {
+export function tensorShapes(config: JsonObject): Map<string, readonly number[]> {
   const { model, sam } = emptyModel(config)
   const out = new Map(model.slots().map((slot) => [slot.name, tensorAt(slot).shape]))
   for (const t of model.parameters().values()) t.dispose()
@@ -79,7 +79,7 @@ export function tensorShapes(config: Json): Map<string, readonly number[]> {
   return out
 }
 
-function emptyModel(config: Json): { model: Module; sam: Sam2Config } {
+function emptyModel(config: JsonObject): { model: Module; sam: Sam2Config } {
   if (familyOfConfig(config) === 'sa2va-internvl') {
     const cfg = parseSa2VAConfig(config)
     return { model: new Sa2VA(cfg), sam: cfg.sam }
@@ -154,14 +154,14 @@ const qwen3Tokens = ['<tool_response>', '</tool_response>', '<think>', '</think>
 const groundingTokens = ['[SEG]', '<p>', '</p>', '<vp>', '</vp>']
 
 /** The added tokens of a family, at the end of its vocabulary. */
-export function addedTokensOf(config: Json): readonly string[] {
+export function addedTokensOf(config: JsonObject): readonly string[] {
   const family = familyOfConfig(config)
   if (family === 'sa2va-internvl') return sa2vaAddedTokens
   return [...qwenTokens, ...(family === 'sa2va-qwen3_vl' ? qwen3Tokens : []), ...groundingTokens]
 }
 
 /** Bytes, filler words up to the size, then the added tokens at the end, as in the released vocabularies. No merges. */
-export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): Json {
+export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): JsonObject {
   const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255)
   const bytes = Array.from({ length: 256 }, (_, b) => b)
   const alphabet = [

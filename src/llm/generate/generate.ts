@@ -12,7 +12,7 @@ import {
   truncates,
   warpScores,
 } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, untracked } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tidy, untracked } from '../../tensor/index.ts'
 import { StopMatcher, type Tokenizer } from '../../text/index.ts'
 import type { PromptedModel, PromptIds } from '../prompted-model.ts'
 import { capturesGraphs, type DecodeStart, type Decoding } from './decoding.ts'
@@ -222,7 +222,7 @@ class Generation<P extends PromptIds> {
     if (this.#samples === 1) return { ...read, rows: null }
     const { cache, logits, valid, columns, lengths, next } = read
     const prompt = this.#rows.map((_, r) => Math.floor(r / this.#samples))
-    const rows = tensor(BigInt64Array.from(prompt, BigInt), { device: logits.device })
+    const rows = int64Tensor(prompt, { device: logits.device })
     return {
       cache,
       rows,
@@ -267,9 +267,7 @@ class Generation<P extends PromptIds> {
             device,
           )
         : undefined
-    const allowed = suppressIds?.length
-      ? suppress(logits, tensor(BigInt64Array.from(suppressIds, BigInt), { device }))
-      : logits // before the warpers: what they keep must be left to draw from
+    const allowed = suppressIds?.length ? suppress(logits, int64Tensor(suppressIds, { device })) : logits // before the warpers: what they keep must be left to draw from
     return this.#options.sampling ? warpScores(allowed, this.#settings, seen) : allowed
   }
 

@@ -1,5 +1,4 @@
 // Chooses the decoder of a call; the table in index.ts lists the conditions.
-import { log } from '../../core/index.ts'
 import { kernelsOff } from '../../kernels/index.ts'
 import type { Decoder } from '../model.ts'
 import { type AheadDecoding, capturesGraphs, type DecodeStart, type Decoding } from './decoding.ts'
@@ -11,8 +10,9 @@ import { DecodeStep } from './plain/step.ts'
 import type { DrawPlan } from './recorded/draws.ts'
 import { decodePool } from './recorded/pool.ts'
 import type { DecodeState } from './recorded/state.ts'
+import { slowPathLog } from './slow-path.ts'
 
-/** Decoding of up to `newTokens` tokens behind prompts. A state of the pool copies the start's cache and frees it. */
+/** Decoding of up to `newTokens` tokens after the prompts. A state of the pool copies the start's cache and frees it. */
 export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: number): Decoding {
   if (!capturesGraphs(decoder)) return new DecodeStep(decoder, start, newTokens)
   const state = decodePool.take(decoder, start.next.length, start.columns + newTokens)
@@ -20,10 +20,7 @@ export function openDecoding(decoder: Decoder, start: DecodeStart, newTokens: nu
   return { run: (ids) => state.run(ids), dispose: () => decodePool.release(state) }
 }
 
-/**
- * The same where the device draws by itself, behind each row's `first` token; only on devices that record. By kernels of ours where they
- * cover the decoder and its weights.
- */
+/** The same with draws on the device, after each row's `first` token; only on devices that capture graphs. */
 export function openAhead(
   decoder: Decoder,
   start: DecodeStart,
@@ -67,13 +64,9 @@ function taken(state: DecodeState | FusedState, start: DecodeStart, begin: () =>
   }
 }
 
-const told = new Set<string>()
-
-/** Whether kernels of ours decode; where they do not, and nobody asked for that, the log says why, once. */
+/** Whether the custom kernels decode. The reason why not is logged, unless the setting `kernels` is off. */
 function fuses(decoder: Decoder, { next, columns }: DecodeStart): boolean {
   const reason = Math.max(...next) > columns ? 'positions ahead of the columns' : notFused(decoder)
-  if (reason && reason !== kernelsOff() && !told.has(reason))
-    log.info(`decoding takes torch's ops, not kernels of ours: ${reason}`)
-  if (reason) told.add(reason)
+  if (reason && reason !== kernelsOff()) slowPathLog.note(reason)
   return reason === null
 }

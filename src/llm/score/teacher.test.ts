@@ -11,7 +11,7 @@ import {
   tinyModel,
 } from '../../../tests/support/sa2va.ts'
 import { addLora, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
-import { backward, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { backward, expectNoLeak, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../index.ts'
 import { headLogProbs, teacherForce, teacherForceGroups, teacherForceRows } from './teacher.ts'
 
@@ -184,7 +184,7 @@ test('scores in chunks have the gradient of scores at once, for any chunk', () =
   const run = (chunk: number | null) =>
     tidy(() => {
       const h = hidden()
-      const index = tensor(BigInt64Array.from(ids, BigInt))
+      const index = int64Tensor(ids)
       const head = model.decoder.headWeight
       if (chunk === null) {
         const logp = h.linear(head.detach()).div(0.9).logSoftmax(-1)

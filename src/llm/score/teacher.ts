@@ -1,7 +1,17 @@
 // Teacher-forced pass: log-probabilities of given completions, with gradient. The K completions of a prompt share one forward of
 // the prompt: packed in one row, each completion sees the prompt and itself alone. R prompts, N tokens of one, L of a packed row, S hidden.
 import { Mismatch } from '../../core/index.ts'
-import { arange, cat, customFunction, stack, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import {
+  arange,
+  cat,
+  customFunction,
+  int64Tensor,
+  stack,
+  type Tensor,
+  tensor,
+  tidy,
+  zeros,
+} from '../../tensor/index.ts'
 import type { Decoder } from '../model.ts'
 import {
   allInputsOf,
@@ -112,7 +122,7 @@ export class TeacherPass {
   }
 
   #index(values: readonly number[]): Tensor {
-    return tensor(BigInt64Array.from(values, BigInt), { device: this.hidden.device })
+    return int64Tensor(values, { device: this.hidden.device })
   }
 }
 

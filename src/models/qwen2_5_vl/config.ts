@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, readJsonObject } from '../../core/index.ts'
+import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../../llm/index.ts'
 
 export interface QwenVisionConfig {
@@ -29,8 +29,6 @@ export interface QwenVLConfig {
   raw: Record<string, unknown>
 }
 
-type Json = Record<string, unknown>
-
 export function readQwenVLConfig(dir: string): QwenVLConfig {
   const where = join(dir, 'config.json')
   if (!existsSync(where))
@@ -39,14 +37,14 @@ export function readQwenVLConfig(dir: string): QwenVLConfig {
 }
 
 /** Keys of the language model stand at the top of released files, in `text_config` of newer ones. */
-export function parseQwenVLConfig(raw: Json, where = 'config.json'): QwenVLConfig {
+export function parseQwenVLConfig(raw: JsonObject, where = 'config.json'): QwenVLConfig {
   if (raw.model_type !== 'qwen2_5_vl')
     throw new Mismatch({ where, field: 'model_type', expected: 'qwen2_5_vl', got: raw.model_type ?? 'nothing' })
-  const nested = raw.text_config as Json | undefined
+  const nested = raw.text_config as JsonObject | undefined
   const text = { ...raw, ...nested, architectures: ['Qwen2ForCausalLM'] }
   const llm = readLlmConfig(text, where, nested ? 'text_config.' : '')
   checkSections(llm, where)
-  const vision = readQwenVision((raw.vision_config ?? {}) as Json, where)
+  const vision = readQwenVision((raw.vision_config ?? {}) as JsonObject, where)
   if (vision.out_hidden_size !== llm.hidden_size) {
     throw new Mismatch({
       where,
@@ -78,7 +76,7 @@ export function checkSections(llm: LlmConfig, where: string): void {
   })
 }
 
-export function wholeNumber(raw: Json, key: string, where: string, part: string): number {
+export function wholeNumber(raw: JsonObject, key: string, where: string, part: string): number {
   const value = raw[key]
   const most = key === 'depth' ? 1024 : key.endsWith('_id') ? 16_777_216 : 1_048_576 // more is a damaged file
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value
@@ -91,7 +89,7 @@ export function wholeNumber(raw: Json, key: string, where: string, part: string)
 }
 
 /** Numbers of vision layers; the usual ones may name more than a small model has. */
-export function layerList(raw: Json, key: string, usual: readonly number[], where: string): readonly number[] {
+export function layerList(raw: JsonObject, key: string, usual: readonly number[], where: string): readonly number[] {
   const value = raw[key]
   if (value === undefined) return usual
   const depth = raw.depth as number
@@ -100,7 +98,7 @@ export function layerList(raw: Json, key: string, usual: readonly number[], wher
 }
 
 /** Sizes that every vision tower of the family has. The classes' own defaults are those of no released model, so there are none here. */
-export function readVisionSizes(raw: Json, where: string, usualPatch: number) {
+export function readVisionSizes(raw: JsonObject, where: string, usualPatch: number) {
   const size = (key: string) => wholeNumber(raw, key, where, 'vision_config.')
   const or = (key: string, usual: number) => (raw[key] === undefined ? usual : size(key))
   const sizes = {
@@ -116,7 +114,7 @@ export function readVisionSizes(raw: Json, where: string, usualPatch: number) {
   return { sizes, or }
 }
 
-export function readQwenVision(raw: Json, where: string): QwenVisionConfig {
+export function readQwenVision(raw: JsonObject, where: string): QwenVisionConfig {
   const { sizes, or } = readVisionSizes(raw, where, 14)
   const cfg = {
     ...sizes,

@@ -2,7 +2,7 @@
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
 import { commonIds, Decoder, type Placement, type PromptPositions, Qwen2ForCausalLM } from '../../llm/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { QwenVLConfig } from './config.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 import { QwenVision } from './vision.ts'
@@ -63,7 +63,7 @@ export class QwenVL extends Qwen2ForCausalLM {
   promptEmbeddings({ ids, images }: QwenPrompt): Tensor {
     return tidy(() => {
       const { device } = this.placement
-      const embedded = this.#decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [1, ids.length], { device }))
+      const embedded = this.#decoder.embed(int64Tensor(ids, [1, ids.length], { device }))
       const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
       const tokens = images.reduce((n, f) => n + f.tokens.size(0), 0)
       if (places.length !== tokens) {
@@ -76,7 +76,7 @@ export class QwenVL extends Qwen2ForCausalLM {
       }
       if (images.length === 0) return embedded
       const rows = cat(images.map((f) => f.tokens)).to(embedded.dtype)
-      return embedded.indexCopy(1, tensor(BigInt64Array.from(places, BigInt), { device }), rows.unsqueeze(0))
+      return embedded.indexCopy(1, int64Tensor(places, { device }), rows.unsqueeze(0))
     })
   }
 

@@ -4,7 +4,7 @@
 
 import { GatedMlp } from '../../llm/index.ts'
 import { Linear, Module, RMSNorm, Rope, type RopeTable, rotate, tableOf, WeightOnly } from '../../nn/index.ts'
-import { attention, cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { attention, cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import type { QwenVisionConfig } from './config.ts'
 import { type Grid, patchOrder } from './processor.ts'
 
@@ -57,7 +57,7 @@ function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tens
   return cat(parts).indexSelect(0, indices(back, q.device))
 }
 
-export const indices = (rows: Int32Array, device: string) => tensor(BigInt64Array.from(rows, BigInt), { device })
+export const indices = (rows: Int32Array, device: string) => int64Tensor(rows, { device })
 
 class Block extends Module {
   readonly norm1: RMSNorm

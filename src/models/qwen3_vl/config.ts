@@ -1,4 +1,4 @@
-import { Mismatch } from '../../core/index.ts'
+import { type JsonObject, Mismatch } from '../../core/index.ts'
 import { layerList, readVisionSizes } from '../qwen2_5_vl/index.ts'
 
 export interface Qwen3VisionConfig {
@@ -17,9 +17,7 @@ export interface Qwen3VisionConfig {
   deepstack_visual_indexes: readonly number[]
 }
 
-type Json = Record<string, unknown>
-
-export function readQwen3Vision(raw: Json, where: string): Qwen3VisionConfig {
+export function readQwen3Vision(raw: JsonObject, where: string): Qwen3VisionConfig {
   const { sizes, or } = readVisionSizes(raw, where, 16)
   const cfg = {
     ...sizes,
@@ -31,7 +29,7 @@ export function readQwen3Vision(raw: Json, where: string): Qwen3VisionConfig {
   return cfg
 }
 
-function check(cfg: Qwen3VisionConfig, raw: Json, where: string): void {
+function check(cfg: Qwen3VisionConfig, raw: JsonObject, where: string): void {
   const bad = (field: string, expected: string, got: unknown) =>
     new Mismatch({ where, field: `vision_config.${field}`, expected, got })
   if (cfg.hidden_size % (4 * cfg.num_heads) !== 0)

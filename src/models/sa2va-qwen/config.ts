@@ -2,7 +2,7 @@
 // folders are the base model's and stale.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, readJsonObject } from '../../core/index.ts'
+import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../../llm/index.ts'
 import { checkSections, type QwenVisionConfig, readQwenVision, wholeNumber } from '../qwen2_5_vl/index.ts'
 import { type Qwen3VisionConfig, readQwen3Vision } from '../qwen3_vl/index.ts'
@@ -21,10 +21,8 @@ export type Sa2VAQwenConfig = Vision & {
   min_pixels: number
   max_pixels: number
   torch_dtype: string
-  raw: Json
+  raw: JsonObject
 }
-
-type Json = Record<string, unknown>
 
 /** The limits of the reference: 512 and 2048 units of 28 x 28, also for Qwen3-VL, whose units are 32 x 32. */
 const pixelLimits = { min: 512 * 28 * 28, max: 2048 * 28 * 28 }
@@ -36,7 +34,7 @@ export function readSa2VAQwenConfig(dir: string): Sa2VAQwenConfig {
   return parseSa2VAQwenConfig(readJsonObject(where), where)
 }
 
-export function parseSa2VAQwenConfig(raw: Json, where = 'config.json'): Sa2VAQwenConfig {
+export function parseSa2VAQwenConfig(raw: JsonObject, where = 'config.json'): Sa2VAQwenConfig {
   const base = qwenBase(raw, where)
   const text = objectAt(raw, 'text_config', where)
   const vision = objectAt(raw, 'vision_config', where)
@@ -64,17 +62,17 @@ export function parseSa2VAQwenConfig(raw: Json, where = 'config.json'): Sa2VAQwe
 }
 
 /** Qwen3-VL's axes take turns, Qwen2.5-VL's follow each other, whether config.json says so or is silent. */
-function interleaved(text: Json, base: QwenBase, where: string): boolean {
+function interleaved(text: JsonObject, base: QwenBase, where: string): boolean {
   const expected = base === 'qwen3_vl'
   const field = text.rope_parameters ? 'rope_parameters' : 'rope_scaling'
-  const said = (text[field] as Json | null | undefined)?.mrope_interleaved
+  const said = (text[field] as JsonObject | null | undefined)?.mrope_interleaved
   if (said == null || said === expected) return expected
   throw new Mismatch({ where, field: `text_config.${field}.mrope_interleaved`, expected: String(expected), got: said })
 }
 
 /** Told by the model types of its parts: the name at the top is the same for both, or the base's own. */
-export function qwenBase(raw: Json, where: string): QwenBase {
-  const parts = ['text_config', 'vision_config'].map((key) => (raw[key] as Json | undefined)?.model_type)
+export function qwenBase(raw: JsonObject, where: string): QwenBase {
+  const parts = ['text_config', 'vision_config'].map((key) => (raw[key] as JsonObject | undefined)?.model_type)
   const named = [...parts, (raw.architectures as unknown[] | undefined)?.[0], raw.model_type].map(String)
   const is = (pattern: RegExp) => named.some((name) => pattern.test(name))
   const [older, newer] = [is(/^qwen2_5_vl/i), is(/^qwen3_?vl/i)]
@@ -87,11 +85,11 @@ export function qwenBase(raw: Json, where: string): QwenBase {
   })
 }
 
-function objectAt(raw: Json, key: string, where: string): Json {
+function objectAt(raw: JsonObject, key: string, where: string): JsonObject {
   const value = raw[key]
   if (value === null || typeof value !== 'object' || Array.isArray(value))
     throw new Mismatch({ where, field: key, expected: 'an object', got: value ?? 'nothing' })
-  return value as Json
+  return value as JsonObject
 }
 
 function checkWidth(out: number, hidden: number, where: string): void {

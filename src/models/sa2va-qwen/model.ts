@@ -14,7 +14,7 @@ import {
 } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
 import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
@@ -140,7 +140,7 @@ export class Sa2VAQwen extends Module {
   promptInputs(prompt: QwenGroundedPrompt): PromptInputs {
     return tidy(() => {
       const { device } = this.placement
-      const ids = tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device })
+      const ids = int64Tensor(prompt.ids, [1, prompt.ids.length], { device })
       const embedded = this.#decoder.embed(ids)
       const { drawn, features } = prompt
       const { tokens, deepstack } = drawn ? this.look(drawn) : features
@@ -155,7 +155,7 @@ export class Sa2VAQwen extends Module {
   #places({ ids, regions }: QwenGroundedPrompt, units: number): Tensor {
     const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
     const expected = regions.reduce((n, r) => n + r.length, units)
-    if (places.length === expected) return tensor(BigInt64Array.from(places, BigInt), { device: this.placement.device })
+    if (places.length === expected) return int64Tensor(places, { device: this.placement.device })
     throw new Mismatch({ where: 'prompt', field: 'visual tokens', expected: `${expected}`, got: places.length })
   }
 
@@ -203,8 +203,6 @@ export class Sa2VAQwen extends Module {
 /** Rows of the picture, then those of each region once more. */
 function withCopies(rows: Tensor, regions: readonly Int32Array[]): Tensor {
   if (regions.length === 0) return rows
-  const copies = regions.map((units) =>
-    rows.indexSelect(0, tensor(BigInt64Array.from(units, BigInt), { device: rows.device })),
-  )
+  const copies = regions.map((units) => rows.indexSelect(0, int64Tensor(units, { device: rows.device })))
   return cat([rows, ...copies])
 }

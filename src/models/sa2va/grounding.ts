@@ -3,7 +3,7 @@ import { Mismatch } from '../../core/index.ts'
 import type { Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { RecordedEncoder } from '../recorded-encoder.ts'
 import {
@@ -56,9 +56,7 @@ export class GroundingEncoder extends Module {
         throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
       const language = prompts.unsqueeze(1)
       const { masks, ious, objScore } = this.sam2_model.decode(features, { language }, { multimask: true, imageOf })
-      const index = choice
-        ? tensor(BigInt64Array.from(choice, BigInt), [choice.length], { device: masks.device })
-        : chooseMask(ious)
+      const index = choice ? int64Tensor(choice, [choice.length], { device: masks.device }) : chooseMask(ious)
       const confidence = cat([takeMask(ious.detach(), index), objScore.detach().sigmoid()], { dim: 1 }).to('float32')
       return { logits: takeMask(masks, index).squeeze(1), choice: choice ? [...choice] : index.numbers(), confidence }
     })

@@ -12,7 +12,7 @@ import {
 } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import { LayerNorm, Linear, Module } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { InternVisionModel } from '../internvit/model.ts'
 import { RecordedEncoder } from '../recorded-encoder.ts'
@@ -134,9 +134,7 @@ export class Sa2VA extends Module {
   #embedded(prompt: Prompt, tokens: Tensor): Tensor {
     return tidy(() => {
       const { device } = this.placement
-      const embedded = this.#decoder.embed(
-        tensor(BigInt64Array.from(prompt.ids, BigInt), [1, prompt.ids.length], { device }),
-      )
+      const embedded = this.#decoder.embed(int64Tensor(prompt.ids, [1, prompt.ids.length], { device }))
       const rows = cat([tokens.flatten({ endDim: 1 }), ...prompt.regions.map((cells) => regionRows(tokens, cells))])
       const places = prompt.imagePositions
       if (places.length !== rows.size(0)) {
@@ -147,11 +145,7 @@ export class Sa2VA extends Module {
           got: places.length,
         })
       }
-      return embedded.indexCopy(
-        1,
-        tensor(BigInt64Array.from(places, BigInt), { device }),
-        rows.unsqueeze(0).to(embedded.dtype),
-      )
+      return embedded.indexCopy(1, int64Tensor(places, { device }), rows.unsqueeze(0).to(embedded.dtype))
     })
   }
 

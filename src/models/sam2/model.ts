@@ -7,7 +7,7 @@
 // rounded step by step, states behind a layer norm in float32. Masks, overlaps and object scores are returned in float32.
 import { Mismatch } from '../../core/index.ts'
 import { Module, weight } from '../../nn/index.ts'
-import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { int64Tensor, type Tensor, tidy } from '../../tensor/index.ts'
 import { type Sam2Config, sam2Config } from './config.ts'
 import { type DecoderOutput, MaskDecoder } from './mask-decoder.ts'
 import { ImageEncoder } from './neck.ts'
@@ -97,7 +97,7 @@ export class Sam2Model extends Module {
     const embed = this.no_mem_embed.view([1, -1, 1, 1])
     const image = narrow(level2.add(embed.dtype === level2.dtype ? embed : embed.to(level2.dtype)))
     const positions = this.sam_prompt_encoder.densePositions()
-    const imageOf = of ? tensor(BigInt64Array.from(of, BigInt), { device: level2.device }) : null
+    const imageOf = of ? int64Tensor(of, { device: level2.device }) : null
     return this.sam_mask_decoder.forward({ image, level0, level1, positions, sparse, dense, imageOf })
   }
 }

@@ -3,7 +3,7 @@
 import type { RandomStream } from '../../core/index.ts'
 import type { DrawnMask, GroundedFamily } from '../../models/index.ts'
 import type { MaskConfidence } from '../../rewards/index.ts'
-import { cat, stack, type Tensor, tensor } from '../../tensor/index.ts'
+import { cat, int64Tensor, stack, type Tensor, tensor } from '../../tensor/index.ts'
 
 /** Average over a g x g grid: [B, h, w] -> [B, g, g]. */
 export function pooled(logits: Tensor, grid: number): Tensor {
@@ -70,7 +70,7 @@ export interface Answered {
 
 /** For each sample what belongs to its answer: [A, ..] -> [M, ..]. */
 function spread(t: Tensor, of: readonly number[]): Tensor {
-  return t.indexSelect(0, tensor(BigInt64Array.from(of, BigInt), { device: t.device }))
+  return t.indexSelect(0, int64Tensor(of, { device: t.device }))
 }
 
 /** z = f + s e in the prompt space; the decoder is run on z. */

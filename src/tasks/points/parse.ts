@@ -1,5 +1,5 @@
 // A model's text -> points in the frame of its image. Total: every text gives a value, and no point lies outside the image.
-import { isObject } from '../../core/index.ts'
+import { isObject, type JsonObject } from '../../core/index.ts'
 import type { PointAnswerConfig } from './answer-config.ts'
 import { type Candidate, findJson } from './find-json.ts'
 import { type Box, type FrameSize, isInside, type Point, toModelFrame } from './frame.ts'
@@ -76,8 +76,6 @@ interface Shape {
   stop: boolean
 }
 
-type Json = Record<string, unknown>
-
 const negativeKeys = ['negative_points', 'points_neg', 'negatives']
 const positiveKeys = ['positive_points', 'points_pos', 'positives']
 
@@ -89,7 +87,7 @@ function shapeOf(value: unknown, settings: PointAnswerConfig): Shape | null {
 }
 
 /** The value of the first key that is there; undefined: none is. */
-function firstOf(object: Json, keys: readonly string[]): unknown {
+function firstOf(object: JsonObject, keys: readonly string[]): unknown {
   const key = keys.find((k) => Object.hasOwn(object, k))
   return key === undefined ? undefined : object[key]
 }
@@ -127,7 +125,7 @@ function jointShape(value: unknown): Shape | null {
   return box && positives && negatives && shaped({ box, positives, negatives })
 }
 
-function jointPositives(value: Json): Point[] | null {
+function jointPositives(value: JsonObject): Point[] | null {
   if (!Object.hasOwn(value, 'points')) return pointsIn([value['points_1'], value['points_2']])
   const points = pointsIn(value['points'])
   return points && points.length > 0 ? points : null
@@ -145,7 +143,7 @@ function pointIn(value: unknown): Point | null {
   return numbersIn(pair, 2) as Point | null
 }
 
-function own(object: Json, key: string): unknown {
+function own(object: JsonObject, key: string): unknown {
   return Object.hasOwn(object, key) ? object[key] : undefined
 }
 

@@ -7,9 +7,9 @@ import {
   empty,
   flashAttention,
   hasFlashAttention,
+  int64Tensor,
   noGrad,
   type Tensor,
-  tensor,
   tidy,
   windowOf,
 } from '../../../tensor/index.ts'
@@ -90,7 +90,7 @@ interface Plan {
 }
 
 const range = (from: number, count: number) => Array.from({ length: count }, (_, i) => from + i)
-const index = (values: readonly number[], device: string) => tensor(BigInt64Array.from(values, BigInt), { device })
+const index = (values: readonly number[], device: string) => int64Tensor(values, { device })
 
 function planOf(prompts: readonly PromptIds[], groups: readonly Group[], known: KnownRows | null): Plan {
   const prefixes = known?.lengths ?? groups.map((g) => g.prefix)

@@ -2,7 +2,7 @@
 // holds while the weights and the memory of the caches are those it was made with, and goes before they do.
 // R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
 import { DecodeKernels } from '../../../kernels/index.ts'
-import { CudaGraph, empty, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { CudaGraph, empty, int64Tensor, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart } from '../decoding.ts'
 import { DeviceDraws, type DrawPlan, planKey, type Taken } from '../recorded/draws.ts'
@@ -85,7 +85,7 @@ export class FusedState implements CacheUser {
       this.#copyPrompts(start, of)
       const { device } = this.#h
       this.#position.copy_(tensor(Int32Array.from(start.next), { device }))
-      this.#h.copy_(this.decoder.embed(tensor(BigInt64Array.from(first, BigInt), { device })))
+      this.#h.copy_(this.decoder.embed(int64Tensor(first, { device })))
     })
     this.#draws.begin()
   }

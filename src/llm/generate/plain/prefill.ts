@@ -1,7 +1,7 @@
 // Reading prompts into a key/value cache. Prompts that begin alike (several phrases or regions of one image) read that beginning once.
 // B prompts, G groups of them, W columns read at a time, L columns in the cache, S hidden.
 import type { KVCache } from '../../../nn/index.ts'
-import { cat, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
 import {
   allInputsOf,
   batchedAdditions,
@@ -152,7 +152,7 @@ function atTheEnd(axis: Int32Array, width: number): Int32Array {
   return out
 }
 
-const index = (values: readonly number[], device: string) => tensor(BigInt64Array.from(values, BigInt), { device })
+const index = (values: readonly number[], device: string) => int64Tensor(values, { device })
 
 function columnRange(start: number, end: number, device: string): Tensor {
   return index(

@@ -1,6 +1,6 @@
 // Decoding step by step with PyTorch ops, on devices that do not capture CUDA graphs. R rows, S hidden, D head size.
 import type { KVCache, RopeTable } from '../../../nn/index.ts'
-import { arange, type DType, keep, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { arange, type DType, int64Tensor, keep, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart, Decoding } from '../decoding.ts'
 import { columnsOf } from '../fused/packed-cache.ts'
@@ -27,7 +27,7 @@ export class DecodeStep implements Decoding {
     this.#start = columns
     const count = (from: number) => arange(from, from + steps, { dtype: 'int64', device })
     const { cos, sin } = tidy(() => {
-      const first = tensor(BigInt64Array.from(next, BigInt), { device }) // [R]
+      const first = int64Tensor(next, { device }) // [R]
       return decoder.stepRotations(count(0).unsqueeze(1).add(first))
     })
     this.#rope = { cos: keep(cos), sin: keep(sin) }
@@ -41,7 +41,7 @@ export class DecodeStep implements Decoding {
     return tidy(() => {
       const decoder = this.#decoder
       const { device } = this.#cache
-      const x = decoder.embed(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1], { device })) // [R, 1, S]
+      const x = decoder.embed(int64Tensor(ids, [ids.length, 1], { device })) // [R, 1, S]
       const rope = { cos: this.#rope.cos.select(0, at), sin: this.#rope.sin.select(0, at) }
       const columns = this.#columns.slice({ dim: 0, start: at, end: at + 1 })
       const mask = this.#padding?.slice({ dim: 3, end: length })
@@ -51,7 +51,7 @@ export class DecodeStep implements Decoding {
   }
 
   keepRows(rows: readonly number[]): void {
-    const index = tensor(BigInt64Array.from(rows, BigInt), { device: this.#cache.device })
+    const index = int64Tensor(rows, { device: this.#cache.device })
     const kept = (t: Tensor, dim: number) => {
       const picked = keep(t.indexSelect(dim, index))
       t.dispose()

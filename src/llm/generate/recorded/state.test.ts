@@ -15,7 +15,7 @@ import {
   trainOnly,
   withWeights,
 } from '../../../nn/index.ts'
-import { keep, memory, noGrad, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
+import { int64Tensor, keep, memory, noGrad, type Tensor, tidy } from '../../../tensor/index.ts'
 import { loraTargets } from '../../model.ts'
 import type { DecodeStart, Decoding } from '../decoding.ts'
 import { hasRoomFor } from '../fused/caches.ts'
@@ -193,7 +193,7 @@ test('rows that continue one prompt take over its columns, padding included', ()
     noGrad(() =>
       tidy(() => {
         const { cache, valid, columns, next } = prefill(model, region, 9)
-        const rows = tensor(BigInt64Array.from(samples, BigInt))
+        const rows = int64Tensor(samples)
         const seen = valid!.indexSelect(0, rows)
         const decoding = open({ cache, rows, valid: seen, columns, next: samples.map((b) => next[b]!) })
         const out = tokens.map((id) => decoding.run(samples.map((_, r) => id + r)).logits)
@@ -225,7 +225,7 @@ test('a state that draws by itself says what draws of the host say, greedily, by
     { temperature: 0.7, never },
     { temperature: null, never },
   ]) {
-    const bare = (t: Tensor) => (plan.never.length > 0 ? suppress(t, tensor(BigInt64Array.from(never, BigInt))) : t)
+    const bare = (t: Tensor) => (plan.never.length > 0 ? suppress(t, int64Tensor(never)) : t)
     const host = noGrad(() =>
       tidy(() => {
         const start = prefill(model, region, steps + 1)

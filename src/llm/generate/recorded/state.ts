@@ -3,7 +3,18 @@
 // R rows, S hidden, V vocabulary.
 import { kernelsOff, product8On } from '../../../kernels/index.ts'
 import { type KVCache, linears, type Slot, tensorAt, withProduct8, withWeights } from '../../../nn/index.ts'
-import { aten, CudaGraph, empty, isFloating, keep, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
+import {
+  aten,
+  CudaGraph,
+  empty,
+  int64Tensor,
+  isFloating,
+  keep,
+  type Tensor,
+  tensor,
+  tidy,
+  zeros,
+} from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart } from '../decoding.ts'
 import { columnsOf } from '../fused/packed-cache.ts'
@@ -209,7 +220,7 @@ export class DecodeState {
   }
 
   #setTokens(ids: readonly number[]): void {
-    this.#token.copy_(tensor(BigInt64Array.from(ids, BigInt), [ids.length, 1]))
+    this.#token.copy_(int64Tensor(ids, [ids.length, 1]))
   }
 
   /** Recording runs the step, so that it comes before anything of the call is in place. */

@@ -101,20 +101,26 @@ export class TrainingLayers {
     this.#stacks = this.#layers.flatMap(({ stacks: s }) => [s.qkv, s.o, s.gateUp, s.down])
   }
 
-  /**
-   * Those of a decoder whose weights are as such a pass needs them; null where it must go op by op, which is faster without kernels.
-   * Made once, while the adapters take part: weights that they are merged into are not the layers' own.
-   */
+  /** The layers of a decoder; null if the pass must use libtorch's derivative: without kernels that is faster, unless `anywhere`. */
   static of(decoder: Decoder, anywhere = false): TrainingLayers | null {
-    if (!anywhere && !kernelsOf(decoder)) return null
-    let layers = prepared.get(decoder)
-    if (!layers) {
-      const adapter = sharedAdapter(decoder)
-      if (!adapter?.enabled || adapter.rank % 8 !== 0) return null
-      layers = new TrainingLayers(decoder, adapter)
-      prepared.set(decoder, layers)
-    }
+    const layers = TrainingLayers.open(decoder, anywhere)
+    if (!layers) return null
     return layers.#holds() ? layers : null
+  }
+
+  /**
+   * Moves the decoder's weights into stacks, once; null if the layers are not covered. Call it before anything captures the addresses
+   * of the weights, and while the adapters are enabled: merged weights are not the layers' own.
+   */
+  static open(decoder: Decoder, anywhere = false): TrainingLayers | null {
+    if (!anywhere && !kernelsOf(decoder)) return null
+    const known = prepared.get(decoder)
+    if (known) return known
+    const adapter = sharedAdapter(decoder)
+    if (!adapter?.enabled || adapter.rank % 8 !== 0) return null
+    const layers = new TrainingLayers(decoder, adapter)
+    prepared.set(decoder, layers)
+    return layers
   }
 
   /** Whether the weights are still those the stacks were made of, and train as they did. */
