@@ -136,13 +136,10 @@ export async function run(): Promise<BenchRow[]> {
     metrics: {},
   })
   const bench = runOf(config, [task], learner, encoder, { score } as never)
-  const openAll = (items: readonly WorkItem[]) => {
-    for (const item of items) open.at(item)
-  }
   for (let number = 0; number < 2; number++) {
     if (onCard) cuda.resetPeak()
     const items = encoder.items([exampleAt(2 * number), exampleAt(2 * number + 1)])
-    await clocked('SAM2 and vision tower, 2 images', () => noGrad(() => tidy(() => openAll(items))))
+    await clocked('SAM2 and vision tower, 2 images', () => noGrad(() => tidy(() => void open.all(items))))
     const batch = { draw: { seed: 0, step: number }, pieces: [items] }
     const groups = await clocked('sample 2 x 8 answers, draw their masks', () => sampleAndScore(bench, batch))
     await clocked('learn', () => step(bench, { ...batch, groups }, 1e-5))

@@ -29,6 +29,8 @@ const group = z.looseObject({
   rollouts: z.array(rollout).min(1),
   advantages: z.string(),
 })
+/** What a rollout looks like is decided by its task. */
+const taskGroup = group.extend({ rollouts: z.array(z.unknown()).min(1) })
 
 /** Of 0.1.0. */
 const version1 = z.looseObject({
@@ -46,7 +48,7 @@ const version1 = z.looseObject({
 })
 
 const generation = z.looseObject({
-  groups: z.array(group),
+  groups: z.array(taskGroup),
   pieces: z.array(z.array(z.string())),
   taken: count,
   short: z.boolean(),

@@ -139,10 +139,10 @@ test("a preset's values stand under what is given", () => {
 })
 
 test('the preset of the point task decides in a run how answers are read, where no setting says otherwise', () => {
-  const { points } = read('--points.preset', 'origin', '--points.oob', 'drop')
+  const { points } = read('--task', 'points', '--points.preset', 'origin', '--points.oob', 'drop')
   const { allowEmpty, dupRadius, formatScore, keepEasy, oob } = points
   assert.deepEqual([allowEmpty, dupRadius, formatScore, keepEasy, oob], [false, null, 'binary', null, 'drop'])
-  assert.deepEqual(resolveRun(JSON.parse(JSON.stringify({ points }))).points, points)
+  assert.deepEqual(resolveRun(JSON.parse(JSON.stringify({ task: 'points', points }))).points, points)
 })
 
 test('values outside the range are refused with the setting and the value', () => {
@@ -155,7 +155,10 @@ test('every setting can be given its own default', () => {
   for (const { path, default: value } of runTable().settings) {
     if (value === undefined || /^rewards\.(loop[12]|points)\./.test(path)) continue // a task's rewards need their terms too
     const text = typeof value === 'string' ? value : JSON.stringify(value)
-    assert.deepEqual(at(read(`--${path}=${text}`), path), at(resolveRun({}), path), path)
+    const task = path.startsWith('points.')
+      ? { words: ['--task=points'], input: { task: 'points' } }
+      : { words: [], input: {} }
+    assert.deepEqual(at(read(...task.words, `--${path}=${text}`), path), at(resolveRun(task.input), path), path)
   }
 })
 

@@ -160,7 +160,7 @@ export function readRunSettings(
     const before = (valueAt(input, 'rewards.modules') as unknown[] | undefined) ?? []
     setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
   }
-  const config = resolveRun(input as RunInput)
+  const config = resolveRun(input as RunInput, given.paths)
   const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
   return { ...given, config, fromFiles }
 }

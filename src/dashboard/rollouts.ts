@@ -207,9 +207,11 @@ export async function rollouts(run: Run): Promise<{ markup: Markup; problems: st
   }
   const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
   const all = chosen.loops.flatMap(({ best, worst }) => [...best, ...worst])
-  const hasJudged = all.some(({ shown }) => shown.some((item) => item.kind === 'mask' && item.by === 'judge'))
+  const judgedMask = all.flatMap(({ shown }) => shown).find((item) => item.kind === 'mask' && item.by === 'judge')
   const hasPoints = all.some(({ shown }) => shown.some((item) => item.kind === 'points'))
-  const judged = hasJudged ? html`<span><i class="key judged"></i>drawn by the judge</span>` : undefined
+  const judged = judgedMask
+    ? html`<span><i class="key judged"></i>${judgedMask.name ?? 'drawn by the judge'}</span>`
+    : undefined
   const dots = hasPoints
     ? html`<span><i class="key confused"></i>confused region</span><span><i class="dot"></i>positive point</span><span><i class="dot negative"></i>negative point</span>`
     : undefined

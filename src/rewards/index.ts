@@ -7,6 +7,7 @@ export { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceRewar
 export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
 export * from './config.ts'
 export { iouOf, resizeMaskBilinear } from './iou.ts'
+export { judgeOfAll } from './judge/all-processes.ts'
 export { JudgeFailure } from './judge/chat.ts'
 export { JudgeClient } from './judge/client.ts'
 export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'

@@ -8,16 +8,9 @@ import { frozenForms } from '../nn/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
-import {
-  builtInKind,
-  hasOwnKl,
-  resolvePoints,
-  resolvePreset,
-  type TaskKind,
-  taskRewardSettings,
-  taskSettings,
-} from '../tasks/index.ts'
+import { builtInKind, resolveTask, type TaskKind, taskRewardSettings, taskSettings, whyUnused } from '../tasks/index.ts'
 import { trackerNames } from '../tracking/index.ts'
+import { flattened, type Settings } from './flat-settings.ts'
 
 export const LoraConfig = z.strictObject({
   rank: z.int().positive().default(128).describe('rank of the adapters'),
@@ -205,19 +198,52 @@ export function mergesForSampling(settings: Pick<RunConfig, 'sampling' | 'frozen
   return sampling.weights === 'auto' ? suits && frozenWeights === 'exact' : sampling.weights === 'merged'
 }
 
-/** Types, presets and combinations checked; what cannot work is refused here with the reason. */
-export function resolveRun(input: RunInput): RunConfig {
-  const parsed = RunConfig.safeParse(input)
+/**
+ * Types, presets and combinations checked; what cannot work is refused here with the reason. `written`: paths of the settings that the
+ * user wrote; absent: those whose values are not the defaults.
+ */
+export function resolveRun(input: RunInput, written?: Iterable<string>): RunConfig {
+  const task = input.task ?? RunConfig.shape.task.parse(undefined)
+  rejectUnused(task, flattened(input), written)
+  const whole = merged(builtInKind(task)?.defaults ?? {}, input as Nested)
+  const parsed = RunConfig.safeParse(whole)
   if (!parsed.success) throw refusalOf(parsed.error, input, 'settings')
-  const { rewards } = parsed.data
-  const config = {
-    ...parsed.data,
-    rl: resolveGrpo((input.rl ?? {}) as GrpoInput, { otherBeta: hasOwnKl(parsed.data) }),
-    points: resolvePoints(input.points),
-    rewards: { ...rewards, preset: resolvePreset(input.rewards ?? {}, rewards) },
-  }
+  const { settings, hasOwnKl } = resolveTask(parsed.data, whole)
+  const rl = resolveGrpo((whole['rl'] ?? {}) as GrpoInput, { otherBeta: hasOwnKl })
+  const config = { ...parsed.data, ...settings, rl }
   checkRun(config)
   return config
+}
+
+type Nested = Readonly<Record<string, unknown>>
+const isGroup = (value: unknown): value is Nested =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** `over` on top of `under`, group by group. */
+function merged(under: Nested, over: Nested): Nested {
+  const both = Object.entries(over).map(([key, value]) => {
+    const below = under[key]
+    return [key, isGroup(value) && isGroup(below) ? merged(below, value) : (value ?? below ?? value)]
+  })
+  return { ...under, ...Object.fromEntries(both) }
+}
+
+/** A setting that the task of a run does not use is an error: without a message it would look as if it acted. */
+function rejectUnused(task: string, values: Settings, written?: Iterable<string>): void {
+  for (const path of written ?? changedSettings(values)) {
+    const reason = whyUnused(task, path)
+    if (reason === null) continue
+    const expected = `nothing: task ${task} does not use it, ${reason}`
+    throw new Mismatch({ where: 'settings', field: path, expected, got: values[path] ?? 'a value' })
+  }
+}
+
+let defaults: Settings | undefined
+
+function changedSettings(values: Settings): string[] {
+  defaults ??= flattened(RunConfig.parse({}))
+  const same = (path: string) => JSON.stringify(values[path]) === JSON.stringify(defaults![path])
+  return Object.keys(values).filter((path) => values[path] !== undefined && !same(path))
 }
 
 /** Matrices in 8 bit are made wide for each product: keeping them all for backward, or merging into them, would cost what they save. */

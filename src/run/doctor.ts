@@ -42,6 +42,7 @@ export async function doctor(config: RunConfig, host: Pick<Host, 'progress'>): P
     encoder.release(together)
     return [...findings, ...learned, ...prototypeChecks([...findings, ...learned]), ...memoryFacts(config)]
   } finally {
+    kind.close?.(learner.family)
     disposeLearner(learner)
   }
 }

@@ -65,6 +65,7 @@ export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
     }
   } finally {
     await records?.close()
+    kind.close?.(learner.family)
     disposeLearner(learner)
   }
 }

@@ -66,6 +66,7 @@ export async function evaluateModel(
   } finally {
     await loader.close()
     await source.close()
+    kind.close?.(family)
     disposeModel(family)
   }
   const metrics = evaluator.summary(scores, config.seed)

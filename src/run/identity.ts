@@ -8,9 +8,7 @@ import { settingsOfTask } from '../tasks/index.ts'
 import { threads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
-
-/** Path of a setting -> its value. */
-export type Settings = Record<string, unknown>
+import { flattened, type Settings } from './flat-settings.ts'
 
 /** May change from one start to the next: where things are written and how often, and paths (the files themselves are compared). */
 const free = new Set([
@@ -36,11 +34,6 @@ const free = new Set([
   'rewards.judge.baseUrl',
   'rewards.judge.apiKeyEnv',
 ])
-
-export function flattened(value: unknown, path = ''): Settings {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { [path]: value }
-  return Object.assign({}, ...Object.entries(value).map(([k, v]) => flattened(v, path ? `${path}.${k}` : k)))
-}
 
 /** `more`: what a kind of run adds, such as the weight of a loss. */
 export function decidingSettings(config: RunConfig, total: number, more: Settings = {}, processes = 1): Settings {

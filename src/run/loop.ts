@@ -11,9 +11,10 @@ import type { RunConfig } from './config.ts'
 import { disposeModel, openModel, placeNotices } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
+import type { Settings } from './flat-settings.ts'
 import { openSharedFolder, type RunFolder, type RunLog, requireTrackers, reserveFolder } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
-import { decidingSettings, type Settings } from './identity.ts'
+import { decidingSettings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
@@ -145,6 +146,7 @@ class RunLoop {
       return await RunLoop.#assemble(config, host, options, { kind, learner, records })
     } catch (error) {
       await records?.close()
+      kind.close?.(learner.family)
       disposeLearner(learner)
       throw error
     }
@@ -322,12 +324,13 @@ class RunLoop {
   }
 
   async close(): Promise<void> {
-    const { encoder, learner, lock, records, writer } = this.opened
+    const { encoder, kind, learner, lock, records, writer } = this.opened
     this.#work.close()
     encoder.close()
     await writer.close()
     lock.release()
     await records.close()
+    kind.close?.(learner.family)
     disposeLearner(learner)
   }
 }

@@ -1,7 +1,7 @@
 // What a step is given of a run: settings, weights in their roles, and the way to its scores.
 import { alone, type World } from '../distributed/index.ts'
 import { type Answer, hasOwnRewards } from '../rewards/index.ts'
-import { initialEntropyState, type Run, Stopped, type Task } from '../rl/index.ts'
+import { initialEntropyState, type Run, type Scored, Stopped, type Task } from '../rl/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
 import type { Host } from './host.ts'
@@ -19,6 +19,14 @@ function sentAnswer({ answer }: { answer: Answer }, step: number, pictures: bool
   if (!record || pictures) return { ...answer, step }
   const { image: _, ...plain } = record
   return { ...answer, step, record: plain }
+}
+
+/** Metrics of each reply beside its scores: scores reach every process, replies do not. */
+function withFigures(rows: readonly Scored[], replies: readonly object[]): readonly Scored[] {
+  return rows.map((row, k) => {
+    const { figures } = replies[k] as { figures?: Readonly<Record<string, number>> }
+    return figures ? { ...row, figures: { ...row.figures, ...figures } } : row
+  })
 }
 
 /** The parts a step needs. */
@@ -57,7 +65,7 @@ export function runOf(
         const scores = await all
         if (!scores) throw new Stopped()
         Object.assign(scoring.metrics, scores.metrics)
-        return scores.rows[i]!
+        return withFigures(scores.rows[i]!, replies[i]!)
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)
       return one

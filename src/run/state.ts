@@ -21,7 +21,7 @@ import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
 import type { RunConfig } from './config.ts'
-import type { Settings } from './identity.ts'
+import type { Settings } from './flat-settings.ts'
 import type { Learner } from './learner.ts'
 import type { StoredGroup } from './stored-group.ts'
 

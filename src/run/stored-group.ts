@@ -1,5 +1,15 @@
 // Groups as plain JSON, for checkpoints in the middle of a generation batch (several passes over it, or several steps from it).
-import { columnsOf, type Group, type GrpoConfig, type Item, type Json, type Scored, type Task } from '../rl/index.ts'
+import { Mismatch, messageOf } from '../core/index.ts'
+import {
+  columnsOf,
+  type Group,
+  type GrpoConfig,
+  type Item,
+  type Json,
+  type Sample,
+  type Scored,
+  type Task,
+} from '../rl/index.ts'
 
 const pack = (a: Float32Array | Float64Array) => Buffer.from(a.buffer, a.byteOffset, a.byteLength).toString('base64')
 const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64')).buffer
@@ -28,6 +38,20 @@ export function storeGroup(g: Group): StoredGroup {
   }
 }
 
+/** What a task cannot read was not stored by it. */
+function restoreSample(task: Task, stored: Json, record: string): Sample {
+  const refused = (got: unknown) =>
+    new Mismatch({ where: `state.json, record ${record}`, field: 'rollouts', expected: `samples of ${task.name}`, got })
+  let sample: Sample
+  try {
+    sample = task.restore(stored)
+  } catch (error) {
+    throw refused(messageOf(error))
+  }
+  if (!(sample.ids instanceof Int32Array)) throw refused(stored)
+  return sample
+}
+
 export function restoreGroup(
   s: StoredGroup,
   tasks: readonly Task[],
@@ -35,7 +59,7 @@ export function restoreGroup(
   rl: GrpoConfig,
 ): Group {
   const task = tasks.find((t) => t.name === s.task)!
-  const samples = s.rollouts.map((r) => task.restore(r))
+  const samples = s.rollouts.map((r) => restoreSample(task, r, s.record))
   return {
     task,
     item: items.get(s.record)!,

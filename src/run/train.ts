@@ -3,6 +3,7 @@
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
 import { maskLogits } from '../models/index.ts'
+import { judgeOfAll } from '../rewards/index.ts'
 import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
@@ -117,7 +118,8 @@ class TrainWork implements Work {
     seconds.encode = encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
-    const log = this.#log(report, learningRate, seconds, startedAt)
+    const counted = await this.#ofAllProcesses()
+    const log = this.#log(report, learningRate, seconds, startedAt, counted)
     await writeSamples(fresh, number + 1, this.#opened)
     this.#watchSpread(number + 1, log.metrics)
     return log
@@ -182,7 +184,13 @@ class TrainWork implements Work {
     Object.assign(this.#run.balance, balanceOf(this.#norms))
   }
 
-  #log(report: StepReport, learningRate: number, seconds: Record<string, number>, startedAt: number): StepLog {
+  #log(
+    report: StepReport,
+    learningRate: number,
+    seconds: Record<string, number>,
+    startedAt: number,
+    { nan, judge }: { nan: number; judge: Record<string, number> },
+  ): StepLog {
     const { useAdaptiveEntropy } = this.#opened.config.rl
     const { store } = this.#opened.encoder
     const spent = (performance.now() - startedAt) / 1000
@@ -190,7 +198,7 @@ class TrainWork implements Work {
     const { device } = this.#opened.learner.family.model.placement
     const metrics = {
       ...report.metrics(learningRate),
-      'iou/nan': this.#noNumbers(),
+      'iou/nan': nan,
       ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
     }
     const timing = {
@@ -199,7 +207,7 @@ class TrainWork implements Work {
       ...this.#sampled(),
       ...memoryFigures(device),
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
-      ...this.#scoring.metrics,
+      ...judge,
       ...this.#sent(),
       ...phases(seconds, spent),
     }
@@ -210,11 +218,12 @@ class TrainWork implements Work {
     return { metrics, timing, fields }
   }
 
-  /** Mask logits of this process since the last step that were no numbers. */
-  #noNumbers(): number {
-    const since = maskLogits.nan - this.#nan
+  /** Counts that each process keeps: mask logits since the last step that were not numbers, and what the judge was asked. */
+  async #ofAllProcesses(): Promise<{ nan: number; judge: Record<string, number> }> {
+    const own = { nan: maskLogits.nan - this.#nan, judge: this.#scoring.metrics }
     this.#nan = maskLogits.nan
-    return since
+    const all = await this.#run.world.gather(own)
+    return { nan: all.reduce((sum, { nan }) => sum + nan, 0), judge: judgeOfAll(all.map(({ judge }) => judge)) }
   }
 
   /** Since the last step; how the processes shared the work only where there are several. */

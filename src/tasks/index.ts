@@ -24,14 +24,13 @@ export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAl
 export {
   type Cycle,
   type CycleConfig,
-  hasOwnKl,
   type MaskSupervision,
   requireGrounded,
   supervisesMasks,
 } from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
-export { resolvePreset, resolveRewards } from './cycle/rewards.ts'
+export { resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
 export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
 export type {
@@ -70,6 +69,32 @@ export function settingsOfTask<C extends { task: string; rewards: object }>(conf
     return Object.fromEntries(Object.entries(values).filter(([name]) => !left.has(name))) as T
   }
   return { ...without(config, 'run'), rewards: without(config.rewards, 'rewards') }
+}
+
+/** The kind of a run's settings; all kinds for a user's module, which may read the settings of any. */
+function kindsFor(task: string): readonly TaskKind<never>[] {
+  const kind = builtInKind(task)
+  return kind ? [kind] : Object.values(taskKinds)
+}
+
+/** Settings of the kinds with their presets applied, and whether a task has a KL term of its own. */
+export function resolveTask(config: { task: string }, input: Readonly<Record<string, unknown>>) {
+  const kinds = kindsFor(config.task)
+  const settings: object = Object.assign({}, ...kinds.map((kind) => kind.resolve?.(config as never, input)))
+  return { settings, hasOwnKl: kinds.some((kind) => kind.hasOwnKl?.(config as never)) }
+}
+
+/** Why the kind of a run does not use a setting; null: it does, or it is a user's module. */
+export function whyUnused(task: string, path: string): string | null {
+  const kind = builtInKind(task)
+  if (!kind) return null
+  const isIn = (group: string) => path === group || path.startsWith(`${group}.`)
+  const other = Object.entries(settingsOf).find(([name, { run, rewards }]) => {
+    const groups = [...Object.keys(run), ...Object.keys(rewards).map((key) => `rewards.${key}`)]
+    return name !== task && groups.some(isIn)
+  })
+  if (other) return `it belongs to task ${other[0]}`
+  return Object.entries(kind.unused ?? {}).find(([group]) => isIn(group))?.[1] ?? null
 }
 
 /** A kind by its name, or null for the path of a user's module. */

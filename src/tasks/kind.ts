@@ -85,6 +85,14 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly doc: string
   /** Its tasks read the images themselves: a run makes no features for them. */
   readonly readsImages?: true
+  /** Defaults of common settings that are its own. */
+  readonly defaults?: Readonly<Record<string, unknown>>
+  /** Common settings that it does not use, as paths or groups of paths, and why: they are rejected. */
+  readonly unused?: Readonly<Record<string, string>>
+  /** Its own settings with presets applied, from all settings; `input`: as the user wrote them, with the defaults above. */
+  resolve?(config: C, input: Readonly<Record<string, unknown>>): object
+  /** Whether one of its tasks has a KL term whatever `rl.beta` says. */
+  hasOwnKl?(config: C): boolean
   /** What its records may look like; absent: the common rules. */
   recordRules?(config: C): RecordRules
   /** Absent or null: every record is trained on. */
@@ -96,6 +104,8 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   /** The tasks of a run, those with a weight; a family that cannot do them is refused by name. */
   build(family: Family, config: C): Task[]
   evaluator(family: Family, config: C): Evaluator
+  /** Frees what the tasks, the chooser and the evaluator opened beside a family. */
+  close?(family: Family): void
   /** Supervised learning, and in words what is learned; absent: the kind has none. */
   lessons?: {
     goal(config: C, options: LessonOptions): string

@@ -1,37 +1,27 @@
 // The two questions both loops ask: describe this region, find this phrase. Greedy or sampled, batched over rows.
-import type { RandomStream } from '../../core/index.ts'
 import { type Generated, type GenerateOptions, generate, type PromptIds } from '../../llm/index.ts'
 import { type Mask, maskArea, maskUnion } from '../../mask/index.ts'
 import type { GroundedFamily } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
 import { cat, noGrad, tidy } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'
+import { generateOptions, type Sampled } from '../generate-options.ts'
 import { confidencesOf } from './action.ts'
 import type { Cycle } from './config.ts'
 
-export interface Sampled {
-  samples: number
-  random: (row: number, k: number) => RandomStream
-}
-
 export interface AskOptions {
   /** Absent: greedy. */
-  sampled?: Sampled
+  sampled?: Omit<Sampled, 'rl'>
   /** The answer is a caption: it may hold no [SEG] and nothing that stands for images and regions. */
   caption?: boolean
 }
 
 function options({ family, config }: Cycle, { sampled, caption }: AskOptions): GenerateOptions {
-  const corrects = config.rl.rolloutCorrection !== null || config.rl.offPolicyMaskThreshold !== null
-  const { temperature, topK, topP, minP, repetitionPenalty, maxCompletionLength } = config.rl
+  const { rl } = config
   return {
-    maxNewTokens: maxCompletionLength,
-    stopStrings: family.stopWords,
+    ...generateOptions(rl.maxCompletionLength, family.stopWords, sampled && { rl, ...sampled }),
     segId: family.segId,
     ...(caption ? { suppressIds: family.captionSuppressIds } : {}),
-    samplerLogps: corrects && sampled !== undefined,
-    samples: sampled?.samples ?? 1,
-    ...(sampled ? { sampling: { temperature, topK, topP, minP, repetitionPenalty }, random: sampled.random } : {}),
   }
 }
 

@@ -2,16 +2,20 @@
 // Start reading at mask-to-caption.ts, then caption-to-mask.ts.
 import type { TaskKind } from '../kind.ts'
 import { CaptionToMask } from './caption-to-mask.ts'
-import { type CycleConfig, checkCycle, requireGrounded } from './config.ts'
+import { type CycleConfig, checkCycle, hasOwnKl, requireGrounded } from './config.ts'
 import { cycleEvaluator } from './evaluate.ts'
 import { cycleLessons } from './lessons.ts'
 import { MaskToCaption } from './mask-to-caption.ts'
-import { resolveRewards } from './rewards.ts'
+import { resolvePreset, resolveRewards } from './rewards.ts'
 
 export const cycle: TaskKind<CycleConfig> = {
   name: 'cycle',
   doc: 'mask -> caption -> mask and caption -> mask -> caption',
   check: checkCycle,
+  hasOwnKl,
+  resolve: ({ rewards }, input) => ({
+    rewards: { ...rewards, preset: resolvePreset((input['rewards'] ?? {}) as object, rewards) },
+  }),
   rewards: ({ rewards }) => resolveRewards(rewards),
   build(family, config) {
     const both = { family: requireGrounded(family), config }

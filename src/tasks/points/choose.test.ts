@@ -78,9 +78,12 @@ test('without a target the answer that says nothing is right, and the evaluation
   const texts = ['[]', '{"bbox_2d":[20,20,90,90],"points":[[50,50]],"negative_points":[]}', 'no']
   const group = texts.map((text) => ({ ids: Int32Array.of(1), text, finished: true, logps: Float32Array.of(-1) }))
   const [replies] = inScope(() => task!.answer([item], [group])) as PointsReply[][]
-  const told = task!.figures!([{ replies: replies!, scores: [{ total: 1.1, parts: {}, counted: [] }] }], 0)
-  assert.equal(told['points/none_right_rate'], 1 / 2)
-  assert.equal(told['points/iou_gain'], undefined)
+  const [right, wrong, invalid] = replies!.map((r) => r.figures)
+  assert.deepEqual(
+    [right, wrong, invalid].map((f) => f!['none_right_rate']),
+    [1, 0, undefined],
+  )
+  assert.equal(right!['iou_gain'], undefined)
   const evaluator = points.evaluator(family, config)
   const scores = inScope(() => evaluator.score([item]))
   assert.deepEqual(Object.keys(evaluator.summary(scores, 1)), ['points/none_right'])

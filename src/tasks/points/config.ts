@@ -18,7 +18,7 @@ export const PointsConfig = PointAnswerConfig.extend({
     .describe(
       'SAM2 that draws the masks: a checkpoint (.pt, .safetensors), its folder, or a Sa2VA folder with one inside',
     ),
-  weight: z.number().nonnegative().default(1).describe('weight of the task in the loss'),
+  weight: z.number().positive().default(1).describe('weight of the task in the loss'),
   positivePrompt: z
     .enum(['point', 'box', 'box+points'])
     .default('point')

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
-import { type AnsweredGroup, stepFigures } from './figures.ts'
+import { answerFigures, stepFigures } from './figures.ts'
 import type { PointAnswer } from './parse.ts'
 import type { PointSample } from './reward.ts'
 
@@ -50,9 +50,11 @@ test('shares are of all answers, of those that can be read, or of those that pla
     reply({}), // places nothing
     reply({ stop: true }, { target: left(0) }), // nothing is there, and it says so
   ]
-  const groups = [
-    { replies, scores: [1, 0.25, null, 0.5, 0.75].map((total) => ({ total, parts: {}, counted: [] })) },
-  ] as unknown as AnsweredGroup[]
+  const each = replies.map((r) => answerFigures(r.answer.points as PointSample, r.reply, weights))
+  const found = (name: string) => {
+    const values = each.flatMap((figures) => figures[name] ?? [])
+    return values.reduce((a, b) => a + b, 0) / values.length
+  }
   const before = 50 / 70
   const expected = {
     format_strict: 3 / 5,
@@ -73,16 +75,19 @@ test('shares are of all answers, of those that can be read, or of those that pla
     token_switched_rate: 1 / 5,
     sam_confidence: (1 + 4 * 0.5) / 5,
   }
-  const { loss, mean_reward, max_reward, ...found } = stepFigures(groups, weights, 0.125)
-  assert.deepEqual([loss, mean_reward, max_reward], [0.125, 0.625, 1])
-  assert.deepEqual(Object.keys(found).sort(), Object.keys(expected).map((name) => `points/${name}`).sort()) // biome-ignore format: one line
+  assert.deepEqual([...new Set(each.flatMap((figures) => Object.keys(figures)))].sort(), Object.keys(expected).sort())
   for (const [name, value] of Object.entries(expected))
-    assert.ok(Math.abs(found[`points/${name}`]! - value) < 1e-12, `${name}: ${found[`points/${name}`]}, not ${value}`)
+    assert.ok(Math.abs(found(name) - value) < 1e-12, `${name}: ${found(name)}, not ${value}`)
 })
 
-test('groups of before a restart have rewards alone; where nothing was scored there is the loss', () => {
-  const kept = [{ replies: [], scores: [{ total: 0.5, parts: {}, counted: [] }] }]
-  assert.deepEqual(stepFigures(kept, weights, 2), { loss: 2, mean_reward: 0.5, max_reward: 0.5 })
-  const unscored = [{ replies: [], scores: [{ total: null, parts: {}, counted: [] }] }]
-  assert.deepEqual(stepFigures(unscored, weights, 2), { loss: 2 })
+test("a step logs the loss, and the prototype's names for rewards if there are any", () => {
+  const scored = (...totals: (number | null)[]) => [
+    { scores: totals.map((total) => ({ total, parts: {}, counted: [] })) },
+  ]
+  assert.deepEqual(stepFigures(scored(1, 0.25, null, 0.5, 0.75), 0.125), {
+    loss: 0.125,
+    mean_reward: 0.625,
+    max_reward: 1,
+  })
+  assert.deepEqual(stepFigures(scored(null), 2), { loss: 2 })
 })

@@ -20,6 +20,7 @@ export {
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { lessonOf } from './lessons.ts'
 export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './looks.ts'
+export { OpenItems } from './open-items.ts'
 export { oracleCurve } from './oracle.ts'
 export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
@@ -39,4 +40,4 @@ export {
   settledRewards,
 } from './reward.ts'
 export { type PointsAnswer, pointsReward } from './reward-term.ts'
-export { OpenItems, PlacePoints } from './task.ts'
+export { PlacePoints } from './task.ts'

@@ -22,9 +22,11 @@ import {
   withContour,
 } from './item.ts'
 import { askLooks, densitiesOfLooks, replyToLooks, wordsOf } from './looks.ts'
+import { OpenItems } from './open-items.ts'
 import { points } from './points.ts'
 import { type PointText, sampleOf } from './reply.ts'
 import { scorePoints } from './reward.ts'
+import { PlacePoints } from './task.ts'
 
 const assets = join(import.meta.dirname, '../../../assets/points-miniature')
 const sam2 = join(assets, 'sam2')
@@ -110,7 +112,7 @@ test('each look is scored under the image it saw; a shorter trajectory is padded
 
 test('sampled trajectories are those of the task, survive a checkpoint, and other modes refuse to look again', () => {
   const random = (b: number, k: number, look: number) => stream(streamId.test, 'looks', b, k, look)
-  const [words] = plain(() => askLooks(setup, [item], { samples: 2, temperature: 1, random }))
+  const [words] = plain(() => askLooks(setup, [item], { rl: resolveGrpo({}), samples: 2, random }))
   assert.equal(words!.length, 2)
   const rl = resolveGrpo({ numGenerations: 2, maxCompletionLength: 12, beta: 0 })
   const common = { seed: 1, rl, checkpointing: false, train: ['lora'], rewards: RewardsConfig.parse({}) }
@@ -118,4 +120,38 @@ test('sampled trajectories are those of the task, survive a checkpoint, and othe
   const stored = wordsOf([said(first), said(second)])
   assert.deepEqual(task!.restore(JSON.parse(JSON.stringify(task!.store(stored)))), stored)
   assert.throws(() => resolvePoints({ turns: 2 }), /turns: expected 1: only in mode second-look/)
+})
+
+/** A task that looks up to three times; whatever the model writes is read as `text`. */
+function reading(text: string) {
+  const { policy } = setup
+  const own = policy.tokenizer as unknown as Record<string | symbol, unknown>
+  const tokenizer = new Proxy(own, {
+    get: (_, key) => (key === 'decode' ? () => text : typeof own[key] === 'function' ? own[key].bind(own) : own[key]),
+  })
+  const deaf: PointSetup = { ...setup, policy: Object.create(policy, { tokenizer: { value: tokenizer } }) }
+  const rl = resolveGrpo({ numGenerations: 2, maxCompletionLength: 12, beta: 0, temperature: 1000 })
+  const common = { seed: 1, rl, checkpointing: false, train: ['lora'], rewards: RewardsConfig.parse({}) }
+  const task = new PlacePoints(deaf, common, new OpenItems(deaf, 4))
+  const { id, image, mask, query } = makePointScene(5, 1).record
+  const work = { id, example: { id, image, mask, caption: query, meta: {} }, features: {} }
+  return plain(() => task.sample([work], { seed: 1, step: 0 }))[0]!
+}
+
+test('every look of a trajectory has its own random numbers', () => {
+  for (const { looks } of reading(first)) {
+    assert.equal(looks!.length, 3)
+    // so hot that the words follow from the random numbers alone
+    const texts = looks!.map(({ ids }) => ids.join())
+    assert.equal(new Set(texts).size, 3, texts.join(' | '))
+  }
+})
+
+test('an answer that stops, or that cannot be read, is the last of its trajectory', () => {
+  for (const text of ['{"stop":true}', '{"negative_points":[],"positive_points":[]}', 'no idea'])
+    assert.deepEqual(
+      reading(text).map(({ looks }) => looks!.length),
+      [1, 1],
+      text,
+    )
 })

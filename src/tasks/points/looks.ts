@@ -7,12 +7,13 @@ import { cat, noGrad, stack, type Tensor, tidy, zeros } from '../../tensor/index
 import { askAbout, drawOptions, type PointItem, type PointSetup, positiveClicks, withContour } from './item.ts'
 import { type PointAnswer, parsePointAnswer } from './parse.ts'
 import {
-  type AskOptions,
+  askPoints,
   askPrompts,
   corrected,
   type PointReply,
   type PointText,
   replyTo,
+  type SampledPoints,
   type Start,
 } from './reply.ts'
 
@@ -52,9 +53,8 @@ function promptOf(setup: PointSetup, item: PointItem, { mask }: Walk): PromptIds
 }
 
 /** K trajectories of each item. */
-export function askLooks(setup: PointSetup, items: readonly PointItem[], options: AskOptions = {}): PointWords[][] {
-  const prompts = items.map((item) => item.prompt)
-  const first = askPrompts(setup, prompts, options)
+export function askLooks(setup: PointSetup, items: readonly PointItem[], sampled?: SampledPoints): PointWords[][] {
+  const first = askPoints(setup, items, sampled)
   if (setup.config.turns === 1) return first
   const open = first.flatMap((texts, b) =>
     texts.map((text, k) => ({ b, k, item: items[b]!, looks: [text], walk: begin(setup, items[b]!) })),
@@ -67,7 +67,7 @@ export function askLooks(setup: PointSetup, items: readonly PointItem[], options
     const asked = askPrompts(
       setup,
       going.map((one) => promptOf(setup, one.item, one.walk)),
-      { ...options, samples: 1, random: (row) => options.random!(going[row]!.b, going[row]!.k, turn) },
+      sampled && { ...sampled, samples: 1, random: (row) => sampled.random(going[row]!.b, going[row]!.k, turn) },
     )
     going.forEach((one, i) => {
       one.looks.push(asked[i]![0]!)
@@ -76,11 +76,14 @@ export function askLooks(setup: PointSetup, items: readonly PointItem[], options
   return first.map((texts, b) => texts.map((_, k) => wordsOf(open.find((one) => one.b === b && one.k === k)!.looks)))
 }
 
-/** The looks as one sample: tokens behind each other. */
+/** The looks as one sample: their tokens one after the other. */
 export function wordsOf(looks: readonly PointText[]): PointWords {
   const ids = Int32Array.from(looks.flatMap((l) => [...l.ids]))
   const logps = Float32Array.from(looks.flatMap((l) => [...l.logps]))
-  return { ids, logps, text: looks.map((l) => l.text).join('\n'), finished: looks.at(-1)!.finished, looks }
+  const drawn = looks.flatMap((l) => (l.samplerLogps ? [...l.samplerLogps] : []))
+  const sampler = drawn.length === ids.length ? { samplerLogps: Float32Array.from(drawn) } : {}
+  const { finished } = looks.at(-1)!
+  return { ids, logps, ...sampler, text: looks.map((l) => l.text).join('\n'), finished, looks }
 }
 
 /** Answers read and drawn, a reply for each trajectory. */

@@ -4,14 +4,17 @@ import { before, test } from 'node:test'
 import { Mismatch } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { maskIou } from '../../mask/index.ts'
-import { openFamily, Sam2Predictor } from '../../models/index.ts'
+import { openFamily, openSam2, Sam2Predictor } from '../../models/index.ts'
 import { openRewards, RewardsConfig, scoreGroup } from '../../rewards/index.ts'
 import { resolveGrpo, type Task } from '../../rl/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
 import { shownOf } from '../../tracking/index.ts'
 import type { WorkItem } from '../kind.ts'
-import { PointsConfig } from './config.ts'
-import { type PointsRunConfig, points } from './points.ts'
+import { PointsConfig, resolvePoints } from './config.ts'
+import { openItem, positiveClicks } from './item.ts'
+import { oracleCurve } from './oracle.ts'
+import { type PointsRunConfig, points, requireAsking } from './points.ts'
+import { replyTo, sampleOf } from './reply.ts'
 import type { PointsReply } from './task.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')
@@ -80,17 +83,16 @@ test('a reply has the masks before and after, its reward is the term of the mix,
     assert.equal(named(name)?.kind, 'mask', name)
 })
 
-test("a step tells the prototype's names beside the places of the points", () => {
+test("a step logs the prototype's names, and each answer the places of its points", () => {
   const group = [sample('[[20,30]]'), sample('[]'), sample('no')]
   const [replies] = inScope(() => task.answer([item], [group])) as PointsReply[][]
   const scored = [0.5, 0.1, null].map((total) => ({ total, parts: {}, counted: [] }))
-  const told = task.figures!([{ replies: replies!, scores: scored }], 0.25)
-  assert.deepEqual([told['loss'], told['mean_reward'], told['max_reward']], [0.25, 0.3, 0.5])
-  assert.equal(told['points/invalid_rate'], 1 / 3)
-  assert.equal(told['points/abstain_rate'], 1 / 2)
-  assert.equal(told['points/points_per_output'], 1 / 2)
-  assert.equal(told['points/iou_gain'], told['points/final_iou']! - told['points/baseline_iou']!)
-  assert.deepEqual(task.figures!([{ replies: [], scores: scored }], 0), { loss: 0, mean_reward: 0.3, max_reward: 0.5 })
+  assert.deepEqual(task.figures!([{ scores: scored }], 0.25), { loss: 0.25, mean_reward: 0.3, max_reward: 0.5 })
+  const [placed, abstains, invalid] = replies!.map((r) => r.figures)
+  assert.deepEqual([placed!['points_per_output'], abstains!['points_per_output']], [1, 0])
+  assert.deepEqual([placed!['abstain_rate'], abstains!['abstain_rate'], invalid!['abstain_rate']], [0, 1, undefined])
+  assert.deepEqual([placed!['invalid_rate'], invalid!['invalid_rate']], [0, 1])
+  assert.equal(placed!['iou_gain'], placed!['final_iou']! - placed!['baseline_iou']!)
 })
 
 test('the relative gain is measured against the best oracle clicks of the record', () => {
@@ -101,6 +103,38 @@ test('the relative gain is measured against the best oracle clicks of the record
   const [first, second] = replies!.map((r) => r.answer.points!)
   assert.ok(first!.iouOracle! >= maskIou(first!.target, first!.mask0!), `${first!.iouOracle}`)
   assert.equal(second!.iouOracle, first!.iouOracle)
+})
+
+test('with the logits of the first mask the relative gain is measured against clicks that have them too', () => {
+  const assets = join(import.meta.dirname, '../../../assets/points-miniature')
+  const family = openFamily(join(assets, 'policy'), { dtype: 'float32' })
+  const sam = new Sam2Predictor(openSam2(join(assets, 'sam2'), { dtype: 'float32' }).model)
+  const curves = inScope(() => {
+    const make = (previousMask: 'none' | 'logits') => {
+      const own = { previousMask, reward: { gainKind: 'relative' as const }, imageSize: 112, wording: 'short' as const }
+      return { policy: requireAsking(family), sam, config: resolvePoints(own), maxNewTokens: 4 }
+    }
+    return Array.from({ length: 6 }, (_, i) => {
+      const { record } = makePointScene(11, i)
+      const of = (kind: 'none' | 'logits') => {
+        const setup = make(kind)
+        const opened = openItem(setup, record)
+        const [reply] = replyTo(setup, opened, [sample('[]')])
+        const start = positiveClicks(setup, record, opened.positive)
+        const best = Math.max(opened.iou0, ...oracleCurve(setup, opened, start, kind === 'logits'))
+        return { measured: sampleOf(setup, opened, reply!).iouOracle, best }
+      }
+      return { without: of('none'), withLogits: of('logits') }
+    })
+  })
+  for (const { without, withLogits } of curves) {
+    assert.equal(without.measured, without.best)
+    assert.equal(withLogits.measured, withLogits.best)
+  }
+  assert.ok(
+    curves.some(({ without, withLogits }) => without.best !== withLogits.best),
+    'the logits change what clicks reach',
+  )
 })
 
 test('one SAM2 serves the task and its evaluation; neither reads an image more than once', () => {

@@ -1,17 +1,26 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
 import { Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
-import { type AskingFamily, type Family, isAsking, openSam2, Sam2Predictor } from '../../models/index.ts'
+import {
+  type AskingFamily,
+  type Family,
+  isAsking,
+  openSam2,
+  type Sam2Model,
+  Sam2Predictor,
+  trainGroupNames,
+} from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
 import { comparedFigures } from './compared-figures.ts'
-import { PointsConfig, resolvePoints, rewardOfPoints } from './config.ts'
+import { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
+import { OpenItems } from './open-items.ts'
 import { openTerm, PointsRewards } from './reward-term.ts'
-import { OpenItems, PlacePoints } from './task.ts'
+import { PlacePoints } from './task.ts'
 
 export const pointsSettings = {
   points: PointsConfig.prefault({}).describe('task points: a vision-language model that places points for SAM2'),
@@ -36,32 +45,72 @@ export function requireAsking(family: Family): AskingFamily {
   })
 }
 
-/** One SAM2 for the task of a run and its evaluation. */
-const predictors = new WeakMap<Family, { path: string; sam: Sam2Predictor }>()
+/** What is open beside a family: one SAM2 for the task of a run and its evaluation, and their items. */
+interface Beside {
+  path: string
+  model: Sam2Model
+  sam: Sam2Predictor
+  items: OpenItems[]
+}
+const beside = new WeakMap<Family, Beside>()
 
-/** SAM2 beside the family, on its device and in its dtype. */
-function predictorOf(family: AskingFamily, path: string): Sam2Predictor {
-  const known = predictors.get(family)
-  if (known?.path === path) return known.sam
+/** SAM2 on the device and in the dtype of the family. */
+function openBeside(family: AskingFamily, path: string): Beside {
+  const known = beside.get(family)
+  if (known?.path === path) return known
+  closeBeside(family)
   const { device, dtype } = family.model.placement
-  const sam = new Sam2Predictor(openSam2(path, { device, dtype }).model)
-  predictors.set(family, { path, sam })
-  return sam
+  const { model } = openSam2(path, { device, dtype })
+  const opened = { path, model, sam: new Sam2Predictor(model), items: [] }
+  beside.set(family, opened)
+  return opened
+}
+
+function closeBeside(family: Family): void {
+  const opened = beside.get(family)
+  if (!opened) return
+  for (const items of opened.items) items.close()
+  for (const t of opened.model.parameters().values()) t.dispose()
+  beside.delete(family)
+}
+
+function openItems(setup: PointSetup): OpenItems {
+  const items = new OpenItems(setup, maxOpen)
+  beside.get(setup.policy)!.items.push(items)
+  return items
 }
 
 function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
-  const sam = predictorOf(policy, config.points.sam)
+  const { sam } = openBeside(policy, config.points.sam)
   return { policy, sam, config: resolvePoints(config.points), maxNewTokens: config.rl.maxCompletionLength }
 }
 
+const otherGroups = trainGroupNames.filter((group) => group !== 'lora')
+const noText = 'the answers are points, which only their masks score'
+
 /** Items kept open: a step's records stay while it samples, answers and learns. */
-const mostOpen = 48
+const maxOpen = 48
 
 export const points: TaskKind<PointsRunConfig> = {
   name: 'points',
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
   readsImages: true,
+  defaults: { train: ['lora'], lora: { rank: 64 } },
+  unused: {
+    maxTiles: 'images are stretched to points.imageSize',
+    region: 'the object is marked in the words of the question',
+    rounding: 'the masks are drawn by points.sam, which has no such choice',
+    featureCache: 'SAM2 and the model read each image anew',
+    adaptiveLoops: 'there is one loss to weigh',
+    ...Object.fromEntries(otherGroups.map((group) => [`lrScale.${group}`, 'only lora learns'])),
+    'rewards.judge': noText,
+    'rewards.meteor': noText,
+    'rewards.length': noText,
+    'rewards.iou.multiSeg': 'an answer has one mask',
+  },
+  resolve: (_, { points: input }) => ({ points: resolvePoints(input as PointsInput) }),
+  close: closeBeside,
   recordRules({ points: { mode, noTarget } }) {
     const prompted = ({ meta }: Region) => meta['box'] !== undefined || meta['points'] !== undefined
     return { usesEmpty: (region) => noTarget === 'keep' && (mode === 'joint' || prompted(region)) }
@@ -94,7 +143,7 @@ export const points: TaskKind<PointsRunConfig> = {
   },
   build(family, config) {
     const setup = setupOf(family, config)
-    return [new PlacePoints(setup, config, new OpenItems(setup, mostOpen))]
+    return [new PlacePoints(setup, config, openItems(setup))]
   },
   lessons: {
     goal: ({ points: { mode } }) => `cross-entropy of answers made from the records (mode ${mode})`,
@@ -112,9 +161,9 @@ export const points: TaskKind<PointsRunConfig> = {
   },
   evaluator(family, config): Evaluator<ComparedRecord> {
     const setup = setupOf(family, config)
-    const items = new OpenItems(setup, mostOpen)
+    const items = openItems(setup)
     const known: KnownClicks = new Map()
-    const open = (work: readonly WorkItem[]) => work.map((w) => items.at(w))
-    return { score: (work) => compareItems(setup, open(work), config.seed, known), summary: comparedFigures }
+    const score = (work: readonly WorkItem[]) => compareItems(setup, items.all(work), config.seed, known)
+    return { score, summary: comparedFigures }
   },
 }

@@ -3,6 +3,7 @@ import type { RandomStream } from '../../core/index.ts'
 import { type Generated, generate, type PromptIds } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { ClickMask, ClickPrompt } from '../../models/index.ts'
+import { generateOptions, type Sampled } from '../generate-options.ts'
 import { rewardOfPoints } from './config.ts'
 import { type Point, rescale } from './frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
@@ -19,46 +20,40 @@ export interface PointText {
   finished: boolean
   /** Of each token, as the sampler saw it. */
   logps: Float32Array
+  /** Of the distribution each token was drawn from; only if the settings correct for it. */
+  samplerLogps?: Float32Array
 }
 
-export interface AskOptions {
-  samples?: number
-  /** Absent: greedy. */
-  temperature?: number
-  /** Of an item, a sample of it, and how many looks were before. */
-  random?: (item: number, sample: number, look: number) => RandomStream
+/** How answers are drawn; `random` of an item, a sample of it, and how many looks were before. */
+export interface SampledPoints extends Omit<Sampled, 'random'> {
+  random: (item: number, sample: number, look: number) => RandomStream
 }
 
 /** K texts for each item. */
-export function askPoints(setup: PointSetup, items: readonly PointItem[], options: AskOptions = {}): PointText[][] {
+export function askPoints(setup: PointSetup, items: readonly PointItem[], sampled?: SampledPoints): PointText[][] {
   return askPrompts(
     setup,
     items.map((item) => item.prompt),
-    options,
+    sampled && { ...sampled, random: (row, k) => sampled.random(row, k, 0) },
   )
 }
 
-/** K texts for each prompt. */
-export function askPrompts(setup: PointSetup, prompts: readonly PromptIds[], options: AskOptions): PointText[][] {
+/** K texts for each prompt; one greedy text without `sampled`. */
+export function askPrompts(setup: PointSetup, prompts: readonly PromptIds[], sampled?: Sampled): PointText[][] {
   const { model, tokenizer, imageIds, stopWords } = setup.policy
   const rows = generate(model, tokenizer, prompts, {
-    samples: options.samples ?? 1,
-    maxNewTokens: setup.maxNewTokens,
-    stopStrings: stopWords,
+    ...generateOptions(setup.maxNewTokens, stopWords, sampled),
     suppressIds: imageIds,
-    ...(options.temperature !== undefined && {
-      sampling: { temperature: options.temperature },
-      random: (row: number, k: number) => options.random!(row, k, 0),
-    }),
   })
   const out: PointText[][] = prompts.map(() => [])
   for (const row of rows) out[row.prompt]![row.sample] = textOf(setup, row)
   return out
 }
 
-function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished, logps }: Generated): PointText {
+function textOf({ policy: { tokenizer } }: PointSetup, { ids, finished, logps, samplerLogps }: Generated): PointText {
   const spoken = finished ? ids.subarray(0, ids.length - 1) : ids
-  return { ids, text: tokenizer.decode(spoken, { skipSpecial: true }), finished, logps }
+  const text = tokenizer.decode(spoken, { skipSpecial: true })
+  return { ids, text, finished, logps, ...(samplerLogps && { samplerLogps }) }
 }
 
 /** A text read, and the masks it makes. */

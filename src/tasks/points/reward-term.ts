@@ -30,6 +30,7 @@ export const PointsRewards = TaskRewards.extend({
     .array(z.discriminatedUnion('type', [...TermConfig.options, PointsTerm]))
     .min(1)
     .describe('what is scored; the reward is the weighted mean'),
+  shaping: z.literal('none').default('none').describe('no factor: an answer has no caption whose words count'),
 })
 export type PointsRewards = z.infer<typeof PointsRewards>
 

@@ -2,7 +2,7 @@
 // takes in too much. The parts of the reward stand beside, for whoever reads samples.jsonl.
 import { encodeRle, type Mask } from '../../mask/index.ts'
 import type { Json, Shown } from '../../rl/index.ts'
-import type { PointRewardConfig } from './answer-config.ts'
+import type { PointMode, PointRewardConfig } from './answer-config.ts'
 import { type Point, rescale } from './frame.ts'
 import { maskDifference } from './places.ts'
 import { type PointParts, scorePoints } from './reward.ts'
@@ -45,7 +45,7 @@ export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weight
     by: 'policy',
     value: { size, points, valid, format, switched, confidence, parts: plain(parts) },
   })
-  out.push({ kind: 'text', by: 'judge', value: partsInWords(parts), name: 'SAM2' })
+  out.push({ kind: 'text', by: 'judge', value: describeParts(parts, reply.answer.points.mode), name: 'SAM2' })
   return out
 }
 
@@ -57,9 +57,10 @@ function dots(points: readonly Point[], positive: boolean): Json[] {
   return points.map(([x, y]) => ({ x, y, positive }))
 }
 
-function partsInWords({ valid, iou0, iou1, kept, right, wrong }: PointParts): string {
-  if (!valid) return 'no answer that could be read'
+function describeParts({ valid, iou0, iou1, kept, right, wrong }: PointParts, mode: PointMode): string {
+  if (!valid) return 'the answer could not be read'
   const change = iou1 - iou0
+  const bad = mode === 'second-look' ? 'negative on the object or positive outside it' : 'on the object'
   const overlap = `IoU ${iou0.toFixed(3)} to ${iou1.toFixed(3)} (${change < 0 ? '' : '+'}${change.toFixed(3)})`
-  return `${overlap}; ${kept} point${kept === 1 ? '' : 's'} kept, ${right} where the mask was wrong, ${wrong} doing harm`
+  return `${overlap}; ${kept} point${kept === 1 ? '' : 's'} kept, ${right} on an error of the mask, ${wrong} ${bad}`
 }

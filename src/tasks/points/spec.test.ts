@@ -142,7 +142,7 @@ test('test 4, stop: tokens after the stop do not count, the stop does', () => {
 
 test('test 2, the model sees the image: another one changes the log-probabilities of the same answers to the same question', () => {
   const random = (_: number, k: number) => stream(streamId.test, 'points', k)
-  const [texts] = askPoints(setup, [item], { samples: 3, temperature: 1, random })
+  const [texts] = askPoints(setup, [item], { rl: grpo, samples: 3, random })
   const scoresOn = (of: PointItem) =>
     noGrad(() =>
       tidy(() =>
@@ -189,7 +189,7 @@ test('test 2, vision-language input: the prompt of an image has a token for ever
 test('test 3, temperature and mask: what the sampler noted of each token is what the training pass computes', () => {
   const random = (_: number, k: number) => stream(streamId.test, 'consistency', k)
   for (const temperature of [1, 0.7]) {
-    const [texts] = noGrad(() => askPoints(setup, [item], { samples: 4, temperature, random }))
+    const [texts] = noGrad(() => askPoints(setup, [item], { rl: { ...grpo, temperature }, samples: 4, random }))
     const completions = texts!.map((t) => t.ids)
     const again = noGrad(() =>
       tidy(() => {

@@ -2,13 +2,14 @@
 // SAM2 is the only judge: the EMA copy has nothing to say here. K samples of a record.
 import { streamId } from '../../core/index.ts'
 import { type Draw, type Json, type Shown, sampleStream, type Task } from '../../rl/index.ts'
-import { keep } from '../../tensor/index.ts'
 import { recordContext } from '../context.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
+import type { PointRewardConfig } from './answer-config.ts'
 import { rewardOfPoints } from './config.ts'
-import { type AnsweredGroup, stepFigures } from './figures.ts'
-import { openItem, type PointItem, type PointSetup, releaseItem, tensorsOfItem } from './item.ts'
+import { answerFigures, stepFigures } from './figures.ts'
+import { type PointItem, type PointSetup, positiveOf } from './item.ts'
 import { askLooks, densitiesOfLooks, type PointWords, replyToLooks, wordsOf } from './looks.ts'
+import type { OpenItems } from './open-items.ts'
 import { givenPrompt } from './prompts.ts'
 import { pointRecord } from './records.ts'
 import { type PointReply, type PointText, sampleOf } from './reply.ts'
@@ -19,37 +20,8 @@ import { shownAnswer } from './shown.ts'
 export interface PointsReply {
   readonly answer: PointsAnswer
   readonly reply: PointReply
-}
-
-/** Items that are in work, or were a moment ago: read once, however often the step asks. */
-export class OpenItems {
-  readonly #setup: PointSetup
-  readonly #open = new Map<string, PointItem>()
-  readonly #most: number
-
-  constructor(setup: PointSetup, most: number) {
-    this.#setup = setup
-    this.#most = most
-  }
-
-  at({ id, example }: WorkItem): PointItem {
-    const known = this.#open.get(id)
-    this.#open.delete(id)
-    const item = known ?? openItem(this.#setup, pointRecord(example))
-    if (!known) for (const t of tensorsOfItem(this.#setup, item)) keep(t) // whatever scope is open ends before the item does
-    this.#open.set(id, item)
-    for (const [old, first] of this.#open) {
-      if (this.#open.size <= this.#most) break
-      this.#open.delete(old)
-      releaseItem(this.#setup, first)
-    }
-    return item
-  }
-
-  close(): void {
-    for (const item of this.#open.values()) releaseItem(this.#setup, item)
-    this.#open.clear()
-  }
+  /** Metrics of the answer; they travel with its scores. */
+  readonly figures: Readonly<Record<string, number>>
 }
 
 export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
@@ -61,11 +33,13 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
   readonly #setup: PointSetup
   readonly #settings: CommonSettings
   readonly #items: OpenItems
+  readonly #weights: PointRewardConfig
 
   constructor(setup: PointSetup, settings: CommonSettings, items: OpenItems) {
     this.#setup = setup
     this.#settings = settings
     this.#items = items
+    this.#weights = rewardOfPoints(setup.config)
     this.weight = setup.config.weight
     this.beta = settings.rl.beta
   }
@@ -75,44 +49,41 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
   describe = (): null => null
 
   sample(items: readonly WorkItem[], draw: Draw): PointWords[][] {
-    return askLooks(
-      this.#setup,
-      items.map((item) => this.#items.at(item)),
-      {
-        samples: this.#settings.rl.numGenerations,
-        temperature: this.#settings.rl.temperature,
-        random: (row, k, look) =>
-          sampleStream(draw, streamId.sampling, items[row]!.id, k, ...(look > 0 ? [`look ${look}`] : [])),
-      },
-    )
+    const { rl } = this.#settings
+    return askLooks(this.#setup, this.#items.all(items), {
+      rl,
+      samples: rl.numGenerations,
+      random: (row, k, look) =>
+        sampleStream(draw, streamId.sampling, items[row]!.id, k, ...(look > 0 ? [`look ${look}`] : [])),
+    })
   }
 
   answer(items: readonly WorkItem[], groups: readonly (readonly PointWords[])[]): PointsReply[][] {
+    const opened = this.#items.all(items)
     return items.map((work, b) => {
-      const item = this.#items.at(work)
+      const item = opened[b]!
       return replyToLooks(this.#setup, item, groups[b]!).map((reply, k) => {
         const points = sampleOf(this.#setup, item, reply)
         const mask = reply.mask1 ?? reply.mask0
         const { query: reference, mask: given } = item.record
         const { text } = groups[b]![k]!
         const record = recordContext(work)
-        return { answer: { id: `${work.id}#${k}`, reference, given, mask, text, points, record }, reply }
+        const answer = { id: `${work.id}#${k}`, reference, given, mask, text, points, record }
+        return { answer, reply, figures: answerFigures(points, reply, this.#weights) }
       })
     })
   }
 
   densities(items: readonly WorkItem[], groups: readonly (readonly PointWords[])[]) {
     const { rl, checkpointing } = this.#settings
-    const opened = items.map((item) => this.#items.at(item))
+    const opened = this.#items.all(items)
     return densitiesOfLooks(this.#setup, opened, groups, { temperature: rl.temperature, checkpointing })
   }
 
   actions = (): null => null
   extraLoss = (): null => null
 
-  figures(groups: readonly AnsweredGroup[], loss: number): Record<string, number> {
-    return stepFigures(groups, rewardOfPoints(this.#setup.config), loss)
-  }
+  figures = stepFigures
 
   /** Sampled answers; the first is one that surely ends. */
   probe(item: WorkItem): PointWords[] {
@@ -125,7 +96,7 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
 
   /** What the model reads, and what it says to it. */
   examine(item: WorkItem): string[] {
-    const opened = this.#items.at(item)
+    const [opened] = this.#items.all([item]) as [PointItem]
     const { ids } = opened.prompt
     const [pad] = this.#setup.policy.imageIds
     const ofImage = ids.filter((id) => id === pad).length
@@ -138,25 +109,30 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
   shown(item: WorkItem, sample: PointWords, reply: PointsReply | undefined): Shown[] {
     const { caption, mask } = item.example
     const { config } = this.#setup
-    const given = reply && config.mode !== 'joint' ? givenPrompt(config, this.#items.at(item).positive).points : []
-    const weights = rewardOfPoints(config)
-    return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, reply, weights)
+    const given =
+      reply && config.mode !== 'joint' ? givenPrompt(config, positiveOf(pointRecord(item.example))).points : []
+    return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, reply, this.#weights)
   }
 
   store(words: PointWords): Json {
-    const plain = ({ ids, text, finished, logps }: PointText): Json => ({
+    const plain = ({ ids, text, finished, logps, samplerLogps }: PointText): Json => ({
       ids: [...ids],
       text,
       finished,
       logps: [...logps],
+      ...(samplerLogps && { samplerLogps: [...samplerLogps] }),
     })
     return words.looks ? { looks: words.looks.map(plain) } : plain(words)
   }
 
   restore(stored: Json): PointWords {
-    const read = ({ ids, text, finished, logps }: StoredText) => {
-      return { ids: Int32Array.from(ids), text, finished, logps: Float32Array.from(logps) }
-    }
+    const read = ({ ids, text, finished, logps, samplerLogps }: StoredText): PointText => ({
+      ids: Int32Array.from(ids),
+      text,
+      finished,
+      logps: Float32Array.from(logps),
+      ...(samplerLogps && { samplerLogps: Float32Array.from(samplerLogps) }),
+    })
     const { looks } = stored as { looks?: StoredText[] }
     return looks ? wordsOf(looks.map(read)) : read(stored as unknown as StoredText)
   }
@@ -167,4 +143,5 @@ interface StoredText {
   text: string
   finished: boolean
   logps: number[]
+  samplerLogps?: number[]
 }

@@ -1,0 +1,155 @@
+// Runs of the point task on its miniatures: what the settings promise holds in the run folder and in memory.
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { alone } from '../../src/distributed/index.ts'
+import { openRewards, scoreGroup } from '../../src/rewards/index.ts'
+import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/index.ts'
+import { pointRewardPreset, points, pointsReward } from '../../src/tasks/index.ts'
+import { liveTensors } from '../../src/tensor/index.ts'
+import { readRun } from '../../src/tracking/index.ts'
+import { hostOf, runBytes, scratch } from '../support/runs.ts'
+import { worldsTogether } from '../support/worlds.ts'
+
+const assets = join(import.meta.dirname, '../../assets/points-miniature')
+const folder = scratch('points-run')
+after(() => rmSync(folder, { recursive: true, force: true }))
+
+function settings(output: string, more: Partial<RunInput> = {}) {
+  return resolveRun({
+    ...{ task: 'points', model: join(assets, 'policy'), output: join(folder, output), device: 'cpu', threads: 1 },
+    ...{ dataPath: 'neighbours:60', evalRecords: 0, batchSize: 2, maxSteps: 1, saveSteps: 0, tensorboard: false },
+    ...{ checkGroups: false, ...more },
+    data: { workers: 0, ...more.data },
+    points: {
+      sam: join(assets, 'sam2'),
+      imageSize: 112,
+      wording: 'short',
+      keepEasy: null,
+      maxPoints: 1,
+      ...more.points,
+    },
+    rl: { numGenerations: 2, maxCompletionLength: 10, beta: 0, ...more.rl },
+    optim: { learningRate: 1e-3, ...more.optim },
+    lora: { rank: 4, alpha: 8 },
+  })
+}
+
+async function run(output: string, more: Partial<RunInput> = {}, ranks = 1): Promise<string> {
+  const config = settings(output, more)
+  const worlds = ranks === 1 ? [alone] : worldsTogether(ranks)
+  await Promise.all(worlds.map((world) => train(config, hostOf(), undefined, world)))
+  return config.output
+}
+
+const metricsOf = (output: string) =>
+  readRun(output).events.flatMap((e) => (e.t === 'step' ? [e.metrics as Record<string, number>] : []))
+
+test('a batch and an evaluation of more records than are kept open work', async () => {
+  const more = { batchSize: 49, evalPath: 'neighbours:49:9', evalRecords: 49, evalBatch: 49 }
+  const [metrics] = metricsOf(await run('many', { ...more, rl: { maxCompletionLength: 4 } }))
+  assert.ok(Number.isFinite(metrics!['grad_norm']))
+})
+
+test('the metrics of a step are those of all ranks', async () => {
+  const [one, two] = await Promise.all([1, 2].map((ranks) => run(`ranks-${ranks}`, { batchSize: 4 }, ranks)))
+  const [alone, together] = [metricsOf(one!)[0]!, metricsOf(two!)[0]!]
+  const names = Object.keys(alone).filter((name) => name.startsWith('points/'))
+  assert.ok(names.includes('points/iou_gain') && names.includes('points/sam_confidence'))
+  assert.deepEqual(Object.keys(together).sort(), Object.keys(alone).sort())
+  for (const name of names) {
+    const off = Math.abs(together[name]! - alone[name]!)
+    assert.ok(off <= 2e-6 + 1e-5 * Math.abs(alone[name]!), `${name}: ${together[name]}, ${alone[name]} with one rank`)
+  }
+})
+
+test('nothing is left in memory after a run, an evaluation, or a run that fails', async () => {
+  const before = liveTensors().length
+  await run('leak', { evalRecords: 2, data: { evalFraction: 0.2 } })
+  assert.equal(liveTensors().length, before)
+  await evaluateModel(settings('leak-eval'), { adapter: null, ema: false, records: 2 }, hostOf())
+  assert.equal(liveTensors().length, before)
+  const broken = hostOf(() => {
+    throw new Error('no score')
+  })
+  await assert.rejects(train(settings('leak-broken'), broken), /no score/)
+  assert.equal(liveTensors().length, before)
+})
+
+test('the sampler and the correction for it act', async () => {
+  const plain = runBytes(await run('sampler'))
+  const differs = async (name: string, rl: NonNullable<RunInput['rl']>, from = plain) => {
+    const bytes = runBytes(await run(name, { rl }))
+    assert.notDeepEqual(bytes.get('events.jsonl'), from.get('events.jsonl'), name)
+    return bytes
+  }
+  await differs('topK', { topK: 1 })
+  await differs('topP', { topP: 0.5 })
+  await differs('minP', { minP: 0.25 })
+  await differs('repetitionPenalty', { repetitionPenalty: 0.5 })
+  const limits = { rolloutMin: 0.9, topP: 0.4 } as const // a truncated sampler gives ratios from topP to 1
+  const corrected = await differs('corrected', { ...limits, rolloutCorrection: 'token_truncate' })
+  await differs('masked', { ...limits, rolloutCorrection: 'token_mask' }, corrected)
+  await differs('wider', { ...limits, rolloutMin: 0.6, rolloutCorrection: 'token_truncate' }, corrected)
+})
+
+test('a correction survives a restart: log-probs of the sampler are in the checkpoint', async () => {
+  const rl = { rolloutCorrection: 'token_truncate', topP: 0.8, numIterations: 2 } as const
+  const more = { rl, maxSteps: 4, saveSteps: 1 }
+  const whole = await run('whole', more)
+  let step = 0
+  const progress = (event: { kind: string; step?: number }) => {
+    if (event.kind === 'step') step = event.step!
+  }
+  await train(settings('halves', more), hostOf(undefined, { progress, stopping: () => step === 1 }))
+  const halves = await run('halves', more)
+  assert.deepEqual(metricsOf(halves), metricsOf(whole))
+})
+
+test('the range of the reward covers the price of every turn', async () => {
+  const config = settings('range', { points: { mode: 'second-look', turns: 4, reward: { turn: 1 } } })
+  const open = await openRewards(config.rewards, points.rewards(config).tasks)
+  const [term] = open.tasks['points']!.terms
+  const most = pointRewardPreset('default', 'second-look')
+  assert.ok(term!.reward.range[0] <= pointsReward(most, 1).range[0] - 3.9, `${term!.reward.range}`)
+  const mask = (area: number) => ({ height: 8, width: 8, counts: Uint32Array.of(0, area, 64 - area) })
+  const counts = { kept: 1, raw: 1, oob: 0, dup: 0, extra: 0 }
+  const answer = { valid: true, format: 0.5, negatives: [[1, 1]], positives: [], box: null, none: false, stop: false }
+  const turns = Array.from({ length: 4 }, () => ({ answer: { ...answer, counts }, mask: mask(2) }))
+  const frame = { width: 8, height: 8 }
+  const sample = { target: mask(32), mask0: mask(32), frame, mode: 'second-look', manyTurns: true, turns }
+  const [row] = await scoreGroup([term!], [{ id: 'a', reference: '', points: sample } as never])
+  assert.ok(row!.total! < -5, `${row!.total}`)
+  open.close()
+})
+
+test('settings that the task does not use are rejected by name, in library calls too', () => {
+  const rejected: [string, Partial<RunInput>][] = [
+    ['maxTiles', { maxTiles: 2 }],
+    ['rounding', { rounding: 'bf16-ref' }],
+    ['featureCache', { featureCache: 'cache' }],
+    ['region', { region: 'cells' }],
+    ['adaptiveLoops', { adaptiveLoops: true }],
+    ['loop1.weight', { loop1: { weight: 3 } }],
+    ['loop2.grid', { loop2: { grid: 5 } }],
+    ['rewards.judgeLoop1', { rewards: { judgeLoop1: true } }],
+    ['rewards.preset', { rewards: { preset: 'mixed' } }],
+    ['rewards.judge.enabled', { rewards: { judge: { enabled: true } } }],
+    ['lrScale.mlp1', { lrScale: { mlp1: 2 } }],
+  ]
+  for (const [path, more] of rejected)
+    assert.throws(
+      () => settings('rejected', more),
+      new RegExp(`settings: ${path}: expected nothing: task points`),
+      path,
+    )
+  const cycle = { model: 'm', dataPath: 'scenes:4' }
+  assert.throws(
+    () => resolveRun({ ...cycle, points: { maxPoints: 2 } }),
+    /settings: points\.maxPoints: expected nothing: task cycle does not use it, it belongs to task points/,
+  )
+  assert.throws(() => settings('weight', { points: { weight: 0 } }), /weight: expected .* above 0|points.*weight/)
+  const config = settings('again')
+  assert.deepEqual(resolveRun(config as RunInput), config, 'settings with all defaults filled in are the same settings')
+})
