@@ -29,6 +29,7 @@ export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorRea
 export { type LoadAdapterOptions, loadAdapter } from './lora.ts'
 export { missingAndExtra, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
+export { type OnnxFile, type OnnxTensor, type OnnxUse, readOnnx } from './onnx.ts'
 export { readPickle } from './pickle.ts'
 export {
   type CheckOptions,

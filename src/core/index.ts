@@ -30,7 +30,16 @@ export {
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'
-export { cacheFolder, packageRoot } from './paths.ts'
+export { cacheFolder, cacheFolder, packageRoot } from './paths.ts'
+export {
+  type ProtoField,
+  protoBool,
+  protoBytes,
+  protoFields,
+  protoFloat,
+  protoInt,
+  protoText,
+} from './protobuf.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
 export { minSecretLength, redactor } from './redact.ts'
 export { readBytes, readText, readTextFile, regularFile, unreadable } from './regular-file.ts'

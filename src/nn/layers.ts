@@ -125,19 +125,21 @@ export class LayerNorm2d extends Module {
 }
 
 export class Conv2d extends Module {
-  weight: Tensor // [out, in, kH, kW]
+  weight: Tensor // [out, in / groups, kH, kW]
   bias?: Tensor
   readonly #stride: number
   readonly #padding: number
+  readonly #groups: number
 
   constructor(
     inChannels: number,
     outChannels: number,
     kernel: number,
-    options: { stride?: number; padding?: number; bias?: boolean } = {},
+    options: { stride?: number; padding?: number; bias?: boolean; groups?: number } = {},
   ) {
     super()
-    this.weight = weight(outChannels, inChannels, kernel, kernel)
+    this.#groups = options.groups ?? 1
+    this.weight = weight(outChannels, inChannels / this.#groups, kernel, kernel)
     if (options.bias ?? true) this.bias = weight(outChannels)
     this.#stride = options.stride ?? 1
     this.#padding = options.padding ?? 0
@@ -145,7 +147,12 @@ export class Conv2d extends Module {
 
   forward(x: Tensor): Tensor {
     const bias = this.bias ? cast(this.bias, x) : null
-    return x.conv2d(cast(this.weight, x), { bias, stride: this.#stride, padding: this.#padding })
+    return x.conv2d(cast(this.weight, x), {
+      bias,
+      stride: this.#stride,
+      padding: this.#padding,
+      groups: this.#groups,
+    })
   }
 }
 

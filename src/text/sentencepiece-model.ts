@@ -1,6 +1,5 @@
 // A SentencePiece `tokenizer.model` as data: pieces, and the settings that change ids or text. Fields as in sentencepiece_model.proto.
-import { Mismatch } from '../core/index.ts'
-import {
+import { Mismatch,
   type ProtoField,
   protoBool,
   protoBytes,
@@ -8,7 +7,7 @@ import {
   protoFloat,
   protoInt,
   protoText,
-} from './sentencepiece-proto.ts'
+} from '../core/index.ts'
 
 const pieceTypes = ['', 'normal', 'unknown', 'control', 'user', 'unused', 'byte'] as const
 export type PieceType = Exclude<(typeof pieceTypes)[number], ''>

@@ -104,7 +104,7 @@ class TwoWayBlock extends Module {
   }
 }
 
-class TwoWayTransformer extends Module {
+export class TwoWayTransformer extends Module {
   readonly layers: TwoWayBlock[]
   readonly final_attn_token_to_image: TokenAttention
   readonly norm_final_attn: LayerNorm
@@ -233,6 +233,6 @@ function roundedNorm(norm: LayerNorm2d, x: Tensor): Tensor {
 }
 
 /** [F, D, e, e] to [F, P, D]. */
-function cells(map: Tensor): Tensor {
+export function cells(map: Tensor): Tensor {
   return map.flatten({ startDim: 2 }).transpose(1, 2)
 }

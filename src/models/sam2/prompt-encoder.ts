@@ -81,7 +81,7 @@ export class PromptEncoder extends Module {
       checkTensors(prompt, this.#cfg)
       const points = this.#points(pointList(prompt) ?? nowhere(batch), like.device) // [B, N + 1, D]
       const tokens = prompt.language ? [points, cast(prompt.language, points)] : [points]
-      return { sparse: cast(cat(tokens, { dim: 1 }), like), dense: cast(this.#dense(prompt.maskInput), like) }
+      return { sparse: cast(cat(tokens, { dim: 1 }), like), dense: cast(this.embedMask(prompt.maskInput), like) }
     })
   }
 
@@ -101,15 +101,19 @@ export class PromptEncoder extends Module {
 
   /** [B, N + 1, D]: the points and the closing "not a point". */
   #points(list: PointList, device: string): Tensor {
-    const table = this.#labelTable() // [5, D]
     const { batch, count } = list
-    const coords = tensor(list.coords, [batch, count, 2], { device }).to(table.dtype)
+    const coords = tensor(list.coords, [batch, count, 2], { device })
     const labels = tensor(list.labels, [batch, count], { dtype: 'int64', device })
     const closing = [coords.mul(0), labels.mul(0).sub(1)].map((t) => t.narrow(1, 0, 1)) as [Tensor, Tensor]
-    const allLabels = cat([labels, closing[1]], { dim: 1 }) // [B, N + 1]
-    const places = cat([coords.add(0.5), closing[0]], { dim: 1 }).div(this.#cfg.image_size)
-    const isPoint = allLabels.ge(0).unsqueeze(-1).to(table.dtype)
-    const added = table.indexSelect(0, allLabels.add(1).flatten()).view([batch, count + 1, -1])
+    return this.embedPoints(cat([coords, closing[0]], { dim: 1 }), cat([labels, closing[1]], { dim: 1 }))
+  }
+
+  /** Points [B, n, 2] in the frame of the input with labels [B, n] to tokens [B, n, D]; label -1 has no place. */
+  embedPoints(coords: Tensor, labels: Tensor): Tensor {
+    const table = this.#labelTable() // [5, D]
+    const places = coords.to(table.dtype).add(0.5).div(this.#cfg.image_size)
+    const isPoint = labels.ge(0).unsqueeze(-1).to(table.dtype)
+    const added = table.indexSelect(0, labels.add(1).flatten()).view([...labels.shape, -1])
     return this.pe_layer.forward(places).mul(isPoint).add(added)
   }
 
@@ -123,7 +127,8 @@ export class PromptEncoder extends Module {
     )
   }
 
-  #dense(maskInput: Tensor | undefined): Tensor {
+  /** Logits of an earlier mask [B, 1, 4e, 4e] to [B, D, e, e]; without one [1, D, 1, 1]. */
+  embedMask(maskInput: Tensor | undefined): Tensor {
     if (!maskInput) return this.no_mask_embed.weight.view([1, -1, 1, 1])
     const [first, norm, , second, norm2, , last] = this.mask_downscaling
     const half = norm.forward(first.forward(wide(maskInput))).gelu() // [B, c/4, 2e, 2e]

@@ -1,5 +1,5 @@
-// Protobuf wire format, as much as a SentencePiece file needs. Every length is checked against the bytes that are there.
-import { Mismatch } from '../core/index.ts'
+// Protobuf wire format, as much as SentencePiece and ONNX files need. Every length is checked against the available bytes.
+import { Mismatch } from './errors.ts'
 
 export interface ProtoField {
   number: number
