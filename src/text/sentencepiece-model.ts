@@ -1,5 +1,6 @@
 // A SentencePiece `tokenizer.model` as data: pieces, and the settings that change ids or text. Fields as in sentencepiece_model.proto.
-import { Mismatch,
+import {
+  Mismatch,
   type ProtoField,
   protoBool,
   protoBytes,

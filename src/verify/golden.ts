@@ -12,6 +12,7 @@ export type GoldenKind =
   | 'misc'
   | 'qwen2_5_vl'
   | 'benchmarks'
+  | 'mobilesam'
   | 'points'
   | 'sam2-mask-prompt'
   | 'sentencepiece'
@@ -61,6 +62,7 @@ function folderKind(dir: string): GoldenKind | null {
   if (has('cases.json')) return casesKind(join(dir, 'cases.json'))
   if (!has('golden.json')) return null
   if (has('adapter_config.json') && has('base.safetensors')) return 'lora'
+  if (has('prompts.json') && has('tensors.tsv')) return 'mobilesam'
   if (has('config.json')) return modelKind(join(dir, 'config.json'))
   return has('golden.safetensors') ? 'misc' : null
 }

@@ -5,6 +5,7 @@ import { verifyGrpo, verifyMiscOptim } from './grpo.ts'
 import { verifyLora } from './lora.ts'
 import { verifyMeteor, verifyPorter } from './meteor.ts'
 import { verifyMisc } from './misc.ts'
+import { verifyMobileSam } from './mobilesam.ts'
 import { verifyPoints } from './points.ts'
 import { verifyQwenVL } from './qwen2_5_vl.ts'
 import { verifySa2VA } from './sa2va.ts'
@@ -22,6 +23,7 @@ const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[
   grpo: verifyGrpo,
   lora: verifyLora,
   benchmarks: verifyBenchmarks,
+  mobilesam: (path) => verifyMobileSam(path),
   points: verifyPoints,
   'sam2-mask-prompt': verifyMaskPrompt,
   sentencepiece: verifySentencePiece,

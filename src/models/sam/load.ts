@@ -43,7 +43,10 @@ export interface SamOpenOptions {
 }
 
 /** Opens the model from a folder with encoder.onnx and sam.onnx. */
-export function openSam(folder: string = findMinisam(), { device = 'cpu', dtype = 'float32' }: SamOpenOptions = {}): SamModel {
+export function openSam(
+  folder: string = findMinisam(),
+  { device = 'cpu', dtype = 'float32' }: SamOpenOptions = {},
+): SamModel {
   const weights = new Map([
     ...encoderTensors(readOnnx(join(folder, 'encoder.onnx'))),
     ...headTensors(readOnnx(join(folder, 'sam.onnx'))),

@@ -3,7 +3,7 @@ import { Module } from '../../nn/index.ts'
 import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { sam2Config } from '../sam2/config.ts'
 import { PromptEncoder } from '../sam2/prompt-encoder.ts'
-import { SamMaskDecoder, type SamDecoderOutput } from './mask-decoder.ts'
+import { type SamDecoderOutput, SamMaskDecoder } from './mask-decoder.ts'
 import { TinyViT } from './tiny-vit.ts'
 
 /** Side of the input; the released graph is fixed to it. */

@@ -2,7 +2,7 @@ export { embeddingSize, type Rounding, type Sam2Config, sam2Config } from './con
 export { type LoadedSam2, openSam2 } from './load.ts'
 export type { DecoderOutput } from './mask-decoder.ts'
 export { type DecodeOptions, type Sam2Features, Sam2Model, videoOnlyNames } from './model.ts'
-export { type ClickMask, type ClickOptions, type ClickPrompt, predictorInput, Sam2Predictor } from './predictor.ts'
+export { predictorInput, Sam2Predictor } from './predictor.ts'
 export { pointLabels, type Sam2Prompt } from './prompt.ts'
 export { chooseMask, maskChanges, maskLogits, stability, takeMask, toMask, upsampleMask } from './selection.ts'
 export { sam2ConfigFromShapes } from './shapes.ts'

@@ -9,10 +9,11 @@ import { Mismatch, stream, streamId } from '../../core/index.ts'
 import { imagenetMean, imagenetStd, type RgbImage } from '../../image/index.ts'
 import { tensorAt } from '../../nn/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
+import type { ClickPrompt } from '../segmenter.ts'
 import { sam2Config } from './config.ts'
 import { openSam2 } from './load.ts'
 import { Sam2Model } from './model.ts'
-import { type ClickPrompt, predictorInput, Sam2Predictor } from './predictor.ts'
+import { predictorInput, Sam2Predictor } from './predictor.ts'
 import { sam2ConfigFromShapes } from './shapes.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-tiny')

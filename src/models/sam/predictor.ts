@@ -1,0 +1,84 @@
+// MobileSAM as a segmenter. B prompts of a call.
+import type { RgbImage } from '../../image/index.ts'
+import { maskFromDense } from '../../mask/index.ts'
+import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { chooseMask, takeMask } from '../sam2/selection.ts'
+import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from '../segmenter.ts'
+import { type Size, samInput, samPixels, samScale } from './input.ts'
+import { chooseSamMask, type SamModel, type SamPoints } from './model.ts'
+
+export interface SamFeatures {
+  embedding: Tensor // [1, 256, 64, 64]
+}
+
+export class SamPredictor extends Segmenter<SamFeatures> {
+  readonly model: SamModel
+
+  constructor(model: SamModel) {
+    super()
+    this.model = model
+  }
+
+  /** One factor for both axes; the rest of the square input is padding. */
+  inputSize(image: Size): Size {
+    const scale = samScale(image)
+    return { height: image.height * scale, width: image.width * scale }
+  }
+
+  dispose(): void {
+    for (const t of this.model.parameters().values()) t.dispose()
+  }
+
+  protected encodeImage(image: RgbImage): SamFeatures {
+    return noGrad(() =>
+      tidy(() => ({ embedding: this.model.image_encoder.forward(samInput(image, this.model.device)) })),
+    )
+  }
+
+  protected drawAlike({ embedding }: SamFeatures, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
+    const { height, width } = options
+    const points = samPoints(prompts)
+    const { best, bits, ious, tokens } = noGrad(() =>
+      tidy(() => {
+        const maskInput = prompts[0]!.previous ? cat(prompts.map((p) => p.previous!)) : undefined
+        const all = this.model.decode(embedding, points, maskInput)
+        const index = choice(all.ious, points, options.multimask ?? false)
+        const best = takeMask(all.masks, index) // [B, 1, 256, 256]
+        const bits = samPixels(best, options).gt(0).to('uint8').array() as Uint8Array
+        const ious = takeMask(all.ious, index).numbers()
+        return { best: options.keepLogits ? best : null, bits, ious, tokens: index.numbers() }
+      }),
+    )
+    const size = height * width
+    const masks = prompts.map((_, i) => ({
+      mask: maskFromDense(bits.slice(i * size, (i + 1) * size), height, width),
+      confidence: ious[i]!,
+      token: tokens[i]!,
+      logits: best && noGrad(() => best.narrow(0, i, 1)),
+    }))
+    best?.dispose()
+    return masks
+  }
+}
+
+function choice(ious: Tensor, { labels }: SamPoints, multimask: boolean): Tensor {
+  return multimask ? chooseMask(ious.narrow(1, 1, 3)).add(1) : chooseSamMask(ious, labels[0]!.length)
+}
+
+/** Clicks, the corners of the box, and a closing point (label -1) if there is no box. */
+export function samPoints(prompts: readonly ClickPrompt[]): SamPoints {
+  const ends = ({ box }: ClickPrompt): { coords: [number, number][]; labels: number[] } =>
+    box
+      ? {
+          coords: [
+            [box[0], box[1]],
+            [box[2], box[3]],
+          ],
+          labels: [2, 3],
+        }
+      : { coords: [[0, 0]], labels: [-1] }
+  return {
+    coords: prompts.map((p) => [...p.points, ...ends(p).coords]),
+    labels: prompts.map((p) => [...p.labels, ...ends(p).labels]),
+  }
+}
