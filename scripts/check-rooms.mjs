@@ -21,6 +21,7 @@ const rows = {
   checkpoint: 4,
   distributed: 4,
   llm: 5,
+  sam: 5,
   data: 6,
   models: 6,
   rewards: 6,
@@ -50,7 +51,7 @@ function* files(folder) {
 /** The method knows no file and no model: what lies below it stays out of it all the same. */
 const forbidden = { rl: ['llm', 'models', 'data', 'checkpoint', 'tracking'] }
 /** Rooms that may name a family of models in code; words for people may do so everywhere. */
-const namesFamilies = ['llm', 'models', 'verify', 'text', 'image', 'nn', 'data']
+const namesFamilies = ['llm', 'sam', 'models', 'verify', 'text', 'image', 'nn', 'data']
 /** The two loops are named by their task and by the flags of the Python prototypes. */
 const namesLoops = ['tasks/cycle/', 'cli/settings.ts']
 const withoutWords = (text) =>

@@ -4,7 +4,8 @@
 import { Mismatch } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Click, Mask } from '../mask/index.ts'
-import { type GroundedFamily, type Sam2Features, Sam2Model } from '../models/index.ts'
+import type { GroundedFamily } from '../models/index.ts'
+import { type Sam2Features, Sam2Model } from '../sam/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import type { DrawClicks } from './clicks.ts'
 

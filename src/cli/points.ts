@@ -87,7 +87,8 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function pointsWork(options: Options, port: EnginePort): Promise<Result> {
-  const { openFamily, openSam2, Sam2Predictor } = await import('../models/index.ts')
+  const { openFamily } = await import('../models/index.ts')
+  const { openSam2, Sam2Predictor } = await import('../sam/index.ts')
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')

@@ -92,7 +92,7 @@ export async function segmentWork(options: Options, port: EnginePort): Promise<S
 
 /** Runs in the engine thread: the mask of clicks and a box. */
 export async function clickWork(options: Options): Promise<Segmentation> {
-  const { openSegmenter } = await import('../models/index.ts')
+  const { openSegmenter } = await import('../sam/index.ts')
   const image = await readImage(options.image)
   const { device, dtype } = options
   const segmenter = openSegmenter(options.sam!, { device, ...(dtype && { dtype }) })

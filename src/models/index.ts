@@ -49,17 +49,3 @@ export {
 } from './released-configs.ts'
 export * from './sa2va/index.ts'
 export * from './sa2va-qwen/index.ts'
-export * from './sam/index.ts'
-export {
-  type LoadedSam2,
-  maskLogits,
-  openSam2,
-  type Rounding,
-  type Sam2Config,
-  type Sam2Features,
-  Sam2Model,
-  Sam2Predictor,
-  type Sam2Prompt,
-  sam2Config,
-} from './sam2/index.ts'
-export { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from './segmenter.ts'

@@ -2,9 +2,9 @@
 
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
-import { maskLogits } from '../models/index.ts'
 import { judgeOfAll } from '../rewards/index.ts'
 import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
+import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'

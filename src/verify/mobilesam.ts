@@ -15,7 +15,7 @@ import {
   samPixels,
   samPoints,
   samScale,
-} from '../models/index.ts'
+} from '../sam/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { compareIds, compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
 import { device } from './device.ts'

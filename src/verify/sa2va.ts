@@ -6,16 +6,9 @@ import type { CheckRow } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { generate, teacherForce } from '../llm/index.ts'
 import { type Mask, maskFromPng } from '../mask/index.ts'
-import {
-  type Features,
-  type ImageInput,
-  type Loaded,
-  openSa2VA,
-  type Prompt,
-  prepareImage,
-  type Sam2Prompt,
-} from '../models/index.ts'
+import { type Features, type ImageInput, type Loaded, openSa2VA, type Prompt, prepareImage } from '../models/index.ts'
 import { tensorAt } from '../nn/index.ts'
+import type { Sam2Prompt } from '../sam/index.ts'
 import { noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import { compareGradNorm, compareIds, compareNumbers, compareTensor, storedTensor } from './compare.ts'
 import { device } from './device.ts'

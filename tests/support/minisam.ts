@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { cacheFolder } from '../../src/core/index.ts'
-import { installMinisam } from '../../src/models/index.ts'
+import { installMinisam } from '../../src/sam/index.ts'
 
 /** The folder of the weights, or the reason why a test is skipped. */
 export function fetchMinisam(): { folder: string; skip: false } | { folder: null; skip: string } {

@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { readAll, type TensorData } from '../../src/checkpoint/index.ts'
 import { assert } from '../../src/core/index.ts'
-import { sam2Config } from '../../src/models/sam2/config.ts'
-import { Sam2Model } from '../../src/models/sam2/model.ts'
 import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
+import { sam2Config } from '../../src/sam/sam2/config.ts'
+import { Sam2Model } from '../../src/sam/sam2/model.ts'
 import { type DType, type Tensor, tensor } from '../../src/tensor/index.ts'
 
 const folder = join(import.meta.dirname, '../fixtures/golden/sa2va-tiny')

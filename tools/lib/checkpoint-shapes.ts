@@ -12,9 +12,9 @@ import {
   releasedNames,
   Sa2VA,
   Sa2VAQwen,
-  type Sam2Config,
 } from '../../src/models/index.ts'
 import { type Module, tensorAt } from '../../src/nn/index.ts'
+import type { Sam2Config } from '../../src/sam/index.ts'
 import { sa2vaAddedTokens } from '../miniature/corpus.ts'
 
 export type ShapeName = ReleasedName | 'tiny'

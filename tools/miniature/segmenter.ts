@@ -1,6 +1,7 @@
 // What a pre-trained SAM2 brings along: masks on demand. The demand is a bag of attributes, each with a vector of its own; later the
 // language model learns to speak in these vectors. R rows, M proposals, h x h low-res masks, at most 4 objects in an image.
-import type { Sa2VA, Sam2Model } from '../../src/models/index.ts'
+import type { Sa2VA } from '../../src/models/index.ts'
+import type { Sam2Model } from '../../src/sam/index.ts'
 import { diceLoss } from '../../src/tasks/index.ts'
 import { cat, keep, manualSeed, noGrad, randn, type Tensor, tensor, tidy, where } from '../../src/tensor/index.ts'
 import { runStage, type StageOptions, share } from './stage.ts'

@@ -1,9 +1,9 @@
 // A miniature SAM2 that answers clicks: a positive click takes the whole cluster, a negative click takes out the part it
 // hits, and nothing else changes. R rows (prompts), M masks of the decoder, h x h low-res pixels, at most 3 parts in a scene.
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
-import { type ClickPrompt, type Sam2Features, Sam2Model, sam2Config } from '../../src/models/index.ts'
-import { predictorInput } from '../../src/models/sam2/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
+import { type ClickPrompt, type Sam2Features, Sam2Model, sam2Config } from '../../src/sam/index.ts'
+import { predictorInput } from '../../src/sam/sam2/index.ts'
 import { diceLoss, makePointScene, type PointScene, sceneSide } from '../../src/tasks/index.ts'
 import { cat, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
 import { runStage, share } from '../miniature/stage.ts'

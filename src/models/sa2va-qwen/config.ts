@@ -4,9 +4,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, readLlmConfig } from '../../llm/index.ts'
+import { type Sam2Config, sam2Config } from '../../sam/index.ts'
 import { checkSections, type QwenVisionConfig, readQwenVision, wholeNumber } from '../qwen2_5_vl/index.ts'
 import { type Qwen3VisionConfig, readQwen3Vision } from '../qwen3_vl/index.ts'
-import { type Sam2Config, sam2Config } from '../sam2/index.ts'
 
 export type QwenBase = 'qwen2_5_vl' | 'qwen3_vl'
 

@@ -2,6 +2,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { outline, type RgbImage, regionGrid } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
+import type { Sam2Features } from '../../sam/index.ts'
 import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
@@ -21,7 +22,6 @@ import {
   readProcessorConfig,
 } from '../qwen2_5_vl/index.ts'
 import { samPrecision } from '../sa2va/index.ts'
-import type { Sam2Features } from '../sam2/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import { type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
 

@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { type LlmConfig, oneOf, readLlmConfig, switchAt } from '../../llm/index.ts'
+import { type Sam2Config, sam2Config } from '../../sam/index.ts'
 import { readVisionConfig, type VisionConfig } from '../internvit/model.ts'
-import { type Sam2Config, sam2Config } from '../sam2/index.ts'
 
 /** config.json of a Sa2VA folder, with the defaults of the reference filled in. */
 export interface Sa2VAConfig {

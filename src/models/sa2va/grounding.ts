@@ -3,9 +3,6 @@ import { Mismatch } from '../../core/index.ts'
 import type { Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
-import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
-import type { DrawnMask } from '../family.ts'
-import { RecordedEncoder } from '../recorded-encoder.ts'
 import {
   chooseMask,
   maskChanges,
@@ -15,7 +12,10 @@ import {
   takeMask,
   toMask,
   upsampleMask,
-} from '../sam2/index.ts'
+} from '../../sam/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import type { DrawnMask } from '../family.ts'
+import { RecordedEncoder } from '../recorded-encoder.ts'
 
 /** Images that SAM2 encodes in one recorded pass. */
 const imagesTogether = 4

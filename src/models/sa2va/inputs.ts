@@ -2,6 +2,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { type Precision, type RgbImage, regionGrid } from '../../image/index.ts'
 import type { Mask } from '../../mask/index.ts'
+import type { Sam2Config, Sam2Features } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import {
   type ChatTemplate,
@@ -13,7 +14,6 @@ import {
   type Tokenizer,
 } from '../../text/index.ts'
 import type { ImageLimits } from '../family.ts'
-import type { Sam2Config, Sam2Features } from '../sam2/index.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
 import { type ImageInput, type PrepareSettings, prepare } from './prepare.ts'
 

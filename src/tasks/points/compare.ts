@@ -2,7 +2,7 @@
 // positive prompt, same SAM2. In joint the prompt is the policy's own.
 import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
-import type { ClickPrompt } from '../../models/index.ts'
+import type { ClickPrompt } from '../../sam/index.ts'
 import type { Point } from './frame.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
 import { askLooks, replyToLooks } from './looks.ts'

@@ -1,6 +1,6 @@
 // SAM2's own way to correct a mask: clicks in the middle of its largest error. What a policy's points are measured against.
 import { maskIou } from '../../mask/index.ts'
-import type { ClickPrompt } from '../../models/index.ts'
+import type { ClickPrompt } from '../../sam/index.ts'
 import { type Point, rescale } from './frame.ts'
 import { drawOptions, type PointItem, type PointSetup, withClicks } from './item.ts'
 import { oracleClick } from './places.ts'

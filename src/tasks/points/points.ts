@@ -1,16 +1,9 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
 import { Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
-import {
-  type AskingFamily,
-  type Family,
-  isAsking,
-  openSam2,
-  type Sam2Model,
-  Sam2Predictor,
-  trainGroupNames,
-} from '../../models/index.ts'
+import { type AskingFamily, type Family, isAsking, trainGroupNames } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
+import { openSam2, type Sam2Model, Sam2Predictor } from '../../sam/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'

@@ -2,7 +2,7 @@
 import type { RandomStream } from '../../core/index.ts'
 import { type Generated, generate, type PromptIds } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
-import type { ClickMask, ClickPrompt } from '../../models/index.ts'
+import type { ClickMask, ClickPrompt } from '../../sam/index.ts'
 import { generateOptions, type Sampled } from '../generate-options.ts'
 import { rewardOfPoints } from './config.ts'
 import { type Point, rescale } from './frame.ts'

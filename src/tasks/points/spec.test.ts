@@ -1,15 +1,16 @@
 // The tests that the task's specification lists by number, on the miniatures of the golden sets: nothing here needs to be good at the
-// task. Number 5 is src/verify/points.test.ts and src/models/sam2/heads.test.ts, number 7 tests/e2e/points.test.ts.
+// task. Number 5 is src/verify/points.test.ts and src/sam/sam2/heads.test.ts, number 7 tests/e2e/points.test.ts.
 import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { teacherForce, teacherForceGroups } from '../../llm/index.ts'
-import { type AskingFamily, openFamily, openSam2, patchImage, Sam2Predictor } from '../../models/index.ts'
+import { type AskingFamily, openFamily, patchImage } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { AdamW } from '../../optim/index.ts'
 import { grpoLoss, resolveGrpo } from '../../rl/index.ts'
+import { openSam2, Sam2Predictor } from '../../sam/index.ts'
 import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { resolvePoints } from './config.ts'
 import { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'

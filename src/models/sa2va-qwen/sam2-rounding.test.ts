@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { picture } from '../../../tests/support/sa2va.ts'
 import { bfloat16, decodeImage, samInput } from '../../image/index.ts'
 import { noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { type LoadedSa2VAQwen, openSa2VAQwen, prepareQwenImage } from '../sa2va-qwen/index.ts'
+import { type LoadedSa2VAQwen, openSa2VAQwen, prepareQwenImage } from './index.ts'
 
 const folder = join(import.meta.dirname, '../../../tests/fixtures/golden/sa2va-qwen3vl-tiny')
 
