@@ -1,6 +1,16 @@
 // Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../core/index.ts'
-import { cast, type Embedding, KVCache, Linear, type Module, type RMSNorm, Rope, type RopeTable } from '../nn/index.ts'
+import {
+  cast,
+  type Embedding,
+  KVCache,
+  Linear,
+  type Module,
+  type RMSNorm,
+  Rope,
+  type RopeTable,
+  wide,
+} from '../nn/index.ts'
 import { arange, checkpoint, type DType, stack, type Tensor, tidy } from '../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { FusedLayer } from './causal-lm.ts'
@@ -192,10 +202,10 @@ export class Decoder {
     return this.headScores(this.headInput(states))
   }
 
-  /** Normed states [.., S] -> float32 logits [.., V]; the product is rounded to the weights' dtype first, as in the reference. */
+  /** Normed states [.., S] -> logits [.., V] in float32 or wider; the product is rounded to the weights' dtype first, as in the reference. */
   headScores(hidden: Tensor): Tensor {
     const { head } = this.module.parts
     const out = head instanceof Linear ? head.forward(hidden) : hidden.linear(cast(head.weight, hidden)) // tied: the embedding
-    return out.to('float32')
+    return wide(out)
   }
 }

@@ -5,6 +5,7 @@ import { requireExact } from './int8.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 import { type Pack, packsOf, roomForPack } from './packs.ts'
+import { wide } from './sampling.ts'
 
 /** One factor, stored as `lora_A.weight` or `lora_B.weight`. */
 export class Adapter extends Module {
@@ -46,9 +47,12 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
   for (const [path, linear] of chosen) {
     const [out, input] = linear.weight.shape as [number, number]
     const { device } = linear.weight
+    const dtype = linear.weight.dtype === 'float64' ? 'float64' : 'float32' // masters, as other trainable weights
     const random = stream(options.seed, streamId.init, path) // counter-based: the same on every device and machine
-    linear.lora_A = new Adapter(uniformTensor(random, [rank, input], 1 / Math.sqrt(input), device))
-    linear.lora_B = new Adapter(zeros([out, rank], { device, dtype: 'float32' }))
+    linear.lora_A = new Adapter(
+      tidy(() => uniformTensor(random, [rank, input], 1 / Math.sqrt(input), device).to(dtype)),
+    )
+    linear.lora_B = new Adapter(zeros([out, rank], { device, dtype }))
     linear.setAdapter(state)
   }
   return state
@@ -59,9 +63,7 @@ export function mergedWeight(linear: Linear): Tensor {
   requireExact(linear.weight, 'lora', 'merged weight')
   return noGrad(() =>
     tidy(() =>
-      linear.lora_A
-        ? linear.weight.to('float32').add(deltaOf(linear)).to(linear.weight.dtype)
-        : linear.weight.detach().alias(),
+      linear.lora_A ? wide(linear.weight).add(deltaOf(linear)).to(linear.weight.dtype) : linear.weight.detach().alias(),
     ),
   )
 }

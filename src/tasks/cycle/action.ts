@@ -2,6 +2,7 @@
 // h w low-res mask, M samples. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
 import type { RandomStream } from '../../core/index.ts'
 import type { DrawnMask, GroundedFamily } from '../../models/index.ts'
+import { wide } from '../../nn/index.ts'
 import type { MaskConfidence } from '../../rewards/index.ts'
 import { cat, int64Tensor, stack, type Tensor, tensor } from '../../tensor/index.ts'
 
@@ -81,7 +82,7 @@ export function sampleEmbedding(
   randoms: readonly RandomStream[],
 ): Drawn[] {
   const noise = normals(randoms, means.size(-1), means.device)
-  const z = spread(means, of).to('float32').add(noise.mul(scale)) // [M, d]
+  const z = wide(spread(means, of)).add(noise.mul(scale)) // [M, d]
   const drawn = family.drawMasks(
     of.map((a) => features[a]!),
     z.to(means.dtype),
@@ -113,7 +114,7 @@ export function sampleField(
 
 /** Logits [M, h, w] moved by noise on their grid, and the grids that came of it. */
 function disturbed(drawn: Tensor, scale: number, grid: number, randoms: readonly RandomStream[]) {
-  const y = drawn.to('float32')
+  const y = wide(drawn)
   const [M, h, w] = y.shape as [number, number, number]
   const g = gridOf(grid, h)
   const noise = normals(randoms, g * g, y.device).mul(scale)
@@ -153,7 +154,7 @@ export function actionDensity(actions: readonly Float32Array[], mean: Tensor, sc
   const n = mean.size(-1)
   const values = stack(actions.map((a) => tensor(a, [n], { device: mean.device })))
   return values
-    .sub(mean.to('float32'))
+    .sub(wide(mean))
     .square()
     .sum(-1, { keepdim: true })
     .div(-2 * scale * scale * n)

@@ -236,7 +236,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
       const { logps, entropies } = { logps: spread(tokens[b]!.logps), entropies: spread(tokens[b]!.entropies) }
       const own = columns?.[b]
       if (!own) return { logps, entropies }
-      const none = zeros(own.shape as number[], { device: own.device })
+      const none = zeros(own.shape as number[], { dtype: entropies.dtype, device: own.device })
       return { logps: cat([logps, own], { dim: 1 }), entropies: cat([entropies, none], { dim: 1 }) }
     })
   }

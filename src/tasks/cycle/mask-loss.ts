@@ -1,4 +1,5 @@
 import { type Mask, resizeMaskNearest, toDense } from '../../mask/index.ts'
+import { wide } from '../../nn/index.ts'
 import { type Tensor, tensor } from '../../tensor/index.ts'
 
 /** The record's mask at the decoder's resolution, 0/1 float32 [h, w]. */
@@ -27,9 +28,9 @@ export function maskLoss(
   masks.forEach((mask, i) => {
     data.set(lowResTarget(mask, h, w), i * h * w)
   })
-  const target = tensor(data, [B, h, w], { device: logits.device })
-  const wide = logits.to('float32')
-  const bce = wide.binaryCrossEntropyWithLogits(target)
-  const dice = diceLoss(wide.sigmoid().flatten({ startDim: 1 }), target.flatten({ startDim: 1 }))
+  const scores = wide(logits)
+  const target = tensor(data, [B, h, w], { device: logits.device }).to(scores.dtype)
+  const bce = scores.binaryCrossEntropyWithLogits(target)
+  const dice = diceLoss(scores.sigmoid().flatten({ startDim: 1 }), target.flatten({ startDim: 1 }))
   return { loss: bce.mul(weights.bce).add(dice.mul(weights.dice)), bce, dice }
 }

@@ -1,6 +1,7 @@
 // Log-densities of executed mask actions under the weights in place, for all records of a pass at once. A answers with [SEG], M actions,
 // n columns of an action, d prompt width.
 import type { TeacherPass } from '../../llm/index.ts'
+import { wide } from '../../nn/index.ts'
 import { cat, stack, type Tensor, tensor, zeros } from '../../tensor/index.ts'
 import type { WorkItem } from '../kind.ts'
 import { actionDensity, gridOf, type MaskAction, pooled } from './action.ts'
@@ -52,7 +53,7 @@ export function fieldOf(
     prompts,
     choice,
   )
-  return pooled(logits.to('float32'), gridOf(config.loop2.grid, logits.size(1))).flatten({ startDim: 1 })
+  return pooled(wide(logits), gridOf(config.loop2.grid, logits.size(1))).flatten({ startDim: 1 })
 }
 
 /** [K, n] for each group, 0 in rows without an action. The rows of one greedy answer share its prompt. */
@@ -68,7 +69,8 @@ export function scoreActions(
   if (acts.length > 0) {
     const prompts = cycle.family.segPrompts(pass.statesAt(spoken)) // [A, d]
     const own = (t: Tensor) => t.indexSelect(0, indexOf(acts, 'answer', pass)) // [A, ..] -> [M, ..]
-    all = all.indexCopy(0, indexOf(acts, 'row', pass), densityOf(cycle, scale, { spoken, acts, prompts, own }))
+    const densities = densityOf(cycle, scale, { spoken, acts, prompts, own })
+    all = all.to(densities.dtype).indexCopy(0, indexOf(acts, 'row', pass), densities)
   }
   let next = 0
   return scored.groups.map((group) => {
