@@ -9,7 +9,7 @@ const first: Readonly<Record<string, string>> = {
   total_loss: 'losses of all tasks with their weights',
   loss: 'loss of the task with its KL term',
   policy_loss: 'loss of the task without its KL term',
-  kl_div: 'distance from the starting weights, nats a token',
+  kl_div: 'distance from the starting weights, nats per token, without beta',
   entropy: 'how open the choice of a token is, nats',
   frac_reward_zero_std: 'share of groups with equal rewards: they teach nothing',
   reward_std: 'spread of the rewards over the batch',

@@ -4,7 +4,6 @@ import { warmupStepsOf } from '../optim/schedule.ts'
 import { type AdvantageOptions, groupAdvantages } from './advantages.ts'
 import { GrpoConfig } from './config.ts'
 import { completionMasks } from './masks.ts'
-import { generationPlan, repeatOrder } from './plan.ts'
 
 const options = (more: Partial<AdvantageOptions> = {}): AdvantageOptions => ({ ...GrpoConfig.parse({}), ...more })
 
@@ -95,16 +94,4 @@ test('a warm-up share of the run is rounded up, and half a step is refused', () 
   assert.equal(warmupStepsOf(0.05, 50), 3)
   assert.equal(warmupStepsOf(7, 50), 7)
   assert.throws(() => warmupStepsOf(1.5, 50), /warmupSteps/)
-})
-
-test('a generation batch that K does not divide is refused', () => {
-  const sizes = {
-    numGenerations: 4,
-    generationBatchSize: 6,
-    numIterations: 1,
-    stepsPerGeneration: 1,
-    gradientAccumulationSteps: 1,
-  }
-  assert.throws(() => generationPlan(8, sizes), /generationBatchSize/)
-  assert.throws(() => repeatOrder([0, 1], sizes), /generationBatchSize/)
 })

@@ -79,7 +79,7 @@ export function groupAdvantages(
     decoupled: decoupled ? Float64Array.from(decoupled) : null,
     hasSignal: groups.map(differs),
     unscored: totals.filter(Number.isNaN).length,
-    metrics: metricsOf(table, totals, stats, options),
+    metrics: rewardMetrics(totals, namedColumns(table, options.names), options),
   }
 }
 
@@ -175,30 +175,33 @@ function differs(group: readonly number[]): boolean {
   return there.some((v) => v !== there[0])
 }
 
-/** TRL's names: reward_std is over all rows. reward_group_std is the mean of the groups' deviations, as R1-V logs it. */
-function metricsOf(
-  table: readonly number[][],
+function namedColumns(table: readonly number[][], names: readonly string[] = []): Map<string, number[]> {
+  return new Map(table[0]!.map((_, f) => [names[f] ?? String(f), table.map((row) => row[f]!)]))
+}
+
+/**
+ * TRL's names, over all rows of complete groups; NaN: not scored. `reward_group_std` is the mean of the groups' deviations, as R1-V
+ * logs it. `columns`: the rewards by name, unweighted.
+ */
+export function rewardMetrics(
   totals: readonly number[],
-  stats: readonly Moments[],
-  options: AdvantageOptions,
+  columns: ReadonlyMap<string, readonly number[]>,
+  { numGenerations, ddof }: Pick<AdvantageOptions, 'numGenerations' | 'ddof'>,
 ): Record<string, number> {
   const all = moments(totals, 1)
-  const stds = stats.map((s) => s.std).filter((s) => !Number.isNaN(s))
+  const groupStds = groupsOf(totals, numGenerations).map((g) => groupMoments(g, ddof).std)
+  const known = groupStds.filter((s) => !Number.isNaN(s))
   const out: Record<string, number> = {
     reward: all.mean,
     reward_std: all.std,
-    reward_group_std: stds.length > 0 ? sum(stds) / stds.length : Number.NaN,
-    frac_reward_zero_std: stats.filter((s) => Math.abs(s.std) <= 1e-8).length / stats.length,
+    reward_group_std: known.length > 0 ? sum(known) / known.length : Number.NaN,
+    frac_reward_zero_std: groupStds.filter((s) => Math.abs(s) <= 1e-8).length / groupStds.length,
     unscored: totals.filter(Number.isNaN).length,
   }
-  table[0]!.forEach((_, f) => {
-    const column = moments(
-      table.map((row) => row[f]!),
-      1,
-    )
-    const name = options.names?.[f] ?? String(f)
-    out[`rewards/${name}/mean`] = column.mean
-    out[`rewards/${name}/std`] = column.std
-  })
+  for (const [name, values] of columns) {
+    const { mean, std } = moments(values, 1)
+    out[`rewards/${name}/mean`] = mean
+    out[`rewards/${name}/std`] = std
+  }
   return out
 }

@@ -45,11 +45,6 @@ const refused: [string, GrpoInput, RegExp][] = [
     { gradientAccumulationSteps: 4, stepsPerGeneration: 3 },
     /stepsPerGeneration/,
   ],
-  [
-    'dapo with several optimizer steps per generation',
-    { lossType: 'dapo', stepsPerGeneration: 2 },
-    /stepsPerGeneration/,
-  ],
   ['an upper rollout bound below the lower', { rolloutMin: 4 }, /rolloutMin/],
   ['a lower clip of nothing', { epsilon: 1 }, /epsilon/],
 ]
@@ -88,4 +83,13 @@ test('the adaptive entropy bonus acts from the second step, grows below the targ
   assert.equal(currentEntropyCoef(state, config), 0)
   assert.ok(Math.abs(state.coef - 0.005) < 1e-12)
   assert.equal(currentEntropyCoef({ coef: 0.01, last: null }, config), 0, 'a coefficient of the settings waits too')
+})
+
+test('the preset of TRL corrects the KL term as soon as there is one, and every value can be overridden', () => {
+  assert.equal(resolveGrpo({ preset: 'trl' }).useBiasCorrectionKl, false, 'there is no KL term with beta 0')
+  assert.equal(resolveGrpo({ preset: 'trl', beta: 0.1 }).useBiasCorrectionKl, true)
+  assert.equal(resolveGrpo({ preset: 'trl', beta: 0.1, useBiasCorrectionKl: false }).useBiasCorrectionKl, false)
+  assert.equal(resolveGrpo({ beta: 0.1 }).useBiasCorrectionKl, false)
+  assert.equal(resolveGrpo({ preset: 'trl' }, { otherBeta: true }).useBiasCorrectionKl, true, 'a task has its own beta')
+  assert.throws(() => resolveGrpo({ preset: 'trl', useBiasCorrectionKl: true }), /useBiasCorrectionKl/)
 })

@@ -148,7 +148,8 @@ export type GrpoConfig = z.infer<typeof GrpoConfig>
 export type GrpoInput = z.input<typeof GrpoConfig>
 
 export const grpoPresets: Readonly<Record<GrpoPreset, GrpoInput>> = {
-  trl: { lossType: 'dapo', beta: 0, numGenerations: 8, maxCompletionLength: 512 },
+  // of TRL 1.13
+  trl: { lossType: 'dapo', beta: 0, useBiasCorrectionKl: true, numGenerations: 8, maxCompletionLength: 512 },
   r1v: { lossType: 'grpo', beta: 0.04, numGenerations: 8 },
   drgrpo: { lossType: 'dr_grpo', scaleRewards: 'none', beta: 0 },
   dapo: {
@@ -168,6 +169,9 @@ export function resolveGrpo(given: GrpoInput = {}, known: KnownOfRun = {}): Grpo
   const base = given.preset ? grpoPresets[given.preset] : {}
   const said = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
   const config = GrpoConfig.parse({ ...base, ...said })
+  // a preset's correction acts as soon as there is a KL term
+  if (config.beta === 0 && !known.otherBeta && said.useBiasCorrectionKl === undefined)
+    config.useBiasCorrectionKl = false
   validateGrpo(config, known)
   return config
 }
@@ -264,10 +268,6 @@ function checkSteps(c: GrpoConfig): void {
   const [small, large] = [Math.min(accumulated, perGeneration), Math.max(accumulated, perGeneration)]
   if (large % small !== 0)
     refuse('stepsPerGeneration', `a multiple or a divisor of gradientAccumulationSteps (${accumulated})`, perGeneration)
-  if (tokenNormalized.has(c.lossType) && perGeneration !== accumulated) {
-    const hint = `${c.lossType} divides by the tokens of a generation batch: another ratio is another learning rate`
-    refuse('stepsPerGeneration', `gradientAccumulationSteps (${accumulated}) for ${c.lossType}`, perGeneration, hint)
-  }
 }
 
 function checkSizes(c: GrpoConfig, { rowsPerMicroBatch, processes = 1 }: KnownOfRun): void {

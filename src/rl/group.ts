@@ -85,6 +85,13 @@ export function maskedTokens(samples: readonly Sample[], maskTruncated: boolean)
   )
 }
 
+/** Tokens that were decoded for a group. An answer decoded greedily is one for all of its rows. */
+export function decodedTokens({ samples }: Pick<Group, 'samples'>): number {
+  const shared = samples.find((s) => s.sampled === false)
+  const own = samples.filter((s) => s.sampled !== false)
+  return own.reduce((n, s) => n + s.ids.length, shared?.ids.length ?? 0)
+}
+
 export function columnSum({ mask }: Columns): number {
   return mask.reduce((a, b) => a + b, 0)
 }

@@ -249,10 +249,10 @@ function aggregate(value: Tensor, batch: LossBatch, config: LossConfig): Tensor 
   }
 }
 
+/** Mean over the tokens that it acts on, whatever the loss type divides its policy term by. */
 function meanEntropy(batch: LossBatch, entropyMask: Tensor | null, config: LossConfig): Tensor {
   const words = batch.words.to(batch.mask.dtype)
   const mask = entropyMask ? entropyMask.mul(words) : words
   const sum = batch.entropies!.mul(mask).sum()
-  if (tokenNormalized.has(config.lossType)) return sum.div(itemsPerProcess(config))
   return sum.div(mask.sum().clampMin(1)).div(config.gradientAccumulationSteps)
 }

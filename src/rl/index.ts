@@ -24,12 +24,21 @@ export {
   entropyThreshold,
   initialEntropyState,
 } from './entropy.ts'
-export { advantagesOf, type Columns, type CountedTerm, columnsOf, type Group, type Scored } from './group.ts'
+export {
+  advantagesOf,
+  type Columns,
+  type CountedTerm,
+  columnSum,
+  columnsOf,
+  decodedTokens,
+  type Group,
+  type Scored,
+} from './group.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
-export { type KlEstimator, klClamped, klOf } from './kl.ts'
+export { klOf } from './kl.ts'
 export { allPlainDensities, NonFinite, plainDensities } from './learn.ts'
 export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
-export { type GenerationPlan, type GenerationSizes, generationPlan, needsOldLogps, repeatOrder } from './plan.ts'
+export { needsOldLogps } from './plan.ts'
 export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
 export type { Batch, Roles, Run, StepConfig } from './run.ts'
 export { sampleAndScore, withAdvantages } from './sample.ts'

@@ -16,12 +16,12 @@ export async function learnFrom(
   run: Run,
   task: Task,
   groups: readonly Group[],
-  { pieces }: Batch,
+  { pieces, numItems }: Batch,
   report: StepReport,
 ): Promise<void> {
   const others = run.config.adaptiveLoops ? run.roles.optim.takeGradients() : null
   try {
-    const learned = learnTask(run, task, groups, pieces)
+    const learned = learnTask(run, task, groups, { pieces, numItems })
     await tellLearned(run, task, groups, pieces, learned, report)
     if (!others) return
     await sumGradients(run, report)
@@ -80,20 +80,31 @@ interface Learned {
 }
 
 /** Gradients of this process's records; ends at a loss that is no number. */
-function learnTask(run: Run, task: Task, groups: readonly Group[], pieces: Batch['pieces']): Learned[] {
+function learnTask(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  { pieces, numItems }: Pick<Batch, 'pieces' | 'numItems'>,
+): Learned[] {
   const settings = lossSettings(run, task, groups)
   const learned: Learned[] = []
   for (const items of ownPieces(run.world, pieces)) {
     const own = groups.filter((group) => group.task === task && items.includes(group.item))
     if (own.length === 0) continue
-    learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings)))
+    learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings, numItems)))
     if (!learned.every((one) => Number.isFinite(one.loss))) break
   }
   return learned
 }
 
 /** The only lines of the product where a gradient is recorded: the groups of a piece, their losses, one backward. */
-function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: LossConfig): Learned[] {
+function learnGroups(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  settings: LossConfig,
+  numItems: Batch['numItems'],
+): Learned[] {
   if (settings.beta > 0) keepReference(run, groups)
   try {
     return tidy(() => {
@@ -102,7 +113,10 @@ function learnGroups(run: Run, task: Task, groups: readonly Group[], settings: L
         groups.map((g) => g.item),
         groups.map((g) => g.samples),
       )
-      const losses = groups.map((group, b) => groupLoss(run, group, densities[b]!, extras?.[b] ?? null, settings))
+      const losses = groups.map((group, b) => {
+        const numItemsInBatch = numItems?.get(group) ?? settings.numItemsInBatch
+        return groupLoss(run, group, densities[b]!, extras?.[b] ?? null, { ...settings, numItemsInBatch })
+      })
       const total = stack(losses.map(({ loss }) => loss)).sum()
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(total.mul(weightOf(run, task))))
       return losses.map(({ report }) => report())

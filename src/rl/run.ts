@@ -57,4 +57,9 @@ export interface Batch {
   readonly draw: Draw
   readonly pieces: readonly (readonly Item[])[]
   readonly groups?: readonly Group[]
+  /**
+   * What dapo, cispo and vespo divide the sum over a group's tokens by: the tokens of its generation batch and task, rescaled to
+   * this step, as TRL has it. Absent: the tokens of the step.
+   */
+  readonly numItems?: ReadonlyMap<Group, number>
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import type { Group, Scored } from './group.ts'
+import { groupAdvantages } from './advantages.ts'
+import { decodedTokens, type Group, type Scored } from './group.ts'
 import { StepReport } from './step-report.ts'
 import type { Task } from './task.ts'
 
@@ -32,7 +33,6 @@ function reported(): Record<string, number> {
   const second = group([4, null, 4], ['a', 'a', 'a'], { hasSignal: false })
   report.learned(second, 2, { kl: 0.3, policy_loss: 5, entropy_sum: 2, entropy_tokens: 1 }, 0.6)
   assert.equal(report.entropy, 2)
-  assert.equal(report.tokens, 12)
   assert.equal(report.flat('loop1'), false)
   return report.metrics(1e-3)
 }
@@ -78,4 +78,32 @@ test('a maximum over groups is the largest of theirs, a minimum the least, and o
   assert.equal(m['loop1/sampling/importance_sampling_ratio/min'], 0.25)
   assert.equal(m['loop1/clip_ratio/low_min'], 0.25)
   assert.equal(m['loop1/clip_ratio/high_max'], 0.5)
+})
+
+test('logged reward metrics are those that verify proves, whatever could not be scored and with either ddof', () => {
+  const groups = [
+    [0.25, 1, 2],
+    [4, null, 4],
+    [null, 3, null],
+    [null, null, null],
+  ]
+  for (const ddof of [0, 1] as const) {
+    const report = new StepReport()
+    report.ddof = ddof
+    for (const totals of groups) report.learned(group(totals, ['a', 'b', 'c']), 0, {}, null)
+    const logged = report.metrics(0)
+    const options = { numGenerations: 3, ddof, scaleRewards: 'group', advantageEps: 1e-4 } as const
+    const { metrics } = groupAdvantages(
+      groups.flat().map((total) => [total]),
+      { ...options, multiObjectiveAggregation: 'sum_then_normalize', names: ['made'] },
+    )
+    assert.deepEqual([metrics.frac_reward_zero_std, metrics.unscored], [ddof === 1 ? 0.25 : 0.5, 6], 'one scored row')
+    for (const [name, value] of Object.entries(metrics)) assert.equal(logged[`loop1/${name}`], value, name)
+  }
+})
+
+test('tokens of an answer that was decoded once for all rows of its group count once', () => {
+  const one = group([0, 1, 2], ['a', 'b', 'c'])
+  assert.equal(decodedTokens(one), 6)
+  assert.equal(decodedTokens({ samples: one.samples.map((s) => ({ ...s, sampled: false })) }), 2)
 })

@@ -1,4 +1,6 @@
-import { type Group, maskedTokens } from './group.ts'
+import { rewardMetrics } from './advantages.ts'
+import type { GrpoConfig } from './config.ts'
+import { type Group, maskedTokens, type Scored } from './group.ts'
 
 interface Seen {
   loss: number
@@ -12,17 +14,14 @@ function mean(values: readonly number[]): number {
   return values.length === 0 ? Number.NaN : values.reduce((a, b) => a + b, 0) / values.length
 }
 
-function deviation(values: readonly number[]): number {
-  const m = mean(values)
-  return values.length < 2 ? 0 : Math.sqrt(values.reduce((s, v) => s + (v - m) ** 2, 0) / (values.length - 1))
-}
-
 /** What one step did, under the names users of TRL and of the prototype know. */
 export class StepReport {
   gradNorm = Number.NaN
   /** Spent on summing gradients over processes. */
   reduceSeconds = 0
   groupNorms: Record<string, number> = {}
+  /** Of the standard deviation inside groups, as the advantages have it. */
+  ddof: GrpoConfig['ddof'] = 1
   readonly #tasks = new Map<string, Seen>()
   #entropySum = 0
   #words = 0
@@ -59,15 +58,9 @@ export class StepReport {
     return this.#entropySum / Math.max(1, this.#words)
   }
 
-  get tokens(): number {
-    return [...this.#tasks.values()]
-      .flatMap((s) => s.groups)
-      .reduce((n, g) => n + g.samples.reduce((m, r) => m + r.ids.length, 0), 0)
-  }
-
   rewardMean(name: string): number {
     const seen = this.#tasks.get(name)
-    return seen ? mean(totals(seen)) : Number.NaN
+    return seen ? mean(totals(seen).filter((t) => !Number.isNaN(t))) : Number.NaN
   }
 
   /** No group of the task had rewards that differ. */
@@ -75,11 +68,15 @@ export class StepReport {
     return !this.#tasks.get(name)?.groups.some((g) => g.hasSignal)
   }
 
+  hasGroups(name: string): boolean {
+    return (this.#tasks.get(name)?.groups.length ?? 0) > 0
+  }
+
   metrics(learningRate: number): Record<string, number> {
     const out: Record<string, number> = {}
     for (const [name, seen] of this.#tasks) {
       const { groups, loss } = seen
-      Object.assign(out, taskMetrics(name, seen), groups[0]?.task.figures?.(groups, loss))
+      Object.assign(out, taskMetrics(name, seen, this.ddof), groups[0]?.task.figures?.(groups, loss))
     }
     out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.weight * s.loss, 0)
     out.learning_rate = learningRate
@@ -89,8 +86,9 @@ export class StepReport {
   }
 }
 
-function totals(seen: Seen): number[] {
-  return seen.groups.flatMap((g) => g.scores.map((s) => s.total)).filter((t): t is number => t !== null)
+/** NaN where a sample could not be scored. */
+function totals({ groups }: Seen): number[] {
+  return groups.flatMap((g) => g.scores.map((s) => s.total ?? Number.NaN))
 }
 
 /** What the loss says of itself, under TRL's names; sums that only steer are left out. */
@@ -106,8 +104,8 @@ function ofAll(key: string, values: readonly number[]): number {
   return /[/_]min$/.test(key) ? Math.min(...values) : mean(values)
 }
 
-function taskMetrics(name: string, seen: Seen): Record<string, number> {
-  const all = totals(seen)
+function taskMetrics(name: string, seen: Seen, ddof: GrpoConfig['ddof']): Record<string, number> {
+  const rewards = rewardsOf(seen, ddof)
   const rows = seen.groups.flatMap((g) => g.samples)
   const told = (key: string) =>
     seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v))
@@ -119,17 +117,10 @@ function taskMetrics(name: string, seen: Seen): Record<string, number> {
     kl: average('kl'),
     entropy: average('entropy'),
     ...Object.fromEntries(lossNames(seen).map((key) => [key, ofAll(key, told(key))])),
-    reward_mean: mean(all),
-    reward: mean(all),
-    reward_std: deviation(all),
-    reward_group_std: mean(
-      seen.groups.map((g) => deviation(g.scores.map((s) => s.total).filter((t): t is number => t !== null))),
-    ),
-    frac_reward_zero_std: mean(seen.groups.map((g) => (g.hasSignal ? 0 : 1))),
-    unscored: seen.groups.reduce((n, g) => n + g.scores.filter((s) => s.total === null).length, 0),
+    reward_mean: rewards.reward ?? Number.NaN,
+    ...rewards,
     ...maskedTokens(rows, false).metrics,
     'completions/unique': mean(seen.groups.map((g) => new Set(g.samples.map((s) => s.text)).size / g.samples.length)),
-    ...partMeans(seen),
     ...figureMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)
@@ -146,17 +137,11 @@ function figureMeans(seen: Seen): Record<string, number> {
   return Object.fromEntries(names.map((name) => [name, mean(rows.flatMap((row) => row[name] ?? []))]))
 }
 
-/** Every reward part unweighted. */
-function partMeans(seen: Seen): Record<string, number> {
-  const parts = new Map<string, number[]>()
-  for (const row of seen.groups.flatMap((g) => g.scores)) {
-    for (const [key, value] of Object.entries(row.parts))
-      if (value !== null) parts.set(key, [...(parts.get(key) ?? []), value])
-  }
-  return Object.fromEntries(
-    [...parts].flatMap(([key, values]) => [
-      [`rewards/${key}/mean`, mean(values)],
-      [`rewards/${key}/std`, deviation(values)],
-    ]),
-  )
+/** Of totals and of every reward unweighted, by the code that `verify` proves. */
+function rewardsOf(seen: Seen, ddof: GrpoConfig['ddof']): Record<string, number> {
+  const rows: readonly Scored[] = seen.groups.flatMap((g) => g.scores)
+  if (rows.length === 0) return {}
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row.parts)))]
+  const columns = new Map(names.map((name) => [name, rows.map((row) => row.parts[name] ?? Number.NaN)]))
+  return rewardMetrics(totals(seen), columns, { numGenerations: seen.groups[0]!.scores.length, ddof })
 }

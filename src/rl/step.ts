@@ -15,6 +15,7 @@ export async function step(
   // sample, score: K answers of P, what E answers back, rewards, advantages; no gradient is recorded
   const groups = batch.groups ?? (await sampleAndScore(run, batch))
   const { optim } = run.roles
+  report.ddof = run.config.rl.ddof
   try {
     // learn: the same samples again, now with gradient
     for (const task of run.tasks) await learnFrom(run, task, groups, batch, report)

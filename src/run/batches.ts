@@ -4,9 +4,10 @@ import type { Example, Loader, Source } from '../data/index.ts'
 import {
   allPlainDensities,
   type Batch,
+  columnSum,
   type Draw,
+  decodedTokens,
   type Group,
-  needsOldLogps,
   ownPieces,
   type Run,
   sampleAndScore,
@@ -50,6 +51,8 @@ export interface Sampled {
 export interface NextBatch {
   batch: Batch & { groups: Group[] }
   fresh: Group[]
+  /** Tokens decoded for it, those of filtered groups included. */
+  decoded: number
 }
 
 export class Batches {
@@ -59,8 +62,9 @@ export class Batches {
   readonly #source: Source
   readonly #encoder: Encoder
   readonly #retry: Retry
-  readonly #sizes: { pieces: number; passes: number; accumulated: number; old: boolean }
+  readonly #sizes: { pieces: number; passes: number; accumulated: number }
   #generation: Generation | null = null
+  #decoded = 0
   /** What sampling took so far, images and scores included. */
   readonly sampled: Sampled = { processor: 0, slowest: 0, mean: 0 }
 
@@ -79,8 +83,7 @@ export class Batches {
     this.#retry = retry
     const { numIterations, gradientAccumulationSteps, stepsPerGeneration } = config.rl
     const pieces = stepsPerGeneration ?? gradientAccumulationSteps
-    const old = needsOldLogps({ gradientAccumulationSteps, stepsPerGeneration: pieces, numIterations })
-    this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps, old }
+    this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps }
   }
 
   /** The groups of optimizer step `step`, sampled and scored where it is their turn. Where that fails, it was not begun. */
@@ -99,6 +102,8 @@ export class Batches {
     const pieces: WorkItem[][] = []
     const groups: Group[] = []
     const fresh: Group[] = []
+    const generationOf = new Map<Group, Generation>()
+    const before = this.#decoded
     for (let taken = 0; taken < this.#sizes.accumulated; taken++) {
       if (!this.#generation) {
         this.#generation = await this.#generate(draw, seconds)
@@ -108,12 +113,20 @@ export class Batches {
       // passes over a piece inside one step see the same weights: their mean is that of one
       if (!pieces.includes(items)) {
         pieces.push(items)
-        groups.push(...this.#generation.groups.filter((g) => items.includes(g.item as WorkItem)))
+        const own = this.#generation.groups.filter((g) => items.includes(g.item as WorkItem))
+        groups.push(...own)
+        for (const g of own) generationOf.set(g, this.#generation)
       }
       if (last) this.#generation = null
       if (short) break // a step does not reach over the end of an epoch
     }
-    return { batch: { draw, pieces, groups: byTask(groups, this.#run) }, fresh }
+    if (fresh.length > 0) await this.#keepOld()
+    const numItems = new Map([...generationOf].map(([g, from]) => [g, numItemsOf(from, g, pieces.length)]))
+    return {
+      batch: { draw, pieces, groups: byTask(groups, this.#run), numItems },
+      fresh,
+      decoded: this.#decoded - before,
+    }
   }
 
   #take(generation: Generation): { items: WorkItem[]; last: boolean; short: boolean } {
@@ -153,11 +166,17 @@ export class Batches {
     const kept = records.filter((item) => used.has(item))
     // tasks may have kept different records: there are more of them then, and as many pieces as ever
     const pieces = chunks(kept, Math.max(batchSize, Math.ceil(kept.length / this.#sizes.pieces)))
-    if (this.#sizes.old) await withinMemory(pieces, (some) => this.#keepDensities(some, groups), this.#retry)
     return { pieces, groups, taken: 0, short }
   }
 
-  /** Log-densities of the weights that sampled: they move before the groups are used again. Each process makes those of its records. */
+  /** Of a generation batch that outlives the step that sampled it: the weights move before its groups are used again. */
+  async #keepOld(): Promise<void> {
+    if (!this.#generation) return
+    const { pieces, groups } = this.#generation
+    await withinMemory(pieces, (some) => this.#keepDensities(some, groups), this.#retry)
+  }
+
+  /** Log-densities of the weights that sampled. Each process computes those of its records. */
   async #keepDensities(pieces: readonly (readonly WorkItem[])[], groups: readonly Group[]): Promise<void> {
     const made: { at: number; values: Float32Array }[] = []
     for (const items of ownPieces(this.#run.world, pieces)) {
@@ -188,6 +207,7 @@ export class Batches {
     const waitedAt = world.waited
     const sampled = (some: Batch['pieces']) => sampleAndScore(this.#run, { pieces: some, draw })
     const groups = await withinMemory(pieces, sampled, this.#retry)
+    this.#decoded += groups.reduce((n, g) => n + decodedTokens(g), 0)
     const spent = (performance.now() - startedAt) / 1000
     seconds.sample = (seconds.sample ?? 0) + spent - (this.#encoder.seconds - encodedAt)
     const worked = spent - (world.waited - waitedAt)
@@ -230,7 +250,9 @@ export class Batches {
     groups.forEach((g, at) => {
       g.reference ??= references.find((made) => made[at])?.[at] ?? null
     })
-    return { groups: groups.map(storeGroup), pieces: pieces.map((items) => items.map((i) => i.id)), taken, short }
+    const items = pieces.flat()
+    const stored = groups.map((g) => storeGroup(g, items.indexOf(g.item as WorkItem)))
+    return { groups: stored, pieces: pieces.map((some) => some.map((i) => i.id)), taken, short }
   }
 
   /** Records of a stored generation batch are read again by id; their samples and scores come from the checkpoint. */
@@ -241,10 +263,13 @@ export class Batches {
       const id = this.#source.id(i)
       if (wanted.has(id) && !found.has(id)) found.set(id, await this.#source.get(i))
     }
-    const items = new Map(this.#encoder.items([...found.values()]).map((item) => [item.id, item]))
+    // a record that was drawn twice is two items, as it was before the stop
+    const items = this.#encoder.items(stored.pieces.flat().map((id) => found.get(id)!))
+    const itemOf = itemFinder(items)
+    let next = 0
     this.#generation = {
-      groups: stored.groups.map((g) => restoreGroup(g, this.#run.tasks, items, this.#config.rl)),
-      pieces: stored.pieces.map((ids) => ids.map((id) => items.get(id)!)),
+      groups: stored.groups.map((g) => restoreGroup(g, this.#run.tasks, itemOf(g), this.#config.rl)),
+      pieces: stored.pieces.map((ids) => ids.map(() => items[next++]!)),
       taken: stored.taken,
       short: stored.short,
     }
@@ -256,10 +281,29 @@ export class Batches {
   }
 }
 
+/** The item of a stored group. Older checkpoints have no index: the n-th group of a task and record has the n-th item of that record. */
+function itemFinder(items: readonly WorkItem[]): (group: StoredGroup) => WorkItem {
+  const seen = new Map<string, number>()
+  return ({ item, task, record }) => {
+    if (item !== undefined) return items[item]!
+    const key = `${task}\n${record}`
+    const n = seen.get(key) ?? 0
+    seen.set(key, n + 1)
+    const own = items.filter(({ id }) => id === record)
+    return own[Math.min(n, own.length - 1)]!
+  }
+}
+
 /** Used by all threads of this process. */
 function processorSeconds(): number {
   const { user, system } = process.cpuUsage()
   return (user + system) / 1e6
+}
+
+/** Tokens of the group's task in its generation batch, rescaled to a step of `numPieces` pieces. */
+function numItemsOf({ groups, pieces }: Generation, { task }: Group, numPieces: number): number {
+  const tokens = groups.reduce((n, g) => (g.task === task ? n + columnSum(g.columns) : n), 0)
+  return (tokens * numPieces) / pieces.length
 }
 
 function byTask(groups: readonly Group[], run: Run): Group[] {

@@ -17,6 +17,8 @@ const bytes = (text: string) => new Uint8Array(Buffer.from(text, 'base64')).buff
 export interface StoredGroup {
   task: string
   record: string
+  /** Index of its item in the generation batch; absent in older checkpoints. */
+  item?: number
   rollouts: Json[]
   scores: Scored[]
   advantages: string
@@ -25,10 +27,11 @@ export interface StoredGroup {
   reference: string | null
 }
 
-export function storeGroup(g: Group): StoredGroup {
+export function storeGroup(g: Group, item: number): StoredGroup {
   return {
     task: g.task.name,
     record: g.item.id,
+    item,
     rollouts: g.samples.map((s) => g.task.store(s)),
     scores: [...g.scores],
     advantages: pack(g.advantages),
@@ -52,17 +55,12 @@ function restoreSample(task: Task, stored: Json, record: string): Sample {
   return sample
 }
 
-export function restoreGroup(
-  s: StoredGroup,
-  tasks: readonly Task[],
-  items: ReadonlyMap<string, Item>,
-  rl: GrpoConfig,
-): Group {
+export function restoreGroup(s: StoredGroup, tasks: readonly Task[], item: Item, rl: GrpoConfig): Group {
   const task = tasks.find((t) => t.name === s.task)!
   const samples = s.rollouts.map((r) => restoreSample(task, r, s.record))
   return {
     task,
-    item: items.get(s.record)!,
+    item,
     samples,
     replies: [],
     scores: s.scores,

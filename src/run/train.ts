@@ -109,7 +109,7 @@ class TrainWork implements Work {
     const { encoder } = this.#opened
     const encodedBefore = encoder.seconds
     this.#scoring.step = number + 1
-    const { batch, fresh } = await this.#next(number, seconds)
+    const { batch, fresh, decoded } = await this.#next(number, seconds)
     const [learnedAt, encodedAt] = [performance.now(), encoder.seconds]
     const { report, updated } = await this.#learn(number, batch, learningRate)
     const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
@@ -119,9 +119,9 @@ class TrainWork implements Work {
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
     const counted = await this.#ofAllProcesses()
-    const log = this.#log(report, learningRate, seconds, startedAt, counted)
+    const log = this.#log(report, learningRate, seconds, { startedAt, decoded, ...counted })
     await writeSamples(fresh, number + 1, this.#opened)
-    this.#watchSpread(number + 1, log.metrics)
+    this.#watchSpread(number + 1, report)
     return log
   }
 
@@ -188,13 +188,16 @@ class TrainWork implements Work {
     report: StepReport,
     learningRate: number,
     seconds: Record<string, number>,
-    startedAt: number,
-    { nan, judge }: { nan: number; judge: Record<string, number> },
+    {
+      startedAt,
+      decoded,
+      nan,
+      judge,
+    }: { startedAt: number; decoded: number; nan: number; judge: Record<string, number> },
   ): StepLog {
     const { useAdaptiveEntropy } = this.#opened.config.rl
     const { store } = this.#opened.encoder
     const spent = (performance.now() - startedAt) / 1000
-    const tokens = report.tokens
     const { device } = this.#opened.learner.family.model.placement
     const metrics = {
       ...report.metrics(learningRate),
@@ -203,7 +206,7 @@ class TrainWork implements Work {
     }
     const timing = {
       step_time: spent,
-      tokens_per_second: tokens / spent,
+      tokens_per_second: decoded / spent,
       ...this.#sampled(),
       ...memoryFigures(device),
       ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
@@ -214,7 +217,7 @@ class TrainWork implements Work {
     const fields: Record<string, number> = {}
     for (const { name } of this.#run.tasks) fields[name] = report.rewardMean(name)
     fields.grad = report.gradNorm
-    fields['tok/s'] = tokens / spent
+    fields['tok/s'] = decoded / spent
     return { metrics, timing, fields }
   }
 
@@ -251,8 +254,8 @@ class TrainWork implements Work {
   }
 
   /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
-  #watchSpread(done: number, metrics: Readonly<Record<string, number>>): void {
-    const flat = this.#run.tasks.filter((t) => metrics[`${t.name}/frac_reward_zero_std`] === 1).map((t) => t.name)
+  #watchSpread(done: number, report: StepReport): void {
+    const flat = this.#run.tasks.map((t) => t.name).filter((name) => report.hasGroups(name) && report.flat(name))
     this.#flat = flat.length > 0 ? this.#flat + 1 : 0
     if (this.#flat >= flatInRow) {
       const hint =

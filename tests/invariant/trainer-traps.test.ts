@@ -41,8 +41,8 @@ test('samples are plain data: numbers and strings, no tensor and no function, an
     for (const group of await sample()) {
       assert.ok(group.samples.every(isPlain))
       assert.equal(tensorsIn(group.samples).length, 0)
-      const stored = JSON.parse(JSON.stringify(storeGroup(group)))
-      const back = restoreGroup(stored, run.tasks, new Map(items.map((i) => [i.id, i])), config.rl)
+      const stored = JSON.parse(JSON.stringify(storeGroup(group, items.indexOf(group.item as never))))
+      const back = restoreGroup(stored, run.tasks, items[stored.item]!, config.rl)
       assert.deepEqual(back.samples, group.samples)
       assert.deepEqual(back.columns, group.columns)
       assert.deepEqual(back.advantages, group.advantages)
