@@ -41,7 +41,7 @@ ENTRY(init) {
   at::globalContext().setSDPUseCuDNN(false);  // its gradients are NaN where every score of a query is below -88 and keys do not fill a tile
 #endif
   c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // never shown, and 5 ms for each error
-  END
+  END_CALL
 }
 
 ENTRY(threads) {
@@ -53,7 +53,7 @@ ENTRY(threads) {
     if (void* f = dlsym(RTLD_DEFAULT, "openblas_set_num_threads")) reinterpret_cast<void (*)(int)>(f)(n);
   }
   return num(env, at::get_num_threads());
-  END
+  END_CALL
 }
 
 ENTRY(info_) {
@@ -74,7 +74,7 @@ ENTRY(info_) {
   setText(env, out, "cuda", "not built in");
 #endif
   return out;
-  END
+  END_CALL
 }
 
 }  // namespace

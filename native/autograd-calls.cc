@@ -17,7 +17,7 @@ ENTRY(gradMode) {
   const bool was = at::GradMode::is_enabled();
   at::GradMode::set_enabled(buf()[0] != 0);
   buf()[0] = was;
-  END
+  END_CALL
 }
 // buffer[0] = on: ops go past autograd altogether, also past its notes about views and writes in place, until the same with 0
 ENTRY(untracked) {
@@ -25,7 +25,7 @@ ENTRY(untracked) {
   static std::vector<std::unique_ptr<at::AutoDispatchBelowADInplaceOrView>> guards;
   if (buf()[0] != 0) guards.push_back(std::make_unique<at::AutoDispatchBelowADInplaceOrView>());
   else guards.pop_back();
-  END
+  END_CALL
 }
 // buffer = handle, on
 ENTRY(requiresGrad) {
@@ -33,14 +33,14 @@ ENTRY(requiresGrad) {
   at::Tensor& t = engine().table.get(buf()[0]);
   TORCH_CHECK(t.is_leaf(), "requires_grad can be set on leaves only");
   t.set_requires_grad(buf()[1] != 0);
-  END
+  END_CALL
 }
 // buffer[0] = handle -> buffer[0] = handle of the gradient or -1
 ENTRY(grad) {
   BODY
   const at::Tensor& g = engine().table.get(buf()[0]).grad();
   buf()[0] = g.defined() ? engine().table.put(g) : -1;
-  END
+  END_CALL
 }
 // buffer = handle, handle of the gradient or -1
 ENTRY(setGrad) {
@@ -50,7 +50,7 @@ ENTRY(setGrad) {
   TORCH_CHECK(!g.defined() || (g.sizes() == t.sizes() && g.scalar_type() == t.scalar_type() && g.device() == t.device()),
               "expected a gradient ", t.scalar_type(), t.sizes(), " on ", t.device(), ", got ", g.scalar_type(), g.sizes(), " on ", g.device());
   t.mutable_grad() = g;
-  END
+  END_CALL
 }
 
 // buffer = retain, n, roots..., n, gradients...
@@ -61,7 +61,7 @@ ENTRY(backward) {
   auto roots = tensorsAt(d);
   auto grads = tensorsAt(d);
   torch::autograd::backward(roots, grads, retain, false);
-  END
+  END_CALL
 }
 
 // buffer = retain, create, n, outputs..., n, inputs..., n, gradients... -> handles (-1: unused)
@@ -74,7 +74,7 @@ ENTRY(gradOf) {
   auto grads = tensorsAt(d);
   auto result = torch::autograd::grad(outs, ins, grads, retain, create, true);
   for (size_t i = 0; i < result.size(); i++) buf()[i] = result[i].defined() ? engine().table.put(result[i]) : -1;
-  END
+  END_CALL
 }
 
 // buffer = n, roots..., n, leaves... -> 1 for each leaf that a backward from the roots would reach, else 0
@@ -85,7 +85,7 @@ ENTRY(reaches) {
   auto leaves = tensorsAt(d);
   const auto found = rt::reachedLeaves(roots, leaves);
   std::copy(found.begin(), found.end(), buf());
-  END
+  END_CALL
 }
 // buffer = n, some..., n, others... -> buffer[0] = whether their graphs have an operation in common
 ENTRY(shareGraph) {
@@ -94,14 +94,14 @@ ENTRY(shareGraph) {
   auto some = tensorsAt(d);
   auto others = tensorsAt(d);
   buf()[0] = rt::shareOperations(some, others);
-  END
+  END_CALL
 }
 // buffer[0] = handle -> buffer[0] = owners of the tensor: handles, graphs
 DO(useCount, buf()[0] = static_cast<double>(engine().table.get(buf()[0]).use_count()))
 // buffer[0] = handle; argument: why a backward must not reach it any more
 DO(refuse, rt::refuseGradients(engine().table.get(buf()[0]), a.text(0)))
 
-const std::vector<rt::Named> calls = {
+const std::vector<rt::Named> autogradCalls = {
     {"gradMode", gradMode}, {"untracked", untracked}, {"requiresGrad", requiresGrad}, {"grad", grad}, {"setGrad", setGrad},
     {"backward", backward}, {"gradOf", gradOf}, {"reaches", reaches}, {"shareGraph", shareGraph}, {"useCount", useCount},
     {"refuse", refuse},
@@ -109,4 +109,4 @@ const std::vector<rt::Named> calls = {
 
 }  // namespace
 
-void rt::addAutogradCalls(napi_env env, napi_value exports) { addCalls(env, exports, calls); }
+void rt::addAutogradCalls(napi_env env, napi_value exports) { addCalls(env, exports, autogradCalls); }

@@ -63,7 +63,7 @@ void addGroupCalls(napi_env env, napi_value exports);
 
 #define ENTRY(name) napi_value name(napi_env env, napi_callback_info info)
 #define BODY return rt::guard(env, [&]() -> napi_value { const rt::Args a{env, info}; (void)a;
-#define END_WITH(code) return nullptr; }, code);
-#define END END_WITH("ERR_TORCH")
-#define DO(name, statement) ENTRY(name) { BODY statement; END }
-#define GIVE(name, value) ENTRY(name) { BODY return rt::num(env, static_cast<double>(value)); END }
+#define END_CALL_WITH(code) return nullptr; }, code);
+#define END_CALL END_CALL_WITH("ERR_TORCH")
+#define DO(name, statement) ENTRY(name) { BODY statement; END_CALL }
+#define GIVE(name, value) ENTRY(name) { BODY return rt::num(env, static_cast<double>(value)); END_CALL }

@@ -11,7 +11,7 @@ using rt::str;
 GIVE(cudaCount, rt::cudaCount())
 ENTRY(cudaName) {
   BODY return str(env, rt::cudaName(a.integer(0)));
-  END
+  END_CALL
 }
 DO(cudaUse, rt::cudaUse(a.integer(0)))
 GIVE(cudaCurrent, rt::cudaCurrent())
@@ -32,7 +32,7 @@ DO(cudaFacts, rt::cudaFacts(a.integer(0), buf()))
 
 ENTRY(nvrtcVersion) {
   BODY return str(env, rt::nvrtcVersion(a.text(0)));
-  END
+  END_CALL
 }
 // (path of libnvrtc, source, options one a line) -> machine code
 ENTRY(nvrtcCompile) {
@@ -44,7 +44,7 @@ ENTRY(nvrtcCompile) {
   napi_value out;
   napi_create_buffer_copy(env, image.size(), image.data(), nullptr, &out);
   return out;
-  END
+  END_CALL
 }
 GIVE(kernelModule, rt::kernelModule(a.bytes(0).first))
 GIVE(kernelFunction, rt::kernelFunction(a.integer(0), a.text(1), a.integer(2)))
@@ -55,7 +55,7 @@ DO(kernelLaunch, rt::kernelLaunch(buf()))
 // -1, bias or -1, float32, scale, add -> for each the handle of a new matrix, or -1 where it had a place
 DO(products, rt::products(buf()))
 
-const std::vector<rt::Named> calls = {
+const std::vector<rt::Named> deviceCalls = {
     {"cudaCount", cudaCount}, {"cudaName", cudaName}, {"cudaUse", cudaUse}, {"cudaCurrent", cudaCurrent},
     {"cudaSynchronize", cudaSynchronize}, {"cudaSideStream", cudaSideStream}, {"cudaFixedOrder", cudaFixedOrder},
     {"cudaMemory", cudaMemory}, {"cudaResetPeak", cudaResetPeak}, {"cudaEvent", cudaEvent}, {"cudaEventFree", cudaEventFree},
@@ -67,4 +67,4 @@ const std::vector<rt::Named> calls = {
 
 }  // namespace
 
-void rt::addDeviceCalls(napi_env env, napi_value exports) { addCalls(env, exports, calls); }
+void rt::addDeviceCalls(napi_env env, napi_value exports) { addCalls(env, exports, deviceCalls); }

@@ -96,14 +96,6 @@ int64_t mapSize(int map);
 at::Tensor mapTensor(int map, int64_t offset, at::IntArrayRef shape, at::ScalarType dtype);
 void mapClose(int map);
 
-// kernels.cc: float32, contiguous, on the CPU
-struct AdamW {
-  double lr, beta1, beta2, eps, decay, correction1, correction2;
-};
-void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, const AdamW& h);
-void emaStep(float* dst, const float* src, int64_t n, float decay);
-void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound);  // (2 u - 1) bound of a counter-based stream
-
 // alloc.cc
 void installAllocator();
 struct AllocStats {

@@ -82,7 +82,7 @@ ENTRY(groupOpen) {
     group->group = group->cuda ? openNccl(own.store, rank, size, timeout) : openGloo(own.store, rank, size, address, timeout);
     pending.value = numberValue(id);
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // buffer = n, handles...
@@ -137,7 +137,7 @@ ENTRY(groupAllReduce) {
   c10d::AllreduceOptions options;
   options.reduceOp = a.text(1) == "max" ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
   return collective(env, a.integer(0), [&](GroupBase& g, std::vector<at::Tensor>& t) { return g.allreduce(t, options); });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (group, root), buffer = 1, handle
@@ -146,7 +146,7 @@ ENTRY(groupBroadcast) {
   c10d::BroadcastOptions options;
   options.rootRank = a.integer(1);
   return collective(env, a.integer(0), [&](GroupBase& g, std::vector<at::Tensor>& t) { return g.broadcast(t, options); });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (group), buffer = 1 + size, input, outputs by rank
@@ -157,7 +157,7 @@ ENTRY(groupAllGather) {
     std::vector<std::vector<at::Tensor>> outputs{{t.begin() + 1, t.end()}};
     return g.allgather(outputs, input);
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (group): what is in flight never settles; the group is not destroyed, because that would wait for its peers
@@ -166,7 +166,7 @@ ENTRY(groupAbort) {
   auto group = opened(groups(), a.integer(0), "group");
   group->dead = true;
   if (group->group && group->cuda) abortGroup(*group->group, 0);
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (group) -> promise; orderly: nothing may be in flight
@@ -184,7 +184,7 @@ ENTRY(groupClose) {
     pending->settle();
   }).detach();
   return result;
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // -> which transports this build has
@@ -202,7 +202,7 @@ ENTRY(groupDevice) {
 #ifdef ROUNDTRIP_NCCL
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(a.integer(0)));
 #endif
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 }  // namespace

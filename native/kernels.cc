@@ -1,7 +1,7 @@
 // Float32 loops on the CPU: the optimizer, the EMA, random numbers.
-#include <cmath>
+#include "kernels.h"
 
-#include "engine.h"
+#include <cmath>
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))

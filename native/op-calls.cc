@@ -52,7 +52,7 @@ ENTRY(resolve) {
   napi_set_named_property(env, out, "args", args);
   napi_set_named_property(env, out, "returns", returns);
   return out;
-  END
+  END_CALL
 }
 
 ENTRY(schemas) {
@@ -62,20 +62,20 @@ ENTRY(schemas) {
   uint32_t i = 0;
   for (const auto& s : rt::allSchemas()) napi_set_element(env, out, i++, str(env, s));
   return out;
-  END
+  END_CALL
 }
 
 ENTRY(intern) {
   BODY
   engine().strings.push_back(a.text(0));
   return num(env, static_cast<double>(engine().strings.size()) - 1);
-  END
+  END_CALL
 }
 
-const std::vector<rt::Named> calls = {
+const std::vector<rt::Named> opCalls = {
     {"exec", exec}, {"resolve", resolve}, {"schemas", schemas}, {"intern", intern},
 };
 
 }  // namespace
 
-void rt::addOpCalls(napi_env env, napi_value exports) { addCalls(env, exports, calls); }
+void rt::addOpCalls(napi_env env, napi_value exports) { addCalls(env, exports, opCalls); }

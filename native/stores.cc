@@ -160,7 +160,7 @@ ENTRY(fileStore) {
     own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, file);
     pending.value = numberValue(id);
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (host, port, server, size, prefix, timeout ms) -> promise of an id
@@ -181,7 +181,7 @@ ENTRY(tcpStore) {
     own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, tcp);
     pending.value = numberValue(id);
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (store, key, value) -> promise
@@ -191,7 +191,7 @@ ENTRY(storeSet) {
   return onStore(env, a.integer(0), [=](StoreThread& own, Pending&) {
     own.store->set(key, std::vector<uint8_t>(value.begin(), value.end()));
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (store, key) -> promise of the value, or of null where there is none yet
@@ -208,14 +208,14 @@ ENTRY(storeGet) {
       return v;
     };
   });
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (store, key, text, every ms): from now on the store's thread writes "unix-ms text" under the key
 ENTRY(storeBeat) {
   BODY
   opened(stores(), a.integer(0), "store")->beat(a.text(1), a.text(2), milliseconds(a.number(3)));
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (store): its thread ends after the jobs it has
@@ -223,7 +223,7 @@ ENTRY(storeClose) {
   BODY
   opened(stores(), a.integer(0), "store")->stop(true);
   stores().erase(a.integer(0));
-  END_WITH("ERR_COLLECTIVE")
+  END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <ATen/Functions.h>
 
 #include "calls.h"
+#include "kernels.h"
 
 namespace {
 
@@ -25,7 +26,7 @@ ENTRY(meta) {
   *d++ = static_cast<double>(t.numel());
   *d++ = static_cast<double>(t.dim());
   for (int64_t n : t.sizes()) *d++ = static_cast<double>(n);
-  END
+  END_CALL
 }
 
 // buffer = dtype, ndim, sizes... ; argument: typed array -> buffer[0] = handle
@@ -37,7 +38,7 @@ ENTRY(fromTyped) {
   TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, shape ", t.sizes(), " needs ", t.nbytes());
   if (size) std::memcpy(t.data_ptr(), data, size);
   buf()[0] = engine().table.put(std::move(t));
-  END
+  END_CALL
 }
 
 // buffer[0] = handle; argument: typed array of exactly the tensor's bytes, filled
@@ -49,7 +50,7 @@ ENTRY(toTyped) {
   t = t.cpu().contiguous();
   TORCH_CHECK(t.nbytes() == size, "the array has ", size, " bytes, the tensor ", t.nbytes());
   if (size) std::memcpy(data, t.data_ptr(), size);
-  END
+  END_CALL
 }
 
 // buffer[0] = handle -> buffer[0] = the only element
@@ -59,7 +60,7 @@ ENTRY(item) {
   TORCH_CHECK(t.numel() == 1, "item() needs a tensor of one element, got shape ", t.sizes());
   const at::Scalar s = t.item();
   buf()[0] = s.isBoolean() ? (s.to<bool>() ? 1 : 0) : s.to<double>();
-  END
+  END_CALL
 }
 
 DO(dispose, engine().table.free(buf()[0]))
@@ -77,7 +78,7 @@ ENTRY(stats) {
   const auto& t = engine().table;
   const double values[] = {double(t.live()), double(t.depth()), double(t.capacity()), double(t.created()), double(s.live), double(s.peak), double(s.cached)};
   std::copy(std::begin(values), std::end(values), buf());
-  END
+  END_CALL
 }
 ENTRY(liveHandles) {
   BODY
@@ -86,14 +87,14 @@ ENTRY(liveHandles) {
   napi_create_array_with_length(env, all.size(), &out);
   for (size_t i = 0; i < all.size(); i++) napi_set_element(env, out, i, num(env, all[i]));
   return out;
-  END
+  END_CALL
 }
 DO(resetPeak, rt::resetPeak())
 ENTRY(emptyCache) {
   BODY
   rt::emptyHostCache();
   rt::cudaEmptyCache();
-  END
+  END_CALL
 }
 
 // Generators: id -1 is the CPU's default one, -2 - n that of CUDA device n.
@@ -112,7 +113,7 @@ ENTRY(generatorNew) {  // (device index or -1 for the CPU) -> id
   if (id == all.size()) all.emplace_back();
   all[id] = device < 0 ? at::detail::createCPUGenerator() : rt::cudaGenerator(device);
   return num(env, static_cast<double>(id));
-  END
+  END_CALL
 }
 // (id): the generator is freed, its place goes to the next
 ENTRY(generatorFree) {
@@ -120,14 +121,14 @@ ENTRY(generatorFree) {
   const auto id = static_cast<size_t>(a.integer(0));
   TORCH_CHECK(id < engine().generators.size(), "unknown generator");
   engine().generators[id] = at::Generator();
-  END
+  END_CALL
 }
 ENTRY(generatorSeed) {
   BODY
   auto g = generatorAt(a.integer(0));
   std::lock_guard<std::mutex> lock(g.mutex());
   g.set_current_seed(static_cast<uint64_t>(a.number(1)));
-  END
+  END_CALL
 }
 // (id) -> buffer[0] = handle of the state
 DO(generatorState, buf()[0] = engine().table.put(generatorAt(a.integer(0)).get_state()))
@@ -142,7 +143,7 @@ ENTRY(mapTensor) {
   const double* d = buf();
   auto t = rt::mapTensor(static_cast<int>(d[0]), static_cast<int64_t>(d[1]), shapeAt(d + 3), static_cast<at::ScalarType>(d[2]));
   buf()[0] = engine().table.put(std::move(t));
-  END
+  END_CALL
 }
 DO(mapClose, rt::mapClose(a.integer(0)))
 
@@ -166,7 +167,7 @@ ENTRY(adamw) {
     const at::Tensor g = table.get(d[1]).contiguous();
     rt::adamwStep(plain(p, size), plain(g, size), plain(table.get(d[2]), size), plain(table.get(d[3]), size), size, h);
   }
-  END
+  END_CALL
 }
 // buffer = decay, n, then per tensor: target, source
 ENTRY(ema) {
@@ -180,7 +181,7 @@ ENTRY(ema) {
     const at::Tensor& dst = table.get(d[0]);
     rt::emaStep(plain(dst, dst.numel()), plain(table.get(d[1]), dst.numel()), dst.numel(), decay);
   }
-  END
+  END_CALL
 }
 // buffer = target, the stream's two words, bound
 ENTRY(uniformFill) {
@@ -188,10 +189,10 @@ ENTRY(uniformFill) {
   const double* d = buf();
   const at::Tensor& t = engine().table.get(d[0]);
   rt::uniformFill(plain(t, t.numel()), t.numel(), static_cast<uint32_t>(d[1]), static_cast<uint32_t>(d[2]), d[3]);
-  END
+  END_CALL
 }
 
-const std::vector<rt::Named> calls = {
+const std::vector<rt::Named> tensorCalls = {
     {"meta", meta}, {"fromTyped", fromTyped}, {"toTyped", toTyped}, {"item", item}, {"dispose", dispose}, {"keep", keep},
     {"scopeBegin", scopeBegin}, {"scopeEnd", scopeEnd}, {"alias", alias}, {"alive", alive}, {"stats", stats},
     {"liveHandles", liveHandles}, {"resetPeak", resetPeak}, {"emptyCache", emptyCache}, {"generatorNew", generatorNew},
@@ -202,4 +203,4 @@ const std::vector<rt::Named> calls = {
 
 }  // namespace
 
-void rt::addTensorCalls(napi_env env, napi_value exports) { addCalls(env, exports, calls); }
+void rt::addTensorCalls(napi_env env, napi_value exports) { addCalls(env, exports, tensorCalls); }

@@ -7,7 +7,17 @@ import { buildAddon, findCompiler, library, plan } from './lib/build.mjs'
 import { findCuda, findSystem, findTorch, pythons } from './lib/find-torch.mjs'
 import { installPackages, packagesStale } from './lib/packages.mjs'
 import { main, reporter, SetupError, seconds } from './lib/progress.mjs'
-import { findBuild, hashFiles, mtimeOf, root, sha256, sourcesHash, writeRecord } from './lib/record.mjs'
+import {
+  explainCache,
+  findBuild,
+  hashFiles,
+  mtimeOf,
+  prepareCache,
+  root,
+  sha256,
+  sourcesHash,
+  writeRecord,
+} from './lib/record.mjs'
 
 const threeWays = `no usable libtorch (1.13 or newer) was found. Any one of these is enough; then run set-up again:
   1. pip install torch                       in the Python that \`python3\` starts (or activate the environment that has it)
@@ -132,12 +142,16 @@ export async function setup({ quiet = false, install: mayInstall = !process.env.
   if (process.platform !== 'linux') throw new SetupError(`Linux is needed, this is ${process.platform}`)
   const progress = reporter({ quiet })
   const stale = packagesStale()
-  if (stale && !mayInstall) throw new SetupError('npm packages are missing or old: run `npm ci`')
   const known = findBuild()
-  if (!stale && known && unchanged(known)) return known
+  const built = known && unchanged(known)
+  if (!built) prepareCache() // before minutes of downloads
+  if (stale && !mayInstall) throw new SetupError('npm packages are missing or old: run `npm ci`')
+  if (!stale && built) return known
   const context = { progress, apt: mayInstall ? aptPrefix() : null }
   const [ready] = await Promise.all([prepare(context), stale ? installPackages(progress) : null])
-  return buildAndRecord(ready, progress)
+  return buildAndRecord(ready, progress).catch((error) => {
+    throw explainCache(error)
+  })
 }
 
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url))

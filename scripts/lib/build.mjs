@@ -1,4 +1,5 @@
-// Compiles native/*.cc against a torch: plain compiler calls, object files reused by content, result renamed into place.
+// Compiles native/*.cc against a torch: plain compiler calls, a few joined sources, object files reused by content, result renamed into
+// place. Nearly all of a compilation is torch's headers: sources that share them are compiled as one unit.
 import {
   existsSync,
   mkdirSync,
@@ -11,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { basename, join } from 'node:path'
+import { join } from 'node:path'
 import { withLock } from './lock.mjs'
 import { nodeApiHeaders } from './packages.mjs'
 import { capture, runAsync, SetupError, seconds } from './progress.mjs'
@@ -20,14 +21,20 @@ import { cacheFolder, fingerprint, hashFiles, nativeFiles, root, sha256 } from '
 const native = join(root, 'native')
 const objectsKept = 14 * 24 * 3600_000 // ms since last use
 
+/** CXX may hold arguments, as make takes it: `ccache g++`. A path with a space is one word if such a file exists. */
+const wordsOf = (text) => (existsSync(text) ? [text] : text.trim().split(/\s+/))
+
+/** The compiler's words and what it calls itself, or null. */
 export function findCompiler(env = process.env) {
-  const names = env.CXX ? [env.CXX] : ['c++', 'g++', 'clang++']
-  for (const name of names) {
-    const { ok, stdout } = capture(name, ['--version'])
-    if (ok) return { name, version: stdout.split('\n')[0] }
+  const names = env.CXX?.trim() ? [wordsOf(env.CXX)] : [['c++'], ['g++'], ['clang++']]
+  for (const words of names) {
+    const { ok, stdout } = capture(words[0], [...words.slice(1), '--version'])
+    if (ok) return { words, version: stdout.split('\n')[0] }
   }
   return null
 }
+
+const runCompiler = ({ words: [program, ...first] }, args) => runAsync(program, [...first, ...args])
 
 /** Old wheels were built with the old string ABI: their c10 symbols have no __cxx11 in them. */
 export function usesCxx11Abi(lib) {
@@ -64,7 +71,11 @@ export function plan(torch, cuda, compiler, std = neededStandard(torch)) {
   return { torch, cuda: cuda.cuda, nccl: cuda.nccl, abi, std, flags, include, link, compiler }
 }
 
-const extraFlags = (source) => (source === 'kernels.cc' ? ['-O3', '-fno-math-errno', '-fno-trapping-math'] : [])
+/** Compiled alone: includes no header of torch and has its own flags. */
+const loops = 'kernels.cc'
+const loopFlags = ['-O3', '-fno-math-errno', '-fno-trapping-math']
+/** More units would read torch's headers more often and end no sooner. */
+const maxUnits = 4
 
 export const library = (torch) => fingerprint(join(torch.lib, 'libtorch_cpu.so'))
 
@@ -99,24 +110,41 @@ function fail(build, key, what, log) {
   throw error
 }
 
-function objectPath(build, source, headers) {
-  const name = sha256(identity(build) + source + headers + hashFiles(native, [source]))
-  return join(cacheFolder(), 'native', 'objects', `${name.slice(0, 32)}.o`)
+/**
+ * Sources in as many units as cores, the largest source first into the smallest unit. The order inside a unit is that of the names.
+ * Any sources may meet in a unit: names of unnamed namespaces and macros differ between them (scripts/lib/units.test.mjs).
+ */
+export function unitsOf(sources, cores) {
+  const joined = sources
+    .filter(({ name }) => name !== loops)
+    .sort((a, b) => b.size - a.size || (a.name < b.name ? -1 : 1))
+  const units = Array.from({ length: Math.min(cores, maxUnits, joined.length) }, () => ({ names: [], size: 0 }))
+  for (const { name, size } of joined) {
+    const smallest = units.reduce((a, b) => (b.size < a.size ? b : a))
+    smallest.names.push(name)
+    smallest.size += size
+  }
+  const alone = sources.filter(({ name }) => name === loops).map(({ name }) => ({ names: [name], flags: loopFlags }))
+  return [...units.map(({ names }) => ({ names: names.sort(), flags: [] })), ...alone]
 }
 
-async function compile(build, source, target) {
-  const args = [
-    ...build.flags,
-    ...extraFlags(source),
-    ...build.include,
-    '-c',
-    join(native, source),
-    '-o',
-    `${target}.${process.pid}`,
-  ]
-  const done = await runAsync(build.compiler.name, args)
-  if (done.ok) renameSync(`${target}.${process.pid}`, target)
-  return { ...done, output: `$ ${build.compiler.name} ${args.join(' ')}\n${done.output}` }
+function objectPath(build, { names, flags }, headers) {
+  const hash = sha256(identity(build) + flags.join() + headers + hashFiles(native, names))
+  return join(cacheFolder(), 'native', 'objects', `${hash.slice(0, 32)}.o`)
+}
+
+/** Compiles one unit: a file that includes its sources. */
+async function compile(build, { names, flags, object }) {
+  const draft = `${object}.${process.pid}`
+  writeFileSync(`${draft}.cc`, names.map((name) => `#include "${name}"\n`).join(''))
+  const args = [...build.flags, ...flags, ...build.include, '-c', `${draft}.cc`, '-o', draft]
+  try {
+    const done = await runCompiler(build.compiler, args)
+    if (done.ok) renameSync(draft, object)
+    return { ...done, output: `$ ${[...build.compiler.words, ...args].join(' ')}\n${done.output}` }
+  } finally {
+    rmSync(`${draft}.cc`, { force: true })
+  }
 }
 
 function dropOldObjects(folder) {
@@ -127,40 +155,38 @@ function dropOldObjects(folder) {
   }
 }
 
-/** Compiles what is not there yet, the largest sources first, on all cores. */
+/** Compiles what is not there yet, on all cores. */
 async function compileAll(build, key, { say }) {
   const headers = hashFiles(
     native,
     nativeFiles().filter((path) => !path.endsWith('.cc')),
   )
-  const sources = sourcesOf(build).map((name) => ({
-    name,
-    object: objectPath(build, name, headers),
-    size: statSync(join(native, name)).size,
-  }))
+  const sources = sourcesOf(build).map((name) => ({ name, size: statSync(join(native, name)).size }))
+  const cores = availableParallelism()
+  const units = unitsOf(sources, cores).map((unit) => ({ ...unit, object: objectPath(build, unit, headers) }))
   mkdirSync(join(cacheFolder(), 'native', 'objects'), { recursive: true })
-  const queue = sources.filter(({ object }) => !existsSync(object)).sort((a, b) => b.size - a.size)
+  const queue = units.filter(({ object }) => !existsSync(object))
   const total = queue.length
   const logs = []
   let finished = 0
   const worker = async () => {
     for (let next = queue.shift(); next; next = queue.shift()) {
       const start = performance.now()
-      const done = await compile(build, next.name, next.object)
+      const done = await compile(build, next)
       logs.push(done.output)
       if (!done.ok) {
         queue.length = 0
-        return { name: next.name, log: done.output }
+        return { names: next.names, log: done.output }
       }
-      say(`  [${++finished}/${total}] ${next.name}  ${seconds(start)}`)
+      say(`  [${++finished}/${total}] ${next.names.join(' ')}  ${seconds(start)}`)
     }
   }
-  const failures = await Promise.all(Array.from({ length: Math.min(total, availableParallelism()) }, worker))
+  const failures = await Promise.all(Array.from({ length: Math.min(total, cores) }, worker))
   const failed = failures.find(Boolean)
-  if (failed) fail(build, key, `compiling ${basename(failed.name)}`, failed.log)
+  if (failed) fail(build, key, `compiling ${failed.names.join(' ')}`, failed.log)
   const now = new Date()
-  for (const { object } of sources) utimesSync(object, now, now)
-  return { objects: sources.map(({ object }) => object), log: logs.join('\n') }
+  for (const { object } of units) utimesSync(object, now, now)
+  return { objects: units.map(({ object }) => object), log: logs.join('\n') }
 }
 
 // undefined symbols and missing libraries of a shared object show only when it is loaded
@@ -188,7 +214,7 @@ async function make(build, key, progress) {
   mkdirSync(draft, { recursive: true })
   try {
     const addon = join(draft, 'roundtrip.node')
-    const linked = await runAsync(build.compiler.name, [...objects, ...build.link, '-o', addon])
+    const linked = await runCompiler(build.compiler, [...objects, ...build.link, '-o', addon])
     if (!linked.ok) fail(build, key, 'linking', linked.output)
     await tryLoading(build, key, addon)
     writeFileSync(join(draft, 'build.log'), log + linked.output)
@@ -206,9 +232,11 @@ async function make(build, key, progress) {
 export async function buildAddon(build, sources, progress) {
   const key = keyOf(build, sources)
   const addon = join(cacheFolder(), 'native', key, 'roundtrip.node')
-  const wait = () => progress.say('another set-up is building the addon; waiting for it')
+  const lock = join(cacheFolder(), 'native', `${key}.lock`)
+  const wait = (owner) =>
+    progress.say(`${owner} is building the addon; waiting for it. If no set-up is running, delete ${lock}`)
   if (!existsSync(addon))
-    await withLock(join(cacheFolder(), 'native', `${key}.lock`), wait, async () => {
+    await withLock(lock, wait, async () => {
       if (!existsSync(addon)) await make(build, key, progress)
     })
   return { key, addon }

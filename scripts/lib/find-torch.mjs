@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { capture } from './progress.mjs'
-import { chosenTorch } from './record.mjs'
+import { chosenTorch, root } from './record.mjs'
 
 export const triplet =
   { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' }[process.arch] ?? `${process.arch}-linux-gnu`
@@ -73,8 +73,11 @@ export function inspect(path, kind) {
   }
 }
 
+// isolated (-I): no module of the current folder runs. Folders of the user and of PYTHONPATH are searched without running what is in them
 const question = `
-import importlib.util, json, sys
+import importlib.util, json, os, site, sys
+if sys.prefix == sys.base_prefix: sys.path.append(site.getusersitepackages())
+sys.path += [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if os.path.isabs(p)]
 try: spec = importlib.util.find_spec('torch')
 except Exception: spec = None
 where = list(spec.submodule_search_locations or []) if spec else []
@@ -95,7 +98,7 @@ export function pythons(env = process.env) {
 }
 
 function ask(python) {
-  const { ok, stdout } = capture(python, ['-c', question])
+  const { ok, stdout } = capture(python, ['-I', '-c', question], { cwd: root })
   if (!ok) return null
   return JSON.parse(stdout.trim().split('\n').at(-1))
 }

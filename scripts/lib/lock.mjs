@@ -1,28 +1,59 @@
-// A lock file that names its owner; a lock whose process is gone is broken.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+// A lock file that names its owner. The owner renews it; a lock whose process has ended, or that nobody renews, is broken.
+import { mkdirSync, readFileSync, readlinkSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { mtimeOf } from './record.mjs'
 
-const longest = 30 * 60_000 // of another host on a shared home: its processes cannot be asked
+const renewEvery = 5000 // ms
+const silentFor = 30_000 // without a renewal while we watch: its owner has ended. Measured by our clock: another host's may differ
+const oldAfter = 10 * 60_000 // at the first look
 
-function alive(path) {
+/** Processes can be asked for by their number only on the same host and in the same PID namespace (a container has its own). */
+function place() {
   try {
-    const [pid, host] = readFileSync(path, 'utf8').split(' ')
-    if (host !== hostname()) return Date.now() - (mtimeOf(path) ?? 0) < longest
-    process.kill(Number(pid), 0)
+    return `${hostname()} ${readlinkSync('/proc/self/ns/pid')}`
+  } catch {
+    return hostname()
+  }
+}
+
+function running(pid) {
+  try {
+    process.kill(pid, 0)
     return true
   } catch (error) {
+    if (error.code === 'ESRCH') return false
     if (error.code === 'EPERM') return true
-    if (error.code === 'ESRCH' || error.code === 'ENOENT') return false
     throw error
   }
 }
 
+/** What the lock says now, or null: released. */
+function look(path) {
+  try {
+    const [pid, ...where] = readFileSync(path, 'utf8').trim().split(' ')
+    const number = /^\d+$/.test(pid) ? Number(pid) : null
+    return { pid: number, where: where.join(' '), renewed: statSync(path).mtimeMs }
+  } catch (error) {
+    if (error.code === 'ENOENT') return null
+    throw error
+  }
+}
+
+/** `quiet`: ms that we have seen the lock without a renewal. */
+function orphaned({ pid, where, renewed }, quiet) {
+  const here = where === place() || where === hostname() // 0.1.0 wrote no namespace
+  if (pid !== null && here && !running(pid)) return true // a running process of that number may be another one
+  if (pid === null && Date.now() - renewed > renewEvery) return true // its owner ended before it wrote its name
+  return quiet > silentFor || Date.now() - renewed > oldAfter
+}
+
+const ownerOf = ({ pid, where }) =>
+  pid === null ? 'another set-up' : `another set-up (process ${pid} on ${where.split(' ')[0] || 'this host'})`
+
 function take(path) {
   try {
-    writeFileSync(path, `${process.pid} ${hostname()}`, { flag: 'wx' })
+    writeFileSync(path, `${process.pid} ${place()}`, { flag: 'wx' })
     return true
   } catch (error) {
     if (error.code === 'EEXIST') return false
@@ -30,22 +61,42 @@ function take(path) {
   }
 }
 
-/** Runs body while holding the lock. Two processes that break the same dead lock at once may both run: the build renames into place, so that costs time only. */
-export async function withLock(path, onWait, body) {
-  mkdirSync(dirname(path), { recursive: true })
-  for (let waited = false; !take(path); waited = true) {
-    if (!alive(path)) {
+function renew(path) {
+  try {
+    const now = new Date()
+    utimesSync(path, now, now)
+  } catch {
+    // someone broke it: the build renames into place, so two builders cost time only
+  }
+}
+
+async function acquire(path, onWait) {
+  let [since, renewed, waited] = [performance.now(), null, false]
+  while (!take(path)) {
+    const seen = look(path)
+    if (seen === null) continue
+    if (seen.renewed !== renewed) [since, renewed] = [performance.now(), seen.renewed]
+    if (orphaned(seen, performance.now() - since)) {
       rmSync(path, { force: true })
       continue
     }
-    if (!waited) onWait()
+    if (!waited) onWait(ownerOf(seen))
+    waited = true
     await sleep(200)
   }
+}
+
+/** Runs body while holding the lock; `onWait` gets the owner's name. Two processes that break the same lock at once may both run. */
+export async function withLock(path, onWait, body) {
+  mkdirSync(dirname(path), { recursive: true })
+  await acquire(path, onWait)
+  const renewal = setInterval(renew, renewEvery, path)
   const release = () => rmSync(path, { force: true })
   process.once('exit', release)
   try {
     return await body()
   } finally {
+    clearInterval(renewal)
     process.off('exit', release)
     release()
   }

@@ -1,9 +1,20 @@
 // Where the addon of this checkout lies: the cache folder, the build record and the hashes that keep it honest. Layout: docs/engine.md.
 import { createHash } from 'node:crypto'
-import { mkdirSync, readdirSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import {
+  accessSync,
+  constants,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { SetupError } from './progress.mjs'
 
 export const root = realpathSync(join(dirname(fileURLToPath(import.meta.url)), '..', '..'))
 
@@ -11,7 +22,37 @@ export const sha256 = (text) => createHash('sha256').update(text).digest('hex')
 
 export function cacheFolder(env = process.env) {
   if (env.ROUNDTRIP_CACHE) return resolve(env.ROUNDTRIP_CACHE)
-  return join(env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'roundtrip')
+  return join(env.XDG_CACHE_HOME || join(home(), '.cache'), 'roundtrip')
+}
+
+const chooseAnother = 'Set ROUNDTRIP_CACHE to a folder that you can write to'
+
+function home() {
+  try {
+    return homedir()
+  } catch {
+    throw new SetupError(`this user has no home folder. ${chooseAnother}`)
+  }
+}
+
+const notWritable = (folder, error) =>
+  new SetupError(`cannot write to the cache folder ${folder}: ${error.message}. ${chooseAnother}`)
+
+/** Checks that the cache folder can be written to, before anything is downloaded or compiled. */
+export function prepareCache() {
+  const folder = join(cacheFolder(), 'native')
+  try {
+    mkdirSync(folder, { recursive: true })
+    accessSync(folder, constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw notWritable(folder, error)
+  }
+}
+
+/** A failure on a file of the cache folder as one message; any other error as it is. */
+export function explainCache(error) {
+  const folder = cacheFolder()
+  return error.syscall && error.path?.startsWith(folder) ? notWritable(folder, error) : error
 }
 
 export const chosenTorch = (env = process.env) => (env.ROUNDTRIP_TORCH ? resolve(env.ROUNDTRIP_TORCH) : '')
@@ -56,7 +97,7 @@ export function readRecord(folder = root, env = process.env) {
     const record = JSON.parse(readFileSync(recordPath(folder, env), 'utf8'))
     return record.format === 1 ? record : null
   } catch (error) {
-    if (error.code === 'ENOENT' || error instanceof SyntaxError) return null
+    if (['ENOENT', 'ENOTDIR', 'EACCES'].includes(error.code) || error instanceof SyntaxError) return null
     throw error
   }
 }

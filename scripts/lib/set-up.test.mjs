@@ -161,7 +161,7 @@ test('a lock is waited for while its process lives and broken when it is gone', 
     async () => order.push('second in'),
   )
   await Promise.all([first, second])
-  assert.deepEqual(order, ['first in', 'second waits', 'first out', 'second in'])
+  assert.deepEqual(order, ['second waits', 'first in', 'first out', 'second in'])
   assert.equal(existsSync(path), false)
 })
 
