@@ -75,6 +75,7 @@ test('a cache folder that cannot be written to is one message that names ROUNDTR
     const done = spawnSync(process.execPath, [join(root, 'scripts/setup.mjs'), '--no-install'], {
       encoding: 'utf8',
       env: { PATH: process.env.PATH, ...env },
+      timeout: 120_000, // Node's recursive mkdir would never end for the first
     })
     assert.equal(done.status, 1, done.stderr)
     assert.ok(done.stderr.startsWith(`cannot write to the cache folder ${Object.values(env)[0]}/`), done.stderr)

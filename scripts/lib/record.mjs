@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import {
   accessSync,
   constants,
+  existsSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -38,11 +39,18 @@ function home() {
 const notWritable = (folder, error) =>
   new SetupError(`cannot write to the cache folder ${folder}: ${error.message}. ${chooseAnother}`)
 
+// step by step: Node's recursive mkdir never ends if a parent exists and answers ENOENT, as an automounted /home does
+function makeFolder(path) {
+  if (existsSync(path)) return
+  makeFolder(dirname(path))
+  mkdirSync(path)
+}
+
 /** Checks that the cache folder can be written to, before anything is downloaded or compiled. */
 export function prepareCache() {
   const folder = join(cacheFolder(), 'native')
   try {
-    mkdirSync(folder, { recursive: true })
+    makeFolder(folder)
     accessSync(folder, constants.W_OK | constants.X_OK)
   } catch (error) {
     throw notWritable(folder, error)
