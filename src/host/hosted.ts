@@ -1,6 +1,6 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
 import { constants } from 'node:os'
-import { log, Mismatch, messageOf } from '../core/index.ts'
+import { log, Mismatch, messageOf, timerMs } from '../core/index.ts'
 import { readPlace } from '../distributed/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards } from '../rewards/index.ts'
@@ -50,7 +50,8 @@ export interface HostedRun {
 
 /**
  * Runs the work to its end. Unless the caller has a signal of its own, the first SIGINT or SIGTERM lets it end at its next safe
- * point, and the second ends the process with 130.
+ * point, and the second ends the process with 130. After SIGTERM it ends within
+ * 25 s in any case (ROUNDTRIP_STOP_SECONDS).
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
   const signals = run.signal ? signalsOf(run.signal) : listenForSignals()
@@ -138,11 +139,27 @@ function signalsOf(signal: AbortSignal): Signals {
 
 /** SIGUSR1 is how schedulers warn before the time is over; unheard, it would open Node's debugger. */
 const heard = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
+/** Seconds from SIGTERM to the end, whatever the run is doing: Kubernetes, Slurm and torchrun kill after 30 s. */
+const stopSeconds = () => Number(process.env.ROUNDTRIP_STOP_SECONDS) || 25
 
 function listenForSignals(): Signals {
   const controller = new AbortController()
   let first: NodeJS.Signals | undefined
+  let deadline: NodeJS.Timeout | undefined
+  const close = () => {
+    clearTimeout(deadline)
+    for (const name of heard) process.off(name, hear)
+  }
+  /** By the signal itself: an exit would wait for the engine thread, which may compute or wait for a peer. */
+  const endNow = () => {
+    log.warn(
+      `SIGTERM: no safe point within ${stopSeconds()} s (ROUNDTRIP_STOP_SECONDS): ending without saving the step`,
+    )
+    close()
+    process.kill(process.pid, 'SIGTERM')
+  }
   const hear = (name: NodeJS.Signals) => {
+    if (name === 'SIGTERM') deadline ??= setTimeout(endNow, timerMs(stopSeconds() * 1000)).unref()
     if (first && name !== 'SIGHUP') process.exit(130)
     if (first) return
     first = name
@@ -153,9 +170,7 @@ function listenForSignals(): Signals {
   return {
     signal: controller.signal,
     exitCode: () => (first === undefined || first === 'SIGINT' ? 0 : 128 + constants.signals[first]),
-    close() {
-      for (const name of heard) process.off(name, hear)
-    },
+    close,
   }
 }
 

@@ -11,6 +11,7 @@ import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
 import { builtInKind, resolveTask, type TaskKind, taskRewardSettings, taskSettings, whyUnused } from '../tasks/index.ts'
 import { trackerNames } from '../tracking/index.ts'
 import { flattened, type Settings } from './flat-settings.ts'
+import { checkLimits } from './limits.ts'
 
 export const LoraConfig = z.strictObject({
   rank: z.int().positive().default(128).describe('rank of the adapters'),
@@ -208,6 +209,7 @@ export function resolveRun(input: RunInput, written?: Iterable<string>): RunConf
   const whole = merged(builtInKind(task)?.defaults ?? {}, input as Nested)
   const parsed = RunConfig.safeParse(whole)
   if (!parsed.success) throw refusalOf(parsed.error, input, 'settings')
+  checkLimits(parsed.data)
   const { settings, hasOwnKl } = resolveTask(parsed.data, whole)
   const rl = resolveGrpo((whole['rl'] ?? {}) as GrpoInput, { otherBeta: hasOwnKl })
   const config = { ...parsed.data, ...settings, rl }

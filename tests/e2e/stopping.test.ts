@@ -6,7 +6,7 @@ import test, { after } from 'node:test'
 import { newestValid } from '../../src/checkpoint/index.ts'
 import { heldReward } from '../support/held-reward.ts'
 import { makeToy, scratch } from '../support/runs.ts'
-import { roundtrip, start } from './cli.ts'
+import { program, roundtrip, type Started, start, startProgram } from './cli.ts'
 
 const folder = scratch('stopping')
 const at = (name: string) => join(folder, name)
@@ -55,6 +55,37 @@ for (const [signal, code, held] of [
     assert.equal(savedStep(signal), step + 1)
   })
 }
+
+/** Seconds from SIGTERM to the end; ended by force after a minute. */
+async function secondsToEnd(run: Started): Promise<{ seconds: number; err: string }> {
+  const startedAt = performance.now()
+  run.signal('SIGTERM')
+  const force = setTimeout(() => run.signal('SIGKILL'), 60_000)
+  const { err } = await run.ended
+  clearTimeout(force)
+  return { seconds: (performance.now() - startedAt) / 1000, err }
+}
+
+const soon = 'ROUNDTRIP_STOP_SECONDS=3'
+const withVariables = (variables: readonly string[], args: readonly string[]) =>
+  startProgram('env', ...variables, process.execPath, program, ...args)
+
+test('SIGTERM ends a process that waits for its peers', async () => {
+  const place = ['RANK=0', 'WORLD_SIZE=2', 'LOCAL_RANK=0', 'LOCAL_WORLD_SIZE=2', 'MASTER_ADDR=127.0.0.1']
+  const run = withVariables([...place, 'MASTER_PORT=29557', soon, 'ROUNDTRIP_LOG=debug'], train('waits', ...endless))
+  await new Promise((done) => setTimeout(done, 8000)) // nothing is shown before all have met
+  const { seconds, err } = await secondsToEnd(run)
+  assert.match(err, /SIGTERM: no safe point within 3 s/)
+  assert.ok(seconds < 20, `${seconds} s`)
+})
+
+test('SIGTERM ends a process in the middle of a step that does not end', async () => {
+  const long = ['--rl.numGenerations', '64', '--rl.maxCompletionLength', '64', '--batchSize', '24']
+  const run = withVariables([soon], train('samples', ...endless, ...long))
+  await run.seen(/training/)
+  const { seconds, err } = await secondsToEnd(run)
+  assert.ok(seconds < 20, `${seconds} s: ${err}`)
+})
 
 test('a second run in the same folder is refused by name, and the first is unharmed', async () => {
   const reward = heldReward(at('twice.mjs'), samples)
