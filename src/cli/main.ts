@@ -60,7 +60,16 @@ function goOnWithout({ code }: NodeJS.ErrnoException): void {
   if (!['EPIPE', 'EIO', 'ENOSPC', 'ECONNRESET'].includes(String(code))) process.exitCode ||= 1
 }
 
+/** Node reads a byte that is not UTF-8 as U+FFFD: the path would be another one. */
+function requireUtf8(argv: readonly string[]): void {
+  const got = argv.find((word) => word.includes('\ufffd'))
+  if (got === undefined) return
+  const hint = 'rename the file or folder'
+  throw new Mismatch({ where: 'roundtrip', field: 'arguments', expected: 'names in UTF-8', got, hint })
+}
+
 async function main(argv: readonly string[]): Promise<void> {
+  requireUtf8(argv)
   const name = argv[0]
   if (name === undefined || name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(help())

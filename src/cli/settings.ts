@@ -15,6 +15,7 @@ import {
 import { packageRoot } from '../core/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
+import { taskKinds } from '../tasks/index.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
@@ -178,18 +179,32 @@ export function wantsHelp(argv: readonly string[]): boolean {
 /** What `--help` of a command with run settings prints. */
 export function runHelp(name: string, about: string, own: readonly CommandFlag[]): string {
   const flags = [...own, { name: 'recipe', value: 'FILE', doc: 'settings from a YAML or JSON file, or a shipped name' }]
-  const rows = flags.map((f) => [`--${f.name}${f.value ? ` ${f.value}` : ''}`, f.doc] as const)
-  const width = Math.max(...rows.map(([flag]) => flag.length))
+  const settings = firstSettings.map(([path, when]) => [`--${path === 'dataPath' ? 'data' : path}`, when] as const)
+  const kinds = Object.entries(taskKinds).map(([kind, { doc }]) => [`--task ${kind}`, doc] as const)
   return [
-    `usage: roundtrip ${name} [--setting value ...]`,
+    `usage: npx roundtrip-rl ${name} [--setting value ...]`,
     '',
     about,
     '',
-    ...rows.map(([flag, doc]) => `  ${flag.padEnd(width)}  ${doc}`),
+    ...rowsOf(flags.map((f) => [`--${f.name}${f.value ? ` ${f.value}` : ''}`, f.doc] as const)),
     '',
-    'Settings are flags too: --rl.numGenerations 8. `roundtrip settings [WORD]` lists them.',
+    'Settings of a first run:',
+    ...rowsOf(settings),
+    '',
+    'Tasks, or the path of a module that exports one:',
+    ...rowsOf(kinds),
+    '',
+    'Example:',
+    `  npx roundtrip-rl ${name} --recipe demo --model assets/miniature --data scenes:200 --output runs/first`,
+    '',
+    'Every setting is a flag: --rl.numGenerations 8. `npx roundtrip-rl settings [WORD]` lists them.',
     '',
   ].join('\n')
+}
+
+function rowsOf(rows: readonly (readonly [flag: string, doc: string])[]): string[] {
+  const width = Math.max(...rows.map(([flag]) => flag.length))
+  return rows.map(([flag, doc]) => `  ${flag.padEnd(width)}  ${doc}`)
 }
 
 /** A command that takes run settings: the words after its name come unread. */

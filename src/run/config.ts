@@ -8,7 +8,15 @@ import { frozenForms } from '../nn/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RewardsConfig } from '../rewards/index.ts'
 import { GrpoConfig, type GrpoInput, resolveGrpo } from '../rl/index.ts'
-import { builtInKind, resolveTask, type TaskKind, taskRewardSettings, taskSettings, whyUnused } from '../tasks/index.ts'
+import {
+  builtInKind,
+  resolveTask,
+  type TaskKind,
+  taskKinds,
+  taskRewardSettings,
+  taskSettings,
+  whyUnused,
+} from '../tasks/index.ts'
 import { trackerNames } from '../tracking/index.ts'
 import { flattened, type Settings } from './flat-settings.ts'
 import { checkLimits } from './limits.ts'
@@ -20,9 +28,12 @@ export const LoraConfig = z.strictObject({
     .number()
     .min(0)
     .lt(1)
-    .default(0.05)
-    .describe('dropout on the adapters in sft; reinforcement learning uses none'),
+    .nullable()
+    .default(null)
+    .describe('dropout on the adapters in sft; 0.05 if null. Reinforcement learning uses none'),
 })
+/** Of sft, if the settings name none. */
+export const defaultDropout = 0.05
 
 export const SamplingConfig = z.strictObject({
   weights: z
@@ -48,7 +59,10 @@ export const LrScaleConfig = z.strictObject(
 const RunRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
 
 export const RunConfig = z.strictObject({
-  task: z.string().default('cycle').describe('what is trained: cycle, or a module that exports `task`'),
+  task: z
+    .string()
+    .default('cycle')
+    .describe(`what is trained: ${Object.keys(taskKinds).join(', ')}, or the path of a module that exports \`task\``),
   model: z.string().default('').describe('folder of the model: config.json, weights, tokenizer'),
   output: z.string().default('runs/train').describe('run folder'),
   device: z.string().default('auto').describe('cpu, cuda, cuda:N, or auto: cuda where there is one'),

@@ -12,7 +12,7 @@ import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
 import { planMemory } from './memory-plan.ts'
-import { openRecords, type Records } from './records.ts'
+import { checkSources, openRecords, type Records } from './records.ts'
 import { runOf } from './run-parts.ts'
 
 export interface DryRunRow {
@@ -48,6 +48,7 @@ export interface DryRun {
 
 export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  await checkSources(config)
   host.progress({ kind: 'phase', text: `1 model ${config.model}` })
   const learner = new Learner(openModel(config), config)
   let records: Records | null = null

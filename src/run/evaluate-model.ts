@@ -7,6 +7,7 @@ import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
+import { checkSources } from './records.ts'
 import { loadTrained } from './trained.ts'
 
 /** What to evaluate. */
@@ -34,6 +35,7 @@ export async function evaluateModel(
   host: Pick<Host, 'progress' | 'stopping'>,
 ): Promise<ModelEvaluation> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
+  await checkSources(config)
   const family = openModel(config)
   const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null
   const encoder = new Encoder(family, config, { encodes: !kind.readsImages })

@@ -1,6 +1,6 @@
 // A run folder opened for a new run, or to go on behind its newest valid checkpoint.
-import { existsSync, mkdirSync, readFileSync, realpathSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { existsSync, mkdirSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
+import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
@@ -8,7 +8,7 @@ import { settingsOfTask } from '../tasks/index.ts'
 import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { flattened, type Settings } from './flat-settings.ts'
-import { differences } from './identity.ts'
+import { differences, writtenSettings } from './identity.ts'
 import { lockFile, lockRun, type RunLock } from './lock.ts'
 import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
@@ -70,6 +70,40 @@ export function openRunFolder(config: RunConfig, settings: Settings): RunFolder 
     lock.release()
     throw error
   }
+}
+
+/** Before the model is loaded: can the run write here, and may it resume what is here? A new folder is left for later. */
+export function checkFolder(config: RunConfig): void {
+  const missing = firstMissing(resolve(config.output))
+  try {
+    reserveFolder(config).release()
+    if (!missing) checkResume(config)
+  } finally {
+    if (missing) removeEmpty(resolve(config.output), missing)
+  }
+}
+
+/** The topmost folder that would be created, or null. */
+function firstMissing(path: string): string | null {
+  if (existsSync(path)) return null
+  return firstMissing(dirname(path)) ?? path
+}
+
+/** Removes the folders from `path` up to `top` that are empty. */
+function removeEmpty(path: string, top: string): void {
+  try {
+    if (existsSync(path)) rmdirSync(path)
+  } catch {
+    return // something is in it
+  }
+  if (path !== top) removeEmpty(dirname(path), top)
+}
+
+/** Settings as they are written: weights and schedule are compared once they are known. */
+function checkResume(config: RunConfig): void {
+  const { checkpoint } = newestValid(config.output, { hashes: false })
+  if (!checkpoint || !existsSync(join(config.output, runFiles.events))) return
+  requireSame(config, readState(checkpoint.path, config), writtenSettings(config))
 }
 
 /** Before any work: the folder can be made and written, is no other thing's, and nobody else writes to it. */

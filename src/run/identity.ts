@@ -6,7 +6,7 @@ import { openWeights } from '../checkpoint/index.ts'
 import { hashFile } from '../core/index.ts'
 import { settingsOfTask } from '../tasks/index.ts'
 import { threads } from '../tensor/index.ts'
-import type { RunConfig } from './config.ts'
+import { defaultDropout, type RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import { flattened, type Settings } from './flat-settings.ts'
 
@@ -35,12 +35,17 @@ const free = new Set([
   'rewards.judge.apiKeyEnv',
 ])
 
+/** Settings that decide the numbers, as they are written. */
+export function writtenSettings(config: RunConfig): Settings {
+  const kept = Object.entries(flattened(settingsOfTask(config))).filter(([path]) => !free.has(path))
+  return { ...Object.fromEntries(kept), 'lora.dropout': config.lora.dropout ?? defaultDropout }
+}
+
 /** `more`: what a kind of run adds, such as the weight of a loss. */
 export function decidingSettings(config: RunConfig, total: number, more: Settings = {}, processes = 1): Settings {
-  const kept = Object.entries(flattened(settingsOfTask(config))).filter(([path]) => !free.has(path))
   const { device, dtype } = deviceOf(config)
   return {
-    ...Object.fromEntries(kept),
+    ...writtenSettings(config),
     ...more,
     ...Object.fromEntries(weightHashes(config.model)),
     'device (resolved)': device,

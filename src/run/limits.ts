@@ -1,5 +1,5 @@
 // The largest value of every count that decides memory or the length of a step. A typing error or a wrong unit is rejected before anything
-// is opened; more than these fits no machine.
+// is opened; more than these fits no machine. Settings of a task have theirs in the task's schema.
 import { Mismatch } from '../core/index.ts'
 import type { RunConfig } from './config.ts'
 
@@ -17,10 +17,6 @@ export const maxima: Readonly<Record<string, number>> = {
   'lora.rank': 65_536,
   'data.prefetch': 65_536,
   'data.curriculumBuckets': 65_536,
-  'loop2.grid': 256,
-  'points.imageSize': 65_536,
-  'points.maxPoints': 1024,
-  'points.turns': 64,
   'rewards.iou.resolution': 65_536,
   'rewards.judge.maxCaptionWords': 1_000_000,
 }

@@ -12,7 +12,7 @@ import { disposeModel, openModel, placeNotices } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Settings } from './flat-settings.ts'
-import { openSharedFolder, type RunFolder, type RunLog, requireTrackers, reserveFolder } from './folder.ts'
+import { checkFolder, openSharedFolder, type RunFolder, type RunLog, requireTrackers } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
 import { decidingSettings } from './identity.ts'
 import { Learner } from './learner.ts'
@@ -20,7 +20,7 @@ import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
 import { savePatienceOf, savePatiently } from './patient-save.ts'
-import { openRecords, type Records, recordFacts, rejectsInWords } from './records.ts'
+import { checkSources, openRecords, type Records, recordFacts, rejectsInWords } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
@@ -129,7 +129,8 @@ class RunLoop {
     const host = world.rank === 0 ? told : quiet(told)
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
-    if (world.rank === 0) reserveFolder(config).release() // found out before minutes of loading
+    if (world.rank === 0) checkFolder(config) // before minutes of loading
+    await checkSources(config)
     tellEnvironment(config, host)
     tellStep(host, 'model', config.model)
     const { everything, dropout } = options

@@ -38,6 +38,11 @@ export function recordFacts({ source, heldOut }: Pick<Records, 'source' | 'heldO
   return { 'data: records': source.length, 'data: files': digest(source.fingerprint), 'data: held out': digest(held) }
 }
 
+/** Opens the sources once and closes them: a wrong path is reported before the model is loaded. */
+export async function checkSources(config: RunConfig): Promise<void> {
+  for (const path of [config.dataPath, config.evalPath]) if (path) await (await openSource(path, config.data)).close()
+}
+
 /** The records to train on and those held out; what the source has to say about itself comes along. */
 export async function openRecords(config: RunConfig, wishes: RecordWishes = {}): Promise<Records> {
   const { preparation = null, rules = {}, chooser } = wishes

@@ -5,7 +5,7 @@ import { alone, type World } from '../distributed/index.ts'
 import type { LessonOptions, Lessons, TaskKind } from '../tasks/index.ts'
 import { manualSeed } from '../tensor/index.ts'
 import type { Metrics } from '../tracking/index.ts'
-import type { RunConfig } from './config.ts'
+import { defaultDropout, type RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
@@ -35,7 +35,7 @@ export async function sft(
   const lessonOptions = { everything, maskWeight, maxTiles: config.maxTiles }
   const options = {
     everything,
-    dropout: everything ? 0 : config.lora.dropout,
+    dropout: everything ? 0 : (config.lora.dropout ?? defaultDropout),
     passes: 1,
     world,
     goal: (kind: TaskKind<RunConfig>) => [`none: ${lessonsOf(kind).goal(config, lessonOptions)}`],

@@ -8,7 +8,7 @@ import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'
-import { LoraConfig, type RunConfig } from './config.ts'
+import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
@@ -40,7 +40,8 @@ export async function train(
 function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] {
   const { dropout } = config.lora
   const texts = [...grpoWarnings(config.rl), ...kind.rewards(config).notices.map((text) => `rewards: ${text}`)]
-  if (dropout !== LoraConfig.parse({}).dropout)
+  if (dropout)
+    // 0 is what happens
     texts.push(`lora.dropout ${dropout} acts in sft alone: reinforcement learning scores without dropout`)
   return texts.map((text) => ({ kind: 'settings', text }))
 }

@@ -40,7 +40,7 @@ export const cycleSettings = {
         .positive()
         .default(0.6)
         .describe('noise on the [SEG] prompt, as a multiple of its spread over records, measured at the start'),
-      grid: z.int().positive().default(16).describe('side of the grid of mask logits that is perturbed'),
+      grid: z.int().positive().max(256).default(16).describe('side of the grid of mask logits that is perturbed'),
       beta: z
         .number()
         .nonnegative()

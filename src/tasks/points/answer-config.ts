@@ -23,6 +23,7 @@ export const PointAnswerConfig = z.strictObject({
   maxPoints: z
     .int()
     .positive()
+    .max(1024)
     .default(3)
     .describe('points that are kept of one list; the rest is dropped and counted'),
   allowEmpty: z.boolean().default(true).describe('whether an empty list of negative points is a valid answer'),
@@ -40,7 +41,7 @@ export const PointAnswerConfig = z.strictObject({
     .enum(['graded', 'binary'])
     .default('graded')
     .describe('graded: 1 for exactly the asked form, 0.5 for every other valid one; binary: 1 for every valid one'),
-  turns: z.int().positive().default(1).describe('second-look: how often the model may look and answer'),
+  turns: z.int().positive().max(64).default(1).describe('second-look: how often the model may look and answer'),
 })
 export type PointAnswerConfig = z.infer<typeof PointAnswerConfig>
 

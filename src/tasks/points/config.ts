@@ -34,7 +34,7 @@ export const PointsConfig = PointAnswerConfig.extend({
     .default(false)
     .describe("the best of SAM2's three proposals instead of its single mask, before and after the points alike"),
   imageSize: z
-    .union([z.literal('native'), z.int().positive()])
+    .union([z.literal('native'), z.int().positive().max(65_536)])
     .default(840)
     .describe("side that images are stretched to for the model, or native for the processor's own size"),
   wording: z
