@@ -1,4 +1,4 @@
-// A task of your own: `npx roundtrip train --task ./my-task.ts --train mlp1,lora`. The policy describes a region in its own words and
+// A task of your own: `npx roundtrip-rl train --task ./my-task.ts --train mlp1,lora`. The policy describes a region in its own words and
 // is rewarded for short captions that say what the record says; nobody answers back. K captions of each record, T tokens.
 import { bootstrapInterval } from 'roundtrip-rl'
 import { type GroundedFamily, generate, isGrounded, teacherForceGroups } from 'roundtrip-rl/models'

@@ -72,7 +72,7 @@ async function run(argv: readonly string[]): Promise<void> {
     `demo, seed ${config.seed}: ${config.maxSteps} steps of ${config.batchSize} records, run folder ${config.output}`,
   )
   const live = given.has('watch') ? await openLive(config.output) : undefined
-  if (!live) log.info(`to see it learn: npx roundtrip watch ${config.output}`)
+  if (!live) log.info(`to see it learn: npx roundtrip-rl watch ${config.output}`)
   const { step, stopped, before, after } = (await runHosted({
     module: import.meta.url,
     work: 'trainWork',

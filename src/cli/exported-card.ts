@@ -84,7 +84,7 @@ function loadingOf(out: string, name: string): ModelCard['loading'] {
   const { auto_map, model_type } = configOf(out)
   const asked =
     model_type === 'sa2va_chat' ? 'segment "the red cup" --image photo.png --out mask.png' : 'eval --data PATH'
-  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip ${asked} --model ${name}` }
+  const ours = { title: 'With roundtrip', language: 'sh', code: `npx roundtrip-rl ${asked} --model ${name}` }
   const python = (title: string, loader: string, trusted: string) => ({
     title,
     language: 'python',

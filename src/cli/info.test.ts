@@ -30,6 +30,6 @@ test('info names torch, devices, threads, BLAS and Node', () => {
 test('before the set-up info says what to run instead of failing', () => {
   const { ROUNDTRIP_ADDON: _, ...env } = process.env
   const out = info([], { ...env, ROUNDTRIP_CACHE: mkdtempSync(join(tmpdir(), 'roundtrip-info-')) })
-  assert.match(out, /not built yet: run `npx roundtrip setup` once/)
+  assert.match(out, /not built yet: run `npx roundtrip-rl setup` once/)
   assert.match(out, /problem +engine: expected a built addon/)
 })

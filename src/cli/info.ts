@@ -78,7 +78,7 @@ async function render(info: EngineInfo): Promise<string> {
     )
   }
   if (build) rows.push(['addon', build.addon], ['flags', build.flags.join(' ')])
-  else rows.push(['addon', process.env.ROUNDTRIP_ADDON ?? 'not built yet: run `npx roundtrip setup` once'])
+  else rows.push(['addon', process.env.ROUNDTRIP_ADDON ?? 'not built yet: run `npx roundtrip-rl setup` once'])
   if (info.problem) rows.push(['problem', info.problem])
   const width = Math.max(...rows.map(([name]) => name.length))
   return rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`).join('\n')

@@ -36,7 +36,7 @@ function help(): string {
   return [
     'roundtrip: GRPO fine-tuning of vision-language models that point at pixels',
     '',
-    'usage: roundtrip COMMAND [options]   roundtrip COMMAND --help   roundtrip --version',
+    'usage: npx roundtrip-rl COMMAND [options]   npx roundtrip-rl COMMAND --help   npx roundtrip-rl --version',
     '',
     ...rows,
     '',
@@ -88,7 +88,7 @@ async function main(argv: readonly string[]): Promise<void> {
   }
   const { command } = await entry.load()
   await command()
-    .name(`roundtrip ${name}`)
+    .name(`npx roundtrip-rl ${name}`)
     .parseAsync(['node', 'roundtrip', ...argv.slice(1)])
 }
 

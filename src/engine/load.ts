@@ -21,7 +21,7 @@ function load(): Native {
   try {
     process.dlopen(module, path)
   } catch (error) {
-    const hint = 'run `npx roundtrip setup` again: the torch it was built for may have moved'
+    const hint = 'run `npx roundtrip-rl setup` again: the torch it was built for may have moved'
     throw new Mismatch({ where: path, expected: 'a loadable addon', got: error, hint })
   }
   const addon = module.exports as Native

@@ -23,6 +23,6 @@ export function buildRecord(): BuildRecord | null {
 export function locateAddon(): string {
   const path = process.env.ROUNDTRIP_ADDON ?? buildRecord()?.addon
   if (path && existsSync(path)) return path
-  const hint = 'run `npx roundtrip setup` once'
+  const hint = 'run `npx roundtrip-rl setup` once'
   throw new Mismatch({ where: 'engine', expected: 'a built addon', got: path ?? 'none', hint })
 }

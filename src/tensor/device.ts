@@ -21,7 +21,7 @@ function requireDevice(device: string): void {
     field: 'device',
     expected: count === 0 ? 'cpu: the engine sees no CUDA device' : `one of ${count} CUDA devices`,
     got: device,
-    hint: '`roundtrip info` tells what the engine sees; --device cpu needs no card',
+    hint: '`npx roundtrip-rl info` tells what the engine sees; --device cpu needs no card',
   })
 }
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
@@ -65,16 +65,27 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   assert.deepEqual(doors, ['.', './rewards', './data', './models', './tensor', './tasks'])
 })
 
+test('every picture and file that README and the pages link to is in the package', () => {
+  const docs = readdirSync(join(installed, 'docs')).filter((name) => name.endsWith('.md'))
+  for (const page of ['README.md', 'SECURITY.md', 'CONTRIBUTING.md', ...docs.map((name) => `docs/${name}`)]) {
+    const text = readFileSync(join(installed, page), 'utf8')
+    const links = [...text.matchAll(/\]\(([^)#]+)|src="([^"]+)"/g)].map((match) => match[1] ?? match[2]!)
+    for (const link of links.filter((to) => !/^https?:/.test(to)))
+      assert.ok(existsSync(join(installed, dirname(page), link)), `${page}: ${link}`)
+  }
+})
+
 test('publint finds nothing to say about the package', () => {
   assert.match(run(root, `npx publint --strict --pack false ${installed}`), /All good!/)
 })
 
 test('the command answers to its name, tells its version and sets itself up', () => {
-  assert.equal(run(project, 'npx roundtrip --version').trim(), own.version)
-  const record = JSON.parse(run(project, 'npx roundtrip setup --json')) as { addon: string; root: string }
+  for (const name of ['roundtrip-rl', 'roundtrip'])
+    assert.equal(run(project, `npx ${name} --version`).trim(), own.version)
+  const record = JSON.parse(run(project, 'npx roundtrip-rl setup --json')) as { addon: string; root: string }
   assert.ok(existsSync(record.addon))
   assert.match(record.root, /node_modules\/roundtrip-rl$/)
-  assert.match(run(project, 'npx roundtrip info'), /torch/)
+  assert.match(run(project, 'npx roundtrip-rl info'), /torch/)
 })
 
 test('every example type-checks against the declarations, and a wrong use of each door does not', () => {
@@ -134,18 +145,18 @@ test('a run from TypeScript trains on a source and a reward of the user, and its
 
 test('a task that lives outside the package trains, evaluates and resumes by its path', () => {
   const flags = `--task ./my-task.ts --train mlp1,lora --model ${model} --data ./my-data.ts --output runs/short ${small} ${quick} --optim.lrSchedulerType constant`
-  const first = run(project, `npx roundtrip train ${flags}`)
+  const first = run(project, `npx roundtrip-rl train ${flags}`)
   assert.match(first, /short\/meteor/)
   assert.match(first, /short\/words/)
-  assert.match(run(project, `npx roundtrip train ${flags} --maxSteps 2`), /done after step 2/)
+  assert.match(run(project, `npx roundtrip-rl train ${flags} --maxSteps 2`), /done after step 2/)
   const events = readFileSync(join(project, 'runs/short/events.jsonl'), 'utf8')
   assert.match(events, /"short\/reward_mean"/)
   assert.doesNotMatch(events, /loop1/)
 })
 
 test('commands of the installed package see the user’s source and run the demo', () => {
-  assert.match(run(project, 'npx roundtrip data inspect ./my-data.ts'), /48/)
-  const last = run(project, 'npx roundtrip demo --maxSteps 1 --batchSize 1 --evalRecords 2 --json')
+  assert.match(run(project, 'npx roundtrip-rl data inspect ./my-data.ts'), /48/)
+  const last = run(project, 'npx roundtrip-rl demo --maxSteps 1 --batchSize 1 --evalRecords 2 --json')
     .trimEnd()
     .split('\n')
   assert.deepEqual(Object.keys(JSON.parse(last.at(-1)!) as object), ['seed', 'seconds', 'before', 'after'])

@@ -96,10 +96,10 @@ const oneStep = `--maxSteps 1 --batchSize 1 --rl.gradientAccumulationSteps 1 --r
 const shortened: readonly [RegExp, string | null][] = [
   [/^npm run demo$/, '-- --maxSteps 1 --batchSize 1 --evalRecords 4 --json'],
   [/^npm test$/, null], // it runs this file
-  [/^npx roundtrip train /, `${cpu} ${oneStep}`],
-  [/^npx roundtrip doctor /, cpu],
-  [/^npx roundtrip eval /, `${cpu} ${held} --records 2`],
-  [/^npx roundtrip (inspect|data inspect|report|export|segment|caption) /, ''],
+  [/^npx roundtrip-rl train /, `${cpu} ${oneStep}`],
+  [/^npx roundtrip-rl doctor /, cpu],
+  [/^npx roundtrip-rl eval /, `${cpu} ${held} --records 2`],
+  [/^npx roundtrip-rl (inspect|data inspect|report|export|segment|caption) /, ''],
 ]
 
 function extraOf(command: string): string | null {
@@ -133,7 +133,7 @@ async function writeInputs(): Promise<void> {
   writeFileSync(join(copy, 'photo.png'), await encodePng(image))
   writeFileSync(join(copy, 'region.png'), await maskToPng(mask))
   writeFileSync(join(copy, 'brief.ts'), blocks(readme, 'ts').find((block) => block.includes('// brief.ts'))!)
-  await succeeds('npx roundtrip data make-scenes --n 16 --out shards')
+  await succeeds('npx roundtrip-rl data make-scenes --n 16 --out shards')
 }
 
 function inPlace(command: string): string {
@@ -184,7 +184,7 @@ const own: CommandFlag[] = [
 function parse(command: string): boolean {
   const words = command.split(/\s+/)
   if (/^npm run demo -- /.test(command)) readDemo(words.slice(4))
-  else if (/^npx roundtrip (train|sft|eval|doctor) /.test(command))
+  else if (/^npx roundtrip-rl (train|sft|eval|doctor) /.test(command))
     readRunSettings(takeTrainAll(words.slice(3)).argv, own)
   else return false
   return true

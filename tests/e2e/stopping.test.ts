@@ -1,6 +1,7 @@
 // How a run ends: lost terminals, schedulers, a scorer that hangs, a second run in the same folder. Real processes, real signals.
 import assert from 'node:assert/strict'
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { newestValid } from '../../src/checkpoint/index.ts'
@@ -66,14 +67,21 @@ async function secondsToEnd(run: Started): Promise<{ seconds: number; err: strin
   return { seconds: (performance.now() - startedAt) / 1000, err }
 }
 
+function listens(port: number): Promise<boolean> {
+  return new Promise((done) => {
+    const socket = connect(port, '127.0.0.1', () => done(true)).on('error', () => done(false))
+    socket.on('connect', () => socket.destroy())
+  })
+}
+
 const soon = 'ROUNDTRIP_STOP_SECONDS=3'
 const withVariables = (variables: readonly string[], args: readonly string[]) =>
   startProgram('env', ...variables, process.execPath, program, ...args)
 
 test('SIGTERM ends a process that waits for its peers', async () => {
   const place = ['RANK=0', 'WORLD_SIZE=2', 'LOCAL_RANK=0', 'LOCAL_WORLD_SIZE=2', 'MASTER_ADDR=127.0.0.1']
-  const run = withVariables([...place, 'MASTER_PORT=29557', soon, 'ROUNDTRIP_LOG=debug'], train('waits', ...endless))
-  await new Promise((done) => setTimeout(done, 8000)) // nothing is shown before all have met
+  const run = withVariables([...place, 'MASTER_PORT=29557', soon], train('waits', ...endless))
+  while (!(await listens(29557))) await new Promise((done) => setTimeout(done, 100)) // then it waits for rank 1
   const { seconds, err } = await secondsToEnd(run)
   assert.match(err, /SIGTERM: no safe point within 3 s/)
   assert.ok(seconds < 20, `${seconds} s`)
