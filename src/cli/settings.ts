@@ -156,6 +156,7 @@ export function readRunSettings(
   const input: Record<string, unknown> = {}
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
   for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
+  if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
   if (modules.length > 0) {
     const before = (valueAt(input, 'rewards.modules') as unknown[] | undefined) ?? []
@@ -164,6 +165,12 @@ export function readRunSettings(
   const config = resolveRun(input as RunInput, given.paths)
   const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
   return { ...given, config, fromFiles }
+}
+
+/** The held-out records of a recipe belong to its own data. */
+function isOtherData({ typed, ofRecipes }: Given): boolean {
+  const both = ofRecipes.has('dataPath') && ofRecipes.has('evalPath')
+  return both && typed.has('dataPath') && !typed.has('evalPath')
 }
 
 function valueAt(value: unknown, path: string): unknown {

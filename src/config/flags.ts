@@ -18,8 +18,10 @@ export interface Given {
   settings: Record<string, unknown>
   /** Key paths that recipes or flags set. */
   paths: Set<string>
-  /** Those that stood on the command line. */
+  /** Those of the command line. */
   typed: Set<string>
+  /** Those of recipes. */
+  ofRecipes: Set<string>
   /** Values of the command's own flags, in order; a switch has the value 'true'. */
   flags: Map<string, string[]>
 }
@@ -37,7 +39,7 @@ export function readFlags(
   findRecipe: (name: string) => string = (name) => name,
 ): Given {
   const commandFlags = new Map([recipeFlag, ...own].map((flag) => [flag.name, flag]))
-  const given: Given = { settings: {}, paths: new Set(), typed: new Set(), flags: new Map() }
+  const given: Given = { settings: {}, paths: new Set(), typed: new Set(), ofRecipes: new Set(), flags: new Map() }
   const set: [string, unknown][] = []
   for (let i = 0; i < argv.length; ) {
     const { name, value, used } = nameAndValue(argv, i)
@@ -54,6 +56,7 @@ export function readFlags(
     }
   }
   for (const recipe of given.flags.get('recipe') ?? []) apply(given, readRecipe(findRecipe(recipe), table))
+  given.ofRecipes = new Set(given.paths)
   apply(given, set)
   for (const [path] of set) given.typed.add(path)
   return given
