@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
-import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
+import { defaultDropout, RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
 import { takeTrainAll } from './sft.ts'
 
@@ -113,8 +113,8 @@ test("the prototype's defaults are ours", () => {
     max_grad_norm: 1,
     lora_r: 128,
     lora_alpha: 256,
-    lora_dropout: 0.05,
   }
+  assert.equal(defaultDropout, 0.05)
   for (const [flag, value] of Object.entries(defaults)) assert.deepEqual(at(config, prototypeFlags[flag]!), value, flag)
 })
 

@@ -1,5 +1,5 @@
 // README.md is run: every command of it, in a copy of the repository without packages and without a build record, on the miniature and
-// generated shards in place of a real checkpoint and data. The commands of the pages in docs/ are read by the flag parser.
+// generated shards in place of a real checkpoint and data. pages.test.ts runs the commands of docs/.
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,10 +9,6 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { readDemo } from '../../src/cli/demo.ts'
-import { readRunSettings, rewardFlag } from '../../src/cli/settings.ts'
-import { takeTrainAll } from '../../src/cli/sft.ts'
-import type { CommandFlag } from '../../src/config/index.ts'
 import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { maskToPng } from '../../src/mask/index.ts'
@@ -157,47 +153,6 @@ test('every other command of README works, in order', async () => {
   assert.match(readFileSync(join(copy, 'exported/README.md'), 'utf8'), /^base_model: "miniature"$/m)
   assert.ok(existsSync(join(copy, 'exported/roundtrip.png')), 'a picture of the run')
   assert.ok(!existsSync(join(copy, 'runs/train')))
-})
-
-/** Flags of the commands that are no settings. */
-const own: CommandFlag[] = [
-  rewardFlag,
-  { name: 'dry-run', doc: '' },
-  { name: 'json', doc: '' },
-  { name: 'ema', doc: '' },
-  { name: 'adapter', value: 'DIR', doc: '' },
-  { name: 'records', value: 'N', doc: '' },
-  { name: 'export', value: 'DIR', doc: '' },
-  { name: 'maskWeight', value: 'X', doc: '' },
-  { name: 'nproc', value: 'N', doc: '' },
-  { name: 'maxRestarts', value: 'N', doc: '' },
-  { name: 'benchmark', value: 'NAME', doc: '' },
-  { name: 'protocol', value: 'NAME', doc: '' },
-  { name: 'compat', value: 'NAME', doc: '' },
-  { name: 'predictions', value: 'FILE', doc: '' },
-  { name: 'compare', value: 'FILE', doc: '' },
-  { name: 'watch', doc: '' },
-  { name: 'out', value: 'FILE', doc: '' },
-  { name: 'split', value: 'NAME', doc: '' },
-]
-
-function parse(command: string): boolean {
-  const words = command.split(/\s+/)
-  if (/^npm run demo -- /.test(command)) readDemo(words.slice(4))
-  else if (/^npx roundtrip-rl (train|sft|eval|doctor) /.test(command))
-    readRunSettings(takeTrainAll(words.slice(3)).argv, own)
-  else return false
-  return true
-}
-
-test('the settings in the commands of the pages are known and fit together', () => {
-  const pages = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md'))
-  const texts = pages.map((name) => readFileSync(join(root, 'docs', name), 'utf8'))
-  const recipe = texts.flatMap((text) => blocks(text, 'yaml')).find((block) => block.includes('# mine.yaml'))
-  assert.ok(recipe)
-  writeFileSync(join(folder, 'mine.yaml'), recipe)
-  const all = texts.flatMap(commandsOf).map((command) => command.replace('mine.yaml', join(folder, 'mine.yaml')))
-  assert.ok(all.filter(parse).length >= 10)
 })
 
 test('README and the pages name no file of the repository that is missing', () => {
