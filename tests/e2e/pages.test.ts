@@ -33,7 +33,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl (train|sft) .*--recipe points/, extra: `${step} --points.wording short` },
   { command: /roundtrip-rl train .*groupFilter/, extra: `${step} --rl.maxResampleTimes 1` },
   { command: /roundtrip-rl (train|sft) /, extra: step },
-  { command: /roundtrip-rl eval --benchmark .*--model/, extra: `${tiny} --records 2` },
+  { command: /roundtrip-rl eval --benchmark .*--model/, extra: tiny },
   { command: /roundtrip-rl eval --(benchmark|compare)/, extra: '' },
   { command: /roundtrip-rl eval /, extra: `${tiny} --records 2` },
   { command: /roundtrip-rl doctor /, extra: tiny },
@@ -45,6 +45,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
 
 /** Names in the pages -> what is here in their place. */
 const stand: readonly (readonly [RegExp, string])[] = [
+  [/(?<=caption --model )DIR(?=.*overlay)/, 'tests/fixtures/golden/sa2va-qwen2_5_vl-tiny'],
   [/^npx roundtrip-rl/, `node ${program}`],
   [/^npm run demo --/, `node ${program} demo`],
   [/^node scripts\//, `node ${join(root, 'scripts')}/`],
