@@ -7,7 +7,7 @@ import { maxima } from './limits.ts'
 const numeric = new SettingTable(RunConfig).settings.filter(({ type }) => /number|whole|integer/.test(type))
 
 function rejected(path: string, value: number): boolean {
-  const input: Record<string, unknown> = {}
+  const input: Record<string, unknown> = path.startsWith('points.') ? { task: 'points' } : {}
   setAt(input, path, value)
   try {
     resolveRun(input as RunInput)
