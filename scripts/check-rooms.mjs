@@ -73,11 +73,30 @@ function checkNames(path, text) {
   if (loop) problems.push(`${relative(root, path)} names ${loop[0]}: its task alone knows it, src/tasks/cycle`)
 }
 
+/** Rooms that know no task: a new task is one folder of `tasks` and one line there. */
+const knowsNoTask = ['run', 'rewards', 'rl']
+const tasks = join(src, 'tasks')
+const taskNames = existsSync(tasks)
+  ? readdirSync(tasks).filter((name) => statSync(join(tasks, name)).isDirectory())
+  : []
+
+function checkTasks(path, text) {
+  if (!knowsNoTask.includes(roomOf(path))) return
+  for (const name of taskNames) {
+    const capital = `${name[0].toUpperCase()}${name.slice(1)}`
+    const found = new RegExp(`\\w*${capital}\\w*|\\b${name}[A-Z]\\w*`).exec(withoutWords(text))
+    if (found) problems.push(`${relative(root, path)} names ${found[0]}: ask for it through tasks/kind.ts`)
+  }
+}
+
 function check(path, text) {
   const here = roomOf(path)
   checkSize(path, text)
   if (!(here in rows)) problems.push(`${relative(root, path)}: room ${here} has no row in check-rooms`)
-  if (!path.endsWith('.test.ts')) checkNames(path, text)
+  if (!path.endsWith('.test.ts')) {
+    checkNames(path, text)
+    checkTasks(path, text)
+  }
   for (const [, target] of text.matchAll(/(?:from|import)\s*\(?\s*'(\.[^']+)'/g)) {
     const to = resolve(dirname(path), target)
     if (relative(src, to).startsWith('..')) continue

@@ -12,8 +12,9 @@ import { writeModule } from './points-miniature/write.ts'
 
 const seed = 1
 const [what, out] = process.argv.slice(2)
-const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy }
-if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|policy OUT')
+const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy, untaught: makeUntaught }
+if (!out || !what || !Object.hasOwn(makers, what))
+  throw new Error('usage: make-points-miniature sam2|policy|untaught OUT')
 setThreads(1) // the number of threads decides the last bits
 makers[what]!(out)
 log.info(`${out}: ${what}`)
@@ -35,7 +36,15 @@ function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void
   writeFileSync(join(folder, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
 }
 
-/** It learns to see first: where a neighbour lies. Then bad habits, which reinforcement learning has to leave again. */
+/** The control that was taught nothing: the policy with its first random weights. */
+function makeUntaught(folder: string): void {
+  newPolicy(join(folder, 'untrained'), seed)
+}
+
+/**
+ * First it is taught the right click, the middle of the neighbour (`see`, the control that was not spoiled); then bad habits, which
+ * reinforcement learning has to leave again (`policy`, the start of the demo). `untrained` is the control that was taught nothing.
+ */
 function makePolicy(folder: string): void {
   const loaded = newPolicy(join(folder, 'untrained'), seed)
   const see = { name: 'see', steps: 900, rows: 16, learningRate: 2e-3, seed: 401, pool: 3000, habits: 0 }

@@ -14,6 +14,8 @@ interface Variant {
   flags: string
   /** Flags of the supervised warm start it begins with, made once: the miniature has only read the question of `negatives`. */
   warm?: string
+  /** Another start, a folder of --starts: what the policy was before it was spoiled, or before it was taught anything. */
+  start?: 'see' | 'untrained'
 }
 
 const sft = '--lora.dropout 0 --maxSteps 240 --batchSize 8 --optim.learningRate 5e-3 --evalRecords 0'
@@ -36,6 +38,8 @@ const variants: readonly Variant[] = [
   { name: 'origin', flags: '--points.preset origin' },
   { name: 'relative', flags: '--points.reward.gainKind relative' },
   { name: 'no-placement', flags: '--points.reward.placement 0' },
+  { name: 'unspoiled', flags: '', start: 'see' },
+  { name: 'untaught', flags: '--maxSteps 10', start: 'untrained' },
 ]
 
 type Figures = Readonly<Record<string, Interval>>
@@ -50,16 +54,17 @@ interface Row {
   after: Figures
 }
 
-const { out, only, seeds, flags } = new Command('points-experiments')
+const { out, only, seeds, flags, starts } = new Command('points-experiments')
   .option('--out <folder>', 'where rows and run folders go', 'runs/points-experiments')
   .option('--only <names>', 'variants, with commas between them')
   .option('--seeds <list>', 'seeds, with commas between them', '1,2,3')
+  .option('--starts <folder>', 'of `make-points-miniature.ts policy`: also runs the controls unspoiled and untaught')
   .option('--flags <text>', 'flags of every run, such as "--maxSteps 40"', '')
   .parse()
-  .opts<{ out: string; only?: string; seeds: string; flags: string }>()
+  .opts<{ out: string; only?: string; seeds: string; flags: string; starts?: string }>()
 
 const file = join(out, 'rows.jsonl')
-const wanted = only?.split(',') ?? variants.map((v) => v.name)
+const wanted = only?.split(',') ?? variants.filter((v) => starts || !v.start).map((v) => v.name)
 for (const name of wanted)
   if (!variants.some((v) => v.name === name)) throw new Error(`${name}: one of ${variants.map((v) => v.name)}, please`)
 mkdirSync(out, { recursive: true })
@@ -67,7 +72,7 @@ for (const seed of seeds.split(',').map(Number))
   for (const variant of variants.filter((v) => wanted.includes(v.name))) {
     const all = `${flags} ${variant.flags}`.trim()
     if (rows().some((r) => r.name === variant.name && r.seed === seed && r.flags === all)) continue
-    const model = variant.warm === undefined ? [] : ['--model', warmStart(variant.warm)]
+    const model = modelOf(variant)
     const row = runOne(variant.name, all, seed, model)
     appendFileSync(file, `${JSON.stringify(row)}\n`)
     log.info(`${variant.name}, seed ${seed}: points/gain ${cell(row.after['points/gain'])}, ${row.seconds} s`)
@@ -86,6 +91,13 @@ function runOne(name: string, all: string, seed: number, more: readonly string[]
   const told = roundtrip([...`demo --task points --json --seed ${seed} ${all}`.trim().split(/ +/), ...more], output)
   const { seconds, before, after } = JSON.parse(told.trimEnd().split('\n').at(-1)!) as Row
   return { name, flags: all, seed, seconds, before, after }
+}
+
+function modelOf({ name, warm, start }: Variant): string[] {
+  if (warm !== undefined) return ['--model', warmStart(warm)]
+  if (start === undefined) return []
+  if (!starts) throw new Error(`${name}: needs --starts FOLDER`)
+  return ['--model', join(starts, start)]
 }
 
 /** A model folder that has learned the answers of its mode from the records. */
@@ -116,7 +128,13 @@ function cell(figure: Interval | undefined): string {
 
 /** A line for every run: the gain before and after with its interval, then what it stands beside. */
 function table(all: readonly Row[]): string {
-  const beside = ['points/gain_random', 'points/gain_heuristic', 'points/gain_oracle', 'points/share_of_oracle']
+  const beside = [
+    'points/gain_random',
+    'points/gain_heuristic',
+    'points/gain_error_centre',
+    'points/gain_best_click',
+    'points/share_of_best_click',
+  ]
   const mean = (figure: Interval | undefined) => figure?.mean.toFixed(3) ?? '-'
   const lines = all.map(({ name, seed, before, after, flags: given }) => {
     const figures = [cell(before['points/gain']), cell(after['points/gain']), ...beside.map((m) => mean(after[m]))]
@@ -130,7 +148,8 @@ function table(all: readonly Row[]): string {
     'gain after',
     'random',
     'heuristic',
-    'oracle',
+    'error centre',
+    'best click',
     'share',
     'invalid',
     'kept',

@@ -60,7 +60,7 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
       length: sample.ids.length,
       ...(sample.finished ? {} : { truncated: true }),
       // masks and texts have fields of their own above
-      ...(shown.some((s) => s.kind === 'points') ? { shown: shown as Sample['shown'] } : {}),
+      ...(shown.some((s) => s.kind !== 'mask' && s.kind !== 'text') ? { shown: shown as Sample['shown'] } : {}),
     }
   })
 }

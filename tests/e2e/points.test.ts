@@ -24,8 +24,9 @@ const figures = [
   'points/gain',
   'points/gain_random',
   'points/gain_heuristic',
-  'points/gain_oracle',
-  'points/share_of_oracle',
+  'points/gain_error_centre',
+  'points/gain_best_click',
+  'points/share_of_best_click',
 ]
 
 test('without a learning rate the points demo ends where it began, to the digit', async () => {

@@ -51,7 +51,7 @@ export const PointRewardConfig = z.strictObject({
   gain: z.number().describe('weight of the overlap gained by the answer'),
   gainKind: z
     .enum(['absolute', 'relative'])
-    .describe('the gain itself, or as a share of the best that oracle clicks gain on the record'),
+    .describe('the gain itself, or as a share of the best that error-centre clicks gain on the record'),
   gainEps: z.number().positive().describe('added to the divisor of the relative gain'),
   placement: z.number().describe('weight of the share of points in the right place minus that in a wrong one'),
   alpha: z.number().nonnegative().describe('what a point in a wrong place costs'),

@@ -16,7 +16,7 @@ import type { WorkItem } from '../kind.ts'
 import { clickedOverlaps } from './compare.ts'
 import { resolvePoints } from './config.ts'
 import { openItem } from './item.ts'
-import { oracleCurve } from './oracle.ts'
+import { errorCentreCurve } from './known-clicks.ts'
 import { type PointsRunConfig, points } from './points.ts'
 import { replyTo } from './reply.ts'
 import type { PointsReply } from './task.ts'
@@ -119,8 +119,8 @@ test("in joint, clicks are added to the policy's own prompt, and there are none 
     assert.equal(without, first)
     assert.notEqual(clicked, first)
     assert.deepEqual(clickedOverlaps(setup, item, none!.prompt, [[], [[60, 60]]]), [0, 0])
-    assert.deepEqual(oracleCurve(setup, item, none!.prompt, false), [0, 0])
-    assert.equal(oracleCurve(setup, item, own!.prompt, true).length, 2)
+    assert.deepEqual(errorCentreCurve(setup, item, none!.prompt, false), [0, 0])
+    assert.equal(errorCentreCurve(setup, item, own!.prompt, true).length, 2)
   })
 })
 

@@ -1,12 +1,12 @@
-// What the policy's points are worth beside none, random ones, heuristic ones and SAM2's own correction clicks: same records, same
-// positive prompt, same SAM2. In joint the prompt is the policy's own.
+// What the policy's points are worth next to none, random ones, heuristic ones, error-centre clicks and the best click of a search: same
+// records, same positive prompt, same SAM2. In joint the prompt is the policy's own.
 import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
 import type { Point } from './frame.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
+import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
 import { askLooks, replyToLooks } from './looks.ts'
-import { oracleCurve, toSam } from './oracle.ts'
 import { heuristicNegatives, randomNegatives } from './places.ts'
 import type { PointRecord } from './record.ts'
 import { type PointReply, scoreReplies } from './reply.ts'
@@ -30,14 +30,16 @@ export interface ComparedRecord {
   policy: number
   noneAreas: Areas
   policyAreas: Areas
-  /** With maxPoints points, and with as many as the policy kept. */
+  /** Mean over several draws of maxPoints random points, and of as many as the policy kept; heuristic points alike. */
   random: number
   randomSame: number
   heuristic: number
   heuristicSame: number
-  /** After 1, 2, .. clicks, and the same with the previous mask as prompt. */
-  oracle: number[]
-  oracleLogits: number[]
+  /** Error-centre clicks: after 1, 2, .. of them, and the same with the previous mask as prompt. */
+  errorCentre: number[]
+  errorCentreLogits: number[]
+  /** The best that one click reaches, found by a search. */
+  bestClick: number
 }
 
 /** Pixels that a mask and the object share, and pixels of both together. */
@@ -71,7 +73,7 @@ export function compareClicks(
 }
 
 /** Clicks that no policy takes part in: made once for a record, however often the policy is evaluated. */
-type OtherClicks = Pick<ComparedRecord, 'random' | 'heuristic' | 'oracle' | 'oracleLogits'>
+type OtherClicks = Pick<ComparedRecord, 'random' | 'heuristic' | 'errorCentre' | 'errorCentreLogits' | 'bestClick'>
 export type KnownClicks = Map<string, OtherClicks>
 
 /** Greedy answers of open items, and the clicks they are compared with. */
@@ -94,19 +96,26 @@ export function compareItems(
 
 function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {
   const most = setup.config.maxPoints
-  const [random, heuristic] = clickedOverlaps(setup, item, prompt, clickLists(item, most, seed)) as [number, number]
   return {
-    random,
-    heuristic,
-    oracle: oracleCurve(setup, item, prompt, false),
-    oracleLogits: oracleCurve(setup, item, prompt, true),
+    ...chanceOverlaps(setup, item, prompt, most, seed),
+    errorCentre: errorCentreCurve(setup, item, prompt, false),
+    errorCentreLogits: errorCentreCurve(setup, item, prompt, true),
+    bestClick: searchBestClick(setup, item, prompt),
   }
 }
 
-/** Random and heuristic points; fewer of them are the first ones of more. */
-function clickLists({ record }: PointItem, count: number, seed: number): Point[][] {
-  const random = randomNegatives(record.mask, count, stream(seed, 'random negatives', record.id))
-  return [random, heuristicNegatives(record.mask, count)]
+/** Draws that the overlap of random points is averaged over: one alone depends much on the seed. */
+const randomDraws = 8
+
+/** Overlaps of random and of heuristic points. */
+function chanceOverlaps(setup: PointSetup, item: PointItem, start: ClickPrompt | null, count: number, seed: number) {
+  const { id, mask } = item.record
+  const draws = Array.from({ length: randomDraws }, (_, n) =>
+    randomNegatives(mask, count, stream(seed, 'random negatives', id, ...(n > 0 ? [n] : []))),
+  )
+  const [heuristic, ...random] = clickedOverlaps(setup, item, start, [heuristicNegatives(mask, count), ...draws])
+  const equal = random.every((overlap) => overlap === random[0]) // no points: their mean is exactly that
+  return { heuristic: heuristic!, random: equal ? random[0]! : random.reduce((a, b) => a + b, 0) / randomDraws }
 }
 
 function compareOne(
@@ -119,11 +128,7 @@ function compareOne(
   const [parts] = scoreReplies(setup, item, [reply])
   const { mask: target } = item.record
   const kept = reply.answer.negatives.length
-  const [randomSame, heuristicSame] = (
-    kept === setup.config.maxPoints
-      ? [others.random, others.heuristic]
-      : clickedOverlaps(setup, item, reply.prompt, clickLists(item, kept, seed))
-  ) as [number, number]
+  const same = kept === setup.config.maxPoints ? others : chanceOverlaps(setup, item, reply.prompt, kept, seed)
   const last = parts!.valid ? (reply.mask1 ?? reply.mask0) : reply.mask0
   return {
     id: item.record.id,
@@ -141,7 +146,7 @@ function compareOne(
     noneAreas: areasOf(target, reply.mask0),
     policyAreas: areasOf(target, last),
     ...others,
-    ...{ randomSame, heuristicSame },
+    ...{ randomSame: same.random, heuristicSame: same.heuristic },
   }
 }
 

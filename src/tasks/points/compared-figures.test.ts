@@ -8,7 +8,7 @@ function row(image: string, none: number, policy: number, more: Partial<Compared
   const overlaps = { random: none, randomSame: none, heuristic: none, heuristicSame: none }
   const areas = { noneAreas: { both: 100 * none, either: 100 }, policyAreas: { both: 100 * policy, either: 100 } }
   const counts = { kept: 1, wrong: 0, right: 1, valid: true, format: 1, switched: false }
-  const clicks = { oracle: [none + 0.5], oracleLogits: [none + 0.5] }
+  const clicks = { errorCentre: [none + 0.25], errorCentreLogits: [none + 0.25], bestClick: none + 0.5 }
   const nothing = { target: true, saysNothing: false }
   return { id: image, image, none, policy, ...overlaps, ...areas, ...counts, ...clicks, ...nothing, ...more }
 }
@@ -32,8 +32,14 @@ test('shares are of the sums, cIoU of the areas, and records without an object h
   const near = (name: string, want: number) =>
     assert.ok(Math.abs(told[name]!.mean - want) < 1e-12, `${name}: ${told[name]!.mean}`)
   near('points/gain', 0.25)
-  near('points/share_of_oracle', 0.5)
+  near('points/share_of_best_click', 0.5)
   near('points/ciou_none', 0.3)
   near('points/ciou', 0.55)
   near('points/none_right', 0.5)
+})
+
+test('where no click gains anything there is no share of its gain', () => {
+  const rows = [0.001, -0.002, 0.003].map((gain, i) => row(`${i}`, 0.5, 0.5 + gain, { bestClick: 0.5 + i / 1000 }))
+  assert.equal(comparedFigures(rows, 1)['points/share_of_best_click'], undefined)
+  assert.ok(comparedFigures(rows, 1)['points/gain_best_click'])
 })

@@ -23,6 +23,13 @@ function ratioByImage(rows: readonly ComparedRecord[], above: Figure, below: Fig
   return bootstrapRatioInterval(sums(above), sums(below), { seed })
 }
 
+/** Below this gain there is nothing to have a share of: the ratio would be noise. */
+const leastGain = 0.01
+
+function shareOf(share: Interval, of: Interval): Record<string, Interval> {
+  return of.low > leastGain ? { 'points/share_of_best_click': share } : {}
+}
+
 function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<string, Interval> {
   const mean = (of: Figure, among = rows) => ratioByImage(among, of, () => 1, seed)
   const whole = (of: (r: ComparedRecord) => Areas) =>
@@ -34,18 +41,19 @@ function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<stri
     )
   const last = (values: readonly number[]) => values.at(-1) ?? 0
   const gain = (r: ComparedRecord) => r.policy - r.none
-  const oracle = (r: ComparedRecord) => last(r.oracle) - r.none
+  const best = (r: ComparedRecord) => r.bestClick - r.none
   const out: Record<string, Interval> = {
     'points/gain': mean(gain),
     'points/gain_random': mean((r) => r.random - r.none),
     'points/gain_heuristic': mean((r) => r.heuristic - r.none),
-    'points/gain_oracle': mean(oracle),
-    'points/share_of_oracle': ratioByImage(rows, gain, oracle, seed),
+    'points/gain_error_centre': mean((r) => last(r.errorCentre) - r.none),
+    'points/gain_best_click': mean(best),
+    ...shareOf(ratioByImage(rows, gain, best, seed), mean(best)),
     'points/gain_above_random': mean((r) => r.policy - r.random),
     'points/gain_above_heuristic': mean((r) => r.policy - r.heuristic),
     'points/gain_random_same_count': mean((r) => r.randomSame - r.none),
     'points/gain_heuristic_same_count': mean((r) => r.heuristicSame - r.none),
-    'points/gain_oracle_logits': mean((r) => last(r.oracleLogits) - r.none),
+    'points/gain_error_centre_logits': mean((r) => last(r.errorCentreLogits) - r.none),
     'points/miou_none': mean((r) => r.none),
     'points/miou': mean((r) => r.policy),
     'points/ciou_none': whole((r) => r.noneAreas),
@@ -58,8 +66,8 @@ function gainFigures(rows: readonly ComparedRecord[], seed: number): Record<stri
     'points/abstained': mean((r) => (r.valid && r.kept === 0 ? 1 : 0)),
     'points/token_switched': mean((r) => (r.switched ? 1 : 0)),
   }
-  rows[0]?.oracle.forEach((_, n) => {
-    out[`points/gain_oracle_${n + 1}`] = mean((r) => r.oracle[n]! - r.none)
+  rows[0]?.errorCentre.forEach((_, n) => {
+    out[`points/gain_error_centre_${n + 1}`] = mean((r) => r.errorCentre[n]! - r.none)
   })
   const groups: [string, (r: ComparedRecord) => boolean][] = [0, 1, 2, 3].map((n) => [
     `points/gain_at_${n}`,

@@ -86,7 +86,7 @@ function checked(config: PointsConfig): PointsConfig {
     throw new Mismatch({
       where: 'points',
       field: 'reward.gainKind',
-      expected: "absolute in mode joint: the first mask is the policy's own, no oracle clicks belong to it",
+      expected: "absolute in mode joint: the first mask is the policy's own, no error-centre clicks belong to it",
       got: 'relative',
     })
   return config

@@ -18,10 +18,10 @@ export {
   toModelFrame,
 } from './frame.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
+export { errorCentreCurve, searchBestClick } from './known-clicks.ts'
 export { lessonOf } from './lessons.ts'
 export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './looks.ts'
 export { OpenItems } from './open-items.ts'
-export { oracleCurve } from './oracle.ts'
 export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'

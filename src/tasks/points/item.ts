@@ -32,7 +32,7 @@ export interface PointItem {
   /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */
   first: ClickMask | null
   iou0: number
-  /** Best overlap that oracle clicks reach, made once when the relative gain asks for it. */
+  /** Best overlap that error-centre clicks reach, computed once when the relative gain asks for it. */
   iouOracle: number | null
 }
 

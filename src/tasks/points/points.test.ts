@@ -11,9 +11,10 @@ import { openSam2, Sam2Predictor } from '../../sam/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
 import { shownOf } from '../../tracking/index.ts'
 import type { WorkItem } from '../kind.ts'
+import { clickedOverlaps } from './compare.ts'
 import { PointsConfig, resolvePoints } from './config.ts'
 import { openItem, positiveClicks } from './item.ts'
-import { oracleCurve } from './oracle.ts'
+import { errorCentreCurve, searchBestClick } from './known-clicks.ts'
 import { type PointsRunConfig, points, requireAsking } from './points.ts'
 import { replyTo, sampleOf } from './reply.ts'
 import type { PointsReply } from './task.ts'
@@ -96,7 +97,7 @@ test("a step logs the prototype's names, and each answer the places of its point
   assert.equal(placed!['iou_gain'], placed!['final_iou']! - placed!['baseline_iou']!)
 })
 
-test('the relative gain is measured against the best oracle clicks of the record', () => {
+test('the relative gain is measured against the error-centre clicks of the record', () => {
   const relative = { ...config, points: { ...config.points, reward: { gainKind: 'relative' as const } } }
   const [own] = points.build(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }), relative)
   const texts = [sample('[[20,30]]'), sample('[[50,60]]')]
@@ -122,7 +123,7 @@ test('with the logits of the first mask the relative gain is measured against cl
         const opened = openItem(setup, record)
         const [reply] = replyTo(setup, opened, [sample('[]')])
         const start = positiveClicks(setup, record, opened.positive)
-        const best = Math.max(opened.iou0, ...oracleCurve(setup, opened, start, kind === 'logits'))
+        const best = Math.max(opened.iou0, ...errorCentreCurve(setup, opened, start, kind === 'logits'))
         return { measured: sampleOf(setup, opened, reply!).iouOracle, best }
       }
       return { without: of('none'), withLogits: of('logits') }
@@ -136,6 +137,35 @@ test('with the logits of the first mask the relative gain is measured against cl
     curves.some(({ without, withLogits }) => without.best !== withLogits.best),
     'the logits change what clicks reach',
   )
+})
+
+test('the best click of the search gains at least what the error centre, a grid of clicks and no click gain', () => {
+  const assets = join(import.meta.dirname, '../../../assets/points-miniature')
+  const policy = requireAsking(openFamily(join(assets, 'policy'), { dtype: 'float32' }))
+  const sam = new Sam2Predictor(openSam2(join(assets, 'sam2'), { dtype: 'float32' }).model)
+  const setup = {
+    policy,
+    sam,
+    config: resolvePoints({ imageSize: 112, wording: 'short', maxPoints: 1 }),
+    maxNewTokens: 4,
+  }
+  const found = inScope(() =>
+    Array.from({ length: 4 }, (_, i) => {
+      const { record } = makePointScene(9001, i)
+      const opened = openItem(setup, record)
+      const start = positiveClicks(setup, record, opened.positive)
+      const places = [8, 24, 40, 56, 72, 88, 104].flatMap((y) =>
+        [8, 24, 40, 56, 72, 88, 104].map((x) => [[x, y] as const]),
+      )
+      const grid = Math.max(...clickedOverlaps(setup, opened, start, places))
+      const [centre] = errorCentreCurve(setup, opened, start, false)
+      return { best: searchBestClick(setup, opened, start), grid, centre: centre!, none: opened.iou0 }
+    }),
+  )
+  for (const { best, grid, none } of found) assert.ok(best >= grid && best >= none, JSON.stringify(found))
+  assert.ok(found.some(({ best, grid }) => best > grid), 'finer steps find better places') // biome-ignore format: one line
+  const sum = (of: (f: (typeof found)[number]) => number) => found.reduce((total, f) => total + of(f), 0)
+  assert.ok(sum((f) => f.best) > sum((f) => f.centre), 'the error centre is not the best click')
 })
 
 test('one SAM2 serves the task and its evaluation; neither reads an image more than once', () => {

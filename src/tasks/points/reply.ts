@@ -7,7 +7,7 @@ import { generateOptions, type Sampled } from '../generate-options.ts'
 import { rewardOfPoints } from './config.ts'
 import { type Point, rescale } from './frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
-import { oracleCurve } from './oracle.ts'
+import { errorCentreCurve } from './known-clicks.ts'
 import { type PointAnswer, parsePointAnswer } from './parse.ts'
 import { type PointParts, type PointSample, type PointTurn, scorePoints } from './reward.ts'
 
@@ -170,7 +170,7 @@ function iouOracleOf(setup: PointSetup, item: PointItem): number | null {
   if (mode === 'joint' || rewardOfPoints(setup.config).gainKind === 'absolute') return null
   item.iouOracle ??= Math.max(
     item.iou0,
-    ...oracleCurve(setup, item, positiveClicks(setup, item.record, item.positive), previousMask === 'logits'),
+    ...errorCentreCurve(setup, item, positiveClicks(setup, item.record, item.positive), previousMask === 'logits'),
   )
   return item.iouOracle
 }

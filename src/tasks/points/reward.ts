@@ -22,7 +22,7 @@ export interface PointSample {
   turns: readonly PointTurn[]
   /** Whether more than one turn is allowed: only then turns cost. */
   manyTurns: boolean
-  /** Best overlap of oracle clicks on the record; needed by the relative gain. */
+  /** Best overlap of error-centre clicks on the record; needed by the relative gain. */
   iouOracle?: number | null
 }
 
