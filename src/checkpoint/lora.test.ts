@@ -255,3 +255,17 @@ test('an adapter that does not fit is refused whole, and the model stays without
   refuses(() => loadAdapter(model, folder), /expected a layer without LoRA/)
   free(model)
 })
+
+test('alpha_pattern alone changes the scale of its layers, and of no others', (t) => {
+  const dir = scratch(t)
+  const model = whole()
+  cpSync(join(folder, 'adapter_model.safetensors'), join(dir, 'adapter_model.safetensors'))
+  const config = JSON.parse(readFileSync(join(folder, 'adapter_config.json'), 'utf8'))
+  writeFileSync(join(dir, 'adapter_config.json'), JSON.stringify({ ...config, alpha_pattern: { q_proj: 40 } }))
+  const state = loadAdapter(model, dir)
+  const [{ self_attn }] = model.language_model.model.layers as [Layer]
+  assert.equal(state.scale, 2)
+  assert.deepEqual([self_attn.q_proj.adapter!.alpha, self_attn.q_proj.adapter!.scale], [40, 5])
+  assert.equal(self_attn.v_proj.adapter!.scale, 2)
+  free(model)
+})

@@ -17,6 +17,7 @@ import {
   rotate,
   selectSlots,
   trainOnly,
+  withMergedLora,
   withWeights,
 } from './index.ts'
 
@@ -222,4 +223,24 @@ test('rotary tables of equal shape are one, however many models there are', () =
     for (let i = 0; i < 5; i++) make()
     assert.equal(memory().tensors, before)
   })
+})
+
+test('adapters that are off take no part in merged weights, and stay off', () => {
+  const model = net()
+  const linear = model.layers[2] as Linear
+  const x = tensor(wave(10), [2, 5])
+  const run = () => tidy(() => linear.forward(x).numbers())
+  const plain = run()
+  const state = addLora(model, (path) => path === 'layers.2', { rank: 2, alpha: 6, seed: 4 })
+  tidy(() => void linear.lora_B!.weight.copy_(tensor(wave(8, 0.7), [4, 2])) as never)
+  const adapted = run()
+  assert.notDeepEqual(adapted, plain)
+  withMergedLora(model, run).forEach((v, i) => {
+    near(v, adapted[i]!)
+  })
+  state.enabled = false
+  assert.deepEqual(withMergedLora(model, run), plain)
+  assert.equal(state.enabled, false)
+  x.dispose()
+  free(model)
 })

@@ -142,3 +142,10 @@ test('bfloat16 logits are scored in float32', () => {
     assert.ok(Math.abs(tokenEntropies(full([1, 8], 0)).item() - Math.log(8)) < 1e-6)
   })
 })
+
+test('top-p drops what lies exactly at its limit, as transformers does', () => {
+  tidy(() => {
+    assert.deepEqual(keepTopP(tensor([[0, 0]]), 0.5).numbers(), [off, 0])
+    assert.deepEqual(keepTopP(tensor([[0, 0, 0, 0]]), 0.75).numbers(), [off, 0, 0, 0])
+  })
+})

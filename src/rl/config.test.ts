@@ -93,3 +93,10 @@ test('the preset of TRL corrects the KL term as soon as there is one, and every 
   assert.equal(resolveGrpo({ preset: 'trl' }, { otherBeta: true }).useBiasCorrectionKl, true, 'a task has its own beta')
   assert.throws(() => resolveGrpo({ preset: 'trl', useBiasCorrectionKl: true }), /useBiasCorrectionKl/)
 })
+
+test('an entropy exactly at the target counts as low', () => {
+  const config = resolveGrpo({ useAdaptiveEntropy: true, entropyTarget: 0.25, entropyCoefDelta: 0.01 })
+  const state = adaptEntropy(initialEntropyState(config), 0.25, config)
+  assert.deepEqual(state, { coef: 0.01, last: 0.25 })
+  assert.equal(currentEntropyCoef(state, config), 0.01)
+})

@@ -60,3 +60,19 @@ test('the correction is the ratio of the weights that sampled, not of those that
     assert.ok(Math.abs(now[0]! - Math.exp(3)) < 1e-3, `on policy ${now[0]}`)
   })
 })
+
+test('far_rows is the share of rows that have tokens, beyond 0.05 in either direction', () => {
+  const [rows, width] = [4, 2]
+  const tokens = [2, 2, 0, 1]
+  const samplerLogps = tokens.map((n) => new Float32Array(n).fill(-1))
+  const samples = samplerLogps.map((logps) => ({ ids: new Int32Array(logps.length), logps, samplerLogps: logps }))
+  const mask = Float32Array.of(1, 1, 1, 1, 0, 0, 1, 0)
+  const own = { samples, columns: { mask, all: width, tokens: width, sampled: null }, old: null } as unknown as Group
+  const share = (...values: number[]) =>
+    tidy(() => {
+      const make = (data: Float32Array) => tensor(data, [rows, width])
+      return samplerDrift(own, make(Float32Array.from(values)), make)['sampling/sampling_logp_difference/far_rows']!
+    })
+  assert.ok(Math.abs(share(-1, -1.06, -1.04, -0.96, 0, 0, -1, 9) - 1 / 3) < 1e-6)
+  assert.ok(Math.abs(share(-0.9, -1.1, -1.04, -0.94, 0, 0, -1, 9) - 2 / 3) < 1e-6)
+})

@@ -5,6 +5,7 @@ import test, { after } from 'node:test'
 import { scratch } from '../../tests/support/runs.ts'
 import { writeCheckpoint, writeSafetensors } from '../checkpoint/index.ts'
 import type { Family } from '../models/index.ts'
+import { Linear, Module } from '../nn/index.ts'
 import { loadTrained } from './trained.ts'
 
 const folder = scratch('trained')
@@ -40,4 +41,26 @@ test('a checkpoint that is named itself is refused when a file of it is not as i
   assert.throws(() => loadTrained(family, best), /best: adapter: expected a checkpoint as it was written/)
   rmSync(join(best, 'manifest.json'))
   assert.equal(loadTrained(family, best), best, 'without a manifest it is an adapter like any other')
+})
+
+class Net extends Module {
+  readonly head = new Linear(2, 1, { bias: false })
+}
+
+test('the trained weights are put in place, with `ema` the EMA copies, and `ema` without a file is refused', () => {
+  const net = new Net()
+  const family = { module: net, model: { placement: { device: 'cpu' } } } as unknown as Family
+  const weights = (...values: number[]) => {
+    const data = new Uint8Array(Float32Array.from(values).buffer)
+    return (file: string) => writeSafetensors(file, [{ name: 'head.weight', dtype: 'F32', shape: [1, 2], data }])
+  }
+  const files = { 'trainables.safetensors': weights(1, 2), 'ema.safetensors': weights(3, 4) }
+  const path = writeCheckpoint(join(folder, 'averaged'), 1, files)
+  loadTrained(family, path)
+  assert.deepEqual(net.head.weight.numbers(), [1, 2])
+  loadTrained(family, path, { ema: true })
+  assert.deepEqual(net.head.weight.numbers(), [3, 4])
+  const bare = writeCheckpoint(join(folder, 'bare'), 1, { 'trainables.safetensors': weights(1, 2) })
+  assert.throws(() => loadTrained(family, bare, { ema: true }), /ema\.safetensors: expected a file, got none/)
+  net.head.weight.dispose()
 })

@@ -98,6 +98,12 @@ test('the supervised loss is the one written out: nll per token of each kind, an
     })
     const expected = perToken(described) + perToken(segmented) + (maskWeight * (masks[0]! + masks[1]!)) / 2
     assert.ok(Math.abs(loss.item() - expected) < 1e-4, `${loss.item()} against ${expected}`)
+    const part = (own: number) => {
+      const read = records.map((record, i) => (i === own ? record : { ...record, input: null }))
+      return supervisedLoss(family, read, random(), { trainEncoders: false, maskWeight }).loss.item()
+    }
+    const sum = part(0) + part(1)
+    assert.ok(Math.abs(sum - expected) < 1e-4, `the parts of two processes add up to ${sum}, expected ${expected}`)
   })
   o.dispose()
 })

@@ -468,3 +468,23 @@ test('without a key the word none is sent, and counters carry tokens, cost and l
     await server.close()
   }
 })
+
+test('a verdict with unanswered questions is not cached: the next run asks again', async () => {
+  const cacheDir = join(folder, 'incomplete')
+  const text = 'a red bicycle with a black seat'
+  let broken = ''
+  const oneFails = (asked: Asked): Reply => {
+    const isQuestion = asked.user.includes(text) && !asked.user.includes('JSON')
+    if (isQuestion) broken ||= asked.user.split('\n')[3]!
+    return isQuestion && asked.user.includes(broken) ? { status: 400 } : honest(asked)
+  }
+  await withJudge(oneFails, { cacheDir, selfCheck: false }, async ({ judge }) => {
+    assert.equal((await judge.judge(reference, text)).cached, false)
+  })
+  assert.notEqual(broken, '')
+  await withJudge(honest, { cacheDir, selfCheck: false }, async ({ judge, server }) => {
+    const verdict = await judge.judge(reference, text)
+    assert.deepEqual([verdict.score, verdict.cached], [1, false])
+    assert.ok(server.asked.length > 0)
+  })
+})

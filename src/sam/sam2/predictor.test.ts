@@ -165,3 +165,20 @@ test('a mask is the bilinear enlargement of its logits above 0, and an earlier m
   for (const m of [first!, second!]) m.logits!.dispose()
   for (const t of Object.values(features)) t.dispose()
 })
+
+test('kept logits are those of the decoder, clamped to 32', () => {
+  const predictor = new Sam2Predictor(model)
+  const read = predictor.encode(noise(60, 50))
+  const features = Object.fromEntries(Object.entries(read).map(([name, t]) => [name, t.mul(300)])) as typeof read
+  const click: ClickPrompt = { points: [[40, 60]], labels: [1] }
+  const [drawn] = predictor.draw(features, [click], { height: 50, width: 60, keepLogits: true })
+  const raw = noGrad(() =>
+    tidy(() => model.decode(features, { points: [[[40, 60]]], labels: [[1]] }, { multimask: false }).masks.numbers()),
+  )
+  assert.ok(Math.max(...raw.map(Math.abs)) > 40, 'the decoder goes beyond the limit')
+  assert.deepEqual(
+    drawn!.logits!.numbers(),
+    raw.map((v) => Math.max(-32, Math.min(32, v))),
+  )
+  for (const t of [drawn!.logits!, ...Object.values(read), ...Object.values(features)]) t.dispose()
+})

@@ -104,6 +104,8 @@ for (const [name, prompts] of [
   ['prompts of different images', regions.slice(0, 2)],
   ['several regions of an image', regions],
   ['several phrases of two images', words],
+  ['a phrase between two regions of its image', [regions[0]!, words[0]!, regions[2]!]],
+  ['the same prompt twice', [words[0]!, words[0]!]],
 ] as const) {
   test(`packed, ${name}: scores, keys and values are those of each prompt read alone`, () => {
     near(packed(prompts), alone(prompts))
@@ -150,3 +152,27 @@ test('nothing stays behind', () => {
     })
   })
 })
+
+test('a prompt that was read before, word for word, is answered from its last token', () => {
+  knownPrefixes.during(() => {
+    packed(words)
+    near(packed(words.slice(0, 1)), alone(words.slice(0, 1)))
+    near(packed(words), alone(words))
+  })
+})
+
+for (const order of [
+  [0, 1, 2],
+  [1, 0, 2],
+  [2, 1, 0],
+]) {
+  test(`prompts of one image share what all of them begin with, in the order ${order}`, () => {
+    const mixed = [regions[0]!, words[0]!, regions[2]!]
+    const prompts = order.map((i) => mixed[i]!)
+    const [group, ...others] = groupsOf(model, prompts)
+    const common = (a: Prompt, b: Prompt) => a.ids.findIndex((id, i) => id !== b.ids[i])
+    assert.deepEqual(others, [])
+    assert.ok(group!.prefix > 0)
+    assert.ok(prompts.every((p) => group!.prefix <= common(p, mixed[1]!) || p === mixed[1]))
+  })
+}
