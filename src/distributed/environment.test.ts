@@ -137,3 +137,28 @@ test('alone is the identity and opens no file, socket or thread', async () => {
   await world.close()
   assert.deepEqual(open(), before)
 })
+
+test('what a launcher says is used: local rank, restarts, PMI, the default port', () => {
+  const slurm = {
+    SLURM_PROCID: '5',
+    SLURM_NTASKS: '8',
+    SLURM_NTASKS_PER_NODE: '4',
+    SLURM_LOCALID: '3',
+    SLURM_RESTART_COUNT: '2',
+    SLURM_JOB_ID: '7',
+    MASTER_ADDR: 'a',
+  }
+  const job = readPlace(slurm)
+  assert.deepEqual([job.localRank, job.localSize, job.restart, job.prefix], [3, 4, 2, 'slurm-7-0/2'])
+  assert.deepEqual(job.meeting, { kind: 'tcp', host: 'a', port: 29500, server: false })
+  const { SLURM_LOCALID: _, ...spread } = slurm
+  assert.equal(readPlace(spread).localRank, 1, 'ranks of a host follow each other')
+  const pmi = readPlace({ PMI_RANK: '2', PMI_SIZE: '6', MPI_LOCALNRANKS: '3', MASTER_ADDR: 'h' })
+  assert.deepEqual([pmi.source, pmi.rank, pmi.size, pmi.localRank, pmi.localSize], ['PMI', 2, 6, 2, 3])
+})
+
+test('a pod with one GPU is not warned about', () => {
+  const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
+  assert.equal(podWarning(pod, 1), null)
+  assert.notEqual(podWarning(pod, 2), null)
+})

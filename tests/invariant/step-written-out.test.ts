@@ -4,9 +4,12 @@ import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
+import { teacherForce } from '../../src/llm/index.ts'
+import { toDense } from '../../src/mask/index.ts'
 import { columnsOf, type Group, plainDensities } from '../../src/rl/index.ts'
 import { type RunInput, train } from '../../src/run/index.ts'
-import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import type { WorkItem } from '../../src/tasks/index.ts'
+import { backward, cat, clearTape, noGrad, type Tensor, tensor, tidy, zeros } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import {
   hashes,
@@ -64,6 +67,46 @@ interface Numbers {
   weight: Record<string, number>
   beta: Record<string, number>
   epsilon: number
+  temperature: number
+  maskLoss: number
+}
+
+/** Log-probs of the captions of a group, each read alone, padded with 0. [K, T] */
+function captionLogps(
+  { cycle: { family, config } }: Opened,
+  item: WorkItem,
+  group: Group,
+  temperature: number,
+): Tensor {
+  const prompt = family.describe(item.features, item.example.mask, config.loop1.question)
+  const rows = group.samples.map(({ ids }) => {
+    const { logps } = teacherForce(family.model, prompt, [ids]).logProbs(temperature)
+    return cat([logps, zeros([1, group.columns.all - ids.length])], { dim: 1 })
+  })
+  return cat(rows)
+}
+
+/** BCE + Dice of the mask that the first answer's [SEG] draws, over all pixels of the logits. */
+function maskTerm({ cycle: { family } }: Opened, { features, example }: WorkItem, ids: Int32Array): Tensor {
+  const pass = teacherForce(family.model, family.segment(features, example.caption), [ids])
+  const state = pass.stateAt(0, ids.indexOf(family.segId))
+  const { logits } = family.drawMasks(features, family.segPrompts(state)) // [1, h, w]
+  const [, h, w] = logits.shape as [number, number, number]
+  const dense = toDense(example.mask)
+  const { width, height } = example.mask
+  const cells = Float32Array.from({ length: h * w }, (_, i) => {
+    const y = Math.floor((Math.floor(i / w) * height) / h)
+    return dense[y * width + Math.floor(((i % w) * width) / w)]!
+  })
+  const [x, t] = [logits.view([h * w]), tensor(cells)]
+  const p = x.sigmoid()
+  const bce = t
+    .mul(p.log())
+    .add(t.neg().add(1).mul(p.neg().add(1).log()))
+    .mean()
+    .neg()
+  const dice = p.mul(t).sum().mul(2).add(1).div(p.sum().add(t.sum()).add(1)).neg().add(1)
+  return bce.add(dice)
 }
 
 /** The grpo loss of every group by hand: mean over tokens of a row, over rows, over records; each loop with its weight and its beta. */
@@ -72,7 +115,10 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
     const { task, item, samples, columns } = group
     const records = groups.filter((g) => g.task === task).length
     tidy(() => {
-      const scored = task.densities([item], [samples])[0]!.logps
+      const captions = task.name === 'loop1'
+      const scored = captions
+        ? captionLogps(o, item as WorkItem, group, n.temperature)
+        : task.densities([item], [samples])[0]!.logps
       const mask = tensor(columns.mask, [...scored.shape])
       const like = (data: Float32Array) => tensor(data, [...scored.shape]).maskedFill(mask.eq(0), 0)
       const logps = scored.maskedFill(mask.eq(0), 0) // padding
@@ -88,8 +134,8 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
       const u = like(group.reference!).sub(logps)
       const kl = u.exp().sub(u).sub(1)
       const policy = rowMean(gain.mul(acts).neg().add(kl.mul(n.beta[task.name]!))).mean()
-      const extra = task.extraLoss([item], [samples])?.[0]
-      const loss = (extra ? policy.add(extra) : policy).div(records).mul(n.weight[task.name]!)
+      const supervised = captions ? null : maskTerm(o, item as WorkItem, samples[0]!.ids).mul(n.maskLoss)
+      const loss = (supervised ? policy.add(supervised) : policy).div(records).mul(n.weight[task.name]!)
       backward(loss)
     })
     clearTape()
@@ -148,7 +194,7 @@ test('the gradient of a second pass is the one written out: weights, betas, clip
       const want = writtenOut(o, groups, {
         weight: { loop1: 0.5, loop2: 2 },
         beta: { loop1: 0.05, loop2: 0.3 },
-        epsilon: 0.02,
+        ...{ epsilon: 0.02, temperature: 0.7, maskLoss: 0.2 },
       })
       const largest = Math.max(...[...want.values()].flat().map(Math.abs))
       assert.ok(largest < 100, `a gradient of ${largest} hides the others`)

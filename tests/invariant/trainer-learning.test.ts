@@ -120,8 +120,21 @@ for (const [what, input, reason] of refused) {
   })
 }
 
-test('the supervised mask term makes the mask decoder reachable from any action', () => {
-  resolveRun({ loop2: { action: 'embedding', maskLoss: 0.1 } })
+test('the supervised mask term gives the mask decoder a gradient that an embedding action alone cannot', async () => {
+  const loop2 = { action: 'embedding', maskLoss: 0.1 } as const
+  await train(
+    toyRun(toy, at('supervised'), { ...small, maxSteps: 1, saveSteps: 1, loop2 }),
+    hostOf(() => 0.5), // rewards without spread: the policy term has no gradient
+  )
+  const step = lines('supervised', 'events').find((e) => e.t === 'step')!
+  for (const group of ['text_hidden_fcs', 'mask_decoder', 'prompt_encoder'])
+    assert.ok(step.metrics![`grad_norm/${group}`]! > 0, group)
+  const [before, after] = [0, 1].map((n) => storedWeights(at('supervised'), n, ['trainables']))
+  const moved = [...after!].filter(([name, values]) => values.some((v, i) => v !== before!.get(name)![i]))
+  assert.ok(
+    moved.some(([name]) => name.includes('sam_mask_decoder')),
+    'its weights move',
+  )
 })
 
 test('a group that gets no gradient in the second step ends the run with its name', async () => {

@@ -474,12 +474,11 @@ test('a verdict with unanswered questions is not cached: the next run asks again
   const text = 'a red bicycle with a black seat'
   let broken = ''
   const oneFails = (asked: Asked): Reply => {
-    const isQuestion = asked.user.includes(text) && !asked.user.includes('JSON')
-    if (isQuestion) broken ||= asked.user.split('\n')[3]!
-    return isQuestion && asked.user.includes(broken) ? { status: 400 } : honest(asked)
+    if (asked.user.includes('What does the text say of')) broken ||= asked.user.split('\n')[3]!
+    return broken && asked.user.includes(broken) ? { status: 400 } : honest(asked)
   }
   await withJudge(oneFails, { cacheDir, selfCheck: false }, async ({ judge }) => {
-    assert.equal((await judge.judge(reference, text)).cached, false)
+    assert.notEqual((await judge.judge(reference, text)).score, null, 'one question of five may stay unanswered')
   })
   assert.notEqual(broken, '')
   await withJudge(honest, { cacheDir, selfCheck: false }, async ({ judge, server }) => {

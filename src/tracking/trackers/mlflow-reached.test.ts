@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
@@ -36,6 +36,8 @@ test('a place that cannot be written to costs the record, not the run', () => {
   const dir = join(folder, 'taken')
   mkdirSync(join(dir, 'mlflow.json', 'inside'), { recursive: true })
   writeReached(runAt(undefined, dir), { server, run_id: 'r', sent: 1 })
+  assert.equal(readReached(runAt(20, dir), server), null)
+  assert.deepEqual(readdirSync(dir, { recursive: true }).sort(), ['mlflow.json', 'mlflow.json/inside'])
 })
 
 test('figures of the log are those behind one step and up to another, with their clocks', async (t) => {
