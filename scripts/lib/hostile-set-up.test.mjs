@@ -132,7 +132,8 @@ test('a lock of a killed process is broken at once, one of a running process is 
   assert.equal(await Promise.race([waiting, new Promise((done) => setTimeout(done, 1500, 'waits'))]), 'waits')
   assert.equal(owner, `another set-up (process ${holder.pid} on ${hostname()})`)
   holder.kill('SIGKILL')
-  assert.equal(await waiting, 'taken')
+  const late = new Promise((done) => setTimeout(done, 15_000, 'late').unref())
+  assert.equal(await Promise.race([waiting, late]), 'taken')
 })
 
 test('while set-up waits it names the lock file', async (t) => {
