@@ -36,7 +36,7 @@ async function run(argv: readonly string[]): Promise<void> {
   const work = () => runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores, label: 'train' })
   const result = (await failing(config.output, work)) as RunResult
   if (place.rank > 0) return
-  process.stdout.write(json ? `${JSON.stringify(result)}\n` : summary(config, result))
+  process.stdout.write(json ? `${JSON.stringify(result)}\n` : await summary(config, result))
 }
 
 /** Runs in the engine thread. */
@@ -51,9 +51,13 @@ export async function dryRunWork(config: RunConfig, port: EnginePort): Promise<D
   return dryRun(config, portHost(port))
 }
 
-function summary(config: RunConfig, { step, stopped, before, after, checkpoint }: RunResult): string {
+async function summary(
+  config: RunConfig,
+  { step, stopped, before, after, checkpoint, judge }: RunResult,
+): Promise<string> {
   const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
   if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
+  if (judge) lines.push((await import('../run/index.ts')).judgeLine(judge))
   const columns = { ...(before ? { before } : {}), ...(after ? { after } : {}) }
   if (Object.keys(columns).length > 0) lines.push('', evaluationTable(columns))
   if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
@@ -84,7 +88,7 @@ const thousands = (n: number) => n.toLocaleString('en')
 
 async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
   const { model, groups, records, steps, measured, memory: m } = found
-  const { groupText, rewardLines } = await import('../run/index.ts')
+  const { groupText, judgeLine, rewardLines } = await import('../run/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   const rewards = rewardLines(kind, config)
   const tasks = [...new Set(found.rows.map((r) => r.task))]
@@ -100,6 +104,7 @@ async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
     `5 steps    ${steps.total} of ${steps.recordsPerStep} records and ${steps.completionsPerStep} completions`,
     `6 first record`,
     ...tasks.map((task) => groupTable(found.rows.filter((r) => r.task === task))),
+    ...(found.judge ? [judgeLine(found.judge)] : []),
     `gradient norms  ${Object.entries(found.gradNorms)
       .map(([group, norm]) => `${group} ${norm.toExponential(2)}`)
       .join('  ')}`,

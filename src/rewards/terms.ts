@@ -2,6 +2,7 @@ import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 import type { RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
+import type { JudgeCount } from './judge/stats.ts'
 import { askedJudge } from './judge/target.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
@@ -96,6 +97,8 @@ export interface OpenRewards {
   /** Told the groups of each step; throws when the judge is away too often. */
   watch: AvailabilityWatch
   metrics(): Record<string, number>
+  /** Null: no judge is asked. */
+  judged(): JudgeCount | null
   close(): void
 }
 
@@ -133,6 +136,7 @@ export async function openRewards(
       judge,
       watch: new AvailabilityWatch(config.judge.maxUnavailableFraction),
       metrics: () => judge?.metrics() ?? {},
+      judged: () => judge?.stats.count() ?? null,
       close: () => judge?.close(),
     }
   } catch (error) {

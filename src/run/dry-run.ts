@@ -2,6 +2,7 @@
 import { kernelsOff, noKernels } from '../kernels/index.ts'
 import { type Family, isGrounded, modelSizes } from '../models/index.ts'
 import { count } from '../nn/index.ts'
+import type { JudgeCount } from '../rewards/index.ts'
 import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
 import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
 import { cuda, memory, resetPeak } from '../tensor/index.ts'
@@ -13,7 +14,7 @@ import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
 import { planMemory } from './memory-plan.ts'
 import { checkSources, openRecords, type Records } from './records.ts'
-import { runOf } from './run-parts.ts'
+import { runOf, type Scoring } from './run-parts.ts'
 
 export interface DryRunRow {
   task: string
@@ -43,6 +44,8 @@ export interface DryRun {
    */
   memory: { frozen: number; trained: number; features: number; cache: number; peak: number; batch: number }
   rows: DryRunRow[]
+  /** Captions that the judge scored; null: no judge is asked. */
+  judge: JudgeCount | null
   gradNorms: Record<string, number>
 }
 
@@ -56,11 +59,13 @@ export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
     records = await openRecords(config, { rules: kind.recordRules?.(config) })
     const encoder = new Encoder(learner.family, config)
-    const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
+    const scoring: Scoring = { step: 0, metrics: {} }
+    const run = runOf(config, kind.build(learner.family, config), learner, encoder, host, scoring)
     host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })
     const items = encoder.items([await records.loader.next()])
     try {
-      return await tryRecord({ config, learner, records, run, encoder, item: items[0]! })
+      const found = await tryRecord({ config, learner, records, run, encoder, item: items[0]! })
+      return { ...found, judge: scoring.judged ?? null }
     } finally {
       encoder.release(items)
     }
@@ -81,7 +86,7 @@ interface Trial {
 }
 
 /** One record through a whole step with learning rate 0. */
-async function tryRecord({ config, learner, records, run, encoder, item }: Trial): Promise<DryRun> {
+async function tryRecord({ config, learner, records, run, encoder, item }: Trial): Promise<Omit<DryRun, 'judge'>> {
   encoder.inWork([item], () => {
     for (const task of run.tasks) if (task.opens) task.open([item])
   })

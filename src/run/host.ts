@@ -1,5 +1,5 @@
 // What a run and the thread around it say to each other.
-import type { Answer, ScoredRow } from '../rewards/index.ts'
+import type { Answer, JudgeCount, ScoredRow } from '../rewards/index.ts'
 import type { Interval } from '../tracking/index.ts'
 
 /** One message about the progress of a run. */
@@ -15,6 +15,8 @@ export interface Progress {
 export interface Scores {
   rows: ScoredRow[][]
   metrics: Record<string, number>
+  /** Of the judge so far; absent without one. */
+  judged?: JudgeCount | null
 }
 
 /** What a run needs from the thread that keeps the terminal and the network. */
@@ -35,4 +37,6 @@ export interface RunResult {
   before: Record<string, Interval> | null
   after: Record<string, Interval> | null
   checkpoint: string | null
+  /** Captions that the judge scored since this start; absent without a judge. */
+  judge?: JudgeCount | null
 }

@@ -1,6 +1,6 @@
 // What a step is given of a run: settings, weights in their roles, and the way to its scores.
 import { alone, type World } from '../distributed/index.ts'
-import { type Answer, hasOwnRewards } from '../rewards/index.ts'
+import { type Answer, hasOwnRewards, type JudgeCount } from '../rewards/index.ts'
 import { initialEntropyState, type Run, type Scored, Stopped, type Task } from '../rl/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
@@ -11,6 +11,7 @@ import type { Learner } from './learner.ts'
 export interface Scoring {
   step: number
   readonly metrics: Record<string, number>
+  judged?: JudgeCount | null
 }
 
 /** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
@@ -65,6 +66,7 @@ export function runOf(
         const scores = await all
         if (!scores) throw new Stopped()
         Object.assign(scoring.metrics, scores.metrics)
+        scoring.judged = scores.judged
         return withFigures(scores.rows[i]!, replies[i]!)
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)

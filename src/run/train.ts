@@ -2,7 +2,7 @@
 
 import { Mismatch, messageOf } from '../core/index.ts'
 import { alone, exitCodes, type World } from '../distributed/index.ts'
-import { judgeOfAll } from '../rewards/index.ts'
+import { type JudgeCount, judgeOfAll } from '../rewards/index.ts'
 import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
@@ -10,6 +10,7 @@ import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
+import { JudgeWatch, sumJudged } from './judge-watch.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
 import { type Retry, withinMemory } from './memory-retry.ts'
@@ -26,14 +27,20 @@ export async function train(
   finish?: (opened: Opened, result: RunResult) => void,
   world: World = alone,
 ): Promise<RunResult> {
+  let work: TrainWork | undefined
   const options = {
     passes: config.rl.numIterations,
     goal: (kind: TaskKind<RunConfig>) => rewardLines(kind, config),
     notices: (kind: TaskKind<RunConfig>) => settingNotices(config, kind),
     world,
-    work: (opened: Opened) => new TrainWork(opened, host),
+    work: (opened: Opened) => {
+      work = new TrainWork(opened, host)
+      return work
+    },
   }
-  return runLoop(config, host, options, finish)
+  const result = await runLoop(config, host, options, finish)
+  const judge = sumJudged(await world.gather(work?.judged ?? null))
+  return judge ? { ...result, judge } : result
 }
 
 /** Settings that work and may not do what was meant. */
@@ -62,6 +69,7 @@ class TrainWork implements Work {
   readonly #batches: Batches
   readonly #scoring: Scoring = { step: 0, metrics: {} }
   readonly #memory: Retry
+  readonly #judge = new JudgeWatch()
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
@@ -84,6 +92,10 @@ class TrainWork implements Work {
 
   get facts() {
     return { tasks: this.#run.tasks.map(({ name, title }) => ({ name, title })) }
+  }
+
+  get judged(): JudgeCount | null {
+    return this.#scoring.judged ?? null
   }
 
   /** Tasks measure what they need on held-out records; without any, on the first. */
@@ -121,6 +133,8 @@ class TrainWork implements Work {
     if (updated) this.#balance(report)
     const counted = await this.#ofAllProcesses()
     const log = this.#log(report, learningRate, seconds, { startedAt, decoded, ...counted })
+    const warning = this.#judge.afterStep(this.judged)
+    if (warning) this.#opened.notices.tell({ kind: 'judge', text: warning })
     await writeSamples(fresh, number + 1, this.#opened)
     this.#watchSpread(number + 1, report)
     return log

@@ -7,6 +7,7 @@ import { renderReport } from '../../src/dashboard/index.ts'
 import { runInEngineThread } from '../../src/engine/index.ts'
 import { train } from '../../src/host/index.ts'
 import { JudgeConfig, JudgeStats } from '../../src/rewards/index.ts'
+import type { Progress } from '../../src/run/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { type Asked, startServer } from '../support/judge-server.ts'
 import { scratch } from '../support/runs.ts'
@@ -50,7 +51,9 @@ function answer({ user, text }: Asked): string {
   return user.split('\n').find((line) => /^[A-E]\. /.test(line) && pattern.test(line))?.[0] ?? '?'
 }
 const judge = await startServer(answer)
-await train(
+delete process.env.OPENAI_API_KEY
+const progress: Progress[] = []
+const result = await train(
   {
     model,
     output: join(folder, 'run'),
@@ -72,12 +75,32 @@ await train(
       judge: { baseUrl: judge.url, model: 'words', cacheDir: join(folder, 'cache') },
     },
   },
-  { onProgress: () => undefined },
+  { onProgress: (event) => progress.push(event) },
 )
 await judge.close()
 const run = readRun(join(folder, 'run'))
 
 const judgeFigures = Object.keys(new JudgeStats().metrics(JudgeConfig.parse({})))
+
+const textsOf = (kind: Progress['kind']) => progress.filter((e) => e.kind === kind).map((e) => e.text ?? '')
+
+test('the start-up lines name the terms of both loops and the judge that is asked', () => {
+  const terms = (of: string) => `0.25 meteor of ${of} + 0.75 judge of ${of} + 1 ${module}`
+  assert.ok(textsOf('phase').includes(`5 rewards loop1: ${terms('caption')}`), textsOf('phase').join('\n'))
+  assert.ok(textsOf('note').includes(`  loop2: ${terms('captionPrime')}`), textsOf('note').join('\n'))
+  assert.ok(textsOf('note').includes(`  judge: words at ${judge.url}, mode checklist, without a key`))
+})
+
+test('the result counts the captions that the judge scored, and a judge that works is no warning', () => {
+  const { judged, unjudged } = { judged: 'judge/judged', unjudged: 'judge/unjudged' }
+  const last = run.timing.filter((line) => line.t === 'step').at(-1)!.metrics!
+  assert.ok(last[judged]! > 0)
+  assert.deepEqual([result.judge?.scored, result.judge?.asked], [last[judged], last[judged]! + last[unjudged]!])
+  assert.deepEqual(
+    run.events.filter((e) => e.t === 'warning' && e.kind === 'judge'),
+    [],
+  )
+})
 
 test('every step logs all figures of the judge, and the report has a curve of each', async () => {
   assert.equal(judgeFigures.length, 20)

@@ -1,3 +1,11 @@
+/** Captions that a judge was asked about, and how many of them it scored. */
+export interface JudgeCount {
+  scored: number
+  asked: number
+  /** Why the last one without a score has none. */
+  reason: string | null
+}
+
 /** Counts of a judge since its start, and the latencies of its last calls. */
 export class JudgeStats {
   calls = 0
@@ -29,6 +37,10 @@ export class JudgeStats {
   addUnjudged(reason: string | undefined): void {
     this.unjudged++
     this.lastReason = reason
+  }
+
+  count(): JudgeCount {
+    return { scored: this.judged, asked: this.judged + this.unjudged, reason: this.lastReason ?? null }
   }
 
   addLatency(ms: number): void {
