@@ -67,7 +67,7 @@ struct Plan {
   cublasLtMatrixLayout_t b, a, out;
   cublasLtMatmulAlgo_t algorithm;
 };
-constexpr size_t kWorkspace = 32 << 20, kMostPlans = 1024;
+constexpr size_t kWorkspace = 32 << 20, kMaxPlans = 1024;
 using Key = std::array<int64_t, 14>;
 
 // The largest power of two up to 256 that the address is a multiple of.
@@ -156,7 +156,7 @@ void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, 
                    alignment(firstOf(a)), alignment(firstOf(b)), alignment(firstOf(out))};
   auto found = m.plans.find(key);
   if (found == m.plans.end()) {
-    if (m.plans.size() >= kMostPlans) forget(m.plans);
+    if (m.plans.size() >= kMaxPlans) forget(m.plans);
     found = m.plans.emplace(key, planFor(m.handle, a, b, out, type, bias)).first;
   }
   const Plan& p = found->second;

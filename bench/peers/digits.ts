@@ -1,7 +1,7 @@
 // The task both sides of `npm run bench -- peers` train: a question about an image, answered with a fixed number of tokens and rewarded
 // by the share of digits in the answer.
 import { generate, teacherForceGroups } from '../../src/llm/index.ts'
-import { type AskingFamily, isAsking } from '../../src/models/index.ts'
+import { isVqa, type VqaFamily } from '../../src/models/index.ts'
 import type { Answer, Reward } from '../../src/rewards/index.ts'
 import { type Draw, type Json, type Sample, sampleStream, type Task } from '../../src/rl/index.ts'
 import { type CommonSettings, streamId, type TaskKind, type WorkItem } from '../../src/tasks/index.ts'
@@ -25,7 +25,7 @@ class Digits implements Task<WorkItem, Sample, Reply> {
   readonly opens = false
 
   constructor(
-    readonly family: AskingFamily,
+    readonly family: VqaFamily,
     readonly config: CommonSettings,
   ) {}
 
@@ -88,7 +88,7 @@ export const task = {
     notices: [],
   }),
   build: (family, config) => {
-    if (!isAsking(family)) throw new Error(`digits: ${family.name} cannot be asked`)
+    if (!isVqa(family)) throw new Error(`digits: ${family.name} cannot be asked`)
     return [new Digits(family, config)]
   },
   evaluator: () => ({ score: () => [], summary: () => ({}) }),

@@ -20,7 +20,7 @@ export interface KernelRows {
 }
 
 /** Most rows of the products of ours; above, those of the library read the weights as fast. */
-const mostRows = 16
+const maxRows = 16
 const threads = 256
 
 /** Why a shape is not covered; null where it is. */
@@ -41,7 +41,7 @@ const tilesAGroup = (tiles: number): number => {
 export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, rows: number): boolean {
   const qkv = (heads + 2 * groups) * dim
   return (
-    rows <= mostRows &&
+    rows <= maxRows &&
     hidden % 256 === 0 &&
     hidden <= 2048 &&
     inner % 256 === 0 &&

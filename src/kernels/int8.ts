@@ -18,7 +18,7 @@ export interface LowRank {
 }
 
 /** Rows of a launch; more are taken in turns, and above the other number making the matrix wide is as fast. */
-const [launchRows, mostRows] = [32, 64]
+const [launchRows, maxRows] = [32, 64]
 const [warps, chunk, threads, mostRounds] = [8, 64, 256, 8]
 /** Bytes of a block: where two share a multiprocessor, and where one has it alone. */
 const [sharedMemory, ownMemory] = [113 * 1024, 227 * 1024]
@@ -112,7 +112,7 @@ export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Ten
   return (x, matrix) => {
     const [features, columns] = matrix.numbers.shape as [number, number]
     const rows = x.numel / columns
-    if (x.dtype !== 'bfloat16' || rows > mostRows || !coversColumns8(columns)) return null
+    if (x.dtype !== 'bfloat16' || rows > maxRows || !coversColumns8(columns)) return null
     return tidy(() => {
       const y = empty([...x.shape.slice(0, -1), features], { dtype: x.dtype, device: x.device })
       product8(x.contiguous().view([rows, columns]), matrix, y.view([rows, features]))

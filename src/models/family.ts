@@ -26,7 +26,7 @@ export interface ImageLimits {
 }
 
 /** Where adapters go: below which module, on which layers, and under which names files hold them. */
-export interface AdapterPlace {
+export interface AdapterSite {
   readonly on: Module
   readonly targets: (path: string) => boolean
   readonly names: AdapterNames
@@ -62,7 +62,7 @@ export interface Family<I = object, F extends object = object, P extends PromptI
   readonly stopWords: readonly string[]
   /** What can train: patterns of weight names by group. A group that matches nothing is an error. */
   readonly groups: Readonly<Record<string, readonly RegExp[]>>
-  readonly adapter: AdapterPlace
+  readonly adapter: AdapterSite
   readonly sizes: FamilySizes
   prepare(image: RgbImage, limits?: ImageLimits): I
   /** The same for a decoding thread; absent: images are prepared where they are encoded. */
@@ -111,7 +111,7 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
 }
 
 /** A family that is asked about an image and answers in its own pixels: what the point task needs. */
-export interface AskingFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
+export interface VqaFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
   extends Family<I, F, P> {
   /** One question about one image, up to the answer. */
   ask(features: F, question: string): P
@@ -122,7 +122,7 @@ export interface AskingFamily<I = object, F extends object = object, P extends P
 }
 
 /** Whether a model answers questions about an image (Qwen-VL). */
-export function isAsking(family: Family): family is AskingFamily {
+export function isVqa(family: Family): family is VqaFamily {
   return 'ask' in family && 'frameOf' in family
 }
 

@@ -3,18 +3,18 @@
 // Start reading at sa2va/model.ts.
 export { familyOf, familyOfConfig, type ModelFamily } from './families.ts'
 export {
-  type AdapterPlace,
-  type AskingFamily,
+  type AdapterSite,
   type DrawnMask,
   defaultTrainGroups,
   type Family,
   type FolderReport,
   type GroundedFamily,
   type ImageLimits,
-  isAsking,
   isGrounded,
+  isVqa,
   type TrainGroup,
   trainGroupNames,
+  type VqaFamily,
 } from './family.ts'
 export { type ModelSizes, modelSizes } from './model-sizes.ts'
 export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'

@@ -21,7 +21,7 @@ export {
   addLora,
   type LoraOptions,
   linears,
-  MergedPlaces,
+  MergedWeights,
   mergedWeight,
   mergeLora,
   withMergedLora,

@@ -86,7 +86,7 @@ const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adap
  * Runs `fn` while the adapters that take part are merged into copies of the weights they adapt: one product a layer instead of three.
  * The copies are of the values at hand, in whatever role, and gone at the end, unless `places` keeps room for them. No gradient is recorded.
  */
-export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPlaces): R {
+export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedWeights): R {
   const adapted = places?.linears(model) ?? linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : []))
   const own = adapted.map((linear) => linear.weight)
   const states = new Set(adapted.flatMap((linear) => (takesPart(linear) ? [linear.adapter!] : [])))
@@ -110,7 +110,7 @@ export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedPla
 }
 
 /** Roles whose merging stays recorded: policy, EMA copy, and one more. */
-const mostRecordings = 3
+const maxRecordings = 3
 
 const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
   `${lora_A!.weight.handle} ${lora_B!.weight.handle} ${adapter!.scale}`
@@ -119,7 +119,7 @@ const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
  * Places for merged weights that stay where they are from one call to the next, so that a recorded step can go on reading them. Those of a
  * pack lie together.
  */
-export class MergedPlaces {
+export class MergedWeights {
   readonly #places = new Map<Linear, Tensor>()
   /** By the tensors they read. */
   readonly #recordings = new Map<string, CudaGraph>()
@@ -155,7 +155,7 @@ export class MergedPlaces {
     const known = this.#recordings.get(key)
     if (known) return known
     for (const linear of linears) this.of(linear) // no place is made while recording
-    while (this.#recordings.size >= mostRecordings) this.#forget(this.#recordings.keys().next().value!)
+    while (this.#recordings.size >= maxRecordings) this.#forget(this.#recordings.keys().next().value!)
     const { graph } = CudaGraph.capture(merge as () => unknown, { device, warmups: 1 })
     this.#recordings.set(key, graph)
     return graph

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { expectNoLeak, keep, noGrad, randn, tidy } from '../tensor/index.ts'
 import { Linear } from './layers.ts'
-import { addLora, MergedPlaces, withMergedLora } from './lora.ts'
+import { addLora, MergedWeights, withMergedLora } from './lora.ts'
 import { Module } from './module.ts'
 import { isPacked, type Packing, packedWeight, packInPlace, packsOf } from './packs.ts'
 
@@ -59,7 +59,7 @@ test('merged weights in places are those merged anew, stay where they are, packe
   const weights = () => linearsOf(model).map((l) => l.weight.handle)
   const own = weights()
   expectNoLeak(() => {
-    const places = new MergedPlaces()
+    const places = new MergedWeights()
     const seen = [0, 1].map(() => {
       refill()
       const expected = withMergedLora(model, () => outputs(model))

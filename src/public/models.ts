@@ -1,7 +1,6 @@
 // `roundtrip-rl/models`: open a checkpoint, generate, score with gradients.
 export { type Generated, type GenerateOptions, generate, type PromptIds, teacherForceGroups } from '../llm/index.ts'
 export {
-  type AskingFamily,
   type DrawnMask,
   type Family,
   type FamilyOptions,
@@ -9,7 +8,8 @@ export {
   type GroundedFamily,
   type ImageLimits,
   inspectFolder,
-  isAsking,
   isGrounded,
+  isVqa,
   openFamily,
+  type VqaFamily,
 } from '../models/index.ts'

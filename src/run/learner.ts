@@ -7,7 +7,7 @@ import { defaultTrainGroups, type Family, type TrainGroup } from '../models/inde
 import {
   type AdapterState,
   addLora,
-  MergedPlaces,
+  MergedWeights,
   type Slot,
   selectSlots,
   tensorAt,
@@ -51,7 +51,7 @@ export class Learner implements Roles {
   readonly #owners: ReadonlyMap<string, number> | null
   readonly #mergesForSampling: boolean
   /** On a device that records steps merged weights stay in their places; elsewhere they are gone after use. */
-  readonly #mergedPlaces: MergedPlaces | undefined
+  readonly #mergedWeights: MergedWeights | undefined
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
     this.family = family
@@ -74,7 +74,7 @@ export class Learner implements Roles {
     )
     const { rank, size } = options.world ?? alone
     this.#mergesForSampling = mergesForSampling(config, suitsMerging(config, family))
-    this.#mergedPlaces = deviceOf(config).device.startsWith('cuda') ? new MergedPlaces() : undefined
+    this.#mergedWeights = deviceOf(config).device.startsWith('cuda') ? new MergedWeights() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
     const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
     this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!, owns)
@@ -113,7 +113,7 @@ export class Learner implements Roles {
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
   forSampling<R>(fn: () => R): R {
     const sample = () => slowPathLog.whileSampling(() => knownPrefixes.during(fn))
-    return this.#mergesForSampling ? withMergedLora(this.family.module, sample, this.#mergedPlaces) : noGrad(sample)
+    return this.#mergesForSampling ? withMergedLora(this.family.module, sample, this.#mergedWeights) : noGrad(sample)
   }
 
   /** After an update: the EMA copy takes its small step, and a reference that moves its larger one when it is the turn. */
@@ -165,7 +165,7 @@ export class Learner implements Roles {
   }
 
   dispose(): void {
-    this.#mergedPlaces?.dispose()
+    this.#mergedWeights?.dispose()
     this.optim.dispose()
     this.ema.dispose()
     this.reference?.dispose()

@@ -8,14 +8,6 @@ let f_abs: OpFunction = (...a) => {
   f_abs = op('abs')
   return f_abs(...a)
 }
-let f_abs_: OpFunction = (...a) => {
-  f_abs_ = op('abs_')
-  return f_abs_(...a)
-}
-let f_acos: OpFunction = (...a) => {
-  f_acos = op('acos')
-  return f_acos(...a)
-}
 let f_add_Tensor: OpFunction = (...a) => {
   f_add_Tensor = op('add.Tensor')
   return f_add_Tensor(...a)
@@ -32,25 +24,9 @@ let f_add__Scalar: OpFunction = (...a) => {
   f_add__Scalar = op('add_.Scalar')
   return f_add__Scalar(...a)
 }
-let f_addcdiv: OpFunction = (...a) => {
-  f_addcdiv = op('addcdiv')
-  return f_addcdiv(...a)
-}
-let f_addcdiv_: OpFunction = (...a) => {
-  f_addcdiv_ = op('addcdiv_')
-  return f_addcdiv_(...a)
-}
-let f_addcmul: OpFunction = (...a) => {
-  f_addcmul = op('addcmul')
-  return f_addcmul(...a)
-}
 let f_addcmul_: OpFunction = (...a) => {
   f_addcmul_ = op('addcmul_')
   return f_addcmul_(...a)
-}
-let f_addmm: OpFunction = (...a) => {
-  f_addmm = op('addmm')
-  return f_addmm(...a)
 }
 let f_all: OpFunction = (...a) => {
   f_all = op('all')
@@ -63,18 +39,6 @@ let f_all_dim: OpFunction = (...a) => {
 let f_amax: OpFunction = (...a) => {
   f_amax = op('amax')
   return f_amax(...a)
-}
-let f_amin: OpFunction = (...a) => {
-  f_amin = op('amin')
-  return f_amin(...a)
-}
-let f_any: OpFunction = (...a) => {
-  f_any = op('any')
-  return f_any(...a)
-}
-let f_any_dim: OpFunction = (...a) => {
-  f_any_dim = op('any.dim')
-  return f_any_dim(...a)
 }
 let f_arange_start_step: OpFunction = (...a) => {
   f_arange_start_step = op('arange.start_step')
@@ -92,85 +56,13 @@ let f_argmax: OpFunction = (...a) => {
   f_argmax = op('argmax')
   return f_argmax(...a)
 }
-let f_argmin: OpFunction = (...a) => {
-  f_argmin = op('argmin')
-  return f_argmin(...a)
-}
-let f_argsort: OpFunction = (...a) => {
-  f_argsort = op('argsort')
-  return f_argsort(...a)
-}
-let f_asin: OpFunction = (...a) => {
-  f_asin = op('asin')
-  return f_asin(...a)
-}
-let f_atan: OpFunction = (...a) => {
-  f_atan = op('atan')
-  return f_atan(...a)
-}
-let f_atan2: OpFunction = (...a) => {
-  f_atan2 = op('atan2')
-  return f_atan2(...a)
-}
-let f_avg_pool2d: OpFunction = (...a) => {
-  f_avg_pool2d = op('avg_pool2d')
-  return f_avg_pool2d(...a)
-}
-let f_baddbmm: OpFunction = (...a) => {
-  f_baddbmm = op('baddbmm')
-  return f_baddbmm(...a)
-}
 let f_binary_cross_entropy_with_logits: OpFunction = (...a) => {
   f_binary_cross_entropy_with_logits = op('binary_cross_entropy_with_logits')
   return f_binary_cross_entropy_with_logits(...a)
 }
-let f_bincount: OpFunction = (...a) => {
-  f_bincount = op('bincount')
-  return f_bincount(...a)
-}
-let f_bitwise_and_Tensor: OpFunction = (...a) => {
-  f_bitwise_and_Tensor = op('bitwise_and.Tensor')
-  return f_bitwise_and_Tensor(...a)
-}
-let f_bitwise_and_Scalar: OpFunction = (...a) => {
-  f_bitwise_and_Scalar = op('bitwise_and.Scalar')
-  return f_bitwise_and_Scalar(...a)
-}
-let f_bitwise_not: OpFunction = (...a) => {
-  f_bitwise_not = op('bitwise_not')
-  return f_bitwise_not(...a)
-}
-let f_bitwise_or_Tensor: OpFunction = (...a) => {
-  f_bitwise_or_Tensor = op('bitwise_or.Tensor')
-  return f_bitwise_or_Tensor(...a)
-}
-let f_bitwise_or_Scalar: OpFunction = (...a) => {
-  f_bitwise_or_Scalar = op('bitwise_or.Scalar')
-  return f_bitwise_or_Scalar(...a)
-}
-let f_bmm: OpFunction = (...a) => {
-  f_bmm = op('bmm')
-  return f_bmm(...a)
-}
-let f_broadcast_to: OpFunction = (...a) => {
-  f_broadcast_to = op('broadcast_to')
-  return f_broadcast_to(...a)
-}
-let f_bucketize_Tensor: OpFunction = (...a) => {
-  f_bucketize_Tensor = op('bucketize.Tensor')
-  return f_bucketize_Tensor(...a)
-}
 let f_cat: OpFunction = (...a) => {
   f_cat = op('cat')
   return f_cat(...a)
-}
-let f_cdist: OpFunction = (...a) => {
-  f_cdist = op('cdist')
-  return f_cdist(...a)
-}
-let f_ceil: OpFunction = (...a) => {
-  f_ceil = op('ceil')
-  return f_ceil(...a)
 }
 let f_chunk: OpFunction = (...a) => {
   f_chunk = op('chunk')
@@ -212,10 +104,6 @@ let f_contiguous: OpFunction = (...a) => {
   f_contiguous = op('contiguous')
   return f_contiguous(...a)
 }
-let f_conv1d: OpFunction = (...a) => {
-  f_conv1d = op('conv1d')
-  return f_conv1d(...a)
-}
 let f_conv2d: OpFunction = (...a) => {
   f_conv2d = op('conv2d')
   return f_conv2d(...a)
@@ -232,26 +120,6 @@ let f_cos: OpFunction = (...a) => {
   f_cos = op('cos')
   return f_cos(...a)
 }
-let f_cosh: OpFunction = (...a) => {
-  f_cosh = op('cosh')
-  return f_cosh(...a)
-}
-let f_count_nonzero: OpFunction = (...a) => {
-  f_count_nonzero = op('count_nonzero')
-  return f_count_nonzero(...a)
-}
-let f_count_nonzero_dim_IntList: OpFunction = (...a) => {
-  f_count_nonzero_dim_IntList = op('count_nonzero.dim_IntList')
-  return f_count_nonzero_dim_IntList(...a)
-}
-let f_cross_entropy_loss: OpFunction = (...a) => {
-  f_cross_entropy_loss = op('cross_entropy_loss')
-  return f_cross_entropy_loss(...a)
-}
-let f_cumprod: OpFunction = (...a) => {
-  f_cumprod = op('cumprod')
-  return f_cumprod(...a)
-}
 let f_cumsum: OpFunction = (...a) => {
   f_cumsum = op('cumsum')
   return f_cumsum(...a)
@@ -259,18 +127,6 @@ let f_cumsum: OpFunction = (...a) => {
 let f_detach: OpFunction = (...a) => {
   f_detach = op('detach')
   return f_detach(...a)
-}
-let f_diag: OpFunction = (...a) => {
-  f_diag = op('diag')
-  return f_diag(...a)
-}
-let f_diagonal: OpFunction = (...a) => {
-  f_diagonal = op('diagonal')
-  return f_diagonal(...a)
-}
-let f_diff: OpFunction = (...a) => {
-  f_diff = op('diff')
-  return f_diff(...a)
 }
 let f_div_Tensor: OpFunction = (...a) => {
   f_div_Tensor = op('div.Tensor')
@@ -288,41 +144,13 @@ let f_div_Scalar_mode: OpFunction = (...a) => {
   f_div_Scalar_mode = op('div.Scalar_mode')
   return f_div_Scalar_mode(...a)
 }
-let f_div__Tensor: OpFunction = (...a) => {
-  f_div__Tensor = op('div_.Tensor')
-  return f_div__Tensor(...a)
-}
-let f_div__Scalar: OpFunction = (...a) => {
-  f_div__Scalar = op('div_.Scalar')
-  return f_div__Scalar(...a)
-}
-let f_dot: OpFunction = (...a) => {
-  f_dot = op('dot')
-  return f_dot(...a)
-}
 let f_dropout: OpFunction = (...a) => {
   f_dropout = op('dropout')
   return f_dropout(...a)
 }
-let f_einsum: OpFunction = (...a) => {
-  f_einsum = op('einsum')
-  return f_einsum(...a)
-}
-let f_elu: OpFunction = (...a) => {
-  f_elu = op('elu')
-  return f_elu(...a)
-}
-let f_embedding: OpFunction = (...a) => {
-  f_embedding = op('embedding')
-  return f_embedding(...a)
-}
 let f_empty_memory_format: OpFunction = (...a) => {
   f_empty_memory_format = op('empty.memory_format')
   return f_empty_memory_format(...a)
-}
-let f_empty_like: OpFunction = (...a) => {
-  f_empty_like = op('empty_like')
-  return f_empty_like(...a)
 }
 let f_eq_Tensor: OpFunction = (...a) => {
   f_eq_Tensor = op('eq.Tensor')
@@ -336,18 +164,6 @@ let f_equal: OpFunction = (...a) => {
   f_equal = op('equal')
   return f_equal(...a)
 }
-let f_erf: OpFunction = (...a) => {
-  f_erf = op('erf')
-  return f_erf(...a)
-}
-let f_erfc: OpFunction = (...a) => {
-  f_erfc = op('erfc')
-  return f_erfc(...a)
-}
-let f_erfinv: OpFunction = (...a) => {
-  f_erfinv = op('erfinv')
-  return f_erfinv(...a)
-}
 let f_exp: OpFunction = (...a) => {
   f_exp = op('exp')
   return f_exp(...a)
@@ -356,29 +172,13 @@ let f_exp_: OpFunction = (...a) => {
   f_exp_ = op('exp_')
   return f_exp_(...a)
 }
-let f_exp2: OpFunction = (...a) => {
-  f_exp2 = op('exp2')
-  return f_exp2(...a)
-}
 let f_expand: OpFunction = (...a) => {
   f_expand = op('expand')
   return f_expand(...a)
 }
-let f_expand_as: OpFunction = (...a) => {
-  f_expand_as = op('expand_as')
-  return f_expand_as(...a)
-}
 let f_expm1: OpFunction = (...a) => {
   f_expm1 = op('expm1')
   return f_expm1(...a)
-}
-let f_eye: OpFunction = (...a) => {
-  f_eye = op('eye')
-  return f_eye(...a)
-}
-let f_eye_m: OpFunction = (...a) => {
-  f_eye_m = op('eye.m')
-  return f_eye_m(...a)
 }
 let f_fill__Scalar: OpFunction = (...a) => {
   f_fill__Scalar = op('fill_.Scalar')
@@ -396,37 +196,9 @@ let f_flip: OpFunction = (...a) => {
   f_flip = op('flip')
   return f_flip(...a)
 }
-let f_floor: OpFunction = (...a) => {
-  f_floor = op('floor')
-  return f_floor(...a)
-}
-let f_floor_divide: OpFunction = (...a) => {
-  f_floor_divide = op('floor_divide')
-  return f_floor_divide(...a)
-}
-let f_floor_divide_Scalar: OpFunction = (...a) => {
-  f_floor_divide_Scalar = op('floor_divide.Scalar')
-  return f_floor_divide_Scalar(...a)
-}
-let f_fmod_Tensor: OpFunction = (...a) => {
-  f_fmod_Tensor = op('fmod.Tensor')
-  return f_fmod_Tensor(...a)
-}
-let f_fmod_Scalar: OpFunction = (...a) => {
-  f_fmod_Scalar = op('fmod.Scalar')
-  return f_fmod_Scalar(...a)
-}
-let f_frac: OpFunction = (...a) => {
-  f_frac = op('frac')
-  return f_frac(...a)
-}
 let f_full: OpFunction = (...a) => {
   f_full = op('full')
   return f_full(...a)
-}
-let f_full_like: OpFunction = (...a) => {
-  f_full_like = op('full_like')
-  return f_full_like(...a)
 }
 let f_gather: OpFunction = (...a) => {
   f_gather = op('gather')
@@ -444,14 +216,6 @@ let f_gelu: OpFunction = (...a) => {
   f_gelu = op('gelu')
   return f_gelu(...a)
 }
-let f_glu: OpFunction = (...a) => {
-  f_glu = op('glu')
-  return f_glu(...a)
-}
-let f_group_norm: OpFunction = (...a) => {
-  f_group_norm = op('group_norm')
-  return f_group_norm(...a)
-}
 let f_gt_Tensor: OpFunction = (...a) => {
   f_gt_Tensor = op('gt.Tensor')
   return f_gt_Tensor(...a)
@@ -460,25 +224,9 @@ let f_gt_Scalar: OpFunction = (...a) => {
   f_gt_Scalar = op('gt.Scalar')
   return f_gt_Scalar(...a)
 }
-let f_hardtanh: OpFunction = (...a) => {
-  f_hardtanh = op('hardtanh')
-  return f_hardtanh(...a)
-}
-let f_huber_loss: OpFunction = (...a) => {
-  f_huber_loss = op('huber_loss')
-  return f_huber_loss(...a)
-}
-let f_im2col: OpFunction = (...a) => {
-  f_im2col = op('im2col')
-  return f_im2col(...a)
-}
 let f_index_Tensor: OpFunction = (...a) => {
   f_index_Tensor = op('index.Tensor')
   return f_index_Tensor(...a)
-}
-let f_index_add: OpFunction = (...a) => {
-  f_index_add = op('index_add')
-  return f_index_add(...a)
 }
 let f_index_copy: OpFunction = (...a) => {
   f_index_copy = op('index_copy')
@@ -492,14 +240,6 @@ let f_index_fill_int_Scalar: OpFunction = (...a) => {
   f_index_fill_int_Scalar = op('index_fill.int_Scalar')
   return f_index_fill_int_Scalar(...a)
 }
-let f_index_put: OpFunction = (...a) => {
-  f_index_put = op('index_put')
-  return f_index_put(...a)
-}
-let f_index_put_: OpFunction = (...a) => {
-  f_index_put_ = op('index_put_')
-  return f_index_put_(...a)
-}
 let f_index_select: OpFunction = (...a) => {
   f_index_select = op('index_select')
   return f_index_select(...a)
@@ -508,25 +248,9 @@ let f_isfinite: OpFunction = (...a) => {
   f_isfinite = op('isfinite')
   return f_isfinite(...a)
 }
-let f_isinf: OpFunction = (...a) => {
-  f_isinf = op('isinf')
-  return f_isinf(...a)
-}
 let f_isnan: OpFunction = (...a) => {
   f_isnan = op('isnan')
   return f_isnan(...a)
-}
-let f_kl_div: OpFunction = (...a) => {
-  f_kl_div = op('kl_div')
-  return f_kl_div(...a)
-}
-let f_kthvalue: OpFunction = (...a) => {
-  f_kthvalue = op('kthvalue')
-  return f_kthvalue(...a)
-}
-let f_l1_loss: OpFunction = (...a) => {
-  f_l1_loss = op('l1_loss')
-  return f_l1_loss(...a)
 }
 let f_layer_norm: OpFunction = (...a) => {
   f_layer_norm = op('layer_norm')
@@ -539,10 +263,6 @@ let f_le_Tensor: OpFunction = (...a) => {
 let f_le_Scalar: OpFunction = (...a) => {
   f_le_Scalar = op('le.Scalar')
   return f_le_Scalar(...a)
-}
-let f_leaky_relu: OpFunction = (...a) => {
-  f_leaky_relu = op('leaky_relu')
-  return f_leaky_relu(...a)
 }
 let f_lerp_Tensor: OpFunction = (...a) => {
   f_lerp_Tensor = op('lerp.Tensor')
@@ -560,37 +280,13 @@ let f_lerp__Scalar: OpFunction = (...a) => {
   f_lerp__Scalar = op('lerp_.Scalar')
   return f_lerp__Scalar(...a)
 }
-let f_lgamma: OpFunction = (...a) => {
-  f_lgamma = op('lgamma')
-  return f_lgamma(...a)
-}
 let f_linear: OpFunction = (...a) => {
   f_linear = op('linear')
   return f_linear(...a)
 }
-let f_linspace: OpFunction = (...a) => {
-  f_linspace = op('linspace')
-  return f_linspace(...a)
-}
 let f_log: OpFunction = (...a) => {
   f_log = op('log')
   return f_log(...a)
-}
-let f_log10: OpFunction = (...a) => {
-  f_log10 = op('log10')
-  return f_log10(...a)
-}
-let f_log1p: OpFunction = (...a) => {
-  f_log1p = op('log1p')
-  return f_log1p(...a)
-}
-let f_log2: OpFunction = (...a) => {
-  f_log2 = op('log2')
-  return f_log2(...a)
-}
-let f_log_sigmoid: OpFunction = (...a) => {
-  f_log_sigmoid = op('log_sigmoid')
-  return f_log_sigmoid(...a)
 }
 let f_log_softmax_int: OpFunction = (...a) => {
   f_log_softmax_int = op('log_softmax.int')
@@ -599,10 +295,6 @@ let f_log_softmax_int: OpFunction = (...a) => {
 let f_logaddexp: OpFunction = (...a) => {
   f_logaddexp = op('logaddexp')
   return f_logaddexp(...a)
-}
-let f_logcumsumexp: OpFunction = (...a) => {
-  f_logcumsumexp = op('logcumsumexp')
-  return f_logcumsumexp(...a)
 }
 let f_logical_and: OpFunction = (...a) => {
   f_logical_and = op('logical_and')
@@ -615,14 +307,6 @@ let f_logical_not: OpFunction = (...a) => {
 let f_logical_or: OpFunction = (...a) => {
   f_logical_or = op('logical_or')
   return f_logical_or(...a)
-}
-let f_logical_xor: OpFunction = (...a) => {
-  f_logical_xor = op('logical_xor')
-  return f_logical_xor(...a)
-}
-let f_logit: OpFunction = (...a) => {
-  f_logit = op('logit')
-  return f_logit(...a)
 }
 let f_logsumexp: OpFunction = (...a) => {
   f_logsumexp = op('logsumexp')
@@ -643,18 +327,6 @@ let f_masked_fill_Scalar: OpFunction = (...a) => {
 let f_masked_fill_Tensor: OpFunction = (...a) => {
   f_masked_fill_Tensor = op('masked_fill.Tensor')
   return f_masked_fill_Tensor(...a)
-}
-let f_masked_fill__Scalar: OpFunction = (...a) => {
-  f_masked_fill__Scalar = op('masked_fill_.Scalar')
-  return f_masked_fill__Scalar(...a)
-}
-let f_masked_fill__Tensor: OpFunction = (...a) => {
-  f_masked_fill__Tensor = op('masked_fill_.Tensor')
-  return f_masked_fill__Tensor(...a)
-}
-let f_masked_scatter: OpFunction = (...a) => {
-  f_masked_scatter = op('masked_scatter')
-  return f_masked_scatter(...a)
 }
 let f_masked_select: OpFunction = (...a) => {
   f_masked_select = op('masked_select')
@@ -692,18 +364,6 @@ let f_mean_dim: OpFunction = (...a) => {
   f_mean_dim = op('mean.dim')
   return f_mean_dim(...a)
 }
-let f_median: OpFunction = (...a) => {
-  f_median = op('median')
-  return f_median(...a)
-}
-let f_median_dim: OpFunction = (...a) => {
-  f_median_dim = op('median.dim')
-  return f_median_dim(...a)
-}
-let f_meshgrid_indexing: OpFunction = (...a) => {
-  f_meshgrid_indexing = op('meshgrid.indexing')
-  return f_meshgrid_indexing(...a)
-}
 let f_min: OpFunction = (...a) => {
   f_min = op('min')
   return f_min(...a)
@@ -720,26 +380,6 @@ let f_minimum: OpFunction = (...a) => {
   f_minimum = op('minimum')
   return f_minimum(...a)
 }
-let f_mish: OpFunction = (...a) => {
-  f_mish = op('mish')
-  return f_mish(...a)
-}
-let f_mm: OpFunction = (...a) => {
-  f_mm = op('mm')
-  return f_mm(...a)
-}
-let f_movedim_int: OpFunction = (...a) => {
-  f_movedim_int = op('movedim.int')
-  return f_movedim_int(...a)
-}
-let f_movedim_intlist: OpFunction = (...a) => {
-  f_movedim_intlist = op('movedim.intlist')
-  return f_movedim_intlist(...a)
-}
-let f_mse_loss: OpFunction = (...a) => {
-  f_mse_loss = op('mse_loss')
-  return f_mse_loss(...a)
-}
 let f_mul_Tensor: OpFunction = (...a) => {
   f_mul_Tensor = op('mul.Tensor')
   return f_mul_Tensor(...a)
@@ -755,14 +395,6 @@ let f_mul__Tensor: OpFunction = (...a) => {
 let f_mul__Scalar: OpFunction = (...a) => {
   f_mul__Scalar = op('mul_.Scalar')
   return f_mul__Scalar(...a)
-}
-let f_multinomial: OpFunction = (...a) => {
-  f_multinomial = op('multinomial')
-  return f_multinomial(...a)
-}
-let f_mv: OpFunction = (...a) => {
-  f_mv = op('mv')
-  return f_mv(...a)
 }
 let f_nan_to_num: OpFunction = (...a) => {
   f_nan_to_num = op('nan_to_num')
@@ -784,10 +416,6 @@ let f_neg: OpFunction = (...a) => {
   f_neg = op('neg')
   return f_neg(...a)
 }
-let f_nll_loss_nd: OpFunction = (...a) => {
-  f_nll_loss_nd = op('nll_loss_nd')
-  return f_nll_loss_nd(...a)
-}
 let f_nonzero: OpFunction = (...a) => {
   f_nonzero = op('nonzero')
   return f_nonzero(...a)
@@ -804,10 +432,6 @@ let f_normal_: OpFunction = (...a) => {
   f_normal_ = op('normal_')
   return f_normal_(...a)
 }
-let f_one_hot: OpFunction = (...a) => {
-  f_one_hot = op('one_hot')
-  return f_one_hot(...a)
-}
 let f_ones: OpFunction = (...a) => {
   f_ones = op('ones')
   return f_ones(...a)
@@ -816,21 +440,9 @@ let f_ones_like: OpFunction = (...a) => {
   f_ones_like = op('ones_like')
   return f_ones_like(...a)
 }
-let f_outer: OpFunction = (...a) => {
-  f_outer = op('outer')
-  return f_outer(...a)
-}
 let f_permute: OpFunction = (...a) => {
   f_permute = op('permute')
   return f_permute(...a)
-}
-let f_pixel_shuffle: OpFunction = (...a) => {
-  f_pixel_shuffle = op('pixel_shuffle')
-  return f_pixel_shuffle(...a)
-}
-let f_pixel_unshuffle: OpFunction = (...a) => {
-  f_pixel_unshuffle = op('pixel_unshuffle')
-  return f_pixel_unshuffle(...a)
 }
 let f_pow_Tensor_Tensor: OpFunction = (...a) => {
   f_pow_Tensor_Tensor = op('pow.Tensor_Tensor')
@@ -840,33 +452,9 @@ let f_pow_Tensor_Scalar: OpFunction = (...a) => {
   f_pow_Tensor_Scalar = op('pow.Tensor_Scalar')
   return f_pow_Tensor_Scalar(...a)
 }
-let f_prod: OpFunction = (...a) => {
-  f_prod = op('prod')
-  return f_prod(...a)
-}
-let f_prod_dim_int: OpFunction = (...a) => {
-  f_prod_dim_int = op('prod.dim_int')
-  return f_prod_dim_int(...a)
-}
 let f_quantile_scalar: OpFunction = (...a) => {
   f_quantile_scalar = op('quantile.scalar')
   return f_quantile_scalar(...a)
-}
-let f_rand_generator: OpFunction = (...a) => {
-  f_rand_generator = op('rand.generator')
-  return f_rand_generator(...a)
-}
-let f_rand: OpFunction = (...a) => {
-  f_rand = op('rand')
-  return f_rand(...a)
-}
-let f_randint_low_generator: OpFunction = (...a) => {
-  f_randint_low_generator = op('randint.low_generator')
-  return f_randint_low_generator(...a)
-}
-let f_randint_low: OpFunction = (...a) => {
-  f_randint_low = op('randint.low')
-  return f_randint_low(...a)
 }
 let f_randn_generator: OpFunction = (...a) => {
   f_randn_generator = op('randn.generator')
@@ -876,29 +464,13 @@ let f_randn: OpFunction = (...a) => {
   f_randn = op('randn')
   return f_randn(...a)
 }
-let f_randperm_generator: OpFunction = (...a) => {
-  f_randperm_generator = op('randperm.generator')
-  return f_randperm_generator(...a)
-}
-let f_randperm: OpFunction = (...a) => {
-  f_randperm = op('randperm')
-  return f_randperm(...a)
-}
 let f_reciprocal: OpFunction = (...a) => {
   f_reciprocal = op('reciprocal')
   return f_reciprocal(...a)
 }
-let f_reflection_pad2d: OpFunction = (...a) => {
-  f_reflection_pad2d = op('reflection_pad2d')
-  return f_reflection_pad2d(...a)
-}
 let f_relu: OpFunction = (...a) => {
   f_relu = op('relu')
   return f_relu(...a)
-}
-let f_relu_: OpFunction = (...a) => {
-  f_relu_ = op('relu_')
-  return f_relu_(...a)
 }
 let f_remainder_Tensor: OpFunction = (...a) => {
   f_remainder_Tensor = op('remainder.Tensor')
@@ -920,10 +492,6 @@ let f_repeat_interleave_self_Tensor: OpFunction = (...a) => {
   f_repeat_interleave_self_Tensor = op('repeat_interleave.self_Tensor')
   return f_repeat_interleave_self_Tensor(...a)
 }
-let f_replication_pad2d: OpFunction = (...a) => {
-  f_replication_pad2d = op('replication_pad2d')
-  return f_replication_pad2d(...a)
-}
 let f_reshape: OpFunction = (...a) => {
   f_reshape = op('reshape')
   return f_reshape(...a)
@@ -939,10 +507,6 @@ let f_round: OpFunction = (...a) => {
 let f_rsqrt: OpFunction = (...a) => {
   f_rsqrt = op('rsqrt')
   return f_rsqrt(...a)
-}
-let f_rsub_Scalar: OpFunction = (...a) => {
-  f_rsub_Scalar = op('rsub.Scalar')
-  return f_rsub_Scalar(...a)
 }
 let f_scatter_src: OpFunction = (...a) => {
   f_scatter_src = op('scatter.src')
@@ -964,10 +528,6 @@ let f_scatter_add: OpFunction = (...a) => {
   f_scatter_add = op('scatter_add')
   return f_scatter_add(...a)
 }
-let f_scatter_add_: OpFunction = (...a) => {
-  f_scatter_add_ = op('scatter_add_')
-  return f_scatter_add_(...a)
-}
 let f_searchsorted_Tensor: OpFunction = (...a) => {
   f_searchsorted_Tensor = op('searchsorted.Tensor')
   return f_searchsorted_Tensor(...a)
@@ -976,17 +536,9 @@ let f_select_int: OpFunction = (...a) => {
   f_select_int = op('select.int')
   return f_select_int(...a)
 }
-let f_selu: OpFunction = (...a) => {
-  f_selu = op('selu')
-  return f_selu(...a)
-}
 let f_sigmoid: OpFunction = (...a) => {
   f_sigmoid = op('sigmoid')
   return f_sigmoid(...a)
-}
-let f_sign: OpFunction = (...a) => {
-  f_sign = op('sign')
-  return f_sign(...a)
 }
 let f_silu: OpFunction = (...a) => {
   f_silu = op('silu')
@@ -996,25 +548,13 @@ let f_sin: OpFunction = (...a) => {
   f_sin = op('sin')
   return f_sin(...a)
 }
-let f_sinh: OpFunction = (...a) => {
-  f_sinh = op('sinh')
-  return f_sinh(...a)
-}
 let f_slice_Tensor: OpFunction = (...a) => {
   f_slice_Tensor = op('slice.Tensor')
   return f_slice_Tensor(...a)
 }
-let f_smooth_l1_loss: OpFunction = (...a) => {
-  f_smooth_l1_loss = op('smooth_l1_loss')
-  return f_smooth_l1_loss(...a)
-}
 let f_softmax_int: OpFunction = (...a) => {
   f_softmax_int = op('softmax.int')
   return f_softmax_int(...a)
-}
-let f_softplus: OpFunction = (...a) => {
-  f_softplus = op('softplus')
-  return f_softplus(...a)
 }
 let f_sort_stable: OpFunction = (...a) => {
   f_sort_stable = op('sort.stable')
@@ -1036,10 +576,6 @@ let f_sqrt: OpFunction = (...a) => {
   f_sqrt = op('sqrt')
   return f_sqrt(...a)
 }
-let f_sqrt_: OpFunction = (...a) => {
-  f_sqrt_ = op('sqrt_')
-  return f_sqrt_(...a)
-}
 let f_square: OpFunction = (...a) => {
   f_square = op('square')
   return f_square(...a)
@@ -1060,10 +596,6 @@ let f_std_correction: OpFunction = (...a) => {
   f_std_correction = op('std.correction')
   return f_std_correction(...a)
 }
-let f_std_mean_correction: OpFunction = (...a) => {
-  f_std_mean_correction = op('std_mean.correction')
-  return f_std_mean_correction(...a)
-}
 let f_sub_Tensor: OpFunction = (...a) => {
   f_sub_Tensor = op('sub.Tensor')
   return f_sub_Tensor(...a)
@@ -1071,14 +603,6 @@ let f_sub_Tensor: OpFunction = (...a) => {
 let f_sub_Scalar: OpFunction = (...a) => {
   f_sub_Scalar = op('sub.Scalar')
   return f_sub_Scalar(...a)
-}
-let f_sub__Tensor: OpFunction = (...a) => {
-  f_sub__Tensor = op('sub_.Tensor')
-  return f_sub__Tensor(...a)
-}
-let f_sub__Scalar: OpFunction = (...a) => {
-  f_sub__Scalar = op('sub_.Scalar')
-  return f_sub__Scalar(...a)
 }
 let f_sum: OpFunction = (...a) => {
   f_sum = op('sum')
@@ -1092,29 +616,9 @@ let f_t: OpFunction = (...a) => {
   f_t = op('t')
   return f_t(...a)
 }
-let f_take_along_dim: OpFunction = (...a) => {
-  f_take_along_dim = op('take_along_dim')
-  return f_take_along_dim(...a)
-}
-let f_tan: OpFunction = (...a) => {
-  f_tan = op('tan')
-  return f_tan(...a)
-}
 let f_tanh: OpFunction = (...a) => {
   f_tanh = op('tanh')
   return f_tanh(...a)
-}
-let f_tensor_split_sections: OpFunction = (...a) => {
-  f_tensor_split_sections = op('tensor_split.sections')
-  return f_tensor_split_sections(...a)
-}
-let f_tensor_split_indices: OpFunction = (...a) => {
-  f_tensor_split_indices = op('tensor_split.indices')
-  return f_tensor_split_indices(...a)
-}
-let f_threshold: OpFunction = (...a) => {
-  f_threshold = op('threshold')
-  return f_threshold(...a)
 }
 let f_to_dtype: OpFunction = (...a) => {
   f_to_dtype = op('to.dtype')
@@ -1124,10 +628,6 @@ let f_topk: OpFunction = (...a) => {
   f_topk = op('topk')
   return f_topk(...a)
 }
-let f_trace: OpFunction = (...a) => {
-  f_trace = op('trace')
-  return f_trace(...a)
-}
 let f_transpose_int: OpFunction = (...a) => {
   f_transpose_int = op('transpose.int')
   return f_transpose_int(...a)
@@ -1136,29 +636,9 @@ let f_tril: OpFunction = (...a) => {
   f_tril = op('tril')
   return f_tril(...a)
 }
-let f_triu: OpFunction = (...a) => {
-  f_triu = op('triu')
-  return f_triu(...a)
-}
-let f_trunc: OpFunction = (...a) => {
-  f_trunc = op('trunc')
-  return f_trunc(...a)
-}
-let f_type_as: OpFunction = (...a) => {
-  f_type_as = op('type_as')
-  return f_type_as(...a)
-}
 let f_unbind_int: OpFunction = (...a) => {
   f_unbind_int = op('unbind.int')
   return f_unbind_int(...a)
-}
-let f_unfold: OpFunction = (...a) => {
-  f_unfold = op('unfold')
-  return f_unfold(...a)
-}
-let f_uniform_: OpFunction = (...a) => {
-  f_uniform_ = op('uniform_')
-  return f_uniform_(...a)
 }
 let f_unsqueeze: OpFunction = (...a) => {
   f_unsqueeze = op('unsqueeze')
@@ -1176,33 +656,13 @@ let f_upsample_nearest2d: OpFunction = (...a) => {
   f_upsample_nearest2d = op('upsample_nearest2d')
   return f_upsample_nearest2d(...a)
 }
-let f__upsample_bicubic2d_aa: OpFunction = (...a) => {
-  f__upsample_bicubic2d_aa = op('_upsample_bicubic2d_aa')
-  return f__upsample_bicubic2d_aa(...a)
-}
 let f__upsample_bilinear2d_aa: OpFunction = (...a) => {
   f__upsample_bilinear2d_aa = op('_upsample_bilinear2d_aa')
   return f__upsample_bilinear2d_aa(...a)
 }
-let f_var_correction: OpFunction = (...a) => {
-  f_var_correction = op('var.correction')
-  return f_var_correction(...a)
-}
-let f_var_mean_correction: OpFunction = (...a) => {
-  f_var_mean_correction = op('var_mean.correction')
-  return f_var_mean_correction(...a)
-}
-let f_vdot: OpFunction = (...a) => {
-  f_vdot = op('vdot')
-  return f_vdot(...a)
-}
 let f_view: OpFunction = (...a) => {
   f_view = op('view')
   return f_view(...a)
-}
-let f_view_as: OpFunction = (...a) => {
-  f_view_as = op('view_as')
-  return f_view_as(...a)
 }
 let f_where_self: OpFunction = (...a) => {
   f_where_self = op('where.self')
@@ -1224,10 +684,6 @@ let f_where: OpFunction = (...a) => {
   f_where = op('where')
   return f_where(...a)
 }
-let f_xlogy_Tensor: OpFunction = (...a) => {
-  f_xlogy_Tensor = op('xlogy.Tensor')
-  return f_xlogy_Tensor(...a)
-}
 let f_zero_: OpFunction = (...a) => {
   f_zero_ = op('zero_')
   return f_zero_(...a)
@@ -1235,10 +691,6 @@ let f_zero_: OpFunction = (...a) => {
 let f_zeros: OpFunction = (...a) => {
   f_zeros = op('zeros')
   return f_zeros(...a)
-}
-let f_zeros_like: OpFunction = (...a) => {
-  f_zeros_like = op('zeros_like')
-  return f_zeros_like(...a)
 }
 let f__foreach_add__List: OpFunction = (...a) => {
   f__foreach_add__List = op('_foreach_add_.List')
@@ -1286,12 +738,6 @@ export class TensorOps extends Handle {
   abs(): Tensor {
     return f_abs(this) as Tensor
   }
-  abs_(): Tensor {
-    return f_abs_(this) as Tensor
-  }
-  acos(): Tensor {
-    return f_acos(this) as Tensor
-  }
   add(other: Tensor, options?: { alpha?: Scalar }): Tensor
   add(other: Scalar, options?: { alpha?: Scalar }): Tensor
   add(a0?: unknown, a1?: unknown): unknown {
@@ -1304,20 +750,8 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle) return f_add__Tensor(this, a0, a1) as never
     return f_add__Scalar(this, a0, a1) as never
   }
-  addcdiv(tensor1: Tensor, tensor2: Tensor, options?: { value?: Scalar }): Tensor {
-    return f_addcdiv(this, tensor1, tensor2, options) as Tensor
-  }
-  addcdiv_(tensor1: Tensor, tensor2: Tensor, options?: { value?: Scalar }): Tensor {
-    return f_addcdiv_(this, tensor1, tensor2, options) as Tensor
-  }
-  addcmul(tensor1: Tensor, tensor2: Tensor, options?: { value?: Scalar }): Tensor {
-    return f_addcmul(this, tensor1, tensor2, options) as Tensor
-  }
   addcmul_(tensor1: Tensor, tensor2: Tensor, options?: { value?: Scalar }): Tensor {
     return f_addcmul_(this, tensor1, tensor2, options) as Tensor
-  }
-  addmm(mat1: Tensor, mat2: Tensor, options?: { beta?: Scalar; alpha?: Scalar }): Tensor {
-    return f_addmm(this, mat1, mat2, options) as Tensor
   }
   all(): Tensor
   all(dim: number, options?: { keepdim?: boolean }): Tensor
@@ -1328,83 +762,14 @@ export class TensorOps extends Handle {
   amax(options?: { dim?: number | readonly number[]; keepdim?: boolean }): Tensor {
     return f_amax(this, options) as Tensor
   }
-  amin(options?: { dim?: number | readonly number[]; keepdim?: boolean }): Tensor {
-    return f_amin(this, options) as Tensor
-  }
-  any(): Tensor
-  any(dim: number, options?: { keepdim?: boolean }): Tensor
-  any(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number') return f_any_dim(this, a0, a1) as never
-    return f_any(this, a0) as never
-  }
   argmax(options?: { dim?: number | null; keepdim?: boolean }): Tensor {
     return f_argmax(this, options) as Tensor
-  }
-  argmin(options?: { dim?: number | null; keepdim?: boolean }): Tensor {
-    return f_argmin(this, options) as Tensor
-  }
-  argsort(options?: { dim?: number; descending?: boolean }): Tensor {
-    return f_argsort(this, options) as Tensor
-  }
-  asin(): Tensor {
-    return f_asin(this) as Tensor
-  }
-  atan(): Tensor {
-    return f_atan(this) as Tensor
-  }
-  atan2(other: Tensor): Tensor {
-    return f_atan2(this, other) as Tensor
-  }
-  avgPool2d(
-    kernelSize: number | readonly number[],
-    options?: {
-      stride?: number | readonly number[]
-      padding?: number | readonly number[]
-      ceilMode?: boolean
-      countIncludePad?: boolean
-      divisorOverride?: number | null
-    },
-  ): Tensor {
-    return f_avg_pool2d(this, kernelSize, options) as Tensor
-  }
-  baddbmm(batch1: Tensor, batch2: Tensor, options?: { beta?: Scalar; alpha?: Scalar }): Tensor {
-    return f_baddbmm(this, batch1, batch2, options) as Tensor
   }
   binaryCrossEntropyWithLogits(
     target: Tensor,
     options?: { weight?: Tensor | null; posWeight?: Tensor | null; reduction?: number },
   ): Tensor {
     return f_binary_cross_entropy_with_logits(this, target, options) as Tensor
-  }
-  bincount(options?: { weights?: Tensor | null; minlength?: number }): Tensor {
-    return f_bincount(this, options) as Tensor
-  }
-  bitwiseAnd(other: Tensor): Tensor
-  bitwiseAnd(other: Scalar): Tensor
-  bitwiseAnd(a0?: unknown): unknown {
-    if (a0 instanceof Handle) return f_bitwise_and_Tensor(this, a0) as never
-    return f_bitwise_and_Scalar(this, a0) as never
-  }
-  bitwiseNot(): Tensor {
-    return f_bitwise_not(this) as Tensor
-  }
-  bitwiseOr(other: Tensor): Tensor
-  bitwiseOr(other: Scalar): Tensor
-  bitwiseOr(a0?: unknown): unknown {
-    if (a0 instanceof Handle) return f_bitwise_or_Tensor(this, a0) as never
-    return f_bitwise_or_Scalar(this, a0) as never
-  }
-  bmm(mat2: Tensor): Tensor {
-    return f_bmm(this, mat2) as Tensor
-  }
-  broadcastTo(size: readonly number[]): Tensor {
-    return f_broadcast_to(this, size) as Tensor
-  }
-  bucketize(boundaries: Tensor, options?: { outInt32?: boolean; right?: boolean }): Tensor {
-    return f_bucketize_Tensor(this, boundaries, options) as Tensor
-  }
-  ceil(): Tensor {
-    return f_ceil(this) as Tensor
   }
   chunk(chunks: number, options?: { dim?: number }): Tensor[] {
     return f_chunk(this, chunks, options) as Tensor[]
@@ -1435,18 +800,6 @@ export class TensorOps extends Handle {
   }
   contiguous(options?: { memoryFormat?: MemoryFormat }): Tensor {
     return f_contiguous(this, options) as Tensor
-  }
-  conv1d(
-    weight: Tensor,
-    options?: {
-      bias?: Tensor | null
-      stride?: number | readonly number[]
-      padding?: number | readonly number[]
-      dilation?: number | readonly number[]
-      groups?: number
-    },
-  ): Tensor {
-    return f_conv1d(this, weight, options) as Tensor
   }
   conv2d(
     weight: Tensor,
@@ -1479,38 +832,11 @@ export class TensorOps extends Handle {
   cos(): Tensor {
     return f_cos(this) as Tensor
   }
-  cosh(): Tensor {
-    return f_cosh(this) as Tensor
-  }
-  countNonzero(options?: { dim?: number | null }): Tensor
-  countNonzero(dim: readonly number[]): Tensor
-  countNonzero(a0?: unknown): unknown {
-    if (Array.isArray(a0)) return f_count_nonzero_dim_IntList(this, a0) as never
-    return f_count_nonzero(this, a0) as never
-  }
-  crossEntropyLoss(
-    target: Tensor,
-    options?: { weight?: Tensor | null; reduction?: number; ignoreIndex?: number; labelSmoothing?: number },
-  ): Tensor {
-    return f_cross_entropy_loss(this, target, options) as Tensor
-  }
-  cumprod(dim: number, options?: { dtype?: DType | null }): Tensor {
-    return f_cumprod(this, dim, options) as Tensor
-  }
   cumsum(dim: number, options?: { dtype?: DType | null }): Tensor {
     return f_cumsum(this, dim, options) as Tensor
   }
   detach(): Tensor {
     return f_detach(this) as Tensor
-  }
-  diag(options?: { diagonal?: number }): Tensor {
-    return f_diag(this, options) as Tensor
-  }
-  diagonal(options?: { offset?: number; dim1?: number; dim2?: number }): Tensor {
-    return f_diagonal(this, options) as Tensor
-  }
-  diff(options?: { n?: number; dim?: number; prepend?: Tensor | null; append?: Tensor | null }): Tensor {
-    return f_diff(this, options) as Tensor
   }
   div(other: Tensor): Tensor
   div(other: Scalar): Tensor
@@ -1527,23 +853,8 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle) return f_div_Tensor(this, a0, a1) as never
     return f_div_Scalar(this, a0, a1) as never
   }
-  div_(other: Tensor): Tensor
-  div_(other: Scalar): Tensor
-  div_(a0?: unknown): unknown {
-    if (a0 instanceof Handle) return f_div__Tensor(this, a0) as never
-    return f_div__Scalar(this, a0) as never
-  }
-  dot(tensor: Tensor): Tensor {
-    return f_dot(this, tensor) as Tensor
-  }
   dropout(p: number, train: boolean): Tensor {
     return f_dropout(this, p, train) as Tensor
-  }
-  elu(options?: { alpha?: Scalar; scale?: Scalar; inputScale?: Scalar }): Tensor {
-    return f_elu(this, options) as Tensor
-  }
-  emptyLike(options?: { dtype?: DType | null; device?: string | null; memoryFormat?: MemoryFormat | null }): Tensor {
-    return f_empty_like(this, options) as Tensor
   }
   eq(other: Tensor): Tensor
   eq(other: Scalar): Tensor
@@ -1554,29 +865,14 @@ export class TensorOps extends Handle {
   equal(other: Tensor): boolean {
     return f_equal(this, other) as boolean
   }
-  erf(): Tensor {
-    return f_erf(this) as Tensor
-  }
-  erfc(): Tensor {
-    return f_erfc(this) as Tensor
-  }
-  erfinv(): Tensor {
-    return f_erfinv(this) as Tensor
-  }
   exp(): Tensor {
     return f_exp(this) as Tensor
   }
   exp_(): Tensor {
     return f_exp_(this) as Tensor
   }
-  exp2(): Tensor {
-    return f_exp2(this) as Tensor
-  }
   expand(size: readonly number[], options?: { implicit?: boolean }): Tensor {
     return f_expand(this, size, options) as Tensor
-  }
-  expandAs(other: Tensor): Tensor {
-    return f_expand_as(this, other) as Tensor
   }
   expm1(): Tensor {
     return f_expm1(this) as Tensor
@@ -1593,30 +889,6 @@ export class TensorOps extends Handle {
   flip(dims: readonly number[]): Tensor {
     return f_flip(this, dims) as Tensor
   }
-  floor(): Tensor {
-    return f_floor(this) as Tensor
-  }
-  floorDivide(other: Tensor): Tensor
-  floorDivide(other: Scalar): Tensor
-  floorDivide(a0?: unknown): unknown {
-    if (a0 instanceof Handle) return f_floor_divide(this, a0) as never
-    return f_floor_divide_Scalar(this, a0) as never
-  }
-  fmod(other: Tensor): Tensor
-  fmod(other: Scalar): Tensor
-  fmod(a0?: unknown): unknown {
-    if (a0 instanceof Handle) return f_fmod_Tensor(this, a0) as never
-    return f_fmod_Scalar(this, a0) as never
-  }
-  frac(): Tensor {
-    return f_frac(this) as Tensor
-  }
-  fullLike(
-    fillValue: Scalar,
-    options?: { dtype?: DType | null; device?: string | null; memoryFormat?: MemoryFormat | null },
-  ): Tensor {
-    return f_full_like(this, fillValue, options) as Tensor
-  }
   gather(dim: number, index: Tensor, options?: { sparseGrad?: boolean }): Tensor {
     return f_gather(this, dim, index, options) as Tensor
   }
@@ -1629,40 +901,14 @@ export class TensorOps extends Handle {
   gelu(options?: { approximate?: string }): Tensor {
     return f_gelu(this, options) as Tensor
   }
-  glu(options?: { dim?: number }): Tensor {
-    return f_glu(this, options) as Tensor
-  }
-  groupNorm(
-    numGroups: number,
-    options?: { weight?: Tensor | null; bias?: Tensor | null; eps?: number; cudnnEnabled?: boolean },
-  ): Tensor {
-    return f_group_norm(this, numGroups, options) as Tensor
-  }
   gt(other: Tensor): Tensor
   gt(other: Scalar): Tensor
   gt(a0?: unknown): unknown {
     if (a0 instanceof Handle) return f_gt_Tensor(this, a0) as never
     return f_gt_Scalar(this, a0) as never
   }
-  hardtanh(options?: { minVal?: Scalar; maxVal?: Scalar }): Tensor {
-    return f_hardtanh(this, options) as Tensor
-  }
-  huberLoss(target: Tensor, options?: { reduction?: number; delta?: number }): Tensor {
-    return f_huber_loss(this, target, options) as Tensor
-  }
-  im2col(
-    kernelSize: number | readonly number[],
-    dilation: number | readonly number[],
-    padding: number | readonly number[],
-    stride: number | readonly number[],
-  ): Tensor {
-    return f_im2col(this, kernelSize, dilation, padding, stride) as Tensor
-  }
   index(indices: readonly (Tensor | null)[]): Tensor {
     return f_index_Tensor(this, indices) as Tensor
-  }
-  indexAdd(dim: number, index: Tensor, source: Tensor, options?: { alpha?: Scalar }): Tensor {
-    return f_index_add(this, dim, index, source, options) as Tensor
   }
   indexCopy(dim: number, index: Tensor, source: Tensor): Tensor {
     return f_index_copy(this, dim, index, source) as Tensor
@@ -1673,32 +919,14 @@ export class TensorOps extends Handle {
   indexFill(dim: number, index: Tensor, value: Scalar): Tensor {
     return f_index_fill_int_Scalar(this, dim, index, value) as Tensor
   }
-  indexPut(indices: readonly (Tensor | null)[], values: Tensor, options?: { accumulate?: boolean }): Tensor {
-    return f_index_put(this, indices, values, options) as Tensor
-  }
-  indexPut_(indices: readonly (Tensor | null)[], values: Tensor, options?: { accumulate?: boolean }): Tensor {
-    return f_index_put_(this, indices, values, options) as Tensor
-  }
   indexSelect(dim: number, index: Tensor): Tensor {
     return f_index_select(this, dim, index) as Tensor
   }
   isfinite(): Tensor {
     return f_isfinite(this) as Tensor
   }
-  isinf(): Tensor {
-    return f_isinf(this) as Tensor
-  }
   isnan(): Tensor {
     return f_isnan(this) as Tensor
-  }
-  klDiv(target: Tensor, options?: { reduction?: number; logTarget?: boolean }): Tensor {
-    return f_kl_div(this, target, options) as Tensor
-  }
-  kthvalue(k: number, options?: { dim?: number; keepdim?: boolean }): { values: Tensor; indices: Tensor } {
-    return f_kthvalue(this, k, options) as { values: Tensor; indices: Tensor }
-  }
-  l1Loss(target: Tensor, options?: { reduction?: number }): Tensor {
-    return f_l1_loss(this, target, options) as Tensor
   }
   layerNorm(
     normalizedShape: readonly number[],
@@ -1712,9 +940,6 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle) return f_le_Tensor(this, a0) as never
     return f_le_Scalar(this, a0) as never
   }
-  leakyRelu(options?: { negativeSlope?: Scalar }): Tensor {
-    return f_leaky_relu(this, options) as Tensor
-  }
   lerp(end: Tensor, weight: Tensor): Tensor
   lerp(end: Tensor, weight: Scalar): Tensor
   lerp(a0?: unknown, a1?: unknown): unknown {
@@ -1727,35 +952,17 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle && a1 instanceof Handle) return f_lerp__Tensor(this, a0, a1) as never
     return f_lerp__Scalar(this, a0, a1) as never
   }
-  lgamma(): Tensor {
-    return f_lgamma(this) as Tensor
-  }
   linear(weight: Tensor, options?: { bias?: Tensor | null }): Tensor {
     return f_linear(this, weight, options) as Tensor
   }
   log(): Tensor {
     return f_log(this) as Tensor
   }
-  log10(): Tensor {
-    return f_log10(this) as Tensor
-  }
-  log1p(): Tensor {
-    return f_log1p(this) as Tensor
-  }
-  log2(): Tensor {
-    return f_log2(this) as Tensor
-  }
-  logSigmoid(): Tensor {
-    return f_log_sigmoid(this) as Tensor
-  }
   logSoftmax(dim: number, options?: { dtype?: DType | null }): Tensor {
     return f_log_softmax_int(this, dim, options) as Tensor
   }
   logaddexp(other: Tensor): Tensor {
     return f_logaddexp(this, other) as Tensor
-  }
-  logcumsumexp(dim: number): Tensor {
-    return f_logcumsumexp(this, dim) as Tensor
   }
   logicalAnd(other: Tensor): Tensor {
     return f_logical_and(this, other) as Tensor
@@ -1765,12 +972,6 @@ export class TensorOps extends Handle {
   }
   logicalOr(other: Tensor): Tensor {
     return f_logical_or(this, other) as Tensor
-  }
-  logicalXor(other: Tensor): Tensor {
-    return f_logical_xor(this, other) as Tensor
-  }
-  logit(options?: { eps?: number | null }): Tensor {
-    return f_logit(this, options) as Tensor
   }
   logsumexp(dim: number | readonly number[], options?: { keepdim?: boolean }): Tensor {
     return f_logsumexp(this, dim, options) as Tensor
@@ -1786,15 +987,6 @@ export class TensorOps extends Handle {
   maskedFill(a0?: unknown, a1?: unknown): unknown {
     if (a0 instanceof Handle && a1 instanceof Handle) return f_masked_fill_Tensor(this, a0, a1) as never
     return f_masked_fill_Scalar(this, a0, a1) as never
-  }
-  maskedFill_(mask: Tensor, value: Scalar): Tensor
-  maskedFill_(mask: Tensor, value: Tensor): Tensor
-  maskedFill_(a0?: unknown, a1?: unknown): unknown {
-    if (a0 instanceof Handle && a1 instanceof Handle) return f_masked_fill__Tensor(this, a0, a1) as never
-    return f_masked_fill__Scalar(this, a0, a1) as never
-  }
-  maskedScatter(mask: Tensor, source: Tensor): Tensor {
-    return f_masked_scatter(this, mask, source) as Tensor
   }
   maskedSelect(mask: Tensor): Tensor {
     return f_masked_select(this, mask) as Tensor
@@ -1830,12 +1022,6 @@ export class TensorOps extends Handle {
     if (typeof a0 === 'number' || Array.isArray(a0) || a0 === null) return f_mean_dim(this, a0, a1) as never
     return f_mean(this, a0) as never
   }
-  median(): Tensor
-  median(dim: number, options?: { keepdim?: boolean }): { values: Tensor; indices: Tensor }
-  median(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number') return f_median_dim(this, a0, a1) as never
-    return f_median(this, a0) as never
-  }
   min(): Tensor
   min(dim: number, options?: { keepdim?: boolean }): { values: Tensor; indices: Tensor }
   min(other: Tensor): Tensor
@@ -1846,21 +1032,6 @@ export class TensorOps extends Handle {
   }
   minimum(other: Tensor): Tensor {
     return f_minimum(this, other) as Tensor
-  }
-  mish(): Tensor {
-    return f_mish(this) as Tensor
-  }
-  mm(mat2: Tensor): Tensor {
-    return f_mm(this, mat2) as Tensor
-  }
-  movedim(source: number, destination: number): Tensor
-  movedim(source: readonly number[], destination: readonly number[]): Tensor
-  movedim(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number' && typeof a1 === 'number') return f_movedim_int(this, a0, a1) as never
-    return f_movedim_intlist(this, a0, a1) as never
-  }
-  mseLoss(target: Tensor, options?: { reduction?: number }): Tensor {
-    return f_mse_loss(this, target, options) as Tensor
   }
   mul(other: Tensor): Tensor
   mul(other: Scalar): Tensor
@@ -1873,12 +1044,6 @@ export class TensorOps extends Handle {
   mul_(a0?: unknown): unknown {
     if (a0 instanceof Handle) return f_mul__Tensor(this, a0) as never
     return f_mul__Scalar(this, a0) as never
-  }
-  multinomial(numSamples: number, options?: { replacement?: boolean; generator?: GeneratorHandle | null }): Tensor {
-    return f_multinomial(this, numSamples, options) as Tensor
-  }
-  mv(vec: Tensor): Tensor {
-    return f_mv(this, vec) as Tensor
   }
   nanToNum(options?: { nan?: number | null; posinf?: number | null; neginf?: number | null }): Tensor {
     return f_nan_to_num(this, options) as Tensor
@@ -1894,9 +1059,6 @@ export class TensorOps extends Handle {
   }
   neg(): Tensor {
     return f_neg(this) as Tensor
-  }
-  nllLossNd(target: Tensor, options?: { weight?: Tensor | null; reduction?: number; ignoreIndex?: number }): Tensor {
-    return f_nll_loss_nd(this, target, options) as Tensor
   }
   nonzero(): Tensor {
     return f_nonzero(this) as Tensor
@@ -1914,23 +1076,11 @@ export class TensorOps extends Handle {
   normal_(options?: { mean?: number; std?: number; generator?: GeneratorHandle | null }): Tensor {
     return f_normal_(this, options) as Tensor
   }
-  oneHot(options?: { numClasses?: number }): Tensor {
-    return f_one_hot(this, options) as Tensor
-  }
   onesLike(options?: { dtype?: DType | null; device?: string | null; memoryFormat?: MemoryFormat | null }): Tensor {
     return f_ones_like(this, options) as Tensor
   }
-  outer(vec2: Tensor): Tensor {
-    return f_outer(this, vec2) as Tensor
-  }
   permute(dims: readonly number[]): Tensor {
     return f_permute(this, dims) as Tensor
-  }
-  pixelShuffle(upscaleFactor: number): Tensor {
-    return f_pixel_shuffle(this, upscaleFactor) as Tensor
-  }
-  pixelUnshuffle(downscaleFactor: number): Tensor {
-    return f_pixel_unshuffle(this, downscaleFactor) as Tensor
   }
   pow(exponent: Tensor): Tensor
   pow(exponent: Scalar): Tensor
@@ -1938,26 +1088,14 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle) return f_pow_Tensor_Tensor(this, a0) as never
     return f_pow_Tensor_Scalar(this, a0) as never
   }
-  prod(options?: { dtype?: DType | null }): Tensor
-  prod(dim: number, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor
-  prod(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number') return f_prod_dim_int(this, a0, a1) as never
-    return f_prod(this, a0) as never
-  }
   quantile(q: number, options?: { dim?: number | null; keepdim?: boolean; interpolation?: string }): Tensor {
     return f_quantile_scalar(this, q, options) as Tensor
   }
   reciprocal(): Tensor {
     return f_reciprocal(this) as Tensor
   }
-  reflectionPad2d(padding: number | readonly number[]): Tensor {
-    return f_reflection_pad2d(this, padding) as Tensor
-  }
   relu(): Tensor {
     return f_relu(this) as Tensor
-  }
-  relu_(): Tensor {
-    return f_relu_(this) as Tensor
   }
   remainder(other: Tensor): Tensor
   remainder(other: Scalar): Tensor
@@ -1974,9 +1112,6 @@ export class TensorOps extends Handle {
     if (a0 instanceof Handle) return f_repeat_interleave_self_Tensor(this, a0, a1) as never
     return f_repeat_interleave_self_int(this, a0, a1) as never
   }
-  replicationPad2d(padding: number | readonly number[]): Tensor {
-    return f_replication_pad2d(this, padding) as Tensor
-  }
   reshape(shape: readonly number[]): Tensor {
     return f_reshape(this, shape) as Tensor
   }
@@ -1988,9 +1123,6 @@ export class TensorOps extends Handle {
   }
   rsqrt(): Tensor {
     return f_rsqrt(this) as Tensor
-  }
-  rsub(other: Scalar, options?: { alpha?: Scalar }): Tensor {
-    return f_rsub_Scalar(this, other, options) as Tensor
   }
   scatter(dim: number, index: Tensor, src: Tensor): Tensor
   scatter(dim: number, index: Tensor, value: Scalar): Tensor
@@ -2009,20 +1141,11 @@ export class TensorOps extends Handle {
   scatterAdd(dim: number, index: Tensor, src: Tensor): Tensor {
     return f_scatter_add(this, dim, index, src) as Tensor
   }
-  scatterAdd_(dim: number, index: Tensor, src: Tensor): Tensor {
-    return f_scatter_add_(this, dim, index, src) as Tensor
-  }
   select(dim: number, index: number): Tensor {
     return f_select_int(this, dim, index) as Tensor
   }
-  selu(): Tensor {
-    return f_selu(this) as Tensor
-  }
   sigmoid(): Tensor {
     return f_sigmoid(this) as Tensor
-  }
-  sign(): Tensor {
-    return f_sign(this) as Tensor
   }
   silu(): Tensor {
     return f_silu(this) as Tensor
@@ -2030,20 +1153,11 @@ export class TensorOps extends Handle {
   sin(): Tensor {
     return f_sin(this) as Tensor
   }
-  sinh(): Tensor {
-    return f_sinh(this) as Tensor
-  }
   slice(options?: { dim?: number; start?: number | null; end?: number | null; step?: number }): Tensor {
     return f_slice_Tensor(this, options) as Tensor
   }
-  smoothL1Loss(target: Tensor, options?: { reduction?: number; beta?: number }): Tensor {
-    return f_smooth_l1_loss(this, target, options) as Tensor
-  }
   softmax(dim: number, options?: { dtype?: DType | null }): Tensor {
     return f_softmax_int(this, dim, options) as Tensor
-  }
-  softplus(options?: { beta?: Scalar; threshold?: Scalar }): Tensor {
-    return f_softplus(this, options) as Tensor
   }
   sort(options: { stable: boolean | null; dim?: number; descending?: boolean }): { values: Tensor; indices: Tensor }
   sort(options?: { dim?: number; descending?: boolean }): { values: Tensor; indices: Tensor }
@@ -2060,9 +1174,6 @@ export class TensorOps extends Handle {
   sqrt(): Tensor {
     return f_sqrt(this) as Tensor
   }
-  sqrt_(): Tensor {
-    return f_sqrt_(this) as Tensor
-  }
   square(): Tensor {
     return f_square(this) as Tensor
   }
@@ -2075,23 +1186,11 @@ export class TensorOps extends Handle {
   std(dim: number | readonly number[] | null, options: { correction: number | null; keepdim?: boolean }): Tensor {
     return f_std_correction(this, dim, options) as Tensor
   }
-  stdMean(
-    dim: number | readonly number[] | null,
-    options: { correction: number | null; keepdim?: boolean },
-  ): [Tensor, Tensor] {
-    return f_std_mean_correction(this, dim, options) as [Tensor, Tensor]
-  }
   sub(other: Tensor, options?: { alpha?: Scalar }): Tensor
   sub(other: Scalar, options?: { alpha?: Scalar }): Tensor
   sub(a0?: unknown, a1?: unknown): unknown {
     if (a0 instanceof Handle) return f_sub_Tensor(this, a0, a1) as never
     return f_sub_Scalar(this, a0, a1) as never
-  }
-  sub_(other: Tensor, options?: { alpha?: Scalar }): Tensor
-  sub_(other: Scalar, options?: { alpha?: Scalar }): Tensor
-  sub_(a0?: unknown, a1?: unknown): unknown {
-    if (a0 instanceof Handle) return f_sub__Tensor(this, a0, a1) as never
-    return f_sub__Scalar(this, a0, a1) as never
   }
   sum(options?: { dtype?: DType | null }): Tensor
   sum(dim: number | readonly number[] | null, options?: { keepdim?: boolean; dtype?: DType | null }): Tensor
@@ -2102,23 +1201,8 @@ export class TensorOps extends Handle {
   t(): Tensor {
     return f_t(this) as Tensor
   }
-  takeAlongDim(indices: Tensor, options?: { dim?: number | null }): Tensor {
-    return f_take_along_dim(this, indices, options) as Tensor
-  }
-  tan(): Tensor {
-    return f_tan(this) as Tensor
-  }
   tanh(): Tensor {
     return f_tanh(this) as Tensor
-  }
-  tensorSplit(sections: number, options?: { dim?: number }): Tensor[]
-  tensorSplit(indices: readonly number[], options?: { dim?: number }): Tensor[]
-  tensorSplit(a0?: unknown, a1?: unknown): unknown {
-    if (typeof a0 === 'number') return f_tensor_split_sections(this, a0, a1) as never
-    return f_tensor_split_indices(this, a0, a1) as never
-  }
-  threshold(threshold: Scalar, value: Scalar): Tensor {
-    return f_threshold(this, threshold, value) as Tensor
   }
   to(dtype: DType, options?: { nonBlocking?: boolean; copy?: boolean; memoryFormat?: MemoryFormat | null }): Tensor {
     return f_to_dtype(this, dtype, options) as Tensor
@@ -2129,32 +1213,14 @@ export class TensorOps extends Handle {
   ): { values: Tensor; indices: Tensor } {
     return f_topk(this, k, options) as { values: Tensor; indices: Tensor }
   }
-  trace(): Tensor {
-    return f_trace(this) as Tensor
-  }
   transpose(dim0: number, dim1: number): Tensor {
     return f_transpose_int(this, dim0, dim1) as Tensor
   }
   tril(options?: { diagonal?: number }): Tensor {
     return f_tril(this, options) as Tensor
   }
-  triu(options?: { diagonal?: number }): Tensor {
-    return f_triu(this, options) as Tensor
-  }
-  trunc(): Tensor {
-    return f_trunc(this) as Tensor
-  }
-  typeAs(other: Tensor): Tensor {
-    return f_type_as(this, other) as Tensor
-  }
   unbind(options?: { dim?: number }): Tensor[] {
     return f_unbind_int(this, options) as Tensor[]
-  }
-  unfold(dimension: number, size: number, step: number): Tensor {
-    return f_unfold(this, dimension, size, step) as Tensor
-  }
-  uniform_(options?: { from?: number; to?: number; generator?: GeneratorHandle | null }): Tensor {
-    return f_uniform_(this, options) as Tensor
   }
   unsqueeze(dim: number): Tensor {
     return f_unsqueeze(this, dim) as Tensor
@@ -2179,13 +1245,6 @@ export class TensorOps extends Handle {
   ): Tensor {
     return f_upsample_nearest2d(this, outputSize, options) as Tensor
   }
-  _upsampleBicubic2dAa(
-    outputSize: number | readonly number[],
-    alignCorners: boolean,
-    options?: { scalesH?: number | null; scalesW?: number | null },
-  ): Tensor {
-    return f__upsample_bicubic2d_aa(this, outputSize, alignCorners, options) as Tensor
-  }
   _upsampleBilinear2dAa(
     outputSize: number | readonly number[],
     alignCorners: boolean,
@@ -2193,32 +1252,11 @@ export class TensorOps extends Handle {
   ): Tensor {
     return f__upsample_bilinear2d_aa(this, outputSize, alignCorners, options) as Tensor
   }
-  var(dim: number | readonly number[] | null, options: { correction: number | null; keepdim?: boolean }): Tensor {
-    return f_var_correction(this, dim, options) as Tensor
-  }
-  varMean(
-    dim: number | readonly number[] | null,
-    options: { correction: number | null; keepdim?: boolean },
-  ): [Tensor, Tensor] {
-    return f_var_mean_correction(this, dim, options) as [Tensor, Tensor]
-  }
-  vdot(other: Tensor): Tensor {
-    return f_vdot(this, other) as Tensor
-  }
   view(size: readonly number[]): Tensor {
     return f_view(this, size) as Tensor
   }
-  viewAs(other: Tensor): Tensor {
-    return f_view_as(this, other) as Tensor
-  }
-  xlogy(other: Tensor): Tensor {
-    return f_xlogy_Tensor(this, other) as Tensor
-  }
   zero_(): Tensor {
     return f_zero_(this) as Tensor
-  }
-  zerosLike(options?: { dtype?: DType | null; device?: string | null; memoryFormat?: MemoryFormat | null }): Tensor {
-    return f_zeros_like(this, options) as Tensor
   }
 }
 
@@ -2245,34 +1283,11 @@ export function arange(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
 export function cat(tensors: readonly Tensor[], options?: { dim?: number }): Tensor {
   return f_cat(tensors, options) as Tensor
 }
-export function cdist(x1: Tensor, x2: Tensor, options?: { p?: number; computeMode?: number | null }): Tensor {
-  return f_cdist(x1, x2, options) as Tensor
-}
-export function einsum(
-  equation: string,
-  tensors: readonly Tensor[],
-  options?: { path?: readonly number[] | null },
-): Tensor {
-  return f_einsum(equation, tensors, options) as Tensor
-}
-export function embedding(
-  weight: Tensor,
-  indices: Tensor,
-  options?: { paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean },
-): Tensor {
-  return f_embedding(weight, indices, options) as Tensor
-}
 export function empty(
   size: readonly number[],
   options?: { dtype?: DType | null; device?: string | null; memoryFormat?: MemoryFormat | null },
 ): Tensor {
   return f_empty_memory_format(size, options) as Tensor
-}
-export function eye(n: number, options?: { dtype?: DType | null; device?: string | null }): Tensor
-export function eye(n: number, m: number, options?: { dtype?: DType | null; device?: string | null }): Tensor
-export function eye(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
-  if (typeof a0 === 'number' && typeof a1 === 'number') return f_eye_m(a0, a1, a2) as never
-  return f_eye(a0, a1) as never
 }
 export function full(
   size: readonly number[],
@@ -2281,51 +1296,8 @@ export function full(
 ): Tensor {
   return f_full(size, fillValue, options) as Tensor
 }
-export function linspace(
-  start: Scalar,
-  end: Scalar,
-  steps: number,
-  options?: { dtype?: DType | null; device?: string | null },
-): Tensor {
-  return f_linspace(start, end, steps, options) as Tensor
-}
-export function meshgrid(tensors: readonly Tensor[], options: { indexing: string }): Tensor[] {
-  return f_meshgrid_indexing(tensors, options) as Tensor[]
-}
 export function ones(size: readonly number[], options?: { dtype?: DType | null; device?: string | null }): Tensor {
   return f_ones(size, options) as Tensor
-}
-export function rand(
-  size: readonly number[],
-  options: { generator: GeneratorHandle | null; dtype?: DType | null; device?: string | null },
-): Tensor
-export function rand(size: readonly number[], options?: { dtype?: DType | null; device?: string | null }): Tensor
-export function rand(a0?: unknown, a1?: unknown): unknown {
-  if (Array.isArray(a0) && (a1 as Record<string, unknown> | undefined)?.generator !== undefined)
-    return f_rand_generator(a0, a1) as never
-  return f_rand(a0, a1) as never
-}
-export function randint(
-  low: number,
-  high: number,
-  size: readonly number[],
-  options: { generator: GeneratorHandle | null; dtype?: DType | null; device?: string | null },
-): Tensor
-export function randint(
-  low: number,
-  high: number,
-  size: readonly number[],
-  options?: { dtype?: DType | null; device?: string | null },
-): Tensor
-export function randint(a0?: unknown, a1?: unknown, a2?: unknown, a3?: unknown): unknown {
-  if (
-    typeof a0 === 'number' &&
-    typeof a1 === 'number' &&
-    Array.isArray(a2) &&
-    (a3 as Record<string, unknown> | undefined)?.generator !== undefined
-  )
-    return f_randint_low_generator(a0, a1, a2, a3) as never
-  return f_randint_low(a0, a1, a2, a3) as never
 }
 export function randn(
   size: readonly number[],
@@ -2336,16 +1308,6 @@ export function randn(a0?: unknown, a1?: unknown): unknown {
   if (Array.isArray(a0) && (a1 as Record<string, unknown> | undefined)?.generator !== undefined)
     return f_randn_generator(a0, a1) as never
   return f_randn(a0, a1) as never
-}
-export function randperm(
-  n: number,
-  options: { generator: GeneratorHandle | null; dtype?: DType | null; device?: string | null },
-): Tensor
-export function randperm(n: number, options?: { dtype?: DType | null; device?: string | null }): Tensor
-export function randperm(a0?: unknown, a1?: unknown): unknown {
-  if (typeof a0 === 'number' && (a1 as Record<string, unknown> | undefined)?.generator !== undefined)
-    return f_randperm_generator(a0, a1) as never
-  return f_randperm(a0, a1) as never
 }
 export function searchsorted(
   sortedSequence: Tensor,

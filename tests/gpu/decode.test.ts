@@ -29,7 +29,7 @@ import {
   addLora,
   isInt8,
   Linear,
-  MergedPlaces,
+  MergedWeights,
   replaceTensor,
   storeInt8,
   tensorAt,
@@ -403,7 +403,7 @@ test('merged adapters are seen anew at each call, in places that stay', () => {
   const { model, decoder } = randomDecoder()
   addLora(decoder.module, loraTargets('Qwen2ForCausalLM'), { rank: 8, alpha: 16, seed: 1 })
   const factors = decoder.module.slots().filter((s) => /lora_B/.test(s.name))
-  const places = new MergedPlaces()
+  const places = new MergedWeights()
   const fill = (size: number) => {
     for (const slot of factors)
       noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(size))))

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TrainingKernels, useKernels } from '../../src/kernels/index.ts'
 import { loraTargets, type TeacherOptions, teacherForceGroups } from '../../src/llm/index.ts'
-import { type Between, opByOp } from '../../src/llm/score/by-hand/elementwise.ts'
-import { byKernels } from '../../src/llm/score/by-hand/elementwise-kernels.ts'
+import { atenElementwise, type Elementwise } from '../../src/llm/score/by-hand/elementwise.ts'
+import { kernelElementwise } from '../../src/llm/score/by-hand/elementwise-kernels.ts'
 import { TrainingLayers } from '../../src/llm/score/by-hand/layers.ts'
 import { addLora, replaceTensor, type Slot, tensorAt, trainOnly } from '../../src/nn/index.ts'
 import {
@@ -42,15 +42,19 @@ const rowsOf = (table: Record<'cos' | 'sin', Tensor>, rows: number) => ({
 })
 
 /** The same call both ways, and once more: equal within bfloat16's rounding, and the same bits again. */
-function compare(name: string, call: (between: Between) => unknown, copies: () => void = () => undefined): void {
-  const ours = byKernels(kernels!)
-  const read = (between: Between) => {
+function compare(
+  name: string,
+  call: (elementwise: Elementwise) => unknown,
+  copies: () => void = () => undefined,
+): void {
+  const ours = kernelElementwise(kernels!)
+  const read = (elementwise: Elementwise) => {
     copies()
-    return tensorsIn(call(between))
+    return tensorsIn(call(elementwise))
   }
   noGrad(() =>
     tidy(() => {
-      const [want, got, again] = [read(opByOp), read(ours), read(ours)]
+      const [want, got, again] = [read(atenElementwise), read(ours), read(ours)]
       assert.equal(got.length, want.length, name)
       want.forEach((t, i) => {
         const far = distance(got[i]!, t)

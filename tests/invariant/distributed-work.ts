@@ -186,7 +186,7 @@ async function regression(world: World): Promise<void> {
       backward(error.mul(error).sum().div(rows))
     })
     await world.sumGradients(new Map([['weight', weight]]))
-    tidy(() => noGrad(() => void weight.sub_(weight.grad()!.mul(0.01))))
+    tidy(() => noGrad(() => void weight.add_(weight.grad()!.mul(-0.01))))
     weight.setGrad(null)
   }
   say(weight.numbers())

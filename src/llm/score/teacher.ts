@@ -23,7 +23,7 @@ import {
   withCompletions,
 } from '../prompted-model.ts'
 import type { TrainingHead } from './by-hand/head.ts'
-import { type Place, packedStates } from './by-hand/packed.ts'
+import { type CompletionRows, packedStates } from './by-hand/packed.ts'
 
 export interface TeacherOptions {
   /** Less is kept for backward, and made again: whole layers, or gate and up where layers have a derivative of their own. */
@@ -40,7 +40,7 @@ export interface LogProbs {
 /** Hidden states of prompts and completions, and where each completion's tokens stand. Completions are counted over all prompts. */
 export class TeacherPass {
   readonly hidden: Tensor // [rows, S], as the decoder gives them
-  readonly #places: readonly Place[]
+  readonly #places: readonly CompletionRows[]
   readonly #groups: readonly (readonly Int32Array[])[]
   readonly #completions: readonly Int32Array[]
   readonly #decoder: Decoder
@@ -49,7 +49,7 @@ export class TeacherPass {
   constructor(
     decoder: Decoder,
     hidden: Tensor,
-    places: readonly Place[],
+    places: readonly CompletionRows[],
     completions: readonly (readonly Int32Array[])[],
     head: TrainingHead | null = null,
   ) {
@@ -220,7 +220,7 @@ function packedRow<P extends PromptIds>(
   return cat([embeddings, behind], { dim: 1 })
 }
 
-function placesOf(packed: readonly Packed[], L: number): Place[] {
+function placesOf(packed: readonly Packed[], L: number): CompletionRows[] {
   return packed.flatMap(({ prompt, read }, r) => {
     let start = r * L + prompt
     return read.map((ids) => {

@@ -4,7 +4,7 @@ import type { DecoderOpenOptions } from '../../llm/index.ts'
 import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplates } from '../../text/index.ts'
 import { OpenedFamily } from '../base-family.ts'
-import type { AdapterPlace, AskingFamily } from '../family.ts'
+import type { AdapterSite, VqaFamily } from '../family.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
 import { module, prepare } from './prepare.ts'
@@ -16,12 +16,12 @@ const adapterNames: AdapterNames = { ours: '', file: 'base_model.model.', adapte
 /** Qwen2.5-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
 export class QwenVLFamily
   extends OpenedFamily<QwenVL, LoadedQwenVL>
-  implements AskingFamily<PatchedImage, QwenFeatures, QwenPrompt>
+  implements VqaFamily<PatchedImage, QwenFeatures, QwenPrompt>
 {
   readonly name = 'qwen2_5_vl'
   readonly groups = { lora: [/\.lora_[AB]\./] } as const
   readonly stopWords: readonly string[] = []
-  readonly adapter: AdapterPlace
+  readonly adapter: AdapterSite
 
   constructor(loaded: LoadedQwenVL) {
     super(loaded)

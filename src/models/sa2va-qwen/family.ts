@@ -2,7 +2,7 @@ import type { AdapterNames } from '../../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../../image/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { OpenedGroundedFamily } from '../base-family.ts'
-import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
+import type { AdapterSite, GroundedFamily, ImageLimits } from '../family.ts'
 import { exportSa2VA } from '../sa2va/index.ts'
 import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt, qwenPreparation } from './inputs.ts'
 import { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
@@ -35,7 +35,7 @@ export class Sa2VAQwenFamily
 {
   readonly name: string
   readonly groups = qwenGroups
-  readonly adapter: AdapterPlace
+  readonly adapter: AdapterSite
 
   constructor(loaded: LoadedSa2VAQwen) {
     super(loaded)

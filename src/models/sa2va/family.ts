@@ -3,7 +3,7 @@ import type { Preparation, RgbImage } from '../../image/index.ts'
 import { loraTargets } from '../../llm/index.ts'
 import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { OpenedGroundedFamily } from '../base-family.ts'
-import type { AdapterPlace, GroundedFamily, ImageLimits } from '../family.ts'
+import type { AdapterSite, GroundedFamily, ImageLimits } from '../family.ts'
 import { type Features, type Prompt, preparation, prepareImage } from './inputs.ts'
 import { exportSa2VA, type Loaded, openSa2VA, type Sa2VAOpenOptions } from './load.ts'
 import type { Sa2VA } from './model.ts'
@@ -26,7 +26,7 @@ export class Sa2VAFamily
 {
   readonly name = 'sa2va'
   readonly groups = sa2vaGroups
-  readonly adapter: AdapterPlace
+  readonly adapter: AdapterSite
 
   constructor(loaded: Loaded) {
     super(loaded)

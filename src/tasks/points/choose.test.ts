@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import { makePointScene, openLoader, openSource } from '../../data/index.ts'
 import { encodePng } from '../../image/index.ts'
 import { encodeRle, maskFromDense, maskIou } from '../../mask/index.ts'
-import { type AskingFamily, openFamily } from '../../models/index.ts'
+import { openFamily, type VqaFamily } from '../../models/index.ts'
 import { RewardsConfig } from '../../rewards/index.ts'
 import { resolveGrpo } from '../../rl/index.ts'
 import { openSam2, Sam2Predictor } from '../../sam/index.ts'
@@ -24,7 +24,7 @@ import type { PointsReply } from './task.ts'
 const assets = join(import.meta.dirname, '../../../assets/points-miniature')
 const folder = mkdtempSync(join(tmpdir(), 'points-choose-'))
 after(() => rmSync(folder, { recursive: true }))
-let family: AskingFamily
+let family: VqaFamily
 
 const settings = (input: object = {}): PointsRunConfig => ({
   seed: 1,
@@ -39,7 +39,7 @@ const nothing = maskFromDense(new Uint8Array(112 * 112), 112, 112)
 const inScope = <T>(fn: () => T): T => noGrad(() => tidy(fn as () => never)) as T
 
 before(() => {
-  family = openFamily(join(assets, 'policy'), { dtype: 'float32' }) as AskingFamily
+  family = openFamily(join(assets, 'policy'), { dtype: 'float32' }) as VqaFamily
 })
 
 test('records without a target are left out and counted, or stay where the mode can ask about them', async () => {

@@ -3,7 +3,7 @@
 import { Mismatch } from '../../core/index.ts'
 import { type RgbImage, resize } from '../../image/index.ts'
 import { type Mask, maskIou, toDense } from '../../mask/index.ts'
-import type { AskingFamily } from '../../models/index.ts'
+import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Sam2Features, Sam2Predictor } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import type { PointsConfig } from './config.ts'
@@ -13,7 +13,7 @@ import { givenPrompt, pointQuestion } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 
 export interface PointSetup {
-  policy: AskingFamily
+  policy: VqaFamily
   sam: Sam2Predictor
   config: PointsConfig
   /** Longest answer in tokens. */
@@ -26,7 +26,7 @@ export interface PointItem {
   frame: FrameSize
   positive: PositivePrompt
   question: string
-  prompt: ReturnType<AskingFamily['ask']>
+  prompt: ReturnType<VqaFamily['ask']>
   features: object
   sam: Sam2Features
   /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */

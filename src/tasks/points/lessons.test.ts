@@ -6,7 +6,7 @@ import { makePointScene } from '../../data/index.ts'
 import { alone } from '../../distributed/index.ts'
 import { teacherForce } from '../../llm/index.ts'
 import { maskFromDense } from '../../mask/index.ts'
-import { type AskingFamily, openFamily } from '../../models/index.ts'
+import { openFamily, type VqaFamily } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { openSam2, Sam2Predictor } from '../../sam/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
@@ -19,7 +19,7 @@ import { derivePrompt, heuristicNegatives } from './places.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')
 const { record } = makePointScene(5, 1)
-let policy: AskingFamily
+let policy: VqaFamily
 let sam: Sam2Predictor
 const setupOf = (input: PointsInput) => ({
   ...{ policy, sam, maxNewTokens: 12 },
@@ -27,7 +27,7 @@ const setupOf = (input: PointsInput) => ({
 })
 
 before(() => {
-  policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as AskingFamily
+  policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as VqaFamily
   sam = new Sam2Predictor(openSam2(join(golden, 'sa2va-tiny'), { dtype: 'float32' }).model)
 })
 

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { teacherForce } from '../../llm/index.ts'
-import { type AskingFamily, openFamily } from '../../models/index.ts'
+import { openFamily, type VqaFamily } from '../../models/index.ts'
 import { RewardsConfig } from '../../rewards/index.ts'
 import { resolveGrpo } from '../../rl/index.ts'
 import { openSam2, Sam2Predictor } from '../../sam/index.ts'
@@ -35,7 +35,7 @@ let setup: PointSetup
 let item: PointItem
 
 before(() => {
-  const policy = openFamily(join(assets, 'policy'), { dtype: 'float32' }) as AskingFamily
+  const policy = openFamily(join(assets, 'policy'), { dtype: 'float32' }) as VqaFamily
   const sam = new Sam2Predictor(openSam2(sam2, { dtype: 'float32' }).model)
   const config = resolvePoints({ mode: 'second-look', turns: 3, imageSize: 112, wording: 'short', sam: sam2 })
   setup = { policy, sam, config, maxNewTokens: 12 }

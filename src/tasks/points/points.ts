@@ -1,7 +1,7 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
 import { Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
-import { type AskingFamily, type Family, isAsking, trainGroupNames } from '../../models/index.ts'
+import { type Family, isVqa, trainGroupNames, type VqaFamily } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
 import { openSam2, type Sam2Model, Sam2Predictor } from '../../sam/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
@@ -28,8 +28,8 @@ export interface PointsRunConfig extends CommonSettings {
   readonly rewards: CommonSettings['rewards'] & { readonly points?: PointsRewards }
 }
 
-export function requireAsking(family: Family): AskingFamily {
-  if (isAsking(family)) return family
+export function requireAsking(family: Family): VqaFamily {
+  if (isVqa(family)) return family
   throw new Mismatch({
     where: family.dir,
     field: 'model',
@@ -48,7 +48,7 @@ interface Beside {
 const beside = new WeakMap<Family, Beside>()
 
 /** SAM2 on the device and in the dtype of the family. */
-function openBeside(family: AskingFamily, path: string): Beside {
+function openBeside(family: VqaFamily, path: string): Beside {
   const known = beside.get(family)
   if (known?.path === path) return known
   closeBeside(family)

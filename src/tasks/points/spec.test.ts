@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
 import { makePointScene } from '../../data/index.ts'
 import { teacherForce, teacherForceGroups } from '../../llm/index.ts'
-import { type AskingFamily, openFamily, patchImage } from '../../models/index.ts'
+import { openFamily, patchImage, type VqaFamily } from '../../models/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { AdamW } from '../../optim/index.ts'
 import { grpoLoss, resolveGrpo } from '../../rl/index.ts'
@@ -22,7 +22,7 @@ let params: Map<string, Tensor>
 let item: PointItem
 
 before(() => {
-  const policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as AskingFamily
+  const policy = openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }) as VqaFamily
   const sam = new Sam2Predictor(openSam2(join(golden, 'sa2va-tiny'), { dtype: 'float32' }).model)
   setup = { policy, sam, config: resolvePoints({ imageSize: 112 }), maxNewTokens: 12 }
   const { on, targets } = policy.adapter

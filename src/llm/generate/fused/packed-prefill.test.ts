@@ -3,7 +3,7 @@ import { after, test } from 'node:test'
 import { box, encode, freeFeatures, type Prompt, tinyModel } from '../../../../tests/support/sa2va.ts'
 import { packInPlace } from '../../../nn/index.ts'
 import { expectNoLeak, noGrad, type Tensor, tidy } from '../../../tensor/index.ts'
-import { opByOp } from '../../score/by-hand/elementwise.ts'
+import { atenElementwise } from '../../score/by-hand/elementwise.ts'
 import { groupsOf, prefill } from '../plain/prefill.ts'
 import { columnsOf } from './packed-cache.ts'
 import { readPacked } from './packed-prefill.ts'
@@ -66,7 +66,7 @@ function plainly(prompts: readonly Prompt[]): Read {
 function packed(prompts: readonly Prompt[]): Read {
   return noGrad(() =>
     tidy(() => {
-      const { cache: read, lengths, last } = readPacked(model, prompts, groupsOf(model, prompts), opByOp)!
+      const { cache: read, lengths, last } = readPacked(model, prompts, groupsOf(model, prompts), atenElementwise)!
       const cache = columnsOf(read)
       read.dispose()
       const logits = model.decoder.logits(last)
@@ -116,10 +116,10 @@ test('what one call read of an image serves the next ones, until the weights may
   const want = [alone(words), alone(regions)]
   let reads = 0
   const counted = {
-    ...opByOp,
-    rotate: (...args: Parameters<typeof opByOp.rotate>) => {
+    ...atenElementwise,
+    rotate: (...args: Parameters<typeof atenElementwise.rotate>) => {
       reads += args[0].size(0)
-      opByOp.rotate(...args)
+      atenElementwise.rotate(...args)
     },
   }
   const tokens = (prompts: readonly Prompt[]) => {

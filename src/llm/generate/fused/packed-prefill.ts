@@ -15,9 +15,9 @@ import {
 } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
-import { type Packing, type Piece, packingOf, piecesOf } from '../../score/by-hand/attention-calls.ts'
-import type { Between } from '../../score/by-hand/elementwise.ts'
-import { byKernels } from '../../score/by-hand/elementwise-kernels.ts'
+import { type AttentionCall, attentionCalls, type Packing, packingOf } from '../../score/by-hand/attention-calls.ts'
+import type { Elementwise } from '../../score/by-hand/elementwise.ts'
+import { kernelElementwise } from '../../score/by-hand/elementwise-kernels.ts'
 import { PackedCache } from './packed-cache.ts'
 import { type Group, type KnownRows, knownPrefixes } from './prefixes.ts'
 import { currentWeights, inInt8, type LayerWeights, notFused, shapeOf } from './weights.ts'
@@ -39,7 +39,7 @@ export function packedPrefill<P extends PromptIds>(
   const { decoder, placement } = model
   if (!hasFlashAttention(placement.device) || notFused(decoder) || inInt8(decoder)) return null
   const kernels = TrainingKernels.of(shapeOf(decoder), placement.device)
-  return kernels && readPacked(model, prompts, groups, byKernels(kernels))
+  return kernels && readPacked(model, prompts, groups, kernelElementwise(kernels))
 }
 
 /** The same by the given functions between products, on any device, where weights lie packed. */
@@ -47,7 +47,7 @@ export function readPacked<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
   groups: readonly Group[],
-  between: Between,
+  elementwise: Elementwise,
 ): PackedPrompts | null {
   const { decoder } = model
   if (decoder.module.parts.layers.some(({ fused }) => !fused || fused.attention.queryNorm)) return null
@@ -61,8 +61,8 @@ export function readPacked<P extends PromptIds>(
       const table = decoder.rotation(packedPositions(model, prompts, plan), x)
       const heads = headsOf(decoder)
       const rows = roomForRows(decoder, heads, known, x.size(0))
-      const pieces = piecesOf(plan.packing, x.device)
-      const states = readLayers(decoder, x, { between, table, known: knownTokens(known), heads, pieces, rows })
+      const calls = attentionCalls(plan.packing, x.device)
+      const states = readLayers(decoder, x, { elementwise, table, known: knownTokens(known), heads, calls, rows })
       if (!known) knownPrefixes.keep(model, plan.shared, rows)
       const last = decoder.finish(states.indexSelect(0, index(plan.last, x.device)))
       return { cache: new PackedCache(rows, plan.rowsOf, heads), lengths: prompts.map((p) => p.ids.length), last }
@@ -180,8 +180,8 @@ function roomForRows({ cfg, placement }: Decoder, heads: Heads, known: KnownRows
 }
 
 interface Pass {
-  between: Between
-  pieces: readonly Piece[]
+  elementwise: Elementwise
+  calls: readonly AttentionCall[]
   table: RopeTable
   heads: Heads
   rows: Tensor // [L, N, 2K D], filled layer by layer
@@ -203,34 +203,34 @@ function readLayers(decoder: Decoder, x: Tensor, pass: Pass): Tensor {
 }
 
 function readLayer(w: LayerWeights, { x, y }: { x: Tensor; y: Tensor | null }, eps: number, i: number, pass: Pass) {
-  const { between, table, heads } = pass
-  const before = between.addNorm(x, y, { weight: w.inputNorm, eps })
+  const { elementwise, table, heads } = pass
+  const before = elementwise.addNorm(x, y, { weight: w.inputNorm, eps })
   const qkv = before.normed.linear(w.qkv, { bias: w.bias })
-  between.rotate(qkv, heads, table)
+  elementwise.rotate(qkv, heads, table)
   const attended = attend(i, qkv, pass)
-  const middle = between.addNorm(before.sum, attended.linear(w.out), { weight: w.outputNorm, eps })
+  const middle = elementwise.addNorm(before.sum, attended.linear(w.out), { weight: w.outputNorm, eps })
   const gateUp = middle.normed.linear(w.gateUp)
-  const inner = between.swiglu(gateUp, gateUp.size(1) / 2)
+  const inner = elementwise.swiglu(gateUp, gateUp.size(1) / 2)
   return { x: middle.sum, y: inner.linear(w.down) }
 }
 
 /** What prompts see of themselves; what stands behind them sees itself and them. Calls of the same queries are joined. */
-function attend(layer: number, qkv: Tensor, { between, pieces, known, heads, rows }: Pass): Tensor {
+function attend(layer: number, qkv: Tensor, { elementwise, calls, known, heads, rows }: Pass): Tensor {
   const { queries: H, keys: K, dim: D } = heads
   const [T, wide] = qkv.shape as [number, number]
   const [N, W] = [rows.size(1), rows.size(2)]
   const first = layer * N * W
   const own = windowOf(qkv, [T, W], [wide, 1], H * D)
   windowOf(rows, [T, W], [W, 1], first + known * W).copy_(own)
-  const made = pieces.map((piece, i) => {
-    const [[from, count], [start, n]] = [piece.queries, piece.keys]
+  const made = calls.map((call, i) => {
+    const [[from, count], [start, n]] = [call.queries, call.keys]
     const at = first + (known > 0 && i === 0 ? known + start : start) * W // behind known rows the second call is over them
     const q = windowOf(qkv, [count, H, D], [wide, D, 1], from * wide)
     const keys = (column: number) => windowOf(rows, [n, K, D], [W, D, 1], at + column)
-    return flashAttention(q, keys(0), keys(K * D), piece)
+    return flashAttention(q, keys(0), keys(K * D), call)
   })
   const [a, b, c] = made
   if (!b) return a!.out.flatten({ startDim: 1 })
-  const out = c ? cat([a!.out, between.join(b, c).out]) : between.join(a!, b).out
+  const out = c ? cat([a!.out, elementwise.join(b, c).out]) : elementwise.join(a!, b).out
   return out.flatten({ startDim: 1 })
 }

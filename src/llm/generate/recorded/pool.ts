@@ -7,7 +7,7 @@ import { forgetWeights } from '../fused/weights.ts'
 import { cudaRecorder, DecodeState, type Recorder, roundedColumns } from './state.ts'
 
 /** Shapes kept at a time: two loops, each with the policy's samples and the EMA copy's answers. */
-const most = 4
+const maxStates = 4
 
 type Kept = DecodeState | FusedState
 
@@ -63,7 +63,7 @@ export class DecodePool {
 
   release(state: Kept): void {
     state.busy = false
-    this.#shrink(this.#byteLimit(state.decoder.placement.device), most)
+    this.#shrink(this.#byteLimit(state.decoder.placement.device), maxStates)
   }
 
   /** Frees every state, or those of one decoder, before its weights go. */
@@ -73,7 +73,7 @@ export class DecodePool {
   }
 
   #makeRoom(device: string): void {
-    this.#shrink(this.#byteLimit(device), most - 1)
+    this.#shrink(this.#byteLimit(device), maxStates - 1)
   }
 
   /** The one that was used last stays, whatever its size; so do those whose memory others need as well, as far as bytes are concerned. */

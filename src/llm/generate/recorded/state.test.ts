@@ -126,7 +126,7 @@ test('another role, an update in place and the adapters switched off are each se
   assert.equal(recordings, 2)
   near(through(pool, phrases), plainly(phrases))
   assert.equal(recordings, 3)
-  noGrad(() => tidy(() => void tensorAt(trained[0]!).div_(3)))
+  noGrad(() => tidy(() => void tensorAt(trained[0]!).mul_(1 / 3)))
   for (const t of ema.values()) t.dispose()
   pool.clear()
 })

@@ -122,7 +122,7 @@ export function roundedColumns(columns: number): number {
 }
 
 /** Recordings of a state kept at a time: draws of the policy, greedy answers, and one more. */
-const mostRecordings = 3
+const maxRecordings = 3
 
 /** What one shape needs to decode: (decoder, rows, capacity). */
 export class DecodeState {
@@ -235,7 +235,7 @@ export class DecodeState {
 
   #recorded(key: string, never: Tensor | null, step: () => Scores): Recording {
     const known = this.#recordings.get(key)
-    if (!known && this.#recordings.size >= mostRecordings) this.#drop(this.#recordings.keys().next().value!)
+    if (!known && this.#recordings.size >= maxRecordings) this.#drop(this.#recordings.keys().next().value!)
     this.#recordings.delete(key)
     const made = known ?? { ...this.#weights.with(() => this.#record(step, this.#cache.device)), never }
     this.#recordings.set(key, made)

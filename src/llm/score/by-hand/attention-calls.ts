@@ -13,7 +13,7 @@ interface Call {
   readonly causal: boolean
 }
 
-export type Piece = Pick<Call, 'queries' | 'keys'> & Sequences
+export type AttentionCall = Pick<Call, 'queries' | 'keys'> & Sequences
 
 /** A prompt's length, and of each of its completions what is read: at least one token each. */
 export interface Lengths {
@@ -76,7 +76,7 @@ function sharedPacking(rows: readonly Lengths[]): Packing {
 }
 
 /** The calls with what they need on the device. */
-export function piecesOf({ calls }: Packing, device: string): Piece[] {
+export function attentionCalls({ calls }: Packing, device: string): AttentionCall[] {
   const put = (starts: readonly number[]) => tensor(Int32Array.from(starts), { device })
   const longest = (starts: readonly number[]) => Math.max(...starts.slice(1).map((at, i) => at - starts[i]!))
   return calls.map(({ queryStarts, keyStarts, ...call }) => {

@@ -1,7 +1,7 @@
-// The same as `opByOp` by kernels of ours: each a single launch that reads and writes every element once.
+// The same as `atenElementwise` by kernels of ours: each a single launch that reads and writes every element once.
 import type { HeadGrads, TrainingKernels } from '../../../kernels/index.ts'
 import { empty, type Tensor } from '../../../tensor/index.ts'
-import type { Between, PlacedGrads } from './elementwise.ts'
+import type { Elementwise, PlacedGrads } from './elementwise.ts'
 
 const like = (x: Tensor, shape: number[]) => empty(shape, { dtype: x.dtype, device: x.device })
 
@@ -17,7 +17,7 @@ function gradsAt(placed: readonly PlacedGrads[], from: number): HeadGrads {
   }
 }
 
-export function byKernels(kernels: TrainingKernels): Between {
+export function kernelElementwise(kernels: TrainingKernels): Elementwise {
   return {
     addNorm: (x, y, norm) => kernels.sumNorm(x, y, norm.weight, norm.eps),
 

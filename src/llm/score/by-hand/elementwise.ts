@@ -30,7 +30,7 @@ export interface PlacedGrads {
   readonly grads: AttentionGrads
 }
 
-export interface Between {
+export interface Elementwise {
   /** x + the first columns of y, and its norm. Without y: x itself. */
   addNorm(x: Tensor, y: Tensor | null, norm: Norm): { sum: Tensor; normed: Tensor }
   norm(x: Tensor, norm: Norm): Tensor
@@ -71,7 +71,7 @@ function rotated(x: Tensor, { cos, sin }: RopeTable, sign: 1 | -1): Tensor {
 }
 
 /** Op by op, on every device. */
-export const opByOp: Between = {
+export const atenElementwise: Elementwise = {
   addNorm(x, y, norm) {
     const sum = y ? x.add(y.narrow(1, 0, x.size(1))) : x
     return { sum, normed: rmsNorm(sum, norm.weight, norm.eps) }

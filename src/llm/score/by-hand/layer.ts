@@ -11,8 +11,8 @@ import {
   tidy,
   windowOf,
 } from '../../../tensor/index.ts'
-import type { Piece, Span } from './attention-calls.ts'
-import type { Between, HeadLayout, Norm, PlacedGrads } from './elementwise.ts'
+import type { AttentionCall, Span } from './attention-calls.ts'
+import type { Elementwise, HeadLayout, Norm, PlacedGrads } from './elementwise.ts'
 import { AdapterGrads } from './gradients.ts'
 import type { LayerStacks, Stack } from './stacks.ts'
 
@@ -23,15 +23,15 @@ export interface TrainingLayer {
 }
 
 /** What is kept for backward: nothing, all that is needed, all but gate and up, or neither them nor queries, keys and values. */
-export type Keeps = 'nothing' | 'all' | 'most' | 'little'
+export type Keeps = 'none' | 'all' | 'no-mlp' | 'inputs'
 
 /** What all layers of a pass have in common. */
 export interface PassContext {
-  readonly between: Between
+  readonly elementwise: Elementwise
   readonly heads: HeadLayout
   readonly intermediate: number
   readonly tokens: number
-  readonly pieces: readonly Piece[]
+  readonly calls: readonly AttentionCall[]
   readonly table: RopeTable
   /** Null: the adapters take no part. */
   readonly adapter: AdapterState | null
@@ -80,27 +80,27 @@ export function layerForward(
   c: PassContext,
 ): { states: States; saved: Saved | null } {
   return tidy(() => {
-    const { between, adapter } = c
+    const { elementwise, adapter } = c
     const { qkv: ofQkv, o, down } = layer.stacks
-    const before = between.addNorm(x, y, layer.inputNorm)
+    const before = elementwise.addNorm(x, y, layer.inputNorm)
     const qkv = rotated(ofQkv, before.normed, c)
     before.normed.dispose() // what is not needed any more goes before the widest tensors come
     const attention = tidy(() => attend(qkv, c))
     const branch = stacked(o, attention.attended, adapter)
-    const middle = between.addNorm(before.sum, branch, layer.middleNorm)
-    const keeps = c.keeps !== 'nothing'
+    const middle = elementwise.addNorm(before.sum, branch, layer.middleNorm)
+    const keeps = c.keeps !== 'none'
     const tail = (t: Tensor, stack: Stack) => columns(t, tails(stack)).contiguous()
     const downOfO = keeps ? tail(branch, o) : null
     branch.dispose()
     const gateUp = stacked(layer.stacks.gateUp, middle.normed, adapter)
     middle.normed.dispose()
-    const out = stacked(down, between.swiglu(gateUp, c.intermediate), adapter)
+    const out = stacked(down, elementwise.swiglu(gateUp, c.intermediate), adapter)
     const states = { x: middle.sum, y: out }
     if (!downOfO) return { states, saved: null }
     const saved: Saved = {
       ...attention,
       ...{ x: y ? before.sum : null, middle: middle.sum },
-      ...{ qkv: c.keeps === 'little' ? null : qkv, gateUp: c.keeps === 'all' ? gateUp : null },
+      ...{ qkv: c.keeps === 'inputs' ? null : qkv, gateUp: c.keeps === 'all' ? gateUp : null },
       ...{ downOfO, downOfDown: tail(out, down) },
     }
     return { states, saved }
@@ -110,7 +110,7 @@ export function layerForward(
 /** Rotated queries and keys, values, and their t behind. */
 function rotated(stack: Stack, normed: Tensor, c: PassContext): Tensor {
   const qkv = stacked(stack, normed, c.adapter)
-  c.between.rotate(qkv, c.heads, c.table)
+  c.elementwise.rotate(qkv, c.heads, c.table)
   return qkv
 }
 
@@ -121,7 +121,7 @@ function headRows(x: Tensor, [from, count]: Span, column: number, n: number, dim
 }
 
 /** Queries, keys and values of the pieces; rows that several pieces look at are taken once. */
-function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, pieces }: PassContext) {
+function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, calls }: PassContext) {
   const taken = new Map<string, Tensor>()
   const take = (rows: Span, head: number, n: number) => {
     const key = `${rows[0]} ${head}`
@@ -129,16 +129,16 @@ function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, pieces }
     taken.set(key, t)
     return t
   }
-  return pieces.map((p) => [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const)
+  return calls.map((p) => [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const)
 }
 
 function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumExps' | 'randoms'> {
   const heads = headsOf(qkv, c)
-  const made = c.pieces.map((piece, i) => flashAttention(...heads[i]!, piece))
+  const made = c.calls.map((call, i) => flashAttention(...heads[i]!, call))
   const randoms = made.map((m) => m.random)
   const [first, own, ofPrompt] = made as [Attended, Attended?, Attended?]
   if (!own || !ofPrompt) return { attended: first.out.flatten({ startDim: 1 }), logSumExps: [first.logSumExp], randoms }
-  const joined = c.between.join(own, ofPrompt, first.out)
+  const joined = c.elementwise.join(own, ofPrompt, first.out)
   const attended = joined.out.flatten({ startDim: 1 })
   return { attended, logSumExps: [first.logSumExp, joined.logSumExp, joined.logSumExp], randoms }
 }
@@ -147,16 +147,16 @@ function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumEx
 function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, c: PassContext): Tensor {
   const { queries, dim } = c.heads
   const heads = headsOf(qkv, c)
-  const placed = c.pieces.map((piece, i): PlacedGrads => {
-    const rows = (t: Tensor) => headRows(t, piece.queries, 0, queries, dim)
+  const placed = c.calls.map((call, i): PlacedGrads => {
+    const rows = (t: Tensor) => headRows(t, call.queries, 0, queries, dim)
     const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
     return {
-      queries: piece.queries,
-      keys: piece.keys,
-      grads: flashAttentionBackward(rows(grad), heads[i]!, whole, piece),
+      queries: call.queries,
+      keys: call.keys,
+      grads: flashAttentionBackward(rows(grad), heads[i]!, whole, call),
     }
   })
-  return c.between.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
+  return c.elementwise.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
 }
 
 /** Gradient of a stack's outputs [T, rows + n r], whose last columns are written here -> gradient of its input. */
@@ -207,11 +207,11 @@ function feedForwardBackward(
   grads: AdapterGrads,
 ): Tensor {
   return tidy(() => {
-    const { between } = c
-    const normed = between.norm(saved.middle, middleNorm)
+    const { elementwise } = c
+    const normed = elementwise.norm(saved.middle, middleNorm)
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
     const ofActivation = inputGrad(down, grad)
-    const activation = between.swigluBackward(ofActivation, opened, c.intermediate)
+    const activation = elementwise.swigluBackward(ofActivation, opened, c.intermediate)
     if (activation !== ofActivation) ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
     adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
     activation.dispose()
@@ -220,7 +220,7 @@ function feedForwardBackward(
     const ofNormed = inputGrad(gateUp, opened)
     adapterGrads(gateUp, opened, { of: t, from: 0 }, normed, grads)
     grads.hand()
-    return between.normBackward(ofNormed, saved.middle, middleNorm, grad, o.rank)
+    return elementwise.normBackward(ofNormed, saved.middle, middleNorm, grad, o.rank)
   })
 }
 
@@ -233,14 +233,14 @@ function attentionBackward(
   grads: AdapterGrads,
 ): Tensor {
   return tidy(() => {
-    const { between } = c
-    const normed = between.norm(x, inputNorm)
+    const { elementwise } = c
+    const normed = elementwise.norm(x, inputNorm)
     const turned = saved.qkv ?? rotated(qkv, normed, c)
     const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
     adapterGrads(o, grad, { of: saved.downOfO, from: 0 }, saved.attended, grads)
     const ofNormed = inputGrad(qkv, ofQkv)
     adapterGrads(qkv, ofQkv, { of: turned, from: qkv.rows }, normed, grads)
     grads.hand()
-    return between.normBackward(ofNormed, x, inputNorm, grad, down.rank)
+    return elementwise.normBackward(ofNormed, x, inputNorm, grad, down.rank)
   })
 }

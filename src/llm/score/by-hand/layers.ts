@@ -17,9 +17,9 @@ import type { CausalLayer } from '../../causal-lm.ts'
 import { decodePool } from '../../generate/recorded/pool.ts'
 import type { Decoder } from '../../model.ts'
 import { Attention, GatedMlp } from '../../qwen2.ts'
-import { type Packing, type Piece, piecesOf } from './attention-calls.ts'
-import { type Between, opByOp } from './elementwise.ts'
-import { byKernels } from './elementwise-kernels.ts'
+import { type AttentionCall, attentionCalls, type Packing } from './attention-calls.ts'
+import { atenElementwise, type Elementwise } from './elementwise.ts'
+import { kernelElementwise } from './elementwise-kernels.ts'
 import { TrainingHead } from './head.ts'
 import { layerBackward, layerForward, type PassContext, type Saved, type States, type TrainingLayer } from './layer.ts'
 import { type LayerStacks, loadAdapters, mastersOf, Stack } from './stacks.ts'
@@ -76,7 +76,7 @@ export class TrainingLayers {
   readonly #layers: readonly TrainingLayer[]
   readonly #stacks: readonly Stack[]
   readonly #adapter: AdapterState
-  readonly #between: Between
+  readonly #elementwise: Elementwise
   readonly #head: TrainingHead | null
   /** How often adapters were put into the stacks. */
   #loads = 0
@@ -96,7 +96,7 @@ export class TrainingLayers {
       }
     })
     const kernels = kernelsOf(decoder)
-    this.#between = kernels ? byKernels(kernels) : opByOp
+    this.#elementwise = kernels ? kernelElementwise(kernels) : atenElementwise
     this.#head = kernels && decoder.headIsPlain ? new TrainingHead(decoder.module.parts.head, kernels) : null
     this.#stacks = this.#layers.flatMap(({ stacks: s }) => [s.qkv, s.o, s.gateUp, s.down])
   }
@@ -145,7 +145,7 @@ export class TrainingLayers {
   /** Packed embeddings [T, S] -> states before the final norm [T, S]. */
   forward({ x, positions, packing, recompute }: LayerPass): Tensor {
     const adapter = this.#adapter.enabled ? this.#adapter : null
-    const keeps = !gradEnabled() ? 'nothing' : recompute ? 'little' : 'all'
+    const keeps = !gradEnabled() ? 'none' : recompute ? 'inputs' : 'all'
     const masters = mastersOf(this.#stacks)
     let loaded = -1
     const load = () => {
@@ -156,7 +156,7 @@ export class TrainingLayers {
     const { num_attention_heads: queries, num_key_value_heads: keys, head_dim: dim } = this.#decoder.cfg
     const heads = { queries, keys, dim }
     const fixed = {
-      between: this.#between,
+      elementwise: this.#elementwise,
       heads,
       intermediate: this.#decoder.cfg.intermediate_size,
       adapter,
@@ -168,9 +168,9 @@ export class TrainingLayers {
           tidy(() => {
             load()
             const table = this.#decoder.rotation(positions, h)
-            const placed = { table, pieces: piecesOf(packing, h.device) }
+            const placed = { table, calls: attentionCalls(packing, h.device) }
             const { out, layers } = this.#run(h, { ...fixed, ...placed, tokens: packing.tokens })
-            return { out, saved: keeps === 'nothing' ? null : { ...placed, layers } }
+            return { out, saved: keeps === 'none' ? null : { ...placed, layers } }
           }),
         ),
       ([h], kept, grad) =>
@@ -189,7 +189,7 @@ export class TrainingLayers {
       let states: States = { x, y: null }
       for (const [i, layer] of this.#layers.entries()) {
         const light = context.keeps === 'all' && context.tokens > fewTokens && i % lightLayer === 0
-        const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'most' } : context)
+        const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'no-mlp' } : context)
         if (saved) layers.push(saved)
         states.y?.dispose()
         if (!saved && states.y) states.x.dispose()
@@ -216,7 +216,7 @@ export class TrainingLayers {
 }
 
 /** What a pass keeps for backward. */
-type Kept = { table: RopeTable; pieces: readonly Piece[]; layers: readonly Saved[] } | null
+type Kept = { table: RopeTable; calls: readonly AttentionCall[]; layers: readonly Saved[] } | null
 
 /** Kernels for the decoder's shape in bfloat16; null where there are none. */
 function kernelsOf({ placement, cfg }: Decoder): TrainingKernels | null {

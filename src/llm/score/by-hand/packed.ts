@@ -6,14 +6,14 @@ import type { TrainingHead } from './head.ts'
 import { TrainingLayers } from './layers.ts'
 
 /** Where a completion stands among the rows: the row that predicts its token 0, and the row that read token 0. */
-export interface Place {
+export interface CompletionRows {
   before: number
   start: number
 }
 
 export interface PackedStates {
   hidden: Tensor // [T, S]
-  places: readonly Place[]
+  places: readonly CompletionRows[]
   /** Scores the states, where kernels do. */
   head: TrainingHead | null
 }
@@ -104,7 +104,7 @@ function placesOf(
   prompts: readonly PromptIds[],
   reads: readonly (readonly Int32Array[])[],
   { promptStarts, readStarts }: Packing,
-): Place[] {
+): CompletionRows[] {
   let next = 0
   return prompts.flatMap(({ ids }, r) =>
     reads[r]!.map(() => ({ before: promptStarts[r]! + ids.length - 1, start: readStarts[next++]! })),
