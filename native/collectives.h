@@ -46,7 +46,7 @@ napi_value promise(napi_env env, Pending*& pending);
 std::function<napi_value(napi_env)> numberValue(double x);
 
 // A store with the one thread that talks to it: a call may wait for a peer, and c10d holds a lock while it does. The thread also
-// writes the heartbeat, so that it goes on while the engine computes and stops when the process is stopped.
+// writes the heartbeat, so that it continues while the engine computes and stops when the process is stopped.
 class StoreThread : public std::enable_shared_from_this<StoreThread> {
  public:
   c10::intrusive_ptr<c10d::Store> store;

@@ -1,4 +1,4 @@
-// CUDA devices, captured graphs, kernels of ours and products.
+// CUDA devices, captured graphs, custom kernels and products.
 #include <sstream>
 
 #include "calls.h"

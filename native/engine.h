@@ -1,4 +1,4 @@
-// The engine behind the addon: tensor slots and scopes, ops by name, caching allocator. No Node-API here, no model knowledge.
+// The engine of the addon: tensor slots and scopes, ops by name, caching allocator. No Node-API here, no model knowledge.
 #pragma once
 #include <ATen/Tensor.h>
 #include <ATen/core/Generator.h>
@@ -135,7 +135,7 @@ void* cudaStream(int device);             // the current one
 // products.cc
 void products(double* command);  // results back in place of the command
 
-// launch.cc: kernels of ours
+// launch.cc: custom kernels
 std::string nvrtcVersion(const std::string& path);  // path of libnvrtc
 std::string nvrtcCompile(const std::string& path, const std::string& source, const std::vector<std::string>& options);  // machine code
 int kernelModule(const void* image);

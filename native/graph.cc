@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
-// Calls visit(node) once for every node behind the tensors; stops when it gives true.
+// Calls visit(node) once for every node that leads to the tensors; stops when it gives true.
 template <class F>
 bool walk(const std::vector<at::Tensor>& roots, F&& visit) {
   std::unordered_set<Node*> seen;

@@ -1,4 +1,4 @@
-// Kernels of ours: compiled by NVRTC, loaded and launched through the driver. Both libraries are found at run time, so that a build needs no
+// Custom kernels: compiled by NVRTC, loaded and launched through the driver. Both libraries are found at run time, so that a build needs no
 // header of theirs. No kernel is known here.
 #include <dlfcn.h>
 

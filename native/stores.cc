@@ -194,7 +194,7 @@ ENTRY(storeSet) {
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// (store, key) -> promise of the value, or of null where there is none yet
+// (store, key) -> promise of the value, or of null if there is none yet
 ENTRY(storeGet) {
   BODY
   const std::string key = a.text(1);

@@ -80,7 +80,7 @@ function startWorker(task: Task): Worker {
     const { serveEngineThread } = await import(${JSON.stringify(own)})
     await serveEngineThread(require('node:worker_threads').workerData)
   })()`
-  // the thread has no command line of its own; environment.json tells the one the run was started with
+  // the thread has no command line of its own; environment.json has the one the run was started with
   return new Worker(code, { eval: true, execArgv: [], argv: process.argv.slice(2), workerData: task })
 }
 

@@ -19,11 +19,11 @@ export interface KernelRows {
   share: number
 }
 
-/** Most rows of the products of ours; above, those of the library read the weights as fast. */
+/** Above this many rows cuBLAS is as fast as our GEMV kernels. */
 const maxRows = 16
 const threads = 256
 
-/** Why a shape is not covered; null where it is. */
+/** Why a shape is not covered; null if it is. */
 export function unsupportedShape({ hidden, inner, heads, groups, dim }: DecodeShape): string | null {
   if (dim !== 64 && dim !== 128) return `heads of ${dim}, not 64 or 128`
   if (heads % groups !== 0 || heads / groups > 8) return `${heads} query heads for ${groups} key/value heads`
@@ -51,7 +51,7 @@ export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, 
   )
 }
 
-/** Units of rows and key/value heads with which attention fills the card without rows read together. */
+/** Units of rows and key/value heads with which attention fills the GPU without rows read together. */
 const fullCard = 32
 
 /** Of the numbers of neighbours that have the same prompt, the one to read together: few where that leaves enough units, else many. */
@@ -60,7 +60,7 @@ export function shareOf(possible: readonly number[], rows: number, groups: numbe
   return sorted.find((share) => (rows / share) * groups <= fullCard) ?? sorted.at(-1)!
 }
 
-/** Blocks a unit and key/value head is split into: enough to fill the card, a multiple of the share, at most 8. */
+/** Blocks a unit and key/value head is split into: enough to fill the GPU, a multiple of the share, at most 8. */
 function piecesOf(units: number, share: number): number {
   let pieces = share
   while (pieces < 8 && units * pieces * 2 <= 128) pieces *= 2
@@ -226,7 +226,7 @@ export class DecodeKernels {
     ])
   }
 
-  // Products of ours, for few rows.
+  // Custom products, for few rows.
 
   /** y = W norm(h) + bias */
   qkv(weight: Tensor, h: Tensor, norm: Tensor, eps: number, bias: Tensor | null, y: Tensor): void {

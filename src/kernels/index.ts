@@ -1,4 +1,4 @@
-// Kernels of ours as text (*.cu), compiled for the card at hand, and how they are launched. Each has a reference in ATen beside it.
+// Custom kernels as text (*.cu), compiled for the current GPU, and how they are launched. Each has a reference in ATen.
 // May import tensor, engine, core.
 // Start reading at decode.ts; rows.cu is the simplest source. training.ts: what learning needs.
 export { DecodeKernels, type DecodeShape, type KernelRows, ownProducts, shareOf, unsupportedShape } from './decode.ts'

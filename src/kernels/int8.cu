@@ -51,7 +51,7 @@ KERNEL __launch_bounds__(THREADS, BLOCKS)
     float acc[TILES][4];
 #pragma unroll
     for (int n = 0; n < TILES; n++) acc[n][0] = acc[n][1] = acc[n][2] = acc[n][3] = 0.f;
-    // what is used behind the long way through the columns is loaded before it
+    // what is used after the loop over the columns is loaded before it
     const float scales[2] = {wide(scale[min(tile * 16 + g, features - 1)]), wide(scale[min(tile * 16 + 8 + g, features - 1)])};
     uint2 f[EXTRAS], h[EXTRAS], x[EXTRAS][TILES];
     if (EXTRA && rank == 0) {

@@ -9,7 +9,7 @@ export interface Matrix8 {
   bias: Tensor | null // bfloat16 [N]
 }
 
-/** A product of low rank beside it, of matrices whose features stand one behind the other. */
+/** A product of low rank beside it, of matrices whose features are one after the other. */
 export interface LowRank {
   inputs: Tensor // bfloat16 [R, parts * r], r a multiple of 16
   factors: Tensor // bfloat16 [N, r]
@@ -93,7 +93,7 @@ function launch(x: Tensor, { numbers, scale, bias }: Matrix8, y: Tensor, low?: L
   )
 }
 
-/** Where the second and the third part begin; behind the end where there is none. */
+/** Where the second and the third part begin; after the end if there is none. */
 function startsOf(parts: readonly number[], features: number): [number, number] {
   const second = parts[0] ?? features
   return [second, second + (parts[1] ?? features)]
@@ -106,7 +106,7 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
   return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
 }
 
-/** Products [.., K] -> [.., N] of few rows in bfloat16, where kernels run on a device; null where the matrix must be made wide. */
+/** Products [.., K] -> [.., N] of few rows in bfloat16, where kernels run on a device; null if the matrix must be made wide. */
 export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Tensor | null) | null {
   if (kernelsOff() || noKernels(device)) return null
   return (x, matrix) => {

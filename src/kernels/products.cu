@@ -3,7 +3,7 @@
 // g and t are the two coordinates of a lane in a tile.
 #define LANES const int lane = threadIdx.x & 31, w = threadIdx.x >> 5, g = lane >> 2, t = lane & 3
 
-// Many feature tiles a block, the rows' fragments stay in registers. GATED: features are pairs of gate and up behind a norm.
+// Many feature tiles a block, the rows' fragments stay in registers. GATED: features are pairs of gate and up after a norm.
 template <bool GATED>
 DEVICE void many_features(const u16* W, const u16* X, const u16* norm, float eps, u16* Y, int stride, int features, int rows) {
   constexpr int CHUNKS = HIDDEN / 256;
@@ -227,7 +227,7 @@ KERNEL __launch_bounds__(THREADS, 2) attention_out(const u16* W, const u16* X, u
   few_features<OUT_FEATURES, HEADS * DIM, false, true>(W, X, nullptr, 0.f, nullptr, Y, rows);
 }
 
-// Y += W X, W [HIDDEN][INNER]: a block for 16 features, rounds of 8 chunks of 256 columns in registers. No branch may stand around the loads.
+// Y += W X, W [HIDDEN][INNER]: a block for 16 features, rounds of 8 chunks of 256 columns in registers. No branch may be around the loads.
 KERNEL __launch_bounds__(THREADS, 1) down(const u16* W, const u16* X, u16* Y, int rows) {
   constexpr int CHUNKS = INNER / 256, ROUNDS = (CHUNKS + 7) / 8, LAST = CHUNKS - 8 * (ROUNDS - 1), START = ROUNDS > 1 ? 8 : LAST;
   __shared__ float4 sums[WARPS][TILES * 32];

@@ -1,4 +1,4 @@
-// What each kernel computes, in ATen's ops: products in float32 behind inputs rounded as the kernels round them. R rows, S hidden.
+// What each kernel computes, in ATen's ops: products in float32 of inputs rounded as the kernels round them. R rows, S hidden.
 import { arange, cat, type Tensor, where } from '../tensor/index.ts'
 import type { AttentionInputs } from './decode.ts'
 import type { LowRank, Matrix8 } from './int8.ts'

@@ -11,7 +11,7 @@ export function useKernels(chosen: 'auto' | 'off'): void {
 
 export const kernelsOff = (): string | null => (mode === 'off' ? 'the setting kernels is off' : null)
 
-/** Why kernels cannot run on a device; null where they can. */
+/** Why kernels cannot run on a device; null if they can. */
 export function noKernels(device: string): string | null {
   if (!device.startsWith('cuda')) return `${device} is not a CUDA device`
   const index = deviceIndex(device)

@@ -1,4 +1,4 @@
-// The kernels of a training pass for one shape of decoder: what stands between its matrix products. T tokens, S hidden, I feed-forward.
+// The kernels of a training pass for one shape of decoder: the element-wise work between its matrix products. T tokens, S hidden, I feed-forward.
 import { empty, type Tensor } from '../tensor/index.ts'
 import { type DecodeShape, unsupportedShape } from './decode.ts'
 import { f32, KernelModule } from './module.ts'
@@ -19,7 +19,7 @@ export class TrainingKernels {
   readonly #module: KernelModule
   readonly #block: number
 
-  /** Null where the device or the shape is not covered, or kernels are switched off. */
+  /** Null if the device or the shape is not covered, or kernels are switched off. */
   static of(shape: DecodeShape, device: string): TrainingKernels | null {
     return kernelsOff() || noKernels(device) || unsupportedShape(shape) ? null : new TrainingKernels(shape)
   }
@@ -52,7 +52,7 @@ export class TrainingKernels {
     this.#module.launch('rotate', { grid: [qkv.size(0)], block: threads }, [qkv, qkv.size(1), cos, sin])
   }
 
-  /** Gradients of heads -> the columns they came from: [T, ..]. The first rows have their own gradients, and so have all behind them. */
+  /** Gradients of heads -> the columns they came from: [T, ..]. The first rows have their own gradients, and so have all after them. */
   rotateBack([first, behind]: readonly [HeadGrads, HeadGrads?], out: Tensor, cos: Tensor, sin: Tensor): void {
     const pairs = ({ query, key, value }: HeadGrads) => [query, key, value].flatMap(([one, two]) => [one, two ?? null])
     const split = behind ? first.query[0].size(0) : out.size(0)
@@ -70,7 +70,7 @@ export class TrainingKernels {
     this.#module.launch('gated_back', { grid: [grad.size(0)], block: threads }, args)
   }
 
-  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out` behind the rows of `first`, `logSumExp`. */
+  /** Outputs [N, H, D] and log-sum-exp [H, N] of the same queries over two sets of keys -> `out` after the rows of `first`, `logSumExp`. */
   join(a: AttendedPair, b: AttendedPair, first: Tensor | null, out: Tensor, logSumExp: Tensor): void {
     const { heads, dim } = this.shape
     const block = Math.min(wideBlock, Math.ceil((heads * dim) / 8 / 32) * 32)

@@ -8,7 +8,7 @@ export interface LlmContext {
   /** True = may attend, or added to the scores; [B or 1, 1, T, L]. Absent: plain causal, or everything for a single token. */
   mask?: Tensor
   cache?: KVCache
-  /** Columns of the cache this pass writes, and how many of them attention looks at (all, when absent). */
+  /** Columns of the cache this pass writes, and how many of them attention reads (all, when absent). */
   columns?: Tensor
   length?: number
 }

@@ -4,7 +4,7 @@ import type { Tensor } from '../tensor/index.ts'
 import type { LlmContext } from './attention.ts'
 import type { LlmConfig } from './config.ts'
 
-/** What a layer is made of where it is computed by kernels of ours; linears in a list read the same input. */
+/** The parts of a layer that the custom kernels compute; linears in a list read the same input. */
 export interface FusedLayer {
   inputNorm: RMSNorm
   attention: { qkv: readonly Linear[]; out: Linear; queryNorm: RMSNorm | null; keyNorm: RMSNorm | null }

@@ -1,9 +1,9 @@
-// Values of config.json that are not sizes: a wrong type is an error where it stands, not a model that computes something else.
+// Values of config.json that are not sizes: a wrong type is an error here, not a model that computes something else.
 import { type JsonObject, Mismatch } from '../core/index.ts'
 
 export interface Site {
   where: string
-  /** What stands before a key in errors: where the keys are in config.json. */
+  /** Prefix of a key in errors: where the keys are in config.json. */
   part: string
 }
 

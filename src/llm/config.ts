@@ -32,7 +32,7 @@ interface Rope {
   mrope_interleaved?: boolean
 }
 
-/** What is looked at before it is taken for what its type says. */
+/** Checked before use. */
 interface Scaling extends Record<string, unknown> {
   type?: string
   rope_type?: string
@@ -53,7 +53,7 @@ const largest: Readonly<Record<string, number>> = {
 
 const needed = ['hidden_size', 'num_hidden_layers', 'num_attention_heads', 'intermediate_size', 'vocab_size'] as const
 
-/** `part` is what stands before a key in errors: where the keys are in config.json. */
+/** `part` is the prefix of a key in errors: where the keys are in config.json. */
 export function readLlmConfig(raw: Record<string, unknown>, where: string, part = 'llm_config.'): LlmConfig {
   const site = { where, part }
   const architectures = raw.architectures

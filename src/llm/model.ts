@@ -1,4 +1,4 @@
-// Language models behind one face: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
+// Language models with one interface: embeddings in, final-norm hidden states out. B rows, T tokens, S hidden, V vocabulary.
 import { Mismatch } from '../core/index.ts'
 import {
   cast,
@@ -61,7 +61,7 @@ export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
 }
 
 export interface Pass extends Omit<LlmContext, 'rope'> {
-  /** Tables [B or 1, 1, T, D] where the caller has them already; then they stand for `positions`. */
+  /** Tables [B or 1, 1, T, D] if the caller has them already; they replace `positions`. */
   rope?: RopeTable
   /** [B or 1, T], or [axes, B or 1, T] where the model has several axes; 0..T-1 when absent. */
   positions?: Tensor
@@ -86,7 +86,7 @@ function recomputed(layer: Parts['layers'][number], x: Tensor, context: LlmConte
 }
 
 export interface DecoderOptions {
-  /** The states given out are those before the final norm; scores are computed behind it all the same. */
+  /** The states given out are those before the final norm; scores are computed after it all the same. */
   statesBeforeNorm?: boolean
 }
 
@@ -151,7 +151,7 @@ export class Decoder {
     return !(head instanceof Linear && head.lora_A) && !head.weight.requiresGrad
   }
 
-  /** [B, T, S] -> hidden states [B, T, S], behind the final norm unless the model gives out those before it. */
+  /** [B, T, S] -> hidden states [B, T, S], after the final norm unless the model gives out those before it. */
   forward(x: Tensor, pass: Pass = {}): Tensor {
     return tidy(() => {
       const context: LlmContext = { ...pass, rope: pass.rope ?? this.#tables(x, pass.positions) }
@@ -187,7 +187,7 @@ export class Decoder {
     })
   }
 
-  /** The states behind the layers -> those that `forward` gives. */
+  /** The states after the layers -> those that `forward` gives. */
   finish(states: Tensor): Tensor {
     return this.#beforeNorm ? states : this.module.parts.norm.forward(states)
   }

@@ -1,4 +1,4 @@
-// What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and where their tokens stand.
+// What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and the positions of their tokens.
 import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
 import type { Decoder, Placement } from './model.ts'
 
@@ -7,7 +7,7 @@ export interface PromptIds {
   readonly ids: Int32Array
 }
 
-/** Where the tokens of a prompt stand: one list for each axis of a position, and the position after the last. */
+/** Positions of the tokens of a prompt: one list for each axis of a position, and the position after the last. */
 export interface PromptPositions {
   axes: readonly Int32Array[]
   next: number
@@ -24,11 +24,11 @@ export interface PromptedModel<P extends PromptIds> {
   readonly decoder: Decoder
   /** [1, N, S] */
   promptEmbeddings(prompt: P): Tensor
-  /** Where the first layers get more than embeddings; then it stands for `promptEmbeddings`. */
+  /** If the first layers get more than embeddings; it replaces `promptEmbeddings`. */
   promptInputs?(prompt: P): PromptInputs
   /** Several prompts, where an image that some of them are about need be worked on only once. */
   allPromptInputs?(prompts: readonly P[]): PromptInputs[]
-  /** Absent: token i stands at position i. */
+  /** Absent: token i is at position i. */
   promptPositions?(prompt: P): PromptPositions
   /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
   sharedPrefix?(a: P, b: P): number
@@ -85,7 +85,7 @@ export function positionTensor(rows: readonly (readonly Int32Array[])[], device:
   return tensor(flat, axes === 1 ? [R, L] : [axes, R, L], { device })
 }
 
-/** A prompt's positions with those of completions behind it: each goes on from the prompt, on every axis alike. Filled up with 0 to a width. */
+/** A prompt's positions with those of completions after it: each continues the prompt, on every axis alike. Filled up with 0 to a width. */
 export function withCompletions(
   { axes, next }: PromptPositions,
   lengths: readonly number[],

@@ -1,4 +1,4 @@
-// What families have in common: an opened folder behind the face of a family, and the half of it that points at pixels.
+// What families have in common: an opened folder with the interface of a family, and the half of it that points at pixels.
 
 import type { LlmConfig, PromptedModel, PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'

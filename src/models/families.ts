@@ -1,4 +1,4 @@
-// Which model a folder holds, told from config.json and the names of its tensors, before a weight is read.
+// Which model a folder holds, by config.json and the names of its tensors, before a weight is read.
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
@@ -28,7 +28,7 @@ export function familyOf(dir: string): ModelFamily {
 
 /**
  * `architectures[0]` decides. Converted folders may have the base's name there, so a Qwen-VL with a mask decoder is a Sa2VA too;
- * without the field the parts of the config tell. text_config.architectures repeats the wrapper's name and is not looked at.
+ * without the field the parts of the config tell. text_config.architectures repeats the wrapper's name and is not read.
  */
 export function familyOfConfig(
   raw: JsonObject,

@@ -22,7 +22,7 @@ export interface ModelSizes {
   matrices: readonly (readonly [number, number])[]
   /** Whether the layers with a derivative of their own (src/llm/score/by-hand) cover the language model. */
   ownLayers: boolean
-  /** Whether kernels of ours can decode it. */
+  /** Whether the custom kernels can decode it. */
   ownDecoding: boolean
   /** Size of SAM2's maps beside those of the released models. */
   samScale: number

@@ -45,7 +45,7 @@ export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.
   linear.weight_scale = keep(scale)
 }
 
-/** A product with a matrix in 8 bit as it is; null where it must be made wide. */
+/** A product with a matrix in 8 bit as it is; null if it must be made wide. */
 export type Product8 = (x: Tensor, matrix: RoundedRows & { bias: Tensor | null }) => Tensor | null
 
 let product: Product8 | null = null

@@ -56,7 +56,7 @@ export class KVCache {
     return 2 * this.keys.length * numel * itemBytes[dtype]
   }
 
-  /** The first columns of another cache; `rows` chooses among its rows, null takes them all. Columns behind them become zero. */
+  /** The first columns of another cache; `rows` chooses among its rows, null takes them all. Columns after them become zero. */
   copyFrom(other: KVCache, columns: number, rows: Tensor | null): void {
     const lists = [
       [this.keys, other.keys],
@@ -67,7 +67,7 @@ export class KVCache {
         tidy(() => {
           const read = theirs[i]!.slice({ dim: 2, end: columns })
           t.slice({ dim: 2, end: columns }).copy_(rows ? read.indexSelect(0, rows) : read)
-          t.slice({ dim: 2, start: columns }).fill_(0) // an old NaN behind the mask would still spread
+          t.slice({ dim: 2, start: columns }).fill_(0) // an old NaN under the mask would still spread
         })
       })
   }

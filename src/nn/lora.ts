@@ -84,7 +84,7 @@ const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adap
 
 /**
  * Runs `fn` while the adapters that take part are merged into copies of the weights they adapt: one product a layer instead of three.
- * The copies are of the values at hand, in whatever role, and gone at the end, unless `places` keeps room for them. No gradient is recorded.
+ * The copies are of the current values, in whatever role, and freed at the end, unless `places` keeps room for them. No gradient is recorded.
  */
 export function withMergedLora<R>(model: Module, fn: () => R, places?: MergedWeights): R {
   const adapted = places?.linears(model) ?? linears(model).flatMap(([, linear]) => (takesPart(linear) ? [linear] : []))

@@ -39,7 +39,7 @@ interface Entry {
   readonly name: string
   readonly param: Tensor
   readonly group: ParamGroup
-  /** Null where another process owns the parameter. */
+  /** Null if another process owns the parameter. */
   readonly moments: Moments | null
   /** Updates this parameter has had; one without gradient is left out, as torch does. */
   steps: number
@@ -240,7 +240,7 @@ export class AdamW {
     return out
   }
 
-  /** Puts a saved state back: the run goes on bit for bit. Every name must be there, and no other; moments of others are not read. */
+  /** Restores a saved state: the run continues bit for bit. Every name must be there, and no other; moments of others are not read. */
   load(state: ReadonlyMap<string, Tensor>): void {
     const parts = ['exp_avg', 'exp_avg_sq', 'step']
     const wanted = new Set(this.names.flatMap((name) => parts.map((part) => `${name}.${part}`)))

@@ -285,7 +285,7 @@ function cross(over: Tape, bridges: readonly Bridge[], retain: boolean, later: r
   )
 }
 
-/** Gradients of outputs with respect to inputs, returned instead of accumulated; null where an input is not used. Not through a tape. */
+/** Gradients of outputs with respect to inputs, returned instead of accumulated; null if an input is not used. Not through a tape. */
 export function gradOf(
   outputs: readonly Tensor[],
   inputs: readonly Tensor[],
@@ -302,7 +302,7 @@ export function gradOf(
   return handles.map((h) => (h === -1 ? null : tensorOfHandle(h)))
 }
 
-/** The graph behind a checkpoint or a custom function is not libtorch's: what lies behind would come out as null. */
+/** The graph behind a checkpoint or a custom function is not libtorch's: what comes before it would come out as null. */
 function requireNoTape(outputs: readonly Tensor[], inputs: readonly Tensor[]): void {
   const results = tape.entries.flatMap((e) => (e.kind === 'segment' ? e.outs : []))
   if (results.length === 0) return

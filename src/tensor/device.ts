@@ -48,7 +48,7 @@ export const cuda = {
       native().cudaFixedOrder(false)
     }
   },
-  /** Bytes: in tensors now, reserved by the allocator, most in tensors so far, on the card. */
+  /** Bytes: in tensors now, reserved by the allocator, peak in tensors so far, total of the GPU. */
   memory(device?: number | string): { allocated: number; reserved: number; peak: number; total: number } {
     native().cudaMemory(indexOf(device))
     return { allocated: buffer[0]!, reserved: buffer[1]!, peak: buffer[2]!, total: buffer[3]! }
@@ -61,8 +61,8 @@ export const cuda = {
 }
 
 /**
- * Runs `fn`; after an error also `undo`, which can fail for the same reason: behind an error of the device every call does. The first error
- * is the one to tell.
+ * Runs `fn`; after an error also `undo`, which can fail for the same reason: after an error of the device every call does. The first error
+ * is the one to report.
  */
 function telling<R>(fn: () => R, undo: () => void): R {
   try {

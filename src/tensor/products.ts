@@ -1,4 +1,4 @@
-// Matrix products that write where they are told, without gradient: what hand-written derivatives are made of.
+// Matrix products that write into given tensors, without gradient: what hand-written derivatives are made of.
 import { buffer, hasOp, native, op } from '../engine/index.ts'
 import { type Tensor, tensorOfHandle } from './tensor.ts'
 

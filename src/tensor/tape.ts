@@ -20,7 +20,7 @@ export interface Segment {
   random: Tensor[] | null
 }
 
-/** Where libtorch's graph was cut in front of a segment: the segment takes `leaf`, whose gradient goes on into `original`. */
+/** Where libtorch's graph was cut in front of a segment: the segment takes `leaf`, whose gradient continues into `original`. */
 export interface Bridge {
   kind: 'bridge'
   original: Tensor
@@ -58,7 +58,7 @@ export class Tape {
     return this.#entries
   }
 
-  /** Records a segment behind its inputs. libtorch's graph is cut at an input once per tape: segments that take it share the leaf. */
+  /** Records a segment after its inputs. libtorch's graph is cut at an input once per tape: segments that take it share the leaf. */
   record(segment: Omit<Segment, 'kind' | 'bridges'>, bridges: readonly Bridge[]): void {
     this.#entries.push({ ...segment, kind: 'segment', bridges })
   }

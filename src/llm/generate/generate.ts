@@ -161,7 +161,7 @@ class Generation<P extends PromptIds> {
     }
   }
 
-  /** The device draws; what it drew behind the end of a row is dropped. */
+  /** The device draws; what it drew after the end of a row is dropped. */
   #decodeAhead(start: DecodeStart): void {
     const { maxNewTokens, sampling, suppressIds } = this.#options
     const plan = { temperature: sampling ? this.#settings.temperature : null, never: suppressIds ?? [] }
@@ -273,7 +273,7 @@ class Generation<P extends PromptIds> {
 
   #append(row: Row, id: number, logp: number): void {
     if (!row.open) {
-      row.ids.push(this.#tokenizer.padId ?? 0) // the row goes on as padding; #result cuts it
+      row.ids.push(this.#tokenizer.padId ?? 0) // the row continues as padding; #result cuts it
       return
     }
     if (id < 0)

@@ -37,7 +37,7 @@ export interface LogProbs {
   entropies: Tensor // [K, T]
 }
 
-/** Hidden states of prompts and completions, and where each completion's tokens stand. Completions are counted over all prompts. */
+/** Hidden states of prompts and completions, and the rows of each completion's tokens. Completions are counted over all prompts. */
 export class TeacherPass {
   readonly hidden: Tensor // [rows, S], as the decoder gives them
   readonly #places: readonly CompletionRows[]

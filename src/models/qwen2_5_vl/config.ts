@@ -36,7 +36,7 @@ export function readQwenVLConfig(dir: string): QwenVLConfig {
   return parseQwenVLConfig(readJsonObject(where), where)
 }
 
-/** Keys of the language model stand at the top of released files, in `text_config` of newer ones. */
+/** Keys of the language model are at the top of released files, in `text_config` of newer ones. */
 export function parseQwenVLConfig(raw: JsonObject, where = 'config.json'): QwenVLConfig {
   if (raw.model_type !== 'qwen2_5_vl')
     throw new Mismatch({ where, field: 'model_type', expected: 'qwen2_5_vl', got: raw.model_type ?? 'nothing' })

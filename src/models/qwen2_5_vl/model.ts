@@ -1,4 +1,4 @@
-// Qwen2.5-VL: a vision tower whose tokens stand in the prompt of a Qwen2 decoder. N prompt tokens, U tokens of an image, S hidden.
+// Qwen2.5-VL: a vision tower whose tokens are in the prompt of a Qwen2 decoder. N prompt tokens, U tokens of an image, S hidden.
 // Unusual: a position has three axes (time, row, column); the tokens of an image share one time and count rows and columns.
 import { Mismatch } from '../../core/index.ts'
 import { commonIds, Decoder, type Placement, type PromptPositions, Qwen2ForCausalLM } from '../../llm/index.ts'
@@ -92,8 +92,8 @@ export class QwenVL extends Qwen2ForCausalLM {
 }
 
 /**
- * Text counts on all three axes alike. An image of r x c units stands at one time; its rows and columns count from there, and the
- * text goes on after the largest of them.
+ * Text counts on all three axes alike. An image of r x c units is at one time; its rows and columns count from there, and the
+ * text continues after the largest of them.
  */
 export function gridPositions(
   ids: Int32Array,

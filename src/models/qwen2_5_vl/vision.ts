@@ -115,7 +115,7 @@ class Merger extends Module {
   }
 }
 
-/** Called with the states behind each part, for whoever compares them; they live until the call returns. */
+/** Called with the states after each part, for whoever compares them; they live until the call returns. */
 export type Watch = (name: string, states: Tensor) => void
 
 export class QwenVision extends Module {

@@ -1,4 +1,4 @@
-// Sa2VA around a Qwen-VL: class Sa2VAChatModelQwen. Which Qwen-VL it is stands in text_config; the language keys at the top of some
+// Sa2VA around a Qwen-VL: class Sa2VAChatModelQwen. text_config says which Qwen-VL it is; the language keys at the top of some
 // folders are the base model's and stale.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -19,7 +19,7 @@ export const qwenGroups = {
   head: [/^model\.lm_head\.weight$/],
 } as const
 
-/** PEFT wraps the whole Qwen-VL, which stands below `model.` here. */
+/** PEFT wraps the whole Qwen-VL, which is below `model.` here. */
 export const qwenAdapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.', adapter: null }
 
 /** Every linear of the language model's layers; the vision tower has layers of the same names. */

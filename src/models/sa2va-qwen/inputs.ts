@@ -187,7 +187,7 @@ export class QwenPrompter {
     return { ...this.#prompt(question, features, units), thin: regions.some((r) => r.fallback) }
   }
 
-  /** `<image>` is where the picture is spoken of; the picture itself stands before the text, its regions after it. */
+  /** `<image>` is where the picture is spoken of; the picture itself is before the text, its regions after it. */
   #prompt(question: Question, features: QwenGroundedFeatures, regions: readonly Int32Array[]): QwenGroundedPrompt {
     const units = (features.rows * features.columns) / this.#processor.merge ** 2
     const picture = `<|vision_start|>${pad.repeat(units)}<|vision_end|>`

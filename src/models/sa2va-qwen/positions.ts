@@ -7,7 +7,7 @@ interface Placed {
   regions: readonly Int32Array[]
 }
 
-/** Copied tokens stand where their cells stand, and the text goes on as if they were not there. */
+/** Copied tokens have the positions of their cells; the text continues as if they were not there. */
 export function promptPositions(prompt: Placed, imageToken: number, merge: number): PromptPositions {
   const { ids, features, regions } = prompt
   const units = (features.rows * features.columns) / merge ** 2
@@ -21,7 +21,7 @@ export function promptPositions(prompt: Placed, imageToken: number, merge: numbe
   return { axes: axes.map((axis) => spread(axis, visual[0]!, copies, copied, ids.length)), next }
 }
 
-/** Puts the positions of copied units in between: copy k stands where unit `copied[k]` of the picture stands. */
+/** Puts the positions of copied units in between: copy k has the position of unit `copied[k]` of the picture. */
 function spread(
   axis: Int32Array,
   picture: number,

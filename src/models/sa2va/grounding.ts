@@ -1,4 +1,4 @@
-// What every Sa2VA has behind its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
+// What every Sa2VA has after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
 import { Mismatch } from '../../core/index.ts'
 import type { Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
@@ -112,7 +112,7 @@ function together(named: readonly Sam2Features[]): { features: Sam2Features; ima
   return { features, imageOf: named.map((f) => images.indexOf(f)) }
 }
 
-/** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and behind them. */
+/** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and after them. */
 export type HiddenLayers = (Linear | null)[]
 
 export function hiddenLayers(hiddenSize: number, width: number): HiddenLayers {

@@ -41,7 +41,7 @@ export function reportOf(dir: string, facts: ReportFacts): FolderReport {
   }
 }
 
-/** What every Sa2VA has behind its language model. */
+/** What every Sa2VA has after its language model. */
 export const groundingParts: readonly [string, RegExp][] = [
   ['text_hidden_fcs', /^text_hidden_fcs\./],
   ['sam2 image_encoder', /^grounding_encoder\.sam2_model\.image_encoder\./],

@@ -1,4 +1,4 @@
-// Sizes of states that decode by kernels of ours, and their caches as the kernels read them. What prompts left is kept once for all rows
+// Sizes of states that decode with the custom kernels, and their caches as the kernels read them. What prompts left is kept once for all rows
 // that continue it. R rows, P prompts, L layers, K key/value heads, D head size.
 import { shareOf } from '../../../kernels/index.ts'
 import { keep, type Tensor, tidy } from '../../../tensor/index.ts'

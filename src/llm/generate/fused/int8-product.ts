@@ -1,4 +1,4 @@
-// Matrices in 8 bit as kernels of ours multiply them for few rows, adapters beside them: these cannot be merged into rounded numbers.
+// Matrices in 8 bit as the custom kernels multiply them for few rows, adapters next to them: these cannot be merged into rounded numbers.
 // R rows, N features, K columns, r rank.
 import { type Matrix8, product8 } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
@@ -7,13 +7,13 @@ import { cat, empty, keep, noGrad, type Tensor, tidy, zeros } from '../../../ten
 /** Whether a layer's adapter takes part. */
 export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
 
-/** The largest rank of adapters that take part, up to a multiple of 16; 0 where none does. */
+/** The largest rank of adapters that take part, up to a multiple of 16; 0 if none does. */
 export function rankOf(linears: readonly Linear[]): number {
   const ranks = linears.map((linear) => (adapted(linear) ? linear.lora_A!.weight.size(0) : 0))
   return Math.ceil(Math.max(0, ...ranks) / 16) * 16
 }
 
-/** Copies in the dtype of activations that stay in place: a recorded step goes on reading them whatever the role. */
+/** Copies in the dtype of activations that stay in place: a recorded step keeps reading them whatever the role. */
 interface Factors {
   down: Tensor // [parts * r, K], times the adapters' scale
   up: Tensor // [N, r]

@@ -1,4 +1,4 @@
-// Reading prompts on a device that decodes by kernels of ours: tokens packed without padding, every layer in few launches. What prompts of
+// Reading prompts on a device that decodes with the custom kernels: tokens packed without padding, every layer in few launches. What prompts of
 // one image have in common is read once. T tokens, B prompts, S hidden, H query and K key/value heads, D head size.
 import { TrainingKernels } from '../../../kernels/index.ts'
 import type { RopeTable } from '../../../nn/index.ts'
@@ -30,7 +30,7 @@ export interface PackedPrompts {
   last: Tensor
 }
 
-/** Null where torch's ops must read the prompts. */
+/** Null if torch's ops must read the prompts. */
 export function packedPrefill<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
@@ -129,7 +129,7 @@ function startsOf(lengths: readonly number[]): number[] {
   return out
 }
 
-/** Only what stands behind prompts whose keys are known: what it sees of itself, and what it sees of them. */
+/** Only what comes after prompts whose keys are known: what it sees of itself, and what it sees of them. */
 function behindKnown(lengths: readonly { prompt: number; read: readonly number[] }[]): Packing {
   const prompts = startsOf(lengths.map((l) => l.prompt))
   const reads = startsOf(lengths.flatMap((l) => l.read))
@@ -189,7 +189,7 @@ interface Pass {
   known: number
 }
 
-/** Packed embeddings [T, S] -> the states behind all layers. */
+/** Packed embeddings [T, S] -> the states after all layers. */
 function readLayers(decoder: Decoder, x: Tensor, pass: Pass): Tensor {
   const { layers } = currentWeights(decoder)
   const eps = decoder.cfg.rms_norm_eps
@@ -214,7 +214,7 @@ function readLayer(w: LayerWeights, { x, y }: { x: Tensor; y: Tensor | null }, e
   return { x: middle.sum, y: inner.linear(w.down) }
 }
 
-/** What prompts see of themselves; what stands behind them sees itself and them. Calls of the same queries are joined. */
+/** What prompts see of themselves; what comes after them sees itself and them. Calls of the same queries are joined. */
 function attend(layer: number, qkv: Tensor, { elementwise, calls, known, heads, rows }: Pass): Tensor {
   const { queries: H, keys: K, dim: D } = heads
   const [T, wide] = qkv.shape as [number, number]
@@ -224,7 +224,7 @@ function attend(layer: number, qkv: Tensor, { elementwise, calls, known, heads, 
   windowOf(rows, [T, W], [W, 1], first + known * W).copy_(own)
   const made = calls.map((call, i) => {
     const [[from, count], [start, n]] = [call.queries, call.keys]
-    const at = first + (known > 0 && i === 0 ? known + start : start) * W // behind known rows the second call is over them
+    const at = first + (known > 0 && i === 0 ? known + start : start) * W // after known rows the second call is over them
     const q = windowOf(qkv, [count, H, D], [wide, D, 1], from * wide)
     const keys = (column: number) => windowOf(rows, [n, K, D], [W, D, 1], at + column)
     return flashAttention(q, keys(0), keys(K * D), call)

@@ -8,7 +8,7 @@ export interface Group {
   prefix: number
 }
 
-/** Keys and values of the first tokens of each group, one group behind the other. L layers, N rows, K heads, D head size. */
+/** Keys and values of the first tokens of each group, one group after the other. L layers, N rows, K heads, D head size. */
 export interface KnownRows {
   /** Tokens by group. */
   lengths: readonly number[]

@@ -1,4 +1,4 @@
-// Decoding by kernels of ours: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
+// Decoding with the custom kernels: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
 // holds while the weights and the memory of the caches are those it was made with, and goes before they do.
 // R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
 import { DecodeKernels } from '../../../kernels/index.ts'
@@ -213,7 +213,7 @@ export class FusedState implements CacheUser {
     })
   }
 
-  /** Products of ours, the norms and sums around them inside. */
+  /** Custom products, with the norms and sums around them inside. */
   #ownStep(): Tensor {
     const [k, h, eps] = [this.#kernels, this.#h, this.decoder.cfg.rms_norm_eps]
     const { layers, norm, head } = this.#weights!
@@ -229,7 +229,7 @@ export class FusedState implements CacheUser {
     return this.#scores!
   }
 
-  /** Products of the library, or with matrices in 8 bit; what stands between them in kernels of ours. */
+  /** Products by cuBLAS, or with matrices in 8 bit; custom kernels between them. */
   #libraryStep(): Tensor {
     const [k, h, x, eps] = [this.#kernels, this.#h, this.#normed, this.decoder.cfg.rms_norm_eps]
     const { layers, norm, head } = this.#weights!

@@ -1,4 +1,4 @@
-// The weights of a decoder as kernels of ours read them, or why they cannot. S hidden, I feed-forward, V vocabulary.
+// The weights of a decoder as the custom kernels read them, or why they cannot. S hidden, I feed-forward, V vocabulary.
 import { coversColumns8, type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../../kernels/index.ts'
 import { isInt8, isPacked, Linear, type Pack, packedWeight, packInPlace, type RMSNorm } from '../../../nn/index.ts'
 import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
@@ -39,13 +39,13 @@ export function shapeOf({ cfg }: Decoder): DecodeShape {
   }
 }
 
-/** Why the kernels cannot take over a decoder's layers on any device; null where they can. */
+/** Why the kernels cannot take over a decoder's layers on any device; null if they can. */
 export function otherLayers(decoder: Decoder): string | null {
   const hasAll = decoder.module.parts.layers.every((layer) => layer.fused)
   return hasAll ? unsupportedShape(shapeOf(decoder)) : `${decoder.cfg.architectures[0]} has another layout`
 }
 
-/** Why a decoder is not for the kernels where it is, whatever its weights are; null where it is. */
+/** Why a decoder is not for the kernels where it is, whatever its weights are; null if it is. */
 export function notCovered(decoder: Decoder): string | null {
   const { device, dtype } = decoder.placement
   if (dtype !== 'bfloat16') return `they are written for bfloat16, not ${dtype}`
@@ -77,7 +77,7 @@ export function notFused(decoder: Decoder): string | null {
   return null
 }
 
-/** Why matrices in 8 bit cannot be multiplied as they are; null where they can. */
+/** Why matrices in 8 bit cannot be multiplied as they are; null if they can. */
 function notRounded(all: readonly Linear[]): string | null {
   if (!all.every((linear) => isInt8(linear.weight))) return 'some matrices are stored in 8 bit, some are not'
   if (all.some((linear) => adapted(linear) && linear.adapter!.dropout > 0)) return 'adapters with dropout'
@@ -162,7 +162,7 @@ function fingerprint(decoder: Decoder): string {
 
 const current = new Map<Decoder, { of: string; weights: FusedWeights }>()
 
-/** As they are now, one set for all who read. Another set, also behind a change there and back: what was recorded with the one before is void. */
+/** As they are now, one set for all who read. Another set, also after a change there and back, invalidates what was recorded with the previous one. */
 export function currentWeights(decoder: Decoder): FusedWeights {
   const of = fingerprint(decoder)
   const known = current.get(decoder)

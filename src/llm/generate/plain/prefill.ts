@@ -19,10 +19,10 @@ export interface Prefilled {
   cache: KVCache | PackedCache
   /** Scores of the first new token, [B, V]. */
   logits: Tensor
-  /** [B, columns], false at padding; null where there is none. */
+  /** [B, columns], false at padding; null if there is none. */
   valid: Tensor | null
   columns: number
-  /** [B] the tokens of each prompt, from the first column on; absent where padding may stand before them. */
+  /** [B] the tokens of each prompt, from the first column on; absent if padding may come before them. */
   lengths?: readonly number[]
   /** [B] the position of each prompt's first new token. */
   next: number[]
@@ -83,7 +83,7 @@ export function prefill<P extends PromptIds>(
   }
 }
 
-/** Tokens stand from the first column on; a shorter prompt leaves columns behind it empty. */
+/** Tokens begin at the first column; a shorter prompt leaves the columns after it empty. */
 function withoutPadding<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
@@ -115,7 +115,7 @@ export function groupsOf<P extends PromptIds>(model: PromptedModel<P>, prompts: 
   return groups
 }
 
-/** Reads one stretch per row, padded on the left to `width`, behind the columns in `before` (1: a token, 0: padding). */
+/** Reads one stretch per row, padded on the left to `width`, after the columns in `before` (1: a token, 0: padding). */
 function readColumns<P extends PromptIds>(
   model: PromptedModel<P>,
   cache: KVCache,
@@ -145,7 +145,7 @@ function readColumns<P extends PromptIds>(
   return { hidden, columns }
 }
 
-/** Padding stands at position 0. */
+/** Padding is at position 0. */
 function atTheEnd(axis: Int32Array, width: number): Int32Array {
   const out = new Int32Array(width)
   out.set(axis, width - axis.length)

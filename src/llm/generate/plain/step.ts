@@ -13,7 +13,7 @@ export class DecodeStep implements Decoding {
   /** [steps, R, 1, 1, D] */
   #rope: RopeTable
   readonly #columns: Tensor // [steps] the column each step writes
-  /** Added to the scores, [R, 1, 1, capacity]: minus infinity at padding; null where there is none. */
+  /** Added to the scores, [R, 1, 1, capacity]: minus infinity at padding; null if there is none. */
   #padding: Tensor | null
   readonly #start: number
   #step = 0

@@ -14,7 +14,7 @@ type Kept = DecodeState | FusedState
 const ownsMemory = (state: Kept): boolean => !(state instanceof FusedState) || state.memory.users === 1
 
 /**
- * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the card; what does not fit goes,
+ * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the GPU's memory; what does not fit goes,
  * oldest first. A state does not belong to a role: policy and EMA copy decode with the same one. States of our kernels have their caches in
  * one memory, since one at a time decodes; where one decodes already the next gets a memory of its own.
  */
@@ -39,7 +39,7 @@ export class DecodePool {
     return this.#take(decoder, fits, () => new DecodeState(decoder, rows, capacity, this.#record))
   }
 
-  /** The same for decoding by kernels of ours. One with more room than is asked for serves as well; those that the new one replaces go. */
+  /** The same for decoding with the custom kernels. One with more room than requested serves as well; those that the new one replaces go. */
   takeFused(decoder: Decoder, size: FusedSize): FusedState {
     const serves = (s: Kept): s is FusedState => s instanceof FusedState && !s.memory.busy && hasRoomFor(s.size, size)
     return this.#take(decoder, serves, () => {

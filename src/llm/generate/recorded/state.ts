@@ -84,7 +84,7 @@ class PinnedWeights {
     })
   }
 
-  /** Which adapters take part, and how; whether kernels of ours may. */
+  /** Which adapters take part, and how; whether the custom kernels may. */
   #switchesNow(): string {
     const all = linears(this.#decoder.module).map(([, { lora_A, adapter }]) =>
       lora_A && adapter?.enabled ? `${adapter.scale},${adapter.dropout}` : '',

@@ -4,7 +4,7 @@ import { type Sequences, tensor } from '../../../tensor/index.ts'
 
 export type Span = readonly [from: number, count: number]
 
-/** One call: rows of the packed tokens that ask and that are looked at, and where sequences begin among them. */
+/** One call: rows of the packed tokens that are queries and that are keys, and where sequences begin among them. */
 interface Call {
   readonly queries: Span
   readonly keys: Span
@@ -21,7 +21,7 @@ export interface Lengths {
   readonly read: readonly number[]
 }
 
-/** How tokens are packed: each prompt with its only completion behind it, or all prompts first and then all completions. */
+/** How tokens are packed: each prompt with its only completion after it, or all prompts first and then all completions. */
 export interface Packing {
   readonly tokens: number
   readonly shared: boolean

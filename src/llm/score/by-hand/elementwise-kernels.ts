@@ -1,4 +1,4 @@
-// The same as `atenElementwise` by kernels of ours: each a single launch that reads and writes every element once.
+// `Elementwise` by the custom kernels: each a single launch that reads and writes every element once.
 import type { HeadGrads, TrainingKernels } from '../../../kernels/index.ts'
 import { empty, type Tensor } from '../../../tensor/index.ts'
 import type { Elementwise, PlacedGrads } from './elementwise.ts'

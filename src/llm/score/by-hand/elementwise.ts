@@ -1,4 +1,4 @@
-// What stands between the matrix products of a training pass, and its derivatives. T tokens, S hidden, I intermediate, D head size.
+// Element-wise parts of a layer (norms, rotary, SwiGLU) and their derivatives. T tokens, S hidden, I intermediate, D head size.
 import type { RopeTable } from '../../../nn/index.ts'
 import {
   type Attended,
@@ -11,7 +11,7 @@ import {
   type Tensor,
 } from '../../../tensor/index.ts'
 
-/** Columns of a matrix that are heads of queries, keys or values, one behind the other. */
+/** Columns of a matrix that are heads of queries, keys or values, one after the other. */
 export interface HeadLayout {
   readonly queries: number
   readonly keys: number
@@ -49,10 +49,10 @@ export interface Elementwise {
   /** [T, 2I + ..] gate and up -> silu(gate) up [T, I] */
   swiglu(gateUp: Tensor, I: number): Tensor
   /**
-   * Gradient [T, I] -> the activation again, in its place or a new one; gate and up become their gradient, what stands behind them stays.
+   * Gradient [T, I] -> the activation again, in its place or a new one; gate and up become their gradient, what follows them stays.
    */
   swigluBackward(grad: Tensor, gateUp: Tensor, I: number): Tensor
-  /** Attention of the same queries over two sets of keys, as if it had been one set; in `out` behind the rows of `first`, if any. */
+  /** Attention of the same queries over two sets of keys, as if it had been one set; in `out` after the rows of `first`, if any. */
   join(a: Attended, b: Attended, first?: Tensor): { out: Tensor; logSumExp: Tensor }
 }
 

@@ -1,4 +1,4 @@
-// Scores of a frozen head, in chunks of rows that never leave the card: rows x vocabulary exists neither in float32 nor all at once.
+// Scores of a frozen head, in chunks of rows that never leave the GPU: rows x vocabulary exists neither in float32 nor all at once.
 // M rows, S hidden, V vocabulary, W the same filled up with rows of zeros, which keeps products aligned.
 import type { TrainingKernels } from '../../../kernels/index.ts'
 import {

@@ -53,7 +53,7 @@ export interface Saved {
   downOfDown: Tensor
 }
 
-/** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns behind. */
+/** y [T, rows + n r] of a stack: with adapters their t = s A x in the columns after. */
 function stacked(stack: Stack, x: Tensor, adapter: AdapterState | null): Tensor {
   const [weight, bias] = adapter ? [stack.weight, stack.bias] : [stack.base, stack.baseBias]
   const whole: Product = { a: { of: x }, b: { of: weight, transposed: true }, bias }
@@ -107,14 +107,14 @@ export function layerForward(
   })
 }
 
-/** Rotated queries and keys, values, and their t behind. */
+/** Rotated queries and keys, values, and their t after them. */
 function rotated(stack: Stack, normed: Tensor, c: PassContext): Tensor {
   const qkv = stacked(stack, normed, c.adapter)
   c.elementwise.rotate(qkv, c.heads, c.table)
   return qkv
 }
 
-/** Rows of the heads that stand in a matrix from a column on: [count, n, D]. */
+/** Rows of the heads in a matrix from a column on: [count, n, D]. */
 function headRows(x: Tensor, [from, count]: Span, column: number, n: number, dim: number): Tensor {
   const width = x.size(1)
   return windowOf(x, [count, n, dim], [width, dim, 1], from * width + column)
@@ -166,7 +166,7 @@ function inputGrad(stack: Stack, grad: Tensor): Tensor {
   return products([...downs, { a: { of: grad }, b: { of: stack.weight } }])[0]!
 }
 
-/** Gradients of a stack's adapters, behind `inputGrad`. `t`: columns that are s A x, n r of them. */
+/** Gradients of a stack's adapters, after `inputGrad`. `t`: columns that are s A x, n r of them. */
 function adapterGrads(
   stack: Stack,
   grad: Tensor,
@@ -190,7 +190,7 @@ function adapterGrads(
 
 const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.rank]
 
-/** `grad` [T, S + r] of the states behind the layer, its last columns free -> the same of the states before it. */
+/** `grad` [T, S + r] of the states after the layer, its last columns free -> the same of the states before it. */
 export function layerBackward(layer: TrainingLayer, saved: Saved, x: Tensor, grad: Tensor, c: PassContext): Tensor {
   const grads = new AdapterGrads(c.adapter!)
   const ofMiddle = feedForwardBackward(layer, saved, grad, c, grads)
@@ -215,7 +215,7 @@ function feedForwardBackward(
     if (activation !== ofActivation) ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
     adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
     activation.dispose()
-    // `opened` is the gradient now, but for t behind it, which `inputGrad` overwrites
+    // `opened` is the gradient now, but for t after it, which `inputGrad` overwrites
     const t = columns(opened, tails(gateUp)).contiguous()
     const ofNormed = inputGrad(gateUp, opened)
     adapterGrads(gateUp, opened, { of: t, from: 0 }, normed, grads)

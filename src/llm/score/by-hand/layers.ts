@@ -55,7 +55,7 @@ function sharedAdapter(decoder: Decoder): AdapterState | null {
   return shared ?? null
 }
 
-/** Of so many layers one makes gate and up again, also where memory is not to be saved: a twentieth more time for a seventh less memory. */
+/** Of so many layers one makes gate and up again, also if memory is not to be saved: a twentieth more time for a seventh less memory. */
 const lightLayer = 3
 /** Up to so many tokens every layer keeps them: there is little to save. */
 const fewTokens = 2048
@@ -218,7 +218,7 @@ export class TrainingLayers {
 /** What a pass keeps for backward. */
 type Kept = { table: RopeTable; calls: readonly AttentionCall[]; layers: readonly Saved[] } | null
 
-/** Kernels for the decoder's shape in bfloat16; null where there are none. */
+/** Kernels for the decoder's shape in bfloat16; null if there are none. */
 function kernelsOf({ placement, cfg }: Decoder): TrainingKernels | null {
   if (placement.dtype !== 'bfloat16' || !hasFlashAttention(placement.device)) return null
   const shape = { hidden: cfg.hidden_size, inner: cfg.intermediate_size, heads: cfg.num_attention_heads }

@@ -1,11 +1,11 @@
-// A teacher-forced pass over packed tokens: every prompt once, its completions behind, nothing filled up. T tokens, S hidden.
+// A teacher-forced pass over packed tokens: every prompt once, its completions after it, nothing filled up. T tokens, S hidden.
 import { cat, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
 import { type Packing, packingOf } from './attention-calls.ts'
 import type { TrainingHead } from './head.ts'
 import { TrainingLayers } from './layers.ts'
 
-/** Where a completion stands among the rows: the row that predicts its token 0, and the row that read token 0. */
+/** The rows of a completion: the row that predicts its token 0, and the row that read token 0. */
 export interface CompletionRows {
   before: number
   start: number
@@ -20,11 +20,11 @@ export interface PackedStates {
 
 export interface PackedOptions {
   checkpointing?: boolean
-  /** Also where flash attention is missing. */
+  /** Also if flash attention is missing. */
   anywhere?: boolean
 }
 
-/** Hidden states, or null where the decoder must go op by op. */
+/** Hidden states, or null if the decoder must go op by op. */
 export function packedStates<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
@@ -50,7 +50,7 @@ function readOf(completion: Int32Array): Int32Array {
   return completion.length > 1 ? completion.subarray(0, -1) : Int32Array.of(completion[0] ?? 0)
 }
 
-/** [T, S]; null where prompts give more than embeddings. */
+/** [T, S]; null if prompts give more than embeddings. */
 function packedEmbeddings<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],

@@ -4,7 +4,7 @@ import type { AdapterState, Linear } from '../../../nn/index.ts'
 import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Span } from './attention-calls.ts'
 
-/** One linear layer of a stack: where its outputs and its adapter's stand among the columns of a product. */
+/** One linear layer of a stack: the columns of its outputs and of its adapter's in a product. */
 export interface Part {
   readonly linear: Linear
   readonly start: number
@@ -26,11 +26,11 @@ const smallRows = 4096
 export class Stack {
   readonly parts: readonly Part[]
   readonly rank: number
-  /** Outputs of the linear layers; behind them come n r columns of their adapters. */
+  /** Outputs of the linear layers; after them come n r columns of their adapters. */
   readonly rows: number
   readonly weight: Tensor // [rows + n r, in]
   readonly base: Tensor // [rows, in]: without adapters
-  readonly bias: Tensor | null // [rows + n r], zeros behind the layers' own
+  readonly bias: Tensor | null // [rows + n r], zeros after the layers' own
   readonly baseBias: Tensor | null
   readonly blocks: readonly Block[]
   readonly #views: Tensor[] = []
