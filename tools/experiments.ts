@@ -4,9 +4,8 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command } from 'commander'
-import { verdict } from '../src/cli/demo.ts'
 import { atomicWrite, log, packageRoot } from '../src/core/index.ts'
-import { type Interval, type Run, readRun, runFiles } from '../src/tracking/index.ts'
+import { apartFrom, type Interval, type Run, readRun, runFiles } from '../src/tracking/index.ts'
 import { type Line, lineChart } from './lib/line-chart.ts'
 
 interface Part {
@@ -130,7 +129,7 @@ const signs: Readonly<Record<string, string>> = { higher: '+', lower: '-', no: '
 
 /** `+` or `-` for each seed whose interval after training has nothing in common with the one before. */
 function marks(runs: readonly Finished[], metric: string): string {
-  return runs.map(({ before, after }) => signs[verdict(before[metric]!, after[metric]!)]).join('')
+  return runs.map(({ before, after }) => signs[apartFrom(before[metric]!, after[metric]!) ?? 'no']).join('')
 }
 
 function row({ name, flags }: { name: string; flags: string }, runs: readonly Finished[]): string {

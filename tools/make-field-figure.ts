@@ -23,7 +23,7 @@ function draw(model: string, scene: number, std: number): CycleSample[] {
     dtype: 'float32',
     threads: 1,
     loop1: { weight: 0 },
-    loop2: { action: 'field', actionStd: std },
+    loop2: { action: 'field', actionStd: std, grid: 16 },
     rl: { numGenerations: samples, maxCompletionLength: 24 },
   })
   const family = openModel(config)

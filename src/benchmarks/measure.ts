@@ -39,7 +39,7 @@ export function measure(
   const images = [...byImage.values()]
   const total = new Float64Array(width)
   for (const sums of images) add(total, sums)
-  const drawn = resampled(images, width, seed, resamples)
+  const drawn = images.length > 1 ? resampled(images, width, seed, resamples) : [] // one image has no interval
   return Object.fromEntries(
     Object.entries(figures).map(([name, figure]) => [name, { mean: figure(total), ...ends(drawn.map(figure)) }]),
   )

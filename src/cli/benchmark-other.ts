@@ -134,6 +134,8 @@ function print(request: BenchmarkRequest, scores: readonly OtherScores[], json: 
     const columns = scores.map(
       ({ split, items, figures }) => [`${request.benchmark} ${split}, ${items} items`, figures] as const,
     )
-    process.stdout.write(`${evaluationTable(Object.fromEntries(columns))}\n`)
+    process.stdout.write(
+      `${evaluationTable(Object.fromEntries(columns), Math.min(...scores.map(({ items }) => items)))}\n`,
+    )
   }
 }

@@ -98,7 +98,7 @@ test('boxes of a file: figures by split, and a result file with a row an express
     scores.map((s) => [s.split, s.items, s.figures['Acc@0.5']!.mean]),
     [['val', 1, 1], ['test', 1, 0], ['all', 2, 0.5]], // biome-ignore format: a table
   )
-  const [large] = evaluationTable({ all: scores[2]!.figures }).match(/large mAcc .*/) ?? []
+  const [large] = evaluationTable({ all: scores[2]!.figures }, 2).match(/large mAcc .*/) ?? []
   assert.match(large!, /^large mAcc +-$/, 'no expression has a large box')
   const stored = JSON.parse(readFileSync(join(folder, 'eval-ref-l4-all.json'), 'utf8')) as { rows: { iou: number }[] }
   assert.deepEqual(

@@ -163,7 +163,7 @@ function cell(summary: SplitSummary, figure: string): string {
   const value = summary.figures[figure]
   if (value === undefined) return ''
   const { low, high } = summary.intervals[figure]!
-  return `${percent(value)} [${percent(low)}, ${percent(high)}]`
+  return Number.isNaN(low) ? percent(value) : `${percent(value)} [${percent(low)}, ${percent(high)}]`
 }
 
 /** One line a split and protocol; percent, with 95 % intervals resampled by image. */

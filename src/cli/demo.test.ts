@@ -3,37 +3,52 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
-import { comparison, readDemo, verdict } from './demo.ts'
+import { flattened } from '../run/flat-settings.ts'
+import { resolveRun } from '../run/index.ts'
+import { readDemo } from './demo.ts'
+import { readRunSettings } from './settings.ts'
 import { openBrowser, watchBeside } from './watch.ts'
-
-const of = (low: number, mean: number, high: number) => ({ low, mean, high })
-
-test('intervals are apart only when they share no value', () => {
-  assert.equal(verdict(of(0.1, 0.2, 0.3), of(0.31, 0.4, 0.5)), 'higher')
-  assert.equal(verdict(of(0.31, 0.4, 0.5), of(0.1, 0.2, 0.3)), 'lower')
-  assert.equal(verdict(of(0.1, 0.2, 0.3), of(0.3, 0.4, 0.5)), 'no')
-})
-
-test('the table has a row per metric with the change and its sign', () => {
-  const rows = comparison(
-    { a: of(0.1, 0.2, 0.3), b: of(0, 0.5, 1) },
-    { a: of(0.4, 0.5, 0.6), b: of(0, 0.25, 1) },
-  ).split('\n')
-  assert.match(rows[1]!, /^a +0\.200 \[0\.100, 0\.300\] +0\.500 \[0\.400, 0\.600\] +\+0\.300 +higher$/)
-  assert.match(rows[2]!, /-0\.250 +no$/)
-})
-
-test('the table of the demo fits 80 columns', () => {
-  const before = { 'answer/seg_rate': of(1, 1, 1), 'caption/meteor': of(0.1, 0.2, 0.3) }
-  const after = { 'answer/seg_rate': of(1, 1, 1), 'caption/meteor': of(0.4, 0.5, 0.6) }
-  for (const line of comparison(before, after).split('\n')) assert.ok(line.length <= 80, line)
-})
 
 test('the run folder follows the seed unless one is named', () => {
   assert.equal(readDemo([]).config.output, 'runs/demo-seed-42')
   assert.equal(readDemo(['--seed', '7']).config.output, 'runs/demo-seed-7')
   const named = readDemo(['--output', 'elsewhere'])
   assert.deepEqual([named.config.output, named.freshName], ['elsewhere', false])
+})
+
+test('recipes hold what depends on model and data: the method is that of the defaults', () => {
+  const defaults = flattened(resolveRun({}))
+  const changed = (words: string[]) => {
+    const { config } = readRunSettings(words, [])
+    return Object.entries(flattened(config)).flatMap(([path, value]) =>
+      JSON.stringify(value) === JSON.stringify(defaults[path]) ? [] : [path],
+    )
+  }
+  assert.deepEqual(
+    changed(['--recipe', 'sa2va-4b']).join(' '),
+    'device dtype batchSize rl.maxCompletionLength rl.gradientAccumulationSteps checkpointing evalRecords evalSteps saveSteps',
+  )
+  assert.deepEqual(
+    changed(['--recipe', 'demo']).join(' '),
+    'device dtype threads dataPath evalPath data.workers maxSteps rl.maxCompletionLength optim.learningRate lora.rank lora.alpha evalRecords saveSteps',
+  )
+  const { batchSize, rl } = readRunSettings(['--recipe', 'sa2va-4b'], []).config
+  assert.equal(batchSize * rl.gradientAccumulationSteps, defaults.batchSize)
+})
+
+test('the defaults are the proved settings', () => {
+  const { batchSize, loop2, lrScale, optim, rl } = resolveRun({})
+  assert.deepEqual([batchSize, rl.numGenerations, rl.beta, optim.lrSchedulerType], [6, 8, 0.04, 'constant'])
+  assert.deepEqual([loop2.action, loop2.grid, loop2.actionStd, loop2.maskLoss], ['both', 4, 1, 0])
+  const { mask_decoder, prompt_encoder, text_hidden_fcs, ...others } = lrScale
+  assert.deepEqual([mask_decoder, prompt_encoder, text_hidden_fcs], [0.1, 0.1, 0.3])
+  assert.ok(Object.values(others).every((scale) => scale === 1))
+})
+
+test('lora.alpha is twice the rank unless it is given', () => {
+  const alpha = (...words: string[]) => readRunSettings(words, []).config.lora.alpha
+  assert.deepEqual([alpha(), alpha('--lora.rank', '8'), alpha('--lora_r', '4')], [256, 16, 8])
+  assert.deepEqual([alpha('--lora.alpha', '5'), alpha('--lora.rank', '8', '--lora.alpha', 'null')], [5, 16])
 })
 
 test('flags win over the recipe', () => {

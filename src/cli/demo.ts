@@ -5,9 +5,9 @@ import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, log, Mismatch, packageRoot } from '../core/index.ts'
 import { runHosted } from '../host/index.ts'
 import type { RunConfig, RunResult } from '../run/index.ts'
-import { type Interval, readRun, runFiles } from '../tracking/index.ts'
+import { readRun, runFiles } from '../tracking/index.ts'
 import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, interval, rounded } from './table.ts'
+import { comparisonTable } from './table.ts'
 
 /** Runs in the engine thread. */
 export { trainWork } from './train.ts'
@@ -73,7 +73,7 @@ async function run(argv: readonly string[]): Promise<void> {
   )
   const live = given.has('watch') ? await openLive(config.output) : undefined
   if (!live) log.info(`to see it learn: npx roundtrip-rl watch ${config.output}`)
-  const { step, stopped, before, after } = (await runHosted({
+  const { step, stopped, before, after, evaluated } = (await runHosted({
     module: import.meta.url,
     work: 'trainWork',
     input: config,
@@ -87,9 +87,7 @@ async function run(argv: readonly string[]): Promise<void> {
     process.exitCode = 130
     return
   }
-  process.stdout.write(
-    `\n${comparison(before, after)}\n\napart: the two intervals have no value in common\n${seconds.toFixed(0)} s\nreport ${page}\n`,
-  )
+  process.stdout.write(`\n${comparisonTable(before, after, evaluated)}\n${seconds.toFixed(0)} s\nreport ${page}\n`)
   if (given.has('json')) process.stdout.write(`${JSON.stringify({ seed: config.seed, seconds, before, after })}\n`)
 }
 
@@ -107,23 +105,4 @@ async function writeReport(output: string): Promise<string> {
   atomicWrite(path, await renderReport(readRun(output)))
   const below = relative(process.cwd(), path)
   return below.startsWith('..') ? path : below
-}
-
-/** Whether two intervals have no value in common, and which way the figure went. */
-export function verdict(before: Interval, after: Interval): string {
-  if (after.low > before.high) return 'higher'
-  if (after.high < before.low) return 'lower'
-  return 'no'
-}
-
-type Figures = Readonly<Record<string, Interval>>
-
-export function comparison(before: Figures, after: Figures): string {
-  const rows = Object.entries(before).map(([metric, was]) => {
-    const is = after[metric]
-    if (!is) return [metric, interval(was), '-', '-', '-']
-    const change = is.mean - was.mean
-    return [metric, interval(was), interval(is), `${change < 0 ? '' : '+'}${rounded(change)}`, verdict(was, is)]
-  })
-  return aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'apart'], ...rows])
 }

@@ -1,11 +1,12 @@
 import type { Command } from 'commander'
-import type { CommandFlag } from '../config/index.ts'
+import type { CommandFlag, Given } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
-import type { EvaluateModelOptions, ModelEvaluation, RunConfig } from '../run/index.ts'
+import { type EvaluateModelOptions, type ModelEvaluation, type RunConfig, settingsToEvaluate } from '../run/index.ts'
 import { benchmarkFlags, runBenchmarks } from './benchmark.ts'
 import { runCompare, takeCompare } from './benchmark-compare.ts'
+import { runOfCheckpoint } from './exported-card.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { evaluationTable } from './table.ts'
 
@@ -18,7 +19,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --data.split eval reads only what train held out. --benchmark NAME: a published benchmark in its own protocols.'
+  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.'
 
 export function command(): Command {
   return runCommand('eval', about, flags, run)
@@ -41,9 +42,19 @@ function refuseStray(given: ReadonlyMap<string, readonly string[]>): void {
   throw new Mismatch({ where: 'flags', field: `--${name}`, expected, got: given.get(name)?.[0] })
 }
 
+/** The run that trained what --adapter names. */
+function runOfAdapter(flags: ReadonlyMap<string, readonly string[]>): string | null {
+  const adapter = flags.get('adapter')?.[0]
+  return adapter === undefined ? null : (runOfCheckpoint(adapter)?.run ?? null)
+}
+
 async function run(argv: readonly string[]): Promise<void> {
   const compare = takeCompare(argv)
-  const { config, flags: given, fromFiles } = readRunSettings(compare?.rest ?? argv, flags)
+  const ofRun = (given: Given) => {
+    const run = given.flags.has('benchmark') ? null : runOfAdapter(given.flags)
+    return run ? settingsToEvaluate(run, given.paths.has('dataPath')) : {}
+  }
+  const { config, flags: given, fromFiles } = readRunSettings(compare?.rest ?? argv, flags, {}, ofRun)
   if (compare)
     return runCompare({
       files: compare.files,
@@ -59,6 +70,7 @@ async function run(argv: readonly string[]): Promise<void> {
     adapter: given.get('adapter')?.[0] ?? null,
     ema: given.has('ema'),
     records: recordsOf(given.get('records')?.[0]),
+    run: runOfAdapter(given),
   }
   const input = { config, options }
   const found = (await runHosted({
@@ -70,7 +82,7 @@ async function run(argv: readonly string[]): Promise<void> {
   if (given.has('json')) process.stdout.write(`${JSON.stringify(found)}\n`)
   else {
     const name = `${found.records} records`
-    process.stdout.write(`${evaluationTable({ [name]: found.metrics })}\n`)
+    process.stdout.write(`${evaluationTable({ [name]: found.metrics }, found.records)}\n`)
     if (found.stopped) process.stderr.write('stopped early: the figures are over the records read so far\n')
   }
 }

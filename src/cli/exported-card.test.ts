@@ -75,7 +75,7 @@ test('the card of an exported model has base, licence, recipe, data, figures, pi
     text,
     /\| cycle\/iou \| 0\.200 \[0\.100, 0\.300\] \| 0\.700 \[0\.600, 0\.800\] \| \+0\.500, intervals apart \|/,
   )
-  assert.match(text, /^data: 40 records, 8 of them held out\.$/m)
+  assert.match(text, /^data: 40 records, 8 evaluated\.$/m)
   assert.match(text, /\| seed \| 5 \|\n\| rl\.beta \| 0\.1 \|/)
   assert.match(text, /record good; policy: \\<b\\>good/)
   assert.match(text, /\| roundtrip \| 1\.2\.3 \|\n\| torch \| 2\.1 \|/)

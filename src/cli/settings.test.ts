@@ -91,11 +91,9 @@ test('the config file of the prototype that places points is a recipe, over the 
   assert.throws(() => read('--loss_norm', 'none'), /--loss_norm: expected/)
 })
 
-test("the prototype's defaults are ours", () => {
+test("the prototype's defaults are ours, except K and the batch, which are those of the proved recipe", () => {
   const config = read()
   const defaults: Record<string, unknown> = {
-    batch_size: 4,
-    num_generations: 4,
     learning_rate: 1e-5,
     num_epochs: 1,
     max_steps: -1,

@@ -12,9 +12,9 @@ import {
   setAt,
   settingSections,
 } from '../config/index.ts'
-import { packageRoot } from '../core/index.ts'
+import { log, packageRoot } from '../core/index.ts'
 import { OptimConfig } from '../optim/index.ts'
-import { RunConfig, type RunInput, resolveRun } from '../run/index.ts'
+import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
 
 /** Flags of the Python prototype; their defaults are the settings' own. */
@@ -146,23 +146,28 @@ export interface RunSettings extends Given {
   fromFiles: ReadonlySet<string>
 }
 
-/** Defaults < the command's own < recipes < flags, checked. */
+type Settings = Readonly<Record<string, unknown>>
+
+/** Defaults < the command's own < those of a run folder < recipes < flags, checked. */
 export function readRunSettings(
   argv: readonly string[],
   own: readonly CommandFlag[],
-  commandDefaults: Readonly<Record<string, unknown>> = {},
+  commandDefaults: Settings = {},
+  ofRun: (given: Given) => Settings = () => ({}),
 ): RunSettings {
   const given = readFlags(argv, runTable(), own, findRecipe)
   const input: Record<string, unknown> = {}
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
+  const stored = takeStored(ofRun(given), given, input)
   for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
   if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
   if (modules.length > 0) {
-    const before = (valueAt(input, 'rewards.modules') as unknown[] | undefined) ?? []
+    const before = (valueAt(given.settings, 'rewards.modules') as unknown[] | undefined) ?? []
     setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
   }
   const config = resolveRun(input as RunInput, given.paths)
+  for (const path of stored) given.paths.add(path) // written in a file, as a recipe's are, and not typed
   const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
   return { ...given, config, fromFiles }
 }
@@ -172,6 +177,25 @@ function isOtherData({ typed, ofRecipes }: Given): boolean {
   const both = ofRecipes.has('dataPath') && ofRecipes.has('evalPath')
   return both && typed.has('dataPath') && !typed.has('evalPath')
 }
+
+/** Puts stored settings that were not given in place; returns and logs those that differ from the defaults. */
+function takeStored(stored: Settings, given: Given, input: Record<string, unknown>): string[] {
+  const taken = Object.entries(stored).filter(([path]) => !given.paths.has(path))
+  const text = (value: unknown) => JSON.stringify(value) ?? 'none'
+  const others = taken.filter(([path, value]) => {
+    return text(value) !== text(valueAt(input, path) ?? runTable().find(path)?.default)
+  })
+  for (const [path, value] of taken) setAt(input, path, value)
+  if (others.length > 0)
+    log.info(`settings of the run: ${others.map(([path, value]) => `${path} ${text(value)}`).join(', ')}`)
+  return others.map(([path]) => path)
+}
+
+/** `ofRun` of a command that resumes the run in its output folder. */
+export const ofResumed =
+  (output: string) =>
+  (given: Given): Settings =>
+    resumedSettings(String(valueAt(given.settings, 'output') ?? output))
 
 function valueAt(value: unknown, path: string): unknown {
   let at = value

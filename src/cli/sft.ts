@@ -4,11 +4,11 @@ import { Mismatch } from '../core/index.ts'
 import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
-import type { RunConfig, SftResult, SftSettings } from '../run/index.ts'
+import { type RunConfig, type SftResult, type SftSettings, sftDefaults } from '../run/index.ts'
 import { writeExportedCard } from './exported-card.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
-import { readRunSettings, runCommand } from './settings.ts'
-import { evaluationTable } from './table.ts'
+import { ofResumed, readRunSettings, runCommand } from './settings.ts'
+import { evaluations } from './table.ts'
 
 const flags: CommandFlag[] = [
   {
@@ -24,14 +24,6 @@ const flags: CommandFlag[] = [
 
 const about =
   'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers made from its mask. A run folder that holds a run is resumed.'
-
-/** Where sft differs from train; the learning rate is the one the reference fine-tunes with. */
-const defaults = {
-  output: 'runs/sft',
-  'optim.learningRate': 4e-5,
-  'optim.warmupSteps': 0.05,
-  'optim.lrSchedulerType': 'cosine',
-}
 
 export function command(): Command {
   return runCommand('sft', about, flags, run)
@@ -60,7 +52,12 @@ function weightOf(text: string | undefined): number {
 async function run(words: readonly string[]): Promise<void> {
   const { argv, everything } = takeTrainAll(words)
   const own = flags.filter((flag) => flag.name !== 'train')
-  const { config, flags: given } = readRunSettings(argv, own, defaults)
+  const { config, flags: given } = readRunSettings(
+    argv,
+    own,
+    { output: 'runs/sft', ...sftDefaults },
+    ofResumed('runs/sft'),
+  )
   requirePaths(config)
   const maskWeight = weightOf(given.get('maskWeight')?.[0])
   const settings: SftSettings = {
@@ -89,12 +86,11 @@ export async function sftWork(
 }
 
 function summary(config: RunConfig, result: SftResult): string {
-  const { step, stopped, before, after, checkpoint, exported } = result
+  const { step, stopped, checkpoint, exported } = result
   const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
   if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
   if (exported) lines.push(`model ${exported}`)
-  const columns = { ...(before ? { before } : {}), ...(after ? { after } : {}) }
-  if (Object.keys(columns).length > 0) lines.push('', evaluationTable(columns))
+  lines.push(...evaluations(result))
   if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
   return `${lines.join('\n')}\n`
 }

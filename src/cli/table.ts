@@ -1,4 +1,5 @@
-import type { Interval } from '../tracking/index.ts'
+import type { RunResult } from '../run/index.ts'
+import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 
 export interface TableLayout {
   /** Columns whose cells stand at the right. */
@@ -31,19 +32,48 @@ export function figure(value: number | null | undefined): string {
 /** As many digits as pages have; two intervals, a change and their names fit a line of 80 columns. */
 export const rounded = (value: number): string => value.toFixed(3)
 
-/** No record had what the figure is about where its mean is no number. */
+/** `-`: no record had what the metric is about. One record has no interval. */
 export function interval({ mean, low, high }: Interval): string {
   if (Number.isNaN(mean)) return '-'
+  if (Number.isNaN(low)) return rounded(mean)
   return `${rounded(mean)} [${rounded(low)}, ${rounded(high)}]`
 }
 
-/** One row per metric, one column per named evaluation. */
-export function evaluationTable(columns: Readonly<Record<string, Readonly<Record<string, Interval>>>>): string {
+type Figures = Readonly<Record<string, Interval>>
+
+/** Before, after and the change of every metric, and what to know of their intervals. */
+export function comparisonTable(before: Figures, after: Figures, records: number): string {
+  const rows = Object.entries(before).map(([metric, was]) => {
+    const is = after[metric]
+    if (!is) return [metric, interval(was), '-', '-', '-']
+    const change = is.mean - was.mean
+    const signed = Number.isNaN(change) ? '-' : `${change < 0 ? '' : '+'}${rounded(change)}`
+    return [metric, interval(was), interval(is), signed, apartFrom(was, is) ?? 'no']
+  })
+  const table = aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'apart'], ...rows])
+  const notes = [
+    `${records} held-out records; apart: the two intervals have no value in common`,
+    smallSampleNote(records),
+  ]
+  return `${table}\n\n${notes.filter((note) => note !== null).join('\n')}`
+}
+
+/** What a run prints at its end: both evaluations side by side, or the only one. */
+export function evaluations({ before, after, evaluated }: Pick<RunResult, 'before' | 'after' | 'evaluated'>): string[] {
+  if (before && after) return ['', comparisonTable(before, after, evaluated)]
+  const only = before ?? after
+  return only ? ['', evaluationTable({ [before ? 'before' : 'after']: only }, evaluated)] : []
+}
+
+/** One row per metric, one column per named evaluation of so many records. */
+export function evaluationTable(columns: Readonly<Record<string, Figures>>, records: number): string {
   const names = Object.keys(columns)
   const metrics = Object.keys(columns[names[0]!] ?? {})
   const rows = metrics.map((metric) => [
     metric,
     ...names.map((name) => (columns[name]![metric] ? interval(columns[name]![metric]!) : '-')),
   ])
-  return aligned([['metric', ...names.map((name) => `${name} [95 %]`)], ...rows])
+  const table = aligned([['metric', ...names.map((name) => `${name} [95 %]`)], ...rows])
+  const note = smallSampleNote(records)
+  return note ? `${table}\n\n${note}` : table
 }

@@ -8,8 +8,8 @@ import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
-import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, clip, evaluationTable, figure } from './table.ts'
+import { ofResumed, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { aligned, clip, evaluations, figure } from './table.ts'
 
 const flags: CommandFlag[] = [
   { name: 'dry-run', doc: 'open everything, sample and score the first record, print it, write nothing' },
@@ -26,7 +26,7 @@ export function command(): Command {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given, fromFiles } = readRunSettings(argv, flags)
+  const { config, flags: given, fromFiles } = readRunSettings(argv, flags, {}, ofResumed('runs/train'))
   requirePaths(config)
   const json = given.has('json')
   if (given.has('dry-run')) return dryRunOf(config, fromFiles, json)
@@ -51,15 +51,12 @@ export async function dryRunWork(config: RunConfig, port: EnginePort): Promise<D
   return dryRun(config, portHost(port))
 }
 
-async function summary(
-  config: RunConfig,
-  { step, stopped, before, after, checkpoint, judge }: RunResult,
-): Promise<string> {
+async function summary(config: RunConfig, result: RunResult): Promise<string> {
+  const { step, stopped, checkpoint, judge } = result
   const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
   if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
   if (judge) lines.push((await import('../run/index.ts')).judgeLine(judge))
-  const columns = { ...(before ? { before } : {}), ...(after ? { after } : {}) }
-  if (Object.keys(columns).length > 0) lines.push('', evaluationTable(columns))
+  lines.push(...evaluations(result))
   if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
   return `${lines.join('\n')}\n`
 }
@@ -95,7 +92,7 @@ async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
   return [
     `1 model    ${model.dir}: ${thousands(model.values)} values in ${model.tensors} tensors, ${model.dtype} on ${model.device}`,
     ...groups.map((g) => `           ${groupText(g)}`),
-    `2 records  ${config.dataPath} (${records.format}): ${records.all} records, ${records.train} to train on, ${records.heldOut} held out`,
+    `2 records  ${config.dataPath} (${records.format}): ${records.all} records: ${records.split}`,
     ...rewards.map((line, i) => `${i === 0 ? '3 rewards ' : '          '} ${line}`),
     ...measured.map((line) => `           ${line}`),
     `4 memory   frozen weights ${humanBytes(m.frozen)}, trained weights with gradient, moments, EMA and start ${humanBytes(m.trained)},`,

@@ -1,4 +1,4 @@
-import type { EvalEvent, Interval, Run } from '../tracking/index.ts'
+import { apartFrom, type EvalEvent, type Interval, type Run, smallSampleNote } from '../tracking/index.ts'
 import { lineChart, whiskerPlot } from './chart.ts'
 import { html, type Markup } from './html.ts'
 
@@ -19,14 +19,19 @@ function ends(evals: readonly EvalEvent[]): { before?: EvalEvent; after?: EvalEv
   return { before, after: after === before ? undefined : after }
 }
 
-const withRange = (v: Interval | undefined) =>
-  v ? html`${figure(v.mean)} <small>[${figure(v.low)}, ${figure(v.high)}]</small>` : html`<small>none</small>`
+function withRange(v: Interval | undefined): Markup {
+  if (!v) return html`<small>none</small>`
+  return Number.isNaN(v.low)
+    ? html`${figure(v.mean)}`
+    : html`${figure(v.mean)} <small>[${figure(v.low)}, ${figure(v.high)}]</small>`
+}
 
 function change(before: Interval | undefined, after: Interval | undefined): Markup {
   if (!before || !after) return html``
   const by = after.mean - before.mean
-  const apart = after.low > before.high ? 'up' : after.high < before.low ? 'down' : 'flat'
-  const words = apart === 'flat' ? 'intervals overlap' : 'intervals apart'
+  const apart = { higher: 'up', lower: 'down', none: 'flat' }[apartFrom(before, after) ?? 'none']
+  const known = !Number.isNaN(before.low) && !Number.isNaN(after.low)
+  const words = !known ? 'no interval' : apart === 'flat' ? 'intervals overlap' : 'intervals apart'
   return html`<span class="${apart}">${by < 0 ? '−' : '+'}${figure(Math.abs(by))}</span> <small>${words}</small>`
 }
 
@@ -59,10 +64,11 @@ export function evaluation(run: Run): Markup {
   const about = after
     ? `${before.records} held-out records, step ${before.step} against step ${after.step}. Whiskers are bootstrap 95 % intervals, axes from 0 to 1 where the figure is a share.`
     : `${before.records} held-out records at step ${before.step}. Whiskers are bootstrap 95 % intervals.`
+  const note = smallSampleNote(before.records)
   const legend =
     after &&
     html`<div class="legend"><span><i class="key dot before"></i>before</span><span><i class="key dot after"></i>after</span></div>`
-  return html`<section><h2>Evaluation</h2><p>${about}</p>${legend}<div class="eval card"><table><thead><tr><th>figure</th><th>before</th>${after && html`<th>after</th><th>change</th>`}<th></th></tr></thead><tbody>${keys.map((key) => row(key, before, after))}</tbody></table></div>${evals.length > 2 ? history(evals, keys) : undefined}</section>`
+  return html`<section><h2>Evaluation</h2><p>${about}${note ? ` Note: ${note}.` : ''}</p>${legend}<div class="eval card"><table><thead><tr><th>figure</th><th>before</th>${after && html`<th>after</th><th>change</th>`}<th></th></tr></thead><tbody>${keys.map((key) => row(key, before, after))}</tbody></table></div>${evals.length > 2 ? history(evals, keys) : undefined}</section>`
 }
 
 function history(evals: readonly EvalEvent[], keys: readonly string[]): Markup {

@@ -1,4 +1,4 @@
-import { clock, quantile, type Run, runTasks, short } from '../tracking/index.ts'
+import { clock, quantile, type Run, runTasks, short, startFacts } from '../tracking/index.ts'
 import { type Content, html, type Markup } from './html.ts'
 
 /** Settings worth a place at the top, by the last part of their name; spelled without case and underscores. */
@@ -50,16 +50,11 @@ function ending(run: Run): string {
   return last?.t === 'stop' ? last.reason : 'no end noted: running, or killed'
 }
 
-function startFacts(run: Run): Record<string, unknown> {
-  const start = run.events.find((e) => e.t === 'start')
-  return start?.t === 'start' ? start.facts : {}
-}
-
 function runFacts(run: Run): [string, string][] {
   const began = run.timing[0]
   const seconds = run.timing.flatMap((l) => (l.t === 'step' ? (l.metrics?.step_time ?? []) : [])).sort((a, b) => a - b)
   const resumes = run.timing.filter((l) => l.t === 'resume').length
-  const { total, tasks: _, ...facts } = startFacts(run)
+  const { total, tasks: _, ...facts } = startFacts(run.events)
   const made = run.events.reduce((n, e) => Math.max(n, e.t === 'step' ? e.step : 0), 0)
   const rows: [string, string][] = [
     ['steps', typeof total === 'number' && total !== made ? `${made} of ${total}` : String(made)],

@@ -57,7 +57,7 @@ test('a card tells before and after with intervals, data, recipe, versions and h
     text,
     /\| plain \| 0\.400 \[0\.300, 0\.500\] \| 0\.800 \[0\.700, 0\.900\] \| \+0\.400, intervals apart \|/,
   )
-  assert.match(text, /plain: 10 records, 4 of them held out\./)
+  assert.match(text, /plain: 10 records, 4 held out\./)
   assert.match(text, /!\[plain\]\(round%20trip\.png\)/)
   assert.match(text, /roundtrip train plain/)
 })
@@ -66,13 +66,13 @@ test('the facts of a card come from the run folder', () => {
   const dir = mkdtempSync(join(tmpdir(), 'card-'))
   const environment = { product: '1.2.3', torch: '2.1', device: 'cpu', command: ['train', '--seed', '5'] }
   const writer = RunWriter.create(dir, { config: { seed: 5, dataPath: 'org/name', rl: { beta: 0.1 } }, environment })
-  writer.start({ records: 40 })
+  writer.start({ records: 40, trained: 28, held_out: 12 })
   writer.eval(0, 'before', 8, { iou: { mean: 0.1, low: 0, high: 0.2 } })
   writer.step(3, { loss: 1 })
   writer.eval(3, 'after', 8, { iou: { mean: 0.5, low: 0.4, high: 0.6 } })
   void writer.close()
   const facts = cardOfRun(readRun(dir), 3)
-  assert.deepEqual(facts.data, { name: 'org/name', records: 40, heldOut: 8 })
+  assert.deepEqual(facts.data, { name: 'org/name', records: 40, trained: 28, heldOut: 12, evaluated: 8 })
   assert.deepEqual([facts.steps, facts.before?.iou?.mean, facts.after?.iou?.mean], [3, 0.1, 0.5])
   assert.deepEqual(facts.recipe, [
     ['seed', '5'],

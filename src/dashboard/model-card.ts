@@ -1,5 +1,5 @@
 // README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
-import type { Interval } from '../tracking/index.ts'
+import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 import { figure } from './evaluation.ts'
 
 type Figures = Readonly<Record<string, Interval>>
@@ -15,7 +15,7 @@ export interface ModelCard {
   method: 'grpo' | 'sft'
   /** How it was trained, by setting: those that a reader needs to judge or to repeat it. */
   recipe: readonly (readonly [string, string])[]
-  data: { name: string; records?: number; heldOut?: number }
+  data: { name: string; records?: number; trained?: number; heldOut?: number; evaluated?: number }
   steps?: number
   before?: Figures
   after?: Figures
@@ -82,15 +82,18 @@ function modelIndex(card: ModelCard): string[] {
   ]
 }
 
-const withRange = (v: Interval | undefined) => (v ? `${figure(v.mean)} [${figure(v.low)}, ${figure(v.high)}]` : 'none')
+function withRange(v: Interval | undefined): string {
+  if (!v) return 'none'
+  return Number.isNaN(v.low) ? figure(v.mean) : `${figure(v.mean)} [${figure(v.low)}, ${figure(v.high)}]`
+}
 
 function change(before: Interval | undefined, after: Interval | undefined): string {
   if (!before || !after) return ''
   const by = after.mean - before.mean
-  const apart = after.low > before.high || after.high < before.low
   const size = figure(Math.abs(by))
   const sign = Number(size) === 0 ? '' : by < 0 ? '-' : '+'
-  return `${sign}${size}, intervals ${apart ? 'apart' : 'overlap'}`
+  if (Number.isNaN(before.low) || Number.isNaN(after.low)) return `${sign}${size}`
+  return `${sign}${size}, intervals ${apartFrom(before, after) ? 'apart' : 'overlap'}`
 }
 
 function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] {
@@ -100,8 +103,9 @@ function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] 
     return `| ${plain(name)} | ${withRange(before[name])} | ${withRange(after[name])} | ${change(before[name], after[name])} |`
   })
   const over = evalRecords ? `${evalRecords} records that were not trained on` : 'Records that were not trained on'
+  const note = smallSampleNote(evalRecords ?? Number.POSITIVE_INFINITY)
   return [
-    `${over}; brackets are bootstrap 95 % intervals.`,
+    `${over}; brackets are bootstrap 95 % intervals.${note ? ` Note: ${note}.` : ''}`,
     '',
     '| figure | before | after | change |',
     '|---|---|---|---|',
@@ -122,10 +126,13 @@ const methods = {
 
 export function modelCard(card: ModelCard): string {
   const { data } = card
+  const of = (count: number | undefined, text: string) => (count ? [`${count} ${text}`] : [])
   const counts = [
-    data.records === undefined ? undefined : `${data.records} records`,
-    data.heldOut === undefined ? undefined : `${data.heldOut} of them held out`,
-  ].filter((part) => part !== undefined)
+    ...of(data.records, 'records'),
+    ...of(data.trained, 'to train on'),
+    ...of(data.heldOut, 'held out'),
+    ...of(data.evaluated, data.heldOut ? 'of them evaluated' : 'evaluated'),
+  ]
   const steps = card.steps === undefined ? '' : ` in ${card.steps} steps`
   const sections: string[][] = [
     head(card),

@@ -1,6 +1,6 @@
 // What the card of a model says about the run that trained it, read from the run folder.
 import type { EvalEvent, ReadSample, Run } from '../tracking/index.ts'
-import { pictureOf, runFiles } from '../tracking/index.ts'
+import { pictureOf, runFiles, startFacts } from '../tracking/index.ts'
 import { chosenOf, flatten } from './facts.ts'
 import type { ModelCard } from './model-card.ts'
 
@@ -18,8 +18,7 @@ export function cardOfRun(run: Run, step: number): RunCard {
   const evals = run.events.filter((event): event is EvalEvent => event.t === 'eval')
   const before = evals.find((event) => event.name === 'before')
   const after = evals.findLast((event) => event !== before && event.step === step)
-  const start = run.events.find((event) => event.t === 'start')
-  const facts = start?.t === 'start' ? start.facts : {}
+  const facts = startFacts(run.events)
   const versions = (['product', 'commit', 'torch', 'node', 'device', 'dtype', 'system'] as const).flatMap((name) => {
     const value = asText(environment[name])
     return value === undefined ? [] : [[name === 'product' ? 'roundtrip' : name, value] as const]
@@ -30,7 +29,9 @@ export function cardOfRun(run: Run, step: number): RunCard {
     data: {
       name: settings.find(([key]) => key === 'dataPath')?.[1] || 'unknown data',
       records: typeof facts.records === 'number' ? facts.records : undefined,
-      heldOut: (after ?? before)?.records,
+      trained: typeof facts.trained === 'number' ? facts.trained : undefined,
+      heldOut: typeof facts.held_out === 'number' ? facts.held_out : undefined,
+      evaluated: (after ?? before)?.records,
     },
     steps: step,
     before: before?.metrics,

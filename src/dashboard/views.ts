@@ -9,6 +9,7 @@ import {
   type Shown,
   type ShownPoint,
   selectSamples,
+  startFacts,
   type TaskName,
 } from '../tracking/index.ts'
 import { flatten } from './facts.ts'
@@ -80,8 +81,7 @@ function stateOf(run: FollowedRun, now: number): RunState {
 }
 
 function totalOf(run: FollowedRun): number {
-  const start = run.events.find((event) => event.t === 'start')
-  const total = start?.t === 'start' ? start.facts.total : undefined
+  const { total } = startFacts(run.events)
   return typeof total === 'number' && Number.isFinite(total) ? total : 0
 }
 
@@ -118,11 +118,10 @@ function noticeKinds(list: readonly NoticeView[]): RunView['noticeKinds'] {
 export function runView(watched: WatchedRun): RunView {
   const { run } = watched
   const { events } = run
-  const start = events.find((event) => event.t === 'start')
   const notices = events.flatMap((e) => (e.t === 'warning' ? [e] : []))
   return {
     ...summaryOf(watched),
-    facts: start?.t === 'start' ? flatten(start.facts) : [],
+    facts: flatten(startFacts(events)),
     config: flatten(run.config),
     environment: flatten(run.environment),
     problemTexts: run.problems,

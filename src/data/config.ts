@@ -12,8 +12,19 @@ export const DataConfig = z.strictObject({
   split: z
     .enum(['all', 'train', 'eval'])
     .default('all')
-    .describe('which part to read; a record belongs to eval when the hash of its id falls below evalFraction'),
-  evalFraction: z.number().min(0).max(1).default(0.02).describe('share of records in the eval part'),
+    .describe('which part to read; a record is in eval if the hash of its key is below evalFraction'),
+  splitBy: z
+    .enum(['content', 'place'])
+    .default('content')
+    .describe(
+      "key of a record: the row's own id, or its content; place: folder, shard and row, as runs of 0.1.0 have it",
+    ),
+  evalFraction: z
+    .number()
+    .min(0)
+    .max(1)
+    .default(0.02)
+    .describe('share of records in the eval part; a run holds out at least min(evalRecords, a tenth)'),
   curriculum: z
     .enum(['none', 'large-first', 'small-first', 'easy-first', 'hard-first'])
     .default('none')

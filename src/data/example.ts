@@ -104,11 +104,20 @@ export interface Source {
   /** Shards that could not be used (skipBrokenShards). */
   readonly broken: readonly BadRecord[]
   id(index: number): string
+  /** What decides the part a record is in: its id without the names of folders and shards. */
+  key(index: number): string
+  /** What 0.1.0 called it: folder, shard and row. */
+  place(index: number): string
   region(index: number, options?: RegionOptions): Promise<Region>
   /** Decoded and checked; throws BadRecord. */
   get(index: number): Promise<Example>
   close(): Promise<void>
 }
 
-/** What each format implements; openSource adds decoding and the refusal of empty sets. */
-export type RecordSource = Omit<Source, 'get'>
+/** What each format implements: `id` is the place of a record. openSource adds decoding and the rejection of empty sets. */
+export interface RecordSource extends Omit<Source, 'get' | 'key' | 'place'> {
+  /** Absent: the id without the source's name. */
+  key?(index: number): string
+  /** What tells records of several parts apart that have the same key. */
+  part?(index: number): string
+}

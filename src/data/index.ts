@@ -22,7 +22,7 @@ export {
 export { type Inspection, inspectSource, renderInspection } from './inspect.ts'
 export { type Loader, type LoaderRank, type LoaderState, openLoader } from './loader.ts'
 export { type MakeScenesOptions, makeScenes } from './make-scenes.ts'
-export { isEval, splitIndices } from './order.ts'
+export { isEval, splitIndices, splitNumber } from './order.ts'
 export { readParquet } from './parquet/file.ts'
 export { previewPage } from './preview.ts'
 export {

@@ -5,18 +5,23 @@ import { cachedIndex, packNumbers, unpackNumbers } from './cache.ts'
 import type { DataConfig } from './config.ts'
 import { BadRecord, type Source } from './example.ts'
 
-/** Does the record belong to the eval part? Depends on its id alone, so it stays there when data are added. */
-export function isEval(id: string, fraction: number): boolean {
-  return stream(streamId.data, 'split', id).uniformAt(0) < fraction
+/** A number from 0 to 1; the record is in the eval part if it is below evalFraction. Adding data does not change it. */
+export function splitNumber(key: string): number {
+  return stream(streamId.data, 'split', key).uniformAt(0)
 }
 
-/** Records of the configured part, in stored order. */
-export function splitIndices(source: Source, config: DataConfig): Uint32Array {
+/** Does the record of a key belong to the eval part? */
+export function isEval(key: string, fraction: number): boolean {
+  return splitNumber(key) < fraction
+}
+
+/** Records of the configured part, in stored order; an empty part is an error unless it is allowed. */
+export function splitIndices(source: Source, config: DataConfig, allowEmpty = false): Uint32Array {
   const all = Uint32Array.from({ length: source.length }, (_, i) => i)
   if (config.split === 'all') return all
   const wanted = config.split === 'eval'
-  const part = all.filter((i) => isEval(source.id(i), config.evalFraction) === wanted)
-  if (part.length > 0) return part
+  const part = all.filter((i) => isEval(source.key(i), config.evalFraction) === wanted)
+  if (part.length > 0 || allowEmpty) return part
   const hint = `evalFraction is ${config.evalFraction} of ${source.length} records`
   throw new Mismatch({
     where: source.name,
@@ -99,7 +104,8 @@ function storedScores(source: Source, file: string | undefined): Float64Array {
       const { id, score } = parseScore(line, `${file}: line ${i + 1}`)
       byId.set(id, score)
     })
-  const scores = Float64Array.from({ length: source.length }, (_, i) => byId.get(source.id(i)) ?? Number.NaN)
+  const scoreOf = (i: number) => byId.get(source.id(i)) ?? byId.get(source.place(i)) ?? Number.NaN
+  const scores = Float64Array.from({ length: source.length }, (_, i) => scoreOf(i))
   const missing = scores.filter(Number.isNaN).length
   if (missing === scores.length) {
     throw new Mismatch({ where: file, field: 'id', expected: `ids of ${source.name}`, got: 'none of them' })

@@ -2,17 +2,21 @@
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import {
+  chosenByFile,
   type EvaluateModelOptions,
   type ModelEvaluation,
+  overStored,
   type Progress,
   type RunConfig,
   type RunInput,
   type RunResult,
   resolveRun,
+  resumedSettings,
   type SftResult,
   type SftSettings,
+  sftDefaults,
 } from '../run/index.ts'
-import { portHost, runHosted } from './hosted.ts'
+import { portHost, runHosted, type ScoredSettings } from './hosted.ts'
 
 /** How to follow and how to stop a run. */
 export interface StartOptions {
@@ -27,8 +31,9 @@ export interface StartOptions {
  * `dataPath` are needed. A run folder (`output`) that holds a run is resumed.
  */
 export async function train(settings: RunInput, options: StartOptions = {}): Promise<RunResult> {
-  const config = readSettings(settings)
-  return (await start('trainWork', 'train', config, options, config)) as RunResult
+  const config = resumedConfig(settings)
+  const fromFiles = chosenByFile(resumedSettings(config.output), settings)
+  return (await start('trainWork', 'train', config, options, { config, fromFiles })) as RunResult
 }
 
 /** Options of `sft`. */
@@ -37,7 +42,7 @@ export type SupervisedOptions = StartOptions & Partial<SftSettings>
 /** Supervised fine-tuning on the captions and masks of the records. */
 export async function sft(settings: RunInput, options: SupervisedOptions = {}): Promise<SftResult> {
   const { onProgress, signal, ...more } = options
-  const config = readSettings(settings)
+  const config = resumedConfig({ output: 'runs/sft', ...settings }, sftDefaults)
   const input = { config, settings: { everything: false, maskWeight: 1, exportTo: null, ...more } }
   return (await start('sftWork', 'sft', input, options)) as SftResult
 }
@@ -61,6 +66,12 @@ export function requirePaths(config: RunConfig): void {
   if (config.dataPath === '') missing('dataPath', 'give --dataPath PATH, or scenes:200 for generated records')
 }
 
+/** Settings of a run that is resumed count where none are given. */
+function resumedConfig(settings: RunInput, defaults: Readonly<Record<string, unknown>> = {}): RunConfig {
+  const stored = resumedSettings(settings.output ?? 'runs/train')
+  return readSettings(overStored({ ...defaults, ...stored }, settings))
+}
+
 function readSettings(settings: RunInput): RunConfig {
   const config = resolveRun(settings)
   requirePaths(config)
@@ -72,10 +83,9 @@ function start(
   label: string,
   input: unknown,
   { onProgress, signal }: StartOptions,
-  scores?: RunConfig,
+  scores?: ScoredSettings, // settings in code are the caller's own word; those of a run folder are not
 ): Promise<unknown> {
-  const own = scores && { config: scores, fromFiles: new Set<string>() } // settings in code are the caller's own word
-  return runHosted({ module: import.meta.url, work, label, input, scores: own, onProgress, signal })
+  return runHosted({ module: import.meta.url, work, label, input, scores, onProgress, signal })
 }
 
 /** Runs in the engine thread, as the two below do. */

@@ -14,7 +14,7 @@ export type SchedulerType = (typeof schedulers)[number]
 
 export const OptimConfig = z.strictObject({
   learningRate: z.number().nonnegative().default(1e-5).describe('largest learning rate'),
-  lrSchedulerType: z.enum(schedulers).default('linear').describe('how the learning rate changes over the run'),
+  lrSchedulerType: z.enum(schedulers).default('constant').describe('how the learning rate changes over the run'),
   warmupSteps: z
     .number()
     .nonnegative()

@@ -22,7 +22,7 @@ export const GrpoConfig = z.strictObject({
     .default(null)
     .describe('values of a published recipe for whatever is not given'),
 
-  numGenerations: z.int().min(2).default(4).describe('completions per prompt (K)'),
+  numGenerations: z.int().min(2).default(8).describe('completions per prompt (K)'),
   maxCompletionLength: z.int().positive().default(256).describe('new tokens at most; also the divisor of dr_grpo'),
   temperature: z.number().positive().default(1).describe('divides the logits, in sampling and in scoring'),
   topK: z.int().nonnegative().default(0).describe('sample among the k largest; 0 is off'),

@@ -21,17 +21,24 @@ import { trackerNames } from '../tracking/index.ts'
 import { flattened, type Settings } from './flat-settings.ts'
 import { checkLimits } from './limits.ts'
 
-export const LoraConfig = z.strictObject({
-  rank: z.int().positive().default(128).describe('rank of the adapters'),
-  alpha: z.number().positive().default(256).describe('the adapters are scaled by alpha / rank'),
-  dropout: z
-    .number()
-    .min(0)
-    .lt(1)
-    .nullable()
-    .default(null)
-    .describe('dropout on the adapters in sft; 0.05 if null. Reinforcement learning uses none'),
-})
+export const LoraConfig = z
+  .strictObject({
+    rank: z.int().positive().default(128).describe('rank of the adapters'),
+    alpha: z
+      .number()
+      .positive()
+      .nullable()
+      .default(null)
+      .describe('the adapters are scaled by alpha / rank; null: twice the rank'),
+    dropout: z
+      .number()
+      .min(0)
+      .lt(1)
+      .nullable()
+      .default(null)
+      .describe('dropout on the adapters in sft; 0.05 if null. Reinforcement learning uses none'),
+  })
+  .transform((lora) => ({ ...lora, alpha: lora.alpha ?? 2 * lora.rank }))
 /** Of sft, if the settings name none. */
 export const defaultDropout = 0.05
 
@@ -44,8 +51,19 @@ export const SamplingConfig = z.strictObject({
     ),
 })
 
-const scaleOf = (group: string) =>
-  z.number().positive().default(1).describe(`factor on optim.learningRate for ${group}`)
+/** Larger steps of these parts let masks drift, also with shuffled rewards: dev/results/experiments.md, "Signal against wandering". */
+const smallerSteps: Readonly<Partial<Record<TrainGroup, number>>> = {
+  text_hidden_fcs: 0.3,
+  mask_decoder: 0.1,
+  prompt_encoder: 0.1,
+}
+
+const scaleOf = (group: TrainGroup) =>
+  z
+    .number()
+    .positive()
+    .default(smallerSteps[group] ?? 1)
+    .describe(`factor on optim.learningRate for ${group}`)
 
 /** One factor for each trainable group. */
 export const LrScaleConfig = z.strictObject(
@@ -116,7 +134,7 @@ export const RunConfig = z.strictObject({
     .enum(['once', 'bf16-ref'])
     .default('once')
     .describe('of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds'),
-  batchSize: z.int().positive().default(4).describe('records per micro-batch, over all processes'),
+  batchSize: z.int().positive().default(6).describe('records per micro-batch, over all processes'),
   epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
   maxSteps: z.int().min(-1).default(-1).describe('optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),

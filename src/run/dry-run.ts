@@ -13,7 +13,7 @@ import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
 import { disposeLearner, totalSteps } from './loop.ts'
 import { planMemory } from './memory-plan.ts'
-import { checkSources, openRecords, type Records } from './records.ts'
+import { checkSources, openRecords, type Records, splitText } from './records.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 
 export interface DryRunRow {
@@ -33,7 +33,7 @@ export interface DryRunRow {
 export interface DryRun {
   model: { dir: string; device: string; dtype: string; tensors: number; values: number }
   groups: GroupCount[]
-  records: { format: string; all: number; train: number; heldOut: number }
+  records: { format: string; all: number; train: number; heldOut: number; split: string }
   steps: { total: number; recordsPerStep: number; completionsPerStep: number }
   /** What the tasks measured at the start, in words. */
   measured: string[]
@@ -101,7 +101,13 @@ async function tryRecord({ config, learner, records, run, encoder, item }: Trial
   return {
     model: { dir: config.model, ...deviceOf(config), ...sizeOf(learner) },
     groups: learner.counts(),
-    records: { format: source.format, all: source.length, train: loader.epochLength, heldOut: records.heldOut.length },
+    records: {
+      format: source.format,
+      all: source.length,
+      train: loader.epochLength,
+      heldOut: records.facts.held_out,
+      split: splitText(records, config),
+    },
     steps: {
       total: totalSteps(config, loader.epochLength, rl.numIterations),
       recordsPerStep,

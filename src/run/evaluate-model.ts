@@ -1,5 +1,6 @@
 // Evaluation of a folder, without a run: records are read as they come, none is kept.
-import { openLoader, openSource } from '../data/index.ts'
+import { log } from '../core/index.ts'
+import { openLoader, openSource, splitIndices } from '../data/index.ts'
 import { openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -9,6 +10,7 @@ import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
 import { checkSources } from './records.ts'
 import { loadTrained } from './trained.ts'
+import { countTrained } from './trained-records.ts'
 
 /** What to evaluate. */
 export interface EvaluateModelOptions {
@@ -17,6 +19,8 @@ export interface EvaluateModelOptions {
   ema: boolean
   /** At most this many records; null: all. */
   records: number | null
+  /** Folder of the run that trained the adapter, to compare its records with; null: none is known. */
+  run?: string | null
 }
 
 /** Held-out metrics of a model, and the scores of each record. */
@@ -24,6 +28,8 @@ export interface ModelEvaluation {
   model: string
   adapter: string | null
   records: number
+  /** Those of the records that the run trained on; null: not known. */
+  trainedOn: number | null
   metrics: Record<string, Interval>
   scores: RecordScore[]
   stopped: boolean
@@ -40,12 +46,17 @@ export async function evaluateModel(
   const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null
   const encoder = new Encoder(family, config, { encodes: !kind.readsImages })
   const evaluator = kind.evaluator(family, config)
-  const source = await openSource(config.dataPath, config.data)
-  const order = { ...config.data, shuffle: false, curriculum: 'none' as const }
+  const data = { ...config.data, seed: config.data.seed ?? config.seed }
+  const source = await openSource(config.dataPath, data)
+  const order = { ...data, shuffle: false, curriculum: 'none' as const }
   const preparation = preparationOf(family, config, kind)
   const loader = openLoader(source, order, undefined, preparation, kind.recordRules?.(config))
   const total = Math.min(options.records ?? Number.POSITIVE_INFINITY, loader.epochLength)
   const scores: RecordScore[] = []
+  const part = splitIndices(source, order).subarray(0, total)
+  const evaluated = { path: config.dataPath, data, indices: part }
+  const trainedOn = options.run ? await countTrained(options.run, evaluated) : null
+  if (options.run) warnOfTrained(options.run, trainedOn, part.length)
   try {
     const records = loader[Symbol.asyncIterator]()
     while (scores.length < total && !host.stopping()) {
@@ -72,5 +83,11 @@ export async function evaluateModel(
     disposeModel(family)
   }
   const metrics = evaluator.summary(scores, config.seed)
-  return { model: config.model, adapter, records: scores.length, metrics, scores, stopped: scores.length < total }
+  const stopped = scores.length < total
+  return { model: config.model, adapter, records: scores.length, trainedOn, metrics, scores, stopped }
+}
+
+function warnOfTrained(run: string, count: number | null, all: number): void {
+  if (count === null) log.warn(`${run}: its data cannot be opened: not known which records it trained on`)
+  else if (count > 0) log.warn(`${run} trained on ${count} of the ${all} records: their metrics are not held out`)
 }

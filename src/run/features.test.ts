@@ -96,12 +96,17 @@ test('another fingerprint and another image of the same id are other files', () 
   assert.equal(other.misses, 3)
 })
 
-test('the fingerprint changes with tiles, dtype and the weight files, and with nothing that leaves features alone', () => {
+test('the fingerprint changes with tiles, dtype, the weight files and the preprocessor, and with nothing that leaves features alone', () => {
   const of = (more: object) => featureFingerprint({ ...opened.config, ...more }, family)
   const here = of({})
   assert.equal(of({ seed: 9, batchSize: 7, output: 'elsewhere' }), here)
   assert.notEqual(of({ maxTiles: 3 }), here)
   assert.notEqual(of({ dtype: 'bfloat16' }), here)
+  const preprocessor = join(toy, 'preprocessor_config.json')
+  writeFileSync(preprocessor, '{"image_std": [0.5, 0.5, 0.5]}')
+  assert.notEqual(of({}), here)
+  rmSync(preprocessor)
+  assert.equal(of({}), here)
   const weights = join(toy, 'model.safetensors')
   const { atime, mtimeMs } = statSync(weights)
   utimesSync(weights, atime, new Date(mtimeMs + 5000))

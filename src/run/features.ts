@@ -11,6 +11,7 @@ import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { itemBytes, keep, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
+import { modelFileHashes } from './identity.ts'
 
 /** Raised when the preprocessing or an encoder changes what it makes of an image: features of other versions are not read. */
 const featureVersion = 1
@@ -78,7 +79,17 @@ export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick
     return [basename(path), size, mtimeMs]
   })
   const { maxTiles, rounding } = config
-  return JSON.stringify({ dir, files, dtype: deviceOf(config).dtype, maxTiles, rounding, raw, featureVersion })
+  const preprocessor = modelFileHashes(dir, ['preprocessor_config.json'])
+  return JSON.stringify({
+    dir,
+    files,
+    preprocessor,
+    dtype: deviceOf(config).dtype,
+    maxTiles,
+    rounding,
+    raw,
+    featureVersion,
+  })
 }
 
 /** A record whose features come and go; between, it is plain data. */

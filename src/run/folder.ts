@@ -2,16 +2,17 @@
 import { existsSync, mkdirSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
-import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject, regularFile, Unavailable } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
 import { settingsOfTask } from '../tasks/index.ts'
-import { RunWriter, type RunWriterOptions, runFiles } from '../tracking/index.ts'
+import { type Interval, RunWriter, type RunWriterOptions, readRun, runFiles, startFacts } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
-import { flattened, type Settings } from './flat-settings.ts'
-import { differences, writtenSettings } from './identity.ts'
+import type { Settings } from './flat-settings.ts'
+import { differences, knowsModelFiles, writtenSettings } from './identity.ts'
 import { lockFile, lockRun, type RunLock } from './lock.ts'
 import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
+import { beforeSetting, storedSettings } from './stored-settings.ts'
 
 /** What a run tells its folder. */
 export type RunLog = Pick<
@@ -34,8 +35,17 @@ export interface RunFolder {
   /** Held until the run closes. */
   lock: RunLock
   writer: RunLog
-  /** The checkpoint to go on from; null: the run begins. */
-  resumed: { path: string; state: RunState } | null
+  /** The checkpoint to resume from; null: the run begins. */
+  resumed: ResumedRun | null
+}
+
+export interface ResumedRun {
+  path: string
+  state: RunState
+  /** Facts of the run's start, as the log has them. */
+  facts: Readonly<Record<string, unknown>>
+  /** The evaluation before the first step. */
+  before: Record<string, Interval> | null
 }
 
 const silent: RunLog = {
@@ -157,13 +167,20 @@ function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'loc
   const started = existsSync(join(output, runFiles.events))
   const resumed = started ? newestState(config) : null
   if (resumed) requireSame(config, resumed.state, settings)
-  // a run that ended before its first checkpoint begins anew, perhaps with other settings
-  if (started && !resumed) atomicWriteJson(join(output, runFiles.config), settingsOfTask(config))
+  // A resumed run may have other steps or paths; one that ended before its first checkpoint starts again with any settings.
+  if (started) atomicWriteJson(join(output, runFiles.config), settingsOfTask(config))
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, trackers)
     : RunWriter.create(output, { config: settingsOfTask(config), environment: environmentOf(config), ...trackers })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
-  return { writer, resumed }
+  return { writer, resumed: resumed && { ...resumed, ...logged(output) } }
+}
+
+/** What a resumed run reports together with its later steps. */
+function logged(output: string): Pick<ResumedRun, 'facts' | 'before'> {
+  const { events } = readRun(output)
+  const before = events.find((event) => event.t === 'eval' && event.name === 'before')
+  return { facts: startFacts(events), before: before?.t === 'eval' ? { ...before.metrics } : null }
 }
 
 /** Checkpoints without the log they belong to: another run's, or one whose log was lost. Starting afresh would mix the two. */
@@ -184,7 +201,7 @@ function trackersOf({ tensorboard, reportTo, reportTimeout }: RunConfig): RunWri
   return { tensorboard, reportTo: reportTo.filter((name) => name !== 'none'), reportTimeout }
 }
 
-function newestState(config: RunConfig): RunFolder['resumed'] {
+function newestState(config: RunConfig): Pick<ResumedRun, 'path' | 'state'> | null {
   const { output } = config
   const { checkpoint, invalid } = newestValid(output)
   for (const bad of invalid) log.warn(`${bad.path}: not used: ${bad.reason}`)
@@ -201,20 +218,25 @@ function newestState(config: RunConfig): RunFolder['resumed'] {
 
 function requireSame(config: RunConfig, state: RunState, settings: Settings): void {
   const now = state.settings ? settings : { ...settings, model: config.model }
-  const different = differences(state.settings ?? storedSettings(config.output), now)
+  const before = state.settings ?? startedWith(config.output)
+  if (knowsModelFiles(now) && !knowsModelFiles(before))
+    log.warn(
+      `${config.output}: the run has no hashes of config.json, tokenizer and preprocessor: they are not compared`,
+    )
+  const different = differences({ ...beforeSetting, ...before }, now)
   if (different.length === 0) return
   throw new Mismatch({
     where: config.output,
     field: 'settings',
     expected: 'the settings the run was started with',
     got: different.join('; '),
-    hint: 'choose another output folder, or the same settings',
+    hint: 'choose another output folder, or leave these settings out: a resumed run keeps its own',
   })
 }
 
 /** What a run of 0.1.0 was started with. */
-function storedSettings(output: string): Settings {
-  const { 'data.seed': _, ...rest } = flattened(readJsonObject(join(output, runFiles.config)))
+function startedWith(output: string): Settings {
+  const { 'data.seed': _, ...rest } = storedSettings(output)
   return rest // data.seed had no effect then
 }
 

@@ -36,6 +36,8 @@ export interface RunResult {
   stopped: boolean
   before: Record<string, Interval> | null
   after: Record<string, Interval> | null
+  /** Held-out records that both are over. */
+  evaluated: number
   checkpoint: string | null
   /** Captions that the judge scored since this start; absent without a judge. */
   judge?: JudgeCount | null

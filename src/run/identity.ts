@@ -1,9 +1,9 @@
-// What decides the numbers of a run, by name: settings, weights, device, schedule. A run goes on only where all of it is the same.
+// What decides the numbers of a run, by name: settings, files of the model, device, schedule. A run is resumed only if all of it is the same.
 import { createHash } from 'node:crypto'
-import { closeSync, openSync, readSync, statSync } from 'node:fs'
-import { basename } from 'node:path'
+import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
-import { hashFile } from '../core/index.ts'
+import { hashFile, isObject, sha256 } from '../core/index.ts'
 import { settingsOfTask } from '../tasks/index.ts'
 import { threads } from '../tensor/index.ts'
 import { defaultDropout, type RunConfig } from './config.ts'
@@ -48,6 +48,7 @@ export function decidingSettings(config: RunConfig, total: number, more: Setting
     ...writtenSettings(config),
     ...more,
     ...Object.fromEntries(weightHashes(config.model)),
+    ...modelFileHashes(config.model),
     'device (resolved)': device,
     'dtype (resolved)': dtype,
     processes,
@@ -63,6 +64,52 @@ const [every, piece] = [1 << 20, 4 << 10] // larger ones: a piece of each megaby
 /** `weights model.safetensors` -> hash. Cheap enough for every start: a tensor of a megabyte that differs is seen. */
 export function weightHashes(dir: string): [string, string][] {
   return openWeights(dir).files.map((path) => [`weights ${basename(path)}`, hashWeights(path)])
+}
+
+/** Files beside the weights that decide what the model computes and reads. */
+const modelFiles = [
+  'config.json',
+  'generation_config.json',
+  'preprocessor_config.json',
+  'tokenizer.json',
+  'tokenizer.model',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.jinja',
+  'chat_template.json',
+]
+
+/** Written by tools that save a model again; no number depends on them. */
+const unread = new Set(['_name_or_path', '_commit_hash', 'transformers_version'])
+
+/** `model file config.json` -> hash, or `none`. A JSON file counts by its values, not by its spaces or the order of its keys. */
+export function modelFileHashes(dir: string, names: readonly string[] = modelFiles): Record<string, string> {
+  return Object.fromEntries(names.map((name) => [`model file ${name}`, hashModelFile(join(dir, name))]))
+}
+
+/** Runs of 0.1.0 have no such hashes. */
+export const knowsModelFiles = (settings: Settings): boolean => `model file ${modelFiles[0]}` in settings
+
+function hashModelFile(path: string): string {
+  if (!existsSync(path)) return 'none'
+  const text = readFileSync(path)
+  return sha256(path.endsWith('.json') ? canonical(text) : text).slice(0, 16)
+}
+
+function canonical(bytes: Buffer): string | Buffer {
+  const sorted = (key: string, value: unknown) => {
+    if (!isObject(value)) return value
+    const kept = key === '' ? Object.entries(value).filter(([name]) => !unread.has(name)) : Object.entries(value)
+    return Object.fromEntries(kept.sort(([a], [b]) => (a < b ? -1 : 1)))
+  }
+  try {
+    return JSON.stringify(JSON.parse(bytes.toString('utf8')), sorted)
+  } catch {
+    return bytes // whoever reads it reports what is wrong
+  }
 }
 
 function hashWeights(path: string): string {

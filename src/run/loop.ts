@@ -12,7 +12,7 @@ import { disposeModel, openModel, placeNotices } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Settings } from './flat-settings.ts'
-import { checkFolder, openSharedFolder, type RunFolder, type RunLog, requireTrackers } from './folder.ts'
+import { checkFolder, openSharedFolder, type ResumedRun, type RunLog, requireTrackers } from './folder.ts'
 import type { Host, RunResult } from './host.ts'
 import { decidingSettings } from './identity.ts'
 import { Learner } from './learner.ts'
@@ -20,7 +20,7 @@ import type { RunLock } from './lock.ts'
 import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
 import { savePatienceOf, savePatiently } from './patient-save.ts'
-import { checkSources, openRecords, type Records, recordFacts, rejectsInWords } from './records.ts'
+import { checkSources, openRecords, type Records, recordFacts, rejectsInWords, splitText } from './records.ts'
 import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
@@ -114,7 +114,7 @@ class RunLoop {
   readonly #settings: Settings
   readonly #evaluator: Evaluator
   #step = 0
-  #fresh = true
+  #resumed: ResumedRun | null = null
   #rejected = 0
 
   private constructor(opened: Opened, work: Work, settings: Settings) {
@@ -161,8 +161,7 @@ class RunLoop {
   ): Promise<RunLoop> {
     const { heldOut, loader, source } = parts.records
     const total = totalSteps(config, loader.epochLength, options.passes)
-    const split = `${loader.epochLength} to train on, ${heldOut.length} held out`
-    tellNote(host, `${source.length} records (${source.format}): ${split}`)
+    tellNote(host, `${source.length} records (${source.format}): ${splitText(parts.records, config)}`)
     const world = options.world ?? alone
     const [goal, ...more] = options.goal(parts.kind)
     tellStep(host, 'rewards', goal ?? 'none')
@@ -197,11 +196,11 @@ class RunLoop {
     }
   }
 
-  async #restore({ path, state }: NonNullable<RunFolder['resumed']>): Promise<void> {
-    const { learner, records } = this.opened
+  async #restore(resumed: ResumedRun): Promise<void> {
+    const [{ learner, records }, { path, state }] = [this.opened, resumed]
+    this.#resumed = resumed
     loadRun(path, learner)
     this.#step = state.step
-    this.#fresh = false
     records.loader.restore(state.loader)
     this.#rejected = Object.values(records.loader.rejects).reduce((a, b) => a + b, 0)
     await this.#work.restore(state)
@@ -209,12 +208,13 @@ class RunLoop {
 
   async run(): Promise<RunResult> {
     const { config, host, records, writer, total } = this.opened
-    if (this.#fresh) {
-      writer.start({ total, records: records.source.length, source: records.source.format, ...this.#work.facts })
+    const fresh = this.#resumed === null
+    if (fresh) {
+      writer.start({ total, ...records.facts, ...this.#work.facts })
       await this.#work.begin()
-    }
-    const before = this.#fresh ? await this.#evaluate('before') : null
-    if (this.#fresh && !(await this.#stopping())) await this.#checkpoint()
+    } else if (this.#resumed?.facts.total !== total) writer.start({ total }, this.#step)
+    const before = fresh ? await this.#evaluate('before') : (this.#resumed?.before ?? null)
+    if (fresh && !(await this.#stopping())) await this.#checkpoint()
     let saved: string | null = null
     let since = 0
     tellStep(host, 'training', `step ${this.#step} of ${total}`)
@@ -235,7 +235,7 @@ class RunLoop {
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
     if (stopped) await requireTrackers(this.opened, this.#step)
-    return { step: this.#step, stopped, before, after, checkpoint: saved }
+    return { step: this.#step, stopped, before, after, evaluated: this.opened.heldOut.length, checkpoint: saved }
   }
 
   /** False when the step was given up because the run is to end. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { BadRecord } from '../data/index.ts'
 import { type RunInput, resolveRun } from './config.ts'
-import { openRecords, rejectsInWords } from './records.ts'
+import { openRecords, rejectsInWords, splitText } from './records.ts'
 
 const open = (input: RunInput) =>
   openRecords(resolveRun({ dataPath: 'scenes:12', batchSize: 1, ...input, data: { workers: 0, ...input.data } }))
@@ -17,6 +17,32 @@ test('a share that is no record holds out what a larger one gives, and says so',
       `data.evalFraction 0.000001 of 12 records is none; ${heldOut.length} held out instead (--evalRecords 0 holds out none)`,
     ],
   )
+})
+
+test('at least min(evalRecords, a tenth) is held out, and the counts of records add up', async () => {
+  const counts = async (input: RunInput) => {
+    const records = await open(input)
+    await records.close()
+    const { heldOut, facts } = records
+    assert.equal(facts.trained + facts.held_out, facts.records)
+    return { heldOut: heldOut.length, ...facts, text: splitText(records, resolveRun(input)) }
+  }
+  const few = await counts({ dataPath: 'scenes:320' })
+  assert.deepEqual([few.records, few.held_out, few.heldOut], [320, 32, 32])
+  assert.equal(few.text, '288 to train on, 32 held out, 32 of them evaluated')
+  const asked = await counts({ dataPath: 'scenes:320', evalRecords: 8 })
+  assert.ok(asked.held_out >= 8 && asked.heldOut === 8, asked.text)
+  assert.match(asked.text, /^\d+ to train on, \d+ held out, 8 of them evaluated$/)
+  const large = await counts({ dataPath: 'scenes:320', data: { evalFraction: 0.5 } })
+  assert.ok(large.held_out > 120 && large.heldOut === 64, large.text)
+  const other = await counts({ dataPath: 'scenes:40', evalPath: 'scenes:9:5' })
+  assert.equal(other.text, '40 to train on, 9 of scenes:9:5 evaluated')
+})
+
+test('splitBy place holds out what 0.1.0 did: the asked share, or one record', async () => {
+  const { heldOut, close } = await open({ dataPath: 'scenes:320', data: { splitBy: 'place', evalFraction: 1e-6 } })
+  await close()
+  assert.equal(heldOut.length, 1)
 })
 
 test('a share of nothing or of all evaluates nothing, and says so; asked for none, it says nothing', async () => {

@@ -1,13 +1,13 @@
 import { Mismatch, sha256 } from '../core/index.ts'
 import {
   type Example,
-  isEval,
   type Loader,
   openLoader,
   openSource,
   type RecordRules,
   type Source,
   splitIndices,
+  splitNumber,
 } from '../data/index.ts'
 import type { Preparation } from '../image/index.ts'
 import type { RecordChooser } from '../tasks/index.ts'
@@ -18,8 +18,10 @@ import type { Notice } from './notices.ts'
 export interface Records {
   source: Source
   loader: Loader
-  /** Never trained on, in stored order; empty where the settings ask for none. */
+  /** Those of the held-out records that are evaluated, in stored order; empty if the settings ask for none. */
   heldOut: Example[]
+  /** Facts of the run's start: how many records there are and what they are for. */
+  facts: { records: number; source: string; trained: number; held_out: number; eval_fraction: number }
   /** Facts about the data worth knowing before a run. */
   notices: Notice[]
   close(): Promise<void>
@@ -63,11 +65,31 @@ export async function openRecords(config: RunConfig, wishes: RecordWishes = {}):
       await loader.close()
       await source.close()
     }
-    return { source, loader, heldOut, notices, close }
+    const { length, format } = source
+    const inEval = held ? splitIndices(source, { ...settings, split: 'eval' }).length : 0
+    const facts = {
+      records: length,
+      source: format,
+      trained: loader.epochLength,
+      held_out: inEval,
+      eval_fraction: held?.evalFraction ?? 0,
+    }
+    return { source, loader, heldOut, facts, notices, close }
   } catch (error) {
     await source.close()
     throw error
   }
+}
+
+/** `289 to train on, 31 held out, 8 of them evaluated`. */
+export function splitText({ facts, heldOut }: Pick<Records, 'facts' | 'heldOut'>, { evalPath }: RunConfig): string {
+  const { records, trained, held_out } = facts
+  const unused = records - trained - held_out
+  const parts = [`${trained} to train on`]
+  if (unused > 0) parts.push(`${unused} left out`)
+  if (evalPath === null) parts.push(`${held_out} held out, ${heldOut.length} of them evaluated`)
+  else parts.push(`${heldOut.length} of ${evalPath} evaluated`)
+  return parts.join(', ')
 }
 
 function chosenTwice(split: string): Mismatch {
@@ -87,26 +109,45 @@ function noticesOf(source: Source): Notice[] {
   ]
 }
 
-/** The part of the data that is held out; null: none of it. A set so small that its share is empty holds out what a larger share gives. */
+/** The part of the data that is held out; null: none of it. */
 function heldOutSettings(source: Source, config: RunConfig, notices: Notice[]): { evalFraction: number } | null {
   if (config.evalPath !== null || config.evalRecords === 0) return null
-  const ids = Array.from({ length: source.length }, (_, i) => source.id(i))
   const asked = config.data.evalFraction
-  const count = (fraction: number) => ids.reduce((n, id) => n + (isEval(id, fraction) ? 1 : 0), 0)
-  let evalFraction = asked
-  while (evalFraction > 0 && evalFraction < 1 && count(evalFraction) === 0)
-    evalFraction = Math.min(1, evalFraction * 1.1)
-  const held = count(evalFraction)
-  if (held === 0 || held === ids.length) {
-    const text = `${source.name}: data.evalFraction ${asked} of ${ids.length} records holds out none: nothing is evaluated`
+  const evalFraction = heldOutFraction(source, config) ?? 0
+  const held = splitIndices(source, { ...config.data, split: 'eval', evalFraction }, true).length
+  if (held === 0 || held === source.length) {
+    const text = `${source.name}: data.evalFraction ${asked} of ${source.length} records holds out none: nothing is evaluated`
     notices.push({ kind: 'data', text })
     return null
   }
   if (evalFraction !== asked) {
-    const text = `${source.name}: data.evalFraction ${asked} of ${ids.length} records is none; ${held} held out instead (--evalRecords 0 holds out none)`
+    const few = splitIndices(source, { ...config.data, split: 'eval' }, true).length
+    const text = `${source.name}: data.evalFraction ${asked} of ${source.length} records is ${few || 'none'}; ${held} held out instead (--evalRecords 0 holds out none)`
     notices.push({ kind: 'data', text })
   }
   return { evalFraction }
+}
+
+/**
+ * The share of the data that a run holds out; null: none of it. The asked share, or the smallest that holds out
+ * min(evalRecords, a tenth), and one record. Runs of 0.1.0 held out at least one record.
+ */
+export function heldOutFraction(source: Source, { data, evalPath, evalRecords }: RunConfig): number | null {
+  if (evalPath !== null || evalRecords === 0) return null
+  const asked = data.evalFraction
+  if (asked === 0 || asked === 1) return asked
+  const of = data.splitBy === 'place' ? source.place : source.key
+  const numbers = Float64Array.from({ length: source.length }, (_, i) => splitNumber(of(i))).sort()
+  if (data.splitBy === 'place') {
+    let fraction = asked
+    while (fraction < 1 && numbers[0]! >= fraction) fraction = Math.min(1, fraction * 1.1)
+    return fraction
+  }
+  const wanted = Math.max(1, Math.min(evalRecords, Math.floor(source.length / 10)))
+  const needed = numbers[wanted - 1]!
+  if (needed < asked) return asked
+  const next = numbers.find((n) => n > needed) ?? 1 // records with the same key are held out together
+  return (needed + next) / 2
 }
 
 async function readHeldOut(config: RunConfig, data: RunConfig['data'], rules: RecordRules): Promise<Example[]> {

@@ -6,9 +6,20 @@ import type { LessonOptions, Lessons, TaskKind } from '../tasks/index.ts'
 import { manualSeed } from '../tensor/index.ts'
 import type { Metrics } from '../tracking/index.ts'
 import { defaultDropout, type RunConfig } from './config.ts'
+import type { Settings } from './flat-settings.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
+
+/** Settings by path where sft differs from train; the learning rate is the one the reference fine-tunes with. */
+export const sftDefaults: Settings = {
+  'optim.learningRate': 4e-5,
+  'optim.warmupSteps': 0.05,
+  'optim.lrSchedulerType': 'cosine',
+  'lrScale.text_hidden_fcs': 1,
+  'lrScale.mask_decoder': 1,
+  'lrScale.prompt_encoder': 1,
+}
 
 /** Settings of supervised fine-tuning beside those of a run. */
 export interface SftSettings {

@@ -8,6 +8,7 @@ import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
 import { findTasks, toEvent, toTiming } from './parse.ts'
 import { runFiles } from './run-files.ts'
+import { startFacts } from './run-reader.ts'
 import { SampleIndex } from './sample-index.ts'
 
 /** Bytes of a file read in one call of `poll`: a few tens of milliseconds, so that a server answers in between. */
@@ -168,8 +169,7 @@ export class FollowedRun {
 
   /** Named by the run's start; else everything that has samples or a mean reward of its own. */
   get tasks(): TaskName[] {
-    const start = this.events.find((event) => event.t === 'start')
-    return findTasks(start?.t === 'start' ? start.facts : {}, this.metrics.names, this.samples.tasks.list)
+    return findTasks(startFacts(this.events), this.metrics.names, this.samples.tasks.list)
   }
 
   /** What could not be read, in words. */

@@ -36,11 +36,18 @@ export {
   short,
 } from './progress.ts'
 export { runFiles } from './run-files.ts'
-export { type Run, readRun, runTasks } from './run-reader.ts'
+export { type Run, readRun, runTasks, startFacts } from './run-reader.ts'
 export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
 export { SampleIndex } from './sample-index.ts'
 export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
-export { type BootstrapOptions, bootstrapInterval, bootstrapRatioInterval, quantile } from './statistics.ts'
+export {
+  apartFrom,
+  type BootstrapOptions,
+  bootstrapInterval,
+  bootstrapRatioInterval,
+  quantile,
+  smallSampleNote,
+} from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'
 export { pictureOf } from './trackers/pictures.ts'
 export { type Picture, type TrackerName, trackerNames } from './trackers/tracker.ts'

@@ -64,9 +64,13 @@ function* readAll<T>(path: string, convert: (line: JsonObject) => T | undefined,
   if (bad > 0) note(problems, `${basename(path)}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
 }
 
+/** Facts of the run's start; a start that a resumed run added has the later values. */
+export function startFacts(events: readonly RunEvent[]): Record<string, unknown> {
+  return Object.assign({}, ...events.flatMap((event) => (event.t === 'start' ? [event.facts] : [])))
+}
+
 /** The tasks that the run's start names, and others that have a mean reward of their own. */
 export function runTasks(run: Run): TaskName[] {
-  const start = run.events.find((event) => event.t === 'start')
   const names = new Set(run.events.flatMap((event) => (event.t === 'step' ? Object.keys(event.metrics) : [])))
-  return findTasks(start?.t === 'start' ? start.facts : {}, names, [])
+  return findTasks(startFacts(run.events), names, [])
 }

@@ -109,9 +109,9 @@ export class RunWriter {
     return this.#trackers?.away ?? null
   }
 
-  /** Facts the seed and the data decide; once, at the beginning of a run. */
-  start(facts: Readonly<Record<string, unknown>>): void {
-    this.#event({ t: 'start', step: 0, facts })
+  /** Facts the seed and the data decide: at the beginning of a run, and where a resumed run changes them. */
+  start(facts: Readonly<Record<string, unknown>>, step = 0): void {
+    this.#event({ t: 'start', step, facts })
   }
 
   /** `timing` takes what a clock or an allocator decides: seconds, tokens per second, bytes in use. */

@@ -32,8 +32,9 @@ test('the seed alone decides the interval', () => {
   assert.notDeepEqual(bootstrapInterval(values, { seed: 4 }), once)
 })
 
-test('one value has no width, no value has no mean', () => {
-  assert.deepEqual(bootstrapInterval([0.25], { seed: 0 }), { mean: 0.25, low: 0.25, high: 0.25 })
+test('one value has a mean and no interval, no value has no mean', () => {
+  assert.deepEqual(bootstrapInterval([0.25], { seed: 0 }), { mean: 0.25, low: Number.NaN, high: Number.NaN })
+  assert.deepEqual(bootstrapRatioInterval([3], [4], { seed: 0 }), { mean: 0.75, low: Number.NaN, high: Number.NaN })
   assert.ok(Number.isNaN(bootstrapInterval([], { seed: 0 }).mean))
 })
 

@@ -7,7 +7,7 @@ export interface BootstrapOptions {
   resamples?: number
 }
 
-/** Mean with the 95 % percentile interval of the bootstrap. The seed alone decides the resamples. No values: NaN. */
+/** Mean with the 95 % percentile interval of the bootstrap. The seed alone decides the resamples. No values: NaN. One value: no interval, low and high are NaN. */
 export function bootstrapInterval(values: readonly number[], options: BootstrapOptions): Interval {
   return bootstrapRatioInterval(
     values,
@@ -25,6 +25,9 @@ export function bootstrapRatioInterval(
   const n = numerators.length
   assert(denominators.length === n, 'one denominator for each numerator')
   if (n === 0) return { mean: Number.NaN, low: Number.NaN, high: Number.NaN }
+  const sum = (x: readonly number[]) => x.reduce((a, b) => a + b, 0)
+  const mean = sum(numerators) / sum(denominators)
+  if (n === 1) return { mean, low: Number.NaN, high: Number.NaN } // its resamples are all the same
   const random = stream(seed, 'bootstrap')
   const ratios = new Float64Array(resamples)
   for (let r = 0; r < resamples; r++) {
@@ -38,8 +41,23 @@ export function bootstrapRatioInterval(
     ratios[r] = above / below
   }
   ratios.sort()
-  const sum = (x: readonly number[]) => x.reduce((a, b) => a + b, 0)
-  return { mean: sum(numerators) / sum(denominators), low: quantile(ratios, 0.025), high: quantile(ratios, 0.975) }
+  return { mean, low: quantile(ratios, 0.025), high: quantile(ratios, 0.975) }
+}
+
+/** Of fewer records an interval says little about others. */
+export const fewRecords = 20
+
+/** What a reader must know about the intervals of so few records; null: nothing. */
+export function smallSampleNote(records: number): string | null {
+  if (records >= fewRecords) return null
+  if (records === 1) return 'one record: no interval'
+  return `${records} records: an interval of fewer than ${fewRecords} means little`
+}
+
+/** Where the second interval is if the two have no value in common; a missing interval is never apart. */
+export function apartFrom(before: Interval, after: Interval): 'higher' | 'lower' | null {
+  if (after.low > before.high) return 'higher'
+  return after.high < before.low ? 'lower' : null
 }
 
 /** Linear interpolation between the order statistics of a sorted array. */

@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   openSync,
+  readFileSync,
   rmSync,
   truncateSync,
   writeFileSync,
@@ -32,6 +33,33 @@ test('weights replaced under the same path: the run is not resumed, and the file
   const other = makeToy(at('other'), 2)
   copyFileSync(join(other, 'model.safetensors'), join(toy, 'model.safetensors'))
   await assert.rejects(run(toy, 'weights', { maxSteps: 2 }), /weights model\.safetensors: "\d+ bytes, [0-9a-f]+", now /)
+})
+
+test('another config.json, tokenizer or preprocessor: the run is not resumed; the same values saved anew are the same', async () => {
+  const toy = makeToy(at('files'))
+  const edit = (name: string, change: (value: Record<string, unknown>) => unknown) => {
+    const before = readFileSync(join(toy, name))
+    writeFileSync(join(toy, name), JSON.stringify(change(JSON.parse(before.toString('utf8'))), null, 3))
+    return () => writeFileSync(join(toy, name), before)
+  }
+  await run(toy, 'files-run', { maxSteps: 1 })
+  const refused = (name: string) =>
+    assert.rejects(
+      run(toy, 'files-run', { maxSteps: 2 }),
+      new RegExp(`model file ${name.replace('.', '\\.')}: ".*", now "`),
+    )
+
+  const configBack = edit('config.json', (c) => ({ ...c, llm_config: { ...(c.llm_config as object), rope_theta: 77 } }))
+  await refused('config.json')
+  configBack()
+  const tokenizerBack = edit('tokenizer.json', (t) => ({ ...t, normalizer: { type: 'Lowercase' } }))
+  await refused('tokenizer.json')
+  tokenizerBack()
+  writeFileSync(join(toy, 'preprocessor_config.json'), '{"image_mean": [0.1, 0.1, 0.1]}')
+  await refused('preprocessor_config.json')
+  rmSync(join(toy, 'preprocessor_config.json'))
+  edit('config.json', (c) => ({ transformers_version: '9', ...Object.fromEntries(Object.entries(c).reverse()) }))
+  assert.equal((await run(toy, 'files-run', { maxSteps: 2 })).step, 2)
 })
 
 test('a large file of weights is another one when a tensor far behind its beginning is', () => {

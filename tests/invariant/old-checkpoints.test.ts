@@ -5,7 +5,7 @@ import assert from 'node:assert/strict'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
-import { train } from '../../src/run/index.ts'
+import { overStored, type RunInput, resolveRun, resumedSettings, train } from '../../src/run/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { hostOf, makeToy, scratch, toyRun } from '../support/runs.ts'
 
@@ -22,16 +22,9 @@ function oldRun(name: string, change: Record<string, unknown> = {}): string {
   return output
 }
 
-const config = (output: string, more = {}) =>
-  toyRun(toy, output, {
-    maxSteps: 6,
-    saveTotalLimit: 1,
-    train: ['mlp1', 'lora', 'mask_decoder'],
-    lora: { rank: 2, alpha: 4 },
-    loop2: { action: 'field' },
-    ...more,
-    rl: { numIterations: 2 },
-  })
+/** As the commands do: the run's own settings, and what is given over them. */
+const config = (output: string, given: RunInput = {}) =>
+  resolveRun(overStored(resumedSettings(output), { ...given, output }))
 
 const expected = JSON.parse(readFileSync(join(import.meta.dirname, '../fixtures/run-0.1.0.expected.json'), 'utf8'))
 
@@ -56,6 +49,22 @@ test('a run of 0.1.0 goes on from its checkpoint: stored groups, weights, EMA co
     const far = Math.abs(metrics[key]! - value)
     assert.ok(far <= 1e-3 * Math.max(Math.abs(value), 1e-3), `${key}: ${metrics[key]}, then ${value}`)
   }
+})
+
+test('a run of 0.1.0 keeps settings whose defaults have changed since; the defaults of today are rejected with both values', async () => {
+  const output = oldRun('defaults')
+  const { loop2, lrScale, lora, optim } = config(output)
+  assert.deepEqual([loop2.grid, loop2.actionStd, lrScale.mask_decoder, lora.alpha], [16, 0.5, 1, 4])
+  assert.equal(optim.lrSchedulerType, 'constant')
+  const today = toyRun(toy, output, {
+    maxSteps: 6,
+    train: ['mlp1', 'lora', 'mask_decoder'],
+    lora: { rank: 2, alpha: 4 },
+  })
+  await assert.rejects(
+    train({ ...today, loop2: { ...today.loop2, action: 'field' } }, hostOf()),
+    /lrScale\.mask_decoder: 1, now 0\.1.*loop2\.grid: 16, now 4.*leave these settings out/,
+  )
 })
 
 test('a run of 0.1.0 is not resumed under other settings; they are named with both values', async () => {

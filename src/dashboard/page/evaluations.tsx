@@ -61,18 +61,25 @@ function Whiskers({
   )
 }
 
+/** One record has no interval. */
+function withRange({ mean, low, high }: EvalView['metrics'][string]): string {
+  const range = Number.isNaN(numberOf(low)) ? '' : ` [${figure(numberOf(low))}, ${figure(numberOf(high))}]`
+  return `${figure(numberOf(mean))}${range}`
+}
+
 function Change({ before, after }: { before?: EvalView['metrics'][string]; after?: EvalView['metrics'][string] }) {
   if (!before || !after) return <td />
   const by = numberOf(after.mean) - numberOf(before.mean)
   const apart =
     numberOf(after.low) > numberOf(before.high) ? 'up' : numberOf(after.high) < numberOf(before.low) ? 'down' : 'flat'
+  const known = [before, after].every(({ low }) => !Number.isNaN(numberOf(low)))
   return (
     <td class="number">
       <span class={apart}>
         {by < 0 ? '−' : '+'}
         {figure(Math.abs(by))}
       </span>{' '}
-      <small>{apart === 'flat' ? 'intervals overlap' : 'intervals apart'}</small>
+      <small>{known ? (apart === 'flat' ? 'intervals overlap' : 'intervals apart') : 'no interval'}</small>
     </td>
   )
 }
@@ -122,11 +129,7 @@ export function Evaluations({
                     <td>{round.name}</td>
                     <td class="number">{round.step}</td>
                     <td class="number">{round.records}</td>
-                    <td class="number">
-                      {value
-                        ? `${figure(numberOf(value.mean))} [${figure(numberOf(value.low))}, ${figure(numberOf(value.high))}]`
-                        : 'none'}
-                    </td>
+                    <td class="number">{value ? withRange(value) : 'none'}</td>
                     {round === first ? <td /> : <Change before={first?.metrics[name]} after={value} />}
                   </tr>
                 )

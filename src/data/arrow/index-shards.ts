@@ -1,13 +1,17 @@
+import { basename } from 'node:path'
 import { type DataType, type Field, type Schema, Type } from 'apache-arrow'
 import { cachedIndex } from '../cache.ts'
 import type { FilePool } from '../files.ts'
-import { chooseColumns, recordsInRow } from '../sources/regions.ts'
+import { type Columns, chooseColumns, recordsInRow } from '../sources/regions.ts'
+import { keyColumns, rowKey } from '../sources/row-keys.ts'
 import { type ShardIndex, scanShard } from './messages.ts'
 import { RowReader } from './rows.ts'
 
 export interface RecordIndex extends ShardIndex {
   /** Records per row where rows may hold several masks; null when each row is one. */
   perRow: number[] | null
+  /** What names each row: row-keys.ts. */
+  keys: string[]
 }
 
 /** Logical schema that Hugging Face datasets keeps beside the Arrow one. */
@@ -31,13 +35,7 @@ function maskListPath(schema: Schema, mask: string): string[] | null {
   return counts && isList(counts.type) && item?.typeId !== Type.Int ? [mask, 'counts'] : null
 }
 
-async function countRecords(path: string, pool: FilePool, index: ShardIndex): Promise<number[] | null> {
-  const reader = await RowReader.open(path, pool, index)
-  const columns = chooseColumns(
-    reader.schema.fields.map((f) => f.name),
-    featuresOf(reader.schema),
-    path,
-  )
+async function countRecords(reader: RowReader, columns: Columns): Promise<number[] | null> {
   const list = maskListPath(reader.schema, columns.mask)
   if (!list) return null
   const perRow: number[] = []
@@ -50,11 +48,34 @@ async function countRecords(path: string, pool: FilePool, index: ShardIndex): Pr
   return perRow
 }
 
+async function keysOf(reader: RowReader, columns: Columns): Promise<string[]> {
+  const keys: string[] = []
+  const names = keyColumns(columns)
+  for (let batch = 0; batch < reader.batchCount; batch++) {
+    const rows = await reader.rowsOf(batch, names).catch(() => null)
+    if (rows) keys.push(...rows.map((row) => rowKey(row, columns)))
+    else await oneByOne(reader, columns, batch, keys)
+  }
+  return keys
+}
+
+/** A row that cannot be read is named by its place; it is rejected with the reason when it is asked for. */
+async function oneByOne(reader: RowReader, columns: Columns, batch: number, keys: string[]): Promise<void> {
+  const end = keys.length + reader.rowsIn(batch)
+  while (keys.length < end) {
+    const row = await reader.row(keys.length, keyColumns(columns)).catch(() => null)
+    keys.push(row ? rowKey(row, columns) : `row ${keys.length} of ${basename(reader.path)}`)
+  }
+}
+
 /** The index of one shard, from the cache when the shard is unchanged. */
 export async function indexShard(path: string, pool: FilePool): Promise<RecordIndex> {
   pool.watch(path)
-  return await cachedIndex({ kind: 'arrow-2', files: [path] }, async () => {
+  return await cachedIndex({ kind: 'arrow-3', files: [path] }, async () => {
     const index = await scanShard(path)
-    return { ...index, perRow: await countRecords(path, pool, index) }
+    const reader = await RowReader.open(path, pool, index)
+    const names = reader.schema.fields.map((f) => f.name)
+    const columns = chooseColumns(names, featuresOf(reader.schema), path)
+    return { ...index, perRow: await countRecords(reader, columns), keys: await keysOf(reader, columns) }
   })
 }

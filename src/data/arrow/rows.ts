@@ -73,6 +73,21 @@ export class RowReader {
     return out
   }
 
+  rowsIn(batchIndex: number): number {
+    return this.#index.batches[batchIndex]!.rows
+  }
+
+  /** The named columns of every row of a batch. */
+  async rowsOf(batchIndex: number, names: readonly string[]): Promise<Record<string, unknown>[]> {
+    const batch = await this.#batch(batchIndex)
+    const out = Array.from({ length: batch.rows }, (): Record<string, unknown> => ({}))
+    for (const column of this.#columns.filter(({ name }) => names.includes(name))) {
+      const values = await this.#read(batch, column, 0, batch.rows, column.name)
+      for (const [i, row] of out.entries()) row[column.name] = values[i]
+    }
+    return out
+  }
+
   /** Lengths of a list column for every row of a batch, from its offsets alone; 0 where the list is null. */
   async listLengths(batchIndex: number, path: readonly string[]): Promise<number[]> {
     const batch = await this.#batch(batchIndex)

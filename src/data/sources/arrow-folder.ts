@@ -94,11 +94,12 @@ async function openShards(path: string, config: DataConfig, pool: FilePool): Pro
       size: statSync(p).size,
       rows: index.rows,
       perRow: index.perRow,
+      keys: index.keys,
       row: async (row, names) => await (await readers[i]!()).row(row, names),
     }),
   )
   const complete = missing.length === 0 && broken.length === 0
-  return rowSource(
+  return await rowSource(
     {
       name: single ? basename(path).replace(/\.arrow$/, '') : sourceName(folder),
       format: single ? 'Arrow shard' : stated ? 'Hugging Face folder (save_to_disk)' : 'bare Arrow shards',

@@ -1,5 +1,6 @@
 import { sha256 } from '../../core/index.ts'
 import type { BadRecord, RecordSource } from '../example.ts'
+import { keyOf } from './record-ids.ts'
 import { lastAtMost } from './row-source.ts'
 
 /** Several sources read as one, in the given order; `broken` are parts that could not be opened. */
@@ -30,6 +31,11 @@ export function concatSources(
       const [part, at] = place(index)
       return part.id(at)
     },
+    key: (index) => {
+      const [part, at] = place(index)
+      return keyOf(part, at)
+    },
+    part: (index) => place(index)[0].name,
     region: async (index, options) => {
       const [part, at] = place(index)
       return await part.region(at, options)

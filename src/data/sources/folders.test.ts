@@ -18,10 +18,10 @@ async function summary(path: string, options: DataOptions = {}): Promise<{ lines
   for (let i = 0; i < source.length; i++) {
     try {
       const { caption, mask, image } = await source.get(i)
-      lines.push(`${source.id(i)}: ${caption} [${maskBox(mask)}] ${image.width}x${image.height}`)
+      lines.push(`${source.place(i)}: ${caption} [${maskBox(mask)}] ${image.width}x${image.height}`)
     } catch (error) {
       if (!(error instanceof BadRecord)) throw error
-      lines.push(`${source.id(i)}: ${error.reason}`)
+      lines.push(`${source.place(i)}: ${error.reason}`)
     }
   }
   await source.close()

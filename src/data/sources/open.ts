@@ -14,6 +14,7 @@ import { isModule, openModuleSource } from './module.ts'
 import { isNeighbours, openNeighbours } from './neighbours.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
 import { isPolygonList, openPolygonList } from './polygon-list.ts'
+import { type RecordIds, recordIds } from './record-ids.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { isScenes, openScenes } from './scenes.ts'
 import { openSegZero } from './seg-zero.ts'
@@ -35,22 +36,30 @@ export async function openSource(path: string, options: DataOptions = {}): Promi
     const hint = left.length > 0 ? `${left.join('; ')} (setting data.relation)` : 'the download may be incomplete'
     throw new Mismatch({ where: path, field: 'records', expected: 'at least one', got: 0, hint })
   }
-  return withDecoding(records)
+  return withDecoding(records, recordIds(records, config), config)
 }
 
-function withDecoding(records: RecordSource): Source {
+function withDecoding(
+  records: RecordSource,
+  { warnings, ...ids }: RecordIds,
+  { splitBy }: Pick<DataConfig, 'splitBy'>,
+): Source {
+  const region: Source['region'] = async (index, options) => {
+    const found = await records.region(index, options)
+    return splitBy === 'place' ? found : { ...found, id: ids.id(index) }
+  }
   return {
     name: records.name,
     format: records.format,
     length: records.length,
     fingerprint: records.fingerprint,
     schema: records.schema,
-    warnings: records.warnings,
+    warnings: [...records.warnings, ...warnings],
     leftOut: records.leftOut,
     broken: records.broken,
-    id: (index) => records.id(index),
-    region: (index, options) => records.region(index, options),
-    get: async (index) => await toExample(await records.region(index)),
+    ...ids,
+    region,
+    get: async (index) => await toExample(await region(index)),
     close: () => records.close(),
   }
 }

@@ -7,6 +7,7 @@ import type { RecordSource } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { ParquetFile } from '../parquet/file.ts'
 import { type Columns, chooseColumns, masksOf, recordsInRow } from './regions.ts'
+import { keyColumns, rowKey } from './row-keys.ts'
 import { type RowShard, rowSource } from './row-source.ts'
 import { missingShards, noneReadable, openEach } from './shards.ts'
 
@@ -32,13 +33,15 @@ function listed(folder: string): string[] {
   }
 }
 
-async function countRecords(file: ParquetFile, columns: Columns): Promise<number[]> {
+async function countRecords(file: ParquetFile, columns: Columns): Promise<{ counts: number[]; keys: string[] }> {
   const counts: number[] = []
+  const keys: string[] = []
   for (const [start, end] of file.stretches()) {
-    const rows = await file.range(start, end, [columns.mask, columns.text])
+    const rows = await file.range(start, end, keyColumns(columns))
     for (const row of rows) counts.push(recordsInRow(masksOf(row[columns.mask]).length, row[columns.text]))
+    for (const row of rows) keys.push(rowKey(row, columns))
   }
-  return counts
+  return { counts, keys }
 }
 
 interface Opened {
@@ -64,7 +67,7 @@ async function openFiles(path: string, config: DataConfig, pool: FilePool): Prom
   const first = good[0]
   if (!first) throw noneReadable(path, 'Parquet file', broken)
   const single = statSync(path).isFile()
-  return rowSource(
+  return await rowSource(
     {
       name: basename(single ? path : path.replace(/\/data$/, '')).replace(/\.parquet$/, ''),
       format: `Parquet (${good.length} files)`,
@@ -85,13 +88,16 @@ async function openFiles(path: string, config: DataConfig, pool: FilePool): Prom
 }
 
 async function toShard(file: ParquetFile, columns: Columns): Promise<RowShard> {
-  const perRow = await cachedIndex({ kind: 'parquet-2', files: [file.path] }, () => countRecords(file, columns))
+  const { counts, keys } = await cachedIndex({ kind: 'parquet-3', files: [file.path] }, () =>
+    countRecords(file, columns),
+  )
   return {
     path: file.path,
     label: basename(file.path).replace(/\.parquet$/, ''),
     size: file.size,
     rows: file.rows,
-    perRow: perRow.every((n) => n === 1) ? null : perRow,
+    perRow: counts.every((n) => n === 1) ? null : counts,
+    keys,
     row: (index, names) => file.row(index, names, columns.image),
   }
 }

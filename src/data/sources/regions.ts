@@ -9,6 +9,8 @@ export interface Columns {
   mask: string
   text: string
   category: string | null
+  /** The rows' own id, if there is one. */
+  id: string | null
 }
 
 /** Which column is which; `features` is the logical schema Hugging Face stores, a hint for the image column. */
@@ -28,6 +30,7 @@ export function chooseColumns(names: readonly string[], features: unknown, where
     mask: pick('mask', ['mask_rle', 'mask', 'segmentation']),
     text: pick('caption', ['conversations', 'caption', 'description', 'text']),
     category: ['catagory', 'category'].find((name) => names.includes(name)) ?? null,
+    id: names.includes('id') ? 'id' : null,
   }
 }
 

@@ -2,8 +2,11 @@
 import { isAbsolute, join } from 'node:path'
 import { assert, Mismatch, sha256 } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
+import { cachedIndex } from '../cache.ts'
 import { asBadRecord, type BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
+import { PackedStrings } from '../strings.ts'
 import { type Columns, imageOf, regionOfRow } from './regions.ts'
+import { withImages } from './row-keys.ts'
 
 export interface RowShard {
   path: string
@@ -13,6 +16,8 @@ export interface RowShard {
   rows: number
   /** Records per row as `recordsInRow` counts them; null when every row is one record. */
   perRow: readonly number[] | null
+  /** What names each row: row-keys.ts. */
+  keys: readonly string[]
   row(index: number, columns: readonly string[]): Promise<Record<string, unknown>>
 }
 
@@ -58,7 +63,7 @@ export function lastAtMost(values: ArrayLike<number>, x: number): number {
   return low
 }
 
-export function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): RecordSource {
+export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): Promise<RecordSource> {
   const starts = shards.map((shard) => recordStarts(shard, info.relation))
   const first = [0] // first record of each shard
   for (const [i, shard] of shards.entries()) first.push(first[i]! + (starts[i]?.[shard.rows] ?? shard.rows))
@@ -78,6 +83,9 @@ export function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): Rec
   const idOf = ({ shard, row, region, split }: Placed) =>
     `${info.name}/${shard.label}/${row}${split ? `/${region}` : ''}`
 
+  const keys = await rowKeys(info, shards)
+  const keyOf = ({ shard, row, region, split }: Placed) => `${keys.get(shard)!.at(row)}${split ? `/${region}` : ''}`
+
   return {
     name: info.name,
     format: info.format,
@@ -90,12 +98,30 @@ export function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): Rec
     leftOut: named > 0 && info.relation === 'skip' ? { 'relation (text names several regions)': named } : {},
     broken: info.broken,
     id: (index) => idOf(place(index)),
+    key: (index) => keyOf(place(index)),
     region: async (index, options) => {
       const placed = place(index)
       return await readRegion(info, placed, idOf(placed), options)
     },
     close: info.close,
   }
+}
+
+/** Keys of the rows of every shard. Reading images of rows that are alike costs time, so the result is kept. */
+async function rowKeys(info: RowSourceInfo, shards: readonly RowShard[]): Promise<Map<RowShard, PackedStrings>> {
+  const all = shards.flatMap((shard) => shard.keys)
+  const places = shards.flatMap((shard) => shard.keys.map((_, row) => ({ shard, row })))
+  const image = async (index: number) => {
+    const { shard, row } = places[index]!
+    return (await shard.row(row, [info.columns.image]))[info.columns.image]
+  }
+  const files = shards.map(({ path }) => path)
+  const build = async () => [...(await withImages(all, image))]
+  const found = info.columns.id === null ? await cachedIndex({ kind: 'row-images-1', files }, build) : []
+  for (const [index, key] of found) all[index] = key
+  const starts = [0]
+  for (const shard of shards) starts.push(starts.at(-1)! + shard.keys.length)
+  return new Map(shards.map((shard, i) => [shard, new PackedStrings(all.slice(starts[i], starts[i + 1]))]))
 }
 
 async function readRegion(info: RowSourceInfo, placed: Placed, id: string, options?: RegionOptions): Promise<Region> {

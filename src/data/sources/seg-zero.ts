@@ -7,9 +7,11 @@ import { Mismatch, sha256 } from '../../core/index.ts'
 import { type Mask, maskFromPng } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
+import { cachedIndex } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { ParquetFile } from '../parquet/file.ts'
+import { PackedStrings } from '../strings.ts'
 import { imageOf, nonEmpty } from './regions.ts'
 
 const frame = 840
@@ -29,6 +31,7 @@ export async function openSegZero(path: string, masks: string): Promise<RecordSo
   const starts = shards.map((_, s) => shards.slice(0, s).reduce((n, shard) => n + shard.rows, 0))
   const length = shards.reduce((n, shard) => n + shard.rows, 0)
   const name = basename(path).replace(/\.(arrow|parquet)$/, '')
+  const keys = new PackedStrings(await cachedIndex({ kind: 'seg-zero-ids-1', files }, () => idsOf(shards)))
   const region = async (index: number, options?: RegionOptions): Promise<Region> => {
     const s = starts.findLastIndex((start) => start <= index)
     const [shard, row] = [shards[s]!, index - starts[s]!]
@@ -44,9 +47,24 @@ export async function openSegZero(path: string, masks: string): Promise<RecordSo
     leftOut: {},
     broken: [],
     id: (index) => `${name}/${index}`,
+    key: (index) => keys.at(index) || String(index),
     region,
     close: () => pool.close(),
   }
+}
+
+/** Their own ids; empty where a row cannot be read, which is reported when it is asked for. */
+async function idsOf(shards: readonly Shard[]): Promise<string[]> {
+  const ids: string[] = []
+  for (const shard of shards)
+    for (let row = 0; row < shard.rows; row++)
+      ids.push(
+        await shard.row(row, ['id']).then(
+          (values) => String(values['id'] ?? ''),
+          () => '',
+        ),
+      )
+  return ids
 }
 
 function shardFiles(path: string): string[] {

@@ -60,8 +60,8 @@ for (const name of ['gar-list.arrow', 'gar-transposed.arrow', 'train-00000-of-00
       assert.deepEqual(await summary(source), garWithoutRelation)
       assert.deepEqual(Object.values(source.leftOut), [1])
       const stem = name.replace(/\.\w+$/, '')
-      assert.equal(source.id(0), `${stem}/${stem}/0`)
-      assert.equal(source.id(2), `${stem}/${stem}/1/1`)
+      assert.equal(source.place(0), `${stem}/${stem}/0`)
+      assert.equal(source.place(2), `${stem}/${stem}/1/1`)
     })
   })
 }
@@ -89,7 +89,7 @@ test('a save_to_disk folder follows the order of state.json and reads back what 
   ])
   await opened(folder, {}, async (source) => {
     assert.equal(source.length, 23)
-    assert.equal(source.id(0), 'gar-fine-grained-part2/data-00000-of-00003/0')
+    assert.equal(source.place(0), 'gar-fine-grained-part2/data-00000-of-00003/0')
     for (const i of [22, 0, 11, 10, 9, 5]) {
       const example = await source.get(i)
       assert.equal(example.caption, `caption ${i}`)
@@ -164,7 +164,7 @@ for (const [name, tar, annotations] of [
     const folder = damFolder(name, tar, annotations)
     await opened(folder, {}, async (source) => {
       assert.deepEqual(await summary(source), damRecords)
-      assert.equal(source.id(1), `dam/${name}/391895/1`)
+      assert.equal(source.place(1), `dam/${name}/391895/1`)
     })
     await opened(folder, { frame: 1 }, async (source) => {
       assert.equal((await summary(source))[3], 'a moving box [5,5,4,4] 24x16')
@@ -206,7 +206,7 @@ for (const refs of ['refs-0.p', 'refs-2.p']) {
     await opened(folder, {}, async (source) => {
       const records = ['the left box [2,2,5,4] 24x16', 'grey thing [2,2,5,4] 24x16', 'bad-record', 'no-mask']
       assert.deepEqual(await summary(source), records)
-      assert.equal(source.id(0), `refcoco-${refs}/7/1`)
+      assert.equal(source.place(0), `refcoco-${refs}/7/1`)
     })
     await opened(folder, { refSplit: 'val' }, async (source) => {
       const { caption, mask } = await source.get(0)

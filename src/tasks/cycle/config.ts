@@ -33,14 +33,14 @@ export const cycleSettings = {
       actionStd: z
         .number()
         .positive()
-        .default(0.5)
+        .default(1)
         .describe('noise on the mask logits, as a multiple of their spread over records, measured at the start'),
       promptStd: z
         .number()
         .positive()
         .default(0.6)
         .describe('noise on the [SEG] prompt, as a multiple of its spread over records, measured at the start'),
-      grid: z.int().positive().max(256).default(16).describe('side of the grid of mask logits that is perturbed'),
+      grid: z.int().positive().max(256).default(4).describe('side of the grid of mask logits that is perturbed'),
       beta: z
         .number()
         .nonnegative()

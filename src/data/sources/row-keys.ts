@@ -1,0 +1,70 @@
+// What names a row wherever its shards are: its own `id`, else its mask and text. Rows that share these are told apart by their image.
+import { createHash, type Hash } from 'node:crypto'
+import { log } from '../../core/index.ts'
+import { answersOf, type Columns, masksOf } from './regions.ts'
+
+type Row = Record<string, unknown>
+
+/** Columns that a key is made of; images are read only where these are not enough. */
+export function keyColumns({ id, mask, text }: Columns): string[] {
+  return id === null ? [mask, text] : [id, mask, text]
+}
+
+export function rowKey(row: Row, { id, mask, text }: Columns): string {
+  const own = id === null ? null : row[id]
+  if (typeof own === 'string' ? own !== '' : typeof own === 'number' || typeof own === 'bigint') return String(own)
+  return contentHash([masksOf(row[mask]), answersOf(row[text])]) // the same for every way to store a list of them
+}
+
+/** 64 bits of the values, whatever they are stored as. */
+export function contentHash(value: unknown): string {
+  const hash = createHash('sha256')
+  add(hash, value)
+  return hash.digest('hex').slice(0, 16)
+}
+
+function add(hash: Hash, value: unknown): void {
+  if (value instanceof Uint8Array) hash.update(`b${value.length} `).update(value)
+  else if (Array.isArray(value) || ArrayBuffer.isView(value)) {
+    const items = Array.from(value as ArrayLike<unknown>)
+    hash.update(`l${items.length} `)
+    for (const item of items) add(hash, item)
+  } else if (typeof value === 'object' && value !== null) {
+    for (const [name, inner] of Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))) {
+      hash.update(`f${name} `)
+      add(hash, inner)
+    }
+  } else hash.update(`${typeof value === 'bigint' ? 'number' : typeof value} ${String(value)} `)
+}
+
+/** Places of the values that occur more than once. */
+export function repeated(length: number, at: (index: number) => string): number[] {
+  const first = new Map<string, number>()
+  const out = new Set<number>()
+  for (let i = 0; i < length; i++) {
+    const value = at(i)
+    const before = first.get(value)
+    if (before === undefined) first.set(value, i)
+    else out.add(before).add(i)
+  }
+  return [...out].sort((a, b) => a - b)
+}
+
+/** Keys of content that several rows have, with a hash of their image. */
+export async function withImages(
+  keys: readonly string[],
+  image: (index: number) => Promise<unknown>,
+): Promise<Map<number, string>> {
+  const alike = repeated(keys.length, (i) => keys[i]!)
+  const out = new Map<number, string>()
+  const began = Date.now()
+  for (const [n, i] of alike.entries()) {
+    if (n % 1000 === 999 && Date.now() - began > 5000) log.info(`images of ${n + 1} of ${alike.length} rows compared`)
+    try {
+      out.set(i, `${keys[i]}-${contentHash(await image(i)).slice(0, 8)}`)
+    } catch {
+      out.set(i, keys[i]!) // reported when the record is read
+    }
+  }
+  return out
+}

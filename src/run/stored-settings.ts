@@ -1,0 +1,68 @@
+// Settings that a run folder remembers. A resumed run and an evaluation of its weights take them for whatever is not given.
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { listCheckpoints } from '../checkpoint/index.ts'
+import { SettingTable, setAt } from '../config/index.ts'
+import { isObject, readJsonObject } from '../core/index.ts'
+import { runFiles } from '../tracking/index.ts'
+import { RunConfig, type RunInput } from './config.ts'
+import { flattened, type Settings } from './flat-settings.ts'
+
+let table: SettingTable | undefined
+
+const settingTable = () => (table ??= new SettingTable(RunConfig))
+
+/** By path, from config.json; empty if there is none that can be read. Settings that this version does not have are left out. */
+export function storedSettings(run: string): Settings {
+  const known = new Set(settingTable().settings.map(({ path }) => path))
+  const path = join(run, runFiles.config)
+  if (!existsSync(path)) return {}
+  const stored = Object.entries(flattened(parsed(readFileSync(path, 'utf8'))))
+  return Object.fromEntries(stored.filter(([name]) => known.has(name) && name !== 'output'))
+}
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : {}
+  } catch {
+    return {} // a resumed run compares its settings with those of its checkpoint
+  }
+}
+
+/** Settings of the run that `output` holds, if it has a checkpoint to resume from. */
+export function resumedSettings(output: string): Settings {
+  const newest = existsSync(join(output, runFiles.events)) ? listCheckpoints(output)[0] : undefined
+  if (!newest) return {}
+  const { 'data.seed': seed, ...rest } = { ...beforeSetting, ...storedSettings(output) }
+  return isVersion1(newest.path) ? rest : { ...rest, ...(seed === undefined ? {} : { 'data.seed': seed }) }
+}
+
+/** What runs did before there was a setting for it. */
+export const beforeSetting: Settings = { 'data.splitBy': 'place' }
+
+/** In 0.1.0 data.seed had no effect. */
+function isVersion1(checkpoint: string): boolean {
+  try {
+    return readJsonObject(join(checkpoint, 'state.json')).version === 1
+  } catch {
+    return false // damaged: another checkpoint, or the refusal, comes later
+  }
+}
+
+/** Paths of stored settings that are in effect and not the defaults: a file chose them, not the caller. */
+export function chosenByFile(stored: Settings, given: RunInput): Set<string> {
+  const own = flattened(given)
+  const text = (value: unknown) => JSON.stringify(value) ?? 'none'
+  const isDefault = ([path, value]: [string, unknown]) => text(value) === text(settingTable().find(path)?.default)
+  const chosen = Object.entries(stored).filter((entry) => own[entry[0]] === undefined && !isDefault(entry))
+  return new Set(chosen.map(([path]) => path))
+}
+
+/** What was given over the stored settings. */
+export function overStored(stored: Settings, given: RunInput): RunInput {
+  const input: Record<string, unknown> = {}
+  for (const [path, value] of Object.entries(stored)) setAt(input, path, value)
+  for (const [path, value] of Object.entries(flattened(given))) if (value !== undefined) setAt(input, path, value)
+  return input as RunInput
+}
