@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { SentenceScore } from './index.ts'
 import { compareResults, type ScoredSentence, type StoredResult } from './index.ts'
+import { protocolsOf } from './protocols.ts'
 
 const target = { size: [2, 2], counts: '04' }
 
@@ -111,4 +112,18 @@ test('other sentences, another split, another target and an unknown protocol are
     () => compareResults(before, before, { protocol: 'rela', seed: 1 }),
     /--protocol: expected union, sa2va/,
   )
+})
+
+test('sentences with other words are not compared, and nothing over nothing is 0', () => {
+  const empty = [0, 1].map((image) => sentence(image, 0, { intersection: 0, union: 0, iou: null }))
+  const renamed = empty.map((s) => ({ ...s, text: 'another thing' }))
+  assert.throws(
+    () => compareResults(result(empty), result(renamed), { seed: 1, protocol: null }),
+    /the same text and target/,
+  )
+  for (const protocol of protocolsOf('refcoco').filter(({ guard }) => guard > 0)) {
+    const scored = empty.map((s) => ({ ...s, scores: { [protocol.name]: s.scores['union']! } }))
+    const { figures } = compareResults(result(scored), result(scored), { seed: 1, protocol: protocol.name })
+    assert.equal(figures.find(({ name }) => name === 'cIoU')!.before, 0, protocol.name)
+  }
 })

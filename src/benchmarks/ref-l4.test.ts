@@ -71,3 +71,17 @@ test('an expression without a prediction is named', async () => {
     /predictions: c: expected a prediction for every/,
   )
 })
+
+test('corners are turned into sizes, wherever the box is', () => {
+  write('corners.jsonl', [
+    { id: 'a', pred_bbox: [10, 20, 30, 60], format: 'xyxy' },
+    { id: 'b', pred_bbox: [10, 20, 30, 60], format: 'xywh' },
+  ])
+  assert.deepEqual(
+    [...readBoxes(join(folder, 'corners.jsonl'))],
+    [
+      ['a', [10, 20, 20, 40]],
+      ['b', [10, 20, 30, 60]],
+    ],
+  )
+})

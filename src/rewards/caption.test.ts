@@ -51,3 +51,10 @@ test('length and form are rewards of their own', () => {
     [1, 0, 0, 0],
   )
 })
+
+test('short and long captions have their own floor, and the power bends the factor of short ones', () => {
+  const s = LengthShaping.parse({ floor: 0.1, floorLong: 0.9, lambdaLong: 1, power: 2 })
+  assert.equal(lengthFactor(10_000, s), 0.9)
+  const short = 1 - s.lambda * ((s.min - 5) / s.min) ** 2
+  assert.ok(Math.abs(lengthFactor(5, s) - short) < 1e-12, `${lengthFactor(5, s)} against ${short}`)
+})

@@ -81,3 +81,14 @@ test('an answer without a mask has overlap 0 and confidence 0; with one, confide
   assert.equal(sure.score(answer), 0)
   assert.equal(sure.score({ ...answer, maskPrime: mask(1, 1), maskConfidence: { iou: 0.5, object: 0.5 } }), 0.25)
 })
+
+test('a resized pixel that is half covered is outside, and two empty masks keep their value', () => {
+  const left = maskFromDense(
+    Uint8Array.from({ length: 16 }, (_, i) => (i % 4 === 0 ? 1 : 0)),
+    4,
+    4,
+  )
+  assert.equal(maskIou(resizeMaskBilinear(left, 2), maskFromDense(new Uint8Array(4), 2, 2), 1), 1)
+  const empty = maskFromDense(new Uint8Array(16), 4, 4)
+  assert.equal(iouOf(empty, empty, IouConfig.parse({ resolution: 2, empty: 0.5 })), 0.5)
+})

@@ -95,3 +95,15 @@ test('a warm-up share of the run is rounded up, and half a step is refused', () 
   assert.equal(warmupStepsOf(7, 50), 7)
   assert.throws(() => warmupStepsOf(1.5, 50), /warmupSteps/)
 })
+
+test('a group of one has a deviation of 0, and an unscored group counts in no mean of deviations', () => {
+  const options = { numGenerations: 1, scaleRewards: 'group', advantageEps: 1e-4, ddof: 1 } as const
+  const one = groupAdvantages([3, 4], { ...options, multiObjectiveAggregation: 'sum_then_normalize' })
+  assert.deepEqual([[...one.groupStd], [...one.advantages]], [[0, 0], [0, 0]]) // biome-ignore format: pairs
+  const some = groupAdvantages([1, 3, null, null], {
+    ...options,
+    numGenerations: 2,
+    multiObjectiveAggregation: 'sum_then_normalize',
+  })
+  assert.ok(Math.abs(some.metrics['reward_group_std']! - Math.SQRT2) < 1e-12)
+})

@@ -100,3 +100,15 @@ test('an entropy exactly at the target counts as low', () => {
   assert.deepEqual(state, { coef: 0.01, last: 0.25 })
   assert.equal(currentEntropyCoef(state, config), 0.01)
 })
+
+test('a generation may feed a part of a step or several steps, in whole numbers', () => {
+  const of = (gradientAccumulationSteps: number, stepsPerGeneration: number) =>
+    resolveGrpo({ lossType: 'grpo', gradientAccumulationSteps, stepsPerGeneration })
+  assert.equal(of(4, 2).stepsPerGeneration, 2)
+  assert.equal(of(2, 4).stepsPerGeneration, 4)
+  for (const [accumulated, perGeneration] of [
+    [4, 3],
+    [3, 4],
+  ] as const)
+    assert.throws(() => of(accumulated, perGeneration), /stepsPerGeneration: expected a multiple or a divisor/)
+})

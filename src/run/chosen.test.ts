@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { type Example, openLoader, openSource } from '../data/index.ts'
+import { BadRecord, type Example, openLoader, openSource, type Source } from '../data/index.ts'
 import { noGrad } from '../tensor/index.ts'
 import { chooseRecords } from './chosen.ts'
 
@@ -43,4 +43,36 @@ test('records are looked at once, again when a file they were judged by changes,
   assert.deepEqual([ids, loader.epochLength], [['points-0-1', 'points-0-5'], 2])
   await loader.close()
   await source.close()
+})
+
+test('another source is looked at anew, and a record that cannot be read is null wherever it is', async () => {
+  const file = join(folder, 'judge-2.bin')
+  writeFileSync(file, 'first')
+  const rows: unknown[] = []
+  const chooser = {
+    files: [file],
+    settings: '',
+    look: ({ id }: Example) => [Number(id.split('-').at(-1)), 1],
+    choose: (numbers: readonly (readonly number[] | null)[]) => {
+      rows.push(numbers)
+      return { kept: [], told: '' }
+    },
+  }
+  const part = Uint32Array.of(0, 1)
+  for (const name of ['neighbours:6', 'neighbours:7']) {
+    const source = await openSource(name)
+    const isBad = name.endsWith('7')
+    const bad = () =>
+      Promise.reject(new BadRecord('image-unreadable', { where: 'x', expected: 'an image', got: 'none' }))
+    const get = (i: number) => (isBad && i === 0 ? bad() : source.get(i))
+    await chooseRecords({ ...source, fingerprint: source.fingerprint, name, get } as unknown as Source, part, chooser)
+    await source.close()
+  }
+  assert.deepEqual(rows, [
+    [
+      [0, 1],
+      [1, 1],
+    ],
+    [null, [1, 1]],
+  ])
 })

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { hashes, hostOf, makeToy, openRun, runBytes, scratch, toyRun } from '../../tests/support/runs.ts'
 import type { WorkItem } from '../tasks/index.ts'
+import { keep, zeros } from '../tensor/index.ts'
 import { Encoder, FeatureStore, featureFingerprint } from './features.ts'
 import { train } from './train.ts'
 
@@ -124,4 +125,21 @@ test('a run with a store, cold or warm, learns the same weights as one without',
   assert.ok(plain.every(Boolean))
   assert.deepEqual(await weights('cold', join(folder, 'c')), plain)
   assert.deepEqual(await weights('warm', join(folder, 'c')), plain)
+})
+
+test('an image of another shape is another image, and a damaged file is removed before the image is encoded', () => {
+  const root = join(folder, 'shapes')
+  const store = new FeatureStore(root, 'x', 'cpu')
+  const data = new Uint8Array(24)
+  const make = () => ({ a: keep(zeros([1])) })
+  for (const [width, height] of [
+    [4, 2],
+    [2, 4],
+  ] as const)
+    store.get('one', { width, height, data }, make)['a']!.dispose()
+  assert.deepEqual([store.misses, files(root).length], [2, 2])
+  for (const file of files(root)) writeFileSync(join(root, file), '')
+  const fails = () => store.get('one', { width: 4, height: 2, data }, () => assert.fail('encoding failed'))
+  assert.throws(fails, /encoding failed/)
+  assert.equal(files(root).length, 1)
 })

@@ -67,6 +67,8 @@ test('a folder that belongs to a model or to the records is refused, and nothing
   mkdirSync(records)
   const among = toyRun('none', join(folder, 'model', '..', 'records'), { dataPath: records })
   assert.throws(() => openRunFolder(among, {}), /output: .* got the folder of the records/)
+  const held = toyRun('none', records, { evalPath: records })
+  assert.throws(() => openRunFolder(held, {}), /output: .* got the folder of the records/)
   assert.deepEqual([readdirSync(model), readdirSync(records)], [['config.json'], []])
 })
 

@@ -62,5 +62,9 @@ test('the trained weights are put in place, with `ema` the EMA copies, and `ema`
   assert.deepEqual(net.head.weight.numbers(), [3, 4])
   const bare = writeCheckpoint(join(folder, 'bare'), 1, { 'trainables.safetensors': weights(1, 2) })
   assert.throws(() => loadTrained(family, bare, { ema: true }), /ema\.safetensors: expected a file, got none/)
+  const other = (file: string) =>
+    writeSafetensors(file, [{ name: 'head.weight', dtype: 'F32', shape: [2, 1], data: new Uint8Array(8) }])
+  const turned = writeCheckpoint(join(folder, 'turned'), 1, { 'trainables.safetensors': other })
+  assert.throws(() => loadTrained(family, turned), /head\.weight: expected \[1,2\], got \[2,1\]/)
   net.head.weight.dispose()
 })

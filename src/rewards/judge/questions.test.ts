@@ -16,6 +16,7 @@ test('a stated value must be made of words of the reference, compared by their s
       { part: 'wing', attribute, value: 'grey or brown' },
       { part: 'wing', attribute, value: 'GREY, or BROWN' },
       { part: 'beak', attribute, value: 'yellow' },
+      { part: 'tail', attribute, value: 'grey and yellow' },
       { part: null, attribute: 'pose', value: 'standing' },
       { part: null, attribute, value: 'the' },
       { part: null, attribute, value: 'grey\nbrown' },

@@ -190,3 +190,20 @@ test('unknown keys, weights and addresses are refused', () => {
     /without user and password/,
   )
 })
+
+test('without a judge its share goes to METEOR of the same text, and each loop shapes its own text', () => {
+  const terms = [
+    { type: 'meteor', weight: 1, of: 'caption' },
+    { type: 'judge', weight: 2, of: 'captionPrime' },
+    { type: 'judge', weight: 4, of: 'caption' },
+  ] as const
+  const { tasks } = resolveRewards(CycleRewards.parse({ loop1: { terms: [...terms] } }))
+  assert.deepEqual(
+    tasks['loop1']!.rewards.terms.map((t) => [t.type, t.weight, 'of' in t ? t.of : null]),
+    [
+      ['meteor', 5, 'caption'],
+      ['meteor', 2, 'captionPrime'],
+    ],
+  )
+  assert.deepEqual([tasks['loop1']!.shapes, tasks['loop2']!.shapes], ['caption', 'captionPrime'])
+})
