@@ -53,7 +53,7 @@ const forbidden = { rl: ['llm', 'models', 'data', 'checkpoint', 'tracking'] }
 /** Rooms that may name a family of models in code; words for people may do so everywhere. */
 const namesFamilies = ['llm', 'sam', 'models', 'verify', 'text', 'image', 'nn', 'data']
 /** The two loops are named by their task and by the flags of the Python prototypes. */
-const namesLoops = ['tasks/cycle/', 'cli/settings.ts']
+const namesLoops = ['tasks/cycle/', 'cli/basic-settings.ts', 'cli/prototype-flags.ts']
 const withoutWords = (text) =>
   text.replace(/\/\*[\s\S]*?\*\/|\/\/.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g, '')
 

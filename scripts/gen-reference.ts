@@ -1,5 +1,6 @@
-// Writes docs/reference.md from the schemas; a test fails while the committed page is another.
+// Writes the pages of settings in docs/ from the schemas; a test fails if a committed page differs.
 import { writeFileSync } from 'node:fs'
-import { referencePage } from '../src/cli/settings.ts'
+import { settingPages } from '../src/cli/reference-pages.ts'
 
-writeFileSync(new URL('../docs/reference.md', import.meta.url), referencePage())
+for (const [name, page] of Object.entries(settingPages))
+  writeFileSync(new URL(`../docs/${name}`, import.meta.url), page())

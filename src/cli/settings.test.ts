@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
 import { defaultDropout, RunConfig, type RunInput, resolveRun } from '../run/index.ts'
-import { prototypeFlags, readRunSettings, referencePage, rewardFlag, runTable } from './settings.ts'
+import { basicSettings } from './basic-settings.ts'
+import { prototypeFlags } from './prototype-flags.ts'
+import { settingPages } from './reference-pages.ts'
+import { readRunSettings, rewardFlag, runTable } from './settings.ts'
 import { takeTrainAll } from './sft.ts'
 
 const read = (...argv: string[]) => readRunSettings(argv, [rewardFlag]).config
@@ -169,9 +172,22 @@ test('every setting has a description', () => {
   assert.ok(Object.keys(RunConfig.shape).length > 30)
 })
 
-test('docs/reference.md is what the schemas say', () => {
-  const page = readFileSync(new URL('../../docs/reference.md', import.meta.url), 'utf8')
-  assert.equal(page, referencePage(), 'run `npx tsx scripts/gen-reference.ts`')
+test('the pages of settings are what the schemas say', () => {
+  for (const [name, page] of Object.entries(settingPages))
+    assert.equal(readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8'), page(), 'npm run gen-reference')
+})
+
+test('every setting is on one of the two pages, no more than 65 on the first', () => {
+  assert.ok(basicSettings.size <= 65)
+  for (const path of basicSettings) assert.ok(runTable().find(path), path)
+  const listed = ['reference.md', 'reference-advanced.md'].flatMap((name) => [
+    ...settingPages[name]!().matchAll(/^\| `([\w.]+)` \|.*\|.*\|.*\|$/gm),
+  ])
+  const names = new Set(listed.map((m) => m[1]))
+  assert.deepEqual(
+    runTable().settings.filter((s) => !names.has(s.path)),
+    [],
+  )
 })
 
 test('--train all is taken off the line and other values are left', () => {

@@ -10,107 +10,13 @@ import {
   type Setting,
   SettingTable,
   setAt,
-  settingSections,
 } from '../config/index.ts'
 import { log, packageRoot } from '../core/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
-
-/** Flags of the Python prototype; their defaults are the settings' own. */
-export const prototypeFlags: Readonly<Record<string, string>> = {
-  model_path: 'model',
-  data_dir: 'dataPath',
-  dataset_name: 'dataPath',
-  output_dir: 'output',
-  batch_size: 'batchSize',
-  per_device_batch_size: 'batchSize',
-  num_generations: 'rl.numGenerations',
-  learning_rate: 'optim.learningRate',
-  num_epochs: 'epochs',
-  max_steps: 'maxSteps',
-  save_steps: 'saveSteps',
-  save_total_limit: 'saveTotalLimit',
-  log_steps: 'logSteps',
-  report_to: 'reportTo',
-  max_completion_length: 'rl.maxCompletionLength',
-  gradient_accumulation_steps: 'rl.gradientAccumulationSteps',
-  kl_coef: 'rl.beta',
-  beta: 'rl.beta',
-  clip_range: 'rl.epsilon',
-  mask_to_caption_weight: 'loop1.weight',
-  caption_to_mask_weight: 'loop2.weight',
-  ema_decay: 'optim.emaDecay',
-  temperature: 'rl.temperature',
-  entropy_coef: 'rl.entropyCoef',
-  warmup_steps: 'optim.warmupSteps',
-  max_grad_norm: 'optim.maxGradNorm',
-  use_llm_judge: 'rewards.judgeLoop1',
-  use_llm_judge_loop2: 'rewards.judgeLoop2',
-  llm_judge_base_url: 'rewards.judge.baseUrl',
-  llm_judge_model: 'rewards.judge.model',
-  lora_r: 'lora.rank',
-  lora_alpha: 'lora.alpha',
-  lora_dropout: 'lora.dropout',
-  seed: 'seed',
-  // of the prototype that places points
-  sam_checkpoint: 'points.sam',
-  group_size: 'rl.numGenerations',
-  max_new_tokens: 'rl.maxCompletionLength',
-  eps_low: 'rl.epsilon',
-  clip_lower: 'rl.epsilon',
-  eps_high: 'rl.epsilonHigh',
-  clip_upper: 'rl.epsilonHigh',
-  loss_norm: 'rl.lossType',
-  num_iterations: 'rl.numIterations',
-  weight_decay: 'optim.weightDecay',
-  schedule: 'optim.lrSchedulerType',
-  eval_steps: 'evalSteps',
-  train_data: 'dataPath',
-  arrow_dir: 'dataPath',
-  mask_dir: 'data.maskDir',
-  val_data: 'evalPath',
-  mode: 'points.mode',
-  positive_prompt: 'points.positivePrompt',
-  previous_mask: 'points.previousMask',
-  multimask: 'points.multimask',
-  coords: 'points.coords',
-  image_size: 'points.imageSize',
-  thinking: 'points.thinking',
-  max_points: 'points.maxPoints',
-  allow_empty: 'points.allowEmpty',
-  oob: 'points.oob',
-  dup_radius: 'points.dupRadius',
-  format_score: 'points.formatScore',
-  turns: 'points.turns',
-  no_target: 'points.noTarget',
-  keep_easy: 'points.keepEasy',
-  lambda_neg: 'points.reward.placement',
-  lambda_format: 'points.reward.format',
-  'reward.w_iou': 'points.reward.iou',
-  'reward.w_gain': 'points.reward.gain',
-  'reward.gain': 'points.reward.gainKind',
-  'reward.gain_eps': 'points.reward.gainEps',
-  'reward.w_neg': 'points.reward.placement',
-  'reward.alpha': 'points.reward.alpha',
-  'reward.beta': 'points.reward.beta',
-  'reward.w_format': 'points.reward.format',
-  'reward.w_dup': 'points.reward.dup',
-  'reward.w_oob': 'points.reward.oob',
-  'reward.w_extra': 'points.reward.extra',
-  'reward.abstain_bonus': 'points.reward.abstainBonus',
-  'reward.tau': 'points.reward.tau',
-  'reward.w_over': 'points.reward.over',
-  'reward.w_turn': 'points.reward.turn',
-  'reward.w_none': 'points.reward.none',
-  'reward.r_invalid': 'points.reward.invalid',
-}
-
-/** Where the prototype counts in another way: a lower clip below zero, and what the sum over tokens is divided by. */
-const prototypeValues: Readonly<Record<string, (text: string) => string>> = {
-  clip_lower: (text) => text.replace(/^-/, ''),
-  loss_norm: (text) => ({ sequence: 'grpo', token: 'dapo', sum: 'dr_grpo' })[text] ?? text,
-}
+import { basicSettings, firstSettings } from './basic-settings.ts'
+import { prototypeFlags, prototypeValues } from './prototype-flags.ts'
 
 /** Short names, and the optimizer's settings under `rl.` where that group has none of the name. */
 function aliases(): Alias[] {
@@ -261,73 +167,22 @@ export function showDefault({ default: value }: Setting): string {
   return typeof value === 'string' ? value || "''" : JSON.stringify(value)
 }
 
-/** What a first run changes, and when; the rest of the page is for looking up. */
-const firstSettings: readonly (readonly [path: string, when: string])[] = [
-  ['model', 'always: the folder of the checkpoint'],
-  ['dataPath', 'always: the records'],
-  ['output', 'always: the run folder; the same one goes on with the run'],
-  ['train', 'to freeze a part: `mlp1,lora` for captions alone'],
-  ['maxSteps', 'how long to train'],
-  ['batchSize', 'down when memory is short'],
-  ['rl.gradientAccumulationSteps', 'up when `batchSize` goes down, so that a step sees as many records'],
-  ['rl.numGenerations', 'K: more samples, steadier advantages, more time'],
-  ['rl.maxCompletionLength', 'the longest answer worth having, in tokens'],
-  ['optim.learningRate', 'up when nothing moves, down when figures fall'],
-  ['rl.beta', 'up when the model drifts from what it could do before'],
-  ['rewards.preset', 'what is rewarded: the round trips, or captions with a judge'],
-]
-
-/** docs/reference.md. */
-export function referencePage(): string {
-  const cell = (text: string) => text.replaceAll('|', '\\|')
-  const sections = settingSections(runTable()).map(({ group, doc, settings }) => [
-    `## ${group === '' ? 'Run' : `\`${group}\``}`,
-    '',
-    ...(doc ? [`${doc[0]!.toUpperCase()}${doc.slice(1)}.`, ''] : []),
-    '| setting | default | meaning | values |',
-    '|---|---|---|---|',
-    ...settings.map((s) => `| \`${s.path}\` | \`${showDefault(s)}\` | ${cell(s.doc)} | ${cell(s.type)} |`),
-    '',
-  ])
-  const flags = Object.entries(prototypeFlags).map(
-    ([flag, path]) => `| \`--${flag}\` | \`${path}\` | \`${showDefault(runTable().find(path)!)}\` |`,
-  )
-  return [
-    '# Settings',
-    '',
-    'Generated from the schemas by `npx tsx scripts/gen-reference.ts`. A setting is a key of a recipe file and a flag of the same',
-    'spelling: `--rl.numGenerations 8` or `--rl.numGenerations=8`. Defaults, then recipes in order, then flags; later wins.',
-    'Lists are written `a,b,c` or as JSON, objects as JSON, `null` where a setting allows it. Settings of `optim` are also accepted',
-    'under `rl.` where that group has none of the name (`--rl.learningRate`). `--data PATH` is `dataPath`; `--reward FILE` adds an',
-    'entry to `rewards.modules`.',
-    '',
-    '## The twelve settings you will touch',
-    '',
-    '| setting | default | when |',
-    '|---|---|---|',
-    ...firstSettings.map(([path, when]) => `| \`${path}\` | \`${showDefault(runTable().find(path)!)}\` | ${when} |`),
-    '',
-    'Everything else has a default that the recipes and experiments use. The full list follows.',
-    '',
-    ...sections.flat(),
-    '## Names of the Python prototype',
-    '',
-    '| flag | setting | default |',
-    '|---|---|---|',
-    ...flags,
-    '',
-  ].join('\n')
-}
-
-/** `roundtrip settings [WORD]`: settings whose name or meaning has the word, with their defaults. */
+/** `roundtrip settings [WORD]`: the basic settings, all of them, or those whose name or meaning has the word. */
 export function command(): Command {
   return new Command('settings')
     .description('list the settings of a run: name, default, meaning')
-    .argument('[word]', 'only those whose name or meaning has it')
-    .action((word?: string) => {
-      const wanted = word?.toLowerCase() ?? ''
-      const found = runTable().settings.filter((s) => `${s.path} ${s.doc}`.toLowerCase().includes(wanted))
+    .argument('[word]', 'only those whose name or meaning has it, advanced ones included')
+    .option('--all', 'advanced settings too')
+    .action((word: string | undefined, { all }: { all?: boolean }) => {
+      const wanted = word?.toLowerCase()
+      const { settings } = runTable()
+      const found =
+        wanted === undefined
+          ? settings.filter((s) => all || basicSettings.has(s.path))
+          : settings.filter((s) => `${s.path} ${s.doc}`.toLowerCase().includes(wanted))
       for (const s of found) process.stdout.write(`--${s.path}  [${showDefault(s)}]\n    ${s.doc} (${s.type})\n`)
+      const rest = settings.length - found.length
       if (found.length === 0) process.stderr.write(`no setting has the word ${word}\n`)
+      else if (wanted === undefined && rest > 0) process.stderr.write(`${rest} more with --all\n`)
     })
 }
