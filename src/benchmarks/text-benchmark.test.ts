@@ -203,3 +203,10 @@ test('a model answers items with several regions, and a second run asks nothing'
   assert.deepEqual([...answers.keys()].sort(), ['0', '1', '2'])
   assert.ok([...answers.values()].some((text) => text !== ''))
 })
+
+test('an answer is found under each of its names', () => {
+  const file = join(folder, 'names.json')
+  const rows = ['answer', 'text', 'caption', 'model_output'].map((name, id) => ({ id, [name]: `by ${name}` }))
+  writeFileSync(file, JSON.stringify(rows))
+  assert.deepEqual([...readAnswers(file, []).values()], ['by answer', 'by text', 'by caption', 'by model_output'])
+})

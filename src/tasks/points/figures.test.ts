@@ -5,7 +5,7 @@ import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
 import { answerFigures, stepFigures } from './figures.ts'
 import type { PointAnswer } from './parse.ts'
-import type { PointSample } from './reward.ts'
+import { type PointSample, scorePoints } from './reward.ts'
 
 const weights = rewardOfPoints(resolvePoints({}))
 const side = 10
@@ -90,4 +90,10 @@ test("a step logs the loss, and the prototype's names for rewards if there are a
     max_reward: 1,
   })
   assert.deepEqual(stepFigures(scored(null), 2), { loss: 2 })
+})
+
+test('where nothing is meant, "stop", an empty answer and an empty mask each say so, and a point does not', () => {
+  const says = (more: Partial<PointAnswer>, mask: Mask | null = null) =>
+    scorePoints(reply(more, { target: left(0) }, mask).answer.points as PointSample, weights).saysNothing
+  assert.deepEqual([says({ stop: true }), says({ none: true }), says({}, left(0)), says({})], [true, true, true, false])
 })

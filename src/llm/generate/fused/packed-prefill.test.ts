@@ -158,6 +158,9 @@ test('a prompt that was read before, as a whole or as the beginning of another, 
     packed(words)
     near(packed(words.slice(0, 1)), alone(words.slice(0, 1)))
     near(packed(words), alone(words))
+  })
+  knownPrefixes.during(() => {
+    packed(words.slice(0, 1))
     const begun = { ...words[0]!, ids: words[0]!.ids.slice(0, -4) }
     near(packed([begun]), alone([begun]))
   })
