@@ -5,7 +5,11 @@ import { type AdvantageOptions, groupAdvantages } from './advantages.ts'
 import { GrpoConfig } from './config.ts'
 import { completionMasks } from './masks.ts'
 
-const options = (more: Partial<AdvantageOptions> = {}): AdvantageOptions => ({ ...GrpoConfig.parse({}), ...more })
+const options = (more: Partial<AdvantageOptions> = {}): AdvantageOptions => ({
+  ...GrpoConfig.parse({}),
+  numGenerations: 4,
+  ...more,
+})
 
 test('a group whose rewards are equal gets exactly 0, whatever their binary form', () => {
   for (const r of [0.1, 0.7, 1 / 3, -1e9]) {
