@@ -7,7 +7,7 @@ import test, { after } from 'node:test'
 import { allPlainDensities, columnsOf, type Group, plainDensities, step } from '../../src/rl/index.ts'
 import type { RunConfig, RunInput } from '../../src/run/index.ts'
 import { tidy } from '../../src/tensor/index.ts'
-import { assertSameSums, inFloat64 } from '../support/rounding.ts'
+import { assertSameSums, inFloat64, roundingBound } from '../support/rounding.ts'
 import { makeToy, type Opened, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
 
 const folder = scratch('together')
@@ -50,7 +50,7 @@ const ways: Record<string, Partial<RunInput>> = {
 }
 
 for (const [name, input] of Object.entries(ways)) {
-  test(`${name}: log-densities of all records in one pass are those of each alone within 1e-5`, () =>
+  test(`${name}: log-densities of all records in one pass are those of each alone`, () =>
     opened(input, async ({ run }, groups) => {
       for (const task of run.tasks) {
         const own = groups.filter((g) => g.task === task)
@@ -60,7 +60,7 @@ for (const [name, input] of Object.entries(ways)) {
           const alone = plainDensities(group)
           assert.equal(all[b]!.length, group.columns.mask.length)
           const far = Math.max(...alone.map((v, i) => Math.abs(v - all[b]![i]!) / Math.max(1, Math.abs(v))))
-          assert.ok(far < 1e-5, `${task.name} ${b}: ${far}`)
+          assert.ok(far < roundingBound(256), `${task.name} ${b}: ${far}`)
         })
       }
     }))

@@ -21,6 +21,7 @@ import {
 import { type RunInput, train } from '../../src/run/index.ts'
 import { backward, memory, noGrad, resetPeak, stack, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { largest, roundingBound } from '../support/rounding.ts'
 import {
   changed,
   hashes,
@@ -340,19 +341,20 @@ test('the gradient of a step is the mean over its records: learned one by one th
     for (const task of run.tasks)
       for (const g of groups.filter((other) => other.task === task)) parts.push(await gradients([g]))
     assert.equal(parts.length, 4)
+    const rounding = roundingBound(16, Math.max(...[...all.values()].map(largest)))
     for (const [name, values] of all) {
       const sums = values.map((_, i) => parts.reduce((sum, p) => sum + (p.get(name)![i] ?? 0), 0) / 2)
       const size = Math.max(...values.map(Math.abs), 1e-6)
       if (/k_proj\.bias$/.test(name)) {
         // a softmax does not see what all of its keys have in common: the true gradient is 0, and what is there is rounding
         assert.ok(
-          [...values, ...sums].every((v) => Math.abs(v) < 1e-8),
+          [...values, ...sums].every((v) => Math.abs(v) < rounding),
           `${name}: ${size}`,
         )
         continue
       }
       const worst = Math.max(0, ...values.map((v, i) => Math.abs(v - sums[i]!)))
-      assert.ok(worst < 1e-4 * size, `${name}: ${worst} of ${size}`)
+      assert.ok(worst < Math.max(1e-4 * size, rounding), `${name}: ${worst} of ${size}`)
     }
   }))
 
