@@ -1,8 +1,8 @@
 // A trained model as a full folder again. Base weights come from the source folder in the dtype they are stored in, never from
 // memory, where a run may hold them rounded: what is written does not depend on the dtype a run computed in.
-import { copyFileSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
-import { log, Mismatch, messageOf } from '../core/index.ts'
+import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject } from '../core/index.ts'
 import { isInt8, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
 import { type DType, isFloating, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { toTorchDType } from './dtype.ts'
@@ -131,8 +131,15 @@ function writeShards(source: WeightFolder, entries: readonly TensorSource[], out
   })
   const index = 'model.safetensors.index.json'
   if (files.length === 1 && files[0] === 'model.safetensors') return files
-  copyFileSync(join(source.path, index), join(out, index))
+  copyIndex(join(source.path, index), join(out, index), bordersOf(source.path))
   return [...files, index]
+}
+
+/** The source's bytes; of an index that a link outside leads to, only what an index is. */
+function copyIndex(path: string, to: string, borders: readonly string[]): void {
+  if (borders.some((border) => isInside(realpathSync(path), border))) return copyFileSync(path, to)
+  const { metadata, weight_map } = readJsonObject(path)
+  atomicWriteJson(to, { metadata, weight_map })
 }
 
 /** Weights in any of the loader's spellings; their place is taken by what was written. */
@@ -140,26 +147,36 @@ const weightFile = /^(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)(\.in
 /** What tools leave beside a download. */
 const notOfTheModel = new Set(['.git', '.cache'])
 
-/** Files and folders beside the weights. Links are followed: a folder of the hub's cache is made of them. */
+/** Files and folders beside the weights. What links lead to outside the folder may be private, and stays there. */
 function copyOthers(source: WeightFolder, from: string, out: string): void {
   const written = new Set(source.files.map((file) => basename(file)))
+  const borders = bordersOf(from)
   for (const name of readdirSync(from)) {
     const path = join(from, name)
     if (written.has(name) || weightFile.test(name) || notOfTheModel.has(name) || isInside(out, path)) continue
-    copyThrough(path, join(out, name), [realpathSync(from)])
+    copyOwn(path, join(out, name), borders)
   }
 }
 
-/** `above`: the folders it lies in; a link back to one of them has no end. */
-function copyThrough(path: string, to: string, above: readonly string[]): void {
+/** Folders whose files may be copied: the model folder and, of a snapshot in the hub's cache, the cache's blobs of that model. */
+function bordersOf(from: string): string[] {
+  const folder = realpathSync(from)
+  const cached = /^(.*\/(?:models|datasets|spaces)--[^/]+)\/snapshots\/[^/]+$/.exec(folder)
+  return cached ? [folder, join(cached[1]!, 'blobs')] : [folder]
+}
+
+function copyOwn(path: string, to: string, borders: readonly string[]): void {
+  const isLink = lstatSync(path).isSymbolicLink()
   const stats = statsOf(path)
   const real = realpathSync(path)
-  if (stats.isFile()) copyFileSync(path, to)
-  else if (!stats.isDirectory()) log.warn(`${path}: neither a file nor a folder, not exported`)
-  else if (above.includes(real)) log.warn(`${path}: a link back to ${real}, not exported`)
+  if (!stats.isFile() && !stats.isDirectory()) log.warn(`${path}: neither a file nor a folder, not exported`)
+  else if (isLink && stats.isDirectory()) log.warn(`${path}: a link to a folder, not exported`)
+  else if (!borders.some((border) => isInside(real, border)))
+    log.warn(`${path}: a link out of the model folder, not exported`)
+  else if (stats.isFile()) copyFileSync(real, to)
   else {
     mkdirSync(to)
-    for (const name of readdirSync(path)) copyThrough(join(path, name), join(to, name), [...above, real])
+    for (const name of readdirSync(path)) copyOwn(join(path, name), join(to, name), borders)
   }
 }
 

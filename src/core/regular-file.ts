@@ -1,4 +1,5 @@
-import { readFileSync, type Stats, statSync } from 'node:fs'
+import { readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { join, sep } from 'node:path'
 import { Mismatch, messageOf } from './errors.ts'
 
 /** Devices and pipes have no end: only what is stored may be read whole or by place. */
@@ -11,6 +12,16 @@ export function regularFile(path: string): Stats {
   }
   if (stats.isFile()) return stats
   throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
+}
+
+/** The real path of a stored file below `folder`; null if it is missing, no regular file, or a link leads out of the folder. */
+export function fileBelow(folder: string, name: string): string | null {
+  try {
+    const path = realpathSync(join(folder, name))
+    return path.startsWith(realpathSync(folder) + sep) && statSync(path).isFile() ? path : null
+  } catch {
+    return null // missing, a link to nothing or a folder that may not be read
+  }
 }
 
 function kindOf(stats: Stats): string {

@@ -3,6 +3,7 @@ import { timingSafeEqual } from 'node:crypto'
 import { hostname, networkInterfaces } from 'node:os'
 import type { Context, MiddlewareHandler } from 'hono'
 import { getCookie, setCookie } from 'hono/cookie'
+import { Mismatch } from '../core/index.ts'
 
 /** Scripts, styles, pictures and answers of this server and nothing else; no frames, no forms, no other base. */
 export const contentPolicy =
@@ -39,6 +40,19 @@ function originIsOwn(origin: string, host: string): boolean {
   return URL.canParse(origin) && new URL(origin).host === host.toLowerCase() && /^https?:/.test(origin)
 }
 
+/** Shorter ones can be guessed, and an empty one is usually an unset variable of a script. */
+const minTokenLength = 16
+
+export function requireToken(token: string | undefined): void {
+  if (token === undefined || token.length >= minTokenLength) return
+  const hint = 'leave --token out for a new one'
+  const got = token === '' ? 'an empty text' : `${token.length}`
+  throw new Mismatch({ where: 'watch', field: '--token', expected: `at least ${minTokenLength} characters`, got, hint })
+}
+
+/** Browsers send the cookies of a host to all its ports: each page has its own name. */
+const cookieName = (host: string) => `roundtrip_watch_${/:(\d+)$/.exec(host)?.[1] ?? '80'}`
+
 export interface GuardOptions {
   address: string
   /** Absent: everyone who reaches the server may look, which is for loopback alone. */
@@ -51,13 +65,14 @@ function sameText(a: string, b: string): boolean {
 }
 
 /** True: the request shows the token in its cookie or header. */
-function showsToken(c: Context, token: string): boolean {
+function showsToken(c: Context, token: string, cookie: string): boolean {
   const [scheme, sent] = (c.req.header('authorization') ?? '').split(' ')
   if (scheme === 'Bearer' && sent && sameText(sent, token)) return true
-  return sameText(getCookie(c, 'roundtrip_watch') ?? '', token)
+  return sameText(getCookie(c, cookie) ?? '', token)
 }
 
 export function guard({ address, token }: GuardOptions): MiddlewareHandler {
+  requireToken(token)
   const names = allowedNames(address)
   return async (c, next) => {
     for (const [name, value] of Object.entries(headers)) c.header(name, value)
@@ -71,12 +86,14 @@ export function guard({ address, token }: GuardOptions): MiddlewareHandler {
       return c.text('not for pages of other sites', 403)
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return c.text('this server only shows', 405)
     if (token !== undefined) {
+      const cookie = cookieName(host)
       const sent = c.req.query('token')
       if (c.req.path === '/' && sent !== undefined && sameText(sent, token)) {
-        setCookie(c, 'roundtrip_watch', token, { httpOnly: true, sameSite: 'Strict', path: '/' })
+        setCookie(c, cookie, token, { httpOnly: true, sameSite: 'Strict', path: '/' })
         return c.redirect('/', 303)
       }
-      if (!showsToken(c, token)) return c.text('open the address with its token, as the command printed it', 401)
+      if (!showsToken(c, token, cookie))
+        return c.text('open the address with its token, as the command printed it', 401)
     }
     await next()
   }

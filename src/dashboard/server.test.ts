@@ -213,17 +213,58 @@ test('foreign names, foreign pages and questions that would change something are
 test('with a token nothing is answered without it', async () => {
   const folder = newFolder()
   makeRun(folder, 1).close()
-  const { port, url } = await serve(folder, { token: 'right-token' })
-  assert.equal(new URL(url).search, '?token=right-token')
-  for (const path of ['/', '/page.js', '/api/runs', '/api/live', '/?token=wrong', '/api/runs?token=right-token'])
+  const { port, url } = await serve(folder, { token: 'right-token-of-16' })
+  assert.equal(new URL(url).search, '?token=right-token-of-16')
+  for (const path of ['/', '/page.js', '/api/runs', '/api/live', '/?token=wrong', '/api/runs?token=right-token-of-16'])
     assert.equal((await get(port, path)).status, 401, path)
-  const first = await get(port, '/?token=right-token')
+  const first = await get(port, '/?token=right-token-of-16')
   assert.equal(first.status, 303)
   const cookie = String(first.headers['set-cookie'])
   assert.match(cookie, /HttpOnly; SameSite=Strict/)
   assert.equal((await get(port, '/api/runs', { cookie: cookie.split(';')[0]! })).status, 200)
-  assert.equal((await get(port, '/api/runs', { authorization: 'Bearer right-token' })).status, 200)
+  assert.equal((await get(port, '/api/runs', { authorization: 'Bearer right-token-of-16' })).status, 200)
   assert.equal((await get(port, '/api/runs', { authorization: 'Bearer wrong' })).status, 401)
+})
+
+test('an empty or short token is rejected, and the printed address opens with any other', async () => {
+  const folder = newFolder()
+  makeRun(folder, 1).close()
+  for (const token of ['', 'x', 'fifteen-letters'])
+    await assert.rejects(serve(folder, { token }), /watch: --token: expected at least 16 characters/, token)
+  const token = 'a+b&c d#e%2F?é=ü/'
+  const { port, url } = await serve(folder, { token })
+  assert.equal(new URL(url).searchParams.get('token'), token)
+  const { pathname, search } = new URL(url)
+  assert.equal((await get(port, pathname + search)).status, 303)
+})
+
+test('two pages with tokens on one host have cookies of their own', async () => {
+  const folder = newFolder()
+  makeRun(folder, 1).close()
+  const tokens = ['first-token-of-16-letters', 'second-token-of-16-letters']
+  const pages = await Promise.all(tokens.map((token) => serve(folder, { token })))
+  const cookies = await Promise.all(
+    pages.map(
+      async ({ port }, i) => String((await get(port, `/?token=${tokens[i]}`)).headers['set-cookie']).split(';')[0]!,
+    ),
+  )
+  assert.notEqual(cookies[0]!.split('=')[0], cookies[1]!.split('=')[0])
+  for (const { port } of pages) assert.equal((await get(port, '/api/runs', { cookie: cookies.join('; ') })).status, 200)
+})
+
+test('HEAD of the live stream takes no place from pages that listen', async () => {
+  const folder = newFolder()
+  makeRun(folder, 1).close()
+  const { port } = await serve(folder)
+  for (let i = 0; i < 70; i++) assert.equal((await get(port, '/api/live', {}, 'HEAD')).status, 200)
+  const status = await new Promise((done, fail) => {
+    const asked = request({ host: '127.0.0.1', port, path: '/api/live' }, (answer) => {
+      done(answer.statusCode)
+      asked.destroy()
+    })
+    asked.on('error', fail).end()
+  })
+  assert.equal(status, 200)
 })
 
 test('a server on all addresses answers to the names of this machine alone', () => {

@@ -99,6 +99,7 @@ async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; 
 function addLive(app: Hono, watched: Watched): void {
   let listeners = 0
   app.get('/api/live', (c) => {
+    if (c.req.method === 'HEAD') return c.body(null, 200, { 'Content-Type': 'text/event-stream' }) // nobody reads a stream
     if (listeners >= mostListeners) return c.text('too many pages are open', 503)
     return streamSSE(c, async (stream) => {
       listeners++
@@ -222,7 +223,7 @@ export async function startWatch(options: WatchOptions): Promise<WatchServer> {
   const shown = name.includes(':') ? `[${name}]` : name
   return {
     port: at,
-    url: `http://${shown}:${at}/${options.token === undefined ? '' : `?token=${options.token}`}`,
+    url: `http://${shown}:${at}/${options.token === undefined ? '' : `?token=${encodeURIComponent(options.token)}`}`,
     close: () =>
       new Promise((done) => {
         watched.close()

@@ -105,28 +105,86 @@ test('what is exported does not depend on the dtype the model was opened in', (t
   assert.ok(files[0]!.equals(files[1]!))
 })
 
-test('a folder of links, as in the cache of the hub, is exported whole, with subfolders and files of other tools', (t) => {
-  const [blobs, snapshot] = [scratch(t), scratch(t)]
+/** A snapshot in the layout of the hub's cache: every file is a link to a blob of the same model. */
+function hubSnapshot(t: TestContext): { blobs: string; snapshot: string } {
+  const repo = join(scratch(t), 'models--org--name')
+  const [blobs, snapshot] = [join(repo, 'blobs'), join(repo, 'snapshots', 'abc123')]
   cpSync(goldenFolder, blobs, { recursive: true })
-  writeFileSync(join(blobs, 'training_args.bin'), 'not weights')
-  const expected = [...readdirSync(blobs), 'figures'].sort()
+  mkdirSync(snapshot, { recursive: true })
+  for (const name of readdirSync(blobs)) symlinkSync(join('..', '..', 'blobs', name), join(snapshot, name))
+  return { blobs, snapshot }
+}
+
+test('a snapshot of the hub cache is exported whole, with subfolders and files of other tools', (t) => {
+  const { blobs, snapshot } = hubSnapshot(t)
+  writeFileSync(join(blobs, 'f00'), 'not weights')
+  symlinkSync(join('..', '..', 'blobs', 'f00'), join(snapshot, 'training_args.bin'))
+  mkdirSync(join(snapshot, 'figures'))
+  symlinkSync(join('..', '..', '..', 'blobs', 'f00'), join(snapshot, 'figures', 'a.txt'))
+  const expected = readdirSync(snapshot).sort()
   // older weights in another spelling, and what tools leave beside a download, would be taken for the model's
-  for (const name of ['pytorch_model.bin', 'pytorch_model.bin.index.json']) writeFileSync(join(blobs, name), 'old')
-  for (const name of ['.git', '.cache']) mkdirSync(join(blobs, name))
-  mkdirSync(join(blobs, 'figures'))
-  writeFileSync(join(blobs, 'figures', 'a.txt'), 'a')
-  symlinkSync('.', join(blobs, 'figures', 'again')) // leads to itself
-  for (const name of readdirSync(blobs)) symlinkSync(join(blobs, name), join(snapshot, name))
-  const loaded = openSa2VA(snapshot)
+  for (const name of ['pytorch_model.bin', 'pytorch_model.bin.index.json']) writeFileSync(join(snapshot, name), 'old')
+  for (const name of ['.git', '.cache']) mkdirSync(join(snapshot, name))
+  const linked = join(scratch(t), 'model')
+  symlinkSync(snapshot, linked) // the folder itself may be named by a link
+  const loaded = openSa2VA(linked)
   const out = join(snapshot, 'exported') // inside the source: not copied into itself
   exportSa2VA(loaded, out)
   assert.deepEqual(readdirSync(out).sort(), expected)
-  assert.equal(readFileSync(join(out, 'figures', 'a.txt'), 'utf8'), 'a')
-  assert.deepEqual(readdirSync(join(out, 'figures')), ['a.txt'])
+  assert.equal(readFileSync(join(out, 'figures', 'a.txt'), 'utf8'), 'not weights')
   assert.ok(readFileSync(join(out, 'config.json')).equals(readFileSync(join(goldenFolder, 'config.json'))))
   symlinkSync(resolve(blobs, 'gone'), join(snapshot, 'dangling.txt'))
   assert.throws(() => exportSa2VA(loaded, join(scratch(t), 'x')), /dangling\.txt.*expected a file or a link to one/s)
   free(loaded)
+})
+
+test('export copies nothing that a link leads to outside the model folder, and no linked folder; each is named', (t) => {
+  const [source, outside] = [join(scratch(t), 'model'), scratch(t)]
+  cpSync(goldenFolder, source, { recursive: true })
+  writeFileSync(join(outside, 'key'), 'PRIVATE')
+  writeFileSync(join(source, 'own.txt'), 'own')
+  symlinkSync('own.txt', join(source, 'again.txt'))
+  mkdirSync(join(source, 'sub'))
+  symlinkSync(join('..', 'own.txt'), join(source, 'sub', 'up.txt'))
+  symlinkSync(join(outside, 'key'), join(source, 'NOTES.md'))
+  symlinkSync('NOTES.md', join(source, 'chain.json'))
+  symlinkSync(outside, join(source, 'sub', 'tree'))
+  symlinkSync('..', join(source, 'sub', 'back'))
+  symlinkSync('sub', join(source, 'twin'))
+  // a clone that only looks like the hub's cache: its blobs are those of another folder
+  symlinkSync(outside, join(source, '..', 'blobs'))
+  symlinkSync(join('..', 'blobs', 'key'), join(source, 'blob.txt'))
+  const loaded = openSa2VA(source)
+  const written: string[] = []
+  const stderr = t.mock.method(process.stderr, 'write', (text: string) => written.push(text) > 0)
+  const out = join(scratch(t), 'out')
+  exportSa2VA(loaded, out)
+  stderr.mock.restore()
+  free(loaded)
+  const leftOut = ['NOTES.md', 'chain.json', 'sub/tree', 'sub/back', 'twin', 'blob.txt']
+  const expected = [...readdirSync(goldenFolder), 'own.txt', 'again.txt', 'sub'].sort()
+  assert.deepEqual(readdirSync(out).sort(), expected)
+  assert.deepEqual(readdirSync(join(out, 'sub')), ['up.txt'])
+  for (const name of ['again.txt', 'sub/up.txt']) assert.equal(readFileSync(join(out, name), 'utf8'), 'own')
+  for (const name of leftOut)
+    assert.ok(
+      written.some((line) => line.includes(`${join(source, name)}: a link`)),
+      name,
+    )
+})
+
+test("a snapshot whose blobs are a link, or that links to another model's blobs, is left out too", (t) => {
+  const { snapshot } = hubSnapshot(t)
+  const other = join(snapshot, '..', '..', '..', 'models--org--other', 'blobs')
+  mkdirSync(other, { recursive: true })
+  writeFileSync(join(other, 'key'), 'PRIVATE')
+  symlinkSync(join(other, 'key'), join(snapshot, 'extra.json'))
+  symlinkSync('../../blobs', join(snapshot, 'all'))
+  const loaded = openSa2VA(snapshot)
+  const out = join(scratch(t), 'out')
+  exportSa2VA(loaded, out)
+  free(loaded)
+  assert.deepEqual(readdirSync(out).sort(), readdirSync(goldenFolder).sort())
 })
 
 test('weights that are not finite in the stored dtype are not exported, and nothing is left in the folder', (t) => {
