@@ -137,9 +137,11 @@ function writeShards(source: WeightFolder, entries: readonly TensorSource[], out
 
 /** The source's bytes; of an index that a link outside leads to, only what an index is. */
 function copyIndex(path: string, to: string, borders: readonly string[]): void {
-  if (borders.some((border) => isInside(realpathSync(path), border))) return copyFileSync(path, to)
-  const { metadata, weight_map } = readJsonObject(path)
-  atomicWriteJson(to, { metadata, weight_map })
+  if (borders.some((border) => isInside(realpathSync(path), border))) copyFileSync(path, to)
+  else {
+    const { metadata, weight_map } = readJsonObject(path)
+    atomicWriteJson(to, { metadata, weight_map })
+  }
 }
 
 /** Weights in any of the loader's spellings; their place is taken by what was written. */
@@ -152,9 +154,8 @@ function copyOthers(source: WeightFolder, from: string, out: string): void {
   const written = new Set(source.files.map((file) => basename(file)))
   const borders = bordersOf(from)
   for (const name of readdirSync(from)) {
-    const path = join(from, name)
-    if (written.has(name) || weightFile.test(name) || notOfTheModel.has(name) || isInside(out, path)) continue
-    copyOwn(path, join(out, name), borders)
+    if (written.has(name) || weightFile.test(name) || notOfTheModel.has(name)) continue
+    copyOwn(join(from, name), join(out, name), borders, realpathSync(out))
   }
 }
 
@@ -165,10 +166,12 @@ function bordersOf(from: string): string[] {
   return cached ? [folder, join(cached[1]!, 'blobs')] : [folder]
 }
 
-function copyOwn(path: string, to: string, borders: readonly string[]): void {
+/** `out`: the folder that is being written, which may be inside the model folder. */
+function copyOwn(path: string, to: string, borders: readonly string[], out: string): void {
   const isLink = lstatSync(path).isSymbolicLink()
   const stats = statsOf(path)
   const real = realpathSync(path)
+  if (real === out) return
   if (!stats.isFile() && !stats.isDirectory()) log.warn(`${path}: neither a file nor a folder, not exported`)
   else if (isLink && stats.isDirectory()) log.warn(`${path}: a link to a folder, not exported`)
   else if (!borders.some((border) => isInside(real, border)))
@@ -176,7 +179,7 @@ function copyOwn(path: string, to: string, borders: readonly string[]): void {
   else if (stats.isFile()) copyFileSync(real, to)
   else {
     mkdirSync(to)
-    for (const name of readdirSync(path)) copyOwn(join(path, name), join(to, name), borders)
+    for (const name of readdirSync(path)) copyOwn(join(path, name), join(to, name), borders, out)
   }
 }
 

@@ -1,5 +1,5 @@
 // Who may ask: pages of this server alone, by a name of this machine, with the token where one is asked for.
-import { timingSafeEqual } from 'node:crypto'
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto'
 import { hostname, networkInterfaces } from 'node:os'
 import type { Context, MiddlewareHandler } from 'hono'
 import { getCookie, setCookie } from 'hono/cookie'
@@ -50,7 +50,7 @@ export function requireToken(token: string | undefined): void {
   throw new Mismatch({ where: 'watch', field: '--token', expected: `at least ${minTokenLength} characters`, got, hint })
 }
 
-/** Browsers send the cookies of a host to all its ports: each page has its own name. */
+/** A browser sends the cookies of a host to all its ports: each page has its own name, and none holds the token. */
 const cookieName = (host: string) => `roundtrip_watch_${/:(\d+)$/.exec(host)?.[1] ?? '80'}`
 
 export interface GuardOptions {
@@ -64,15 +64,19 @@ function sameText(a: string, b: string): boolean {
   return left.length === right.length && timingSafeEqual(left, right)
 }
 
-/** True: the request shows the token in its cookie or header. */
-function showsToken(c: Context, token: string, cookie: string): boolean {
+/** True: the request has the token in its header, or the cookie that this server gave for it. */
+function isAdmitted(c: Context, token: string, session: string): boolean {
   const [scheme, sent] = (c.req.header('authorization') ?? '').split(' ')
   if (scheme === 'Bearer' && sent && sameText(sent, token)) return true
-  return sameText(getCookie(c, cookie) ?? '', token)
+  return sameText(getCookie(c, cookieName(c.req.header('host') ?? '')) ?? '', session)
 }
+
+/** What the cookie holds: it opens this server alone, until it ends, and the token cannot be computed from it. */
+const sessionOf = (token: string) => createHmac('sha256', randomBytes(32)).update(token).digest('base64url')
 
 export function guard({ address, token }: GuardOptions): MiddlewareHandler {
   requireToken(token)
+  const session = sessionOf(token ?? '')
   const names = allowedNames(address)
   return async (c, next) => {
     for (const [name, value] of Object.entries(headers)) c.header(name, value)
@@ -86,13 +90,12 @@ export function guard({ address, token }: GuardOptions): MiddlewareHandler {
       return c.text('not for pages of other sites', 403)
     if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return c.text('this server only shows', 405)
     if (token !== undefined) {
-      const cookie = cookieName(host)
       const sent = c.req.query('token')
       if (c.req.path === '/' && sent !== undefined && sameText(sent, token)) {
-        setCookie(c, cookie, token, { httpOnly: true, sameSite: 'Strict', path: '/' })
+        setCookie(c, cookieName(host), session, { httpOnly: true, sameSite: 'Strict', path: '/' })
         return c.redirect('/', 303)
       }
-      if (!showsToken(c, token, cookie))
+      if (!isAdmitted(c, token, session))
         return c.text('open the address with its token, as the command printed it', 401)
     }
     await next()

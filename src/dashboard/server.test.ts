@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -236,6 +237,26 @@ test('an empty or short token is rejected, and the printed address opens with an
   assert.equal(new URL(url).searchParams.get('token'), token)
   const { pathname, search } = new URL(url)
   assert.equal((await get(port, pathname + search)).status, 303)
+})
+
+test('a cookie holds no token, and opens the server that gave it and no other of the same token', async () => {
+  const folder = newFolder()
+  makeRun(folder, 1).close()
+  const token = 'one-token-for-two-pages'
+  const [first, second] = [await serve(folder, { token }), await serve(folder, { token })]
+  const sent = String((await get(first.port, `/?token=${token}`)).headers['set-cookie']).split(';')[0]!
+  const value = sent.slice(sent.indexOf('=') + 1)
+  const forms = [
+    token,
+    Buffer.from(token).toString('base64url'),
+    createHash('sha256').update(token).digest('base64url'),
+  ]
+  for (const form of forms) assert.ok(!value.includes(form), form)
+  const named = (port: number) => ({ cookie: `roundtrip_watch_${port}=${value}` })
+  assert.equal((await get(first.port, '/api/runs', named(first.port))).status, 200)
+  assert.equal((await get(second.port, '/api/runs', named(second.port))).status, 401)
+  assert.equal((await get(first.port, '/api/runs', { authorization: `Bearer ${value}` })).status, 401)
+  assert.equal((await get(first.port, `/?token=${value}`)).status, 401)
 })
 
 test('two pages with tokens on one host have cookies of their own', async () => {

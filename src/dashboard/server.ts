@@ -1,13 +1,13 @@
 // The live page's server: it reads run folders and answers, and changes nothing.
-import { createReadStream, readFileSync, realpathSync, statSync } from 'node:fs'
+import { createReadStream, readFileSync } from 'node:fs'
 import { open } from 'node:fs/promises'
 import type { AddressInfo } from 'node:net'
-import { basename, join, sep } from 'node:path'
+import { basename, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { serve } from '@hono/node-server'
 import { type Context, Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
 import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
 import { type GuardOptions, guard } from './guard.ts'
 import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
@@ -77,10 +77,9 @@ const imageKinds: [string, string][] = [
 /** A picture directly under the run's images folder, links out of it excluded; undefined where there is none. */
 async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; type: string } | undefined> {
   if (basename(name) !== name || name === '' || name.includes('\0')) return undefined
-  const folder = join(run.dir, runFiles.images)
+  const path = fileBelow(join(run.dir, runFiles.images), name)
+  if (path === null) return undefined
   try {
-    const path = realpathSync(join(folder, name))
-    if (!path.startsWith(realpathSync(folder) + sep) || !statSync(path).isFile()) return undefined
     const file = await open(path)
     try {
       const head = Buffer.alloc(4)
