@@ -1,5 +1,6 @@
 // Which records a step is given, without a model: a task of a few numbers, a loader over a list.
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import test from 'node:test'
 import type { Example, Loader, Source } from '../data/index.ts'
 import { alone } from '../distributed/index.ts'
@@ -11,20 +12,22 @@ import type { Encoder } from './features.ts'
 
 const K = 2
 
-function taskOf(name: string): Task {
-  const sample = (k: number): Sample => ({
+/** `more`: what differs from two sampled tokens in the samples of a record. */
+function taskOf(name: string, more: (id: string) => Partial<Sample> = () => ({})): Task {
+  const sample = (k: number, id = ''): Sample => ({
     ids: Int32Array.of(k, 1),
     text: `${k}`,
     finished: true,
     logps: new Float32Array(2),
+    ...more(id),
   })
   return {
     name,
     weight: 1,
     beta: 0,
-    sample: (items) => items.map(() => [sample(0), sample(1)]),
+    sample: (items) => items.map(({ id }) => [sample(0, id), sample(1, id)]),
     answer: (items, groups) => groups.map((group, b) => group.map((_, k) => ({ id: items[b]!.id, k }))),
-    densities: (_, groups) => groups.map(() => ({ logps: zeros([K, 2]), entropies: null })),
+    densities: (_, groups) => groups.map(([first]) => ({ logps: zeros([K, first!.ids.length]), entropies: null })),
     actions: () => null,
     store: ({ text }) => text,
     restore: (text) => sample(Number(text)),
@@ -50,9 +53,10 @@ interface Scene {
   flat?(task: string, id: string): boolean
   /** Thrown in place of the scores. */
   failure?(id: string): Error | null
+  samples?(task: string, id: string): Partial<Sample>
 }
 
-function open(input: RunInput, { ids, tasks = ['one'], flat, failure }: Scene) {
+function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }: Scene) {
   const config = resolveRun({ ...input, rl: { numGenerations: K, ...input.rl } })
   const released: string[] = []
   const encoder = {
@@ -68,7 +72,7 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure }: Scene) {
     })
   const run = {
     config: { rl: config.rl, shuffleRewards: false },
-    tasks: tasks.map(taskOf),
+    tasks: tasks.map((name) => taskOf(name, (id) => samples?.(name, id) ?? {})),
     roles: { forSampling: (fn: () => unknown) => fn(), asEma: (fn: () => unknown) => fn() },
     world: alone,
     inWork: (_: unknown, fn: () => unknown) => fn(),
@@ -145,3 +149,104 @@ test('of more groups with spread than are wanted the first are kept; where all a
   assert.deepEqual(groupsOf(await flat.next(0)), ['one a', 'one b'])
   assert.deepEqual(flat.released, ['c', 'd'], 'records that nobody learns from are let go')
 })
+
+interface RepeatSampler {
+  id: string
+  kind: string
+  input: Record<'dataset_size' | 'num_generations' | 'generation_batch_size', number> &
+    Record<'num_iterations' | 'steps_per_generation' | 'gradient_accumulation_steps', number>
+  expected: {
+    index_order: number[]
+    generates_at_micro_step: number[]
+    slice_at_micro_step: number[]
+    needs_old_logps: boolean
+    optimizer_steps_per_epoch: number
+  }
+}
+
+const golden = JSON.parse(readFileSync(new URL('../../tests/fixtures/golden/grpo.json', import.meta.url), 'utf8'))
+const repeated = (golden.cases as RepeatSampler[]).filter(({ kind }) => kind === 'repeat_sampler')
+
+test('the reference has cases of its sampler', () => assert.ok(repeated.length >= 2))
+
+for (const { id, input, expected } of repeated)
+  test(`${id}: steps take the samples of TRL's sampler, generate in the same steps and keep old log-probs alike`, async () => {
+    const { gradient_accumulation_steps: accumulated, steps_per_generation: pieces } = input
+    const rows = input.generation_batch_size / pieces // samples of a micro step
+    const rl = {
+      numIterations: input.num_iterations,
+      stepsPerGeneration: pieces,
+      gradientAccumulationSteps: accumulated,
+    }
+    assert.equal(input.num_generations, K)
+    const ids = Array.from({ length: input.dataset_size }, (_, i) => `${i}`)
+    const { batches } = open({ batchSize: rows / K, rl }, { ids })
+    for (let step = 0; step < expected.optimizer_steps_per_epoch; step++) {
+      const micro = Array.from({ length: accumulated }, (_, i) => step * accumulated + i)
+      const wanted = micro.flatMap((m) => {
+        const from = m * input.generation_batch_size + expected.slice_at_micro_step[m]! * rows
+        return expected.index_order.slice(from, from + rows)
+      })
+      const { batch, fresh } = await batches.next(step, {})
+      const got = batch.groups.flatMap((g) => g.samples.map(() => Number(g.item.id)))
+      assert.deepEqual(got, wanted, `step ${step}`)
+      const generates = micro.some((m) => expected.generates_at_micro_step.includes(m))
+      assert.equal(fresh.length * K, generates ? input.generation_batch_size : 0, `step ${step}`)
+      assert.ok(batch.groups.every((g) => (g.old !== null) === expected.needs_old_logps))
+    }
+  })
+
+const tokens = (count: number) => ({ ids: new Int32Array(count), logps: new Float32Array(count) })
+const lengths: Record<string, number> = { a: 1, b: 2, c: 3, d: 4 }
+
+test('tokens per step are the share of the generation batch, counted for each task', async () => {
+  const numItems = ({ groups, numItems }: Taken) => groups.map((g) => numItems!.get(g))
+  const scene: Scene = {
+    ids: Object.keys(lengths),
+    tasks: ['one', 'two'],
+    samples: (task, id) => tokens(task === 'one' ? lengths[id]! : 1),
+  }
+  const half = open({ batchSize: 1, rl: { stepsPerGeneration: 4, gradientAccumulationSteps: 2 } }, scene)
+  // K (1 + 2 + 3 + 4) = 20 and K 4 = 8 tokens, of which a step takes 2 of 4 pieces
+  for (const step of [0, 1]) assert.deepEqual(numItems(await half.next(step)), [10, 10, 4, 4])
+  const several = open({ batchSize: 1, rl: { stepsPerGeneration: 1, gradientAccumulationSteps: 2 } }, scene)
+  assert.deepEqual(numItems(await several.next(0)), [4, 8, 4, 4], 'each generation batch counts twice')
+})
+
+test('tokens of filtered groups count as decoded, a greedy answer counts once, later passes count nothing', async () => {
+  const rl = { numIterations: 2, stepsPerGeneration: 1, groupFilter: true, maxResampleTimes: 3 }
+  const scene: Scene = {
+    ids: Object.keys(lengths),
+    tasks: ['one', 'two'],
+    flat: (_, id) => id === 'a',
+    samples: (task, id) => ({ ...tokens(lengths[id]!), sampled: task === 'one' }),
+  }
+  const { batches } = open({ batchSize: 2, rl }, scene)
+  // a, b, then c in place of a: K (1 + 2 + 3) sampled tokens, 1 + 2 + 3 greedy ones
+  assert.equal((await batches.next(0, {})).decoded, 18)
+  assert.equal((await batches.next(1, {})).decoded, 0)
+})
+
+test('groups of an older checkpoint without the index of their item find it by task, record and order', async () => {
+  const rl = { stepsPerGeneration: 3, gradientAccumulationSteps: 1, groupFilter: true, maxResampleTimes: 1 }
+  const scene: Scene = { ids: ['a', 'b', 'c'], tasks: ['one', 'two'], flat: (_, id) => id === 'b' }
+  const [whole, again] = [open({ batchSize: 1, rl }, scene), open({ batchSize: 1, rl }, scene)]
+  await whole.next(0)
+  const stored = (await whole.batches.state())!
+  assert.deepEqual(stored.pieces, [['a'], ['c'], ['a']], 'a was drawn again in place of b')
+  const older = stored.groups.map(({ item: _, ...group }, n) => ({ ...group, advantages: packed(n) }))
+  await again.batches.restore(JSON.parse(JSON.stringify({ ...stored, groups: older })))
+  const taken = async (step: number) => (await again.next(step)).groups.map((g) => [g.item.id, g.advantages[0]])
+  const at = (task: string, n: number) => stored.groups.findIndex((g) => g.task === task && g.item === n)
+  for (const [step, id] of [
+    [1, 'c'],
+    [2, 'a'],
+  ] as const) {
+    const expected = ['one', 'two'].map((task) => [id, at(task, step)])
+    assert.deepEqual(await taken(step), expected)
+  }
+})
+
+function packed(value: number): string {
+  return Buffer.from(new Float64Array([value, value]).buffer).toString('base64')
+}

@@ -165,7 +165,7 @@ export function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, 
   c.numbers('reference_after_step', after.flat(), expected.reference_after_step!)
 }
 
-/** The order of pieces is proved where it runs: run/batches.test.ts. */
+/** Which samples a step takes, and when it generates, is checked on the code of a run: run/batches.test.ts. */
 export function checkRepeatSampler(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
   const sizes = {
     numIterations: input.num_iterations as number,
