@@ -2,6 +2,7 @@
 import { Mismatch, stream, streamId } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { alone, type World } from '../distributed/index.ts'
+import { NonFinite } from '../rl/index.ts'
 import type { LessonOptions, Lessons, TaskKind } from '../tasks/index.ts'
 import { manualSeed } from '../tensor/index.ts'
 import type { Metrics } from '../tracking/index.ts'
@@ -10,6 +11,7 @@ import type { Settings } from './flat-settings.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
+import { SkippedUpdates } from './skipped-updates.ts'
 
 /** Settings by path where sft differs from train; the learning rate is the one the reference fine-tunes with. */
 export const sftDefaults: Settings = {
@@ -64,10 +66,12 @@ class SftWork implements Work {
   readonly facts = { kind: 'sft' }
   readonly #opened: Opened
   readonly #lessons: Lessons
+  readonly #skipped: SkippedUpdates
 
   constructor(opened: Opened, options: LessonOptions) {
     const { kind, learner, config } = opened
     this.#opened = opened
+    this.#skipped = new SkippedUpdates('sft', opened)
     this.#lessons = lessonsOf(kind).open(learner.family, config, options)
   }
 
@@ -88,10 +92,11 @@ class SftWork implements Work {
       }
       const whole = await this.#overAll(found)
       const norm = optim.clipGradNorm(settings.maxGradNorm || Number.POSITIVE_INFINITY)
-      this.#requireFinite(number, whole['loss']!, norm)
-      optim.step(learningRate)
-      await learner.share(world)
-      ema.update(learner.params())
+      if (this.#isFinite(number, whole['loss']!, norm)) {
+        optim.step(learningRate)
+        await learner.share(world)
+        ema.update(learner.params())
+      }
       const memory = memoryFigures(learner.family.model.placement.device)
       return this.#log(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
     } finally {
@@ -121,15 +126,24 @@ class SftWork implements Work {
     return out
   }
 
-  #requireFinite(number: number, loss: number, norm: number): void {
-    if (Number.isFinite(loss) && Number.isFinite(norm)) return
-    throw new Mismatch({
+  /** Whether the update is applied. If not, it is skipped or ends the run, as `onNonFinite` says. */
+  #isFinite(number: number, loss: number, norm: number): boolean {
+    const isLoss = !Number.isFinite(loss)
+    const got = isLoss ? loss : norm
+    if (Number.isFinite(got)) {
+      this.#skipped.applied()
+      return true
+    }
+    const rate = this.#opened.config.optim.learningRate
+    const error = new NonFinite({
       where: `step ${number + 1}`,
-      field: Number.isFinite(loss) ? 'gradient norm' : 'loss',
+      field: isLoss ? 'loss' : 'gradient norm',
       expected: 'a finite number',
-      got: String(Number.isFinite(loss) ? norm : loss),
-      hint: `the last checkpoint is intact; try a smaller optim.learningRate than ${this.#opened.config.optim.learningRate}`,
+      got: String(got),
+      hint: `the last checkpoint is intact; try a smaller optim.learningRate than ${rate}, or onNonFinite skip`,
     })
+    this.#skipped.skip(number + 1, error)
+    return false
   }
 
   /** Dropout takes no part in an evaluation. */

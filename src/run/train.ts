@@ -1,9 +1,9 @@
 // Reinforcement learning as a run: batches, the step, its log.
 
-import { Mismatch, messageOf } from '../core/index.ts'
-import { alone, exitCodes, type World } from '../distributed/index.ts'
+import { Mismatch } from '../core/index.ts'
+import { alone, type World } from '../distributed/index.ts'
 import { type JudgeCount, judgeOfAll } from '../rewards/index.ts'
-import { grpoWarnings, NonFinite, type Run, StepReport, Stopped, step } from '../rl/index.ts'
+import { grpoWarnings, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
@@ -17,6 +17,7 @@ import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { writeSamples } from './samples.ts'
+import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
 import { rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
 
@@ -53,8 +54,8 @@ function settingNotices(config: RunConfig, kind: TaskKind<RunConfig>): Notice[] 
   return texts.map((text) => ({ kind: 'settings', text }))
 }
 
-/** A run that learns nothing for so many steps ends in words: going on would look like success. */
-const [flatInRow, skippedInRow] = [20, 3]
+/** Abort with an error after this many steps without learning: continuing would look like success. */
+const flatInRow = 20
 
 /** Parts of a step that add up to its time: what none of them measured (reading records, counting) is `other`. */
 function phases(seconds: Readonly<Record<string, number>>, spent: number): Record<string, number> {
@@ -73,7 +74,7 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
-  #skipped = 0
+  readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
   #sampledBefore: Sampled = { processor: 0, slowest: 0, mean: 0 }
@@ -82,6 +83,7 @@ class TrainWork implements Work {
     this.#opened = opened
     const { config, encoder, kind, learner, records } = opened
     const tasks = kind.build(learner.family, config)
+    this.#skipped = new SkippedUpdates('train', opened)
     const tell = (text: string) => opened.notices.tell({ kind: 'memory', text })
     this.#memory = { alone: opened.world.size === 1, tell }
     this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world)
@@ -161,13 +163,10 @@ class TrainWork implements Work {
       }
       await withinMemory(batch.pieces, learned, this.#memory)
       this.#checkGroups(number, report)
-      this.#skipped = 0
+      this.#skipped.applied()
       return { report, updated: true }
     } catch (error) {
-      if (!(error instanceof NonFinite) || this.#opened.config.onNonFinite === 'stop') throw error
-      this.#opened.notices.tell({ kind: 'non-finite', text: `step ${number + 1}: update skipped: ${messageOf(error)}` })
-      if (++this.#skipped >= skippedInRow)
-        throw this.#endless(`${skippedInRow} updates in a row skipped`, messageOf(error))
+      this.#skipped.skip(number + 1, error)
       return { report, updated: false }
     }
   }
@@ -263,11 +262,6 @@ class TrainWork implements Work {
     return sent > 0 ? { bytes_sent: sent - before } : {}
   }
 
-  #endless(got: string, hint: string): Mismatch {
-    const error = new Mismatch({ where: 'train', field: 'learning', expected: 'steps that learn something', got, hint })
-    return Object.assign(error, { exitCode: exitCodes.nonFinite })
-  }
-
   /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
   #watchSpread(done: number, report: StepReport): void {
     const flat = this.#run.tasks.map((t) => t.name).filter((name) => report.hasGroups(name) && report.flat(name))
@@ -275,7 +269,8 @@ class TrainWork implements Work {
     if (this.#flat >= flatInRow) {
       const hint =
         'every advantage was 0; look at samples.jsonl: do the samples differ, and does the reward tell them apart?'
-      throw this.#endless(
+      throw endlessRun(
+        'train',
         `${flatInRow} steps in a row in which the rewards of ${flat.join(' and ')} were all equal`,
         hint,
       )

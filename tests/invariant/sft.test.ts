@@ -4,16 +4,17 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { openWeights, readTensors } from '../../src/checkpoint/index.ts'
 import { stream, streamId } from '../../src/core/index.ts'
+import { alone, type World } from '../../src/distributed/index.ts'
 import { teacherForce } from '../../src/llm/index.ts'
 import { toDense } from '../../src/mask/index.ts'
 import type { GroundedFamily } from '../../src/models/index.ts'
 import { evaluateModel, type RunConfig, sft } from '../../src/run/index.ts'
 import { type SupervisedRecord, supervisedLoss } from '../../src/tasks/index.ts'
-import { backward, tidy } from '../../src/tensor/index.ts'
+import { backward, tensor, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, expandImage, regionQuestions, segmentAnswers, segmentQuestions } from '../../src/text/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { encodeConversation, ignoreLabel } from '../support/conversation.ts'
-import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
+import { changed, hashes, hostOf, makeToy, openRun, runBytes, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('sft')
 const toy = makeToy(join(folder, 'toy'))
@@ -170,3 +171,48 @@ test('embeddings and head train when they are named, are exported, and nothing e
   o.dispose()
   for (const group of ['embeddings', 'head']) assert.ok(groupNorms[group]! > 0, `${group} has a gradient in both loops`)
 })
+
+/** Gradients of these steps, counted from 1, are not finite. */
+function poisoned(bad: readonly number[]): World {
+  let step = 0
+  return {
+    ...alone,
+    sumGradients: async (parameters) => {
+      if (!bad.includes(++step)) return
+      const [first] = parameters.values()
+      tidy(() => first!.setGrad(tensor(new Float32Array(first!.numel).fill(Number.NaN), [...first!.shape])))
+    },
+  }
+}
+
+test('onNonFinite skip leaves weights, EMA and optimizer of sft as they were; three in a row end it', async () => {
+  const run = (name: string, bad: readonly number[], onNonFinite: 'skip' | 'stop' = 'skip') =>
+    sft(config(name, { maxSteps: 5, saveTotalLimit: 9, onNonFinite }), plain, hostOf(), poisoned(bad))
+  assert.equal((await run('skip', [2, 3, 5])).step, 5)
+  const stored = [1, 2, 3, 4, 5].map((step) => weightsAt('skip', step))
+  for (const skipped of [2, 3, 5]) assert.deepEqual(stored[skipped - 1], stored[skipped - 2], `step ${skipped}`)
+  assert.notDeepEqual(stored[3], stored[2], 'the step after two skipped ones learns')
+  const warnings = readRun(join(folder, 'skip')).events.filter((e) => e.t === 'warning' && e.kind === 'non-finite')
+  assert.deepEqual(
+    warnings.map((e) => e.step),
+    [2, 3, 5],
+  )
+  for (const [bad, how, message] of [
+    [[2, 3, 4], 'skip', /sft: learning: .*3 updates in a row skipped/],
+    [[2], 'stop', /step 2: gradient norm: expected a finite number, got NaN.*onNonFinite skip/],
+  ] as const)
+    await assert.rejects(run(`ends-${how}`, bad, how), (error: Error & { exitCode?: number }) => {
+      assert.match(error.message, message)
+      assert.equal(error.exitCode, 76)
+      return true
+    })
+})
+
+/** Hashes of all tensors of a checkpoint: weights, EMA and optimizer. */
+function weightsAt(name: string, step: number): Map<string, string> {
+  const inStep = `checkpoint_step_${step}/`
+  const files = [...runBytes(join(folder, name))].filter(([path]) => path.startsWith(inStep))
+  const tensors = files.filter(([path]) => path.endsWith('.safetensors'))
+  assert.ok(tensors.length >= 3, `${files.map(([path]) => path)}`)
+  return new Map(tensors.map(([path, hash]) => [path.slice(inStep.length), hash]))
+}
