@@ -6,7 +6,8 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { alone } from '../../src/distributed/index.ts'
 import { type Host, type RunInput, train } from '../../src/run/index.ts'
-import { hostOf, makeToy, scratch, stoppingAfter, toyRun } from '../support/runs.ts'
+import { roundingBound } from '../support/rounding.ts'
+import { hostOf, makeToy, type Scores, scratch, spread, stoppingAfter, toyRun } from '../support/runs.ts'
 import { worldsTogether } from '../support/worlds.ts'
 
 const folder = scratch('together')
@@ -40,11 +41,11 @@ interface Line {
 
 interface Row {
   step: number
-  loop: number
+  loop: string
   id: string
   k: number
   text: string
-  total: number
+  total: number | null
 }
 
 function lines<T>(output: string, file: string): T[] {
@@ -88,6 +89,34 @@ for (const [what, settings] of Object.entries(cases))
     const name = what.replaceAll(' ', '-')
     const one = await run(`${name}-1`, 1, settings)
     assertSameRun(await run(`${name}-2`, 2, settings), one, what)
+  })
+
+/** The first record of loop 1 has no score at all, and of every other group in both loops the second sample has none. */
+const partlyScored: Scores = (answer, k, task) =>
+  (task === 'loop1' && answer.id.startsWith('scene-0-23#')) || k === 1 ? null : spread(answer, k, task)
+
+const rewardMetrics = ({ metrics }: Line) =>
+  Object.fromEntries(Object.entries(metrics).filter(([key]) => /\/(rewards?|unscored|frac_reward)/.test(key)))
+
+for (const [what, rl] of Object.entries({
+  'one piece': { scaleRewards: 'batch' as const },
+  'two pieces': { gradientAccumulationSteps: 2, numGenerations: 3 },
+}))
+  test(`${what}: reward metrics and unscored counts of 2 ranks are those of one, and of the samples`, async () => {
+    const name = what.replace(' ', '-')
+    const outputs: string[] = []
+    for (const size of [1, 2])
+      outputs.push(await run(`metrics-${name}-${size}`, size, { maxSteps: 2, rl }, () => hostOf(partlyScored)))
+    const [one, two] = outputs.map((output) => events(output, 'step').map(rewardMetrics))
+    assert.deepEqual(two, one)
+    for (const [i, metrics] of two!.entries())
+      for (const loop of ['loop1', 'loop2']) {
+        const rows = lines<Row>(outputs[1]!, 'samples.jsonl').filter((row) => row.step === i + 1 && row.loop === loop)
+        const scored = rows.flatMap(({ total }) => total ?? [])
+        const reward = scored.reduce((sum, total) => sum + total, 0) / scored.length
+        assert.equal(metrics[`${loop}/unscored`], rows.length - scored.length)
+        assert.ok(rows.length > scored.length && Math.abs(metrics[`${loop}/reward`]! - reward) < roundingBound(18))
+      }
   })
 
 test('with moments split over 3 ranks weights and moments are the same bits', async () => {
