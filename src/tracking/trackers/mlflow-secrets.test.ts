@@ -90,7 +90,8 @@ for (const [name, echo] of Object.entries(echoes))
         const byPassword = newFolder()
         await track(byPassword)
         assert.ok(asked() > 2)
-        const secrets = [token, base64(token), 'pass-word-77', base64('me:pass-word-77')]
+        const login = base64('me:pass-word-77')
+        const secrets = [token, base64(token), 'pass-word-77', login, base64(login)]
         for (const dir of [byToken, byPassword]) {
           assert.match(warningsOf(dir).join(), /^mlflow: /, 'the failure is reported')
           for (const text of textsOf(dir)) assert.ok(!leaks(text, secrets), text.slice(0, 400))
@@ -98,6 +99,18 @@ for (const [name, echo] of Object.entries(echoes))
       },
     )
   })
+
+test('a reply is redacted before it is cut, so that no beginning of the token is left at its end', async () => {
+  const echo: Handler = (authorization, response) =>
+    void response.writeHead(500).end(`${'x'.repeat(184)}${authorization}`)
+  await withServer(echo, async (url) => {
+    process.env.MLFLOW_TRACKING_URI = url.href
+    process.env.MLFLOW_TRACKING_TOKEN = token
+    const dir = newFolder()
+    await track(dir)
+    assert.match(warningsOf(dir)[0] ?? '', /x{184}Bearer \[key\]$/)
+  })
+})
 
 test('a reply without end is read up to a limit', async () => {
   let sent = 0
