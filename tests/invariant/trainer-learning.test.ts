@@ -10,6 +10,7 @@ import { disposeModel, openModel, type RunInput, resolveRun, train } from '../..
 import { openRecords } from '../../src/run/records.ts'
 import type { TaskState } from '../../src/run/state.ts'
 import { tidy } from '../../src/tensor/index.ts'
+import { eps } from '../support/rounding.ts'
 import { changed, hashes, hostOf, makeToy, openRun, scratch, storedWeights, toyRun } from '../support/runs.ts'
 
 const folder = scratch('learning')
@@ -90,7 +91,7 @@ test('five steps of the default recipe: all five groups get a gradient, no froze
       let expected = decay ** 5 * states[0]!.get(name)![i]!
       for (let n = 1; n <= 5; n++) expected += (1 - decay) * decay ** (5 - n) * states[n]!.get(name)![i]!
       assert.ok(
-        Math.abs(value - expected) < 1e-6 * Math.max(1, Math.abs(expected)),
+        Math.abs(value - expected) < 15 * eps.float32 * Math.max(1, Math.abs(expected)), // 5 steps of 3 roundings
         `${name} ${i}: ${value}, ${expected}`,
       )
       if (Math.abs(value - states[0]!.get(name)![i]!) > 1e-5) moved++

@@ -130,8 +130,9 @@ test('the gradient of the reference mask loss has the reference norm in every we
     const bce = logits.binaryCrossEntropyWithLogits(target)
     const p = logits.sigmoid()
     const dice = p.mul(target).sum().mul(2).add(1).div(p.sum().add(target.sum()).add(1)).neg().add(1)
-    assert.ok(Math.abs(bce.item() - loss.bce) < 1e-5)
-    assert.ok(Math.abs(dice.item() - loss.dice) < 1e-5)
+    const limit = roundingBound(logits.numel) // means over all pixels
+    assert.ok(Math.abs(bce.item() - loss.bce) < limit)
+    assert.ok(Math.abs(dice.item() - loss.dice) < limit)
     backward(bce.add(dice))
   })
   tidy(() => compareNorms(norms))
@@ -169,8 +170,8 @@ test('several prompts over one image give what each gives alone, and what one im
     ;[first, second].forEach((language, i) => {
       const alone = model.decode(features, { language })
       for (const out of [shared, perRow]) {
-        assert.ok(relativeError(out.masks.narrow(0, i, 1), alone.masks) < 1e-6)
-        assert.ok(relativeError(out.ious.narrow(0, i, 1), alone.ious) < 1e-6)
+        assert.ok(relativeError(out.masks.narrow(0, i, 1), alone.masks) < tolerance)
+        assert.ok(relativeError(out.ious.narrow(0, i, 1), alone.ious) < tolerance)
       }
     })
   })
