@@ -10,6 +10,7 @@ import { command as trainCommand } from '../../src/cli/train.ts'
 import { runInEngineThread } from '../../src/engine/index.ts'
 import { train } from '../../src/host/index.ts'
 import { resolveRun } from '../../src/run/index.ts'
+import { settingsOfTask } from '../../src/tasks/index.ts'
 import { startServer } from '../support/judge-server.ts'
 import { scratch } from '../support/runs.ts'
 
@@ -82,7 +83,7 @@ test('the settings of a run folder, taken as a recipe, choose no host either', a
   const rewards = { judgeLoop1: true, judge: { baseUrl: elsewhere } }
   const config = resolveRun({ model, dataPath: 'scenes:8', rewards })
   mkdirSync(at('stranger'), { recursive: true })
-  writeFileSync(at('stranger', 'config.json'), JSON.stringify(config))
+  writeFileSync(at('stranger', 'config.json'), JSON.stringify(settingsOfTask(config)))
   await assert.rejects(trained('--recipe', at('stranger', 'config.json')), /sends the key in OPENAI_API_KEY/)
   // A run in that folder takes its settings from the command line, not from the folder.
   const own = readRunSettings(['--output', at('stranger')], []).config
