@@ -64,9 +64,9 @@ async function serveAt(port: number | undefined, target: Target) {
     try {
       return await startWatch({ ...target, port: at })
     } catch (error) {
-      const { code } = error as NodeJS.ErrnoException
+      const { code, syscall } = error as NodeJS.ErrnoException
       if (code === 'EADDRINUSE' && port === undefined && at < firstPort + portsTried) continue
-      if (code !== 'EADDRINUSE' && code !== 'EADDRNOTAVAIL' && code !== 'EACCES' && code !== 'ENOTFOUND') throw error
+      if (syscall !== 'listen' && syscall !== 'getaddrinfo') throw error
       const where = `${target.address}:${at}`
       throw new Mismatch({ where, expected: 'a free port', got: code, hint: 'choose another with --port' })
     }

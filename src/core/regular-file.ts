@@ -14,13 +14,23 @@ export function regularFile(path: string): Stats {
   throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
 }
 
-/** The real path of a stored file below `folder`; null if it is missing, no regular file, or a link leads out of the folder. */
-export function fileBelow(folder: string, name: string): string | null {
+/** The real path of a stored file below `folder`. Folders of other people are data: no link of theirs is followed out of them. */
+export function requireBelow(folder: string, name: string, maxBytes = Number.POSITIVE_INFINITY): string {
+  const where = join(folder, name)
+  const { size } = regularFile(where)
+  const path = realpathSync(where)
+  if (!path.startsWith(realpathSync(folder) + sep))
+    throw new Mismatch({ where, expected: 'a file of this folder', got: 'a link that leads out of it' })
+  if (size <= maxBytes) return path
+  throw new Mismatch({ where, expected: `a file of at most ${maxBytes} bytes`, got: `${size} bytes` })
+}
+
+/** As `requireBelow`, or null: missing, not a regular file, not readable, too large, or not in the folder. */
+export function fileBelow(folder: string, name: string, maxBytes?: number): string | null {
   try {
-    const path = realpathSync(join(folder, name))
-    return path.startsWith(realpathSync(folder) + sep) && statSync(path).isFile() ? path : null
+    return requireBelow(folder, name, maxBytes)
   } catch {
-    return null // missing, a link to nothing or a folder that may not be read
+    return null
   }
 }
 

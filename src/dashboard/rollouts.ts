@@ -1,9 +1,9 @@
-import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { messageOf } from '../core/index.ts'
+import { fileBelow, messageOf } from '../core/index.ts'
 import {
   type MaskRle,
   maskPath,
+  maxImageBytes,
   type ReadSample,
   type Run,
   runFiles,
@@ -76,8 +76,8 @@ export function chooseSamples(samples: Iterable<ReadSample>): Chosen {
 /** The image as a data address, or undefined where it was not kept. Only files directly under images/ are read. */
 async function imageUri(run: Run, name: string | undefined, problems: Set<string>): Promise<string | undefined> {
   if (!name) return undefined
-  const path = join(run.dir, runFiles.images, basename(name))
-  if (basename(name) !== name || !existsSync(path)) {
+  const path = basename(name) === name ? fileBelow(join(run.dir, runFiles.images), name, maxImageBytes) : null
+  if (path === null) {
     problems.add(`the image ${name} is not in the run folder`)
     return undefined
   }

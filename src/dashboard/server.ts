@@ -214,7 +214,7 @@ export async function startWatch(options: WatchOptions): Promise<WatchServer> {
   const server = serve({ fetch: app.fetch, hostname, port })
   await new Promise<void>((done, fail) => {
     server.once('listening', done)
-    server.once('error', fail)
+    server.on('error', fail) // stays: a later error, such as no free file handle for a connection, must not end the process
   })
   watched.touch() // reads while the browser starts
   const at = (server.address() as AddressInfo).port

@@ -1,6 +1,6 @@
 // The runs that a page follows: found below the named folders, read while somebody looks.
 import { existsSync, readdirSync, statSync } from 'node:fs'
-import { join, resolve } from 'node:path'
+import { join, resolve, sep } from 'node:path'
 import { Mismatch, messageOf, sha256 } from '../core/index.ts'
 import { FollowedRun, runFiles } from '../tracking/index.ts'
 
@@ -24,12 +24,22 @@ export interface WatchedRun {
 
 const isRun = (folder: string) => existsSync(join(folder, runFiles.events))
 
-/** Run folders at or below a folder, at most `depth` levels down. */
-export function findRuns(folder: string, depth = scanDepth): string[] {
+/** Run folders at or below a folder, at most `depth` levels down; `unread` gets the folders that cannot be read, with the reason. */
+export function findRuns(folder: string, unread = new Map<string, string>(), depth = scanDepth): string[] {
   if (isRun(folder)) return [folder]
-  if (depth === 0 || !statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return []
-  const below = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory())
-  return below.flatMap(({ name }) => findRuns(join(folder, name), depth - 1)).sort()
+  if (depth === 0) return []
+  return foldersIn(folder, unread).flatMap((name) => findRuns(join(folder, name), unread, depth - 1))
+}
+
+function foldersIn(folder: string, unread: Map<string, string>): string[] {
+  try {
+    if (!statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return []
+    const below = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory())
+    return below.map(({ name }) => name).sort()
+  } catch (error) {
+    unread.set(folder, messageOf(error))
+    return []
+  }
 }
 
 export class Watched {
@@ -42,7 +52,7 @@ export class Watched {
   #state = ''
   #toldAt = Number.NEGATIVE_INFINITY
   #closed = false
-  /** Folders that could not be read, in words. */
+  /** Folders that could not be read, with the reason. */
   problems: string[] = []
 
   constructor(folders: readonly string[]) {
@@ -111,19 +121,15 @@ export class Watched {
   #scan(): void {
     if (performance.now() - this.#scannedAt < scanMs) return
     this.#scannedAt = performance.now()
-    const found = new Set<string>()
-    this.problems = []
-    for (const folder of this.#folders) {
-      try {
-        for (const run of findRuns(folder)) found.add(run)
-      } catch (error) {
-        this.problems.push(`${folder}: ${messageOf(error)}`)
-      }
-    }
+    const unread = new Map<string, string>()
+    const found = new Set(this.#folders.flatMap((folder) => findRuns(folder, unread)))
+    this.problems = [...unread].map(([folder, reason]) => `${folder}: ${reason}`)
     for (const folder of found) {
       const id = sha256(folder).slice(0, 12)
       if (!this.#runs.has(id)) this.#runs.set(id, { id, run: new FollowedRun(folder) })
     }
-    for (const { id, run } of this.runs) if (!found.has(run.dir)) this.#runs.delete(id)
+    // A run below a folder that cannot be read now, such as for lack of file handles, is still followed.
+    const isHidden = (dir: string) => [...unread.keys()].some((folder) => dir.startsWith(folder + sep))
+    for (const { id, run } of this.runs) if (!found.has(run.dir) && !isHidden(run.dir)) this.#runs.delete(id)
   }
 }

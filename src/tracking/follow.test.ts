@@ -1,5 +1,15 @@
 import assert from 'node:assert/strict'
-import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -320,4 +330,92 @@ test('thinning keeps the spikes and what is no number', () => {
   assert.ok(values.length <= 402 && values.includes(50) && values.some(Number.isNaN))
   assert.equal(count, 10_000)
   assert.deepEqual(table.series('a', { from: 10, to: 12 }).steps, [10, 11, 12])
+})
+
+const odd: Record<string, (path: string) => void> = {
+  'a pipe': (path) => execFileSync('mkfifo', [path]),
+  'a device': (path) => symlinkSync('/dev/zero', path),
+  'a folder': (path) => mkdirSync(path),
+  'a link that leads out of it': (path) => {
+    const outside = join(newFolder(), 'private')
+    writeFileSync(outside, encodeLine({ t: 'stop', step: 1, reason: 'PRIVATE' }))
+    symlinkSync(outside, path)
+  },
+}
+
+for (const [kind, place] of Object.entries(odd)) {
+  test(`${kind} as a file of a run folder is a problem of that run, and the rest is read`, () => {
+    for (const name of ['events.jsonl', 'timing.jsonl', 'samples.jsonl', 'environment.json', 'config.json']) {
+      const dir = newFolder()
+      const writer = RunWriter.create(dir, newRun)
+      train(writer, 1, 2)
+      writer.close()
+      rmSync(join(dir, name))
+      place(join(dir, name))
+      const run = new FollowedRun(dir)
+      while (run.poll());
+      assert.equal(run.problems.length, 1, name)
+      assert.ok(run.problems[0]?.startsWith(`${name} could not be read: `), run.problems[0])
+      assert.ok(run.problems[0]?.endsWith(`, got ${kind}`), run.problems[0])
+      assert.equal(run.lastStep, name === 'events.jsonl' ? 0 : 2, name)
+      assert.equal(run.samples.count, name === 'samples.jsonl' ? 0 : 8, name)
+      if (name === 'events.jsonl') assert.throws(() => readRun(dir), new RegExp(`got ${kind}$`))
+      else {
+        const whole = readRun(dir)
+        const count = [...whole.samples()].length
+        assert.deepEqual([whole.problems, count], [run.problems, run.samples.count], name)
+      }
+      if (!name.endsWith('.jsonl')) continue
+      assert.throws(() => RunWriter.resume(dir, 1, undefined, {}), new RegExp(`got ${kind}$`), name)
+    }
+  })
+}
+
+test('a log that a link leads to outside the run folder is not cut on resume', () => {
+  const [dir, outside] = [newFolder(), join(newFolder(), 'other.jsonl')]
+  const writer = RunWriter.create(dir, newRun)
+  train(writer, 1, 2)
+  writer.close()
+  rmSync(join(dir, 'events.jsonl'))
+  const bytes = `${encodeLine({ t: 'step', step: 9, metrics: {} })}a torn line`
+  writeFileSync(outside, bytes)
+  symlinkSync(outside, join(dir, 'events.jsonl'))
+  assert.throws(() => RunWriter.resume(dir, 1, undefined, {}), /events\.jsonl: expected a file of this folder/)
+  assert.equal(readFileSync(outside, 'utf8'), bytes)
+})
+
+test('a description of gigabytes is not read', () => {
+  const dir = newFolder()
+  RunWriter.create(dir, newRun).close()
+  truncateSync(join(dir, 'config.json'), 5 * 2 ** 30)
+  const run = new FollowedRun(dir)
+  run.poll()
+  const expected = /^config\.json could not be read: .*expected a file of at most 4194304 bytes, got 5368709120 bytes$/
+  assert.match(run.problems.join(), expected)
+  assert.match(readRun(dir).problems.join(), expected)
+})
+
+test('a line of 64 MiB is read by report and page, a longer one is counted by both and what follows is read', () => {
+  const dir = newFolder()
+  RunWriter.create(dir, newRun).close()
+  const path = join(dir, 'events.jsonl')
+  const limit = 64 * 2 ** 20
+  const warning = (length: number) => {
+    const empty = { t: 'warning', step: 1, kind: 'k', text: '', count: 1 }
+    return encodeLine({ ...empty, text: 'x'.repeat(length - encodeLine(empty).length) })
+  }
+  const late = encodeLine({ t: 'stop', step: 1, reason: 'done' })
+  for (const [lines, events, problems] of [
+    [[warning(limit)], 2, []],
+    [[warning(limit + 1)], 1, ['events.jsonl: 1 line could not be read']],
+    [[' '.repeat(limit), late], 1, ['events.jsonl: 1 line could not be read']], // an event at the end of a line that is too long
+  ] as const) {
+    writeFileSync(path, [...lines, late].join(''))
+    const whole = readRun(dir)
+    const run = new FollowedRun(dir)
+    while (run.poll());
+    assert.deepEqual([whole.events.length, whole.problems], [events, problems])
+    assert.deepEqual([run.events.length, run.problems], [events, problems])
+  }
+  rmSync(dir, { recursive: true })
 })

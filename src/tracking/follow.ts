@@ -1,13 +1,13 @@
 // A run folder followed while it grows: only what is new is read, nothing is held open, nothing is written.
 
-import { readFileSync, statSync } from 'node:fs'
+import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { isObject, type JsonObject } from '../core/index.ts'
+import { isObject, type JsonObject, messageOf } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
 import { findTasks, toEvent, toTiming } from './parse.ts'
-import { runFiles } from './run-files.ts'
+import { readDescription, runFiles } from './run-files.ts'
 import { startFacts } from './run-reader.ts'
 import { SampleIndex } from './sample-index.ts'
 
@@ -26,6 +26,15 @@ function parse(bytes: Buffer): JsonObject | undefined {
     return isObject(value) ? value : undefined
   } catch {
     return undefined // counted as a bad line
+  }
+}
+
+/** Undefined for a file that is missing or cannot be asked for now. */
+function statsOf(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false })
+  } catch {
+    return undefined // reading it reports why
   }
 }
 
@@ -80,8 +89,10 @@ export class FollowedRun {
   readonly #eventFile: LineFollower
   readonly #timingFile: LineFollower
   readonly #sampleFile: LineFollower
+  /** Size and time of each description that was read. */
   readonly #described = new Map<string, string>()
-  #missing: string[] = []
+  /** Why a file could not be read at the last look, by name. */
+  readonly #unread = new Map<string, string>()
 
   constructor(dir: string) {
     this.dir = dir
@@ -98,36 +109,50 @@ export class FollowedRun {
     const samplesBefore = `${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}`
     this.config = this.#describe(runFiles.config, this.config)
     this.environment = this.#describe(runFiles.environment, this.environment)
-    const moreEvents = this.#eventFile.read(this.#events, budget)
-    const moreTiming = this.#timingFile.read(this.#timing, budget)
+    const moreEvents = this.#read(this.#eventFile, this.#events, budget)
+    const moreTiming = this.#read(this.#timingFile, this.#timing, budget)
     // Curves first: they are what one opens the page for.
-    const moreSamples = moreEvents || moreTiming || this.#sampleFile.read(this.samples, budget)
+    const moreSamples = moreEvents || moreTiming || this.#read(this.#sampleFile, this.samples, budget)
     this.samplesWhole = !moreSamples
     if (this.#state() !== before) this.version++
     if (`${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}` !== samplesBefore) this.samplesVersion++
     return moreSamples
   }
 
+  /** A file that cannot be read now is a problem of this run, tried again at the next call. */
+  #read(file: LineFollower, sink: LineSink, budget: number): boolean {
+    const name = basename(file.path)
+    try {
+      const more = file.read(sink, budget)
+      this.#unread.delete(name)
+      return more
+    } catch (error) {
+      this.#unread.set(name, `${name} could not be read: ${messageOf(error)}`)
+      return false
+    }
+  }
+
   #state(): string {
     const files = [this.#eventFile, this.#timingFile]
-    const described = [...this.#described.values(), ...this.#missing]
+    const described = [...this.#described.values(), ...this.#unread.values()]
     return [...files.map((file) => `${file.offset}${file.torn ? '~' : ''}`), ...described].join(' ')
   }
 
   /** A JSON file of the folder, read anew when its size or time changed; what it was while it cannot be read. */
   #describe(name: string, known: unknown): unknown {
-    const path = join(this.dir, name)
-    const found = statSync(path, { throwIfNoEntry: false })
-    const mark = found ? `${found.size} ${found.mtimeMs}` : 'none'
+    const found = statsOf(join(this.dir, name))
+    const mark = found ? `${found.size} ${found.mtimeMs} ${found.ctimeMs}` : 'none'
     if (this.#described.get(name) === mark) return known
-    this.#described.set(name, mark)
-    this.#missing = this.#missing.filter((other) => other !== name)
-    try {
-      return JSON.parse(readFileSync(path, 'utf8'))
-    } catch {
-      this.#missing.push(name)
+    const read = readDescription(this.dir, name)
+    if ('problem' in read) {
+      if (read.canChange) this.#described.delete(name)
+      else this.#described.set(name, mark)
+      this.#unread.set(name, read.problem)
       return {}
     }
+    this.#described.set(name, mark)
+    this.#unread.delete(name)
+    return read.value
   }
 
   /** What the seed decides: losses, rewards. */
@@ -163,7 +188,7 @@ export class FollowedRun {
   /** Milliseconds since 1970 of the newest file; undefined for an empty folder. */
   get lastSign(): number | undefined {
     const files = [this.#eventFile, this.#timingFile, this.#sampleFile]
-    const times = files.flatMap(({ path }) => statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? [])
+    const times = files.flatMap(({ path }) => statsOf(path)?.mtimeMs ?? [])
     return times.length > 0 ? Math.max(...times) : undefined
   }
 
@@ -174,7 +199,7 @@ export class FollowedRun {
 
   /** What could not be read, in words. */
   get problems(): string[] {
-    const problems = this.#missing.map((name) => `${name} is missing or no JSON`)
+    const problems = [...this.#unread.values()]
     const files = [
       [this.#eventFile, this.#events.bad],
       [this.#timingFile, this.#timing.bad],

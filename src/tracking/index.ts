@@ -35,7 +35,7 @@ export {
   progress,
   short,
 } from './progress.ts'
-export { runFiles } from './run-files.ts'
+export { maxImageBytes, runFiles } from './run-files.ts'
 export { type Run, readRun, runTasks, startFacts } from './run-reader.ts'
 export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
 export { SampleIndex } from './sample-index.ts'

@@ -9,10 +9,12 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import { assert, diskTrouble, lackOfRoom, Mismatch, writeAll } from '../core/index.ts'
+import { assert, diskTrouble, lackOfRoom, Mismatch, regularFile, writeAll } from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
+/** A line that is longer with its newline is damage: it is passed over in pieces, so that no file takes all memory. */
+export const maxLineBytes = 64 << 20
 
 /** Numbers JSON has no word for are written as strings, so that a NaN loss is seen and not read as "absent". */
 export function encodeLine(value: unknown): string {
@@ -52,6 +54,7 @@ function* linesOf(fd: number): Generator<Line> {
   const piece = Buffer.allocUnsafe(pieceSize)
   let held: Buffer[] = []
   let start = 0
+  const isShort = (end: number) => end - start < maxLineBytes
   let at = 0
   // By offset and size, never "until the end": a device file has no end.
   const size = fstatSync(fd).size
@@ -60,21 +63,23 @@ function* linesOf(fd: number): Generator<Line> {
     if (n === 0) break
     let from = 0
     for (let to = piece.indexOf(newline); to >= 0 && to < n; to = piece.indexOf(newline, from)) {
-      const bytes = Buffer.concat([...held, piece.subarray(from, to)])
+      const value = isShort(at + to) ? parse(Buffer.concat([...held, piece.subarray(from, to)])) : undefined
       held = []
       from = to + 1
-      yield { value: parse(bytes), start, end: at + from, whole: true }
+      yield { value, start, end: at + from, whole: true }
       start = at + from
     }
-    if (from < n) held.push(Buffer.from(piece.subarray(from, n)))
     at += n
+    if (!isShort(at)) held = []
+    else if (from < n) held.push(Buffer.from(piece.subarray(from, n)))
   }
-  if (held.length > 0) yield { value: undefined, start, end: at, whole: false }
+  if (at > start) yield { value: undefined, start, end: at, whole: false }
 }
 
 /** The lines of a file in pieces: a samples file may be larger than any string. A missing file has no lines. */
 export function* readLines(path: string): Generator<Line> {
   if (!existsSync(path)) return
+  regularFile(path)
   const fd = openSync(path, 'r')
   try {
     yield* linesOf(fd)
@@ -225,9 +230,11 @@ function endOfLastGoodLine(fd: number): number {
   let end = lastNewline(fd, fstatSync(fd).size) + 1
   while (end > 0) {
     const start = lastNewline(fd, end - 1) + 1
-    const bytes = Buffer.alloc(end - 1 - start)
-    readSync(fd, bytes, 0, bytes.length, start)
-    if (parse(bytes) !== undefined) return end
+    if (end - 1 - start < maxLineBytes) {
+      const bytes = Buffer.alloc(end - 1 - start)
+      readSync(fd, bytes, 0, bytes.length, start)
+      if (parse(bytes) !== undefined) return end
+    }
     end = start
   }
   return 0

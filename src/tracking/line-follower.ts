@@ -1,9 +1,10 @@
 import { closeSync, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import { requireBelow } from '../core/index.ts'
+import { maxLineBytes } from './json-lines.ts'
 
 const newline = 10
 const firstPiece = 1 << 20
-/** A longer line is no line of ours; it is passed over in pieces, so that a damaged file cannot take all memory. */
-const longestLine = 64 << 20
 /** Distance of the places at which a file that changed is compared. */
 const markDistance = 1 << 20
 const checkLength = 64
@@ -30,6 +31,8 @@ export class LineFollower {
   /** Whether bytes without a newline stand at the end. */
   torn = false
   #offset = 0
+  /** Inside a line that is too long. */
+  #isPassing = false
   #marks: Mark[] = []
   #seen: Pick<Stats, 'size' | 'mtimeMs' | 'ino'> | undefined
   #piece = Buffer.allocUnsafe(0)
@@ -43,16 +46,19 @@ export class LineFollower {
     return this.#offset
   }
 
-  /** Reads until the end or until `budget` bytes are through; true: there is more to read. */
+  /**
+   * Reads until the end or until `budget` bytes are through; true: there is more to read. Throws if the file cannot be read now, is
+   * not a regular file or a link leads out of its folder; the next call tries again.
+   */
   read(sink: LineSink, budget = Number.POSITIVE_INFINITY): boolean {
     const found = statSync(this.path, { throwIfNoEntry: false })
     if (!found?.isFile()) {
       if (this.#offset > 0) this.#cutTo(0, sink)
       this.#seen = undefined
-      return false
-    }
-    if (this.#isSeen(found)) return false
-    const fd = openSync(this.path, 'r')
+      this.torn = false
+      if (!found) return false
+    } else if (this.#isSeen(found)) return false
+    const fd = openSync(requireBelow(dirname(this.path), basename(this.path)), 'r')
     try {
       return this.#readFrom(fd, sink, budget)
     } finally {
@@ -87,7 +93,9 @@ export class LineFollower {
   #lines(n: number, sink: LineSink): number {
     let from = 0
     for (let to = this.#piece.indexOf(newline); to >= 0 && to < n; to = this.#piece.indexOf(newline, from)) {
-      sink.line(this.#piece.subarray(from, to), this.#offset + from, this.#offset + to + 1)
+      const line = this.#piece.subarray(this.#isPassing ? to : from, to) // of a line that is too long nothing: the sink counts it
+      this.#isPassing = false
+      sink.line(line, this.#offset + from, this.#offset + to + 1)
       from = to + 1
     }
     if (from > 0) this.#mark(this.#offset + from, this.#piece.subarray(Math.max(0, from - checkLength), from))
@@ -98,8 +106,11 @@ export class LineFollower {
   /** The piece held no newline: a larger one, or past a line beyond all measure. False: the rest is not there yet. */
   #widen(n: number, size: number): boolean {
     if (this.#offset + n >= size) return false
-    if (this.#piece.length < longestLine) this.#piece = Buffer.allocUnsafe(this.#piece.length * 2)
-    else this.#offset += n
+    if (this.#piece.length < maxLineBytes) this.#piece = Buffer.allocUnsafe(this.#piece.length * 2)
+    else {
+      this.#offset += n
+      this.#isPassing = true
+    }
     return true
   }
 
@@ -132,6 +143,7 @@ export class LineFollower {
   #cutTo(offset: number, sink: LineSink): void {
     if (offset === 0) this.#marks = []
     this.#offset = offset
+    this.#isPassing = false
     sink.cut(offset)
   }
 }

@@ -1,10 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { type JsonObject, Mismatch } from '../core/index.ts'
+import { type JsonObject, Mismatch, messageOf, requireBelow } from '../core/index.ts'
 import type { ReadSample, RunEvent, TaskName, TimingLine } from './events.ts'
-import { readLines } from './json-lines.ts'
+import { type Line, readLines } from './json-lines.ts'
 import { findTasks, toEvent, toSample, toTiming } from './parse.ts'
-import { runFiles } from './run-files.ts'
+import { readDescription, runFiles } from './run-files.ts'
 
 /** A run folder. */
 export interface Run {
@@ -25,43 +25,54 @@ export function readRun(dir: string): Run {
   if (!existsSync(join(dir, runFiles.events))) {
     throw new Mismatch({ where: dir, expected: `a run folder with ${runFiles.events}`, got: 'none' })
   }
+  requireBelow(dir, runFiles.events)
   const problems: string[] = []
   return {
     dir,
     name: basename(resolve(dir)),
-    config: readJson(join(dir, runFiles.config), problems),
-    environment: readJson(join(dir, runFiles.environment), problems),
-    events: [...readAll(join(dir, runFiles.events), toEvent, problems)],
-    timing: [...readAll(join(dir, runFiles.timing), toTiming, problems)],
+    config: describe(dir, runFiles.config, problems),
+    environment: describe(dir, runFiles.environment, problems),
+    events: [...readAll(dir, runFiles.events, toEvent, problems)],
+    timing: [...readAll(dir, runFiles.timing, toTiming, problems)],
     problems,
-    samples: () => readAll(join(dir, runFiles.samples), toSample, problems),
+    samples: () => readAll(dir, runFiles.samples, toSample, problems),
   }
 }
 
-function readJson(path: string, problems: string[]): unknown {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8'))
-  } catch {
-    note(problems, `${basename(path)} is missing or no JSON`)
-    return {}
-  }
+function describe(dir: string, name: string, problems: string[]): unknown {
+  const read = readDescription(dir, name)
+  if ('value' in read) return read.value
+  note(problems, read.problem)
+  return {}
 }
 
 function note(problems: string[], text: string): void {
   if (!problems.includes(text)) problems.push(text)
 }
 
-function* readAll<T>(path: string, convert: (line: JsonObject) => T | undefined, problems: string[]): Generator<T> {
+type Convert<T> = (line: JsonObject) => T | undefined
+
+function* readAll<T>(dir: string, name: string, convert: Convert<T>, problems: string[]): Generator<T> {
   let bad = 0
   let torn = 0
-  for (const line of readLines(path)) {
+  for (const line of linesBelow(dir, name, problems)) {
     const value = line.value && convert(line.value)
     if (value !== undefined) yield value
     else if (line.whole) bad++
     else torn++
   }
-  if (torn > 0) note(problems, `${basename(path)}: the last line is torn`)
-  if (bad > 0) note(problems, `${basename(path)}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
+  if (torn > 0) note(problems, `${name}: the last line is torn`)
+  if (bad > 0) note(problems, `${name}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
+}
+
+/** The lines of a log as far as it can be read. */
+function* linesBelow(dir: string, name: string, problems: string[]): Generator<Line> {
+  if (!existsSync(join(dir, name))) return
+  try {
+    yield* readLines(requireBelow(dir, name))
+  } catch (error) {
+    note(problems, `${name} could not be read: ${messageOf(error)}`)
+  }
 }
 
 /** Facts of the run's start; a start that a resumed run added has the later values. */

@@ -1,6 +1,15 @@
 import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { atomicWrite, atomicWriteJson, log, Mismatch, parseJson, readTextFile, sha256 } from '../core/index.ts'
+import {
+  atomicWrite,
+  atomicWriteJson,
+  log,
+  Mismatch,
+  parseJson,
+  readTextFile,
+  requireBelow,
+  sha256,
+} from '../core/index.ts'
 import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { PatientLines } from './patient-lines.ts'
@@ -46,6 +55,9 @@ export class RunWriter {
 
   private constructor(dir: string) {
     this.dir = dir
+    for (const name of [runFiles.events, runFiles.samples, runFiles.timing]) {
+      if (existsSync(join(dir, name))) requireBelow(dir, name) // opening cuts a file: never one that a link leads to elsewhere
+    }
     this.#events = new PatientLines(join(dir, runFiles.events))
     this.#samples = new PatientLines(join(dir, runFiles.samples))
     this.#timing = new PatientLines(join(dir, runFiles.timing))

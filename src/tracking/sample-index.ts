@@ -1,5 +1,6 @@
-import { closeSync, existsSync, openSync, readSync } from 'node:fs'
-import { isObject, type JsonObject } from '../core/index.ts'
+import { closeSync, openSync, readSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
 import type { ReadSample } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
 import { decodeNumber } from './json-lines.ts'
@@ -178,8 +179,9 @@ export class SampleIndex implements LineSink {
 
   /** The samples of these rows as they are in the file now; rows that cannot be read are left out. */
   read(rows: readonly number[]): ReadSample[] {
-    if (rows.length === 0 || !existsSync(this.path)) return []
-    const fd = openSync(this.path, 'r')
+    const path = rows.length > 0 ? fileBelow(dirname(this.path), basename(this.path)) : null
+    if (path === null) return []
+    const fd = openSync(path, 'r')
     try {
       return rows.flatMap((row) => {
         const bytes = Buffer.alloc(this.#lengths.at(row))

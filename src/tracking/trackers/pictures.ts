@@ -1,9 +1,10 @@
-import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { fileBelow } from '../../core/index.ts'
 import type { Sample, Shown } from '../events.ts'
 import { maskPath } from '../outline.ts'
 import { shownOf } from '../parse.ts'
 import { short } from '../progress.ts'
+import { maxImageBytes } from '../run-files.ts'
 import type { Picture } from './tracker.ts'
 
 const colours: Record<Shown['by'], string> = { record: '#00b884', policy: '#ff4fa3', ema: '#ffb000', judge: '#4f97ec' }
@@ -53,8 +54,8 @@ function captionOf(sample: Sample, shown: readonly Shown[]): string {
 export async function pictureOf(dir: string, imagesFolder: string, sample: Sample): Promise<Picture | undefined> {
   const shown = shownOf(sample)
   const size = sizeOf(shown)
-  const path = sample.image && join(dir, imagesFolder, basename(sample.image))
-  if (!size || !path || !existsSync(path) || size[0] < 1 || size[1] < 1) return undefined
+  const path = sample.image && fileBelow(join(dir, imagesFolder), basename(sample.image), maxImageBytes)
+  if (!size || !path || size[0] < 1 || size[1] < 1) return undefined
   const { default: sharp } = await import('sharp')
   const side = Math.max(...size)
   const scale = Math.max(leastSide, Math.min(mostSide, side)) / side
