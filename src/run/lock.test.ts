@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import fs, { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs'
 import { syncBuiltinESMExports } from 'node:module'
@@ -129,4 +129,39 @@ test('a lock that was deleted under the run is put back, and a deleted folder is
   lock.touch()
   lock.release()
   assert.ok(!existsSync(dir))
+})
+
+const space = ['--pid', '--fork', '--mount-proc', ...(process.getuid?.() === 0 ? [] : ['--map-root-user'])]
+const noSpace = spawnSync('unshare', [...space, 'true']).status !== 0 && 'this user may not create PID namespaces'
+
+test('a process of another PID namespace on a host of the same name has its lock as long as it is touched', {
+  skip: noSpace,
+}, async () => {
+  const dir = mkdtempSync(join(folder, 'space-'))
+  const lock = new URL('./lock.ts', import.meta.url).href
+  const inside = (work: string) => {
+    const code = `const { lockRun } = await import(${JSON.stringify(lock)}); const lock = lockRun(process.env.DIR); ${work}`
+    const program = [process.execPath, '--import', 'tsx', '--input-type=module', '-e', code]
+    return spawn('unshare', [...space, '--kill-child', ...program], { env: { ...process.env, DIR: dir } })
+  }
+  const first = lockRun(dir)
+  const second = inside('console.log("has the lock")')
+  let err = ''
+  second.stderr.on('data', (text) => {
+    err += text
+  })
+  assert.equal((await once(second, 'close'))[0], 1, err)
+  assert.match(err, new RegExp(`process ${process.pid} on ${hostname()}, in another container, has been writing since`))
+  first.touch()
+  first.release()
+  const third = inside('console.log("has the lock"); setInterval(() => {}, 1000)')
+  try {
+    await once(third.stdout, 'data')
+    assert.throws(() => lockRun(dir), /process 1 on .*, in another container, has been writing since/)
+    const hourAgo = new Date(Date.now() - 3_600_000)
+    utimesSync(join(dir, 'run.lock'), hourAgo, hourAgo)
+    lockRun(dir).release()
+  } finally {
+    third.kill('SIGKILL')
+  }
 })

@@ -1,12 +1,24 @@
 // One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
 import { randomUUID } from 'node:crypto'
-import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  linkSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
 import { diskTrouble, Mismatch } from '../core/index.ts'
 
 interface Owner {
   host: string
+  /** PID namespace, which each container has: a process is known by its number only in there. Absent in locks of 0.1.0. */
+  pidSpace?: string | null
   pid: number
   /** Start of the process, in clock ticks since the machine booted: a pid alone may have been given again. */
   born: string | null
@@ -20,7 +32,7 @@ export interface RunLock {
   release(): void
 }
 
-/** Nothing can be asked of a process on another host: its lock counts as left behind when it was not touched for so long. */
+/** A process of another host or container cannot be asked for: its lock counts as left when it was not touched for this long. */
 const silentAfter = 15 * 60_000 // ms
 
 export const lockFile = 'run.lock'
@@ -29,6 +41,7 @@ export function lockRun(dir: string): RunLock {
   const path = join(dir, lockFile)
   const own: Owner = {
     host: hostname(),
+    pidSpace: ownPidSpace(),
     pid: process.pid,
     born: bornAt(process.pid),
     since: new Date().toISOString(),
@@ -110,8 +123,16 @@ function takeAway(path: string): void {
   }
 }
 
-function isAlive({ host, pid, born }: Owner, path: string): boolean {
-  if (host !== hostname()) {
+function ownPidSpace(): string | null {
+  try {
+    return readlinkSync('/proc/self/ns/pid')
+  } catch {
+    return null
+  }
+}
+
+function isAlive({ host, pidSpace = ownPidSpace(), pid, born }: Owner, path: string): boolean {
+  if (host !== hostname() || pidSpace !== ownPidSpace()) {
     const touched = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
     return Date.now() - touched < silentAfter
   }
@@ -130,12 +151,13 @@ function bornAt(pid: number): string | null {
   }
 }
 
-function refuse(dir: string, { host, pid, since }: Owner): never {
+function refuse(dir: string, { host, pidSpace = ownPidSpace(), pid, since }: Owner): never {
+  const place = host === hostname() && pidSpace !== ownPidSpace() ? `${host}, in another container,` : host
   throw new Mismatch({
     where: dir,
     field: lockFile,
     expected: 'a run folder that nobody writes to',
-    got: `one that process ${pid} on ${host} has been writing since ${since}`,
+    got: `one that process ${pid} on ${place} has been writing since ${since}`,
     hint: `wait for it, stop it, or choose another output folder; if that process is gone, remove ${join(dir, lockFile)}`,
   })
 }
