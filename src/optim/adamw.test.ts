@@ -189,6 +189,47 @@ test('NaN gradients are named, nothing is scaled, and step() refuses until they 
   })
 })
 
+test('a parameter whose gradient comes later is updated as in its own first step', () => {
+  const start = [0.5, -0.25, 2]
+  const update = (gradients: readonly Record<string, number[]>[]) => {
+    const params = new Map(['a', 'b'].map((name) => [name, tensor(start).requiresGrad_()]))
+    const optim = adamwOf(params, config)
+    for (const given of gradients) {
+      tidy(() => {
+        for (const [name, values] of Object.entries(given)) params.get(name)!.setGrad(tensor(values))
+      })
+      optim.step(0.1)
+      optim.zeroGrad()
+    }
+    const after = [...params.values()].map((p) => p.numbers())
+    optim.dispose()
+    free(params)
+    return after
+  }
+  const [first, second] = [
+    [1, -2, 0.5],
+    [3, 0.1, -1],
+  ]
+  const [a, b] = update([{ a: first }, { a: second, b: first }])
+  assert.deepEqual(a, update([{ a: first }, { a: second }])[0])
+  assert.deepEqual(b, update([{ b: first }])[1])
+})
+
+test('an optimizer keeps moments of the parameters it owns, and leaves the values of the others', () => {
+  const params = parameters()
+  const before = bits(params)
+  const optim = adamwOf(params, config, undefined, (name) => name === 'a.bias')
+  giveGradients(params, 1)
+  optim.step(0.1)
+  const [weight, bias, other] = bits(params)
+  assert.deepEqual([weight, other], [before[0], before[2]])
+  assert.notDeepEqual(bias, before[1])
+  const kept = tidy(() => [...optim.state().keys()].filter((name) => !name.endsWith('.step')))
+  assert.deepEqual(kept, ['a.bias.exp_avg', 'a.bias.exp_avg_sq'])
+  optim.dispose()
+  free(params)
+})
+
 test('clipping spans all groups and leaves small gradients bit for bit', () => {
   const params = parameters()
   const optim = adamwOf(params, config)
@@ -202,6 +243,7 @@ test('clipping spans all groups and leaves small gradients bit for bit', () => {
   )
   optim.clipGradNorm(0.5)
   assert.ok(Math.abs(optim.clipGradNorm(0) - 0.5) < 1e-6)
+  assert.ok(Math.abs(optim.clipGradNorm(0) - 0.5) < 1e-6, 'a maximum of 0 only measures')
   optim.dispose()
   free(params)
 })

@@ -3,6 +3,7 @@ import test from 'node:test'
 import { OptimConfig } from '../optim/index.ts'
 import { GrpoConfig, type GrpoInput, grpoPresetNames, resolveGrpo, validateGrpo } from './config.ts'
 import { adaptEntropy, currentEntropyCoef, initialEntropyState } from './entropy.ts'
+import { needsOldLogps } from './plan.ts'
 
 test('every preset resolves, and given values win over it', () => {
   for (const preset of grpoPresetNames) assert.equal(resolveGrpo({ preset }).preset, preset)
@@ -85,6 +86,19 @@ test('the adaptive entropy bonus acts from the second step, grows below the targ
   assert.equal(currentEntropyCoef({ coef: 0.01, last: null }, config), 0, 'a coefficient of the settings waits too')
 })
 
+test('the entropy coefficient ends at its minimum and at its maximum', () => {
+  const config = resolveGrpo({
+    useAdaptiveEntropy: true,
+    entropyTarget: 0.25,
+    entropyCoefDelta: 0.01,
+    entropyCoefMin: 0.004,
+    entropyCoefMax: 0.015,
+  })
+  const after = (coef: number, entropy: number) => adaptEntropy({ coef, last: null }, entropy, config).coef
+  assert.deepEqual([after(0.012, 0.3), after(0.004, 0.3)], [0.004, 0.004])
+  assert.deepEqual([after(0.012, 0.1), after(0.015, 0.1)], [0.015, 0.015])
+})
+
 test('the preset of TRL corrects the KL term as soon as there is one, and every value can be overridden', () => {
   assert.equal(resolveGrpo({ preset: 'trl' }).useBiasCorrectionKl, false, 'there is no KL term with beta 0')
   assert.equal(resolveGrpo({ preset: 'trl', beta: 0.1 }).useBiasCorrectionKl, true)
@@ -99,6 +113,13 @@ test('an entropy exactly at the target counts as low', () => {
   const state = adaptEntropy(initialEntropyState(config), 0.25, config)
   assert.deepEqual(state, { coef: 0.01, last: 0.25 })
   assert.equal(currentEntropyCoef(state, config), 0.01)
+})
+
+test('old log-probs are needed if a generation batch or a pass over it lasts longer than one step', () => {
+  const needed = (gradientAccumulationSteps: number, stepsPerGeneration: number, numIterations: number) =>
+    needsOldLogps({ gradientAccumulationSteps, stepsPerGeneration, numIterations })
+  assert.deepEqual([needed(2, 2, 1), needed(4, 2, 2), needed(4, 2, 1)], [false, false, false])
+  assert.deepEqual([needed(2, 2, 2), needed(1, 2, 1), needed(4, 2, 4)], [true, true, true])
 })
 
 test('a generation may feed a part of a step or several steps, in whole numbers', () => {

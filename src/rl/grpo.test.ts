@@ -226,6 +226,16 @@ test('a log-ratio beyond the guard gives a finite loss and no gradient from that
   })
 })
 
+test('a token whose entropy is exactly the quantile passes the entropy filter', () => {
+  tidy(() => {
+    const entropies = tensor([[5, 1, 3, 2, 4]])
+    const [logps, mask] = [tensor([[-1, -1, -1, -1, -1]]), tensor([[1, 1, 1, 1, 1]])]
+    const config = configOf('grpo', { beta: 0, topEntropyQuantile: 0.5 })
+    const { entropyMask } = grpoLoss({ logps, mask, advantages: tensor([1]), entropies }, config)
+    assert.deepEqual(entropyMask!.numbers(), [1, 0, 1, 0, 1])
+  })
+})
+
 test('the entropy that steers is that of the tokens which the filter leaves', () => {
   tidy(() => {
     const input = {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
+import { farthest, largest, roundingBound } from '../../../tests/support/rounding.ts'
 import { box, encode, freeFeatures, type Prompt, tinyConfig, tinyModel } from '../../../tests/support/sa2va.ts'
 import { Mismatch, stream, streamId } from '../../core/index.ts'
 import { expectNoLeak, tidy } from '../../tensor/index.ts'
@@ -132,6 +133,22 @@ test('token t of a row is drawn with number t of its stream, and a repetition co
     return tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], one))[0]!.samplerLogps![0]
   }
   assert.notEqual(first(2), first(1))
+})
+
+test("the sampler's log-probs are the policy's at any temperature, until a warper leaves tokens out", () => {
+  const drawn = (sampling: GenerateOptions['sampling']) => {
+    const options = { ...base, samplerLogps: true, samples: 2, random: rowStream, sampling }
+    return tidy(() => generate(model, prompter.tokenizer, [prompts[0]!], options)).map(({ logps, samplerLogps }) => ({
+      logps: [...logps],
+      sampler: [...samplerLogps!],
+    }))
+  }
+  for (const temperature of [0.6, 1, 1.7])
+    for (const { logps, sampler } of drawn({ temperature })) assert.ok(farthest(sampler, logps) < roundingBound(64, 8))
+  for (const { logps, sampler } of drawn({ temperature: 1.7, topK: 1 })) {
+    assert.ok(largest(sampler) === 0, 'the only token that is left is certain')
+    assert.ok(logps.every((v) => v < 0))
+  }
 })
 
 /** Tokens that pass the decoder while the prompts are read. */
