@@ -33,7 +33,8 @@ test('only what the groups name gets gradients; counts tell what that is', async
 })
 
 test('a group moves by its own share of the learning rate', async () => {
-  const scaled = { ...config, lrScale: { ...config.lrScale, mask_decoder: 0.25 } }
+  const all = Object.fromEntries(Object.keys(config.lrScale).map((group) => [group, 1])) as typeof config.lrScale
+  const scaled = { ...config, lrScale: { ...all, mask_decoder: 0.25 } }
   const { learner, dispose } = await openRun(scaled, 1)
   const moved = tidy(() => {
     const params = [...learner.params()]

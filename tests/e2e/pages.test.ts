@@ -39,7 +39,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl doctor /, extra: tiny },
   { command: /roundtrip-rl data make-scenes/, extra: '--n 4' },
   { command: /roundtrip-rl plan --model/, extra: '--lora.rank 4' },
-  { command: /roundtrip-rl (data|score|plan|export|caption|points) ?/, extra: '' },
+  { command: /roundtrip-rl (data|score|plan|export|caption|points|settings) ?/, extra: '' },
   { command: /roundtrip-rl watch/, skip: 'serves until it is ended; watch.test.ts' },
 ]
 
@@ -160,19 +160,25 @@ test('the table knows every command of the pages', () => {
   )
 })
 
-/** Commands that write to the default run folder would resume each other. */
-const isFresh = (command: string) => /roundtrip-rl (train|sft) /.test(command) && !command.includes('--output')
+/** The run folder of a `train` or `sft` command; the next page starts a new run in it. */
+const runFolder = (command: string) =>
+  /roundtrip-rl (train|sft) /.test(command) ? (/--output (\S+)/.exec(command)?.[1] ?? defaultFolder(command)) : null
+const defaultFolder = (command: string) => (command.includes('roundtrip-rl sft') ? 'runs/sft' : 'runs/train')
 
 for (const page of pages.filter((name) => commandsOf(textOf(name)).some((command) => !rowOf(command)?.skip)))
   test(`the commands of docs/${page} run`, async () => {
+    const started = new Set<string>()
     for (const command of commandsOf(textOf(page))) {
       const row = rowOf(command)
       if (!row || row.skip) continue
       const here = stand.reduce((text, [name, instead]) => text.replace(name, instead), command)
       const given = `${here.replace('http://localhost:9100/v1', judge)} ${row.extra}`
       const judged = given.includes('--recipe judge') ? ` --llm_judge_base_url ${judge}` : ''
-      if (isFresh(command)) rmSync(join(folder, 'runs/train'), { recursive: true, force: true })
+      const output = runFolder(command)
+      if (output && !(command.includes('--output') && started.has(output)))
+        rmSync(join(folder, output), { recursive: true, force: true })
       const { code, text } = await shell(given + judged)
+      if (output && command.includes('--output')) started.add(output)
       assert.equal(code, 0, `${command}\n${given}\n${text}`)
     }
   })

@@ -101,8 +101,9 @@ test('other settings are named with both values', async () => {
 
 test('weights that are not finite are never saved: the last whole checkpoint stays the newest', async () => {
   const toy = makeToy(at('finite'))
-  const optim = { learningRate: 1e39, lrSchedulerType: 'constant' as const }
-  await assert.rejects(run(toy, 'infinite', { maxSteps: 3, optim }), /checkpoint of step 1: expected finite weights/)
+  const config = toyRun(toy, at('infinite'), { ...small, maxSteps: 3 })
+  const optim = { ...config.optim, learningRate: 1e39, lrSchedulerType: 'constant' as const } // beyond what settings allow
+  await assert.rejects(train({ ...config, optim }, hostOf()), /checkpoint of step 1: expected finite weights/)
   assert.ok(!existsSync(join(at('infinite'), 'checkpoint_step_1')))
   assert.equal(newestValid(at('infinite')).checkpoint?.step, 0)
 })
