@@ -77,3 +77,21 @@ test('the later pass over a short batch at the end of an epoch has the old log-p
   const [whole] = steps
   assert.ok(whole![difference]! < 1e-3, 'both passes over a complete batch are one step: the ratio is 1')
 })
+
+test('tokens_per_second counts sampled tokens of every row, greedy ones once a record, and none in later passes', async () => {
+  const [records, rows] = [2, 3]
+  const { loop2: _, train: __, ...both } = small
+  const rl = { numGenerations: rows, maxCompletionLength: 6, numIterations: 2 }
+  const output = join(folder, 'tokens')
+  await train(toyRun(toy, output, { ...both, batchSize: records, maxSteps: 2, checkGroups: false, rl }), hostOf())
+  const decoded = readRun(output).timing.flatMap(({ t, metrics }) =>
+    t === 'step' ? [metrics!.tokens_per_second! * metrics!.step_time!] : [],
+  )
+  const metrics = stepsOf(output)[0]!
+  const [sampled, greedy] = [1, 2].map((n) => records * metrics[`loop${n}/completions/mean_length`]!)
+  assert.equal(metrics['loop2/completions/unique'], 1 / rows, 'an answer of loop 2 is decoded once')
+  assert.deepEqual(
+    decoded.map((n) => Number(n.toFixed(6))),
+    [rows * sampled! + greedy!, 0],
+  )
+})
