@@ -43,7 +43,7 @@ export const learning: Readonly<Record<string, Toggle>> = {
   'rl.topP': { to: [0.5] },
   'rl.minP': { to: [0.2] },
   'rl.repetitionPenalty': { to: [0.5] },
-  'rl.lossType': { to: ['dr_grpo'] },
+  'rl.lossType': { to: ['dr_grpo', 'sapo'] },
   'rl.importanceSamplingLevel': { to: ['sequence'], beside: passes },
   'rl.epsilon': { to: [0.001], beside: passes },
   'rl.epsilonHigh': { to: [0.001], beside: passes },
@@ -112,7 +112,7 @@ export const learning: Readonly<Record<string, Toggle>> = {
 
 /** Settings of the round trips in training. */
 export const roundTrips: Readonly<Record<string, Toggle>> = {
-  maxTiles: { to: [2] },
+  maxTiles: { to: [4] },
   region: { to: ['cells', 'overlay'] },
   rounding: { to: ['bf16-ref'], beside: { dtype: 'bfloat16' } },
   'loop1.weight': { to: [2] },
@@ -143,7 +143,7 @@ export const placing: Readonly<Record<string, Toggle>> = {
   'points.maxPoints': { to: [1] },
   'points.allowEmpty': { to: [false] },
   'points.oob': { to: ['invalid'] },
-  'points.dupRadius': { to: [0.5] },
+  'points.dupRadius': { to: [null] },
   'points.formatScore': { to: ['binary'] },
   'points.turns': { to: [2], beside: { 'points.mode': 'second-look' } },
   'points.positivePrompt': { to: ['box'] },
