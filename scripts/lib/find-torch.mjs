@@ -76,8 +76,9 @@ export function inspect(path, kind) {
 // isolated (-I): no module of the current folder runs. Folders of the user and of PYTHONPATH are searched without running what is in them
 const question = `
 import importlib.util, json, os, site, sys
-if sys.prefix == sys.base_prefix: sys.path.append(site.getusersitepackages())
-sys.path += [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if os.path.isabs(p)]
+own = [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if os.path.isabs(p)]
+if sys.prefix == sys.base_prefix: own.append(site.getusersitepackages())
+sys.path = own + sys.path # as Python itself orders them; what is needed here is imported already
 try: spec = importlib.util.find_spec('torch')
 except Exception: spec = None
 where = list(spec.submodule_search_locations or []) if spec else []
