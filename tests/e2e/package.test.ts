@@ -2,7 +2,17 @@
 // declarations and run against its compiled code.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import test, { after, before } from 'node:test'
@@ -141,6 +151,19 @@ test('a run from TypeScript trains on a source and a reward of the user, and its
   assert.doesNotMatch(read, /^problem/m)
   const metrics = readFileSync(join(project, 'runs/first/events.jsonl'), 'utf8')
   assert.match(metrics, /"loop1\/rewards\/colours\/mean"/)
+})
+
+test('the reward and the run of README work as printed in a project with nothing else installed', () => {
+  const readme = readFileSync(join(root, 'README.md'), 'utf8')
+  const plain = mkdtempSync(join(tmpdir(), 'roundtrip-readme-'))
+  writeFileSync(join(plain, 'package.json'), '{}')
+  symlinkSync(join(project, 'node_modules'), join(plain, 'node_modules'))
+  for (const [, text] of readme.matchAll(/^```js\n([\s\S]*?)^```$/gm)) {
+    const name = /^\/\/ (\S+)/.exec(text!)![1]!
+    writeFileSync(join(plain, name), text!.replace('maxSteps: 10,', 'maxSteps: 1, evalRecords: 2, threads: 1,'))
+  }
+  assert.match(run(plain, 'node train.mjs'), /mean: /)
+  rmSync(plain, { recursive: true, force: true })
 })
 
 test('a task that lives outside the package trains, evaluates and resumes by its path', () => {

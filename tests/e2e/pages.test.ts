@@ -39,7 +39,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl doctor /, extra: tiny },
   { command: /roundtrip-rl data make-scenes/, extra: '--n 4' },
   { command: /roundtrip-rl plan --model/, extra: '--lora.rank 4' },
-  { command: /roundtrip-rl (data|score|plan|export|caption|points|settings) ?/, extra: '' },
+  { command: /roundtrip-rl (data|score|plan|export|caption|points|settings|verify) ?/, extra: '' },
   { command: /roundtrip-rl watch/, skip: 'serves until it is ended; watch.test.ts' },
 ]
 

@@ -128,7 +128,7 @@ async function writeInputs(): Promise<void> {
   const { image, mask } = sceneExample(makeScene(5, 0))
   writeFileSync(join(copy, 'photo.png'), await encodePng(image))
   writeFileSync(join(copy, 'region.png'), await maskToPng(mask))
-  writeFileSync(join(copy, 'brief.ts'), blocks(readme, 'ts').find((block) => block.includes('// brief.ts'))!)
+  writeFileSync(join(copy, 'brief.mjs'), blocks(readme, 'js').find((block) => block.includes('// brief.mjs'))!)
   await succeeds('npx roundtrip-rl data make-scenes --n 16 --out shards')
 }
 
