@@ -407,15 +407,6 @@ test('the self-check drops a question that the reference itself fails', async ()
   })
 })
 
-test('prepare makes the questions ahead', async () => {
-  await withJudge(honest, {}, async ({ judge, server }) => {
-    assert.deepEqual(await judge.prepare([reference, reference, 'grey fog']), { ready: 1, unjudgeable: 1, failed: 0 })
-    const before = server.asked.length
-    await judge.judge(reference, 'a red bicycle')
-    assert.equal(server.asked.length - before, 5)
-  })
-})
-
 test('the key is in the request and in no file, log line, verdict or error, even when the server echoes it', async () => {
   const lines: string[] = []
   const { write } = process.stderr

@@ -75,26 +75,6 @@ export class Judge {
     this.#cache.close()
   }
 
-  /** Makes the questions of references ahead of a run. */
-  async prepare(
-    references: readonly string[],
-    done?: () => void,
-  ): Promise<{ ready: number; unjudgeable: number; failed: number }> {
-    const count = { ready: 0, unjudgeable: 0, failed: 0 }
-    const one = async (reference: string) => {
-      try {
-        const prepared = await this.#prepared(makeSafe(reference, this.config.maxCaptionWords).text)
-        count['unjudgeable' in prepared ? 'unjudgeable' : 'ready']++
-      } catch (error) {
-        if (!(error instanceof JudgeFailure)) throw error
-        count.failed++
-      }
-      done?.()
-    }
-    await Promise.all([...new Set(references)].map(one))
-    return count
-  }
-
   /** Never rejects because of the server or of what it says: that is a verdict without a score. */
   async judge(reference: string, hypothesis: string): Promise<Verdict> {
     const ours = makeSafe(hypothesis, this.config.maxCaptionWords)
