@@ -63,6 +63,19 @@ test('elsewhere a plain line is written every few seconds, and the last state on
   assert.equal(out.length, 5, 'also where time goes by before the end')
 })
 
+test('before enough time has passed neither a rate nor the time left is shown, also when the work is done', () => {
+  const lineAfter = (ms: number, n: number) => {
+    const { out, time, stream, now } = screen(true)
+    const shown = progress({ total: 12, label: 'evaluation', unit: 'record', stream, now })
+    time.now = ms
+    shown.update(n)
+    return visible(out[0]!)
+  }
+  assert.match(lineAfter(1, 4), /33% {2}4\/12 {2}ETA -:--$/)
+  assert.match(lineAfter(199, 12), /100% {2}12\/12 {2}0:00$/)
+  assert.match(lineAfter(400, 4), /33% {2}4\/12 {2}ETA 0:01 {2}10 record\/s$/)
+})
+
 test('resumed work counts its rate and time left from where it began', () => {
   const { out, time, stream, now } = screen(true, 120)
   const shown = progress({ total: 1000, start: 900, label: 'train', stream, now })

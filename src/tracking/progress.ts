@@ -32,7 +32,7 @@ export interface Progress {
 
 const redrawEvery = 100
 const plainEvery = 5000
-/** Milliseconds of work before which nobody can say how long the rest takes. */
+/** Milliseconds of work before a rate, and with it the time left, is known. */
 const soonest = 200
 const eighths = ['', '▏', '▎', '▍', '▌', '▋', '▊', '▉']
 
@@ -97,7 +97,7 @@ interface State {
 
 function rateOf({ gained, elapsed }: State, unit: string): string {
   const perSecond = gained / (elapsed / 1000)
-  if (!Number.isFinite(perSecond) || perSecond <= 0) return ''
+  if (elapsed < soonest || !Number.isFinite(perSecond) || perSecond <= 0) return ''
   return perSecond >= 1 ? `${short(perSecond)} ${unit}/s` : `${short(1 / perSecond)} s/${unit}`
 }
 
