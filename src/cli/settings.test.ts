@@ -205,6 +205,16 @@ test('every shipped recipe is found by its name and is a valid run', () => {
   }
 })
 
+test("typed data drop a recipe's held-out records, which belong to the recipe's data", () => {
+  const evalPath = (...argv: string[]) => read('--recipe', 'demo', ...argv).evalPath
+  assert.equal(evalPath(), 'scenes:256:9001')
+  assert.equal(evalPath('--seed', '3'), 'scenes:256:9001')
+  assert.equal(evalPath('--data', 'my.jsonl'), null)
+  assert.equal(evalPath('--dataPath', 'my.jsonl'), null)
+  assert.equal(evalPath('--data', 'my.jsonl', '--evalPath', 'held.jsonl'), 'held.jsonl')
+  assert.equal(read('--data', 'my.jsonl', '--evalPath', 'held.jsonl').evalPath, 'held.jsonl')
+})
+
 test('counts that mean nothing, or more threads than any machine has, are refused with the range', () => {
   const refused = (input: RunInput, reason: RegExp) => assert.throws(() => resolveRun(input), reason)
   refused({ maxSteps: -2 }, /settings: maxSteps: expected .*>=\s?-1.*got -2/)
