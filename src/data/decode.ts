@@ -25,13 +25,20 @@ function sizeMismatch(where: string, mask: Mask, other: Mask): BadRecord {
   return new BadRecord('size-mismatch', { where, field: 'mask', expected, got: `${other.width} x ${other.height}` })
 }
 
+const readable = 'a readable file'
+
+/** The system's message of a file that is not there already names the path. */
+function isMissing(error: unknown): error is Mismatch {
+  return error instanceof Mismatch && error.info.expected === readable
+}
+
 export async function readImageFile(path: string, where: string): Promise<Uint8Array> {
   try {
     return await readStored(path)
   } catch (error) {
     throw new BadRecord(
       'image-missing',
-      { where, field: 'image', expected: 'a readable file', got: error },
+      { where, field: 'image', expected: readable, got: isMissing(error) ? error.info.got : error },
       { cause: error },
     )
   }
