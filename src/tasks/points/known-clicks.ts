@@ -8,7 +8,7 @@ import { oracleClick } from './places.ts'
 
 /** Pixels of the original image in SAM2's frame. */
 export function toSam({ sam }: PointSetup, { record }: PointItem, points: readonly Point[]): Point[] {
-  return points.map((p) => rescale(p, record.image, { width: sam.side, height: sam.side }))
+  return points.map((p) => rescale(p, record.image, sam.inputSize(record.image)))
 }
 
 /** The middle of the largest error, maxPoints times from a positive prompt. Overlap after each click; the last one repeats. */

@@ -50,7 +50,7 @@ const said = (text: string): PointText => {
 }
 const first = '{"negative_points":[[20,30]],"positive_points":[]}'
 const second = '{"negative_points":[],"positive_points":[[60,60]]}'
-const sideOf = ({ sam }: PointSetup) => sam.side / 112
+const sideOf = ({ sam }: PointSetup) => sam.inputSize({ width: 112, height: 112 }).width / 112
 
 test('the clicks of all looks add up, in the order they came, and a turn has its price', () => {
   const [reply] = plain(() => replyToLooks(setup, item, [wordsOf([said(first), said(second), said('{"stop":true}')])]))

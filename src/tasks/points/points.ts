@@ -3,7 +3,7 @@ import { Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
 import { type Family, isVqa, trainGroupNames, type VqaFamily } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
-import { openSam2, type Sam2Model, Sam2Predictor } from '../../sam/index.ts'
+import { openSegmenter, type Segmenter } from '../../sam/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
@@ -38,23 +38,21 @@ export function requireAsking(family: Family): VqaFamily {
   })
 }
 
-/** What is open beside a family: one SAM2 for the task of a run and its evaluation, and their items. */
+/** What is open next to a family: one segmenter for the task of a run and its evaluation, and their items. */
 interface Beside {
   path: string
-  model: Sam2Model
-  sam: Sam2Predictor
+  sam: Segmenter
   items: OpenItems[]
 }
 const beside = new WeakMap<Family, Beside>()
 
-/** SAM2 on the device and in the dtype of the family. */
+/** The segmenter on the device and in the dtype of the family. */
 function openBeside(family: VqaFamily, path: string): Beside {
   const known = beside.get(family)
   if (known?.path === path) return known
   closeBeside(family)
   const { device, dtype } = family.model.placement
-  const { model } = openSam2(path, { device, dtype })
-  const opened = { path, model, sam: new Sam2Predictor(model), items: [] }
+  const opened = { path, sam: openSegmenter(path, { device, dtype }), items: [] }
   beside.set(family, opened)
   return opened
 }
@@ -63,7 +61,7 @@ function closeBeside(family: Family): void {
   const opened = beside.get(family)
   if (!opened) return
   for (const items of opened.items) items.close()
-  for (const t of opened.model.parameters().values()) t.dispose()
+  opened.sam.dispose()
   beside.delete(family)
 }
 

@@ -118,7 +118,7 @@ function startsOf(setup: PointSetup, item: PointItem, answers: readonly PointAns
   const there = answers.flatMap((a, k) => (a.valid && !a.none ? [k] : []))
   const prompts = there.map((k) => {
     const { box, positives } = answers[k]!
-    return clickPrompt(setup.sam, item.frame, { box, points: positives }, [])
+    return clickPrompt(setup.sam.inputSize(item.record.image), item.frame, { box, points: positives }, [])
   })
   const masks = setup.sam.draw(item.sam, prompts, drawOptions(setup, item.record))
   const starts: (Start | null)[] = answers.map(() => null)
@@ -135,7 +135,7 @@ export function corrected(
   answer: PointAnswer,
   start: Start,
 ): ClickPrompt {
-  const side = { width: sam.side, height: sam.side }
+  const side = sam.inputSize(item.record.image)
   const move = (points: readonly Point[]) => points.map((p) => rescale(p, item.frame, side))
   const more = config.mode === 'second-look' ? withClicks(start.prompt, move(answer.positives), 1) : start.prompt
   const all = withClicks(more, move(answer.negatives), 0)
