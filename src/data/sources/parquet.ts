@@ -6,6 +6,7 @@ import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { ParquetFile } from '../parquet/file.ts'
+import { schemaLines } from '../parquet/schema-text.ts'
 import { type Columns, chooseColumns, masksOf, recordsInRow } from './regions.ts'
 import { keyColumns, rowKey } from './row-keys.ts'
 import { type RowShard, rowSource } from './row-source.ts'
@@ -70,10 +71,10 @@ async function openFiles(path: string, config: DataConfig, pool: FilePool): Prom
   return await rowSource(
     {
       name: basename(single ? path : path.replace(/\/data$/, '')).replace(/\.parquet$/, ''),
-      format: `Parquet (${good.length} files)`,
+      format: `Parquet (${good.length} file${good.length === 1 ? '' : 's'})`,
       folder: single ? dirname(path) : path,
       columns: first.columns,
-      schema: first.file.metadata.schema.slice(1).map((e) => `${e.name}: ${e.logical_type?.type ?? e.type ?? 'group'}`),
+      schema: schemaLines(first.file.metadata.schema),
       warnings: [
         ...(single ? [] : missingShards(path, files)),
         ...largeGroups(good.map(({ file }) => file)),

@@ -66,6 +66,18 @@ for (const name of ['gar-list.arrow', 'gar-transposed.arrow', 'train-00000-of-00
   })
 }
 
+test('a Parquet file is described with its columns nested, and one file is singular', async () => {
+  await opened(join(fixtures, 'train-00000-of-00001.parquet'), {}, (source) => {
+    assert.equal(source.format, 'Parquet (1 file)')
+    assert.deepEqual(source.schema, [
+      'image: {bytes: binary, path: string}',
+      'conversations: list<{from: string, value: string}>',
+      'mask_rle: list<{counts: string, size: list<int32>}>',
+      'catagory: list<string>',
+    ])
+  })
+})
+
 test('relation "first" gives region 0 with the other masks beside it and regions named by letters', async () => {
   await opened(join(fixtures, 'gar-list.arrow'), { relation: 'first' }, async (source) => {
     const example = await source.get(3)
