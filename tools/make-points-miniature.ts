@@ -1,5 +1,5 @@
 // The two miniatures of the points demo from nothing: a SAM2 that answers clicks on scenes with confusable neighbours, and a
-// Qwen2.5-VL that writes points, mediocre ones. docs/points.md has the recipe.
+// Qwen2.5-VL that writes points, mediocre ones. dev/results/points.md has the recipe.
 import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
