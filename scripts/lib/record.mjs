@@ -1,4 +1,4 @@
-// Where the addon of this checkout lies: the cache folder, the build record and the hashes that keep it honest. Layout: docs/engine.md.
+// Where the addon of this checkout lies: the cache folder, the build record and the hashes that keep it honest. Layout: dev/engine.md.
 import { createHash } from 'node:crypto'
 import {
   accessSync,

@@ -7,7 +7,7 @@ import { readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
 const flags: CommandFlag[] = [
-  { name: 'table', doc: 'the table of docs/memory.md: released models, samples, tiles and cards' },
+  { name: 'table', doc: 'the largest batch that fits, for released models, samples, tiles and GPUs' },
   { name: 'json', doc: 'print one JSON object' },
 ]
 
@@ -86,7 +86,7 @@ const [tableK, tableTiles] = [
 
 type TableSettings = Partial<Pick<RunConfig, 'frozenWeights' | 'lora'>>
 
-/** Rows of docs/memory.md: the largest batch that fits, for every released model, K and limit of tiles. */
+/** Rows of dev/results/memory.md: the largest batch that fits, for every released model, K and limit of tiles. */
 export async function planTable({ frozenWeights, lora }: TableSettings = {}): Promise<string> {
   const { planMemory, fits, resolveRun } = await import('../run/index.ts')
   const { modelSizes, releasedConfig, releasedNames } = await import('../models/index.ts')

@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { cacheFolder, Mismatch, packageRoot, sha256 } from '../core/index.ts'
 
-/** What scripts/setup.mjs wrote about the build of this checkout and torch; docs/engine.md has the layout. */
+/** What scripts/setup.mjs wrote about the build of this checkout and torch; dev/engine.md has the layout. */
 export interface BuildRecord {
   addon: string
   torchVersion: string
