@@ -1,5 +1,5 @@
 // The miniature from nothing, as far as pre-trained parts of a real model would bring it: encoders that know what they see, a mask
-// decoder that follows demands, a language model that speaks of the scenes. docs/recipes.md has the whole recipe.
+// decoder that follows demands, a language model that speaks of the scenes. dev/miniature.md has the whole recipe.
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from '../src/models/index.ts'
