@@ -1,5 +1,5 @@
 // Compares this product with the public Python code at the shape of a released model, random weights: features, states, logits,
-// log-probs and masks in float32, and the error of either in bfloat16 against float32. See docs/checkpoints.md.
+// log-probs and masks in float32, and the error of either in bfloat16 against float32. See dev/results/checkpoints.md.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -18,7 +18,7 @@ export function defaultThreads(): number {
 }
 
 /**
- * What the math libraries read when they load (measured in docs/engine.md). Must run in the main thread, before the addon is
+ * What the math libraries read when they load (measured in dev/engine.md). Must run in the main thread, before the addon is
  * loaded and before a worker starts: a worker's process.env is a copy that never reaches setenv. The user's own values stay.
  */
 export function prepareEnvironment(): void {
