@@ -1,4 +1,4 @@
-// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, then all tests; `npm test -- PATTERN...` runs matching files only.
+// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, words, then all tests; `npm test -- PATTERN...` runs matching files only.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
@@ -54,6 +54,7 @@ async function staticPhases() {
     ['types', () => run(tool('tsc'), ['--noEmit'])],
     ['types of the page', () => run(tool('tsc'), ['--noEmit', '-p', 'src/dashboard/page'])],
     ['rooms', () => run(process.execPath, ['scripts/check-rooms.mjs'])],
+    ['words', () => run(process.execPath, ['scripts/check-words.mjs'])],
     ['pages of the package’s doors', () => run(process.execPath, ['scripts/gen-api.mjs', '--check'])],
   ]
   for (const [name, body] of phases) if (!(await phase(name, body))) return false
