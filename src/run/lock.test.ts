@@ -23,6 +23,38 @@ test('a folder has one writer; the second is told host, process and since when; 
   lockRun(folder).release()
 })
 
+test('what is not a lock is never read without end: pipes, devices, links and folders are refused by name', () => {
+  const puts: (() => void)[] = [
+    () => spawnSync('mkfifo', [path]),
+    () => fs.symlinkSync('/dev/zero', path),
+    () => fs.symlinkSync('run.lock', path),
+    () => fs.mkdirSync(path),
+  ]
+  for (const put of puts) {
+    put()
+    assert.throws(() => lockRun(folder), /run\.lock: expected a file, or nothing, got a folder, a pipe or a link/)
+    rmSync(path, { recursive: true })
+  }
+})
+
+test('a lock without the fields of one is taken over', () => {
+  const fields = { host: hostname(), pid: process.pid, born: null, since: 'x', token: 'y' }
+  for (const text of [
+    '5',
+    '"x"',
+    '[]',
+    '{}',
+    JSON.stringify({ ...fields, pid: '1' }),
+    JSON.stringify({ ...fields, host: 1 }),
+  ]) {
+    writeFileSync(path, text)
+    lockRun(folder).release()
+  }
+  writeFileSync(path, JSON.stringify(fields))
+  assert.throws(() => lockRun(folder), /has been writing/)
+  rmSync(path)
+})
+
 test('a process is known by when it was born, however much it grows', () => {
   const lock = lockRun(folder)
   const { born } = JSON.parse(readFileSync(path, 'utf8'))

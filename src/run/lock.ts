@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import {
   existsSync,
   linkSync,
+  lstatSync,
   readFileSync,
   readlinkSync,
   renameSync,
@@ -13,7 +14,7 @@ import {
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
-import { diskTrouble, Mismatch } from '../core/index.ts'
+import { diskTrouble, isObject, Mismatch, readTextFile } from '../core/index.ts'
 
 interface Owner {
   host: string
@@ -103,17 +104,27 @@ function touch(path: string, own: Owner): void {
   if (owner && owner.token !== own.token) refuse(dirname(path), owner)
 }
 
-/** Null when it is gone, or half written by a process that died. */
+/** Null when there is none, or not a whole one: a process that wrote it died. */
 function readOwner(path: string): Owner | null {
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as Owner
+    const owner: unknown = JSON.parse(readTextFile(path))
+    return isOwner(owner) ? owner : null
   } catch {
     return null
   }
 }
 
-/** Renamed first: of two that find it stale, one gets it. */
+function isOwner(value: unknown): value is Owner {
+  if (!isObject(value)) return false
+  const { host, pid, born, since, token } = value
+  const isBorn = born === null || typeof born === 'string'
+  return isBorn && Number.isInteger(pid) && [host, since, token].every((text) => typeof text === 'string')
+}
+
+/** Renamed first: of two that find it stale, one gets it. No lock is a folder, a pipe or a link. */
 function takeAway(path: string): void {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isFile() === false)
+    throw new Mismatch({ where: path, expected: 'a file, or nothing', got: 'a folder, a pipe or a link' })
   const aside = `${path}.${randomUUID()}`
   try {
     renameSync(path, aside)

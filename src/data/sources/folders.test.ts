@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { boxRle, fixtures, garRow, grey, rowsOf, testFolder } from '../../../tests/support/data.ts'
@@ -220,4 +220,12 @@ test('dataset_dict.json: a split without its folder, or with a file in its place
     put(join(folder, 'dataset_dict.json'), { splits })
     await assert.rejects(openSource(folder), /dataset_dict\.json/, JSON.stringify(splits))
   }
+})
+
+test('links that lead nowhere or to themselves are listed by name, not an error of the file system', async () => {
+  const folder = join(root, 'links')
+  mkdirSync(folder)
+  symlinkSync('nowhere', join(folder, 'instances.json'))
+  symlinkSync('itself', join(folder, 'itself'))
+  await assert.rejects(openSource(folder), { name: 'Mismatch', message: /got instances\.json, itself/ })
 })

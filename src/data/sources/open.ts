@@ -104,11 +104,18 @@ async function openFolder(folder: string, config: DataConfig): Promise<RecordSou
   return await openRoot(folder, config)
 }
 
+/** False also for a link that leads nowhere or to itself. */
+function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory()
+  } catch {
+    return false
+  }
+}
+
 /** A root whose children are the parts: Grasp-Any-Region, describe-anything, or the latter nested once more. */
 async function openRoot(folder: string, config: DataConfig): Promise<RecordSource> {
-  const children = readdirSync(folder).filter(
-    (name) => !name.startsWith('.') && statSync(join(folder, name)).isDirectory(),
-  )
+  const children = readdirSync(folder).filter((name) => !name.startsWith('.') && isFolder(join(folder, name)))
   const gar = children.filter((name) => garFolder.test(name)).sort(byPart)
   if (gar.length > 0) return await openAll(folder, gar, config, (p) => openArrow(p, config))
   const dam = children.filter((name) => isDamSubset(join(folder, name))).sort()
@@ -163,7 +170,7 @@ async function openDatasetDict(folder: string, config: DataConfig): Promise<Reco
     })
   }
   const split = join(folder, insideFolder(name, file, 'splits'))
-  if (statSync(split, { throwIfNoEntry: false })?.isDirectory()) return await openArrow(split, config)
+  if (isFolder(split)) return await openArrow(split, config)
   const hint = 'the download may be incomplete'
   throw new Mismatch({ where: file, field: 'splits', expected: `a folder ${name} next to it`, got: 'none', hint })
 }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -65,4 +66,12 @@ test('figures of the log are those behind one step and up to another, with their
     [2, 3, 3].map((step) => clocks.get(step)),
     'an evaluation has the time of its step',
   )
+})
+
+test('a pipe or a device in place of the record is not waited for', () => {
+  for (const command of [['mkfifo'], ['ln', '-s', '/dev/zero']]) {
+    const dir = mkdtempSync(join(folder, 'pipe-'))
+    execFileSync(command[0]!, [...command.slice(1), join(dir, 'mlflow.json')])
+    assert.equal(readReached(runAt(20, dir), server), null)
+  }
 })

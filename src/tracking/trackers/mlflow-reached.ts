@@ -1,7 +1,7 @@
 // How far an MLflow server has followed a run, kept in the run folder, and what the run's log has beyond it.
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { atomicWriteJson, log, messageOf } from '../../core/index.ts'
+import { atomicWriteJson, log, messageOf, readTextFile } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { readLines } from '../json-lines.ts'
 import { toEvent, toTiming } from '../parse.ts'
@@ -24,7 +24,7 @@ export function readReached(run: TrackedRun, server: string): Reached | null {
   const { resumedAt = -1 } = run
   if (resumedAt < 0 || !existsSync(path)) return null
   try {
-    const { run_id, sent, ...kept } = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
+    const { run_id, sent, ...kept } = JSON.parse(readTextFile(path)) as Record<string, unknown>
     if (kept.server !== server || typeof run_id !== 'string' || !Number.isInteger(sent)) return null
     return { server, run_id, sent: Math.min(sent as number, resumedAt) }
   } catch (error) {
