@@ -1,5 +1,6 @@
 // Runs cases one after the other and writes down which is under way, so that the parent can name the one that hangs, grows
 // or kills the process. Arguments: format, seed, first case, end, folder.
+import { execFileSync } from 'node:child_process'
 import {
   closeSync,
   cpSync,
@@ -8,12 +9,14 @@ import {
   openSync,
   readdirSync,
   rmSync,
+  symlinkSync,
+  truncateSync,
   writeFileSync,
   writeSync,
 } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import { Mismatch, messageOf, stream } from '../../src/core/index.ts'
-import { again, type Case, type CaseResult, type Outcome } from './format.ts'
+import { again, type Case, type CaseResult, type FileEntry, isSmallFile, type Outcome, secret } from './format.ts'
 import { formatNamed } from './formats/index.ts'
 
 const [, , name = '', seed = '0', first = '0', end = '0', folder = '', keep = ''] = process.argv
@@ -37,7 +40,7 @@ function begin(index: number): void {
 function finish(result: CaseResult): void {
   writeSync(results, `${JSON.stringify(result)}\n`)
   if (keep !== '' && result.outcome !== 'read' && result.outcome !== 'refused')
-    cpSync(place, join(keep, `${name}-${result.index}`), { recursive: true })
+    cpSync(place, join(keep, `${name}-${result.index}`), { recursive: true, filter: isSmallFile })
 }
 
 function write(input: Case): void {
@@ -48,13 +51,27 @@ function write(input: Case): void {
     mkdirSync(dirname(join(place, file)), { recursive: true })
     writeFileSync(join(place, file), bytes)
   }
+  for (const [file, entry] of Object.entries(input.entries ?? {})) putEntry(join(place, file), entry)
+}
+
+function putEntry(path: string, entry: FileEntry): void {
+  rmSync(path, { recursive: true, force: true })
+  if (entry.kind === 'folder') mkdirSync(path)
+  else if (entry.kind === 'pipe') execFileSync('mkfifo', [path])
+  else if (entry.kind === 'link') symlinkSync(entry.to === 'self' ? basename(path) : entry.to, path)
+  else if (entry.kind === 'sparse') {
+    writeFileSync(path, '')
+    truncateSync(path, Math.round(1.2 * 1024 ** 3))
+  }
 }
 
 /** Files that a reader made anywhere but in its cache. */
 function escaped(input: Case): string | null {
   if (readdirSync(outside).length > 0) return `${readdirSync(outside)[0]} outside`
   const known = new Set(Object.keys(input.files).flatMap((file) => parents(file)))
-  const other = readdirSync(place, { recursive: true }).find((file) => !known.has(String(file)))
+  const other = readdirSync(place, { recursive: true }).find(
+    (file) => !known.has(String(file)) && !format.writes?.test(String(file)),
+  )
   if (other !== undefined) return `${other} beside the case`
   return 'polluted' in {} ? 'a property of every object' : null
 }
@@ -64,13 +81,15 @@ function parents(file: string): string[] {
   return parts.map((_, i) => parts.slice(0, i + 1).join('/'))
 }
 
+const namesSecret = (message: string) => message.includes('FUZZ_CANARY=') || message.includes(secret)
+
 async function attempt(input: Case): Promise<[Outcome, string]> {
   try {
     const data = await format.read(place, input)
     if (input.expect === undefined || data === input.expect) return ['read', '']
     return ['wrong', `expected ${input.expect.slice(0, 200)}, got ${data.slice(0, 200)}`]
   } catch (error) {
-    if (error instanceof Mismatch) return ['refused', '']
+    if (error instanceof Mismatch) return namesSecret(error.message) ? ['escape', error.message] : ['refused', '']
     return ['raw', `${error instanceof Error ? error.stack?.split('\n').slice(0, 4).join(' | ') : messageOf(error)}`]
   }
 }

@@ -1,10 +1,11 @@
 import { parseArgs } from 'node:util'
 import { type CaseResult, type Outcome, outcomes } from './format.ts'
-import { formats } from './formats/index.ts'
+import { attacks, formats } from './formats/index.ts'
 import { runFormat } from './watch.ts'
 
 const usage = `npm run fuzz -- FORMAT... [--n N] [--seed S] [--jobs J] [--keep FOLDER] [--json]
   FORMAT  ${formats.map((f) => f.name).join(', ')}, or all
+          ${attacks.map((f) => f.name).join(', ')}, or attack
   --n     files of each format (default 1000)
   --seed  the same seed makes the same files (default 0)
   --jobs  processes side by side, each with a part of the files (default 1)
@@ -58,8 +59,12 @@ const { values, positionals } = parseArgs({
     help: { type: 'boolean', default: false },
   },
 })
-const wanted = positionals.includes('all') ? formats.map((f) => f.name) : positionals
-const unknown = wanted.filter((name) => !formats.some((f) => f.name === name))
+const groups: Record<string, readonly string[]> = {
+  all: formats.map((f) => f.name),
+  attack: attacks.map((f) => f.name),
+}
+const wanted = positionals.flatMap((name) => groups[name] ?? [name])
+const unknown = wanted.filter((name) => ![...formats, ...attacks].some((f) => f.name === name))
 const [n, seed, jobs] = [Number(values.n), Number(values.seed), Number(values.jobs)]
 const isCount = (value: number) => Number.isInteger(value) && value > 0
 if (

@@ -4,7 +4,7 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ownProgram } from '../support/own-program.ts'
-import { again, type CaseResult, type Outcome } from './format.ts'
+import { again, type CaseResult, isSmallFile, type Outcome } from './format.ts'
 
 export const limits = { cpuSeconds: 5, wallSeconds: 60, bytes: 1024 ** 3 }
 const ticks = 100 // of the clock of /proc/PID/stat a second
@@ -109,7 +109,8 @@ async function runStretch(name: string, first: number, n: number, seed: number, 
       if (at >= n) break
       from = at + 1
       if (verdict === null && code === again) continue
-      if (keep !== '') cpSync(join(folder, 'case'), join(keep, `${name}-${at}`), { recursive: true })
+      if (keep !== '')
+        cpSync(join(folder, 'case'), join(keep, `${name}-${at}`), { recursive: true, filter: isSmallFile })
       lost.push({ index: at, outcome: verdict ?? 'crash', note: '', message: `${code ?? ''} ${stderr}`.trim() })
     }
     const ended = new Set(lost.map((r) => r.index))

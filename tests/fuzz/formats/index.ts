@@ -1,6 +1,9 @@
 import { Mismatch } from '../../../src/core/index.ts'
 import type { Format } from '../format.ts'
 import { arrow } from './arrow.ts'
+import { attackData } from './attack-data.ts'
+import { attackModels } from './attack-models.ts'
+import { attackRuns } from './attack-runs.ts'
 import { config, recipe, runState, tokenizer } from './folders.ts'
 import { jsonl } from './jsonl.ts'
 import { judgeReply } from './judge-reply.ts'
@@ -33,8 +36,11 @@ export const formats: readonly Format[] = [
   refcoco,
 ]
 
+/** Other mutators over whole folders: `npm run fuzz -- attack`. */
+export const attacks: readonly Format[] = [...attackRuns, ...attackData, ...attackModels]
+
 export function formatNamed(name: string): Format {
-  const found = [...formats, planted].find((format) => format.name === name)
+  const found = [...formats, ...attacks, planted].find((format) => format.name === name)
   if (found) return found
   throw new Mismatch({ where: 'fuzz', field: 'format', expected: formats.map((f) => f.name).join(', '), got: name })
 }
