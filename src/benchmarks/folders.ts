@@ -1,7 +1,8 @@
 // Where the pieces of a benchmark lie: a user names the data root, its ref_seg, or the benchmark's own folder.
 import { existsSync, readdirSync, statSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { Mismatch } from '../core/index.ts'
+import { refImageFolders } from '../data/index.ts'
 
 export function isFolder(path: string): boolean {
   return existsSync(path) && statSync(path).isDirectory()
@@ -26,20 +27,9 @@ export function findFolder(
   throw new Mismatch({ where: data, field: 'data', expected, got, hint })
 }
 
-const imageFolders = [
-  'glamm_data/images/coco2014/train2014',
-  'images/coco2014/train2014',
-  'coco2014/train2014',
-  'coco/train2014',
-  'train2014',
-  'images/train2014',
-  'images',
-]
-
 /** The folder that has `first`; looked for beside the benchmark's folder and up to two folders above it. */
 export function findImages(folder: string, images: string | null, first: string): string {
-  const bases = [folder, dirname(folder), dirname(dirname(folder))]
-  const tried = images ? [images] : bases.flatMap((base) => imageFolders.map((name) => join(base, name)))
+  const tried = images ? [images] : refImageFolders(folder)
   const found = tried.find((path) => existsSync(join(path, first)))
   if (found) return found
   const hint = 'give --images DIR, the folder of the COCO train2014 images'

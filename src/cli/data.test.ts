@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, type TestContext, test } from 'node:test'
@@ -59,4 +59,25 @@ test('inspect counts unusable records with their reasons, and preview shows them
   const page = join(root, 'bad.html')
   await run(t, 'preview', file, '--out', page)
   assert.match(readFileSync(page, 'utf8'), /image-missing: .*&lt;b&gt;/)
+})
+
+test('a RefCOCO folder without images is refused with the flag of this command', async (t) => {
+  const folder = join(root, 'data', 'ref_seg', 'refcoco')
+  mkdirSync(folder, { recursive: true })
+  const sentences = [{ sent_id: 1, raw: 'left box', sent: 'left box' }]
+  writeFileSync(
+    join(folder, 'refs(unc).json'),
+    JSON.stringify([{ ref_id: 1, ann_id: 1, image_id: 1, split: 'train', sentences }]),
+  )
+  const images = [{ id: 1, file_name: 'one.jpg', height: 16, width: 24 }]
+  const annotations = [{ id: 1, image_id: 1, category_id: 1, segmentation: [[2, 2, 7, 2, 7, 6, 2, 6]], iscrowd: 0 }]
+  writeFileSync(join(folder, 'instances.json'), JSON.stringify({ images, annotations }))
+  await assert.rejects(run(t, 'inspect', folder), (error: Error) => {
+    assert.match(
+      error.message,
+      /images: expected a folder with one\.jpg, got none: .*\. set --image-root to the folder/,
+    )
+    assert.ok(error.message.length < 300 + folder.length, error.message)
+    return true
+  })
 })

@@ -47,7 +47,19 @@ function withSourceFlags(command: Command): Command {
 async function open(path: string, flags: SourceFlags) {
   const { openSource } = await import('../data/index.ts')
   const { relation, split, cocoText, imageRoot, skipBrokenShards } = flags
-  return await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
+  try {
+    return await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
+  } catch (error) {
+    throw await withFlagName(error)
+  }
+}
+
+/** The setting of a hint as these commands spell it. */
+async function withFlagName(error: unknown): Promise<unknown> {
+  const { Mismatch } = await import('../core/index.ts')
+  if (!(error instanceof Mismatch) || !error.info.hint?.includes('data.imageRoot')) return error
+  const hint = error.info.hint.replace('data.imageRoot', '--image-root')
+  return new Mismatch({ ...error.info, hint }, { cause: error })
 }
 
 async function inspect(path: string, flags: SourceFlags & { sample: number; json?: boolean }): Promise<void> {

@@ -51,6 +51,7 @@ export {
   textures,
   word,
 } from './scenes/index.ts'
+export { refImageFolders } from './sources/coco-file.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'
 export type { SourceModule } from './sources/module.ts'
 export { openSource } from './sources/open.ts'

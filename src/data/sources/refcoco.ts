@@ -8,7 +8,7 @@ import type { DataConfig } from '../config.ts'
 import { BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { PackedStrings } from '../strings.ts'
-import { findImages, parseObject, readSpans, segmentationMask } from './coco-file.ts'
+import { findImages, parseObject, readSpans, refImageFolders, segmentationMask } from './coco-file.ts'
 import { nonEmpty } from './regions.ts'
 import { insideFolder } from './shards.ts'
 
@@ -118,12 +118,7 @@ function trainingText(raw: string): string {
 }
 
 function imageFolder(folder: string, first: string | undefined, config: DataConfig): string {
-  const up = dirname(folder)
-  const tried = config.imageRoot
-    ? [config.imageRoot]
-    : [folder, up].flatMap((f) =>
-        ['coco2014/train2014', 'train2014', 'images', 'images/coco2014/train2014'].map((s) => join(f, s)),
-      )
+  const tried = config.imageRoot ? [config.imageRoot] : refImageFolders(folder)
   return findImages(tried, first, folder, 'set data.imageRoot to the folder of COCO train2014 images')
 }
 

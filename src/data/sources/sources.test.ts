@@ -4,6 +4,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  renameSync,
   rmSync,
   symlinkSync,
   utimesSync,
@@ -211,6 +212,31 @@ async function refFolder(name: string, refs: string): Promise<string> {
   )
   return folder
 }
+
+const places = ['train2014', 'images/train2014', 'coco/train2014', 'glamm_data/images/coco2014/train2014']
+for (const [number, place] of places.entries()) {
+  test(`RefCOCO in ROOT/ref_seg/refcoco finds its images in ROOT/${place}`, async () => {
+    const top = join(root, 'roots', `${number}`)
+    const folder = await refFolder(`roots/${number}/ref_seg/refcoco`, 'refs-0.p')
+    mkdirSync(join(top, place, '..'), { recursive: true })
+    renameSync(join(folder, 'coco2014', 'train2014'), join(top, place))
+    await opened(folder, {}, async (source) => assert.equal((await summary(source))[0], 'the left box [2,2,5,4] 24x16'))
+  })
+}
+
+test('RefCOCO without images names a few of the places it looked in', async () => {
+  const folder = await refFolder('alone/ref_seg/refcoco', 'refs-0.p')
+  rmSync(join(folder, 'coco2014'), { recursive: true })
+  const tried = 'glamm_data/images/coco2014/train2014, images/coco2014/train2014, coco2014/train2014 or 18 more places'
+  await assert.rejects(
+    openSource(folder),
+    new RegExp(`images: expected a folder with COCO_3.jpg, got none: there is no ${tried} .*set data.imageRoot to`),
+  )
+  await assert.rejects(
+    openSource(folder, { imageRoot: '/nowhere/else' }),
+    /got none: there is no \/nowhere\/else\. set/,
+  )
+})
 
 for (const refs of ['refs-0.p', 'refs-2.p']) {
   test(`RefCOCO with ${refs}: one record a sentence, polygons rasterised, absent annotations counted`, async () => {
