@@ -7,6 +7,7 @@ export {
   type AdapterNames,
   type AdapterSettings,
   adapterConfigText,
+  fitAdapter,
   fromFileName,
   languageModelNames,
   matchNames,

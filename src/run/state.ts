@@ -3,6 +3,7 @@
 import { join } from 'node:path'
 import {
   adapterConfigText,
+  fitAdapter,
   fromFileName,
   openWeights,
   readRunState,
@@ -175,11 +176,13 @@ export function loadRun(path: string, learner: Learner): void {
   noGrad(() =>
     tidy(() => {
       const { device } = learner.family.model.placement
-      const { names } = learner.family.adapter
       const read = (file: string) => readTensors(openWeights(join(path, file)), device)
       const stored = read('trainables.safetensors')
-      if (learner.adapter)
-        for (const [name, t] of read('adapter_model.safetensors')) stored.set(fromFileName(name, names), t)
+      if (learner.adapter) {
+        const file = openWeights(join(path, 'adapter_model.safetensors'))
+        const { weights, names } = fitAdapter(file, new Set(learner.slots.map((slot) => slot.name)))
+        for (const [name, t] of readTensors(weights, device)) stored.set(fromFileName(name, names), t)
+      }
       for (const slot of learner.slots) {
         const t = stored.get(slot.name)
         if (!t) throw new Mismatch({ where: path, field: slot.name, expected: 'a stored tensor', got: 'none' })

@@ -1,8 +1,9 @@
 // Runs of the point task on its miniatures: what the settings promise holds in the run folder and in memory.
 import assert from 'node:assert/strict'
-import { rmSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { sha256 } from '../../src/core/index.ts'
 import { alone } from '../../src/distributed/index.ts'
 import { openRewards, scoreGroup } from '../../src/rewards/index.ts'
 import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/index.ts'
@@ -153,6 +154,35 @@ test('settings that the task does not use are rejected by name, in library calls
   assert.throws(() => settings('weight', { points: { weight: 0 } }), /weight: expected .* above 0|points.*weight/)
   const config = settings('again')
   assert.deepEqual(resolveRun(config as RunInput), config, 'settings with all defaults filled in are the same settings')
+})
+
+/** The adapter of a checkpoint under the names before transformers 4.52, as earlier versions wrote it. */
+function writeOldNames(checkpoint: string): void {
+  const path = join(checkpoint, 'adapter_model.safetensors')
+  const bytes = readFileSync(path)
+  const length = Number(bytes.readBigUInt64LE())
+  const header = bytes.toString('utf8', 8, 8 + length).replaceAll('model.language_model.layers', 'model.layers')
+  const size = Buffer.alloc(8)
+  size.writeBigUInt64LE(BigInt(header.length))
+  const old = Buffer.concat([size, Buffer.from(header), bytes.subarray(8 + length)])
+  writeFileSync(path, old)
+  const manifest = join(checkpoint, 'manifest.json')
+  const parsed = JSON.parse(readFileSync(manifest, 'utf8'))
+  parsed.files['adapter_model.safetensors'] = { size: old.length, sha256: sha256(old) }
+  writeFileSync(manifest, JSON.stringify(parsed))
+}
+
+test('adapters have the names that PEFT reads today, and a checkpoint with older names resumes to the same bytes', async () => {
+  const constant = { optim: { learningRate: 1e-3, lrSchedulerType: 'constant' as const } }
+  const whole = await run('names-whole', { ...constant, maxSteps: 2 })
+  const cut = await run('names-cut', { ...constant, maxSteps: 1 })
+  const adapter = (output: string, step: number) =>
+    readFileSync(join(output, `checkpoint_step_${step}`, 'adapter_model.safetensors'))
+  assert.match(adapter(cut, 1).toString('latin1'), /base_model\.model\.model\.language_model\.layers\.0\.self_attn/)
+  writeOldNames(join(cut, 'checkpoint_step_1'))
+  assert.doesNotMatch(adapter(cut, 1).toString('latin1'), /language_model/)
+  await run('names-cut', { ...constant, maxSteps: 2 })
+  assert.ok(adapter(cut, 2).equals(adapter(whole, 2)))
 })
 
 const { skip } = fetchMinisam()

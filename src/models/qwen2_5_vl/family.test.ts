@@ -41,7 +41,7 @@ test('a folder with model_type qwen2_5_vl is opened as that family; adapters go 
   assert.equal(slots.length, 2 * 4 * 3)
   assert.equal(
     toFileName(slots.find((s) => s.name.includes('layers.0.self_attn.q_proj.lora_A'))!.name, family.adapter.names),
-    'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight',
+    'base_model.model.model.language_model.layers.0.self_attn.q_proj.lora_A.weight',
   )
 })
 
@@ -50,12 +50,11 @@ test('adapters with the names before and since transformers 4.52 are read alike'
   const settings = { r: 4, lora_alpha: 8, target_modules: ['q_proj', 'k_proj', 'v_proj', 'o_proj'] }
   const entries = adapterSlots(family).map((s) => tensorSource(s.name, tensorAt(s)))
   for (const [layout, prefix] of [
-    ['old', 'model.'],
-    ['new', 'model.language_model.'],
+    ['old', 'base_model.model.model.'],
+    ['new', 'base_model.model.model.language_model.'],
   ] as const) {
     const dir = join(folder, layout)
-    const moved = entries.map((e) => ({ ...e, name: e.name.replace(/^model\./, prefix) }))
-    writeAdapter(dir, settings, moved, family.adapter.names)
+    writeAdapter(dir, settings, entries, { ...family.adapter.names, file: prefix })
     const again = openFamily(golden, { dtype: 'float32' }) as QwenVLFamily
     loadAdapter(again.module, dir)
     const got = new Map(adapterSlots(again).map((s) => [s.name, tensorAt(s)]))

@@ -10,8 +10,8 @@ import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
 import { module, prepare } from './prepare.ts'
 import { type PatchedImage, smartResize } from './processor.ts'
 
-/** As PEFT writes them for a plain Qwen2.5-VL of the released layout. */
-const adapterNames: AdapterNames = { ours: '', file: 'base_model.model.', adapter: null }
+/** As PEFT writes them with transformers from 4.52 on; older names are read too. */
+const adapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.model.language_model.', adapter: null }
 
 /** Qwen2.5-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
 export class QwenVLFamily
