@@ -15,6 +15,7 @@ import { clickedOverlaps } from './compare.ts'
 import { PointsConfig, resolvePoints } from './config.ts'
 import { openItem, positiveClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick } from './known-clicks.ts'
+import { OpenItems } from './open-items.ts'
 import { type PointsRunConfig, points, requireAsking } from './points.ts'
 import { replyTo, sampleOf } from './reply.ts'
 import type { PointsReply } from './task.ts'
@@ -166,6 +167,29 @@ test('the best click of the search gains at least what the error centre, a grid 
   assert.ok(found.some(({ best, grid }) => best > grid), 'finer steps find better places') // biome-ignore format: one line
   const sum = (of: (f: (typeof found)[number]) => number) => found.reduce((total, f) => total + of(f), 0)
   assert.ok(sum((f) => f.best) > sum((f) => f.centre), 'the error centre is not the best click')
+})
+
+test('an item that is asked for again stays open; those that nobody asks for make room, the oldest first', () => {
+  const family = requireAsking(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }))
+  const sam = new Sam2Predictor(openSam2(join(golden, 'sa2va-tiny'), { dtype: 'float32' }).model)
+  const setup = { policy: family, sam, config: resolvePoints({ imageSize: 56 }), maxNewTokens: 4 }
+  const items = new OpenItems(setup, 2)
+  const work = [0, 1, 2, 3].map((i): WorkItem => {
+    const { id, image, mask, query } = makePointScene(3, i).record
+    return { id, example: { id, image, mask, caption: query, meta: {} }, features: {} }
+  })
+  const encodes = (...wanted: number[]) => {
+    const before = sam.encodes
+    inScope(() => void items.all(wanted.map((i) => work[i]!)))
+    return sam.encodes - before
+  }
+  assert.equal(encodes(0, 1), 2)
+  assert.equal(encodes(0, 2), 1, 'the first is kept although it is the oldest')
+  assert.equal(encodes(1), 1, 'the second had to make room')
+  assert.equal(encodes(0, 1, 2, 3), 2, 'a call may need more than are kept')
+  assert.equal(encodes(3), 0)
+  assert.equal(encodes(0), 1, 'afterwards there are as many as are kept')
+  items.close()
 })
 
 test('one SAM2 serves the task and its evaluation; neither reads an image more than once', () => {
