@@ -8,12 +8,16 @@ const chosen =
   )
 const secret = /(api_?key|secret|password|token|authorization)$/i
 
+/** Levels of settings that are shown; a damaged file may have thousands. */
+const maxDepth = 32
+
 /** 'a.b.c' -> value as text, in the order of the file. */
-export function flatten(value: unknown, prefix = ''): [string, string][] {
+export function flatten(value: unknown, prefix = '', depth = 0): [string, string][] {
   if (typeof value !== 'object' || value === null) return [[prefix, leaf(prefix, value)]]
+  if (depth > maxDepth) return [[prefix, '(nested too deeply)']]
   if (Array.isArray(value) && value.every((v) => typeof v !== 'object'))
     return [[prefix, value.map(String).join(prefix === 'command' ? ' ' : ', ')]]
-  return Object.entries(value).flatMap(([key, v]) => flatten(v, prefix === '' ? key : `${prefix}.${key}`))
+  return Object.entries(value).flatMap(([key, v]) => flatten(v, prefix === '' ? key : `${prefix}.${key}`, depth + 1))
 }
 
 function leaf(key: string, value: unknown): string {

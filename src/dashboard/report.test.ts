@@ -196,3 +196,9 @@ test('at the top stand no settings of a part that is switched off', () => {
   assert.deepEqual(top(true), ['seed', 'judge.model', 'judge.seed', 'judgement.seed'])
   assert.deepEqual(top(false), ['seed', 'judgement.seed'])
 })
+
+test('settings nested by the thousand are cut, not an error', async () => {
+  const dir = makeRun('plain')
+  writeFileSync(join(dir, 'config.json'), `${'{"a":'.repeat(4000)}1${'}'.repeat(4000)}`)
+  assert.match(await renderReport(readRun(dir)), /nested too deeply/)
+})

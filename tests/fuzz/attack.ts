@@ -118,7 +118,7 @@ function change([holder, key]: Spot, random: RandomStream): string {
     case 3:
       if (Array.isArray(before))
         holder[key] = random.pick([shuffled(before, random), before.slice(1), [null, ...before], []])
-      else holder[key] = structuredClone(holder)
+      else holder[key] = { ...holder }
       return `${key} in another order`
     case 4:
       holder[key] = flipped(before, random)
@@ -254,7 +254,7 @@ export function attackBytes(seed: Buffer, other: Buffer, random: RandomStream): 
     'as UTF-8': () => Buffer.from(bytes.toString('latin1')),
     'seven bits': () => bytes.map((b) => b & 127) as Buffer,
     'pairs swapped': () => bytes.subarray(0, bytes.length & ~1).swap16(),
-    'ones in a block': () => bytes.fill(255, at, at + Math.min(block, 256)),
+    'ones in a block': () => bytes.fill(255, at, Math.min(bytes.length, at + block, at + 256)),
     'more at the end': () => Buffer.concat([bytes, other.subarray(0, 70_000), Buffer.alloc(3)]),
   }
   const name = random.pick(Object.keys(forms))

@@ -61,7 +61,7 @@ function putEntry(path: string, entry: FileEntry): void {
   else if (entry.kind === 'link') symlinkSync(entry.to === 'self' ? basename(path) : entry.to, path)
   else if (entry.kind === 'sparse') {
     writeFileSync(path, '')
-    truncateSync(path, Math.round(1.2 * 1024 ** 3))
+    truncateSync(path, 8 * 1024 ** 2)
   }
 }
 

@@ -1,7 +1,7 @@
 import { lstatSync } from 'node:fs'
 import type { RandomStream } from '../../src/core/index.ts'
 
-/** What is in the place of a file: a folder, a pipe, nothing, 1.2 GiB of zeros, a link (`self`: to itself). */
+/** What is in the place of a file: a folder, a pipe, nothing, 8 MiB of zeros, a link (`self`: to itself). */
 export type FileEntry = { kind: 'folder' | 'pipe' | 'absent' | 'sparse' } | { kind: 'link'; to: string }
 
 /** One damaged input: files of a folder, and what must hold if the reader takes them. */

@@ -125,15 +125,8 @@ function reasonSeg(): Files {
   return { ...Object.fromEntries(files), 'p.jsonl': own.slice(0, 12).join('\n') }
 }
 
-const answers = {
-  'p.jsonl': [
-    { id: 0, answer: 'A' },
-    { id: 1, answer: 'b' },
-  ]
-    .map(json)
-    .join('\n'),
-}
-const boxes = { 'p.jsonl': ['1', '2'].map((id) => json({ id, pred_bbox: [1, 1, 5, 5] })).join('\n') }
+const answers = { 'p.jsonl': [0, 1, 2, 11, 12].map((id) => json({ id, answer: 'A' })).join('\n') }
+const boxes = { 'p.jsonl': ['1', '2'].map((id) => json({ id, pred_bbox: [1, 1, 5, 5], format: 'xywh' })).join('\n') }
 const garItem = {
   question: 'What is <Prompt0>?',
   choices: ['A. a', 'B. b'],
