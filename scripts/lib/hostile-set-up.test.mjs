@@ -40,11 +40,13 @@ test('a torch that PYTHONPATH or the folder of the user names is found', (t) => 
   python(join(folder, 'named', 'torch'))
   const env = { PATH: process.env.PATH, HOME: folder, PYTHONPATH: join(folder, 'named') }
   assert.ok(findIn(env).includes(join(folder, 'named', 'torch')))
-  const ask = ['-c', 'import site; print(site.getusersitepackages())']
+  // a virtual environment has no folder of the user
+  const ask = ['-c', 'import site, sys; print(site.getusersitepackages() if sys.prefix == sys.base_prefix else "")']
   const user = spawnSync('python3', ask, {
     encoding: 'utf8',
     env: { PATH: process.env.PATH, HOME: folder },
   }).stdout.trim()
+  if (user === '') return
   python(join(user, 'torch'))
   assert.ok(findIn({ PATH: process.env.PATH, HOME: folder }).includes(join(user, 'torch')))
 })
