@@ -1,7 +1,7 @@
 // A segmenter answers clicks: one reading of an image, any number of prompts on it. Nothing here records a gradient.
 import type { RgbImage } from '../image/index.ts'
-import type { Mask } from '../mask/index.ts'
-import type { Tensor } from '../tensor/index.ts'
+import { type Mask, maskFromDense } from '../mask/index.ts'
+import { noGrad, type Tensor } from '../tensor/index.ts'
 
 /** One prompt: clicks and a box in the frame of the segmenter's input (`inputSize`). */
 export interface ClickPrompt {
@@ -73,6 +73,22 @@ export abstract class Segmenter<F extends object = object> {
     }
     return out
   }
+}
+
+/** What one call of the decoder gave for B prompts, as a mask each. `logits` [B, 1, h, w] are split up and freed. */
+export function clickMasks(
+  { logits, bits, ious, tokens }: { logits: Tensor | null; bits: Uint8Array; ious: number[]; tokens: number[] },
+  { height, width }: ClickOptions,
+): ClickMask[] {
+  const size = height * width
+  const masks = ious.map((confidence, i) => ({
+    mask: maskFromDense(bits.slice(i * size, (i + 1) * size), height, width),
+    confidence,
+    token: tokens[i]!,
+    logits: logits && noGrad(() => logits.narrow(0, i, 1)),
+  }))
+  logits?.dispose()
+  return masks
 }
 
 /** Rows whose prompts have the same parts and counts, no more than `max` together. */

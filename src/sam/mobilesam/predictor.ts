@@ -1,9 +1,8 @@
 // MobileSAM as a segmenter. B prompts of a call.
 import type { RgbImage } from '../../image/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
 import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { chooseMask, takeMask } from '../sam2/selection.ts'
-import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from '../segmenter.ts'
+import { type ClickMask, type ClickOptions, type ClickPrompt, clickMasks, Segmenter } from '../segmenter.ts'
 import { type Size, samInput, samPixels, samScale } from './input.ts'
 import { chooseSamMask, type SamModel, type SamPoints } from './model.ts'
 
@@ -36,9 +35,8 @@ export class SamPredictor extends Segmenter<SamFeatures> {
   }
 
   protected drawAlike({ embedding }: SamFeatures, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
-    const { height, width } = options
     const points = samPoints(prompts)
-    const { best, bits, ious, tokens } = noGrad(() =>
+    const drawn = noGrad(() =>
       tidy(() => {
         const maskInput = prompts[0]!.previous ? cat(prompts.map((p) => p.previous!)) : undefined
         const all = this.model.decode(embedding, points, maskInput)
@@ -46,18 +44,10 @@ export class SamPredictor extends Segmenter<SamFeatures> {
         const best = takeMask(all.masks, index) // [B, 1, 256, 256]
         const bits = samPixels(best, options).gt(0).to('uint8').array() as Uint8Array
         const ious = takeMask(all.ious, index).numbers()
-        return { best: options.keepLogits ? best : null, bits, ious, tokens: index.numbers() }
+        return { logits: options.keepLogits ? best : null, bits, ious, tokens: index.numbers() }
       }),
     )
-    const size = height * width
-    const masks = prompts.map((_, i) => ({
-      mask: maskFromDense(bits.slice(i * size, (i + 1) * size), height, width),
-      confidence: ious[i]!,
-      token: tokens[i]!,
-      logits: best && noGrad(() => best.narrow(0, i, 1)),
-    }))
-    best?.dispose()
-    return masks
+    return clickMasks(drawn, options)
   }
 }
 

@@ -1,10 +1,9 @@
 // SAM2 as a segmenter, as its image predictor works. B prompts of a call, S side of SAM2's input.
 
 import { imagenetMean, imagenetStd, type RgbImage } from '../../image/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
 import { cast } from '../../nn/index.ts'
 import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from '../segmenter.ts'
+import { type ClickMask, type ClickOptions, type ClickPrompt, clickMasks, Segmenter } from '../segmenter.ts'
 import type { Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
 import { chooseMask, takeMask } from './selection.ts'
@@ -39,7 +38,7 @@ export class Sam2Predictor extends Segmenter<Sam2Features> {
 
   protected drawAlike(features: Sam2Features, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
     const { height, width } = options
-    const { best, bits, ious, tokens } = noGrad(() =>
+    const drawn = noGrad(() =>
       tidy(() => {
         const decoded = this.model.decode(features, batchPrompt(prompts), { multimask: options.multimask ?? false })
         const index = options.multimask ? chooseMask(decoded.ious) : null
@@ -48,17 +47,10 @@ export class Sam2Predictor extends Segmenter<Sam2Features> {
         const tokens = index ? index.add(1) : decoded.tokens!
         const bits = best.upsampleBilinear2d([height, width], false).gt(0).to('uint8').array() as Uint8Array
         const kept = options.keepLogits ? best.clamp({ min: -logitLimit, max: logitLimit }) : null
-        return { best: kept, bits, ious: ious.numbers(), tokens: tokens.numbers() }
+        return { logits: kept, bits, ious: ious.numbers(), tokens: tokens.numbers() }
       }),
     )
-    const masks = prompts.map((_, i) => ({
-      mask: maskFromDense(bits.slice(i * height * width, (i + 1) * height * width), height, width),
-      confidence: ious[i]!,
-      token: tokens[i]!,
-      logits: best && noGrad(() => best.narrow(0, i, 1)),
-    }))
-    best?.dispose()
-    return masks
+    return clickMasks(drawn, options)
   }
 }
 
