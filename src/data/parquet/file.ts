@@ -10,6 +10,8 @@ import { checkLocations, PageChecker, type Unpack } from './pages.ts'
 
 export type Row = Record<string, unknown>
 
+const stretch = 16 * 1024 * 1024
+
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** The packages, loaded when the first file is opened. */
@@ -187,11 +189,21 @@ export class ParquetFile {
     return row
   }
 
-  #group(index: number): [number, number] {
+  /** First and end row that are best read together from `first` on: about 16 MiB of a column, or the rest of a group without a page index. */
+  together(first: number, column: string): [number, number] {
+    const [start, end, group] = this.#group(first)
+    const chunks = this.#chunks.filter((c) => c.group === group && c.path.split('.')[0] === column)
+    if (chunks.some((c) => c.index.length === 0)) return [first, end]
+    const bytes = chunks.reduce((sum, c) => sum + c.end - c.begin, 0)
+    return [first, Math.min(end, first + Math.max(1, Math.floor((stretch / Math.max(1, bytes)) * (end - start))))]
+  }
+
+  /** First row, end row and number of the group of a row. */
+  #group(index: number): [number, number, number] {
     let start = 0
-    for (const group of this.metadata.row_groups) {
+    for (const [number, group] of this.metadata.row_groups.entries()) {
       const end = start + Number(group.num_rows)
-      if (index < end) return [start, end]
+      if (index < end) return [start, end, number]
       start = end
     }
     throw new Error(`broken invariant: row ${index} of ${this.rows}`)

@@ -8,7 +8,7 @@ import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
 import { FilePool } from '../files.ts'
 import { type Columns, chooseColumns } from './regions.ts'
-import { type RowShard, rowSource } from './row-source.ts'
+import { oneByOne, type RowShard, rowSource } from './row-source.ts'
 import { insideFolder, missingShards, noneReadable, openEach } from './shards.ts'
 
 const ignored = /^(cache-.*\.arrow|indices\.arrow|tmp.*)$/
@@ -87,15 +87,17 @@ async function openShards(path: string, config: DataConfig, pool: FilePool): Pro
   if (good.length === 0) throw noneReadable(path, 'shard', broken)
   const readers = good.map(({ path: p, index }) => lazily(() => RowReader.open(p, pool, index)))
   const { schema } = await readers[0]!()
+  const rowOf = async (i: number, row: number, names: readonly string[]) => await (await readers[i]!()).row(row, names)
   const shards = good.map(
-    ({ path: p, index }, i): RowShard => ({
+    ({ path: p, index, columns: { image } }, i): RowShard => ({
       path: p,
       label: basename(p).replace(/\.arrow$/, ''),
       size: statSync(p).size,
       rows: index.rows,
       perRow: index.perRow,
       keys: index.keys,
-      row: async (row, names) => await (await readers[i]!()).row(row, names),
+      row: (row, names) => rowOf(i, row, names),
+      images: (rows) => oneByOne(rows, async (row) => (await rowOf(i, row, [image]))[image]),
     }),
   )
   const complete = missing.length === 0 && broken.length === 0

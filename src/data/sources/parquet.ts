@@ -9,7 +9,7 @@ import { ParquetFile } from '../parquet/file.ts'
 import { schemaLines } from '../parquet/schema-text.ts'
 import { type Columns, chooseColumns, masksOf, recordsInRow } from './regions.ts'
 import { keyColumns, rowKey } from './row-keys.ts'
-import { type RowShard, rowSource } from './row-source.ts'
+import { oneByOne, type RowShard, rowSource } from './row-source.ts'
 import { missingShards, noneReadable, openEach } from './shards.ts'
 
 /** Parquet files of a folder or of its data/ folder; of one split when names carry splits. */
@@ -100,6 +100,21 @@ async function toShard(file: ParquetFile, columns: Columns): Promise<RowShard> {
     perRow: counts.every((n) => n === 1) ? null : counts,
     keys,
     row: (index, names) => file.row(index, names, columns.image),
+    images: (rows) => imagesOf(file, rows, columns.image),
+  }
+}
+
+/** Neighbouring images are read together: one at a time costs a page or, without a page index, a whole group each. */
+async function* imagesOf(file: ParquetFile, rows: readonly number[], image: string): AsyncGenerator {
+  for (let i = 0; i < rows.length; ) {
+    const first = rows[i]!
+    const [, end] = file.together(first, image)
+    const next = rows.findIndex((row, at) => at > i && row >= end)
+    const some = rows.slice(i, next < 0 ? rows.length : next)
+    const read = await file.range(first, some.at(-1)! + 1, [image]).catch(() => null)
+    if (read) for (const row of some) yield read[row - first]![image]
+    else yield* oneByOne(some, async (row) => (await file.range(row, row + 1, [image]))[0]![image])
+    i += some.length
   }
 }
 

@@ -50,21 +50,19 @@ export function repeated(length: number, at: (index: number) => string): number[
   return [...out].sort((a, b) => a - b)
 }
 
-/** Keys of content that several rows have, with a hash of their image. */
+/** Keys of content that several rows have, with a hash of their image. `images` yields one for each row; undefined where it is unreadable. */
 export async function withImages(
   keys: readonly string[],
-  image: (index: number) => Promise<unknown>,
+  images: (rows: readonly number[]) => AsyncIterable<unknown>,
 ): Promise<Map<number, string>> {
   const alike = repeated(keys.length, (i) => keys[i]!)
   const out = new Map<number, string>()
   const began = Date.now()
-  for (const [n, i] of alike.entries()) {
-    if (n % 1000 === 999 && Date.now() - began > 5000) log.info(`images of ${n + 1} of ${alike.length} rows compared`)
-    try {
-      out.set(i, `${keys[i]}-${contentHash(await image(i)).slice(0, 8)}`)
-    } catch {
-      out.set(i, keys[i]!) // reported when the record is read
-    }
+  for await (const image of images(alike)) {
+    const i = alike[out.size]!
+    out.set(i, image === undefined ? keys[i]! : `${keys[i]}-${contentHash(image).slice(0, 8)}`)
+    if (out.size % 1000 === 0 && Date.now() - began > 5000)
+      log.info(`images of ${out.size} of ${alike.length} rows compared`)
   }
   return out
 }

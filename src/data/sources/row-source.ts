@@ -19,6 +19,8 @@ export interface RowShard {
   /** What names each row: row-keys.ts. */
   keys: readonly string[]
   row(index: number, columns: readonly string[]): Promise<Record<string, unknown>>
+  /** Images of rows in ascending order, as stored; undefined for one that cannot be read. */
+  images(rows: readonly number[]): AsyncIterable<unknown>
 }
 
 export interface RowSourceInfo {
@@ -39,6 +41,11 @@ interface Placed {
   row: number
   region: number
   split: boolean
+}
+
+/** Values one row at a time; undefined for one that cannot be read. */
+export async function* oneByOne(rows: readonly number[], read: (row: number) => Promise<unknown>): AsyncGenerator {
+  for (const row of rows) yield await read(row).catch(() => undefined)
 }
 
 /** First record of each row of a shard, and the end; null when record = row. */
@@ -110,17 +117,16 @@ export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]
 /** Keys of the rows of every shard. Reading images of rows that are alike costs time, so the result is kept. */
 async function rowKeys(info: RowSourceInfo, shards: readonly RowShard[]): Promise<Map<RowShard, PackedStrings>> {
   const all = shards.flatMap((shard) => shard.keys)
-  const places = shards.flatMap((shard) => shard.keys.map((_, row) => ({ shard, row })))
-  const image = async (index: number) => {
-    const { shard, row } = places[index]!
-    return (await shard.row(row, [info.columns.image]))[info.columns.image]
-  }
-  const files = shards.map(({ path }) => path)
-  const build = async () => [...(await withImages(all, image))]
-  const found = info.columns.id === null ? await cachedIndex({ kind: 'row-images-1', files }, build) : []
-  for (const [index, key] of found) all[index] = key
   const starts = [0]
   for (const shard of shards) starts.push(starts.at(-1)! + shard.keys.length)
+  const images = async function* (rows: readonly number[]) {
+    for (const [i, shard] of shards.entries())
+      yield* shard.images(rows.filter((r) => r >= starts[i]! && r < starts[i + 1]!).map((r) => r - starts[i]!))
+  }
+  const files = shards.map(({ path }) => path)
+  const build = async () => [...(await withImages(all, images))]
+  const found = info.columns.id === null ? await cachedIndex({ kind: 'row-images-1', files }, build) : []
+  for (const [index, key] of found) all[index] = key
   return new Map(shards.map((shard, i) => [shard, new PackedStrings(all.slice(starts[i], starts[i + 1]))]))
 }
 
