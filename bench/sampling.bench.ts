@@ -1,9 +1,9 @@
 // What the EMA copy of the demo does in a step, against the plain way in the same run, one thread: prompts of one image that read it
 // once or each for itself, masks of one image drawn together or one by one. 8 scenes, 6 phrases and 6 regions of each.
 import { fileURLToPath } from 'node:url'
-import { makeScene, sceneExample } from '../src/data/index.ts'
 import { generate } from '../src/llm/index.ts'
 import { type Features, openSa2VA, type Prompt, prepareImage, type Sa2VA } from '../src/models/index.ts'
+import { makeScene, sceneExample } from '../src/scenes/index.ts'
 import { noGrad, randn, setThreads, tidy } from '../src/tensor/index.ts'
 import { type BenchRow, inTurn } from './bench.ts'
 

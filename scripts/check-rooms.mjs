@@ -18,6 +18,7 @@ const rows = {
   image: 3,
   mask: 3,
   optim: 4,
+  scenes: 4,
   checkpoint: 4,
   distributed: 4,
   llm: 5,

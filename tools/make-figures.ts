@@ -6,11 +6,11 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import sharp from 'sharp'
 import { atomicWrite, humanBytes, log, packageRoot } from '../src/core/index.ts'
-import { makeScene, type Scene, sceneExample } from '../src/data/index.ts'
 import { runInEngineThread } from '../src/engine/index.ts'
 import { encodePng, overlay, type RgbImage } from '../src/image/index.ts'
 import { type Mask, maskArea, maskFromPng, maskIou, maskToPng } from '../src/mask/index.ts'
 import { meteor } from '../src/rewards/index.ts'
+import { makeScene, type Scene, sceneExample } from '../src/scenes/index.ts'
 
 /** Of the demo's held-out records. */
 const seed = 9001

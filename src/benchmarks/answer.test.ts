@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { makeScene } from '../data/index.ts'
 import { generate } from '../llm/index.ts'
 import { maskArea, maskFromDense, maskIou, maskUnion } from '../mask/index.ts'
 import { type GroundedFamily, openFamily } from '../models/index.ts'
+import { makeScene } from '../scenes/index.ts'
 import { cat, expectNoLeak, noGrad, tidy } from '../tensor/index.ts'
 import { answerWith, drawUnion } from './answer.ts'
 

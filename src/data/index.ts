@@ -1,5 +1,5 @@
 // Data: datasets on disk become a stream of checked examples (image, mask, caption) in a reproducible order.
-// May import core, config, image, mask, checkpoint.
+// May import core, config, image, mask, checkpoint, scenes.
 // Start reading at example.ts, then sources/open.ts and loader.ts.
 
 export { encodePng, type RgbImage } from '../image/index.ts'
@@ -25,32 +25,6 @@ export { type MakeScenesOptions, makeScenes } from './make-scenes.ts'
 export { isEval, splitIndices, splitNumber } from './order.ts'
 export { readParquet } from './parquet/file.ts'
 export { previewPage } from './preview.ts'
-export {
-  type AttributeName,
-  captionWords,
-  colours,
-  type Description,
-  describe,
-  hasPosition,
-  identifies,
-  makePointScene,
-  makeScene,
-  type PointScene,
-  parseCaption,
-  positions,
-  relations,
-  resolveCaption,
-  type Scene,
-  type SceneObject,
-  type SceneOptions,
-  type ScenePart,
-  sceneExample,
-  sceneSide,
-  shapes,
-  sizes,
-  textures,
-  word,
-} from './scenes/index.ts'
 export { refImageFolders } from './sources/coco-file.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'
 export type { SourceModule } from './sources/module.ts'

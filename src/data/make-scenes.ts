@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import { atomicWrite, Mismatch } from '../core/index.ts'
 import { encodePng } from '../image/index.ts'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
+import { makeScene, type Scene } from '../scenes/index.ts'
 import { type GarRow, writeGarArrow } from './arrow/write.ts'
-import { makeScene, type Scene } from './scenes/index.ts'
 
 export interface MakeScenesOptions {
   n: number

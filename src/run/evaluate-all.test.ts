@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import { makeScene, sceneExample } from '../data/index.ts'
 import { alone, type World } from '../distributed/index.ts'
+import { makeScene, sceneExample } from '../scenes/index.ts'
 import { evaluateAll } from './evaluate-all.ts'
 
 const examples = [0, 1, 2].map((i) => sceneExample(makeScene(5, i)))

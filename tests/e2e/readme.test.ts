@@ -9,9 +9,9 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import test, { after, before } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { maskToPng } from '../../src/mask/index.ts'
+import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-readme-'))

@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { stream } from '../../src/core/index.ts'
-import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
 import { decodePool, type GenerateOptions, generate, loraTargets, teacherForce } from '../../src/llm/index.ts'
 import { type Loaded, openSa2VA, prepareImage, Sa2VAFamily } from '../../src/models/index.ts'
@@ -17,6 +16,7 @@ import {
   trainOnly,
   withWeights,
 } from '../../src/nn/index.ts'
+import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 import {
   attention,
   CudaGraph,

@@ -3,11 +3,11 @@
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { makeScene, sceneExample } from '../../src/data/index.ts'
 import { generate, teacherForce } from '../../src/llm/index.ts'
 import { maskIou } from '../../src/mask/index.ts'
 import { type Loaded, openSa2VA, prepareImage } from '../../src/models/index.ts'
 import { replaceTensor, tensorAt, trainOnly } from '../../src/nn/index.ts'
+import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 import { clearTape, noGrad, tidy } from '../../src/tensor/index.ts'
 
 const folder = fileURLToPath(new URL('../../assets/miniature', import.meta.url))

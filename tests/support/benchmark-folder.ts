@@ -1,9 +1,9 @@
 // For tests: generated scenes in RefCOCO's layout, so that a model that can read them meets a benchmark end to end.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { makeScene, type Scene } from '../../src/data/index.ts'
 import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskFromDense } from '../../src/mask/index.ts'
+import { makeScene, type Scene } from '../../src/scenes/index.ts'
 
 /** `count` images: the first half is val, then testA and testB in turn; two sentences each, the second a bare noun. */
 export async function makeRefCoco(root: string, count: number, seed = 11): Promise<Scene[]> {

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { captionWords, planScene } from '../../src/data/scenes/index.ts'
+import { captionWords, planScene } from '../../src/scenes/index.ts'
 import { chatTemplates, loadTokenizer, regionCaptionPrompt } from '../../src/text/index.ts'
 import { corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
 

@@ -1,5 +1,5 @@
 // The text a miniature model meets: captions of scenes inside every prompt and answer form, for its tokenizer.
-import { captionWords, planScene } from '../../src/data/scenes/index.ts'
+import { captionWords, planScene } from '../../src/scenes/index.ts'
 import {
   buildPrompt,
   chatTemplates,

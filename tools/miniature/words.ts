@@ -1,7 +1,8 @@
 // Language: captions of regions, answers to segmentation questions, and a [SEG] state that means what the words say, in the vectors
 // the segmenter knows. The image encoders stay as they are.
-import { word } from '../../src/data/index.ts'
+
 import { type Features, type Loaded, Sa2VAFamily } from '../../src/models/index.ts'
+import { word } from '../../src/scenes/index.ts'
 import { readRows, segmentRow } from '../../src/tasks/index.ts'
 import { noGrad, type Tensor } from '../../src/tensor/index.ts'
 import { regionQuestions } from '../../src/text/index.ts'

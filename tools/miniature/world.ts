@@ -1,5 +1,8 @@
 // Scenes as the stages of pre-training read them: every object of an image is a row with its own description. B images, R rows.
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
+import { regionGrid } from '../../src/image/index.ts'
+import { type Mask, maskFromDense } from '../../src/mask/index.ts'
+import { type ImageInput, prepareImage, type Sa2VAConfig } from '../../src/models/index.ts'
 import {
   colours,
   type Description,
@@ -13,10 +16,7 @@ import {
   shapes,
   sizes,
   textures,
-} from '../../src/data/index.ts'
-import { regionGrid } from '../../src/image/index.ts'
-import { type Mask, maskFromDense } from '../../src/mask/index.ts'
-import { type ImageInput, prepareImage, type Sa2VAConfig } from '../../src/models/index.ts'
+} from '../../src/scenes/index.ts'
 import { type Tensor, tensor } from '../../src/tensor/index.ts'
 
 export const kinds = { colour: colours, shape: shapes, size: sizes, texture: textures } as const

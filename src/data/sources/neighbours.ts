@@ -1,7 +1,7 @@
 // Generated scenes with confusable neighbours as a source: `neighbours:COUNT[:SEED]`. Record i is a function of seed and i.
 import { Mismatch, sha256 } from '../../core/index.ts'
+import { makePointScene } from '../../scenes/index.ts'
 import type { RecordSource } from '../example.ts'
-import { makePointScene } from '../scenes/index.ts'
 
 const pattern = /^neighbours:(\d+)(?::(\d+))?$/
 

@@ -1,7 +1,7 @@
 // Generated scenes as a source: `scenes:COUNT[:SEED[:SIZE]]`. Nothing is stored; record i is a function of seed and i.
 import { Mismatch, sha256 } from '../../core/index.ts'
+import { makeScene, sceneExample } from '../../scenes/index.ts'
 import type { RecordSource } from '../example.ts'
-import { makeScene, sceneExample } from '../scenes/index.ts'
 
 const pattern = /^scenes:(\d+)(?::(\d+))?(?::(\d+))?$/
 

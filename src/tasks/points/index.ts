@@ -2,7 +2,7 @@
 // May import models, data, rewards, mask, image and below.
 // Start reading at task.ts; places.ts has the geometry.
 
-export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../data/index.ts'
+export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../scenes/index.ts'
 export * from './answer-config.ts'
 export { type Areas, type ComparedRecord, type CompareOptions, compareClicks } from './compare.ts'
 export { comparedFigures } from './compared-figures.ts'

@@ -1,8 +1,7 @@
 // A scene of the closed world with its caption: a pure function of (seed, index, options).
-import { assert, Mismatch, stream, streamId } from '../../core/index.ts'
-import type { RgbImage } from '../../image/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
-import type { Example } from '../example.ts'
+import { assert, Mismatch, stream, streamId } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import { type Mask, maskFromDense } from '../mask/index.ts'
 import { type AttributeName, candidates, type Description, describe, minimalAttributes } from './describe.ts'
 import { covers, draw } from './draw.ts'
 import { makeLayout } from './layout.ts'
@@ -95,8 +94,17 @@ export function resolveCaption(caption: string, objects: readonly SceneObject[])
   return description ? candidates(description, objects) : []
 }
 
+/** A generated picture with the mask of one object and the text that describes it; the data room's Example has the same fields. */
+export interface LabelledPicture {
+  id: string
+  image: RgbImage
+  mask: Mask
+  caption: string
+  meta: Record<string, unknown>
+}
+
 /** The scene as a training example. */
-export function sceneExample(scene: Scene): Example {
+export function sceneExample(scene: Scene): LabelledPicture {
   const { width, height } = scene.image
   return {
     id: scene.id,

@@ -1,6 +1,6 @@
 // Chooses the objects of a scene: what they are, so that the target has a distractor that shares an attribute, and where
 // they lie, so that none touches another.
-import { type RandomStream, shuffled } from '../../core/index.ts'
+import { type RandomStream, shuffled } from '../core/index.ts'
 import { colours, isClearCoordinate, radiusRange, type SceneObject, shapes, sizes, textures } from './world.ts'
 
 type Looks = Pick<SceneObject, 'colour' | 'shape' | 'size' | 'texture'>

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { stream, streamId } from '../../core/index.ts'
+import { stream, streamId } from '../core/index.ts'
 import type { Description } from './describe.ts'
 import { captionWords, parseCaption, word } from './wording.ts'
 import { colours, positions, relations, shapes, sizes, textures } from './world.ts'

@@ -1,6 +1,6 @@
 // Pixels of a scene: no blending at edges, so a pixel belongs to exactly one object or to the background.
-import type { RandomStream } from '../../core/index.ts'
-import type { RgbImage } from '../../image/index.ts'
+import type { RandomStream } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
 import type { Colour, SceneObject, Shape, Texture } from './world.ts'
 
 type Rgb = readonly [number, number, number]

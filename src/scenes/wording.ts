@@ -1,5 +1,5 @@
 // Descriptions into words, in varied ways, and words back into descriptions.
-import type { RandomStream } from '../../core/index.ts'
+import type { RandomStream } from '../core/index.ts'
 import type { Description } from './describe.ts'
 import {
   type Colour,

@@ -1,9 +1,9 @@
 // Generated scenes with confusable neighbours: an object and others that touch it. A click on one of them makes a segmenter take the
 // whole cluster; a negative click on another part tells it what is not meant. A pure function of (seed, index). Lengths are pixels of
 // the square image.
-import { type RandomStream, shuffled, stream, streamId } from '../../core/index.ts'
-import type { RgbImage } from '../../image/index.ts'
-import { type Mask, maskFromDense } from '../../mask/index.ts'
+import { type RandomStream, shuffled, stream, streamId } from '../core/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import { type Mask, maskFromDense } from '../mask/index.ts'
 
 type Point = readonly [number, number]
 

@@ -1,5 +1,5 @@
-// Scenes: an endless, exactly labelled closed world for the miniature model. Reached through the door of data.
-// May import what data may: core, text, image, mask.
+// Scenes: pictures composed from a seed with exact masks and captions; a closed world of shapes for the miniature models.
+// May import core, image, mask.
 // Start reading at scene.ts.
 export { type AttributeName, type Description, describe, identifies } from './describe.ts'
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'

@@ -1,5 +1,5 @@
 // Descriptions: sets of attributes, which objects they fit, and which of them single one object out.
-import type { RandomStream } from '../../core/index.ts'
+import type { RandomStream } from '../core/index.ts'
 import {
   type Colour,
   hasPosition,
