@@ -263,6 +263,12 @@ export function launchOf(
   return { count: Math.max(1, count), command: words, maxRestarts, grace, newestStep }
 }
 
+/** Processes of the run: those of the launcher that started this one, or those that `--nproc` asks for. */
+export function processCount(flags: Flags, env = process.env): number {
+  const { size } = readPlace(env)
+  return size > 1 ? size : Math.max(1, wholeNumber('flags', flags, 'nproc') ?? 1)
+}
+
 function wholeNumber(command: string, flags: Flags, name: string): number | null {
   const text = flags.get(name)?.at(-1)
   if (text === undefined) return null

@@ -94,3 +94,6 @@ export const prototypeValues: Readonly<Record<string, (text: string) => string>>
   clip_lower: (text) => text.replace(/^-/, ''),
   loss_norm: (text) => ({ sequence: 'grpo', token: 'dapo', sum: 'dr_grpo' })[text] ?? text,
 }
+
+/** Counts of one process, as every trainer under torchrun has them; the settings count over all processes. */
+export const perProcessFlags: ReadonlySet<string> = new Set(['batch_size', 'per_device_batch_size'])

@@ -1,7 +1,7 @@
 // The pages of settings in docs/, from the schemas.
 import { settingSections } from '../config/index.ts'
 import { basicSettings, firstSettings } from './basic-settings.ts'
-import { prototypeFlags } from './prototype-flags.ts'
+import { perProcessFlags, prototypeFlags } from './prototype-flags.ts'
 import { runTable, showDefault } from './settings.ts'
 
 const cell = (text: string) => text.replaceAll('|', '\\|')
@@ -57,7 +57,8 @@ function advancedPage(): string {
 
 function prototypePage(): string {
   const flags = Object.entries(prototypeFlags).map(
-    ([flag, path]) => `| \`--${flag}\` | \`${path}\` | \`${showDefault(runTable().find(path)!)}\` |`,
+    ([flag, path]) =>
+      `| \`--${flag}\` | \`${path}\`${perProcessFlags.has(flag) ? ' per process' : ''} | \`${showDefault(runTable().find(path)!)}\` |`,
   )
   return [
     '# Flags of the Python prototypes',

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { defaultDropout, RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 import { basicSettings } from './basic-settings.ts'
+import { launchFlags } from './launch.ts'
 import { prototypeFlags } from './prototype-flags.ts'
 import { settingPages } from './reference-pages.ts'
 import { readRunSettings, rewardFlag, runTable } from './settings.ts'
@@ -56,6 +57,28 @@ test('every flag of the prototype is accepted and sets what it stands for', () =
   for (const [flag, [text, expected]] of Object.entries(values)) {
     assert.deepEqual(at(read(`--${flag}`, text), prototypeFlags[flag]!), expected, flag)
     assert.deepEqual(at(read(`--${flag}=${text}`), prototypeFlags[flag]!), expected, flag)
+  }
+})
+
+test('--batch_size and --per_device_batch_size count for each process, batchSize over all', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-per-process-'))
+  const recipe = join(folder, 'recipe.yaml')
+  writeFileSync(recipe, 'per_device_batch_size: 3\n')
+  const sizeOf = (...argv: string[]) => readRunSettings(argv, launchFlags).config.batchSize
+  assert.equal(sizeOf('--per_device_batch_size', '1'), 1)
+  assert.equal(sizeOf('--nproc', '8', '--per_device_batch_size', '1'), 8)
+  assert.equal(sizeOf('--batch_size=2', '--nproc', '4'), 8)
+  assert.equal(sizeOf('--nproc', '4', '--batchSize', '8'), 8)
+  assert.equal(sizeOf('--nproc', '4', '--recipe', recipe), 12)
+  assert.equal(sizeOf('--nproc', '4', '--recipe', recipe, '--batchSize', '8'), 8, 'the last name given decides')
+  assert.equal(sizeOf('--nproc', '4', '--batchSize', '8', '--batch_size', '1'), 4)
+  assert.throws(() => sizeOf('--nproc', '2', '--batch_size', '0'), /batchSize: expected .*got 0/)
+  Object.assign(process.env, { RANK: '1', WORLD_SIZE: '3', LOCAL_RANK: '1', MASTER_ADDR: 'node7' })
+  try {
+    assert.deepEqual([sizeOf('--per_device_batch_size', '2'), sizeOf('--batchSize', '2')], [6, 2])
+  } finally {
+    for (const name of ['RANK', 'WORLD_SIZE', 'LOCAL_RANK', 'MASTER_ADDR']) delete process.env[name]
+    rmSync(folder, { recursive: true })
   }
 })
 

@@ -16,12 +16,15 @@ import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
 import { basicSettings, firstSettings } from './basic-settings.ts'
-import { prototypeFlags, prototypeValues } from './prototype-flags.ts'
+import { processCount } from './launch.ts'
+import { perProcessFlags, prototypeFlags, prototypeValues } from './prototype-flags.ts'
 
 /** Short names, and the optimizer's settings under `rl.` where that group has none of the name. */
 function aliases(): Alias[] {
   const optimizer = Object.keys(OptimConfig.shape).map((key) => ({ name: `rl.${key}`, path: `optim.${key}` }))
-  const prototype = Object.entries(prototypeFlags).map(([name, path]) => ({ name, path, read: prototypeValues[name] }))
+  const prototype = Object.entries(prototypeFlags).map(([name, path]) => {
+    return { name, path, read: prototypeValues[name], perProcess: perProcessFlags.has(name) }
+  })
   return [...prototype, { name: 'data', path: 'dataPath' }, ...optimizer]
 }
 
@@ -66,6 +69,7 @@ export function readRunSettings(
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
   const stored = takeStored(ofRun(given), given, input)
   for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
+  for (const path of given.perProcess) setAt(input, path, overAll(valueAt(given.settings, path), given.flags))
   if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
   if (modules.length > 0) {
@@ -76,6 +80,11 @@ export function readRunSettings(
   for (const path of stored) given.paths.add(path) // written in a file, as a recipe's are, and not typed
   const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
   return { ...given, config, fromFiles }
+}
+
+/** What each process counts, over all processes; a value that is not a count is rejected by the setting itself. */
+function overAll(value: unknown, flags: Given['flags']): unknown {
+  return Number.isInteger(value) ? (value as number) * processCount(flags) : value
 }
 
 /** The held-out records of a recipe belong to its own data. */

@@ -7,7 +7,7 @@ import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
-import { launchFlags, placeOrLaunch } from './launch.ts'
+import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
 import { ofResumed, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluations, figure } from './table.ts'
 
@@ -29,7 +29,7 @@ async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given, fromFiles } = readRunSettings(argv, flags, {}, ofResumed('runs/train'))
   requirePaths(config)
   const json = given.has('json')
-  if (given.has('dry-run')) return dryRunOf(config, fromFiles, json)
+  if (given.has('dry-run')) return dryRunOf(config, fromFiles, json, processCount(given))
   const place = await placeOrLaunch('train', given, config.output)
   if (!place) return
   const scores = { config, fromFiles }
@@ -46,9 +46,9 @@ export async function trainWork(config: RunConfig, port: EnginePort): Promise<Ru
 }
 
 /** Runs in the engine thread. */
-export async function dryRunWork(config: RunConfig, port: EnginePort): Promise<DryRun> {
+export async function dryRunWork(input: { config: RunConfig; processes: number }, port: EnginePort): Promise<DryRun> {
   const { dryRun } = await import('../run/index.ts')
-  return dryRun(config, portHost(port))
+  return dryRun(input.config, portHost(port), input.processes)
 }
 
 async function summary(config: RunConfig, result: RunResult): Promise<string> {
@@ -62,11 +62,16 @@ async function summary(config: RunConfig, result: RunResult): Promise<string> {
 }
 
 /** A judge keeps its answers in a folder; a dry run keeps none. */
-async function dryRunOf(config: RunConfig, fromFiles: ReadonlySet<string>, json: boolean): Promise<void> {
+async function dryRunOf(
+  config: RunConfig,
+  fromFiles: ReadonlySet<string>,
+  json: boolean,
+  processes: number,
+): Promise<void> {
   const scratch = temporaryFolder('dry')
   try {
     const rewards = { ...config.rewards, judge: { ...config.rewards.judge, cacheDir: scratch } }
-    const input = { ...config, featureCache: null }
+    const input = { config: { ...config, featureCache: null }, processes }
     const found = (await runHosted({
       module: import.meta.url,
       work: 'dryRunWork',
@@ -85,7 +90,7 @@ const thousands = (n: number) => n.toLocaleString('en')
 
 async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
   const { model, groups, records, steps, measured, memory: m } = found
-  const { groupText, judgeLine, rewardLines } = await import('../run/index.ts')
+  const { groupText, judgeLine, rewardLines, sharesText } = await import('../run/index.ts')
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   const rewards = rewardLines(kind, config)
   const tasks = [...new Set(found.rows.map((r) => r.task))]
@@ -97,8 +102,9 @@ async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
     ...measured.map((line) => `           ${line}`),
     `4 memory   frozen weights ${humanBytes(m.frozen)}, trained weights with gradient, moments, EMA and start ${humanBytes(m.trained)},`,
     `           image features of a batch ${humanBytes(m.features)}, key-value cache at most ${humanBytes(m.cache)}; peak with one record ${humanBytes(m.peak)},`,
-    `           with a batch of ${config.batchSize} about ${humanBytes(m.batch)}`,
-    `5 steps    ${steps.total} of ${steps.recordsPerStep} records and ${steps.completionsPerStep} completions`,
+    `           with a batch of ${Math.ceil(config.batchSize / steps.processes)} about ${humanBytes(m.batch)}`,
+    `5 steps    ${steps.total} of ${steps.recordsPerStep} records and ${steps.completionsPerStep} completions, by ${sharesText(config.batchSize, steps.processes)}`,
+    ...found.notices.map((text) => `           warning: ${text}`),
     `6 first record`,
     ...tasks.map((task) => groupTable(found.rows.filter((r) => r.task === task))),
     ...(found.judge ? [judgeLine(found.judge)] : []),

@@ -1,5 +1,5 @@
 import { Mismatch } from '../core/index.ts'
-import { readRecipe } from './recipe.ts'
+import { readRecipe, type SetValue } from './recipe.ts'
 import { type SettingTable, setAt } from './settings.ts'
 import { parseValue } from './values.ts'
 
@@ -22,6 +22,8 @@ export interface Given {
   typed: Set<string>
   /** Those of recipes. */
   ofRecipes: Set<string>
+  /** Those whose value counts for each process. */
+  perProcess: Set<string>
   /** Values of the command's own flags, in order; a switch has the value 'true'. */
   flags: Map<string, string[]>
 }
@@ -39,8 +41,15 @@ export function readFlags(
   findRecipe: (name: string) => string = (name) => name,
 ): Given {
   const commandFlags = new Map([recipeFlag, ...own].map((flag) => [flag.name, flag]))
-  const given: Given = { settings: {}, paths: new Set(), typed: new Set(), ofRecipes: new Set(), flags: new Map() }
-  const set: [string, unknown][] = []
+  const given: Given = {
+    settings: {},
+    paths: new Set(),
+    typed: new Set(),
+    ofRecipes: new Set(),
+    perProcess: new Set(),
+    flags: new Map(),
+  }
+  const set: SetValue[] = []
   for (let i = 0; i < argv.length; ) {
     const { name, value, used } = nameAndValue(argv, i)
     const flag = commandFlags.get(name)
@@ -51,7 +60,8 @@ export function readFlags(
       const text = value ?? settingText(argv[i + 1], isSwitch)
       if (text === undefined && !isSwitch) missing(name, setting.type)
       const meant = text === undefined ? undefined : (table.translate(name, text) ?? text)
-      set.push([setting.path, meant === undefined ? true : parseValue(meant, setting.schema, `--${name}`)])
+      const parsed = meant === undefined ? true : parseValue(meant, setting.schema, `--${name}`)
+      set.push([setting.path, parsed, table.isPerProcess(name)])
       i += value !== undefined || text === undefined ? used : used + 1
     }
   }
@@ -62,10 +72,12 @@ export function readFlags(
   return given
 }
 
-function apply(given: Given, values: Iterable<readonly [string, unknown]>): void {
-  for (const [path, value] of values) {
+function apply(given: Given, values: Iterable<SetValue>): void {
+  for (const [path, value, perProcess] of values) {
     setAt(given.settings, path, value)
     given.paths.add(path)
+    if (perProcess) given.perProcess.add(path)
+    else given.perProcess.delete(path)
   }
 }
 

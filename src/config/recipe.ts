@@ -4,8 +4,11 @@ import { isObject, Mismatch, messageOf, readTextFile } from '../core/index.ts'
 import type { SettingTable } from './settings.ts'
 import { parseValue } from './values.ts'
 
+/** A key path, its value, and whether the value counts for each process. */
+export type SetValue = readonly [path: string, value: unknown, perProcess: boolean]
+
 /** Settings of a YAML or JSON file by key path. Keys are nested or dotted, and may be any name a flag may have. */
-export function readRecipe(path: string, table: SettingTable): [string, unknown][] {
+export function readRecipe(path: string, table: SettingTable): SetValue[] {
   if (!existsSync(path) || !statSync(path).isFile())
     throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
   let value: unknown
@@ -24,7 +27,7 @@ function* flat(
   prefix: string,
   where: string,
   table: SettingTable,
-): Generator<[string, unknown]> {
+): Generator<SetValue> {
   for (const [key, inner] of Object.entries(value)) {
     const name = prefix === '' ? key : `${prefix}.${key}`
     if (table.groups.has(name) && (inner === null || isObject(inner))) {
@@ -32,7 +35,7 @@ function* flat(
     } else {
       const setting = table.require(name, where, (n) => n)
       const meant = table.translate(name, String(inner))
-      yield [setting.path, meant === null ? inner : parseValue(meant, setting.schema, name)]
+      yield [setting.path, meant === null ? inner : parseValue(meant, setting.schema, name), table.isPerProcess(name)]
     }
   }
 }

@@ -18,6 +18,8 @@ export interface Alias {
   path: string
   /** Where the name counts in another way: its value, as text, in the setting's own words. */
   read?: (text: string) => string
+  /** The value counts for each process; the setting counts over all of them. */
+  perProcess?: boolean
 }
 
 function* leaves(schema: ValueSchema, prefix: string): Generator<Setting> {
@@ -62,8 +64,15 @@ export class SettingTable {
 
   /** A value under a name that counts in another way, as the setting means it. */
   translate(name: string, text: string): string | null {
-    if (this.settings.some((s) => s.path === name)) return null
-    return this.aliases.find((a) => a.name === name)?.read?.(text) ?? null
+    return this.#alias(name)?.read?.(text) ?? null
+  }
+
+  isPerProcess(name: string): boolean {
+    return this.#alias(name)?.perProcess ?? false
+  }
+
+  #alias(name: string): Alias | undefined {
+    return this.settings.some((s) => s.path === name) ? undefined : this.aliases.find((a) => a.name === name)
   }
 
   /** The setting of a name; an unknown one is an error that names the nearest. */

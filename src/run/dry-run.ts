@@ -11,10 +11,11 @@ import { deviceOf, openModel } from './device.ts'
 import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
-import { disposeLearner, totalSteps } from './loop.ts'
+import { disposeLearner } from './loop.ts'
 import { planMemory } from './memory-plan.ts'
 import { checkSources, openRecords, type Records, splitText } from './records.ts'
 import { runOf, type Scoring } from './run-parts.ts'
+import { idleProcesses, recordsTogether, totalSteps } from './start-up.ts'
 
 export interface DryRunRow {
   task: string
@@ -34,11 +35,13 @@ export interface DryRun {
   model: { dir: string; device: string; dtype: string; tensors: number; values: number }
   groups: GroupCount[]
   records: { format: string; all: number; train: number; heldOut: number; split: string }
-  steps: { total: number; recordsPerStep: number; completionsPerStep: number }
+  steps: { total: number; recordsPerStep: number; completionsPerStep: number; processes: number; idleProcesses: number }
+  /** What a user should know before the start. */
+  notices: string[]
   /** What the tasks measured at the start, in words. */
   measured: string[]
   /**
-   * Bytes: what the weights and the optimizer take is exact; `peak` is what the first record needed at most. The records of a batch
+   * Bytes of one process: what the weights and the optimizer take is exact; `peak` is what the first record needed at most. The records of a batch
    * are learned from in one pass: `batch` is planned on a card (memory-plan.ts); elsewhere what one record needs on top is taken as often
    * as there are records.
    */
@@ -49,7 +52,7 @@ export interface DryRun {
   gradNorms: Record<string, number>
 }
 
-export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
+export async function dryRun(config: RunConfig, host: Host, processes = 1): Promise<DryRun> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   await checkSources(config)
   host.progress({ kind: 'phase', text: `1 model ${config.model}` })
@@ -64,7 +67,7 @@ export async function dryRun(config: RunConfig, host: Host): Promise<DryRun> {
     host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })
     const items = encoder.items([await records.loader.next()])
     try {
-      const found = await tryRecord({ config, learner, records, run, encoder, item: items[0]! })
+      const found = await tryRecord({ config, learner, records, run, encoder, item: items[0]!, processes })
       return { ...found, judge: scoring.judged ?? null }
     } finally {
       encoder.release(items)
@@ -83,10 +86,12 @@ interface Trial {
   run: Run
   encoder: Encoder
   item: WorkItem
+  processes: number
 }
 
 /** One record through a whole step with learning rate 0. */
-async function tryRecord({ config, learner, records, run, encoder, item }: Trial): Promise<Omit<DryRun, 'judge'>> {
+async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
+  const { config, learner, records, run, encoder, item, processes } = trial
   encoder.inWork([item], () => {
     for (const task of run.tasks) if (task.opens) task.open([item])
   })
@@ -98,6 +103,7 @@ async function tryRecord({ config, learner, records, run, encoder, item }: Trial
   const { rl, batchSize } = config
   const recordsPerStep = batchSize * rl.gradientAccumulationSteps
   const { source, loader } = records
+  const { idle, notices } = idleProcesses(processes, Math.min(recordsTogether(config), loader.epochLength))
   return {
     model: { dir: config.model, ...deviceOf(config), ...sizeOf(learner) },
     groups: learner.counts(),
@@ -112,9 +118,12 @@ async function tryRecord({ config, learner, records, run, encoder, item }: Trial
       total: totalSteps(config, loader.epochLength, rl.numIterations),
       recordsPerStep,
       completionsPerStep: recordsPerStep * rl.numGenerations * run.tasks.length,
+      processes,
+      idleProcesses: idle,
     },
+    notices: notices.map(({ text }) => text),
     measured: run.tasks.flatMap((task) => task.describe() ?? []),
-    memory: memoryOf(config, learner, item, before),
+    memory: memoryOf({ ...config, batchSize: Math.ceil(batchSize / processes) }, learner, item, before),
     rows: groups.flatMap(rowsOf),
     gradNorms: report.groupNorms,
   }

@@ -42,3 +42,14 @@ export interface RunResult {
   /** Captions that the judge scored since this start; absent without a judge. */
   judge?: JudgeCount | null
 }
+
+/** What the loop of a run needs of its host. */
+export type LoopHost = Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>
+
+/** Warnings reach the terminal from every process; progress is that of rank 0. */
+export function quiet(host: LoopHost): LoopHost {
+  const progress: LoopHost['progress'] = (event) => {
+    if (event.kind === 'warning') host.progress(event)
+  }
+  return { progress, stopping: () => host.stopping(), yieldToLoop: () => host.yieldToLoop() }
+}

@@ -13,7 +13,7 @@ import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Settings } from './flat-settings.ts'
 import { checkFolder, openSharedFolder, type ResumedRun, type RunLog, requireTrackers } from './folder.ts'
-import type { Host, RunResult } from './host.ts'
+import { type LoopHost, quiet, type RunResult } from './host.ts'
 import { decidingSettings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
@@ -21,7 +21,16 @@ import { memoryInWords } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
 import { savePatienceOf, savePatiently } from './patient-save.ts'
 import { checkSources, openRecords, type Records, recordFacts, rejectsInWords, splitText } from './records.ts'
-import { tellDisk, tellEnvironment, tellNote, tellStep, tellTrainables, tellTrainer } from './start-up.ts'
+import {
+  idleProcesses,
+  tellDisk,
+  tellEnvironment,
+  tellNote,
+  tellStep,
+  tellTrainables,
+  tellTrainer,
+  totalSteps,
+} from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
 
 /** Everything a run has open. */
@@ -40,8 +49,6 @@ export interface Opened {
   /** Optimizer steps of the run. */
   readonly total: number
 }
-
-export type LoopHost = Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>
 
 /** What a step said: metrics for the log, clocks for the timing file, a few fields for the status line. */
 export interface StepLog {
@@ -75,6 +82,8 @@ export interface LoopOptions {
   passes: number
   /** Settings of this kind of run that decide its numbers. */
   settings?: Settings
+  /** Records of a step that its processes share. */
+  together: number
   /** What the run learns from, a line each. */
   goal(kind: TaskKind<RunConfig>): readonly string[]
   /** What a user should know about the settings. */
@@ -82,13 +91,6 @@ export interface LoopOptions {
   /** The processes that train together; alone unless given. */
   world?: World
   work(opened: Opened): Work
-}
-
-/** Optimizer steps of the run. */
-export function totalSteps(config: RunConfig, epochLength: number, passes: number): number {
-  if (config.maxSteps >= 0) return config.maxSteps
-  const perStep = config.batchSize * config.rl.gradientAccumulationSteps
-  return Math.max(1, Math.ceil((config.epochs * epochLength * passes) / perStep))
 }
 
 /** Runs the work to its end, or to where it is stopped; `finish` sees the trained model before it is freed. */
@@ -177,7 +179,9 @@ class RunLoop {
       frozen: !options.everything,
     })
     const notices = new Notices(host)
+    const { notices: idle } = idleProcesses(world.size, Math.min(options.together, loader.epochLength))
     const known = [...placeNotices(), ...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]
+    if (world.rank === 0) known.push(...idle)
     for (const notice of known) notices.tell(notice)
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
@@ -339,12 +343,4 @@ class RunLoop {
 export function disposeLearner(learner: Learner): void {
   learner.dispose()
   disposeModel(learner.family)
-}
-
-/** Warnings reach the terminal from every process; progress is that of rank 0. */
-function quiet(host: LoopHost): LoopHost {
-  const progress: LoopHost['progress'] = (event) => {
-    if (event.kind === 'warning') host.progress(event)
-  }
-  return { progress, stopping: () => host.stopping(), yieldToLoop: () => host.yieldToLoop() }
 }

@@ -50,6 +50,7 @@ export async function sft(
     everything,
     dropout: everything ? 0 : (config.lora.dropout ?? defaultDropout),
     passes: 1,
+    together: config.batchSize,
     world,
     goal: (kind: TaskKind<RunConfig>) => [`none: ${lessonsOf(kind).goal(config, lessonOptions)}`],
     settings: { 'sft everything': everything, 'sft maskWeight': maskWeight },

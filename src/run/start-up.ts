@@ -10,6 +10,7 @@ import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import type { Host } from './host.ts'
 import type { GroupCount, Learner } from './learner.ts'
+import type { Notice } from './notices.ts'
 
 export const startUpSteps = [
   'model',
@@ -103,8 +104,34 @@ export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): strin
 export function tellTrainer(config: RunConfig, total: number, processes: number, host: Told): void {
   const { batchSize, optim, rl } = config
   const perStep = batchSize * rl.gradientAccumulationSteps
-  const by = processes === 1 ? '1 process' : `${processes} processes`
-  tellStep(host, 'trainer', `${total} steps of ${perStep} records, by ${by}`)
+  tellStep(host, 'trainer', `${total} steps of ${perStep} records, by ${sharesText(batchSize, processes)}`)
   const { learningRate, lrSchedulerType, emaDecay } = optim
   tellNote(host, `AdamW, learning rate ${learningRate} (${lrSchedulerType}), EMA decay ${emaDecay}`)
+}
+
+/** `8 processes: batchSize 12 over all, 1 or 2 per process`. */
+export function sharesText(batchSize: number, processes: number): string {
+  if (processes === 1) return '1 process'
+  const [least, most] = [Math.floor(batchSize / processes), Math.ceil(batchSize / processes)]
+  return `${processes} processes: batchSize ${batchSize} over all, ${least === most ? most : `${least} or ${most}`} per process`
+}
+
+/** Processes without a record in a step that deals `records`; with a warning if there are any. */
+export function idleProcesses(processes: number, records: number): { idle: number; notices: Notice[] } {
+  const idle = Math.max(0, processes - records)
+  const text = `${processes} processes share ${records} records of a step: ${idle} of them are idle. Set --batchSize ${processes} or more (--per_device_batch_size 1), or start fewer processes`
+  return { idle, notices: idle > 0 ? [{ kind: 'idle-processes', text }] : [] }
+}
+
+/** Records that the processes of a step share: micro-batches of a step are dealt together, of those that were sampled together. */
+export function recordsTogether({ batchSize, rl }: RunConfig): number {
+  const { gradientAccumulationSteps, stepsPerGeneration } = rl
+  return batchSize * Math.min(gradientAccumulationSteps, stepsPerGeneration ?? gradientAccumulationSteps)
+}
+
+/** Optimizer steps of the run. */
+export function totalSteps(config: RunConfig, epochLength: number, passes: number): number {
+  if (config.maxSteps >= 0) return config.maxSteps
+  const perStep = config.batchSize * config.rl.gradientAccumulationSteps
+  return Math.max(1, Math.ceil((config.epochs * epochLength * passes) / perStep))
 }

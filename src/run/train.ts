@@ -18,7 +18,7 @@ import type { Notice } from './notices.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { writeSamples } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
-import { rewardLines } from './start-up.ts'
+import { recordsTogether, rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
 
 /** Trains to the end of the run, or until the host stops it; a run folder that holds a run is resumed. `finish` sees the trained model. */
@@ -31,6 +31,7 @@ export async function train(
   let work: TrainWork | undefined
   const options = {
     passes: config.rl.numIterations,
+    together: recordsTogether(config),
     goal: (kind: TaskKind<RunConfig>) => rewardLines(kind, config),
     notices: (kind: TaskKind<RunConfig>) => settingNotices(config, kind),
     world,

@@ -170,11 +170,14 @@ test('a second signal ends the run at once with 130', async () => {
 })
 
 test('a dry run prints start-up, texts, rewards and advantages, and writes nothing', async () => {
-  const { out } = succeeded(await roundtrip(...train, '--output', at('dry'), '--dry-run'))
+  const several = ['--nproc', '8', '--per_device_batch_size', '1', '--batchSize', '2']
+  const { out } = succeeded(await roundtrip(...train, '--output', at('dry'), '--dry-run', ...several))
   for (const number of ['1 model', '2 records', '3 rewards', '4 memory', '5 steps', '6 first record'])
     assert.match(out, new RegExp(`^${number}`, 'm'))
   for (const group of ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'])
     assert.match(out, new RegExp(`trains ${group}: \\d+ tensors`))
+  assert.match(out, /completions, by 8 processes: batchSize 2 over all, 0 or 1 per process$/m)
+  assert.match(out, /^ +warning: 8 processes share 2 records of a step: 6 of them are idle\. Set --batchSize 8/m)
   assert.match(out, /^loop1 {2}record /m)
   assert.match(out, /^loop2 {2}record /m)
   assert.equal([...out.matchAll(/^k +text +answer +.*spread +reward +advantage/gm)].length, 2)
