@@ -1,19 +1,36 @@
-// The pages use the words of PyTorch's and TRL's documentation: a word of the table below fails, with the plain word to write.
-// Code blocks, inline code and link targets are left out: they quote the program. `check-words.mjs FOLDER` checks another tree.
+// Pages and code use the words of PyTorch's and TRL's documentation: a word of the table below fails, with the plain word to write.
+// In pages, code blocks, inline code and link targets are skipped: they quote the program. In code, comments and strings with a blank
+// are checked, and identifiers for the words that are worst as names. `check-words.mjs FOLDER` checks another tree.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { allowed } from './lib/allowed-words.mjs'
 
-/** Files and folders (not their subfolders) to check. */
-const folders = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs']
-/** Written by generators; their text comes from src. */
-const generated = ['docs/reference.md', 'docs/reference-advanced.md', 'docs/prototype-flags.md']
+/** Pages, and folders of pages (not their subfolders). */
+const pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs']
+/** Folders of code, with their subfolders. */
+const folders = [
+  'src/checkpoint',
+  'src/config',
+  'src/core',
+  'src/engine',
+  'src/image',
+  'src/kernels',
+  'src/mask',
+  'src/nn',
+  'src/optim',
+  'src/sam',
+  'src/tensor',
+  'src/text',
+]
+/** Written by generators, or the word lists themselves. */
+const skipped =
+  /^docs\/(?:reference|reference-advanced|prototype-flags)\.md$|\.gen\.ts$|fixtures\/|words\.(?:mjs|test\.ts)$/
 
 /** A word in the wrong sense -> what to write instead. */
 const words = [
-  [/\bbehind\b/i, 'after'],
-  [/\b(?:told|tells?|telling)\b/i, 'reported, logged, shown, printed'],
+  [/(?<!\b(?:leav|left)[^.;]{0,60})\bbehind\b/i, 'after'],
+  [/\b(?:told|tells?|telling)\b(?! (?:\w+ )?(?:apart|from))/i, 'reported, logged, shown, printed'],
   [/\bin words\b|\bwithout a word\b/i, 'with a clear message'],
   [/\bof (?:ours|its own|their own|your own)\b/i, 'custom, our own, its'],
   [/\bfigures?\b/i, 'metrics'],
@@ -21,15 +38,15 @@ const words = [
   [/\blooked (?:at|through)\b/i, 'checked, read'],
   [/\bstay(?:s|ed)? away\b|\b(?:is|are) gone\b|\bis away\b/i, 'is unreachable, does not respond'],
   [/\bheld\b(?!-out| out)/i, 'clamped, kept'],
-  [/\bmade\b/i, 'created, computed, written'],
-  [/\bstands?\b/i, 'is, is located'],
+  [/(?<!\bhand-)\bmade\b(?! of| up)/i, 'created, computed, written'],
+  [/\bstands?\b(?! for)/i, 'is, is located'],
   [/\bat hand\b/i, 'current, available'],
   [
     /(?:^|[.;:] )Where (?!to\b)|\bwhere (?:none|nothing|something|several|there (?:is|are)|it is (?:null|missing|absent))\b/,
     'if, when',
   ],
-  [/\bwhere (?:our|kernels|no|both|they are|exact|the (?:file|table|right|variable|hidden))\b/, 'if, when'],
-  [/(?<!\bthere )\b(?:is|are) no [a-z]/i, 'is not a'],
+  [/\bwhere (?:our|kernels|no|both|exact|the (?:file|table|right|variable|hidden))\b/, 'if, when'],
+  [/(?<!\bthere )\b(?:is|are) no (?!longer|more)[a-z]/i, 'is not a'],
   [/\b(?:may ask|asks|needs) of\b/i, 'requires'],
   [/\b(?:doors?|halls?|house)\b/i, 'entry point, folder'],
   [/(?<!\bmodel )\bcards?\b|\bthe memory's speed\b/i, 'GPU, memory bandwidth'],
@@ -39,16 +56,22 @@ const words = [
   [/\bby hand\b/i, 'manually, custom'],
   [/\b(?:lives|dies)\b/i, 'is in; is removed, fails'],
 ]
+/** Identifiers, also as a part of a longer one. */
+const names = [
+  [/\b(?:figures?|\w+Figures?)\b/, 'metrics'],
+  [/\b(?:told|heard|tell[A-Z]\w*|\w*(?:Told|Heard))\b/, 'reported, received'],
+  [/\b(?:k?M|m)ost[A-Z]\w*/, 'max...'],
+]
 
 const root = resolve(process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..'))
 
-function filesOf(path) {
+function filesOf(path, ending, isDeep) {
   const at = join(root, path)
   if (!existsSync(at)) return []
   if (!statSync(at).isDirectory()) return [path]
-  return readdirSync(at)
-    .filter((name) => name.endsWith('.md'))
-    .map((name) => `${path}/${name}`)
+  return readdirSync(at, { recursive: isDeep })
+    .map((name) => `${path}/${name.replaceAll('\\', '/')}`)
+    .filter((file) => ending.test(file) && !skipped.test(file))
 }
 
 const blank = (text) => text.replace(/[^\n]/g, ' ')
@@ -59,30 +82,51 @@ const prose = (text) =>
     .replace(/`[^`\n]*`/g, '`code`')
     .replace(/\]\([^)\n]*\)/g, ']')
 
+const commentsAndStrings = /\/\/[^\n]*|\/\*[\s\S]*?\*\/|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`/g
+const commentText = (text) => text.replace(/^\/\/+|^[ \t]*\*(?!\/)|^\/\*+/gm, blank).replace(/`[^`\n]*`/g, '`code`')
+const stringText = (text) => (/\s/.test(text) ? text.replace(/\$\{[^{}]*\}/g, blank) : blank(text))
+const textOf = (part) => (part.startsWith('/') ? commentText(part) : stringText(part))
+/** Comments and strings of a program, at their places; what is between them ends a sentence. */
+function sentencesOf(text) {
+  const cover = (code) => code.replace(/\S/g, '|')
+  let [out, end] = ['', 0]
+  for (const { 0: part, index } of text.matchAll(commentsAndStrings)) {
+    out += cover(text.slice(end, index)) + textOf(part)
+    end = index + part.length
+  }
+  return out + cover(text.slice(end))
+}
+const identifiersOf = (text) => text.replace(commentsAndStrings, blank)
+
 const isAllowed = (file, line) => allowed.some((entry) => entry.file === file && line.includes(entry.text))
 /** Two words may have a line break between them. */
 const acrossLines = (pattern) => new RegExp(pattern.source.replaceAll(' ', '\\s+'), `${pattern.flags}gm`)
 
-function problemsOf(file) {
-  const text = readFileSync(join(root, file), 'utf8')
-  const lines = text.split('\n')
-  const sentences = prose(text)
-  const found = words.flatMap(([pattern, instead]) =>
-    [...sentences.matchAll(acrossLines(pattern))].map((match) => {
+const matchesOf = (text, table) =>
+  table.flatMap(([pattern, instead]) =>
+    [...text.matchAll(acrossLines(pattern))].map((match) => {
       const start = match.index + match[0].search(/\S/)
-      return { row: sentences.slice(0, start).split('\n').length, word: match[0].trim().replace(/\s+/g, ' '), instead }
+      return { row: text.slice(0, start).split('\n').length, word: match[0].trim().replace(/\s+/g, ' '), instead }
     }),
   )
-  return found
+
+function problemsOf(file, find) {
+  const text = readFileSync(join(root, file), 'utf8')
+  const lines = text.split('\n')
+  return find(text)
     .filter(({ row }) => !isAllowed(file, lines[row - 1]))
     .sort((x, y) => x.row - y.row)
     .map(({ row, word, instead }) => `${file}:${row}: "${word}": write ${instead}`)
 }
 
-const problems = folders
-  .flatMap(filesOf)
-  .filter((file) => !generated.includes(file))
-  .flatMap(problemsOf)
+const inPage = (text) => matchesOf(prose(text), words)
+const inCode = (text) => [...matchesOf(sentencesOf(text), words), ...matchesOf(identifiersOf(text), names)]
+const problems = [
+  ...pages.flatMap((path) => filesOf(path, /\.md$/, false)).flatMap((file) => problemsOf(file, inPage)),
+  ...(process.argv[3]?.split(',') ?? folders)
+    .flatMap((path) => filesOf(path, /\.(?:[cm]?tsx?|mjs|cc|h|cu)$/, true))
+    .flatMap((file) => problemsOf(file, inCode)),
+]
 for (const problem of problems) console.error(problem)
 if (problems.length > 0) process.exit(1)
 console.log('words: plain')

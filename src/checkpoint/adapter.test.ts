@@ -47,7 +47,7 @@ test('every name of the golden adapter maps to the name PEFT has in memory, and 
   for (const name of files) assert.equal(toFileName(fromFileName(name, names), names), name)
 })
 
-test('the prefix an adapter was made for is found from the names alone', () => {
+test('the prefix an adapter was trained for is found from the names alone', () => {
   const files = [...readHeader(golden('lora-tiny/adapter_model.safetensors')).tensors.keys()]
   for (const names of [
     languageModelNames,

@@ -71,7 +71,7 @@ const peftDefaults = {
 } as const
 
 /** How our names and an adapter file's names meet: `ours` + X in memory is `file` + X in the file, and the adapter's
- * name stands after lora_A, lora_B in memory only (null: our names leave it out too). */
+ * name follows lora_A, lora_B in memory only (null: our names leave it out too). */
 export interface AdapterNames {
   ours: string
   file: string
@@ -107,7 +107,7 @@ export function fromFileName(name: string, names: AdapterNames): string {
   return names.ours + (names.adapter === null ? inner : inner.replace(loraPart, (part) => `${part}.${names.adapter}`))
 }
 
-/** Finds which of our prefixes the adapter was made for: the one under which every file name is a name of the model.
+/** Finds which of our prefixes the adapter was trained for: the one under which every file name is a name of the model.
  * Files may come from a wrapped language model or from a wrapped whole model. */
 export function matchNames(fileNames: readonly string[], ours: ReadonlySet<string>): AdapterNames {
   const first = fileNames[0] ?? ''
@@ -131,7 +131,7 @@ export interface Adapter {
   weights: WeightFolder
 }
 
-/** Since transformers 4.52 the layers of a vision-language model stand below `model.language_model`; released files have them below `model`. */
+/** Since transformers 4.52 the layers of a vision-language model are below `model.language_model`; released files have them below `model`. */
 function releasedLayout(name: string): string {
   return name.replace(/^(base_model\.model\.)?model\.language_model\.(?=layers\.)/, '$1model.')
 }

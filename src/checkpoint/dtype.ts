@@ -55,7 +55,7 @@ export function fromTorchDType(name: string): DType | undefined {
   return Object.hasOwn(torchDTypes, name) ? torchDTypes[name] : undefined
 }
 
-/** Undefined where the table above has no name for it. */
+/** Undefined if the table above has no name for it. */
 export function toTorchDType(dtype: DType): string | undefined {
   return torchNameOf.get(dtype)
 }
@@ -64,7 +64,7 @@ export function showShape(shape: readonly number[]): string {
   return `[${shape.join(', ')}]`
 }
 
-/** Bytes of a row-major tensor, or null where the shape is no list of sizes or the product leaves 2^53. */
+/** Bytes of a row-major tensor, or null if the shape is not a list of sizes or the product exceeds 2^53. */
 export function byteLengthOf(dtype: DType, shape: readonly unknown[]): number | null {
   let bytes: number = itemSize[dtype]
   for (const size of shape) {
@@ -75,7 +75,7 @@ export function byteLengthOf(dtype: DType, shape: readonly unknown[]): number | 
   return bytes
 }
 
-/** A tensor name as it may stand in a file: not empty, no control characters, at most 1024 characters. */
+/** A tensor name that is valid in a file: not empty, no control characters, at most 1024 characters. */
 export function checkName(where: string, name: string): void {
   if (name.length > 0 && name.length <= 1024 && !/[\u0000-\u001f\u007f]/.test(name)) return
   throw new Mismatch({

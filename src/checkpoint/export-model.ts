@@ -32,7 +32,7 @@ export function exportModel(model: Module, dir: string, out: string, options: Ex
   const reader = new TensorReader(source)
   try {
     const asStored = !options.open || source.names.join() === openWeights(dir).names.join()
-    copyOthers(source, dir, folder.unfinished) // first: what cannot be copied is told before the weights are written
+    copyOthers(source, dir, folder.unfinished) // first: copy errors are reported before the weights are written
     const files = writeTensors(source, entriesOf(model, source, reader, options), folder.unfinished, options, asStored)
     folder.commit()
     return files

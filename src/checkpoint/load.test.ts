@@ -66,7 +66,7 @@ test('floating weights are cast when asked', (t) => {
   free(model)
 })
 
-test('a mapped weight costs no memory of its own and may be written without touching the file', (t) => {
+test('a mapped weight needs no extra memory and may be written without touching the file', (t) => {
   const path = join(scratch(t), 'a.safetensors')
   writeSafetensors(path, [source('first.weight', [2, 3], [1, 2, 3, 4, 5, 6]), ...net.slice(1)])
   const model = new Net()

@@ -67,7 +67,7 @@ test('the golden adapter goes in and comes out with the same names, shapes and b
   free(model)
 })
 
-test('one switch turns all adapters off, layers of their own rank included', (t) => {
+test('one switch turns all adapters off, including layers with another rank', (t) => {
   const dir = scratch(t)
   const model = whole()
   const x = tensor(
@@ -119,7 +119,7 @@ test('one switch turns all adapters off, layers of their own rank included', (t)
   free(model)
 })
 
-test('keys of rank_pattern are names, read as PEFT reads them: an end after a dot, a whole path behind ^, escaped dots', (t) => {
+test('keys of rank_pattern are names, read as PEFT reads them: the end of a path, a whole path after ^, escaped dots', (t) => {
   const path = 'model.layers.1.self_attn.q_proj'
   const cases: [string, boolean][] = [
     ['q_proj', true],

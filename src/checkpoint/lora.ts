@@ -50,7 +50,7 @@ function possibleNames(model: Module): Set<string> {
   return names
 }
 
-/** A copy of its own: the file may change or go away. Adapters are float32 whatever the base is. */
+/** A separate copy: the file may change or be deleted. Adapters are float32 whatever the base is. */
 function placed(stored: Tensor, dtype: DType, like: Tensor): Tensor {
   return tidy(() => stored.to(dtype, { copy: true }).to(like.device))
 }
@@ -63,7 +63,7 @@ interface PatternKey {
 
 /**
  * A key of rank_pattern or alpha_pattern. PEFT takes it for a regular expression; what it writes itself and documents is a name with
- * dots, also as `\.`, with `^` in front for a whole path or `$` behind. Nothing else is accepted: a file could hold an expression
+ * dots, also as `\.`, with `^` in front for a whole path or `$` at the end. Nothing else is accepted: a file could hold an expression
  * that never ends.
  */
 function patternKey(where: string, field: string, key: string): PatternKey {
@@ -85,7 +85,7 @@ function byPattern(where: string, field: string, table: Readonly<Record<string, 
     keys.find(({ name, whole }) => path === name || (!whole && path.endsWith(`.${name}`)))?.value ?? usual
 }
 
-/** One switch for all; layers whose rank or alpha differs keep numbers of their own behind the same switch. */
+/** One switch for all; layers whose rank or alpha differs keep their own numbers under the same switch. */
 function states(where: string, config: AdapterConfig, prefix: string, dropout: number): (path: string) => AdapterState {
   const make = (rank: number, alpha: number): AdapterState => {
     return { rank, alpha, scale: alpha / (config.use_rslora ? Math.sqrt(rank) : rank), dropout, enabled: true }

@@ -17,7 +17,7 @@ export class PyGlobal {
   }
 }
 
-/** A value that takes a state after it was made (Python's BUILD). */
+/** A value that takes a state after it was created (Python's BUILD). */
 export interface Buildable {
   build(state: unknown, fail: Fail): void
 }

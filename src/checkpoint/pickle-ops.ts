@@ -215,15 +215,15 @@ op('Q', 'BINPERSID', (m) => {
 })
 op('P', 'PERSID', (m) => m.refuse(`the persistent id ${m.line().toString('latin1')}`))
 op('i', 'INST', (m) => m.refuse(`${m.line().toString('latin1')}.${m.line().toString('latin1')}`))
-op('o', 'OBJ', (m) => m.refuse('an object made by OBJ'))
+op('o', 'OBJ', (m) => m.refuse('an object created by OBJ'))
 op(0x81, 'NEWOBJ', (m) => {
   const args = m.pop()
   const made = m.pop()
   // only what the caller's list of names can make without running anything; the rest is refused as before
-  if (!(made instanceof PyGlobal) || !made.call || !Array.isArray(args)) return m.refuse('an object made by NEWOBJ')
+  if (!(made instanceof PyGlobal) || !made.call || !Array.isArray(args)) return m.refuse('an object created by NEWOBJ')
   m.push(made.call(args, m.fail))
 })
-op(0x92, 'NEWOBJ_EX', (m) => m.refuse('an object made by NEWOBJ_EX'))
+op(0x92, 'NEWOBJ_EX', (m) => m.refuse('an object created by NEWOBJ_EX'))
 op(0x82, 'EXT1', (m) => m.refuse('an extension code'))
 op(0x83, 'EXT2', (m) => m.refuse('an extension code'))
 op(0x84, 'EXT4', (m) => m.refuse('an extension code'))

@@ -85,7 +85,7 @@ function childrenOf(value: unknown): Iterable<unknown> | null {
   return value instanceof Map ? [...value.keys(), ...value.values()] : null
 }
 
-/** Refuses values that contain themselves or nest deeper than callers may walk; without recursion of its own. Shared
+/** Refuses values that contain themselves or nest deeper than callers may walk; without recursion. Shared
  * parts are visited once, and the depth kept for a part is that of its deepest child. */
 function checkNesting(root: unknown, where: string): void {
   const depth = new Map<unknown, number>()

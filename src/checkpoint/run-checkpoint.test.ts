@@ -138,7 +138,7 @@ function startWriter(dir: string) {
   return writer
 }
 
-/** Lets a writer run for a while, if asked from its first safe step on, and kills it; the last step it told to be safe, or null. */
+/** Lets a writer run for a while, if asked from its first safe step on, and kills it; the last step it reported as safe, or null. */
 async function runAndKill(
   writer: ReturnType<typeof startWriter>,
   first: number,

@@ -83,13 +83,13 @@ test('values of another type or range are refused by field, and a step that is n
   }
 })
 
-test('a state of a later release is told as such', () => {
+test('a state written by a later release is refused with a message that says so', () => {
   const later = /state\.json: version: expected 1 or 2, got 3\. a later release wrote it/
   assert.throws(() => read((s) => Object.assign(s, { version: 3 })), later)
   assert.throws(() => read((s) => delete s.version), /state\.json: version: expected 1 or 2, got nothing$/)
 })
 
-test('a state that is no JSON object names its file', () => {
+test('a state that is not a JSON object names its file', () => {
   for (const text of ['', '[]', 'null', '{', 'version https://git-lfs.github.com/spec/v1\n']) {
     writeFileSync(join(folder, 'state.json'), text)
     assert.throws(() => readRunState(folder), /state\.json: expected/)

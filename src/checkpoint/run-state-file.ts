@@ -1,5 +1,5 @@
-// state.json of a run's checkpoint: counters and positions that a resumed run goes on from. The manifest's hash tells damage;
-// these checks tell what was edited by hand or copied from another step.
+// state.json of a run's checkpoint: counters and positions from which a run resumes. The manifest's hash detects damage;
+// these checks detect a file that was edited or copied from another step.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
 import { refusalOf } from '../config/index.ts'
@@ -75,7 +75,7 @@ export function readRunState(folder: string): StoredRunState {
   const value = readJsonObject(where)
   const { version } = value
   if (version !== 1 && version !== 2) {
-    const hint = Number(version) > 2 ? 'a later release wrote it: go on with that one' : undefined
+    const hint = Number(version) > 2 ? 'a later release wrote it: resume with that release' : undefined
     throw new Mismatch({ where, field: 'version', expected: '1 or 2', got: version ?? 'nothing', hint })
   }
   const parsed = runState.safeParse(value)

@@ -23,7 +23,7 @@ export interface TorchFile {
   tensors: ReadonlyMap<string, TorchTensorRange>
   /** The key whose value was taken as the state dict; null when the file itself is one. */
   under: string | null
-  /** Names of values that are no tensors. */
+  /** Names of values that are not tensors. */
   others: readonly string[]
 }
 
@@ -82,7 +82,7 @@ const torchNames = new Map<string, PyCall | null>([
   ['torch._utils._rebuild_parameter_with_state', parameter],
 ])
 
-/** Stands for an object of the trainer's log (mmengine writes one beside the weights): nothing of it is kept, nothing is run. */
+/** A placeholder for an object of the trainer's log (mmengine writes one beside the weights): nothing of it is kept, nothing is run. */
 class SkippedObject {
   build(): void {}
 }

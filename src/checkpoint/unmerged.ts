@@ -69,13 +69,13 @@ function released(name: string, isKnown: (name: string) => boolean): string {
   return candidates.flatMap((c) => [c.replace(/\.gamma$/, '.g_weight'), c]).find(isKnown) ?? inner
 }
 
-/** The folder under released names, adapters merged in float32 when a tensor is read; the folder itself where nothing differs. */
+/** The folder under released names, adapters merged in float32 when a tensor is read; the folder itself if nothing differs. */
 export function mergedFolder(folder: WeightFolder, isKnown: (name: string) => boolean, scale: number): WeightFolder {
   const { weights, factors, isTraining } = trainingNames(folder.names, isKnown, folder.path)
   if (!isTraining) return folder
   const lost = [...factors.keys()].find((layer) => !weights.has(layer))
   if (lost !== undefined) {
-    const hint = 'a checkpoint of the trained weights alone goes on top of its model: --adapter FILE'
+    const hint = 'a checkpoint of the trained weights is loaded on top of its model: --adapter FILE'
     throw new Mismatch({
       where: folder.path,
       field: lost,

@@ -31,7 +31,7 @@ function shardName(i: number, count: number): string {
   return count === 1 ? 'model.safetensors' : `model-${digits(i + 1)}-of-${digits(count)}.safetensors`
 }
 
-/** Hugging Face's rule: in the given order; a tensor over the limit gets a shard of its own, the open shard goes on. */
+/** Hugging Face's rule: in the given order; a tensor over the limit gets its own shard, the open shard continues. */
 function splitShards(where: string, entries: Iterable<TensorSource>, most: number) {
   const shards: TensorSource[][] = []
   let open: TensorSource[] = []

@@ -88,7 +88,7 @@ test('an index that names a missing shard, a missing tensor or a path is refused
   refuses(() => openWeights(dir), /a file of JSON/)
 })
 
-test('a cut shard is refused; a tensor the index forgot is kept and told; one in two shards is refused', (t) => {
+test('a cut shard is refused; a tensor missing from the index is kept and logged; one in two shards is refused', (t) => {
   const dir = sharded(scratch(t))
   const c = index(dir).weight_map.c
   changeIndex(dir, 'b', undefined)

@@ -132,7 +132,7 @@ function safetensorsSlots(file: string): Map<string, Slot> {
 function torchSlots(file: string): Map<string, Slot> {
   const { tensors, others } = readTorch(file)
   if (others.length > 0)
-    log.warn(`${file}: leaving ${others.length} values that are no tensors: ${others.slice(0, 8).join(', ')}`)
+    log.warn(`${file}: leaving ${others.length} values that are not tensors: ${others.slice(0, 8).join(', ')}`)
   return new Map(Array.from(tensors, ([name, range]) => [name, torchSlot(file, range)]))
 }
 
@@ -180,7 +180,7 @@ function openShard(index: string, shard: string): Map<string, Slot> {
   throw new Mismatch({ where: index, field: shard, expected: 'the shard beside the index', got: 'no such file', hint })
 }
 
-/** Other loaders take whole shards, so a tensor the index forgot is kept and told; one in two shards is ambiguous. */
+/** Other loaders take whole shards, so a tensor missing from the index is kept and logged; one in two shards is ambiguous. */
 function addUnindexed(
   index: string,
   map: ReadonlyMap<string, string>,

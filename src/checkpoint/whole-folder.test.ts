@@ -36,7 +36,7 @@ test('a folder that holds a model is refused, and left as it was', () => {
   assert.deepEqual([readdirSync(out).sort(), textIn(out)], [['config.json', 'model.safetensors'], 'old'])
 })
 
-test('what a killed export left, before or while its files were moved, is no obstacle; other files stay', () => {
+test('what a killed export left, before or while its files were moved, does not block the next one; other files stay', () => {
   const out = join(folder, 'killed')
   mkdirSync(out)
   writeFileSync(join(out, 'notes.txt'), 'mine')

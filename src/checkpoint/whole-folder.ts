@@ -1,4 +1,4 @@
-// A folder that is filled at once: what a killed process left of it never looks whole, and is no obstacle to the next.
+// A folder that appears complete or not at all: what a killed process left is never taken for complete and does not block the next.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'

@@ -146,7 +146,7 @@ function zip64Values(extra: Buffer): bigint[] {
   return []
 }
 
-/** The local header repeats the name and has an extra field of its own (PyTorch pads it so that data begins aligned). */
+/** The local header repeats the name and has its own extra field (PyTorch pads it so that data begins aligned). */
 function dataOffset(fd: number, path: string, fileSize: number, rawName: Buffer, local: number): number {
   const name = rawName.toString('utf8')
   const length = 30 + rawName.length

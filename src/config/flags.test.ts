@@ -101,7 +101,7 @@ test('an unknown name is an error that names the nearest', () => {
   assert.throws(() => read('--rl', '8'), /expected a known setting/)
 })
 
-test('later flags win over earlier ones, flags over recipes wherever they stand, later recipes over earlier', () => {
+test('later flags win over earlier ones, flags over recipes in any order, later recipes over earlier', () => {
   const one = recipe('one.yaml', 'steps: 1\nrl:\n  numGenerations: 2\n  beta: 0.1\n')
   const two = recipe('two.json', '{"rl": {"numGenerations": 3}, "rl.deep.mode": "y", "kl_coef": 0.2}')
   const given = read('--steps', '7', '--steps', '8', '--recipe', one, '--recipe', two)
@@ -115,7 +115,7 @@ test("a command's own flags are kept apart, repeated ones in order", () => {
   assert.deepEqual(Object.fromEntries(given.flags), { reward: ['a.ts', 'b.ts'], 'dry-run': ['true'] })
 })
 
-test('recipes that are missing, broken or name unknown settings are told with their path', () => {
+test('recipes that are missing, broken or name unknown settings are reported with their path', () => {
   assert.throws(() => read('--recipe', join(folder, 'none.yaml')), /none\.yaml: recipe: expected a YAML or JSON file/)
   assert.throws(() => read('--recipe', recipe('bad.yaml', 'a: [1')), /bad\.yaml: recipe: expected YAML or JSON/)
   assert.throws(() => read('--recipe', recipe('list.yaml', '- 1')), /list\.yaml: recipe: expected settings by name/)

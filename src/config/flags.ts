@@ -3,7 +3,7 @@ import { readRecipe, type SetValue } from './recipe.ts'
 import { type SettingTable, setAt } from './settings.ts'
 import { parseValue } from './values.ts'
 
-/** A flag of a command that is no setting. */
+/** A flag of a command that is not a setting. */
 export interface CommandFlag {
   name: string
   /** How the value is called in the help; absent: a switch. */
@@ -32,7 +32,7 @@ const recipeFlag: CommandFlag = { name: 'recipe', value: 'FILE', many: true, doc
 
 /**
  * `--key value`, `--key=value`, and `--key` alone for true. Defaults < recipes in order < flags in order, wherever the recipe
- * stands on the line. A value that begins with two dashes needs the form with `=`.
+ * is on the line. A value that begins with two dashes needs the form with `=`.
  */
 export function readFlags(
   argv: readonly string[],

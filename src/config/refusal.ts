@@ -4,7 +4,7 @@ import { Mismatch } from '../core/index.ts'
 /** For `refine`: the value may hold a key, so a refusal does not show it. */
 export const mayHoldKey = { params: { mayHoldKey: true } }
 
-/** What a schema finds wrong first, with the value that stands there. */
+/** The first error of a schema, with the value found there. */
 export function refusalOf(error: z.ZodError, input: unknown, where: string, of = ''): Mismatch {
   const issue = error.issues[0]!
   const hidden = issue.code === 'custom' && issue.params?.['mayHoldKey'] === true

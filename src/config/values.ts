@@ -26,7 +26,7 @@ function choices(schema: ValueSchema): readonly (ValueSchema & { type?: string }
   return [schema as ValueSchema & { type?: string }]
 }
 
-/** What may be written for a value, in words. */
+/** Describes the values that are accepted. */
 export function typeInWords(schema: ValueSchema): string {
   const words = choices(schema).map((s) => {
     if (s.const !== undefined) return JSON.stringify(s.const).replaceAll('"', '')
@@ -72,7 +72,7 @@ function parseInside(text: string, schema: ValueSchema): unknown {
   return undefined
 }
 
-/** Undefined when the text is no value of this type. */
+/** Undefined when the text is not a value of this type. */
 function parseAs(text: string, schema: ValueSchema & { type?: string }): unknown {
   if (schema.const !== undefined) return text === String(schema.const) ? schema.const : undefined
   if (schema.enum) return schema.enum.find((value) => String(value) === text)

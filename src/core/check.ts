@@ -4,7 +4,7 @@ export interface CheckRow {
   /** Worst absolute and relative difference; NaN where the comparison is exact (ids, counts). */
   abs: number
   rel: number
-  /** What had to hold, in words: 'equal', '1e-4 of the largest magnitude'. */
+  /** The condition, as text: 'equal', '1e-4 of the largest magnitude'. */
   limit: string
   pass: boolean
   /** Where the worst element is, or what differs. */

@@ -3,7 +3,7 @@ const table = Uint32Array.from({ length: 256 }, (_, n) => {
   return n >>> 0
 })
 
-/** CRC-32 as zip, PNG and Parquet use it (polynomial 0xedb88320, reflected), of pieces one behind the other. */
+/** CRC-32 as zip, PNG and Parquet use it (polynomial 0xedb88320, reflected), of several pieces in order. */
 export function crc32(...pieces: readonly Uint8Array[]): number {
   let crc = 0xffffffff
   for (const bytes of pieces)

@@ -32,7 +32,7 @@ export class Mismatch extends Error {
   }
 }
 
-/** What a process ends with when a service stays away: EX_UNAVAILABLE of sysexits. */
+/** Exit code when a service is unreachable: EX_UNAVAILABLE of sysexits. */
 export const unavailableCode = 69
 
 /** A service that the run needs has not answered for longer than it may. */

@@ -79,7 +79,7 @@ test('bytes for people', () => {
   assert.deepEqual(sizes.map(humanBytes), words)
 })
 
-test('a temporary folder is ours alone; where none can be made, TMPDIR is named and what to do', (t) => {
+test('a temporary folder is ours alone; if none can be created, the error names TMPDIR and says what to do', (t) => {
   const folder = temporaryFolder('test')
   t.after(() => rmSync(folder, { recursive: true, force: true }))
   assert.equal(statSync(folder).mode & 0o777, 0o700)

@@ -70,7 +70,7 @@ export function replaceFile(path: string, write: (fd: number) => void): void {
   syncPath(dirname(path))
 }
 
-/** The same of a text or bytes at hand. */
+/** The same for text or bytes in memory. */
 export function atomicWrite(path: string, data: string | Uint8Array): void {
   const bytes = typeof data === 'string' ? Buffer.from(data) : data
   replaceFile(path, (fd) => writeAll(fd, bytes))
@@ -114,8 +114,8 @@ const noRoom: Readonly<Record<string, string>> = {
 const failing: Readonly<Record<string, string>> = {
   EIO: 'the disk fails',
   EROFS: 'the disk can only be read now',
-  ESTALE: 'the network share is gone',
-  ENODEV: 'the disk is gone',
+  ESTALE: 'the network share does not respond',
+  ENODEV: 'the disk does not respond',
   ETIMEDOUT: 'the disk does not answer',
 }
 
@@ -126,7 +126,7 @@ function inWordsOf(error: unknown, words: Readonly<Record<string, string>>): str
   return cause === undefined ? null : inWordsOf(cause, words)
 }
 
-/** In words, with the code, when an error says that there is no room for more bytes; else null. */
+/** A sentence with the error code if an error means that the disk is full; else null. */
 export const lackOfRoom = (error: unknown): string | null => inWordsOf(error, noRoom)
 
 /** The same, or that the disk itself misbehaves: what may be over in a minute. */

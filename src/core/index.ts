@@ -1,5 +1,5 @@
 // Core: errors, assertions, log, seeded random streams, small file helpers. Everybody may use it.
-// Imports nothing of ours.
+// Imports no other room.
 // Start reading at errors.ts.
 export type { CheckRow } from './check.ts'
 export { crc32 } from './crc32.ts'

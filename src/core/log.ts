@@ -8,7 +8,7 @@ const threshold = rank[(process.env.ROUNDTRIP_LOG as LogLevel | undefined) ?? 'i
 
 /**
  * Text that may come from a dataset or a server, for a terminal: control characters, which could move the cursor, set the
- * title or turn the order of letters, are spelled out, and further lines are indented, so that none looks like a message of ours.
+ * title or turn the order of letters, are spelled out, and further lines are indented, so that none looks like our own message.
  */
 export function printable(text: string): string {
   const hex = (char: string) => char.charCodeAt(0).toString(16)
@@ -18,7 +18,7 @@ export function printable(text: string): string {
     .replace(/\n(?=.)/g, '\n  ')
 }
 
-/** On a terminal a status line may stand where the message goes, drawn by another thread: it is wiped first. */
+/** On a terminal another thread may have drawn a status line there: it is cleared first. */
 export function messageLine(level: LogLevel, text: string, terminal: boolean): string {
   const head = level === 'info' ? '' : `${level}: `
   return `${terminal ? '\r\u001b[K' : ''}${head}${printable(text)}\n`

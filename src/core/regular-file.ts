@@ -40,7 +40,7 @@ function kindOf(stats: Stats): string {
   return stats.isCharacterDevice() || stats.isBlockDevice() ? 'a device' : 'a socket or something else'
 }
 
-/** A read that the system refused (a disk that fails, a network share that is gone), with the place. */
+/** A read that the system refused (a disk that fails, a network share that does not respond), with the place. */
 export function unreadable(path: string, offset: number, length: number, error: unknown): unknown {
   if (error instanceof Mismatch) return error
   return new Mismatch(

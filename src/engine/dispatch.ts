@@ -239,7 +239,7 @@ function decodeLines(plan: OpPlan): string {
 
 const NONE = Object.freeze({})
 
-/** new Function, since the encoder of a schema known at run time must cost no more than one written by hand. */
+/** new Function, since the encoder of a schema known at run time must cost no more than a hand-written one. */
 function compile(plan: OpPlan): OpFunction {
   const unsupported = plan.args.find((a) => a.kind === '?' && !a.hasDefault)
   if (unsupported) bad(plan.name, unsupported.name, 'an argument type the engine supports', plan.schema)

@@ -5,7 +5,7 @@ import { prepareEnvironment } from './environment.ts'
 
 /** What the function in the engine thread gets besides its input. */
 export interface EnginePort {
-  /** Tells main something; nothing comes back. */
+  /** Sends a message to the main thread; there is no reply. */
   send(message: unknown): void
   /** Asks main and waits for its answer: a judge call, a file dialog, anything that must not block the engine. */
   ask(message: unknown): Promise<unknown>
@@ -80,7 +80,7 @@ function startWorker(task: Task): Worker {
     const { serveEngineThread } = await import(${JSON.stringify(own)})
     await serveEngineThread(require('node:worker_threads').workerData)
   })()`
-  // the thread has no command line of its own; environment.json has the one the run was started with
+  // the thread has no command line; environment.json has the one the run was started with
   return new Worker(code, { eval: true, execArgv: [], argv: process.argv.slice(2), workerData: task })
 }
 
@@ -99,7 +99,7 @@ export function runInEngineThread(
   return new Promise((resolve, reject) => {
     let settle = (code: number) => reject(endedEarly(String(module), exportName, code))
     let ended = false
-    let heard = Promise.resolve() // a listener still at work may fail the run; an answer nobody waits for may not hold it
+    let listening = Promise.resolve() // a listener still at work may fail the run; an answer nobody waits for must not delay it
     const end = (how: () => void) => {
       if (ended) return // the first end is the one reported: a result on its way must not hide a listener's failure
       ended = true
@@ -109,11 +109,11 @@ export function runInEngineThread(
     const post = (message: ToThread) => worker.postMessage(message)
     const stop = () => post({ kind: 'control', message: 'stop' })
     worker.on('message', (message: FromThread) => {
-      if (message.kind === 'done') void heard.then(() => end(() => resolve(message.result)))
-      else if (message.kind === 'failed') void heard.then(() => end(() => reject(unpack(message.error))))
+      if (message.kind === 'done') void listening.then(() => end(() => resolve(message.result)))
+      else if (message.kind === 'failed') void listening.then(() => end(() => reject(unpack(message.error))))
       else {
-        const hearing = hear(message, options, post).catch((error: unknown) => end(() => reject(error)))
-        if (message.kind === 'send') heard = heard.then(() => hearing)
+        const receiving = receive(message, options, post).catch((error: unknown) => end(() => reject(error)))
+        if (message.kind === 'send') listening = listening.then(() => receiving)
       }
     })
     worker.on('error', (error) => {
@@ -135,7 +135,7 @@ function endedEarly(module: string, exportName: string, code: number): Mismatch 
 }
 
 /** A failing listener of `send` fails the run; a failing answer is the asker's to handle. */
-async function hear(
+async function receive(
   message: Extract<FromThread, { kind: 'send' | 'ask' }>,
   options: EngineThreadOptions,
   post: (message: ToThread) => void,

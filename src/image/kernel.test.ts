@@ -32,7 +32,7 @@ test('a line is the weighted sum of bytes, rounded and clipped', () => {
   }
 })
 
-test('a large piece of work has a memory of its own and leaves the kept one small', () => {
+test('a large piece of work gets its own memory and leaves the kept one small', () => {
   const small = kernelWith(1000).memory.buffer.byteLength
   assert.ok(kernelWith(257 * 1024 * 1024).memory.length >= 257 * 1024 * 1024)
   assert.equal(kernelWith(1000).memory.buffer.byteLength, small)

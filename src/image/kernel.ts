@@ -116,7 +116,7 @@ declare const WebAssembly: {
 }
 
 const pageBytes = 65536
-/** Larger work gets a memory of its own, which is given back; a WebAssembly memory never shrinks. */
+/** Larger work gets its own memory, which is freed; a WebAssembly memory never shrinks. */
 const keptBytes = 256 * 1024 * 1024
 
 let module: object | undefined

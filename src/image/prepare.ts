@@ -1,6 +1,6 @@
 import type { RgbImage } from './image.ts'
 
-/** What a model makes of an image before any weight is involved, told so that another thread can do it. */
+/** How a model preprocesses an image, as plain data so that another thread can do it. */
 export interface Preparation {
   /** Address of a module that exports `prepare(image, settings)` and loads no engine. */
   readonly module: string

@@ -105,7 +105,7 @@ interface Layout {
   readonly total: number
 }
 
-/** Images have spare bytes behind them: the zero weights that fill up read there, and a line's last store writes there. */
+/** Images have spare bytes at the end: padding weights of zero read there, and a line's last store writes there. */
 function layOut(image: RgbImage, width: number, height: number, across: Axis, down: Axis): Layout {
   const spare = 16
   const rowBytes = width * 3
@@ -135,7 +135,7 @@ function alongRows({ line, memory }: Kernel, image: RgbImage, at: Layout, axis: 
   }
 }
 
-/** Rows: [inHeight, width, 3] at `from` -> [outHeight, width, 3]; channels need no telling apart here. */
+/** Rows: [inHeight, width, 3] at `from` -> [outHeight, width, 3]; channels are treated alike here. */
 function alongColumns({ line, memory }: Kernel, rowBytes: number, from: number, at: Layout, axis: Axis): void {
   const { taps, first, weights } = axis
   new Int32Array(memory.buffer, at.first).set(Int32Array.from({ length: Math.ceil(rowBytes / 4) }, (_, i) => 4 * i))

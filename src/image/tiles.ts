@@ -16,7 +16,7 @@ export interface TileOptions {
 export const tileDefaults = { tileSize: 448, minTiles: 1, maxTiles: 12, thumbnail: true } as const
 
 /** Every grid up to this many tiles is tried for every image; models are trained with at most 40. */
-const mostTiles = 1024
+const tileLimit = 1024
 
 export interface TileGrid {
   readonly columns: number
@@ -34,10 +34,10 @@ function candidates(minTiles: number, maxTiles: number): TileGrid[] {
 
 function checkOptions(o: Required<TileOptions>): void {
   const whole = [o.tileSize, o.minTiles, o.maxTiles].every((n) => Number.isInteger(n) && n > 0)
-  if (whole && o.minTiles <= o.maxTiles && o.maxTiles <= mostTiles) return
+  if (whole && o.minTiles <= o.maxTiles && o.maxTiles <= tileLimit) return
   throw new Mismatch({
     where: 'tiles',
-    expected: `tileSize >= 1 and 1 <= minTiles <= maxTiles <= ${mostTiles}`,
+    expected: `tileSize >= 1 and 1 <= minTiles <= maxTiles <= ${tileLimit}`,
     got: { tileSize: o.tileSize, minTiles: o.minTiles, maxTiles: o.maxTiles },
   })
 }

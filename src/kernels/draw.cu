@@ -1,5 +1,5 @@
 // The next token of each row from bfloat16 scores: the smallest id whose share of the whole, summed in vocabulary order in float64, exceeds
-// the row's number; the lowest of the largest where there are no numbers. A cluster of blocks a row. Also kept at [clock % ring][row]: the id (-1
+// the row's number; the lowest of the largest if there are no numbers. A cluster of blocks a row. Also kept at [clock % ring][row]: the id (-1
 // where scores have no distribution), its log-probability among all ids and among those that may be drawn; and the row's next input. Rows of a
 // unit without a prompt draw nothing.
 constexpr int DRAWERS = 512;

@@ -1,4 +1,4 @@
-// Y [rows][features] = (X W^T) * scale + bias for few rows, W [features][COLUMNS] in 8 bit: read once, made bfloat16 in registers, which
+// Y [rows][features] = (X W^T) * scale + bias for few rows, W [features][COLUMNS] in 8 bit: read once, converted to bfloat16 in registers, which
 // holds every such number. TILES tiles of 8 rows; COLUMNS are split over SPLIT blocks of a cluster and their warps, 64 at a time, and sums
 // meet in a fixed order. Blocks take tiles of 16 features in turns, their inputs stay in shared memory.
 // EXTRA (a multiple of 16, or 0): T F^T is added, F [features][EXTRA] in bfloat16, T [rows][strideT]. Features from `second` and from

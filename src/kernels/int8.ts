@@ -1,4 +1,4 @@
-// Products of few rows with matrices in 8 bit, which are read once and never made wide. R rows, N features, K columns.
+// Products of few rows with matrices in 8 bit, which are read once and never dequantized in memory. R rows, N features, K columns.
 import { empty, type Tensor, tidy } from '../tensor/index.ts'
 import { KernelModule } from './module.ts'
 import { kernelsOff, multiprocessors, noKernels } from './support.ts'
@@ -19,7 +19,7 @@ export interface LowRank {
 
 /** Rows of a launch; more are taken in turns, and above the other number making the matrix wide is as fast. */
 const [launchRows, maxRows] = [32, 64]
-const [warps, chunk, threads, mostRounds] = [8, 64, 256, 8]
+const [warps, chunk, threads, maxRounds] = [8, 64, 256, 8]
 /** Bytes of a block: where two share a multiprocessor, and where one has it alone. */
 const [sharedMemory, ownMemory] = [113 * 1024, 227 * 1024]
 /** Of the blocks that there is room for, those that find it as whole clusters. */
@@ -45,7 +45,7 @@ function planOf(columns: number, tiles: number): Plan | null {
   ] as const)
     for (let split = 1; split <= 8; split++) {
       const { rounds, shared } = of(split)
-      if (rounds <= mostRounds && shared <= room) return { split, blocks, shared }
+      if (rounds <= maxRounds && shared <= room) return { split, blocks, shared }
     }
   return null
 }
@@ -106,7 +106,7 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
   return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
 }
 
-/** Products [.., K] -> [.., N] of few rows in bfloat16, where kernels run on a device; null if the matrix must be made wide. */
+/** Products [.., K] -> [.., N] of few rows in bfloat16, if the kernels run on this device; null if the matrix must be dequantized. */
 export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Tensor | null) | null {
   if (kernelsOff() || noKernels(device)) return null
   return (x, matrix) => {

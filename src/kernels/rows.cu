@@ -1,6 +1,6 @@
 // Element-wise work between two matrix products: a block a row, or a thread for 8 elements.
 
-// h += y (where there is y); out = h / rms(h) * weight. `states`: also kept at [clock % ring], the sum itself where `raw`.
+// h += y (if y is given); out = h / rms(h) * weight. `states`: also kept at [clock % ring], the sum itself where `raw`.
 KERNEL __launch_bounds__(1024) add_norm(u16* h, const u16* y, const u16* weight, float eps, u16* out, u16* states, int raw, const int* clock,
                                      int ring) {
   __shared__ float sums[32];

@@ -1,4 +1,4 @@
-// What stands between the matrix products of a training pass, and its derivatives. A block works on one row unless said otherwise; `ld` are
+// Element-wise parts of a layer in a training pass, and their derivatives. A block works on one row unless said otherwise; `ld` are
 // elements from row to row. Sums are in float32, in the same order every time.
 typedef long long i64;
 
@@ -34,7 +34,7 @@ DEVICE float block_most(float v) {
   return all;
 }
 
-// sum = x + y (where there is y), out = sum / rms(sum) * weight
+// sum = x + y (if y is given), out = sum / rms(sum) * weight
 KERNEL __launch_bounds__(1024) sum_norm(const u16* x, const u16* y, int ldy, const u16* weight, float eps, u16* sum, u16* out) {
   wait_for_previous();
   const size_t row = blockIdx.x;
@@ -122,8 +122,8 @@ DEVICE void add8(Eight& a, const u16* p) {
   for (int k = 0; k < 8; k++) a.v[k] += b.v[k];
 }
 
-// Gradients of heads, [rows][heads][DIM] each, turned back and put side by side: [rows][ld]. Rows from `split` on have gradients of their
-// own, which count from there. The second ones, where given, are added.
+// Gradients of heads, [rows][heads][DIM] each, turned back and put side by side: [rows][ld]. Rows from `split` on have separate
+// gradients, which count from there. The second ones, if given, are added.
 KERNEL __launch_bounds__(THREADS)
     rotate_back(const u16* dq, const u16* dq2, const u16* dk, const u16* dk2, const u16* dv, const u16* dv2, int split, const u16* eq, const u16* eq2,
                 const u16* ek, const u16* ek2, const u16* ev, const u16* ev2, u16* out, int ld, const u16* cos, const u16* sin) {
@@ -182,7 +182,7 @@ KERNEL __launch_bounds__(THREADS) gated_back(u16* grad, u16* both, int ld) {
   }
 }
 
-// Attention of the same queries over two sets of keys: [rows][HEADS][DIM] and log-sum-exp [HEADS][rows] each. Before them in `out` stand
+// Attention of the same queries over two sets of keys: [rows][HEADS][DIM] and log-sum-exp [HEADS][rows] each. Before them in `out` are
 // `ready` rows as they are. HEADS * DIM / 8 threads work.
 KERNEL __launch_bounds__(1024)
     join(const u16* first, int ready, const u16* a, const float* lse_a, const u16* b, const float* lse_b, int rows, u16* out, float* lse) {

@@ -8,7 +8,7 @@ const threads = 256
 /** Threads of a block that goes through a whole vocabulary. */
 const wideBlock = 1024
 
-/** Of some rows [n, heads, D] each; where there are two they are added. */
+/** Of some rows [n, heads, D] each; two are added. */
 export type HeadGrads = Record<'query' | 'key' | 'value', readonly [Tensor, Tensor?]>
 
 /** [N, H, D] and its log-sum-exp [H, N] */
@@ -88,7 +88,7 @@ export class TrainingKernels {
     return out
   }
 
-  /** Scores become their gradient, given what scoreRows made of them and the gradients [2, M] of the first two. */
+  /** Scores become their gradient, given what scoreRows computed from them and the gradients [2, M] of the first two. */
   scoreBack(scores: Tensor, V: number, ids: Tensor, temperature: number, scored: Tensor, grad: Tensor): void {
     const [entropy, lse] = [scored.select(0, 1), scored.select(0, 2)]
     const grads = [grad.select(0, 0), grad.select(0, 1)]

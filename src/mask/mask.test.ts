@@ -46,7 +46,7 @@ function columnBits(mask: Mask): string {
   return out
 }
 
-test('a mask is made of the places where it changes', () => {
+test('a mask is built from the positions at which it changes', () => {
   fc.assert(
     fc.property(bitsArbitrary, ({ height, width, a }) => {
       const mask = maskFromDense(a, height, width)

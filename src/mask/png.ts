@@ -3,7 +3,7 @@ import { deflate, inflate } from 'node:zlib'
 import { crc32, Mismatch, messageOf } from '../core/index.ts'
 import { type Mask, maskFromDense, toDense } from './mask.ts'
 
-// A reader of its own because a mask needs the stored samples: a decoder for pictures turns palette indices into
+// A separate reader because a mask needs the stored samples: a decoder for pictures turns palette indices into
 // colours and 16-bit samples into their high byte, and both can turn "inside" into 0.
 
 const signature = Buffer.from([137, 80, 78, 71, 13, 10, 26, 10])
@@ -22,7 +22,7 @@ const adam7 = [
 
 /** As for images; a header of 33 bytes must not decide over memory. */
 const maxPixels = 100_000_000
-/** Samples of all rows once unpacked; twice this is held for a moment. */
+/** Samples of all rows once unpacked; twice this is in memory for a moment. */
 const maxUnpacked = 400_000_000
 
 interface Header {
@@ -132,7 +132,7 @@ function readRows(raw: Uint8Array, h: Header, where: string): Uint8Array {
   return bits
 }
 
-/** A PNG as a mask: grey, palette index or any colour sample above 0 is inside; alpha is not looked at. */
+/** A PNG as a mask: grey, palette index or any colour sample above 0 is inside; alpha is ignored. */
 export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promise<Mask> {
   const { header, packed } = readChunks(bytes, where)
   const most = header.height * (header.width * header.samples * (header.depth / 8) + 2) * 2 + 64

@@ -17,7 +17,7 @@ function problem(where: string, hint: Problem, expected: string, got: unknown): 
 /** Six groups of five bits hold runs below 2^29, and keep 32-bit shifts exact. */
 const maxGroups = 6
 
-/** The signed differences behind the characters, five bits each, low first, bit 32 = more, bit 16 of the last = sign. */
+/** The signed differences that the characters encode, five bits each, low first, bit 32 = more, bit 16 of the last = sign. */
 function parseCounts(text: string, where: string): number[] {
   const counts: number[] = []
   for (let at = 0; at < text.length; ) {

@@ -25,7 +25,7 @@ export function roundRows(matrix: Tensor, dtype: DType): RoundedRows {
       const step = wide
         .abs()
         .amax({ dim: [1], keepdim: true })
-        .mul(1 / largestNumber) // dividing by a number rounds differently on a card
+        .mul(1 / largestNumber) // dividing by a number rounds differently on a GPU
         .to(dtype)
       const scale = where(step.eq(0), step.add(1), step) // a row of zeros
       const numbers = wide.div(scale.to('float32')).round().clamp_({ min: -largestNumber, max: largestNumber })
@@ -37,7 +37,7 @@ export function roundRows(matrix: Tensor, dtype: DType): RoundedRows {
 /** Whether a tensor is the numbers of a matrix in 8 bit. */
 export const isInt8 = ({ dtype }: Tensor): boolean => dtype === 'int8'
 
-/** Stores a linear layer's weight in 8 bit for good; the old tensor is freed. `matrix`: its values, where they are not there yet. */
+/** Stores a linear layer's weight in 8 bit permanently; the old tensor is freed. `matrix`: its values, if the layer has none yet. */
 export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.weight): void {
   const { numbers, scale } = roundRows(matrix, dtype)
   linear.weight.dispose()
@@ -45,7 +45,7 @@ export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.
   linear.weight_scale = keep(scale)
 }
 
-/** A product with a matrix in 8 bit as it is; null if it must be made wide. */
+/** A product with a matrix in 8 bit as it is; null if it must be dequantized. */
 export type Product8 = (x: Tensor, matrix: RoundedRows & { bias: Tensor | null }) => Tensor | null
 
 let product: Product8 | null = null
@@ -61,7 +61,7 @@ export function withProduct8<R>(chosen: Product8 | null, fn: () => R): R {
   }
 }
 
-/** The matrix made wide is there for this product alone, or until its backward where a gradient is recorded. */
+/** The dequantized matrix exists for this product only, or until its backward if a gradient is recorded. */
 export function multiply8(x: Tensor, numbers: Tensor, scale: Tensor, bias: Tensor | null): Tensor {
   return product?.(x, { numbers, scale, bias }) ?? tidy(() => x.linear(numbers.mul(scale).to(x.dtype), { bias }))
 }

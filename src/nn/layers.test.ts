@@ -64,7 +64,7 @@ test('a pattern that selects nothing is an error; trained weights become float32
   free(model)
 })
 
-test('other weights stand in for a while, also when the function throws', () => {
+test('other weights are used during a call and restored after it, also when the function throws', () => {
   const model = net()
   const slots = selectSlots(model, [/^norm\./])
   const other = tensor([2, 2, 2, 2])

@@ -116,7 +116,7 @@ const factorsOf = ({ lora_A, lora_B, adapter }: Linear) =>
   `${lora_A!.weight.handle} ${lora_B!.weight.handle} ${adapter!.scale}`
 
 /**
- * Places for merged weights that stay where they are from one call to the next, so that a recorded step can go on reading them. Those of a
+ * Buffers for merged weights, reused so that captured graphs stay valid. Those of a
  * pack lie together.
  */
 export class MergedWeights {
@@ -154,7 +154,7 @@ export class MergedWeights {
     const key = linears.map((l) => `${l.weight.handle} ${takesPart(l) ? factorsOf(l) : ''}`).join()
     const known = this.#recordings.get(key)
     if (known) return known
-    for (const linear of linears) this.of(linear) // no place is made while recording
+    for (const linear of linears) this.of(linear) // no buffer is allocated during capture
     while (this.#recordings.size >= maxRecordings) this.#forget(this.#recordings.keys().next().value!)
     const { graph } = CudaGraph.capture(merge as () => unknown, { device, warmups: 1 })
     this.#recordings.set(key, graph)

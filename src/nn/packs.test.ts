@@ -51,7 +51,7 @@ test('packed in place, the layers give what they gave, and their weights are par
   free(model)
 })
 
-test('merged weights in places are those merged anew, stay where they are, packed, and leave nothing behind', () => {
+test('merged weights in reused buffers equal freshly merged ones, keep their address, are packed, and leak nothing', () => {
   const model = filled()
   addLora(model, (path) => !path.includes('.b'), { rank: 2, alpha: 4, seed: 1 })
   const refill = () =>

@@ -47,7 +47,7 @@ export function warpScores(logits: Tensor, settings: SamplingSettings, seen?: Te
 
 function positive(temperature: number): number {
   if (temperature > 0) return temperature
-  const hint = 'greedy choice is a mode of its own'
+  const hint = 'greedy choice is a separate mode'
   throw new Mismatch({ where: 'sampling', field: 'temperature', expected: 'above 0', got: temperature, hint })
 }
 

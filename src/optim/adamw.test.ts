@@ -54,7 +54,7 @@ test('biases and other vectors are not decayed', () => {
   free(params)
 })
 
-test('gradients that were set aside are added to those that came since, and stand alone where none came', () => {
+test('gradients that were set aside are added to those that came since, and are used alone if none came', () => {
   expectNoLeak(() => {
     const params = parameters()
     const optim = adamwOf(params, config)
@@ -80,7 +80,7 @@ test('gradients that were set aside are added to those that came since, and stan
   })
 })
 
-test('stop, save, load into a new optimizer and go on: the same weights bit for bit', () => {
+test('stop, save, load into a new optimizer and continue: the same weights bit for bit', () => {
   expectNoLeak(() => {
     const straight = parameters()
     const one = adamwOf(straight, config)

@@ -29,7 +29,7 @@ test('an unknown setting is refused', () => {
 const refused: [string, GrpoInput, RegExp][] = [
   ['a cispo cap below 1', { lossType: 'cispo' }, /epsilonHigh.*at least 1/],
   ['a delta inside the clip', { delta: 1.1 }, /delta.*above 1 \+ epsilonHigh/],
-  ['a delta where nothing is clipped', { lossType: 'sapo', delta: 3 }, /delta/],
+  ['a delta without clipping', { lossType: 'sapo', delta: 3 }, /delta/],
   ['luspo at token level', { lossType: 'luspo', beta: 0 }, /sequence for luspo/],
   ['luspo with a KL term', { lossType: 'luspo', importanceSamplingLevel: 'sequence' }, /beta.*0 for luspo/],
   ['gmpo at sequence level', { lossType: 'gmpo', importanceSamplingLevel: 'sequence' }, /gmpo/],

@@ -50,7 +50,7 @@ export const GrpoConfig = z.strictObject({
     .enum(['token', 'sequence', 'sequence_token'])
     .default('token')
     .describe('ratio of each token, of the whole row (GSPO), or of the row with the gradient of the token'),
-  epsilon: z.number().positive().default(0.2).describe('the ratio is held above 1 - epsilon; in log space for gmpo'),
+  epsilon: z.number().positive().default(0.2).describe('the ratio is clamped above 1 - epsilon; in log space for gmpo'),
   epsilonHigh: z
     .number()
     .positive()
@@ -63,7 +63,7 @@ export const GrpoConfig = z.strictObject({
     .positive()
     .nullable()
     .default(20)
-    .describe('log-ratios are held in this range before exp; null: no guard'),
+    .describe('log-ratios are clamped to this range before exp; null: no guard'),
   sapoTemperaturePos: z.number().positive().default(1).describe('slope of sapo for positive advantages'),
   sapoTemperatureNeg: z.number().positive().default(1.05).describe('slope of sapo for the others'),
   vespoKPos: z
@@ -181,7 +181,7 @@ export interface KnownOfRun {
   /** Rows (completions) per micro-batch of one process; given, the divisibility by K is checked too. */
   rowsPerMicroBatch?: number
   processes?: number
-  /** A task has a KL weight of its own beside `beta`. */
+  /** A task has its own KL weight in addition to `beta`. */
   otherBeta?: boolean
 }
 

@@ -244,15 +244,15 @@ test('the entropy that steers is that of the tokens which the filter leaves', ()
       advantages: tensor([1]),
       entropies: tensor([[0.1, 0.2, 0.3, 0.4]]),
     }
-    const figures = (topEntropyQuantile: number) => {
+    const entropyMetrics = (topEntropyQuantile: number) => {
       const { entropy, entropy_sum, entropy_tokens } = grpoLoss(
         input,
         configOf('grpo', { beta: 0, topEntropyQuantile }),
       ).metrics()
       return [entropy, entropy_sum, entropy_tokens].map((x) => Number(x!.toFixed(6)))
     }
-    assert.deepEqual(figures(1), [0.25, 1, 4])
-    assert.deepEqual(figures(0.5), [0.25, 0.7, 2])
+    assert.deepEqual(entropyMetrics(1), [0.25, 1, 4])
+    assert.deepEqual(entropyMetrics(0.5), [0.25, 0.7, 2])
   })
 })
 

@@ -22,7 +22,7 @@ export async function learnFrom(
   const others = run.config.adaptiveLoops ? run.roles.optim.takeGradients() : null
   try {
     const learned = learnTask(run, task, groups, { pieces, numItems })
-    await tellLearned(run, task, groups, pieces, learned, report)
+    await reportLearned(run, task, groups, pieces, learned, report)
     if (!others) return
     await sumGradients(run, report)
   } catch (error) {
@@ -71,7 +71,7 @@ function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfi
   }
 }
 
-/** What was learned from a group: figures for the report, and whether the loss was a number. */
+/** What was learned from a group: metrics for the report, and whether the loss was finite. */
 interface Learned {
   record: string
   loss: number
@@ -79,7 +79,7 @@ interface Learned {
   extra: number | null
 }
 
-/** Gradients of this process's records; ends at a loss that is no number. */
+/** Gradients of this process's records; ends at a loss that is not finite. */
 function learnTask(
   run: Run,
   task: Task,
@@ -126,14 +126,14 @@ function learnGroups(
   }
 }
 
-/** Densities under the reference are made once, however often a group is learned from. */
+/** Densities under the reference are computed once, however often a group is learned from. */
 function keepReference(run: Run, groups: readonly Group[]): void {
   const without = groups.filter((group) => !group.reference)
   const made = run.roles.asReference(() => allPlainDensities(without))
   for (const [b, group] of without.entries()) group.reference = made[b]!
 }
 
-/** The share of one group in the loss of its task; its figures are read when they are asked for. */
+/** The share of one group in the loss of its task; its metrics are read on demand. */
 function groupLoss(
   run: Run,
   group: Group,
@@ -168,8 +168,8 @@ function groupLoss(
   return { loss, report }
 }
 
-/** Every process reports what all of them learned, in the order of one; a loss that is no number fails on all alike. */
-async function tellLearned(
+/** Every process reports what all of them learned, in the order of one; a loss that is not finite fails on every process. */
+async function reportLearned(
   run: Run,
   task: Task,
   groups: readonly Group[],

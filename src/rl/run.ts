@@ -20,7 +20,7 @@ export interface Roles {
   follow(): void
   /** Takes the weights that other processes have updated; nothing where each updates all. */
   share(world: World): Promise<void>
-  /** Gradient norm of each trainable group as it stands. */
+  /** Gradient norm of each trainable group at this moment. */
   gradNorms(): Record<string, number>
 }
 
@@ -29,7 +29,7 @@ export interface StepConfig {
   /** Gradients are scaled to this norm at most; 0: never. */
   readonly maxGradNorm: number
   readonly learningRate: number
-  /** On CUDA the sums of backward are made in a fixed order: the same seed gives the same bytes. */
+  /** On CUDA backward sums in a fixed order: the same seed gives the same bytes. */
   readonly fixedOrder: boolean
   /** Tasks are weighed by the inverse of their running gradient norms, which are measured. */
   readonly adaptiveLoops: boolean

@@ -5,7 +5,7 @@ import { resolveGrpo } from './config.ts'
 import type { Group } from './group.ts'
 import { samplerDrift, samplerWeights } from './sampler.ts'
 
-// two samples of three and two tokens, and an action behind them: four columns
+// two samples of three and two tokens, and an action after them: four columns
 const [K, T] = [2, 4]
 const like = (data: Float32Array) => tensor(data, [K, T])
 const drawn = [Float32Array.of(-1, -2, -3), Float32Array.of(-4, -5)]
@@ -22,7 +22,7 @@ const group = {
 } as unknown as Group
 const scored = [-1, -2, -3, -9, -4, -5, 0, -9]
 
-test("the sampler's log-probs are compared token by token, rows with actions behind them included", () => {
+test("the sampler's log-probs are compared token by token, including rows with actions after them", () => {
   tidy(() => {
     const same = samplerDrift(group, like(Float32Array.from(scored)), like)
     assert.equal(same['sampling/sampling_logp_difference/max'], 0)
@@ -35,7 +35,7 @@ test("the sampler's log-probs are compared token by token, rows with actions beh
   })
 })
 
-test('words that were not sampled are not compared: with no others there is nothing to tell', () => {
+test('words that were not sampled are not compared: if there are no others nothing is reported', () => {
   tidy(() => {
     const samples = group.samples.map((s, k) => (k === 0 ? { ...s, sampled: false } : s))
     const off = like(Float32Array.from(scored, (v, i) => (i < T ? v + 7 : v)))

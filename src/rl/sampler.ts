@@ -31,7 +31,7 @@ export function samplerDrift(group: Group, logps: Tensor, like: Like): Record<st
 export interface SamplerWeights {
   /** [K, T] or [K, 1]; null: the settings only mask. */
   isRatio: Tensor | null
-  /** [K, T] of the distribution that was drawn from; the policy's own where nothing was sampled. */
+  /** [K, T] of the distribution that was drawn from; the policy's own if nothing was sampled. */
   logps: Tensor
   metrics: Record<string, number>
 }

@@ -1,4 +1,4 @@
-// Which process works on which record, and how what it made reaches the others. With one process all of it is its own.
+// Which process works on which record, and how its results reach the others. A single process works on all records.
 import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { columnsOf, type Group, type Scored } from './group.ts'
@@ -22,8 +22,8 @@ interface SentGroup {
 const keyOf = (task: string, record: string) => `${task}\n${record}`
 
 /**
- * Groups of all processes, task by task in the order of the records, the same on each. Replies stay with the process that made them.
- * Advantages are not there yet. Null: this process was told to end and gave up its scores; then all of them stop here.
+ * Groups of all processes, task by task in the order of the records, the same on each. Replies stay with the process that sampled them.
+ * Advantages are not there yet. Null: this process must stop and dropped its scores; then all processes stop here.
  */
 export async function gatherGroups(
   world: World,

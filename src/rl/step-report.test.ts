@@ -37,7 +37,7 @@ function reported(): Record<string, number> {
   return report.metrics(1e-3)
 }
 
-test('figures of a step are over all of its groups: means, sample deviations, what could not be scored left out and counted', () => {
+test('metrics of a step cover all of its groups: means, sample deviations; unscored samples are left out and counted', () => {
   const m = reported()
   const near = (name: string, value: number) =>
     assert.ok(Math.abs(m[name]! - value) < 1e-12, `${name}: ${m[name]}, not ${value}`)
@@ -63,15 +63,15 @@ test('figures of a step are over all of its groups: means, sample deviations, wh
 
 test('a maximum over groups is the largest of theirs, a minimum the least, and only then', () => {
   const report = new StepReport()
-  const figures = (max: number, min: number) => ({
+  const lossMetrics = (max: number, min: number) => ({
     'sampling/sampling_logp_difference/max': max,
     'sampling/sampling_logp_difference/mean': max,
     'sampling/importance_sampling_ratio/min': min,
     'clip_ratio/low_min': min,
     'clip_ratio/high_max': max,
   })
-  report.learned(group([0], ['a']), 1, figures(0.5, 0.75), null)
-  report.learned(group([0], ['a']), 1, figures(0.25, 0.25), null)
+  report.learned(group([0], ['a']), 1, lossMetrics(0.5, 0.75), null)
+  report.learned(group([0], ['a']), 1, lossMetrics(0.25, 0.25), null)
   const m = report.metrics(1e-3)
   assert.equal(m['loop1/sampling/sampling_logp_difference/max'], 0.5)
   assert.equal(m['loop1/sampling/sampling_logp_difference/mean'], 0.375)

@@ -93,11 +93,11 @@ function totals({ groups }: Seen): number[] {
 
 /** What the loss says of itself, under TRL's names; sums that only steer are left out. */
 function lossNames({ metrics }: Seen): string[] {
-  const told = new Set(['policy_loss', 'kl', 'entropy', 'entropy_sum', 'entropy_tokens'])
-  return [...new Set(metrics.flatMap((m) => Object.keys(m)))].filter((key) => !told.has(key))
+  const renamed = new Set(['policy_loss', 'kl', 'entropy', 'entropy_sum', 'entropy_tokens'])
+  return [...new Set(metrics.flatMap((m) => Object.keys(m)))].filter((key) => !renamed.has(key))
 }
 
-/** One figure for all groups: the least of what is a minimum, the largest of what is a maximum, else the mean. */
+/** One value for all groups: the minimum of minima, the maximum of maxima, else the mean. */
 function ofAll(key: string, values: readonly number[]): number {
   if (values.length === 0) return Number.NaN
   if (/[/_]max$/.test(key)) return Math.max(...values)
@@ -107,21 +107,21 @@ function ofAll(key: string, values: readonly number[]): number {
 function taskMetrics(name: string, seen: Seen, ddof: GrpoConfig['ddof']): Record<string, number> {
   const rewards = rewardsOf(seen, ddof)
   const rows = seen.groups.flatMap((g) => g.samples)
-  const told = (key: string) =>
+  const valuesOf = (key: string) =>
     seen.metrics.map((m) => m[key]).filter((v): v is number => v !== undefined && !Number.isNaN(v))
-  const average = (key: string) => mean(told(key))
+  const average = (key: string) => mean(valuesOf(key))
   const own: Record<string, number> = {
     loss: seen.loss,
     policy_loss: average('policy_loss'),
     kl_div: average('kl'),
     kl: average('kl'),
     entropy: average('entropy'),
-    ...Object.fromEntries(lossNames(seen).map((key) => [key, ofAll(key, told(key))])),
+    ...Object.fromEntries(lossNames(seen).map((key) => [key, ofAll(key, valuesOf(key))])),
     reward_mean: rewards.reward ?? Number.NaN,
     ...rewards,
     ...maskedTokens(rows, false).metrics,
     'completions/unique': mean(seen.groups.map((g) => new Set(g.samples.map((s) => s.text)).size / g.samples.length)),
-    ...figureMeans(seen),
+    ...sampleMetricMeans(seen),
   }
   if (seen.extra.length > 0) own.mask_loss = mean(seen.extra)
   return Object.fromEntries(
@@ -131,7 +131,7 @@ function taskMetrics(name: string, seen: Seen, ddof: GrpoConfig['ddof']): Record
   )
 }
 
-function figureMeans(seen: Seen): Record<string, number> {
+function sampleMetricMeans(seen: Seen): Record<string, number> {
   const rows = seen.groups.flatMap((g) => g.scores.map((s) => s.figures ?? {}))
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
   return Object.fromEntries(names.map((name) => [name, mean(rows.flatMap((row) => row[name] ?? []))]))

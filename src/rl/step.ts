@@ -1,4 +1,4 @@
-// The method: sample, score, learn, follow. B records, K samples each, T columns. docs/method.md tells the same in words.
+// The method: sample, score, learn, follow. B records, K samples each, T columns. docs/method.md explains it.
 import { adaptEntropy } from './entropy.ts'
 import { learnFrom, requireFiniteGradients, sumGradients } from './learn.ts'
 import type { Batch, Run } from './run.ts'

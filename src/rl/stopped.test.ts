@@ -21,7 +21,7 @@ test('a process that gives up its scores takes the others with it, whoever it is
   await assert.rejects(gatherGroups(alone, [], {} as never, [], null), Stopped)
 })
 
-test('processes that read different records are told the first of them, whoever reads fewer', async () => {
+test('the error names the first record in which two processes differ, whichever process has fewer', async () => {
   const gathered = (records: string[], own: string[]) =>
     gatherGroups(besides({ records, groups: [] }), [], {} as never, own.map((id) => ({ id })) as never, [])
   assert.deepEqual(await gathered(['a', 'b'], ['a', 'b']), [])

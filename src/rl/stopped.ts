@@ -1,2 +1,2 @@
-/** The run ends inside a step that was only sampled: nothing was learned from it, and it is sampled again when the run goes on. */
+/** The run ends inside a step that was only sampled: nothing was learned from it, and a resumed run samples it again. */
 export class Stopped extends Error {}

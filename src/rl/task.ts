@@ -1,4 +1,4 @@
-// What the step may ask of a task. A task says how a record becomes samples, how samples are answered, and which log-densities the
+// The interface every task implements. A task says how a record becomes samples, how samples are answered, and which log-densities the
 // loss sees. B records, K samples of each, T columns (tokens, then the columns of other actions).
 import { stream } from '../core/index.ts'
 import type { Tensor } from '../tensor/index.ts'
@@ -47,14 +47,14 @@ export interface Densities {
   entropies: Tensor | null // [K, T]
 }
 
-/** Actions that are no tokens (a drawn mask): columns behind the tokens of each row. */
+/** Actions that are not tokens (a drawn mask): columns after the tokens of each row. */
 export interface ActionColumns {
   readonly columns: number
   /** [K * columns], 1 where the row has the action. */
   readonly counts: Float32Array
 }
 
-/** One thing a sample shows to a person: what it is, who made it, and what to call it where the author says too little. */
+/** One part of a sample as shown to a person: its kind, its author, and a label if the author is not enough. */
 export interface Shown {
   kind: 'text' | 'mask' | 'points'
   by: 'record' | 'policy' | 'ema' | 'judge'
@@ -90,7 +90,7 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   actions(group: readonly S[]): ActionColumns | null
   /** A differentiable term beside the policy gradient for each record that has one; null when the settings ask for none. */
   extraLoss(items: readonly I[], groups: readonly (readonly S[])[]): readonly (Tensor | null)[] | null
-  /** Samples that surely end and act, made without the model's consent: for the doctor. */
+  /** Hand-made, finished samples with an action; `doctor` uses them instead of sampling. */
   probe(item: I): S[]
   /** Remarks about what the model does with a record as it is now, for the doctor. */
   examine?(item: I): string[]

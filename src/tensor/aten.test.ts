@@ -191,7 +191,7 @@ test('an unknown op, overload or fit of arguments names what there is', () => {
   })
 })
 
-test('a huge allocation is ERR_OOM with the counters, and the engine goes on', () => {
+test('a huge allocation is ERR_OOM with the counters, and the engine continues to work', () => {
   tidy(() => {
     const before = memory()
     assert.throws(

@@ -38,7 +38,7 @@ function isOptions(v: unknown): boolean {
   return v !== null && typeof v === 'object' && Object.getPrototypeOf(v) === Object.prototype
 }
 
-/** Positional values may go on into the arguments that have defaults, as in ATen's own order. */
+/** Positional values may continue into the arguments that have defaults, as in ATen's own order. */
 function matches(plan: OpPlan, args: readonly unknown[]): boolean {
   const slots = plan.args.filter((a) => !a.kwargOnly)
   const least = plan.args.filter(isPositional).length
@@ -74,7 +74,7 @@ const nameOf = (v: unknown) =>
   v instanceof Handle ? 'Tensor' : Array.isArray(v) ? `array(${v.length})` : v === null ? 'null' : typeof v
 
 /**
- * The untyped door to every op of libtorch: `aten('_upsample_bicubic2d_aa', x, [448, 448], false)`, with an overload as in
+ * The untyped call of every op of libtorch: `aten('_upsample_bicubic2d_aa', x, [448, 448], false)`, with an overload as in
  * `aten('sum.dim_IntList', x, [0])` or chosen by the arguments. A trailing plain object names further arguments.
  */
 export function aten(name: string, ...given: unknown[]): Tensor {

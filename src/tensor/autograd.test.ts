@@ -168,7 +168,7 @@ test('a segment that fails when it is run again leaves no tape, no mode and no t
 
 test('customFunction has the gradient it says, and the one of differences', () => {
   tidy(() => {
-    // a * b^2 with a broadcast-free rule of its own
+    // a * b^2 with a broadcast-free custom rule
     const f = customFunction(
       (a: Tensor, b: Tensor) => a.mul(b).mul(b),
       ([a, b], g) => [g.mul(b).mul(b), g.mul(a).mul(b).mul(2)],
@@ -293,7 +293,7 @@ test('an input that segments of two losses take carries both gradients', () => {
   })
 })
 
-test('a second loss over a segment that was already run backwards is an error in words, with retainGraph it is none', () => {
+test('a second loss over a segment that was already run backwards is an error with a clear message; with retainGraph it works', () => {
   expectNoLeak(() =>
     tidy(() => {
       const w = tensor([2, 3], f64).requiresGrad_()
@@ -375,7 +375,7 @@ test('a constant that a checkpoint hands through stays a constant', () => {
   })
 })
 
-test('saved values go while they are consumed, also behind a custom function', () => {
+test('saved values go while they are consumed, also after a custom function', () => {
   const head = customFunction(
     (t: Tensor) => t.mul(2),
     (_, g) => [g.mul(2)],
@@ -419,11 +419,11 @@ test('a function keeps intermediates for its derivative, and the tape frees them
     backward(cube(cube(x)).sum())
     assert.deepEqual(x.grad()!.numbers(), [9, 9 * 2 ** 8, 9 * 3 ** 8])
   })
-  assert.equal(memory().tensors, live, 'nothing is left behind backward')
+  assert.equal(memory().tensors, live, 'backward leaks nothing')
   tidy(() => void cube(x))
   assert.equal(memory().tensors > live, true, 'kept for a backward that may come')
   clearTape()
-  assert.equal(memory().tensors, live, 'nothing is left behind a cleared tape')
+  assert.equal(memory().tensors, live, 'a cleared tape leaks nothing')
   assert.deepEqual(
     noGrad(() => tidy(() => cube(x).numbers())),
     [1, 8, 27],

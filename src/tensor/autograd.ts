@@ -48,7 +48,7 @@ export function enableGrad<R>(fn: () => R): R {
   return withGradMode(true, fn)
 }
 
-/** Past autograd altogether, also past its notes about views and writes in place: for functions with a derivative of their own. */
+/** Skips autograd, including its tracking of views and in-place writes: for functions with a custom derivative. */
 export function untracked<R>(fn: () => R): R {
   buffer[0] = 1
   native().untracked()
@@ -60,7 +60,7 @@ export function untracked<R>(fn: () => R): R {
   }
 }
 
-/** The tape that is being recorded; running a checkpoint again has one of its own. */
+/** The tape that is being recorded; recomputing a checkpoint uses a separate one. */
 let tape = new Tape()
 
 /**
@@ -95,7 +95,7 @@ function record(
 ): readonly Tensor[] {
   const cuts = inputs.map((x) => tape.cut(x))
   const random = vjp ? null : generatorState()
-  // tensors of their own: what `fn` hands through, an input or a constant, must not come to require a gradient
+  // separate tensors: what `fn` hands through, an input or a constant, must not come to require a gradient
   const { outs, saved } = noGrad(() =>
     tidy(() => {
       const made = forward()
@@ -128,8 +128,8 @@ export function customFunction<A extends readonly Tensor[]>(
 }
 
 /**
- * The same, with intermediates that `forward` hands to `vjp`: tensors made by `forward`, in a value of any form. The tape frees them when
- * it is done with the function; `vjp` may free those earlier that it has used up, where no graph is retained.
+ * The same, with intermediates that `forward` hands to `vjp`: tensors created by `forward`, in a value of any form. The tape frees them when
+ * it is done with the function; `vjp` may free those earlier that it has used up, if no graph is retained.
  */
 export function savingFunction<A extends readonly Tensor[], S>(
   forward: (...inputs: A) => { out: Tensor; saved: S },
@@ -162,7 +162,7 @@ export function backward(root: Tensor, options: BackwardOptions = {}): void {
       where: 'backward',
       expected: 'a tensor that depends on a parameter with requiresGrad',
       got: `${root} without a gradient graph`,
-      hint: 'it was made under noGrad(), detached, or from constants only',
+      hint: 'it was computed under noGrad(), detached, or from constants only',
     })
   }
   const here = generatorState()
@@ -268,7 +268,7 @@ function applyVjp(segment: Segment, grads: readonly (Tensor | null)[]): void {
   })
 }
 
-/** The leaf's gradient has memory of its own: a derivative may give one tensor for two inputs, and gradients are scaled in place. */
+/** The leaf's gradient has separate memory: a derivative may give one tensor for two inputs, and gradients are scaled in place. */
 function accumulate(leaf: Tensor, g: Tensor): void {
   const had = leaf.grad()
   leaf.setGrad(noGrad(() => (had ? had.add(g) : g.detach().clone())))
@@ -302,7 +302,7 @@ export function gradOf(
   return handles.map((h) => (h === -1 ? null : tensorOfHandle(h)))
 }
 
-/** The graph behind a checkpoint or a custom function is not libtorch's: what comes before it would come out as null. */
+/** The graph before a checkpoint or a custom function is not libtorch's: what comes before it would come out as null. */
 function requireNoTape(outputs: readonly Tensor[], inputs: readonly Tensor[]): void {
   const results = tape.entries.flatMap((e) => (e.kind === 'segment' ? e.outs : []))
   if (results.length === 0) return

@@ -1,10 +1,10 @@
-// Recording where there is no card: the calls of the addon are replaced. What CUDA does is checked in tests/gpu.
+// Graph capture without a GPU: the calls of the addon are replaced. What CUDA does is checked in tests/gpu.
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { type Native, native } from '../engine/index.ts'
 import { CudaGraph, cuda } from './device.ts'
 
-/** A device that behaves until `fail()`, and then refuses every call, as CUDA does behind an illegal access. */
+/** A device that behaves until `fail()`, and then refuses every call, as CUDA does after an illegal access. */
 function fakeDevice(t: { after(fn: () => void): void }) {
   const calls: string[] = []
   let failed = false
@@ -39,7 +39,7 @@ test('a capture runs on the side stream and comes back from it', (t) => {
   graph.dispose()
 })
 
-test('an error of the step is told, the capture is ended and the stream left', (t) => {
+test('an error of the step is reported, the capture is ended and the stream left', (t) => {
   const { calls } = fakeDevice(t)
   const step = () => {
     throw new Error('of the step')
@@ -49,7 +49,7 @@ test('an error of the step is told, the capture is ended and the stream left', (
 })
 
 for (const warmups of [1, 0])
-  test(`where the device fails in ${warmups ? 'a run before' : 'a capture'}, its first error is told, not that of leaving`, (t) => {
+  test(`where the device fails in ${warmups ? 'a run before' : 'a capture'}, its first error is reported, not that of leaving`, (t) => {
     const device = fakeDevice(t)
     const step = () => {
       device.fail()
@@ -59,7 +59,7 @@ for (const warmups of [1, 0])
     assert.equal(device.calls.at(-1), 'back')
   })
 
-test('a card that is not there is refused in words before it is used', () => {
+test('a GPU that does not exist is refused with a clear message before it is used', () => {
   const words =
     /settings: device: expected (cpu: the engine sees no CUDA device|one of \d+ CUDA devices), got cuda:\d+\. /
   for (const ask of [cuda.use, cuda.requireDevice]) assert.throws(() => ask(`cuda:${cuda.count()}`), words)

@@ -12,7 +12,7 @@ export function deviceIndex(device: string): number {
 const indexOf = (device: number | string | undefined) =>
   typeof device === 'number' ? device : deviceIndex(device ?? 'cuda')
 
-/** Refuses a card that the engine does not see. */
+/** Refuses a GPU that the engine does not see. */
 function requireDevice(device: string): void {
   const count = native().cudaCount()
   if (Number(/^cuda:(\d+)$/.exec(device)?.[1] ?? 0) < count) return
@@ -21,7 +21,7 @@ function requireDevice(device: string): void {
     field: 'device',
     expected: count === 0 ? 'cpu: the engine sees no CUDA device' : `one of ${count} CUDA devices`,
     got: device,
-    hint: '`npx roundtrip-rl info` tells what the engine sees; --device cpu needs no card',
+    hint: '`npx roundtrip-rl info` shows what the engine sees; --device cpu needs no GPU',
   })
 }
 
@@ -38,7 +38,7 @@ export const cuda = {
   synchronize: (device?: number | string): void => {
     if (native().cudaCount() > 0) native().cudaSynchronize(indexOf(device))
   },
-  /** Sums inside `fn` are made in a fixed order, so that the same input gives the same bits; an op that has none is an error. */
+  /** Sums inside `fn` run in a fixed order, so that the same input gives the same bits; an op that has none is an error. */
   inFixedOrder<R>(on: boolean, fn: () => R): R {
     if (!on || native().cudaCount() === 0) return fn()
     native().cudaFixedOrder(true)
@@ -85,7 +85,7 @@ export interface CaptureOptions {
 }
 
 /**
- * A step captured once and replayed: everything that changes between replays lives in tensors updated in place. All captures of a
+ * A step captured once and replayed: everything that changes between replays is in tensors updated in place. All captures of a
  * device share one side stream and one memory pool, so two graphs must not be replayed at the same time.
  */
 export class CudaGraph {

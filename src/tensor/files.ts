@@ -11,7 +11,7 @@ export class MappedFile {
     this.size = native().mapSize(this.#map)
   }
 
-  /** Writes to such a tensor stay private to the process. An offset that is no multiple of the element size is copied. */
+  /** Writes to such a tensor stay private to the process. An offset that is not a multiple of the element size is copied. */
   tensor(offset: number, shape: readonly number[], dtype: DType): Tensor {
     buffer[0] = this.#map
     buffer[1] = offset

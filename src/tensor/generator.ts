@@ -3,7 +3,7 @@ import { deviceIndex } from './device.ts'
 import { keep } from './scope.ts'
 import { type Tensor, tensorOfHandle } from './tensor.ts'
 
-/** A generator of its own: seeded explicitly, its state can be stored and put back. */
+/** A separate generator: seeded explicitly, with a state that can be saved and restored. */
 export class Generator implements GeneratorHandle {
   readonly generator: number
 

@@ -1,4 +1,4 @@
-// Optimizer loops over lists of tensors: one fused call where there is one, foreach ops elsewhere. They write in place.
+// Optimizer loops over lists of tensors: one fused call if libtorch has one, else foreach ops. They write in place.
 import { Mismatch } from '../core/index.ts'
 import { buffer, hasOp, native, op } from '../engine/index.ts'
 import { noGrad } from './autograd.ts'

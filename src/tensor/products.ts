@@ -2,7 +2,7 @@
 import { buffer, hasOp, native, op } from '../engine/index.ts'
 import { type Tensor, tensorOfHandle } from './tensor.ts'
 
-/** Some columns of a contiguous matrix, or all; read across where `transposed`. A number: what that product of the same list made. */
+/** Some columns of a contiguous matrix, or all; read across where `transposed`. A number refers to an earlier result in the list. */
 export interface Factor {
   readonly of: Tensor | number
   readonly columns?: readonly [from: number, count: number]

@@ -18,7 +18,7 @@ import {
   zeros,
 } from './index.ts'
 
-test('a scope frees what was made inside, except what it returns, however nested', () => {
+test('a scope frees what was created inside, except what it returns, however nested', () => {
   const before = memory()
   const kept = tidy(() => {
     const a = ones([4])
@@ -68,7 +68,7 @@ test('objects that refer to each other are searched once', () => {
   made.b.u.dispose()
 })
 
-test('what an inner scope returns lives as long as the outer one', () => {
+test('what an inner scope returns is kept as long as the outer one', () => {
   const before = memory().tensors
   let inner: Tensor | undefined
   tidy(() => {
@@ -200,7 +200,7 @@ test('expectNoLeak passes clean work and counts what stayed', () => {
   for (const t of leaked) t.dispose()
 })
 
-test('in debug mode a leaked tensor is reported with the line that made it', () => {
+test('in debug mode a leaked tensor is reported with the line that created it', () => {
   const door = new URL(import.meta.url.endsWith('.ts') ? './index.ts' : './index.js', import.meta.url).href
   const source = `
     import { expectNoLeak, keep, liveTensors, ones, tidy } from ${JSON.stringify(door)}
@@ -215,7 +215,7 @@ test('in debug mode a leaked tensor is reported with the line that made it', () 
     encoding: 'utf8',
     env: { ...process.env, ROUNDTRIP_DEBUG: 'tensors' },
   })
-  assert.match(stdout, /1 tensors leaked:\n.*float32 \[3\]\) made at forgetful \(.*:4:/, stderr)
+  assert.match(stdout, /1 tensors leaked:\n.*float32 \[3\]\) created at forgetful \(.*:4:/, stderr)
   assert.match(stdout, /\nforgetful \(/)
 })
 
@@ -226,7 +226,7 @@ test('grad mode is per flow: an error inside noGrad inside a scope restores both
   assert.equal(memory().scopes, before)
 })
 
-test('the place of a freed tensor waits: thousands of others are made before a handle differs by its generation alone', () => {
+test('the place of a freed tensor waits: thousands of others are created before a handle differs by its generation alone', () => {
   tidy(() => {
     const place = (t: Tensor) => t.handle % 2 ** 32
     const first = tensor([1])

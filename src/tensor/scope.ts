@@ -127,7 +127,7 @@ export function emptyCache(): void {
   native().emptyCache()
 }
 
-/** Live tensors with the place each was made, in debug mode (ROUNDTRIP_DEBUG=tensors); without it the place is unknown. */
+/** Live tensors with the place each was created, in debug mode (ROUNDTRIP_DEBUG=tensors); without it the place is unknown. */
 export function liveTensors(): { tensor: Tensor; madeAt: string }[] {
   return native()
     .liveHandles()
@@ -137,7 +137,7 @@ export function liveTensors(): { tensor: Tensor; madeAt: string }[] {
     }))
 }
 
-/** Runs `fn` and throws when live tensors remain that were not there before, naming where they were made. */
+/** Runs `fn` and throws when live tensors remain that were not there before, naming where they were created. */
 export function expectNoLeak<R>(fn: () => R & Sync<R>): R {
   const before = new Set(native().liveHandles())
   const result = fn()
@@ -148,7 +148,7 @@ export function expectNoLeak<R>(fn: () => R & Sync<R>): R {
   if (leaked.length > 0) {
     const sites = leaked
       .slice(0, 5)
-      .map((h) => `${new Tensor(h)} made at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
+      .map((h) => `${new Tensor(h)} created at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
     throw new Error(`${leaked.length} tensors leaked:\n  ${sites.join('\n  ')}`)
   }
   return result

@@ -79,7 +79,7 @@ test('int64 beyond 2^53 is refused as a number and survives as bigint', () => {
   })
 })
 
-test('bfloat16 and float16 made from numbers are rounded to nearest even', () => {
+test('bfloat16 and float16 created from numbers are rounded to nearest even', () => {
   tidy(() => {
     const values = [1, 1 + 2 ** -8, 1 + 3 * 2 ** -8, -2.5]
     assert.deepEqual([...tensor(values, { dtype: 'bfloat16' }).array()], [0x3f80, 0x3f80, 0x3f82, 0xc020])

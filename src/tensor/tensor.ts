@@ -12,7 +12,7 @@ interface Facts {
 
 const deviceNames: Record<number, string> = { 0: 'cpu', 1: 'cuda', 14: 'meta' }
 
-/** A tensor of libtorch: a handle, and the methods of ops.gen.ts. Freed by the scope it was made in, or by dispose(). */
+/** A tensor of libtorch: a handle, and the methods of ops.gen.ts. Freed by the scope it was created in, or by dispose(). */
 export class Tensor extends TensorOps {
   #facts: Facts | undefined
 
@@ -173,7 +173,7 @@ export const origins: Map<number, string> | undefined = process.env.ROUNDTRIP_DE
   : undefined
 
 function make(handle: number): Tensor {
-  if (origins) origins.set(handle, siteOf(new Error('made')))
+  if (origins) origins.set(handle, siteOf(new Error('created')))
   return new Tensor(handle)
 }
 wrapWith(make)

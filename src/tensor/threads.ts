@@ -4,7 +4,7 @@ export function threads(): number {
   return native().threads()
 }
 
-/** Threads of ATen and of OpenBLAS, which keeps a count of its own. */
+/** Threads of ATen and of OpenBLAS, which keeps its own count. */
 export function setThreads(n: number): void {
   native().threads(n)
 }

@@ -8,7 +8,7 @@ export function doesNotCompile(x: Tensor): void {
   tidy(async () => x.add(1))
   // @ts-expect-error nor may it return a promise by another way
   tidy(() => Promise.resolve(x))
-  // @ts-expect-error a string is no operand
+  // @ts-expect-error a string is not an operand
   x.add('1')
   // @ts-expect-error unknown option
   x.sum(0, { keepDim: true })
@@ -36,7 +36,7 @@ export function doesNotCompile(x: Tensor): void {
   x.shape = [1]
   // @ts-expect-error a checkpoint gives tensors
   checkpoint((t: Tensor) => t.numel, x)
-  // @ts-expect-error text is no data
+  // @ts-expect-error text is not data
   tensor('1, 2, 3')
   // @ts-expect-error arange counts numbers
   arange('3')

@@ -1,4 +1,4 @@
-// The one door to the tokenizers package, with the types we rely on (its own do not resolve under nodenext).
+// The only import of the tokenizers package, with the types we rely on (its own do not resolve under nodenext).
 import { Tokenizer } from '@huggingface/tokenizers'
 import { Mismatch, messageOf } from '../core/index.ts'
 import { checkPatterns, withinTime } from './patterns.ts'

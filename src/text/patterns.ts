@@ -17,7 +17,7 @@ function quantifierAt(pattern: string, at: number): { length: number; often: boo
   return { length: counts[0].length, often: most > fewTimes }
 }
 
-/** Behind the character class that begins at a place. */
+/** Position after the character class that begins at a position. */
 function classEnd(pattern: string, at: number): number {
   let i = at + 1
   while (i < pattern.length && pattern[i] !== ']') i += pattern[i] === '\\' ? 2 : 1

@@ -23,7 +23,7 @@ test('a text is cut at the real added tokens around a range that spells one, and
   assert.deepEqual(stretches(text, [], tokens), [{ text, plain: false }])
 })
 
-test('a token that begins in the words and ends behind them, or covers two ranges, is not read either', () => {
+test('a token that begins in the words and ends after them, or covers two ranges, is not read either', () => {
   assert.deepEqual(stretches('[SEG]', [[0, 4]], tokens), [{ text: '[SEG]', plain: true }])
   assert.deepEqual(
     stretches(
@@ -61,7 +61,7 @@ function withBegin(t: TestContext): string {
   return dir
 }
 
-test('what the post-processor adds stands around fenced words too, and a token listed in the vocabulary is not found by its spelling', (t) => {
+test('what the post-processor adds also surrounds fenced words, and a token listed in the vocabulary is not found by its spelling', (t) => {
   const tokenizer = loadTokenizer(withBegin(t))
   const begin = tokenizer.encode('')[0]!
   const seg = tokenizer.requireId('[SEG]')

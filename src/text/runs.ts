@@ -1,9 +1,9 @@
 // Prompts hold hundreds of the same added token in a row, one for each patch of an image. Added tokens are cut out of a text before anything
-// else, so that a run of one has as many ids as tokens, whatever stands around it: it need be read only once.
+// else, so that a run of one has as many ids as tokens, whatever surrounds it: it need be read only once.
 import type { PromptText } from './prompts.ts'
 import type { EncodeOptions, Tokenizer } from './tokenizer.ts'
 
-/** The ids of a prompt, in which `token`, an added token, may stand many times in a row. */
+/** The ids of a prompt, in which `token`, an added token, may occur many times in a row. */
 export function encodeRuns(
   tokenizer: Tokenizer,
   { text, plain }: PromptText,

@@ -44,7 +44,7 @@ class Merging {
   readonly #text: string
   readonly #symbols: Symbol[]
   readonly #agenda = new Agenda()
-  /** How an unused piece was made, to take it apart again. */
+  /** How an unused piece was merged, to split it again. */
   readonly #halves = new Map<string, [string, string]>()
 
   constructor(model: SentencePieceModel, text: string, symbols: Symbol[]) {

@@ -49,11 +49,11 @@ export interface SentencePieceModel {
 }
 
 /** Larger than any released file by far; a length field cannot make the reader allocate more than the file itself. */
-const mostBytes = 256 * 2 ** 20
+const maxBytes = 256 * 2 ** 20
 
 export function readSentencePieceModel(bytes: Uint8Array, where: string): SentencePieceModel {
-  if (bytes.length === 0 || bytes.length > mostBytes)
-    throw new Mismatch({ where, expected: `a SentencePiece model of 1 to ${mostBytes} bytes`, got: bytes.length })
+  if (bytes.length === 0 || bytes.length > maxBytes)
+    throw new Mismatch({ where, expected: `a SentencePiece model of 1 to ${maxBytes} bytes`, got: bytes.length })
   const pieces: Piece[] = []
   const parts: Record<'trainer' | 'normalizer' | 'denormalizer', Uint8Array[]> = {
     trainer: [],

@@ -13,7 +13,7 @@ const plainUtf8 = new TextDecoder('utf-8', { ignoreBOM: true })
 const blankBytes = utf8.encode(blankSymbol)
 const space = 0x20
 /** Prefixes the library looks at; the builder never makes more. */
-const mostPrefixes = 32
+const maxPrefixes = 32
 /** No rule of Unicode makes a longer text; a damaged table could make a megabyte of every letter. */
 const longestReplacement = 4096
 
@@ -119,7 +119,7 @@ class Charsmap {
     let best: { value: number; length: number } | null = null
     let node = this.#offset(this.#unit(0))
     let prefixes = 0
-    for (let i = at; i < input.length && prefixes < mostPrefixes; i++) {
+    for (let i = at; i < input.length && prefixes < maxPrefixes; i++) {
       node ^= input[i]!
       const unit = this.#unit(node)
       if ((unit & 0x800000ff) >>> 0 !== input[i]!) break

@@ -27,7 +27,7 @@ export class SymbolTrie {
     return this.#values.get(node)
   }
 
-  /** Units of the longest sequence that begins at a place, 0 where none does. */
+  /** Units of the longest sequence that begins at a position, or 0. */
   longest(input: ArrayLike<number>, at: number): number {
     let length = 0
     let node: number | undefined = 0

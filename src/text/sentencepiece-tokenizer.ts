@@ -175,7 +175,7 @@ function plainDecoding(sp: SentencePiece): Decoding {
 }
 
 /**
- * InternLM2's class: tokens with ids behind the model's stand apart, a blank on both sides; a special token inside the model's ids
+ * InternLM2's class: tokens with ids after the model's are set apart by a blank on both sides; a special token inside the model's ids
  * puts a blank before the text in front of it; blanks before punctuation are always closed up.
  */
 function internLM2Decoding(files: SentencePieceFiles, sp: SentencePiece): Decoding {

@@ -33,7 +33,7 @@ export class Unigram {
     }
   }
 
-  /** Pieces of a normalised text; a character that no piece covers is one of its own, with the unknown id. */
+  /** Pieces of a normalised text; a character that no piece covers is a separate piece with the unknown id. */
   pieces(text: string): string[] {
     const characters = Array.from(text)
     const n = characters.length

@@ -15,7 +15,7 @@ const bytesOf = (name: string) => readFileSync(join(golden, name, 'tokenizer.mod
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-spm-'))
 after(() => rmSync(scratch, { recursive: true }))
 
-// A model written by hand: the wire format, field by field.
+// A hand-written model: the wire format, field by field.
 const varint = (n: number): number[] => (n < 128 ? [n] : [(n & 127) | 128, ...varint(Math.floor(n / 128))])
 const field = (number: number, bytes: Iterable<number>) => {
   const data = [...bytes]
@@ -31,7 +31,7 @@ const bpe = field(2, whole(3, 2))
 const plain = field(3, [...whole(3, 0), ...whole(4, 0)])
 const open = (...parts: number[][]) => openSentencePiece(Uint8Array.from(parts.flat()), 'hand')
 
-describe('a model written by hand', () => {
+describe('a hand-written model', () => {
   test('the pair with the highest score merges first, the left one on ties', () => {
     const sp = open(unknown, piece('a'), piece('b'), piece('ab', -2), piece('ba', -1), piece('aa', -1), bpe, plain)
     assert.deepEqual(pieces(sp, 'aba'), ['a', 'ba'])
@@ -39,7 +39,7 @@ describe('a model written by hand', () => {
     assert.deepEqual(pieces(sp, 'aab'), ['aa', 'b'])
   })
 
-  test('an unused piece is made and taken apart again', () => {
+  test('an unused piece is merged and split again', () => {
     const sp = open(unknown, piece('a'), piece('b'), piece('ab', -1, 5), piece('abab', -2), bpe, plain)
     assert.deepEqual(pieces(sp, 'ab'), ['a', 'b'])
     assert.deepEqual(pieces(sp, 'abab'), ['abab'])
@@ -187,9 +187,9 @@ describe('hostile files', () => {
     ['an empty piece', [unknown, piece('')], /a piece with text/],
     ['no unknown piece', [piece('a')], /one unknown piece/],
     ['two unknown pieces', [unknown, piece('x', 0, 2)], /a second unknown piece/],
-    ['a score that is no number', [unknown, piece('a', Number.NaN)], /finite/],
+    ['a score that is not a number', [unknown, piece('a', Number.NaN)], /finite/],
     ['a type that is none', [unknown, piece('a', 0, 9)], /a type from 1 to 6/],
-    ['a piece that is no UTF-8', [field(1, field(1, [0xff, 0xfe]))], /UTF-8/],
+    ['a piece that is not UTF-8', [field(1, field(1, [0xff, 0xfe]))], /UTF-8/],
     ['a model of words', [unknown, field(2, whole(3, 3))], /unigram or bpe, got word/],
     ['byte fallback without bytes', [unknown, field(2, whole(35, 1))], /256 byte pieces/],
     ['a byte piece without fallback', [unknown, piece('<0x41>', 0, 6)], /no byte pieces/],

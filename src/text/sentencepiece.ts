@@ -164,7 +164,7 @@ function byteText(run: readonly number[]): string {
   return text
 }
 
-/** Bytes of the well-formed character at a place, 0 where there is none. */
+/** Bytes of the well-formed character at a place, 0 if there is none. */
 function characterLength(bytes: readonly number[], at: number): number {
   const lead = bytes[at]!
   if (lead < 0x80) return 1

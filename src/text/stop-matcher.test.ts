@@ -40,7 +40,7 @@ describe('StopMatcher', () => {
     assert.equal(stopIndex([0, 1], new StopMatcher(glued, rule)), 1)
   })
 
-  test('a marker with text behind it in the same token does not stop, as in the reference', () => {
+  test('a marker with text after it in the same token does not stop, as in the reference', () => {
     const glued = { tokenBytes: (id: number) => new TextEncoder().encode(['<|end|', '>a'][id]) }
     assert.equal(stopIndex([0, 1], new StopMatcher(glued, rule)), -1)
   })

@@ -34,7 +34,7 @@ function fallbackByte(token: string): number | undefined {
   return hex ? Number.parseInt(hex[1]!, 16) : undefined
 }
 
-/** Bytes of one run of fallback tokens; if they are no valid UTF-8, each byte becomes one U+FFFD, as in the Rust package. */
+/** Bytes of one run of fallback tokens; if they are not valid UTF-8, each byte becomes one U+FFFD, as in the Rust package. */
 function fallbackText(run: readonly number[]): string {
   try {
     return strictUtf8.decode(Uint8Array.from(run))

@@ -122,7 +122,7 @@ function namedSpecials(...sources: JsonObject[]): Set<string> {
   return new Set(entries.flatMap(([key, value]) => (/_tokens?$/.test(key) ? contentsOf(value) : [])))
 }
 
-/** Added tokens that stand in the files beside the vocabulary: added_tokens.json and tokenizer_config.json. */
+/** Added tokens in the files next to the vocabulary: added_tokens.json and tokenizer_config.json. */
 function listedTokens(folder: string, settings: JsonObject): AddedToken[] {
   const detailed = (settings.added_tokens_decoder ?? {}) as Record<string, Partial<AddedToken>>
   const tokens = new Map<number, AddedToken>()

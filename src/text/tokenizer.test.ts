@@ -214,7 +214,7 @@ describe('bad folders', () => {
   })
 })
 
-test('the shipped files have every field that the tokenizers library asks of a byte-level block', () => {
+test('the shipped files have every field that the tokenizers library requires of a byte-level block', () => {
   const wanted = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false }
   for (const name of ['miniature', 'miniature-full', 'points-miniature/policy']) {
     const path = fileURLToPath(new URL(`../../assets/${name}/tokenizer.json`, import.meta.url))
@@ -232,7 +232,7 @@ describe('byte alphabet and byte fallback', () => {
     assert.deepEqual([base[198], base[220], base[0], base[64]], ['Ċ', 'Ġ', '!', 'a'])
   })
 
-  test('a run of fallback bytes that is no UTF-8 gives one U+FFFD per byte, a valid run its text', () => {
+  test('a run of fallback bytes that is not UTF-8 gives one U+FFFD per byte, a valid run its text', () => {
     const decoder = tokenDecoder(
       {
         type: 'Sequence',

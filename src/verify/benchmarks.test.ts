@@ -32,7 +32,7 @@ test('benchmarks-tiny is known by its content, and every quantity of it is met',
   assert.deepEqual(await failures(dir), [])
 })
 
-test('one changed prediction fails the figures of its splits in every protocol, and nothing else', async () => {
+test('one changed prediction fails the metrics of its splits in every protocol, and nothing else', async () => {
   const dir = copy('prediction')
   edit(join(dir, 'predictions.jsonl'), (text) =>
     text.replace(/^(\{"benchmark": "refcocog", "split": "val".*"rle": )\{.*\}\}$/m, '$1null}'),

@@ -1,4 +1,4 @@
-// benchmarks-tiny and its kin: targets, questions and every figure of every protocol, from the files on disk.
+// benchmarks-tiny and its kin: targets, questions and every metric of every protocol, from the files on disk.
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -126,7 +126,7 @@ function sentenceRow(name: string, scored: readonly ScoredSentence[], wanted: re
   return exactRow(name, [...different.map((s) => `${s.id} ${s.sentence}`), ...extra], wanted.length)
 }
 
-/** targets.jsonl is for looking; a set without it is checked by its figures alone. */
+/** targets.jsonl is optional: a set without it is checked by its metrics alone. */
 async function targetRows(dir: string, benchmark: MaskBenchmark): Promise<CheckRow[]> {
   const file = join(dir, 'targets.jsonl')
   if (!existsSync(file)) return []

@@ -1,4 +1,4 @@
-// What a golden file or folder is, told by its content; names and seeds do not matter.
+// Recognizes a golden file or folder by its content; names and seeds do not matter.
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
@@ -46,7 +46,7 @@ export function findGolden(path: string): { found: Golden[]; others: string[] } 
   })
 }
 
-/** Tensors of a set whose cases stand in a JSON file of the same name: either name means both. */
+/** Tensors of a set whose cases are in a JSON file of the same name: either name means both. */
 function besideTensors(path: string): string {
   const cases = path.replace(/\.safetensors$/, '.json')
   return existsSync(cases) ? cases : path
@@ -109,7 +109,7 @@ function firstLine(path: string): string {
   }
 }
 
-/** Null for anything that is no JSON object: then it is no golden file either. */
+/** Null for anything that is not a JSON object: it is not a golden file. */
 function object(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)

@@ -97,7 +97,7 @@ export function verifyMiscOptim(folder: string): CheckRow[] {
   return [tidy(() => trajectoryRow(read)), ...rows]
 }
 
-// How the reference made them: p is decayed, b (a bias) is not.
+// How the reference computed them: p is decayed, b (a bias) is not.
 const trajectory = { lr: 3e-3, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, eps: 1e-8, steps: 10 }
 const schedule = { learningRate: 1e-5, warmupSteps: 7, total: 50 }
 

@@ -208,7 +208,7 @@ const nearZero = 1e-6
 
 /**
  * The first step of AdamW moves a weight by lr g / (|g| + eps): where g is as small as eps its float32 noise decides the step.
- * So an element may differ by 1e-5, and where both gradients, ours and the reference's, are near 0 by what they explain.
+ * So an element may differ by 1e-5, and if both gradients, ours and the reference's, are near 0, by what they explain.
  */
 function weightRow(
   c: Case,

@@ -61,7 +61,7 @@ function promptOf(c: Case, features: QwenFeatures): QwenPrompt {
   return { ids: Int32Array.from(numbers(c, 'input_ids')), images: [features] }
 }
 
-/** The tensor path of newer processors resamples otherwise; it is told how far that is from Pillow's. */
+/** The tensor path of newer processors resamples otherwise; the check reports how far that is from Pillow's. */
 function imageRows(c: Case): CheckRow[] {
   const { pixels, rows, columns } = c.image
   const apart = c.golden.processor_maxdiff

@@ -19,7 +19,7 @@ for (const [set, least] of [
   ['sa2va-qwen2_5_vl-tiny', 310],
   ['sa2va-qwen3vl-tiny', 345],
 ] as const) {
-  test(`${set} is told by its content, and every quantity is inside its limit`, async () => {
+  test(`${set} is recognized by its content, and every quantity is inside its limit`, async () => {
     const { found } = findGolden(join(golden, set))
     assert.deepEqual(found, [{ path: join(golden, set), kind: 'sa2va-qwen' }])
     const rows = await verifyGolden(found[0]!)

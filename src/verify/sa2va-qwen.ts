@@ -110,7 +110,7 @@ function samRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   ]
 }
 
-/** The reference normalises SAM2's picture in bfloat16; here everything behind it is float32. */
+/** The reference normalises SAM2's picture in bfloat16; here everything after it is float32. */
 function roundedPixelRows(c: QwenCase, prompt: Tensor): CheckRow[] {
   if (!c.want.has('sam.lang_low_res_best_bf16_pixels')) return []
   const { loaded, picture } = c

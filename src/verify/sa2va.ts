@@ -23,7 +23,7 @@ interface Golden {
   grad_norms: Record<string, number>
 }
 
-/** What every set was made with, where its golden.json does not say it. */
+/** The settings of every set whose golden.json does not have them. */
 const usual = { seg_question: '<image>\nPlease segment the red circle on the left.', max_new_tokens: 24 }
 
 interface Case {
@@ -48,7 +48,7 @@ export async function verifySa2VA(dir: string): Promise<CheckRow[]> {
   }
 }
 
-/** The reference cuts into 12 tiles at most whatever its config.json says; the stored tiles tell which was used. */
+/** The reference cuts into 12 tiles at most whatever its config.json says; the stored tiles show which was used. */
 function tiled(picture: RgbImage, { cfg }: Loaded, want: Map<string, Tensor>): ImageInput {
   const image = prepareImage(picture, cfg)
   return image.tiles === want.get('cap.pixel_values')?.size(0) ? image : prepareImage(picture, cfg, { maxTiles: 12 })

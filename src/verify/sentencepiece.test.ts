@@ -7,7 +7,7 @@ import { findGolden, verifyGolden } from './index.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden/sentencepiece-tiny')
 
-test('a folder of SentencePiece cases is told by its content, and every case has the ids and texts of the library', async () => {
+test('a folder of SentencePiece cases is recognized by its content, and every case has the ids and texts of the library', async () => {
   const { found } = findGolden(golden)
   assert.deepEqual(found, [{ path: golden, kind: 'sentencepiece' }])
   const rows = await verifyGolden(found[0]!)
@@ -18,7 +18,7 @@ test('a folder of SentencePiece cases is told by its content, and every case has
   assert.equal(rows.length, 3 * 300 + 56 + 56 + 33 + 1 + 161)
 })
 
-test('a wrong id, piece or decoded text of a case is told by name', async (t) => {
+test('a wrong id, piece or decoded text of a case is reported by name', async (t) => {
   const dir = mkdtempSync(join(tmpdir(), 'spm-golden-'))
   t.after(() => rmSync(dir, { recursive: true }))
   cpSync(golden, dir, { recursive: true })

@@ -132,7 +132,7 @@ for (const [what, folder, names, open] of [
   })
 }
 
-test('a .pth file of the Python trainer goes on top of its model: weights in place, adapters merged, its log skipped', () => {
+test('a .pth file of the Python trainer is loaded on top of its model: weights in place, adapters merged, its log skipped', () => {
   const loaded = openSa2VA(goldenFolder, { dtype: 'float32' })
   const layer = 'language_model.model.layers.0.self_attn.q_proj.weight'
   const before = Float32Array.from(loaded.model.parameters().get(layer)!.numbers())
@@ -159,7 +159,7 @@ test('a .pth file alone in a folder that needs more, one half of an adapter, and
   const dir = scratch(t)
   for (const file of ['config.json', 'tokenizer.json']) cpSync(join(goldenFolder, file), join(dir, file))
   cpSync(trainingFile, join(dir, 'iter_100.pth'))
-  assert.throws(() => openSa2VA(dir), /expected the weight its adapter belongs to.*goes on top of its model/)
+  assert.throws(() => openSa2VA(dir), /expected the weight its adapter belongs to.*is loaded on top of its model/)
   const half = join(scratch(t), 'half.safetensors')
   const data = new Uint8Array(4 * 128)
   const name = 'mllm.model.language_model.base_model.model.model.layers.0.self_attn.q_proj.lora_A.default.weight'

@@ -70,7 +70,7 @@ test('the first block of a stage keeps the window of the stage before it; global
 
 const refused: [string, Record<string, unknown>, RegExp][] = [
   ['an unknown key', { embed_dims: 16 }, /embed_dims: expected one of .*embed_dim.*, got an unknown key/],
-  ['a size that is no whole number', { d_model: '32' }, /d_model: .* got 32/],
+  ['a size that is not a whole number', { d_model: '32' }, /d_model: .* got 32/],
   ['three stages', { stages: [1, 2, 3] }, /stages/],
   ['an image that cannot be halved often enough', { image_size: 100 }, /image_size: expected a multiple of 32/],
   ['a first window that does not divide the map', { window_spec: [6, 4, 4, 2] }, /window_spec\.0/],
@@ -89,6 +89,6 @@ for (const [what, changes, text] of refused) {
   })
 }
 
-test('a block that is no object is refused', () => {
+test('a block that is not an object is refused', () => {
   for (const block of [null, 3, 'x', [1]]) assert.throws(() => sam2Config(block), Mismatch)
 })

@@ -41,7 +41,7 @@ const Sam2Keys = z.strictObject({
 /** `once`: results are rounded once, as close to float32 as 16-bit weights allow. `bf16-ref`: where the reference rounds. */
 export type Rounding = 'once' | 'bf16-ref'
 
-/** `rounding` is the caller's choice and stands in no file. */
+/** `rounding` is the caller's choice and is not stored in any file. */
 export type Sam2Config = z.infer<typeof Sam2Keys> & { rounding?: Rounding }
 
 /** Other spellings of a key. */

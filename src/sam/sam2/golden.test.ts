@@ -33,7 +33,7 @@ function check(fn: (features: Sam2Features) => void): void {
   noGrad(() => tidy(() => fn(model.encodeImage(goldenTensor('seg.g_pixel_values')))))
 }
 
-/** Masks of golden logits and of ours, pixel for pixel. */
+/** Masks of golden logits and of our logits, pixel for pixel. */
 function sameMask(got: Tensor, name: string): void {
   assert.deepEqual(toMask(got), toMask(goldenTensor(name)), `${name}: pixels`)
 }

@@ -149,7 +149,7 @@ test('negative points give the known proposals and mask area', () => {
   })
 })
 
-test('logits that are no numbers are outside, and counted', () => {
+test('logits that are NaN are outside, and counted', () => {
   quietly(() => {
     const before = maskLogits.nan
     assert.deepEqual(toMask(tensor([Number.NaN, 1, -1, Number.NaN], [2, 2])), [Uint8Array.of(0, 1, 0, 0)])
@@ -333,7 +333,7 @@ function compareSlope(name: string, leaf: Tensor, loss: () => Tensor): void {
     })
   const got = (at(h) - at(-h)) / (2 * h)
   assert.ok(Math.abs(got - want) <= 1e-5 * Math.abs(want) + 1e-8, `${name}: ${want}, by differences ${got}`)
-  assert.ok(Math.abs(want) > 1e-6, `${name}: ${want} is too small to tell`)
+  assert.ok(Math.abs(want) > 1e-6, `${name}: ${want} is too small to compare`)
 }
 
 test('every decoder weight gets a gradient when masks, overlaps and object score count', () => {

@@ -7,7 +7,7 @@ import type { Sam2Config } from './config.ts'
 import { Mlp } from './mlp.ts'
 import { type Autocast, autocastOf, wide } from './precision.ts'
 
-/** Scores of one call stay below this on the CPU, where they may be held twice; global blocks at 1024 have 512 MiB of them. */
+/** Scores of one call stay below this on the CPU, where they may be in memory twice; global blocks at 1024 have 512 MiB of them. */
 const scoreBytes = 2 ** 28
 
 /** attention() over runs of heads, each with at most `limit` bytes of scores: q, k, v are [B, h, T, D]. */

@@ -1,4 +1,4 @@
-// SAM2 on its own: a released checkpoint (.pt or .safetensors), a folder of ours, or the SAM2 inside a Sa2VA folder.
+// SAM2 on its own: a released checkpoint (.pt or .safetensors), a folder that roundtrip wrote, or the SAM2 inside a Sa2VA folder.
 import { existsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { loadWeights, type OpenOptions, openWeights, renamed, type WeightFolder } from '../../checkpoint/index.ts'

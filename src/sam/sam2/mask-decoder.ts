@@ -7,7 +7,7 @@ import type { Sam2Config } from './config.ts'
 import { Mlp } from './mlp.ts'
 import { type Autocast, autocastOf, wide, wideOnCpu } from './precision.ts'
 
-/** What belongs to images [F, ..], for each prompt [B, ..]; `imageOf` [B] says which image is whose where they are several. */
+/** What belongs to images [F, ..], for each prompt [B, ..]; `imageOf` [B] maps prompts to images if there are several. */
 function rows(t: Tensor, batch: number, imageOf: Tensor | null): Tensor {
   if (t.size(0) === batch) return t
   return t.size(0) === 1 ? t.expand([batch, ...t.shape.slice(1)]) : t.indexSelect(0, imageOf!)
@@ -51,7 +51,7 @@ interface Sides {
   image: Tensor // [F or B, P, D]
 }
 
-/** Positions of both sides, and which image each prompt is about: [B], where there are several images. */
+/** Positions of both sides, and which image each prompt is about: [B], if there are several images. */
 interface Places extends Sides {
   imageOf: Tensor | null
 }
@@ -91,9 +91,9 @@ class TwoWayBlock extends Module {
       const seen = this.cross_attn_token_to_image.forward(q.add(at.tokens), image.add(at.image), image, at.imageOf)
       const q2 = this.norm2.forward(q.add(seen))
       const q3 = this.norm3.forward(q2.add(this.mlp.forward(narrow(q2))))
-      const told = this.cross_attn_image_to_token.forward(image.add(at.image), q3.add(at.tokens), q3, at.imageOf)
-      const own = rows(image, told.size(0), at.imageOf)
-      return { tokens: q3, image: this.norm4.forward(widen(own.add(told))) }
+      const attended = this.cross_attn_image_to_token.forward(image.add(at.image), q3.add(at.tokens), q3, at.imageOf)
+      const own = rows(image, attended.size(0), at.imageOf)
+      return { tokens: q3, image: this.norm4.forward(widen(own.add(attended))) }
     })
   }
 
@@ -133,7 +133,7 @@ export interface DecoderInput {
   positions: Tensor
   sparse: Tensor // [B, n, D]
   dense: Tensor // [B or 1, D, e or 1, e or 1]
-  /** [B] the image of each prompt; null where there is one image, or one for each. */
+  /** [B] the image of each prompt; null if there is one image, or one for each. */
   imageOf: Tensor | null
 }
 

@@ -4,7 +4,7 @@
 // Precision: float32 weights give the reference's float32 numbers. With bfloat16 weights everything runs in bfloat16 except
 // position codes, point embeddings, the nearest-neighbour step of the neck and the decoder's LayerNorm2d, which are computed in
 // float32 and rounded once. `rounding: 'bf16-ref'` follows the reference instead, which runs under CUDA's autocast: position codes
-// rounded step by step, states behind a layer norm in float32. Masks, overlaps and object scores are returned in float32.
+// rounded step by step, states after a layer norm in float32. Masks, overlaps and object scores are returned in float32.
 import { Mismatch } from '../../core/index.ts'
 import { Module, weight } from '../../nn/index.ts'
 import { int64Tensor, type Tensor, tidy } from '../../tensor/index.ts'

@@ -73,7 +73,7 @@ export function pointList(prompt: Sam2Prompt): PointList | null {
         `points.${b}`,
         `${count} points, as row 0 has`,
         row.labels.length,
-        'decode rows with other counts in a call of their own: a filling point would change the mask',
+        'decode rows with other counts in a separate call: a filling point would change the mask',
       )
   })
   if (count === 0) fail('points', 'at least one point per row', 0)

@@ -16,7 +16,7 @@ export function takeMask(values: Tensor, index: Tensor): Tensor {
   })
 }
 
-/** Share of the pixels above -delta that are also above +delta: logits [B, h, w] to [B]; 1 where there are none. */
+/** Share of the pixels above -delta that are also above +delta: logits [B, h, w] to [B]; 1 if there are none. */
 export function stability(logits: Tensor, delta: number): Tensor {
   return tidy(() => {
     const flat = logits.detach().flatten({ startDim: 1 })

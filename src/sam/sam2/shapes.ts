@@ -1,4 +1,4 @@
-// The sizes of a SAM2 checkpoint, from the shapes of its weights. What shapes cannot tell (heads, windows, which blocks attend
+// The sizes of a SAM2 checkpoint, from the shapes of its weights. What shapes do not show (heads, windows, which blocks attend
 // globally) is the same in all releases of a trunk; a trunk of other sizes needs its own configuration.
 import { Mismatch } from '../../core/index.ts'
 import { type Sam2Config, sam2Config } from './config.ts'
