@@ -1,4 +1,4 @@
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { log } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
@@ -22,6 +22,12 @@ interface Caption {
 export function command(): Command {
   return modelCommand('caption', 'describe the region of a picture that a mask marks')
     .requiredOption('--mask <file>', "PNG of the picture's size; anything but black is inside")
+    .addOption(
+      new Option(
+        '--region <way>',
+        'how a region is shown: its outline drawn on the picture (Qwen-VL), or copied cells',
+      ).choices(['overlay', 'cells']),
+    )
     .option('--question <text>', 'what to ask; <image> stands for the picture and its region')
     .action(run)
 }

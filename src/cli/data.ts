@@ -1,4 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander'
+import type { Source } from '../data/index.ts'
 
 function count(text: string): number {
   const n = Number(text)
@@ -29,6 +30,8 @@ interface SourceFlags {
   cocoText: 'category' | 'captions'
   imageRoot?: string
   skipBrokenShards?: boolean
+  'data.split': 'all' | 'train' | 'eval'
+  'data.evalFraction'?: number
 }
 
 function withSourceFlags(command: Command): Command {
@@ -41,6 +44,12 @@ function withSourceFlags(command: Command): Command {
       new Option('--coco-text <which>', 'text of COCO regions').choices(['category', 'captions']).default('category'),
     )
     .option('--image-root <folder>', 'where the images are, if not where the format puts them')
+    .addOption(
+      new Option('--data.split <part>', 'the part that a run with these settings would read')
+        .choices(['all', 'train', 'eval'])
+        .default('all'),
+    )
+    .option('--data.evalFraction <x>', 'share of the records in the eval part', Number)
     .option('--skip-broken-shards', 'go on without shards that are truncated or missing')
 }
 
@@ -48,10 +57,22 @@ async function open(path: string, flags: SourceFlags) {
   const { openSource } = await import('../data/index.ts')
   const { relation, split, cocoText, imageRoot, skipBrokenShards } = flags
   try {
-    return await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
+    const source = await openSource(path, { relation, refSplit: split, cocoText, imageRoot, skipBrokenShards })
+    return await partOf(source, flags)
   } catch (error) {
     throw await withFlagName(error)
   }
+}
+
+/** The source with the records of one part only. */
+async function partOf(source: Source, flags: SourceFlags): Promise<Source> {
+  const { DataConfig, splitIndices } = await import('../data/index.ts')
+  const { 'data.split': split, 'data.evalFraction': evalFraction } = flags
+  if (split === 'all') return source
+  const part = splitIndices(source, DataConfig.parse({ split, evalFraction }))
+  const name = `${source.name} (${split} part)`
+  const get = (i: number) => source.get(part[i]!)
+  return { ...source, name, length: part.length, get, id: (i) => source.id(part[i]!) }
 }
 
 /** The setting of a hint as these commands spell it. */

@@ -3,6 +3,7 @@ import type { CommandFlag } from '../config/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { Finding, RunConfig } from '../run/index.ts'
+import { requireRead } from './command-settings.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
@@ -16,7 +17,9 @@ export function command(): Command {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given } = readRunSettings(argv, flags, { dataPath: 'scenes:8', 'rl.maxCompletionLength': 32 })
+  const settings = readRunSettings(argv, flags, { dataPath: 'scenes:8', 'rl.maxCompletionLength': 32 })
+  const { config, flags: given } = settings
+  requireRead('doctor', settings, config)
   requirePaths(config)
   const findings = (await runHosted({
     module: import.meta.url,

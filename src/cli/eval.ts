@@ -4,16 +4,18 @@ import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import { type EvaluateModelOptions, type ModelEvaluation, type RunConfig, settingsToEvaluate } from '../run/index.ts'
-import { benchmarkFlags, runBenchmarks } from './benchmark.ts'
+import { benchmarkFlags, missing, runBenchmarks } from './benchmark.ts'
 import { runCompare, takeCompare } from './benchmark-compare.ts'
+import { type Mode, requireRead } from './command-settings.ts'
 import { runOfCheckpoint } from './exported-card.ts'
-import { readRunSettings, runCommand } from './settings.ts'
+import { type RunSettings, readRunSettings, runCommand } from './settings.ts'
+import { respell } from './spelling.ts'
 import { evaluationTable } from './table.ts'
 
 const flags: CommandFlag[] = [
   { name: 'adapter', value: 'DIR', doc: 'checkpoint of a run, run folder or PEFT adapter, put on the model' },
   { name: 'ema', doc: "the checkpoint's EMA copy instead of its policy" },
-  { name: 'records', value: 'N', doc: 'at most this many records (default: all)' },
+  { name: 'records', value: 'N', doc: 'at most this many records, as --evalRecords N (default: all)' },
   { name: 'json', doc: 'print one JSON object, scores of every record included' },
   ...benchmarkFlags,
 ]
@@ -25,21 +27,13 @@ export function command(): Command {
   return runCommand('eval', about, flags, run)
 }
 
-function recordsOf(text: string | undefined): number | null {
+/** `--records N`, or `--evalRecords N` as train spells it; null: all. */
+function recordsOf({ config, flags, typed }: RunSettings): number | null {
+  const text = flags.get('records')?.[0] ?? (typed.has('evalRecords') ? String(config.evalRecords) : undefined)
   if (text === undefined) return null
   const n = Number(text)
   if (Number.isInteger(n) && n > 0) return n
-  throw new Mismatch({ where: 'flags', field: '--records', expected: 'a whole number from 1', got: text })
-}
-
-/** A flag that would do nothing is an error: --records belongs to records of ours, the rest to a benchmark. */
-function refuseStray(given: ReadonlyMap<string, readonly string[]>): void {
-  const others = benchmarkFlags.map((flag) => flag.name).filter((name) => name !== 'benchmark')
-  const stray = given.has('benchmark') ? ['records'] : others
-  const name = stray.find((flag) => given.has(flag))
-  if (name === undefined) return
-  const expected = given.has('benchmark') ? 'no --benchmark beside it' : '--benchmark NAME beside it'
-  throw new Mismatch({ where: 'flags', field: `--${name}`, expected, got: given.get(name)?.[0] })
+  throw new Mismatch({ where: 'flags', field: '--evalRecords', expected: 'a whole number from 1', got: text })
 }
 
 /** The run that trained what --adapter names. */
@@ -48,13 +42,44 @@ function runOfAdapter(flags: ReadonlyMap<string, readonly string[]>): string | n
   return adapter === undefined ? null : (runOfCheckpoint(adapter)?.run ?? null)
 }
 
-async function run(argv: readonly string[]): Promise<void> {
-  const compare = takeCompare(argv)
+/** A benchmark has its own splits and images, which the settings of records name too. */
+const benchmarkSpelling = { 'data.split': 'split', 'data.refSplit': 'split', 'data.imageRoot': 'images' }
+
+function modeOf(flags: Given['flags']): Mode {
+  if (flags.has('compare')) return 'eval --compare'
+  if (!flags.has('benchmark')) return 'eval'
+  return flags.has('predictions') ? 'eval --predictions' : 'eval --benchmark'
+}
+
+/** Of all benchmarks only dlc-bench asks a judge. */
+function refuseJudge({ flags, typed }: RunSettings): void {
+  const names = flags.get('benchmark')?.[0]
+  if (names === undefined || names.split(',').includes('dlc-bench')) return
+  const setting = [...typed].find((path) => path.startsWith('rewards.judge.'))
+  const field = flags.has('judge-prompt') ? 'judge-prompt' : setting
+  if (field === undefined) return
+  const expected = '--benchmark dlc-bench beside it: no other asks a judge'
+  throw new Mismatch({ where: 'eval --benchmark', field: `--${field}`, expected, got: names })
+}
+
+function readEval(argv: readonly string[]): RunSettings {
+  const isBenchmark = argv.some((word) => /^--benchmark(=|$)/.test(word))
+  const words = isBenchmark ? respell(argv, benchmarkSpelling) : argv
   const ofRun = (given: Given) => {
     const run = given.flags.has('benchmark') ? null : runOfAdapter(given.flags)
     return run ? settingsToEvaluate(run, given.paths.has('dataPath')) : {}
   }
-  const { config, flags: given, fromFiles } = readRunSettings(compare?.rest ?? argv, flags, {}, ofRun)
+  return readRunSettings(words, flags, {}, ofRun)
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const compare = takeCompare(argv)
+  const settings = readEval(compare?.rest ?? argv)
+  const { config, flags: given } = settings
+  if (compare) given.set('compare', compare.files)
+  requireRead(modeOf(given), settings, config)
+  refuseJudge(settings)
+  if (given.has('ema') && !given.has('adapter')) throw missing('--adapter', 'the checkpoint whose EMA copy --ema names')
   if (compare)
     return runCompare({
       files: compare.files,
@@ -63,13 +88,12 @@ async function run(argv: readonly string[]): Promise<void> {
       out: given.get('out')?.[0] ?? '.',
       json: given.has('json'),
     })
-  refuseStray(given)
-  if (given.has('benchmark')) return runBenchmarks({ config, fromFiles }, given)
+  if (given.has('benchmark')) return runBenchmarks(settings, given)
   requirePaths(config)
   const options: EvaluateModelOptions = {
     adapter: given.get('adapter')?.[0] ?? null,
     ema: given.has('ema'),
-    records: recordsOf(given.get('records')?.[0]),
+    records: recordsOf(settings),
     run: runOfAdapter(given),
   }
   const input = { config, options }

@@ -253,6 +253,11 @@ export function launchOf(
 ): Launch | null {
   const whole = (name: string) => wholeNumber(command, flags, name)
   const count = whole('nproc')
+  const stray = count === null ? ['max-restarts', 'grace'].find((name) => flags.has(name)) : undefined
+  if (stray !== undefined) {
+    const hint = 'torchrun and srun restart by their own settings'
+    throw new Mismatch({ where: command, field: `--${stray}`, expected: '--nproc N beside it', got: 'none', hint })
+  }
   if (env['ROUNDTRIP_STORE'] !== undefined || count === null) return null
   if (env['RANK'] !== undefined || env['SLURM_PROCID'] !== undefined) {
     const hint = 'one launcher is enough: leave --nproc out under torchrun or srun'

@@ -87,9 +87,11 @@ async function main(argv: readonly string[]): Promise<void> {
     throw new Mismatch({ where: 'roundtrip', field: 'command', expected: names.join(', '), got: name, hint })
   }
   const { command } = await entry.load()
-  await command()
-    .name(`npx roundtrip-rl ${name}`)
-    .parseAsync(['node', 'roundtrip', ...argv.slice(1)])
+  const { knownOptions } = await import('./spelling.ts')
+  const program = command().name(`npx roundtrip-rl ${name}`)
+  const isRun = program.options.length === 0 && program.commands.length === 0 // it reads its settings itself
+  const words = isRun ? argv.slice(1) : await knownOptions(program, argv.slice(1))
+  await program.parseAsync(['node', 'roundtrip', ...words])
 }
 
 /** A timer or a connection that a reward module left behind does not keep a command alive that is through. */

@@ -25,7 +25,6 @@ export function count(text: string): number {
   return value
 }
 
-/** A command with the options every model run has. */
 /** Numbers with commas between them. */
 export function numbers(count: number) {
   return (text: string): number[] => {
@@ -49,6 +48,7 @@ export function addClick(text: string, clicks: Click[] = []): Click[] {
   return [...clicks, { x, y, inside: parts?.[3] !== '-' }]
 }
 
+/** A command with the options every model run has. */
 export function modelCommand(name: string, description: string, { model = 'required' } = {}): Command {
   const needed = new Option('--model <dir>', 'model folder: config.json, weights, tokenizer')
   return new Command(name)
@@ -65,18 +65,6 @@ export function modelCommand(name: string, description: string, { model = 'requi
     )
     .option('--max-new-tokens <n>', 'longest answer', count, 256)
     .option('--max-tiles <n>', 'most tiles the picture is cut into', count)
-    .addOption(
-      new Option(
-        '--region <way>',
-        'how a region is shown: its outline drawn on the picture (Qwen-VL), or copied cells',
-      ).choices(['overlay', 'cells']),
-    )
-    .addOption(
-      new Option('--rounding <way>', 'of the mask decoder in bfloat16: close to float32, or as the reference').choices([
-        'once',
-        'bf16-ref',
-      ]),
-    )
     .option('--json', 'print one JSON object')
 }
 

@@ -3,6 +3,7 @@ import type { CommandFlag } from '../config/index.ts'
 import { humanBytes } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
 import type { Card, MemoryPlan, RunConfig } from '../run/index.ts'
+import { requireRead } from './command-settings.ts'
 import { readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
@@ -34,7 +35,9 @@ const cards: readonly (Card & { name: string })[] = [
 const batches = [32, 16, 8, 4, 2, 1]
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given } = readRunSettings(argv, flags)
+  const settings = readRunSettings(argv, flags)
+  const { config, flags: given } = settings
+  requireRead(given.has('table') ? 'plan --table' : 'plan', settings, config)
   if (given.has('table')) {
     process.stdout.write(await planTable(config))
     return

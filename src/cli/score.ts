@@ -2,6 +2,7 @@ import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSyn
 import { Command, Option } from 'commander'
 import { refusalOf } from '../config/index.ts'
 import { lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { requireActing } from './spelling.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
 
@@ -52,7 +53,11 @@ export function command(): Command {
     .option('--judge-cache <dir>', 'folder of kept answers')
     .option('--judge-key-env <name>', 'environment variable that holds the key')
     .option('--concurrency <n>', 'judge requests in flight')
-    .action(run)
+    .action((options: Options, command: Command) => {
+      const acting = ['metric', 'in', 'out']
+      if (options.metric !== 'judge') requireActing(command, `score --metric ${options.metric}`, acting)
+      return run(options)
+    })
 }
 
 function parsePair(text: string, where: string, line: number): Pair {

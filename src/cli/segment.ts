@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs'
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import { log, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { PromptIds } from '../llm/index.ts'
@@ -8,6 +8,7 @@ import type { GroundedFamily } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
 import { addClick, type Click, type ModelOptions, modelCommand, numbers, openModel, readImage } from './model.ts'
+import { requireActing } from './spelling.ts'
 
 interface Options extends ModelOptions {
   phrase: string
@@ -32,13 +33,25 @@ export function command(): Command {
     .option('--point <x,y[,-]>', 'with --sam: a pixel on the object, or off it with ",-"; may be repeated', addClick)
     .option('--box <x1,y1,x2,y2>', 'with --sam: the box of the object, in pixels', numbers(4))
     .option('--out <file>', 'where the mask goes; the picture with the mask over it goes beside it', 'mask.png')
+    .addOption(
+      new Option('--rounding <way>', 'of the mask decoder in bfloat16: close to float32, or as the reference').choices([
+        'once',
+        'bf16-ref',
+      ]),
+    )
     .option('--question <text>', 'a whole question instead of the phrase in the usual one')
     .option('--answer <text>', 'read this answer, with its [SEG], instead of generating one')
-    .action((phrase: string | undefined, options: Omit<Options, 'phrase'>) => {
+    .action((phrase: string | undefined, options: Omit<Options, 'phrase'>, command: Command) => {
       checkClicks(phrase, options)
+      if (options.sam !== undefined) requireActing(command, 'segment --sam', clickOptions)
+      if (options.answer !== undefined) requireActing(command, 'segment --answer', answerOptions)
       return run({ ...options, phrase: phrase ?? '' })
     })
 }
+
+const clickOptions = ['image', 'sam', 'point', 'box', 'out', 'device', 'dtype', 'json']
+/** A given answer is not generated: its length has no limit. */
+const answerOptions = ['model', 'adapter', 'image', 'device', 'dtype', 'maxTiles', 'rounding', 'out', 'question', 'answer', 'json'] // biome-ignore format: one line
 
 /** A phrase with a model, or clicks with a segmenter. */
 function checkClicks(phrase: string | undefined, { model, sam, point, box }: Omit<Options, 'phrase'>): void {

@@ -5,6 +5,7 @@ import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import { type RunConfig, type SftResult, type SftSettings, sftDefaults } from '../run/index.ts'
+import { requireRead } from './command-settings.ts'
 import { writeExportedCard } from './exported-card.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
 import { ofResumed, readRunSettings, runCommand } from './settings.ts'
@@ -52,12 +53,9 @@ function weightOf(text: string | undefined): number {
 async function run(words: readonly string[]): Promise<void> {
   const { argv, everything } = takeTrainAll(words)
   const own = flags.filter((flag) => flag.name !== 'train')
-  const { config, flags: given } = readRunSettings(
-    argv,
-    own,
-    { output: 'runs/sft', ...sftDefaults },
-    ofResumed('runs/sft'),
-  )
+  const read = readRunSettings(argv, own, { output: 'runs/sft', ...sftDefaults }, ofResumed('runs/sft'))
+  const { config, flags: given } = read
+  requireRead(everything ? 'sft --train all' : 'sft', read, config)
   requirePaths(config)
   const maskWeight = weightOf(given.get('maskWeight')?.[0])
   const settings: SftSettings = {

@@ -89,6 +89,8 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly defaults?: Readonly<Record<string, unknown>>
   /** Common settings that it does not use, as paths or groups of paths, and why: they are rejected. */
   readonly unused?: Readonly<Record<string, string>>
+  /** Settings of tasks, sampling and rewards that these commands read, as paths or groups; absent: any. */
+  readonly reads?: Readonly<Record<'eval' | 'sft' | 'plan', readonly string[]>>
   /** Its own settings with presets applied, from all settings; `input`: as the user wrote them, with the defaults above. */
   resolve?(config: C, input: Readonly<Record<string, unknown>>): object
   /** Whether one of its tasks has a KL term whatever `rl.beta` says. */

@@ -19,9 +19,10 @@ const tiny = at('tiny')
 const model = at('model')
 
 const records = ['--dataPath', 'scenes:24', '--data.evalFraction', '0.3', '--data.workers', '0', '--evalRecords', '2']
-const small = [...records, '--rl.maxCompletionLength', '16', '--lora.rank', '4', '--lora.alpha', '8']
+const short = [...records, '--rl.maxCompletionLength', '16']
+const small = [...short, '--lora.rank', '4', '--lora.alpha', '8']
 const whole = ['--train', 'all', '--optim.lrSchedulerType', 'constant', '--optim.warmupSteps', '0']
-const sft = ['sft', '--model', tiny, ...small, ...whole, '--batchSize', '2', '--optim.learningRate', '5e-3']
+const sft = ['sft', '--model', tiny, ...short, ...whole, '--batchSize', '2', '--optim.learningRate', '5e-3']
 /** Every group has spread; held, a run waits in its second step (two loops, one record, two samples). */
 const reward = heldReward(at('spread.mjs'), 4)
 const train = [
@@ -185,7 +186,7 @@ test('a dry run prints start-up, texts, rewards and advantages, and writes nothi
 })
 
 test('eval prints all six figures; of the last checkpoint they are those the run ended with', async () => {
-  const evaluate = ['eval', '--model', model, ...small, '--records', '2', '--data.split', 'eval', '--adapter']
+  const evaluate = ['eval', '--model', model, ...short, '--records', '2', '--data.split', 'eval', '--adapter']
   const { out } = succeeded(await roundtrip(...evaluate, at('straight')))
   const ended = events(at('straight'))
     .filter((e) => e.t === 'eval')

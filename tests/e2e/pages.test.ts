@@ -18,7 +18,8 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const folder = scratch('pages')
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-const tiny = '--device cpu --dtype float32 --threads 1 --lora.rank 4 --rl.maxCompletionLength 8 --data.workers 0'
+const cpu = '--device cpu --dtype float32 --threads 1 --rl.maxCompletionLength 8'
+const tiny = `${cpu} --data.workers 0 --lora.rank 4`
 const step = `${tiny} --maxSteps 1 --batchSize 1 --rl.numGenerations 2 --rl.gradientAccumulationSteps 1 --evalRecords 0`
 const needsLauncher = 'needs a launcher, several hosts or GPUs'
 const slow = 'takes hours, or runs the tests themselves'
@@ -33,9 +34,9 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl (train|sft) .*--recipe points/, extra: `${step} --points.wording short` },
   { command: /roundtrip-rl train .*groupFilter/, extra: `${step} --rl.maxResampleTimes 1` },
   { command: /roundtrip-rl (train|sft) /, extra: step },
-  { command: /roundtrip-rl eval --benchmark .*--model/, extra: tiny },
+  { command: /roundtrip-rl eval --benchmark .*--model/, extra: cpu },
   { command: /roundtrip-rl eval --(benchmark|compare)/, extra: '' },
-  { command: /roundtrip-rl eval /, extra: `${tiny} --records 2` },
+  { command: /roundtrip-rl eval /, extra: `${cpu} --data.workers 0 --records 2` },
   { command: /roundtrip-rl doctor /, extra: tiny },
   { command: /roundtrip-rl data make-scenes/, extra: '--n 4' },
   { command: /roundtrip-rl plan --model/, extra: '--lora.rank 4' },

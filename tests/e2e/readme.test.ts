@@ -84,7 +84,8 @@ async function succeeds(command: string): Promise<Ran> {
   return ran
 }
 
-const cpu = '--device cpu --dtype float32 --lora.rank 4 --rl.maxCompletionLength 16'
+const cpu = '--device cpu --dtype float32 --rl.maxCompletionLength 16'
+const adapters = '--lora.rank 4'
 const held = '--data.evalFraction 0.5 --data.workers 0'
 const oneStep = `--maxSteps 1 --batchSize 1 --rl.gradientAccumulationSteps 1 --rl.numGenerations 2 --evalRecords 2 ${held}`
 
@@ -92,8 +93,8 @@ const oneStep = `--maxSteps 1 --batchSize 1 --rl.gradientAccumulationSteps 1 --r
 const shortened: readonly [RegExp, string | null][] = [
   [/^npm run demo$/, '-- --maxSteps 1 --batchSize 1 --evalRecords 4 --json'],
   [/^npm test$/, null], // it runs this file
-  [/^npx roundtrip-rl train /, `${cpu} ${oneStep}`],
-  [/^npx roundtrip-rl doctor /, cpu],
+  [/^npx roundtrip-rl train /, `${cpu} ${adapters} ${oneStep}`],
+  [/^npx roundtrip-rl doctor /, `${cpu} ${adapters}`],
   [/^npx roundtrip-rl eval /, `${cpu} ${held} --records 2`],
   [/^npx roundtrip-rl (inspect|data inspect|report|export|segment|caption) /, ''],
 ]

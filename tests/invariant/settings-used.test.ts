@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { readsSetting } from '../../src/cli/command-settings.ts'
 import { runTable } from '../../src/cli/settings.ts'
 import { sha256 } from '../../src/core/index.ts'
 import { type Example, openSource } from '../../src/data/index.ts'
@@ -277,47 +278,57 @@ const evaluates: Record<TaskName, RegExp> = {
 /** How any run is fed, scheduled, evaluated and saved. */
 const feeds =
   /^(seed|dataPath|evalPath|data\..*|batchSize|epochs|maxSteps|rl\.gradientAccumulationSteps|optim\..*|evalRecords|evalSteps|saveSteps|saveTotalLimit|logSteps|tensorboard|reportTo)$/
-const teaches = new RegExp(`${feeds.source}|^(dtype|frozenWeights|lora\\..*|lrScale\\..*|rl\\.syncRefModel)$`)
+const teaches = new RegExp(`${feeds.source}|^(dtype|frozenWeights|lora\\..*|lrScale\\..*)$`)
 const teachesOwn: Record<TaskName, RegExp> = {
   cycle: /^(maxTiles|region|train|rl\.maxCompletionLength|loop1\.question)$/,
   points: /^points\.(mode|coords|maxPoints|positivePrompt|imageSize|wording|keepEasy|thinking|previousMask|multimask)$/,
 }
 
 interface CommandUse {
+  command: 'eval' | 'sft'
   used(path: string): boolean
   /** Settings it uses that are toggled for the other task, in the same code. */
   elsewhere?(path: string): boolean
   probe(input: RunInput): Promise<string>
 }
 
-/** Of a command: each setting it uses acts; all others together, as far as they go together, change nothing. */
-async function checkCommand(task: TaskName, { used, elsewhere = () => false, probe }: CommandUse) {
+/** Of a command: each setting it uses acts; those that it rejects, as far as they go together, change nothing. */
+async function checkCommand(task: TaskName, { command, used, elsewhere = () => false, probe }: CommandUse) {
   const all = { ...learning, ...(task === 'cycle' ? { ...roundTrips, ...rewarding } : placing) }
   const entries = Object.entries(all).filter(([path]) => !elsewhere(path))
   const mine = Object.fromEntries(entries.filter(([path]) => used(path)))
   const base = bases[task]()
   assert.deepEqual(await ignored(base, mine, probe), [], `${task}: settings that change nothing`)
-  const rest = entries.filter(([path]) => !used(path)).map(([path, { to }]) => ({ [path]: to[0] }))
+  const reads = (path: string) => readsSetting(command, task, path)
+  assert.deepEqual(Object.keys(mine).filter((path) => !reads(path)), [], `${task}: settings that act and are rejected`) // biome-ignore format: one line
+  const rest = entries.filter(([path]) => !reads(path)).map(([path, { to }]) => ({ [path]: to[0] }))
   const isAccepted = (input: RunInput, change: Changes) => rejection(withChanges(input, change), Object.keys(change)[0]!) === null // biome-ignore format: one line
   const together = rest.reduce((input, one) => (isAccepted(input, one) ? withChanges(input, one) : input), base)
   const plain = await probe(base)
   if ((await probe(together)) === plain) return
   const acting = []
   for (const one of rest) if (isAccepted(base, one) && (await probe(withChanges(base, one))) !== plain) acting.push(...Object.keys(one)) // biome-ignore format: one line
-  assert.fail(`${task}: said not to be used, and acts: ${acting.join(', ')}`)
+  assert.fail(`${task}: rejected, and acts: ${acting.join(', ')}`)
 }
 
 for (const task of ['cycle', 'points'] as const) {
   test(`eval, ${task}: what it uses acts, and what it does not use changes nothing`, async () => {
     // seed: of the intervals, which are empty for the toy's scores; rounding: the model rejects it in float32
     const elsewhere = (path: string) => task === 'cycle' && /^(seed|rounding)$/.test(path)
-    await checkCommand(task, { used: (path) => evaluates[task].test(path), elsewhere, probe: evaluated })
+    await checkCommand(task, {
+      command: 'eval',
+      used: (path) => evaluates[task].test(path),
+      elsewhere,
+      probe: evaluated,
+    })
   })
 
   test(`sft, ${task}: what it uses acts, and what it does not use changes nothing`, async () => {
     const used = (path: string) => teaches.test(path) || teachesOwn[task].test(path)
-    const elsewhere = (path: string) => task === 'cycle' && (feeds.test(path) || path === 'rounding')
-    await checkCommand(task, { used, elsewhere, probe: (input) => outcome(input, 'sft') })
+    // rl.syncRefModel: rejected, and keeps a copy in the checkpoint
+    const elsewhere = (path: string) =>
+      path === 'rl.syncRefModel' || (task === 'cycle' && (feeds.test(path) || path === 'rounding'))
+    await checkCommand(task, { command: 'sft', used, elsewhere, probe: (input) => outcome(input, 'sft') })
   })
 }
 

@@ -8,9 +8,12 @@ import { cycleLessons } from './lessons.ts'
 import { MaskToCaption } from './mask-to-caption.ts'
 import { resolvePreset, resolveRewards } from './rewards.ts'
 
+const read = ['loop1.question', 'rewards.iou.multiSeg']
+
 export const cycle: TaskKind<CycleConfig> = {
   name: 'cycle',
   doc: 'mask -> caption -> mask and caption -> mask -> caption',
+  reads: { eval: read, sft: read, plan: ['loop2.maskLoss'] },
   check: checkCycle,
   hasOwnKl,
   resolve: ({ rewards }, input) => ({

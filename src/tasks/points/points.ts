@@ -83,11 +83,16 @@ const noText = 'the answers are points, which only their masks score'
 /** Items kept open: a step's records stay while it samples, answers and learns. */
 const maxOpen = 48
 
+const asked =
+  'mode sam positivePrompt previousMask multimask coords imageSize thinking wording maxPoints allowEmpty oob dupRadius formatScore turns noTarget preset'
+const readPaths = asked.split(' ').map((name) => `points.${name}`)
+
 export const points: TaskKind<PointsRunConfig> = {
   name: 'points',
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
   readsImages: true,
   defaults: { train: ['lora'], lora: { rank: 64 } },
+  reads: { eval: readPaths, sft: [...readPaths, 'points.keepEasy'], plan: [] },
   unused: {
     maxTiles: 'images are stretched to points.imageSize',
     region: 'the object is marked in the words of the question',
@@ -138,15 +143,11 @@ export const points: TaskKind<PointsRunConfig> = {
   },
   lessons: {
     goal: ({ points: { mode } }) => `cross-entropy of answers made from the records (mode ${mode})`,
-    open(family, config, { everything }) {
-      if (everything)
-        throw new Mismatch({
-          where: 'sft',
-          field: 'train',
-          expected: 'lora: nothing else learns in this task',
-          got: 'all',
-          hint: '--train lora',
-        })
+    open(family, config, { everything, maskWeight }) {
+      const refuse = (field: string, expected: string, got: unknown, hint?: string) =>
+        new Mismatch({ where: 'sft', field, expected, got, hint })
+      if (everything) throw refuse('train', 'lora: nothing else learns in this task', 'all', '--train lora')
+      if (maskWeight !== 1) throw refuse('maskWeight', 'nothing: this task has no mask loss', maskWeight)
       return pointLessons(setupOf(family, config), config.checkpointing)
     },
   },
