@@ -30,6 +30,7 @@ export {
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'
+export { findPackage, packagePlaces } from './npm-package.ts'
 export { cacheFolder, packageRoot } from './paths.ts'
 export {
   type ProtoField,

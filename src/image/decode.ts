@@ -1,6 +1,6 @@
 import sharp, { type Metadata, type Sharp } from 'sharp'
 import { Mismatch, messageOf } from '../core/index.ts'
-import { checkImage, type RgbImage } from './image.ts'
+import { checkImage, type RgbaImage, type RgbImage } from './image.ts'
 
 /** What the header says. `width` and `height` as stored; `turned*` after the EXIF orientation. */
 export interface ImageInfo {
@@ -126,6 +126,18 @@ export async function decodeImageFor(
       hint: 'size-mismatch',
     })
   return decodePixels(bytes, metadata, turnedFits, where)
+}
+
+/** The same with straight alpha, four bytes a pixel: for cut-out objects. */
+export async function decodeRgba(bytes: Uint8Array, where = 'image'): Promise<RgbaImage> {
+  await readMetadata(bytes, where)
+  try {
+    const source = open(bytes).toColourspace('srgb').ensureAlpha()
+    const { data, info } = await source.raw({ depth: 'uchar' }).toBuffer({ resolveWithObject: true })
+    return { width: info.width, height: info.height, data }
+  } catch (error) {
+    throw unreadable(where, error)
+  }
 }
 
 /** PNG bytes of an image. */

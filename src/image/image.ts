@@ -7,6 +7,13 @@ export interface RgbImage {
   readonly data: Uint8Array
 }
 
+/** The same with straight alpha: four bytes a pixel. */
+export interface RgbaImage {
+  readonly width: number
+  readonly height: number
+  readonly data: Uint8Array
+}
+
 export function checkSize(width: number, height: number, where: string): void {
   const whole = Number.isInteger(width) && Number.isInteger(height)
   if (whole && width > 0 && height > 0 && width * height < 2 ** 29) return

@@ -1,8 +1,8 @@
 // Image: pictures in and out: decoding, Pillow's resampling, tiles, normalised pixel values, region cells, previews.
 // May import core. Masks come in as plain runs (the shape of a Mask).
 // Start reading at tiles.ts.
-export { decodeImage, decodeImageFor, encodePng, type ImageInfo, imageInfo } from './decode.ts'
-export { checkImage, type RgbImage } from './image.ts'
+export { decodeImage, decodeImageFor, decodeRgba, encodePng, type ImageInfo, imageInfo } from './decode.ts'
+export { checkImage, type RgbaImage, type RgbImage } from './image.ts'
 export {
   bfloat16,
   imagenetMean,

@@ -1,6 +1,12 @@
 // Scenes: pictures composed from a seed with exact masks and captions; a closed world of shapes for the miniature models.
 // May import core, image, mask.
 // Start reading at scene.ts.
+
+export { backgroundPhotos } from './composed/backgrounds.ts'
+export { type Composer, composerVersion, openComposer } from './composed/compose.ts'
+export type { Cutout, CutoutSet } from './composed/cutouts.ts'
+export { emojiFolders, installEmoji, readEmoji } from './composed/emoji.ts'
+export { readStamp, stampFiles, stampsRoot } from './composed/stamps.ts'
 export { type AttributeName, type Description, describe, identifies } from './describe.ts'
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'
 export {

@@ -6,6 +6,7 @@ import { toExample } from '../decode.ts'
 import type { RecordSource, Source } from '../example.ts'
 import { hasArrow, openArrow } from './arrow-folder.ts'
 import { cocoFiles, openCoco } from './coco.ts'
+import { isComposed, openComposed } from './composed.ts'
 import { concatSources } from './concat.ts'
 import { isDamSubset, openDamSubset } from './dam.ts'
 import { hubSnapshot } from './hub-cache.ts'
@@ -24,8 +25,8 @@ const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
  * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
- * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, a module
- * that exports `source`, or the id of a dataset in the Hugging Face cache. Indexes are made once and kept.
+ * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, `stamps:COUNT`, `emoji:COUNT`, a module
+ * that exports `source`, or the id of a dataset in the Hugging Face cache. Indexes are created once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
   const config = DataConfig.parse(options)
@@ -67,6 +68,7 @@ function withDecoding(
 async function openRecords(path: string, config: DataConfig): Promise<RecordSource> {
   if (isScenes(path)) return openScenes(path)
   if (isNeighbours(path)) return openNeighbours(path)
+  if (isComposed(path)) return await openComposed(path, config)
   if (config.maskDir !== undefined) return await openSegZero(path, config.maskDir)
   const found = existsSync(path) ? resolve(path) : hubSnapshot(path)
   if (statSync(found).isDirectory()) return await openFolder(found, config)

