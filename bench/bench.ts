@@ -1,6 +1,6 @@
 // What every *.bench.ts gives: `export async function run(): Promise<BenchRow[]>`. `npm run bench -- NAME [--json]` runs and prints it.
 
-/** One measured thing. `ratio` is ours / other in the same unit, paired where the bench says so; null where there is nothing to compare with. */
+/** One measured thing. `ratio` is ours / other in the same unit, paired where the bench says so; null without a comparison. */
 export type BenchRow = { name: string; ours: number; other: number | null; ratio: number | null; unit: string }
 
 /** A row whose ratio is plainly ours / other; `other` is a competitor, or the limit that must hold where the bench says so. */
@@ -10,7 +10,7 @@ export function row(name: string, ours: number, other: number | null | undefined
 
 const number = (value: number | null): string => (value === null ? '-' : String(Number(value.toPrecision(4))))
 
-/** Rows as an aligned table: names to the left, figures to the right. */
+/** Rows as an aligned table: names to the left, numbers to the right. */
 export function benchTable(rows: readonly BenchRow[]): string {
   const head = ['name', 'ours', 'other', 'ours/other', 'unit']
   const body = rows.map((row) => [row.name, number(row.ours), number(row.other), number(row.ratio), row.unit])
@@ -24,7 +24,7 @@ export function benchTable(rows: readonly BenchRow[]): string {
   return [line(head), ...body.map(line)].join('\n')
 }
 
-/** Median of measurements; the figure of choice on a machine with neighbours. */
+/** Median of measurements; robust on a shared machine. */
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b)
   const middle = Math.floor(sorted.length / 2)

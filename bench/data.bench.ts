@@ -1,6 +1,6 @@
 // Reading a large Arrow set: opening, random reads, an epoch through the loader with its memory, decode + tiling.
-// ROUNDTRIP_BENCH_ARROW names a set made by tools/make-big-arrow.ts (2 GB for the figures in docs/data.md); without it a
-// small one is made in the temporary folder. `other` is the limit that must hold, not a competitor.
+// ROUNDTRIP_BENCH_ARROW names a set written by tools/make-big-arrow.ts (2 GB for the numbers in docs/data.md); without it a
+// small one is written to the temporary folder. `other` is the limit that must hold, not a competitor.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -64,7 +64,7 @@ async function decodeAndTile(source: Source, n: number): Promise<{ decode: numbe
   return { decode: n / decoding, both: n / (decoding + tiling) }
 }
 
-/** The epoch runs in a process of its own, so that its memory is its own. */
+/** The epoch runs in a separate process, so that only its memory is measured. */
 async function epochApart(path: string): Promise<Awaited<ReturnType<typeof epoch>>> {
   const { stdout } = await promisify(execFile)(process.execPath, [
     '--import',

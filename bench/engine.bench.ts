@@ -1,5 +1,5 @@
 // The engine beside Python's eager torch of the same libtorch: op overhead, a decoder layer's step, AdamW. Both sides run in turn
-// with the same number of threads; a ratio is the median over rounds of ours / theirs measured one after the other.
+// with the same number of threads; a ratio is the median over rounds of our time / theirs measured one after the other.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'

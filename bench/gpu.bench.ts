@@ -1,5 +1,5 @@
-// What the card does at the Sa2VA-4B shape with random bfloat16 weights: decoding, training passes and the whole step by phase. `other` is the
-// limit that must hold on an H200, or what the name says. Without a card the tiny shape on the CPU, which shows that it runs.
+// What the GPU does at the Sa2VA-4B shape with random bfloat16 weights: decoding, training passes and the whole step by phase. `other` is the
+// limit that must hold on an H200, or what the name says. Without a GPU the tiny shape on the CPU, which shows that it runs.
 // ROUNDTRIP_BENCH_STEPS: steps in a row (3).
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { type BenchRow, row } from './bench.ts'
@@ -25,7 +25,7 @@ export async function run(): Promise<BenchRow[]> {
   const from = now()
   const learner = new Learner(family, config)
   const rows = [row('new Learner', now() - from, null, 'ms')]
-  rows.push(...trainingRows(family, learner, examples)) // before merged weights lie beside: a pass has the card for itself
+  rows.push(...trainingRows(family, learner, examples)) // before merged weights exist: a pass has the GPU to itself
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
   const decoding = decodeRows(family, learner, examples)
   rows.push(...decoding, ...int8DecodeRows(config, examples, decoding))

@@ -55,7 +55,7 @@ interface PillowResult {
   sum: number
 }
 
-/** A photograph's stand-in: smooth colour noise. */
+/** In place of a photograph: smooth colour noise. */
 async function makeJpeg(): Promise<Uint8Array> {
   const random = stream(streamId.test, 'bench image')
   const small = Uint8Array.from({ length: 80 * 54 * 3 }, () => random.below(256))
@@ -72,7 +72,7 @@ function runPillow(jpeg: Uint8Array): PillowResult | null {
     writeFileSync(path, jpeg)
     const done = spawnSync(python, ['-c', pillowScript, path], { encoding: 'utf8' })
     if (done.status === 0) return JSON.parse(done.stdout) as PillowResult | null
-    log.warn(`no figures of Pillow: ${done.error?.message ?? done.stderr.trim().split('\n').at(-1)}`)
+    log.warn(`no measurements of Pillow: ${done.error?.message ?? done.stderr.trim().split('\n').at(-1)}`)
     return null
   } finally {
     rmSync(folder, { recursive: true, force: true })

@@ -1,4 +1,4 @@
-// A run folder of 20,000 steps with 24 figures each and 500,000 samples, as the writer would write it.
+// A run folder of 20,000 steps with 24 metrics each and 500,000 samples, as the writer would write it.
 import { closeSync, mkdirSync, openSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 

@@ -1,6 +1,6 @@
 // What a step of the demo costs, in ms of processor time, one thread: learning from 8 records of both loops in one pass against a pass
 // for each record, sampling and answering with adapters merged against adapters apart, and 8 held-out records evaluated for the second
-// time, with features that stayed against features made anew. Paired in one run; the ways alternate.
+// time, with cached features against recomputed ones. Paired in one run; the ways alternate.
 import { fileURLToPath } from 'node:url'
 import { openSource } from '../src/data/index.ts'
 import { withMergedLora } from '../src/nn/index.ts'

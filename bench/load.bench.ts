@@ -1,5 +1,5 @@
 // `roundtrip caption` on the CPU with a checkpoint of the full Sa2VA-4B shape: loading from a warm cache, peak memory, one token.
-// ROUNDTRIP_BENCH_MODEL names a folder made by tools/make-checkpoint.ts; without it one of 7.9 GB is written to the temporary
+// ROUNDTRIP_BENCH_MODEL names a folder written by tools/make-checkpoint.ts; without it one of 7.9 GB is written to the temporary
 // folder. `other` is the limit that must hold.
 import { execFileSync, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'

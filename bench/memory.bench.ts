@@ -1,5 +1,5 @@
 // Peak of a whole step of both loops at released shapes with random bfloat16 weights; `other` is what `roundtrip plan` says. Without a
-// card the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b); ROUNDTRIP_BENCH_FROZEN:
+// GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b); ROUNDTRIP_BENCH_FROZEN:
 // exact or int8 alone.
 
 import { useKernels } from '../src/kernels/index.ts'

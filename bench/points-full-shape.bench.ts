@@ -79,7 +79,7 @@ function randomSam(): Sam2Predictor {
   return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onCard ? {} : small)), spread))
 }
 
-/** Random weights write nothing that can be read; places stand in for the words, so that SAM2 has K masks to draw. */
+/** Random weights write no readable answer; fixed points replace it, so that SAM2 has K masks to draw. */
 class Placing extends PlacePoints {
   override sample(items: readonly WorkItem[], draw: Draw): Sample[][] {
     const place = (k: number) => Math.floor(((k + 1) * side) / 10)

@@ -10,7 +10,7 @@ import { type BenchRow, inTurn } from './bench.ts'
 const [numScenes, numEach, rounds] = [8, 6, 7]
 const words = ['red circle', 'blue square', 'large star', 'small green thing', 'plain shape on the left', 'striped one']
 
-/** The model without the method that tells what prompts have in common. */
+/** The model without the method that finds the common prefix of prompts. */
 function unshared(model: Sa2VA) {
   const { placement, decoder } = model
   return { placement, decoder, promptEmbeddings: (p: Prompt) => model.promptEmbeddings(p) }

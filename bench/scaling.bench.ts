@@ -29,14 +29,14 @@ interface Timing {
   bytes_sent?: number
 }
 
-interface Figures {
+interface Metrics {
   seconds: number
   rolloutTokens: number
   /** For each processor second of the process that used most. */
   tokensByProcessor: number
   /** Sampling by the slowest process over the mean of all: of the middle step, and of the most uneven one. */
   uneven: number
-  mostUneven: number
+  maxUneven: number
   reduce: number
   bytes: number
 }
@@ -108,7 +108,7 @@ function readTimings(output: string): Timing[] {
   return events.map((event) => event.metrics ?? event).filter((event) => event.step_time !== undefined)
 }
 
-function figures(timings: readonly Timing[]): Figures {
+function metrics(timings: readonly Timing[]): Metrics {
   const of = (value: (t: Timing) => number) => median(timings.map(value))
   const uneven = (t: Timing) => (t['ranks/sample_slowest'] ?? 1) / (t['ranks/sample_mean'] ?? 1)
   return {
@@ -116,7 +116,7 @@ function figures(timings: readonly Timing[]): Figures {
     rolloutTokens: of((t) => (t.tokens_per_second * t.step_time) / t['seconds/sample']),
     tokensByProcessor: of((t) => (t.tokens_per_second * t.step_time) / t['processor_seconds/sample']),
     uneven: of(uneven),
-    mostUneven: Math.max(...timings.map(uneven)),
+    maxUneven: Math.max(...timings.map(uneven)),
     reduce: of((t) => t['seconds/reduce'] ?? 0),
     bytes: of((t) => t.bytes_sent ?? 0),
   }
@@ -133,18 +133,18 @@ function kinds(): Kind[] {
 }
 
 /** Each kind in turn, so that slow minutes of the machine meet all of them. */
-async function inTurns(): Promise<Map<string, Figures>> {
+async function inTurns(): Promise<Map<string, Metrics>> {
   const timings = new Map<string, Timing[]>()
   for (let round = 0; round < rounds; round++)
     for (const kind of kinds()) {
       const key = keyOf(kind)
       const found = await trained(kind)
       timings.set(key, [...(timings.get(key) ?? []), ...found])
-      const { seconds, rolloutTokens, tokensByProcessor } = figures(found)
+      const { seconds, rolloutTokens, tokensByProcessor } = metrics(found)
       const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by processor time`
       console.error(`processes, records, cores ${key}: ${seconds.toFixed(3)} s a step, ${rates}`)
     }
-  return new Map([...timings].map(([key, all]) => [key, figures(all)]))
+  return new Map([...timings].map(([key, all]) => [key, metrics(all)]))
 }
 
 export async function run(): Promise<BenchRow[]> {
@@ -153,7 +153,7 @@ export async function run(): Promise<BenchRow[]> {
   return sizes.flatMap((size) => {
     const compared = (what: string, many: Kind, alone: Kind): BenchRow[] => {
       const [ours, other] = [of(many), of(alone)]
-      const name = (figure: string) => `${size} processes, ${what}: ${figure}`
+      const name = (metric: string) => `${size} processes, ${what}: ${metric}`
       return [
         row(name('rollout by processor time'), ours.tokensByProcessor, other.tokensByProcessor, 'tokens/s'),
         row(name('rollout by the clock'), ours.rolloutTokens, other.rolloutTokens, 'tokens/s'),
@@ -161,14 +161,14 @@ export async function run(): Promise<BenchRow[]> {
       ]
     }
     const demo = of(several(size, demoBatch))
-    const costs = (figure: string) => `${size} processes: ${figure}`
+    const costs = (metric: string) => `${size} processes: ${metric}`
     return [
       ...compared(`${demoBatch} records`, several(size, demoBatch), one(demoBatch)),
       ...compared(`${demoBatch} records, one has all cores`, several(size, demoBatch), one(demoBatch, null)),
       ...compared(`${demoBatch} records each`, several(size, demoBatch * size), one(demoBatch)),
       ...compared(`${largeBatch} records`, several(size, largeBatch), one(largeBatch)),
       row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
-      row(costs('the same in the most uneven step'), demo.mostUneven, null, 'x'),
+      row(costs('the same in the most uneven step'), demo.maxUneven, null, 'x'),
       row(costs('waiting for gradients'), demo.reduce, null, 's a step'),
       row(costs('sent by a process'), demo.bytes / 1e6, null, 'MB a step'),
     ]

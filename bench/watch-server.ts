@@ -1,4 +1,4 @@
-// `roundtrip watch` as a process of its own, for benchmarks.
+// `roundtrip watch` as a separate process, for benchmarks.
 import { spawn } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

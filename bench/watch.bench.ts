@@ -3,7 +3,7 @@
 // compared, block by block of the same steps. The page is a client that asks what the real one asks, as a browser on another machine
 // would. `WATCH_BENCH_STEPS` and `WATCH_BENCH_PAIRS` make it longer. Rows: processor time of a step with the page and without, whose
 // median ratio is how much slower the run is; processor time of the page's server against the run's, which bounds what it costs
-// where both share one core; bytes that the server read against bytes that the run logged.
+// if both share one core; bytes that the server read against bytes that the run logged.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'

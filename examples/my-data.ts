@@ -1,4 +1,4 @@
-// Records of your own, read where they lie: `npx roundtrip-rl data inspect ./my-data.ts`, `npx roundtrip-rl train --data ./my-data.ts`.
+// A custom data source: `npx roundtrip-rl data inspect ./my-data.ts`, `npx roundtrip-rl train --data ./my-data.ts`.
 // `region(i)` gives one record: an image (a path, encoded bytes, or pixels), a mask of the image's size, a caption.
 // Here the records are drawn: a disc on a grey ground.
 import { type Mask, maskFromDense, type RgbImage, type SourceModule } from 'roundtrip-rl/data'

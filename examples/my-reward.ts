@@ -1,4 +1,4 @@
-// A reward of your own: `npx roundtrip-rl train --reward ./my-reward.ts`. The import is of types only, so the module needs
+// A custom reward: `npx roundtrip-rl train --reward ./my-reward.ts`. The import is of types only, so the module needs
 // nothing at run time. `score` may be async; `scoreBatch` gets a whole group at once instead.
 import type { Answer, Reward } from 'roundtrip-rl/rewards'
 

@@ -1,4 +1,4 @@
-// A task of your own: `npx roundtrip-rl train --task ./my-task.ts --train mlp1,lora`. The policy describes a region in its own words and
+// A custom task: `npx roundtrip-rl train --task ./my-task.ts --train mlp1,lora`. The policy describes a region in its own words and
 // is rewarded for short captions that say what the record says; nobody answers back. K captions of each record, T tokens.
 import { bootstrapInterval } from 'roundtrip-rl'
 import { type GroundedFamily, generate, isGrounded, teacherForceGroups } from 'roundtrip-rl/models'
@@ -56,7 +56,7 @@ class ShortCaption implements Task<WorkItem, Sample, Reply> {
 
   sample = (items: readonly WorkItem[], draw: Draw): Sample[][] => this.captions(items, draw)
 
-  /** Here the EMA copy would answer; this task only tells the rewards what was written. */
+  /** Here the EMA copy would answer; this task only passes the caption to the rewards. */
   answer(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]): Reply[][] {
     return items.map(({ example }, b) =>
       groups[b]!.map(({ text }, k) => {
@@ -66,7 +66,7 @@ class ShortCaption implements Task<WorkItem, Sample, Reply> {
     )
   }
 
-  /** All records in one pass, the samples of a record packed behind its prompt: [K, T] for each. */
+  /** All records in one pass, the samples of a record packed after its prompt: [K, T] for each. */
   densities(items: readonly WorkItem[], groups: readonly (readonly Sample[])[]) {
     const prompts = items.map((item) => this.#prompt(item))
     const ids = groups.map((group) => group.map((sample) => sample.ids))

@@ -107,8 +107,8 @@ function check(path, text) {
     const where = `${relative(root, path)} imports ${target}`
     if (rows[there] === undefined || rows[there] >= rows[here] || forbidden[here]?.includes(there))
       problems.push(`${where}: ${here} may not use ${there}`)
-    const door = relative(src, to).split('/').length === 2 && to.endsWith('/index.ts')
-    if (!door && !path.endsWith('.test.ts')) problems.push(`${where}: use the room's door, index.ts`)
+    const isIndex = relative(src, to).split('/').length === 2 && to.endsWith('/index.ts')
+    if (!isIndex && !path.endsWith('.test.ts')) problems.push(`${where}: import the room's index.ts`)
   }
 }
 

@@ -114,7 +114,7 @@ function declare(key: string): string {
   return `let ${name}: OpFunction = (...a) => {\n  ${name} = op('${key}')\n  return ${name}(...a)\n}`
 }
 
-/** Overloads with a required option (rounding mode) are told by that option, the others by the classes of their arguments. */
+/** Overloads with a required option (rounding mode) are chosen by that option, the others by the classes of their arguments. */
 function condition(plan: OpPlan, names: string[], method: boolean): string {
   const positional = plan.args.filter(isPositional).slice(method ? 1 : 0)
   const tests = positional.map((a, i) => test(a, names[i]!))

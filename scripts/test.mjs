@@ -55,7 +55,7 @@ async function staticPhases() {
     ['types of the page', () => run(tool('tsc'), ['--noEmit', '-p', 'src/dashboard/page'])],
     ['rooms', () => run(process.execPath, ['scripts/check-rooms.mjs'])],
     ['words', () => run(process.execPath, ['scripts/check-words.mjs'])],
-    ['pages of the package’s doors', () => run(process.execPath, ['scripts/gen-api.mjs', '--check'])],
+    ['pages of the public API', () => run(process.execPath, ['scripts/gen-api.mjs', '--check'])],
   ]
   for (const [name, body] of phases) if (!(await phase(name, body))) return false
   return true

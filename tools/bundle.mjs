@@ -78,7 +78,7 @@ function copyPackages() {
   return wanted.length
 }
 
-/** Packages of other systems and processors stay away. */
+/** Packages of other systems and processors are left out. */
 function fits({ os, cpu, libc }) {
   const allows = (list, word) => !list || list.includes(word)
   return allows(os, 'linux') && allows(cpu, arch) && allows(libc, 'glibc')
@@ -133,7 +133,7 @@ function pack() {
 }
 
 main(async () => {
-  if (process.platform !== 'linux') throw new SetupError('the bundle is made on Linux')
+  if (process.platform !== 'linux') throw new SetupError('the bundle is built on Linux')
   if (!Object.hasOwn(machines, arch)) throw new SetupError(`--arch: expected x64 or arm64, got ${arch}`)
   const start = performance.now()
   const progress = reporter()

@@ -1,4 +1,4 @@
-// The experiment record: variants of the demo, three seeds each, as ordinary runs; then one page with their figures and curves.
+// The experiment record: variants of the demo, three seeds each, as ordinary runs; then one page with their metrics and curves.
 // node --import tsx tools/experiments.ts [--out runs/experiments] [--jobs 2] [--only NAME,...] [--seeds 1,2,3]; what has finished is not run again.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, openSync } from 'node:fs'
@@ -37,7 +37,7 @@ const parts: readonly Part[] = [
   },
   {
     title: 'Loop 2 alone, by policy gradient',
-    model: 'miniature-full', // its captions say all they see: a judge that notices which mask it gets
+    model: 'miniature-full', // its captions say all they see: a judge that sees which mask it gets
     common:
       '--loop1.weight 0 --loop2.beta 0 --rl.scaleRewards none --batchSize 16 --rl.numGenerations 8 --maxSteps 80 --evalPath scenes:1024:9001 --evalRecords 1024',
     variants: [
@@ -149,7 +149,7 @@ function rewardLines(found: ReadonlyMap<string, readonly Finished[]>, key: strin
         e.t === 'step' && e.metrics[key] !== undefined ? [{ step: e.step, value: e.metrics[key] as number }] : [],
       ),
     )
-    // a reward that never changes is no signal: supervision alone has one
+    // a reward that never changes is not a signal: supervision alone has one
     if (series.some((s) => new Set(s.map((p) => p.value)).size < 2)) return []
     const length = Math.min(...series.map((s) => s.length))
     const points = Array.from({ length }, (_, i) => ({

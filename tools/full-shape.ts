@@ -19,7 +19,7 @@ interface Flags {
 
 const here = import.meta.dirname
 const device = cuda.count() > 0 ? 'cuda' : 'cpu'
-/** Products in bfloat16 take minutes without a card. */
+/** Products in bfloat16 take minutes without a GPU. */
 const dtypes = device === 'cuda' ? (['float32', 'bfloat16'] as const) : (['float32'] as const)
 
 function missing({ python }: Flags): string | null {

@@ -57,7 +57,7 @@ async function picture(title: string, image: RgbImage, column: number): Promise<
   return `${text}<image ${at} image-rendering="pixelated" href="data:image/png;base64,${data}"/>`
 }
 
-async function figure(model: string, scene: number): Promise<Buffer> {
+async function illustration(model: string, scene: number): Promise<Buffer> {
   const { image, mask: given } = sceneExample(makeScene(9001, scene))
   const plain = draw(model, scene, 1e-9)[0]!
   const noisy = draw(model, scene, 0.5)
@@ -80,7 +80,7 @@ new Command('make-field-figure')
   .option('--scene <n>', 'number of the scene', '4')
   .option('--out <file>', 'PNG', join(packageRoot(), 'docs', 'images', 'field-action.png'))
   .action(async ({ model, scene, out }: { model: string; scene: string; out: string }) => {
-    const png = await figure(model, Number(scene))
+    const png = await illustration(model, Number(scene))
     atomicWrite(out, png)
     log.info(`${out}: ${humanBytes(png.length)}`)
   })

@@ -115,7 +115,7 @@ function arrow(column: number, top: number): string {
   return `<path d="M${x} ${y}H${tip}M${tip - 7} ${y - 6}L${tip} ${y}L${tip - 7} ${y + 6}" stroke="#555" stroke-width="2" fill="none"/>`
 }
 
-async function figure(trip: Trip): Promise<Buffer> {
+async function illustration(trip: Trip): Promise<Buffer> {
   const { image, given, reference, caption, redrawn, drawn, retold } = trip
   const iou = (mask: Mask) => `IoU ${maskIou(given, mask).toFixed(2)}`
   const tinted = (mask: Mask) => overlay(image, mask, [255, 0, 200])
@@ -162,10 +162,10 @@ interface Flags {
 new Command('make-figures')
   .option('--model <dir>', 'Sa2VA folder', join(packageRoot(), 'assets', 'miniature'))
   .option('--scene <n>', 'number of the scene', '0')
-  .option('--pick <n>', 'go on up to this scene until one succeeds', '0')
+  .option('--pick <n>', 'try scenes up to this one until one succeeds', '0')
   .option('--out <file>', 'PNG', join(packageRoot(), 'docs', 'images', 'round-trip.png'))
   .action(async ({ model, scene, pick, out }: Flags) => {
-    const png = await figure(await choose(model, Number(scene), Number(pick)))
+    const png = await illustration(await choose(model, Number(scene), Number(pick)))
     atomicWrite(out, png)
     log.info(`${out}: ${humanBytes(png.length)}`)
   })

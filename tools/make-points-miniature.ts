@@ -19,7 +19,7 @@ setThreads(1) // the number of threads decides the last bits
 makers[what]!(out)
 log.info(`${out}: ${what}`)
 
-/** Up to three negative clicks first, then one alone: what the demo asks of it. */
+/** Up to three negative clicks first, then one alone: what the demo requires. */
 function makeSam2(folder: string): void {
   const stage = { images: 8, pool: 4000 }
   const first = newSegmenter(seed)

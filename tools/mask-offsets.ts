@@ -1,4 +1,4 @@
-// How far a model's masks are from the right size: the figures of held-out scenes when one number is added to all mask logits.
+// How far a model's masks are from the right size: the metrics of held-out scenes when one number is added to all mask logits.
 // node --import tsx tools/mask-offsets.ts [--model assets/miniature] [--adapter runs/demo-seed-1] [--offsets=-1,-0.5,0,0.5,1,2,4]
 import { Command } from 'commander'
 import { log } from '../src/core/index.ts'

@@ -1,6 +1,6 @@
 // The experiment record of the point task: variants of its demo, three seeds each, one row of JSON per run, then a table.
 // node --import tsx tools/points-experiments.ts [--out runs/points-experiments] [--only NAME,...] [--seeds 1,2,3] [--flags "..."]
-// What has a row is not run again, so that the command goes on where it was stopped.
+// What has a row is not run again, so that the command resumes where it was stopped.
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -12,7 +12,7 @@ interface Variant {
   name: string
   /** What differs from recipes/points-demo.yaml. */
   flags: string
-  /** Flags of the supervised warm start it begins with, made once: the miniature has only read the question of `negatives`. */
+  /** Flags of the supervised warm start it begins with, run once: the miniature has only read the question of `negatives`. */
   warm?: string
   /** Another start, a folder of --starts: what the policy was before it was spoiled, or before it was taught anything. */
   start?: 'see' | 'untrained'
@@ -42,7 +42,7 @@ const variants: readonly Variant[] = [
   { name: 'untaught', flags: '--maxSteps 10', start: 'untrained' },
 ]
 
-type Figures = Readonly<Record<string, Interval>>
+type Metrics = Readonly<Record<string, Interval>>
 
 /** One run. */
 interface Row {
@@ -50,8 +50,8 @@ interface Row {
   flags: string
   seed: number
   seconds: number
-  before: Figures
-  after: Figures
+  before: Metrics
+  after: Metrics
 }
 
 const { out, only, seeds, flags, starts } = new Command('points-experiments')
@@ -88,8 +88,8 @@ function rows(): Row[] {
 
 function runOne(name: string, all: string, seed: number, more: readonly string[]): Row {
   const output = join(out, `${name}-seed-${seed}-${rows().length}`)
-  const told = roundtrip([...`demo --task points --json --seed ${seed} ${all}`.trim().split(/ +/), ...more], output)
-  const { seconds, before, after } = JSON.parse(told.trimEnd().split('\n').at(-1)!) as Row
+  const text = roundtrip([...`demo --task points --json --seed ${seed} ${all}`.trim().split(/ +/), ...more], output)
+  const { seconds, before, after } = JSON.parse(text.trimEnd().split('\n').at(-1)!) as Row
   return { name, flags: all, seed, seconds, before, after }
 }
 
@@ -121,12 +121,12 @@ function roundtrip(words: readonly string[], output: string): string {
   return done.stdout
 }
 
-function cell(figure: Interval | undefined): string {
-  if (!figure) return '-'
-  return `${figure.mean.toFixed(3)} [${figure.low.toFixed(3)}, ${figure.high.toFixed(3)}]`
+function cell(metric: Interval | undefined): string {
+  if (!metric) return '-'
+  return `${metric.mean.toFixed(3)} [${metric.low.toFixed(3)}, ${metric.high.toFixed(3)}]`
 }
 
-/** A line for every run: the gain before and after with its interval, then what it stands beside. */
+/** A line for every run: the gain before and after with its interval, then the comparison. */
 function table(all: readonly Row[]): string {
   const beside = [
     'points/gain_random',
@@ -135,11 +135,11 @@ function table(all: readonly Row[]): string {
     'points/gain_best_click',
     'points/share_of_best_click',
   ]
-  const mean = (figure: Interval | undefined) => figure?.mean.toFixed(3) ?? '-'
+  const mean = (metric: Interval | undefined) => metric?.mean.toFixed(3) ?? '-'
   const lines = all.map(({ name, seed, before, after, flags: given }) => {
-    const figures = [cell(before['points/gain']), cell(after['points/gain']), ...beside.map((m) => mean(after[m]))]
+    const metrics = [cell(before['points/gain']), cell(after['points/gain']), ...beside.map((m) => mean(after[m]))]
     const more = [mean(after['points/invalid']), mean(after['points/kept'])]
-    return `| ${[name, seed, ...figures, ...more, given ? `\`${given}\`` : 'the recipe'].join(' | ')} |`
+    return `| ${[name, seed, ...metrics, ...more, given ? `\`${given}\`` : 'the recipe'].join(' | ')} |`
   })
   const head = [
     'variant',

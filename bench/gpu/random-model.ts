@@ -16,7 +16,7 @@ export const placement = onCard
   ? { device: 'cuda:0', dtype: 'bfloat16' as const }
   : { device: 'cpu', dtype: 'float32' as const }
 
-/** Waits for the card, then the clock. */
+/** Waits for the GPU, then the clock. */
 export function now(): number {
   cuda.synchronize()
   return performance.now()
@@ -28,7 +28,7 @@ export const resetPeak = (): void => {
   if (onCard) cuda.resetPeak()
 }
 
-/** The stand-in tokenizer has a token for each letter; with few of them a prompt has about 1,100 tokens. */
+/** The substitute tokenizer has a token for each letter; with few of them a prompt has about 1,100 tokens. */
 export const question = '<image>What is it?'
 
 /** Layers add little to the embeddings, so that what is said next follows from the last token alone, whatever the image. */

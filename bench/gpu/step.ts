@@ -1,4 +1,4 @@
-// The whole step of both loops by phase: batch 4, K 4, captions of 128 tokens, mask answers of 12. Each phase waits for the card before and behind it.
+// The whole step of both loops by phase: batch 4, K 4, captions of 128 tokens, mask answers of 12. Each phase waits for the GPU before and after it.
 import type { Example } from '../../src/data/index.ts'
 import type { Sa2VAFamily } from '../../src/models/index.ts'
 import { type Batch, type Run, step, type Task } from '../../src/rl/index.ts'
@@ -9,7 +9,7 @@ import { type BenchRow, median, row } from '../bench.ts'
 import { now, peakGiB, reservedGiB, resetPeak } from './random-model.ts'
 
 const maskTokens = 12
-/** The stand-in tokenizer has a token for each letter: what is said is cut to a caption's length. */
+/** The substitute tokenizer has a token for each letter: text is cut to a caption's length. */
 const captionLetters = 128
 
 const cut = (s: CycleSample): CycleSample => ({ ...s, caption: s.caption?.slice(0, captionLetters) ?? null })
@@ -72,7 +72,7 @@ function timedTasks(family: Sa2VAFamily, config: RunConfig, phases: Phases, inRe
     const densities = (call: () => unknown) =>
       inReference()
         ? phases.time(`learn ${name}: reference`, call)
-        : phases.time(`learn ${name}: forward`, call, `learn ${name}: losses, backward, figures`)
+        : phases.time(`learn ${name}: forward`, call, `learn ${name}: losses, backward, metrics`)
     return timing(task, {
       sample: (call) => phases.time(`sample ${name}`, call),
       answer: (call) => phases.time(`answer ${name}`, call),
@@ -155,7 +155,7 @@ export async function stepRows(
     row('  peak', peak, 30, 'GiB'),
     row('  reserved after the first of them', reserved[0]!, null, 'GiB'),
     row('  reserved after the last of them', reserved.at(-1)!, null, 'GiB'),
-    row('step, each phase waiting for the card', median(fenced), null, 'ms'),
+    row('step, each phase waiting for the GPU', median(fenced), null, 'ms'),
   ]
   return [...rows, ...[...phases.ms].map(([name, ms]) => row(`  ${name}`, ms / steps.fenced, null, 'ms'))]
 }

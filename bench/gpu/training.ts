@@ -1,4 +1,4 @@
-// Forward and backward of teacher-forced completions with adapters: 128 tokens each, K behind one prompt, for one prompt and for four in one pass.
+// Forward and backward of teacher-forced completions with adapters: 128 tokens each, K after one prompt, for one prompt and for four in one pass.
 import type { Example } from '../../src/data/index.ts'
 import { teacherForceGroups } from '../../src/llm/index.ts'
 import type { Sa2VAFamily } from '../../src/models/index.ts'
@@ -28,7 +28,7 @@ export function trainingRows(family: Sa2VAFamily, learner: Learner, examples: re
     const rows: BenchRow[] = []
     for (const n of [1, 4] as const)
       for (const checkpointing of [false, true]) {
-        const name = `training pass, ${n} x ${K} completions behind ${prompts[0]!.ids.length} tokens${checkpointing ? ', recomputed' : ''}`
+        const name = `training pass, ${n} x ${K} completions after ${prompts[0]!.ids.length} tokens${checkpointing ? ', recomputed' : ''}`
         const [ms, gib] = (checkpointing ? recomputedLimits : limits)[n]
         resetPeak()
         const spent = timedPasses(learner, () => forward(n, checkpointing))

@@ -1,4 +1,4 @@
-// Our side of `npm run bench -- peers`, in a process of its own so that it has its own torch and its own peak of memory.
+// Our side of `npm run bench -- peers`, in a separate process with its own torch and its own peak memory.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { train } from '../../src/host/index.ts'

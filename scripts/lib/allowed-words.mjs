@@ -3,4 +3,8 @@ export const allowed = [
   { file: 'README.md', text: 'A language model behind any server', reason: 'behind in space' },
   { file: 'README.md', text: '[NOTICE](NOTICE)', reason: 'the name of a file' },
   { file: 'docs/rewards.md', text: '| speaks of a door? |', reason: 'the door of a picture' },
+  { file: 'tests/support/judge-faults.ts', text: 'with a yellow door', reason: 'the door of a picture' },
+  { file: 'src/rewards/judge/hostile.test.ts', text: 'seen from behind', reason: 'behind in space' },
+  { file: 'src/rewards/judge/judge.test.ts', text: 'collar', reason: 'the door of a picture' },
+  { file: 'src/rewards/judge/questions.test.ts', text: 'stands on a branch', reason: 'a bird' },
 ]

@@ -41,7 +41,7 @@ async function apt(prefix, args, { tick }) {
 
 export const update = (prefix, progress) => apt(prefix, ['update', '-q'], progress)
 
-/** Installs; on a failure fetches the lists once more, since old lists name files that are gone. */
+/** Installs; on a failure fetches the lists once more, since old lists name files that no longer exist. */
 export async function install(prefix, packages, progress) {
   progress.say(`apt-get install ${packages.join(' ')}${prefix.length > 0 ? ' (through sudo)' : ''}`)
   let done = await apt(prefix, ['install', ...quietly, ...packages], progress)

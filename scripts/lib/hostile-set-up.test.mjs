@@ -51,7 +51,7 @@ test('a torch that PYTHONPATH or the folder of the user names is found', (t) => 
   assert.ok(findIn({ PATH: process.env.PATH, HOME: folder }).includes(join(user, 'torch')))
 })
 
-/** In a process of its own: Python reads the environment of the process. */
+/** In a separate process: Python reads the environment of the process. */
 function findIn(env) {
   const script = `import { findTorch } from ${JSON.stringify(join(root, 'scripts/lib/find-torch.mjs'))}
     console.log(JSON.stringify(findTorch().candidates.map((torch) => torch.path)))`
@@ -119,7 +119,7 @@ test('a lock that nobody holds is broken: empty, not a number, a dead process, a
 test('a lock of a killed process is broken at once, one of a running process is waited for', async (t) => {
   const path = join(scratch(t), 'x.lock')
   const script = `import { withLock } from ${JSON.stringify(join(root, 'scripts/lib/lock.mjs'))}
-    withLock(${JSON.stringify(path)}, () => {}, () => { console.log('held'); return new Promise((done) => setTimeout(done, 60000)) })`
+    withLock(${JSON.stringify(path)}, () => {}, () => { console.log('locked'); return new Promise((done) => setTimeout(done, 60000)) })`
   const holder = spawn(process.execPath, ['--input-type=module', '-e', script], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })

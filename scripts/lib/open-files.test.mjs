@@ -7,7 +7,7 @@ import { root } from './record.mjs'
 
 const limits = (open) => `Limit  Soft Limit  Hard Limit  Units\nMax open files            ${open}     4096    files\n`
 
-test('a limit of open files that Node cannot load modules under is refused in words', () => {
+test('a limit of open files that Node cannot load modules under is refused with a clear message', () => {
   assert.match(
     tooFewFiles(limits(64)),
     /open files: expected a limit of at least 256, got 64\. raise it: ulimit -n 1024/,

@@ -10,7 +10,7 @@ import { root } from './record.mjs'
 
 const name = `tsx-${process.getuid()}`
 
-/** A temporary folder of its own, with the folder of tsx as the case makes it. */
+/** A separate temporary folder, with the folder of tsx as the case makes it. */
 function temporary(t, make) {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-own-'))
   t.after(() => rmSync(folder, { recursive: true, force: true }))
@@ -18,7 +18,7 @@ function temporary(t, make) {
   return folder
 }
 
-test('a folder of our own is used, and made for us alone where it is missing', (t) => {
+test('a folder of our own is used, and created for this user alone if it is missing', (t) => {
   const folder = temporary(t, () => undefined)
   assert.equal(hasOwnCache(folder), true)
   assert.equal(statSync(join(folder, name)).mode & 0o777, 0o700)

@@ -1,7 +1,7 @@
 // Messages of the set-up scripts: lines on stderr, one rewritten line for running counts when stderr is a terminal.
 import { spawn, spawnSync } from 'node:child_process'
 
-/** A failure with a text made for people: printed without a stack. */
+/** A failure with a message for people: printed without a stack. */
 export class SetupError extends Error {}
 
 export function reporter({ quiet = false } = {}) {

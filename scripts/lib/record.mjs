@@ -95,7 +95,7 @@ export function fingerprint(path) {
   return { path, size, mtimeMs }
 }
 
-/** mtime of a path, or null where there is none: a later package installation changes its folder's mtime. */
+/** mtime of a path, or null if it does not exist: a later package installation changes its folder's mtime. */
 export function mtimeOf(path) {
   return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? null
 }

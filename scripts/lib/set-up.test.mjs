@@ -141,7 +141,7 @@ test('a build counts until a source or the torch library changes', () => {
   assert.equal(findBuild(base, env), null)
 })
 
-test('a lock is waited for while its process lives and broken when it is gone', async () => {
+test('a lock is waited for while its process runs and broken when the process has ended', async () => {
   const path = join(scratch(), 'x.lock')
   const gone = spawnSync(process.execPath, ['-e', '0']).pid
   writeFileSync(path, `${gone} ${hostname()}`)

@@ -36,7 +36,7 @@ test('units are of nearly equal size, and the same whatever order the sources co
   assert.deepEqual(unitsOf([...some].reverse(), 2), unitsOf(some, 2))
 })
 
-test('the loops over floats are compiled alone, with flags of their own', () => {
+test('the loops over floats are compiled alone, with their own flags', () => {
   const units = unitsOf(sources(10, 20), 2)
   assert.deepEqual(units.at(-1), { names: ['kernels.cc'], flags: ['-O3', '-fno-math-errno', '-fno-trapping-math'] })
   assert.deepEqual(

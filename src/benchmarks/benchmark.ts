@@ -56,7 +56,7 @@ export function countWarning(
 ): string | null {
   const expected = refs === 'google' ? undefined : published[name][split]
   if (expected === undefined || expected === sentences) return null
-  return `${name} ${split}: ${sentences} sentences, the published split has ${expected}; figures are not comparable with papers`
+  return `${name} ${split}: ${sentences} sentences, the published split has ${expected}; metrics are not comparable with papers`
 }
 
 export function recordsOf(benchmark: MaskBenchmark, split: string): BenchmarkRecord[] {

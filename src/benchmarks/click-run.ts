@@ -6,7 +6,7 @@ import type { GroundedFamily } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { encodeOnce } from './answer.ts'
 import { clicksOn } from './click-model.ts'
-import { type ClickedRecord, mostClicks, scoreClicks, simulateClicks } from './clicks.ts'
+import { type ClickedRecord, maxClicks, scoreClicks, simulateClicks } from './clicks.ts'
 import type { AnswerSettings, OtherBenchmark } from './other.ts'
 import { rowsFormat } from './predictions.ts'
 import { openRows } from './rows.ts'
@@ -23,7 +23,7 @@ export async function openClicks(data: string): Promise<OtherBenchmark> {
       if (rows.length !== length)
         throw new Mismatch({ where: file, field: 'records', expected: `${length} records`, got: rows.length })
       return [
-        { split: 'all', items: rows.length, figures: scoreClicks(rows, { seed }), rows: rows.map((r) => ({ ...r })) },
+        { split: 'all', items: rows.length, metrics: scoreClicks(rows, { seed }), rows: rows.map((r) => ({ ...r })) },
       ]
     },
   }
@@ -80,7 +80,7 @@ function clickRow(family: GroundedFamily, example: Example, { maxTiles }: Answer
       const features = encodeOnce(family, example.image, maxTiles)
       const { draw, release } = clicksOn(family, features, example.image)
       try {
-        const overlaps = simulateClicks(example.mask, draw, mostClicks)
+        const overlaps = simulateClicks(example.mask, draw, maxClicks)
         const image = String((example.meta as Record<string, unknown> | undefined)?.['image'] ?? example.id)
         return { benchmark: 'clicks', id: example.id, image, overlaps }
       } finally {

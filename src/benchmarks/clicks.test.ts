@@ -26,14 +26,14 @@ test('mIoU after clicks, and the number of clicks with 20 where the goal is neve
     ...values,
     ...Array.from({ length: 20 - values.length }, () => values.at(-1)!),
   ]
-  const figures = scoreClicks(
+  const metrics = scoreClicks(
     [
       { id: 'a', image: 'a', overlaps: overlaps([0.5, 0.7, 0.86, 0.9]) },
       { id: 'b', image: 'b', overlaps: overlaps([0.1, 0.2, 0.3, 0.3, 0.5]) },
     ],
     { seed: 1 },
   )
-  const means = Object.fromEntries(Object.entries(figures).map(([name, { mean }]) => [name, Number(mean.toFixed(9))]))
+  const means = Object.fromEntries(Object.entries(metrics).map(([name, { mean }]) => [name, Number(mean.toFixed(9))]))
   assert.deepEqual(means, { 'mIoU@1': 0.3, 'mIoU@3': 0.58, 'mIoU@5': 0.7, 'NoC@85': 11.5, 'NoC@90': 12 })
 })
 

@@ -21,7 +21,7 @@ export function simulateClicks(target: Mask, draw: DrawClicks, most: number): nu
   return overlaps
 }
 
-export const mostClicks = 20
+export const maxClicks = 20
 
 export interface ClickedRecord {
   id: string
@@ -29,19 +29,19 @@ export interface ClickedRecord {
   overlaps: readonly number[]
 }
 
-/** mIoU after 1, 3 and 5 clicks; clicks needed for an overlap of 85 and 90 %, `mostClicks` where it is never reached. */
+/** mIoU after 1, 3 and 5 clicks; clicks needed for an overlap of 85 and 90 %, `maxClicks` where it is never reached. */
 export function scoreClicks(records: readonly ClickedRecord[], options: MeasureOptions) {
   const needed = (overlaps: readonly number[], goal: number) => {
     const at = overlaps.findIndex((overlap) => overlap >= goal)
-    return at < 0 ? mostClicks : at + 1
+    return at < 0 ? maxClicks : at + 1
   }
   const measured = records.map(({ image, overlaps }) => ({
     image,
     values: [overlaps[0]!, overlaps[2]!, overlaps[4]!, needed(overlaps, 0.85), needed(overlaps, 0.9), 1],
   }))
-  const figures = {
+  const metrics = {
     ...{ 'mIoU@1': share(0, 5), 'mIoU@3': share(1, 5), 'mIoU@5': share(2, 5) },
     ...{ 'NoC@85': share(3, 5), 'NoC@90': share(4, 5) },
   }
-  return measure(measured, figures, options)
+  return measure(measured, metrics, options)
 }

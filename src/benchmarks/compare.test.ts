@@ -43,7 +43,7 @@ const before = result(
 
 test('a model against itself: no change, an interval of nothing, only ties', () => {
   const found = compareResults(before, before, { protocol: null, seed: 3 })
-  for (const { change } of found.figures) assert.deepEqual(change, { mean: 0, low: 0, high: 0 })
+  for (const { change } of found.metrics) assert.deepEqual(change, { mean: 0, low: 0, high: 0 })
   assert.deepEqual([found.wins, found.losses, found.ties, found.sentences, found.images], [0, 0, 30, 30, 10])
 })
 
@@ -51,7 +51,7 @@ test('the pairs are resampled together: a constant gain on every sentence has an
   const after = result(
     scores.map(({ image, number, I, U }) => sentence(image, number, { intersection: I, union: U, iou: I / U + 0.125 })),
   )
-  const gain = compareResults(before, after, { protocol: null, seed: 3 }).figures.find((f) => f.name === 'gIoU')!.change
+  const gain = compareResults(before, after, { protocol: null, seed: 3 }).metrics.find((f) => f.name === 'gIoU')!.change
   for (const value of [gain.mean, gain.low, gain.high]) assert.ok(Math.abs(value - 0.125) < 1e-12, `${value}`)
 })
 
@@ -62,7 +62,7 @@ test('images are resampled, not sentences: a gain that one of ten images makes a
       return sentence(image, number, { intersection: I, union: U, iou: gained })
     }),
   )
-  const { change } = compareResults(before, after, { protocol: null, seed: 3 }).figures.find((f) => f.name === 'gIoU')!
+  const { change } = compareResults(before, after, { protocol: null, seed: 3 }).metrics.find((f) => f.name === 'gIoU')!
   assert.ok(change.mean > 0)
   // with ten images, 35 % of the resamples do not hold image 4 at all
   assert.equal(change.low, 0)
@@ -79,13 +79,13 @@ test('wins, losses and the order of the sentences that moved', () => {
   )
 })
 
-test('a figure over some images only (N-acc) leaves out resamples without them', () => {
+test('a metric over some images only (N-acc) leaves out resamples without them', () => {
   const rows = (none: boolean) => [
     sentence(0, 0, { intersection: 0, union: 0, iou: 1, none }, true),
     ...[1, 2, 3].map((i) => sentence(i, 0, { intersection: 1, union: 2, iou: 0.5, none: false })),
   ]
   const of = (none: boolean) => result(rows(none), { benchmark: 'grefcoco', reported: 'rela' })
-  const change = compareResults(of(false), of(true), { protocol: null, seed: 1 }).figures.find(
+  const change = compareResults(of(false), of(true), { protocol: null, seed: 1 }).metrics.find(
     (f) => f.name === 'N_acc',
   )!
   assert.deepEqual([change.before, change.after, change.change], [0, 1, { mean: 1, low: 1, high: 1 }])
@@ -123,7 +123,7 @@ test('sentences with other words are not compared, and nothing over nothing is 0
   )
   for (const protocol of protocolsOf('refcoco').filter(({ guard }) => guard > 0)) {
     const scored = empty.map((s) => ({ ...s, scores: { [protocol.name]: s.scores['union']! } }))
-    const { figures } = compareResults(result(scored), result(scored), { seed: 1, protocol: protocol.name })
-    assert.equal(figures.find(({ name }) => name === 'cIoU')!.before, 0, protocol.name)
+    const { metrics } = compareResults(result(scored), result(scored), { seed: 1, protocol: protocol.name })
+    assert.equal(metrics.find(({ name }) => name === 'cIoU')!.before, 0, protocol.name)
   }
 })

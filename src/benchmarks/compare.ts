@@ -1,4 +1,4 @@
-// Two results on the same sentences: the change of each figure with its interval, and the sentences that moved.
+// Two results on the same sentences: the change of each metric with its interval, and the sentences that moved.
 import { assert, Mismatch, stream } from '../core/index.ts'
 import { type Interval, quantile } from '../tracking/index.ts'
 import type { MaskBenchmarkName } from './names.ts'
@@ -6,9 +6,9 @@ import { isMaskBenchmark } from './open.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
 import type { StoredResult } from './result.ts'
 import type { ScoredSentence } from './score.ts'
-import { type Figure, figuresOf, type Sums, sumsByImage } from './summary.ts'
+import { type Metric, metricsOf, type Sums, sumsByImage } from './summary.ts'
 
-export interface FigureChange {
+export interface MetricChange {
   name: string
   before: number
   after: number
@@ -30,7 +30,7 @@ export interface Comparison {
   protocol: string
   sentences: number
   images: number
-  figures: FigureChange[]
+  metrics: MetricChange[]
   wins: number
   losses: number
   ties: number
@@ -96,7 +96,7 @@ export function compareResults(before: StoredResult, after: StoredResult, option
   return {
     ...{ benchmark: before.benchmark, split: before.split, protocol: protocol.name, sentences: pairs.length },
     images: new Set(pairs.map(([a]) => a.image)).size,
-    figures: figuresOf(protocol).map((figure) => figureChange(figure, protocol.name, pairs, options)),
+    metrics: metricsOf(protocol).map((metric) => metricChange(metric, protocol.name, pairs, options)),
     ...{ wins: count((c) => c > 0), losses: count((c) => c < 0), ties: count((c) => c === 0) },
     moved: moved.sort((p, q) => Math.abs(q.change) - Math.abs(p.change)),
   }
@@ -107,25 +107,25 @@ function changeOf(before: ScoredSentence, after: ScoredSentence, protocol: strin
   return a === null || b === null ? [] : [{ before, after, iou: [a, b], change: b - a }]
 }
 
-function figureChange(
-  figure: Figure,
+function metricChange(
+  metric: Metric,
   protocol: string,
   pairs: readonly [ScoredSentence, ScoredSentence][],
   { seed, resamples = 2000 }: CompareOptions,
-): FigureChange {
+): MetricChange {
   const images = [...new Set(pairs.map(([a]) => a.image))]
   const [before, after] = [0, 1].map((side) => {
     const sums = sumsByImage(
-      figure,
+      metric,
       protocol,
       pairs.map((pair) => pair[side as 0 | 1]),
     )
     return images.map((image) => sums.get(image) ?? { above: 0, below: 0 })
   }) as [Sums[], Sums[]]
   const all = images.map((_, i) => i)
-  const [a, b] = [ratio(before, all, figure.guard), ratio(after, all, figure.guard)]
-  const { low, high } = pairedInterval(before, after, figure.guard, seed, resamples)
-  return { name: figure.name, before: a, after: b, change: { mean: b - a, low, high } }
+  const [a, b] = [ratio(before, all, metric.guard), ratio(after, all, metric.guard)]
+  const { low, high } = pairedInterval(before, after, metric.guard, seed, resamples)
+  return { name: metric.name, before: a, after: b, change: { mean: b - a, low, high } }
 }
 
 function ratio(sums: readonly Sums[], picked: readonly number[], guard: number): number {
@@ -137,7 +137,7 @@ function ratio(sums: readonly Sums[], picked: readonly number[], guard: number):
   return above / below
 }
 
-/** Percentile interval of the difference; resamples in which a figure has no sentence to be over are left out. */
+/** Percentile interval of the difference; resamples without a sentence for a metric are left out. */
 function pairedInterval(
   before: readonly Sums[],
   after: readonly Sums[],

@@ -150,7 +150,7 @@ export function noJudge(): Mismatch {
     field: 'rewards.judge.enabled',
     expected: 'a judge for DLC-Bench',
     got: 'none',
-    hint: '--rewards.judge.enabled true --rewards.judge.baseUrl URL; the published figures use Llama-3.1-8B-Instruct',
+    hint: '--rewards.judge.enabled true --rewards.judge.baseUrl URL; the published numbers use Llama-3.1-8B-Instruct',
   })
 }
 
@@ -179,11 +179,11 @@ async function scoreAll(
   }))
   const positive = (s: Float64Array) => s[0]! / s[1]!
   const negative = (s: Float64Array) => s[2]! / s[3]!
-  const figures = {
+  const metrics = {
     Pos: positive,
     Neg: negative,
     Avg: (s: Float64Array) => (positive(s) + negative(s)) / 2,
     recognised: (s: Float64Array) => s[4]! / s[5]!,
   }
-  return { figures: measure(measured, figures, options), rows: rows.map((row) => ({ ...row })) }
+  return { metrics: measure(measured, metrics, options), rows: rows.map((row) => ({ ...row })) }
 }

@@ -78,9 +78,9 @@ function scoreVqa(
     ],
   }))
   const all = 2 * types.length
-  const figures = Object.fromEntries([
+  const metrics = Object.fromEntries([
     ...types.map((type, k) => [type, share(2 * k, 2 * k + 1)] as const),
     ['overall', share(all, all + 1)] as const,
   ])
-  return { figures: measure(measured, figures, options), rows }
+  return { metrics: measure(measured, metrics, options), rows }
 }

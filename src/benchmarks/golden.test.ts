@@ -68,20 +68,20 @@ for (const name of names) {
     }
   })
 
-  test(`${name}: every figure and every sentence's I and U are the reference's in every protocol`, async () => {
+  test(`${name}: every metric and every sentence's I and U are the reference's in every protocol`, async () => {
     const benchmark = openBenchmark(golden, name)
     const predictions = readPredictions(join(golden, 'predictions.jsonl'), name)
     const rows = expected.table.filter((row) => row.benchmark === name)
     for (const row of rows) {
       const scored = await scoreRecords(benchmark, recordsOf(benchmark, row.split), predictions)
       const protocol = protocolsOf(benchmark.name).find((p) => p.name === row.protocol)!
-      const { figures, counts, ...sums } = summariseSplit(protocol, scored, {
+      const { metrics, counts, ...sums } = summariseSplit(protocol, scored, {
         benchmark: name,
         split: row.split,
         seed: 1,
         resamples: 50,
       })
-      const got = { ...sums, ...figures, ...counts } as Record<string, unknown>
+      const got = { ...sums, ...metrics, ...counts } as Record<string, unknown>
       for (const [key, value] of Object.entries(row)) {
         const where = `${row.split} ${row.protocol} ${key}`
         if (typeof value === 'number')

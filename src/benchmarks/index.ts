@@ -14,7 +14,7 @@ export {
   type CompareOptions,
   type Comparison,
   compareResults,
-  type FigureChange,
+  type MetricChange,
   type SentenceChange,
 } from './compare.ts'
 export { type AskJudge, judgePrompt, noJudge } from './dlc-bench.ts'

@@ -1,4 +1,4 @@
-// Figures of any benchmark whose items add up: each item has a row of numbers, a figure is a function of their sums.
+// Metrics of any benchmark whose items add up: each item has a row of numbers, a metric is a function of their sums.
 // Intervals resample images, and sum again.
 import { stream } from '../core/index.ts'
 import { type Interval, quantile } from '../tracking/index.ts'
@@ -9,11 +9,11 @@ export interface MeasuredItem {
   values: readonly number[]
 }
 
-/** Column sums -> figure; NaN where there is nothing to divide by. */
-export type FigureOf = (sums: Float64Array) => number
+/** Column sums -> metric; NaN instead of a division by 0. */
+export type MetricOf = (sums: Float64Array) => number
 
 /** Sum of one column over the sum of another. */
-export function share(above: number, below: number): FigureOf {
+export function share(above: number, below: number): MetricOf {
   return (sums) => sums[above]! / sums[below]!
 }
 
@@ -24,7 +24,7 @@ export interface MeasureOptions {
 
 export function measure(
   items: readonly MeasuredItem[],
-  figures: Readonly<Record<string, FigureOf>>,
+  metrics: Readonly<Record<string, MetricOf>>,
   { seed, resamples = 2000 }: MeasureOptions,
 ): Record<string, Interval> {
   const width = items[0]?.values.length ?? 0
@@ -41,7 +41,7 @@ export function measure(
   for (const sums of images) add(total, sums)
   const drawn = images.length > 1 ? resampled(images, width, seed, resamples) : [] // one image has no interval
   return Object.fromEntries(
-    Object.entries(figures).map(([name, figure]) => [name, { mean: figure(total), ...ends(drawn.map(figure)) }]),
+    Object.entries(metrics).map(([name, metric]) => [name, { mean: metric(total), ...ends(drawn.map(metric)) }]),
   )
 }
 

@@ -1,6 +1,6 @@
 // Filled polygons as OpenCV 4.6 draws them (polylines, then fillPoly, whole coordinates, 8-connected): ReasonSeg's masks are
-// made this way, and COCO's rasteriser gives other border pixels.
-// Coordinates of the scan lines are fixed point with 16 bits behind the point, held in doubles (exact below 2^53).
+// drawn this way, and COCO's rasteriser gives other border pixels.
+// Coordinates of the scan lines are fixed point with 16 fractional bits, stored in doubles (exact below 2^53).
 
 type Point = readonly [x: number, y: number]
 

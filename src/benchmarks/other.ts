@@ -1,4 +1,4 @@
-// Benchmarks that are no plain masks of sentences, behind one face: open, answer with a model, score.
+// Region benchmarks (boxes, captions, questions, clicks) with one interface: open, answer with a model, score.
 import { Mismatch } from '../core/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Interval } from '../tracking/index.ts'
@@ -31,7 +31,7 @@ export interface AnswerSettings {
 export interface OtherScores {
   split: string
   items: number
-  figures: Readonly<Record<string, Interval>>
+  metrics: Readonly<Record<string, Interval>>
   rows: readonly Readonly<Record<string, unknown>>[]
 }
 

@@ -2,7 +2,7 @@
 import { Mismatch, readJsonLines } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 
-/** First line of the rows that a run of ours writes; they are predictions too. */
+/** First line of the rows that a benchmark run writes; they are predictions too. */
 export const rowsFormat = 'roundtrip-benchmark-rows'
 
 export interface Prediction {
@@ -23,7 +23,7 @@ export function predictionKey(benchmark: string, split: string, id: string | num
   return JSON.stringify([benchmark, split, String(id), sentence])
 }
 
-/** Lines of other benchmarks are left out; a sentence that occurs twice, or a line that is no prediction, is an error. */
+/** Lines of other benchmarks are left out; a sentence that occurs twice, or a line that is not a prediction, is an error. */
 export function readPredictions(file: string, benchmark: string): Predictions {
   const out = new Map<string, Prediction>()
   for (const { value, where } of readJsonLines(file)) {

@@ -1,4 +1,4 @@
-// The metrics to the letter. Each protocol scores a sentence; how figures come from the scores is in summary.ts.
+// The metrics to the letter. Each protocol scores a sentence; summary.ts computes the metrics from the scores.
 import { type Mask, maskArea, maskFromDense, maskIntersection, maskUnion } from '../mask/index.ts'
 import type { MaskBenchmarkName } from './names.ts'
 import { sa2vaTarget, singleTarget, type Target, unionTarget } from './target.ts'
@@ -22,7 +22,7 @@ export interface Protocol {
   guard: number
   /** Reports N-acc, T-acc and precision. */
   noTarget: boolean
-  /** Scores of one target's predictions; null: the model gave no mask. What the target alone decides is made once. */
+  /** Scores of one target's predictions; null: the model gave no mask. What depends on the target alone is computed once. */
   scorer(target: Target): Scorer
 }
 
@@ -65,7 +65,7 @@ const sa2va: Protocol = {
   },
 }
 
-/** Pixels of two parts or more are no class; ignored ones leave the prediction too. */
+/** Pixels of two or more parts have no class; ignored pixels are removed from the prediction too. */
 const lisa: Protocol = {
   ...union,
   name: 'lisa',
@@ -119,7 +119,7 @@ function rela(name: string, least: number): Protocol {
 
 const referring = [union, sa2va, lisa]
 
-/** The first one is the figure to report unless another is asked for. */
+/** The first one is the metric to report by default. */
 const protocols: Readonly<Record<MaskBenchmarkName, readonly Protocol[]>> = {
   refcoco: referring,
   'refcoco+': referring,

@@ -40,16 +40,16 @@ test('accuracy above a threshold, not at it; by size; boxes as xywh, xyxy or aro
   )
   assert.deepEqual(records[0]!.questions, ['<image>\n Please segment thing c in this image.'])
   const boxes = readBoxes(join(folder, 'predictions.jsonl'))
-  const figures = (split: string) =>
+  const metrics = (split: string) =>
     Object.fromEntries(
-      Object.entries(scoreRefL4(rows, boxes, split, { seed: 1, resamples: 20 }).figures).map(([k, v]) => [k, v.mean]),
+      Object.entries(scoreRefL4(rows, boxes, split, { seed: 1, resamples: 20 }).metrics).map(([k, v]) => [k, v.mean]),
     )
-  const all = figures('all')
+  const all = metrics('all')
   assert.deepEqual([all['Acc@0.5'], all['Acc@0.75'], all['Acc@0.9']], [0.5, 0.5, 0.25])
   assert.ok(Math.abs(all['mAcc']! - (0 + 0.6 + 0 + 1) / 4) < 1e-12) // 0.8 is above 0.5 ... 0.75
   assert.deepEqual([all['small Acc@0.5'], all['medium Acc@0.5'], all['large Acc@0.5']], [0.5, 1, 0])
   assert.deepEqual([all['small mAcc'], all['medium mAcc'], all['large mAcc']], [0.5, 0.6, 0])
-  assert.deepEqual([figures('val')['Acc@0.5'], figures('test')['Acc@0.9']], [0.5, 0.5])
+  assert.deepEqual([metrics('val')['Acc@0.5'], metrics('test')['Acc@0.9']], [0.5, 0.5])
 })
 
 test('sizes are by the side of a square: medium from 128 to 256', () => {
@@ -57,9 +57,9 @@ test('sizes are by the side of a square: medium from 128 to 256', () => {
   const boxes = new Map(
     rows.map(({ id, bbox }) => [id, id === '128' ? null : (bbox as [number, number, number, number])]),
   )
-  const { figures } = scoreRefL4(rows, boxes, 'val', { seed: 1, resamples: 20 })
+  const { metrics } = scoreRefL4(rows, boxes, 'val', { seed: 1, resamples: 20 })
   assert.deepEqual(
-    ['small', 'medium', 'large'].map((size) => figures[`${size} Acc@0.5`]!.mean),
+    ['small', 'medium', 'large'].map((size) => metrics[`${size} Acc@0.5`]!.mean),
     [1, 0.5, 1],
   )
 })

@@ -145,7 +145,7 @@ function sizeOf([, , width, height]: Box): (typeof sizes)[number] {
 
 export function refL4Warning(rows: readonly RefL4Row[]): string | null {
   if (rows.length === published) return null
-  return `ref-l4: ${rows.length} expressions in val and test, the published set has ${published}; figures are not comparable`
+  return `ref-l4: ${rows.length} expressions in val and test, the published set has ${published}; metrics are not comparable`
 }
 
 /** Split 'all' is val and test together. */
@@ -179,7 +179,7 @@ export function scoreRefL4(
     ],
   }))
   const of = (column: number, count: number) => (s: Float64Array) => s[column]! / s[count]!
-  const figures = {
+  const metrics = {
     ...{ 'Acc@0.5': of(0, 4), 'Acc@0.75': of(1, 4), 'Acc@0.9': of(2, 4), mAcc: of(3, 4) },
     ...Object.fromEntries(
       sizes.flatMap((size, k) => [
@@ -188,5 +188,5 @@ export function scoreRefL4(
       ]),
     ),
   }
-  return { figures: measure(measured, figures, options), rows: scored }
+  return { metrics: measure(measured, metrics, options), rows: scored }
 }

@@ -80,6 +80,6 @@ function scoreCaptions(
     image: items[i]!.image,
     values: [row.meteor, row.cider, row.ciderSa2va, 1],
   }))
-  const figures = { 'METEOR (nltk)': share(0, 3), 'CIDEr-D': share(1, 3), 'CIDEr-D (Sa2VA clean-up)': share(2, 3) }
-  return { figures: measure(measured, figures, options), rows }
+  const metrics = { 'METEOR (nltk)': share(0, 3), 'CIDEr-D': share(1, 3), 'CIDEr-D (Sa2VA clean-up)': share(2, 3) }
+  return { metrics: measure(measured, metrics, options), rows }
 }

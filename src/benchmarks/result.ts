@@ -1,4 +1,4 @@
-// The file a benchmark leaves: figures of one split in every protocol, and a row per sentence from which they can be made again.
+// The result file of a benchmark: metrics of one split in every protocol, and a row per sentence from which they can be recomputed.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
 import { refusalOf } from '../config/index.ts'
@@ -63,7 +63,7 @@ function dataOf(benchmark: MaskBenchmark): BenchmarkResult['data'] {
   return { folder, images: imagesOf(benchmark), refs, refsHash: source && hashFile(source) }
 }
 
-/** Scoring needs no images: their absence is no fault here, pages are then drawn without them. */
+/** Scoring needs no images: missing images are not an error here, and pages are drawn without them. */
 function imagesOf(benchmark: MaskBenchmark): string | null {
   try {
     return benchmark.images()
@@ -77,9 +77,9 @@ export function resultFile(folder: string, benchmark: string, split: string): st
   return join(folder, `eval-${benchmark}-${split}.json`)
 }
 
-/** Figures under the names that papers use, one object a split and protocol; fractions. */
-export function tableRow({ figures, counts, intervals, ...sums }: SplitSummary): Record<string, unknown> {
-  return { ...sums, ...figures, ...counts, intervals }
+/** Metrics under the names that papers use, one object a split and protocol; fractions. */
+export function tableRow({ metrics, counts, intervals, ...sums }: SplitSummary): Record<string, unknown> {
+  return { ...sums, ...metrics, ...counts, intervals }
 }
 
 /** The stored form has `table` for the summaries, I and U of the reported protocol in each row, and one sentence a line. */

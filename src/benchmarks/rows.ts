@@ -6,7 +6,7 @@ import { rowsFormat } from './predictions.ts'
 
 export type Row = Record<string, unknown>
 
-/** Everything that decides the answers; rows made under another header are not mixed in. */
+/** Everything that decides the answers; rows written under another header are not mixed in. */
 export type RowsHeader = Readonly<Record<string, unknown>>
 
 /** Opens the rows file, or a new one; `known` gets the rows that are there. A torn last line is cut off. */

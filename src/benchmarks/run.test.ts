@@ -58,7 +58,7 @@ test('each image comes once, with all its sentences, as the whole question', asy
   assert.match(images[0]!.questions[1]!, /^<image>\n Please segment the \w+ in this image\.$/)
 })
 
-test('a run that broke off goes on with what is missing, and leaves the same rows as one that did not', async () => {
+test('an interrupted run resumes with what is missing, and leaves the same rows as one that did not', async () => {
   await answerBenchmark(runOf('whole.jsonl', {}))
   await assert.rejects(answerBenchmark(runOf('broken.jsonl', { answer: leftHalf(2).answer })), /the power went/)
   appendFileSync(join(root, 'broken.jsonl'), '{"benchmark":"refcoco","split":"val","id":4,"sen')
@@ -108,8 +108,8 @@ test('images that are not there are counted before the first answer', async () =
   const { asked, answer } = leftHalf()
   const run = runOf('gone.jsonl', { answer })
   const [kept, gone] = [run.records[0]!, { ...run.records.at(-1)!, image: 'nowhere.png' }]
-  const told = /nowhere\.png: expected an image, got nothing there, as with 1 of 2 images.*--images DIR/
-  await assert.rejects(answerBenchmark({ ...run, batch: 1, records: [kept, gone] }), told)
+  const missing = /nowhere\.png: expected an image, got nothing there, as with 1 of 2 images.*--images DIR/
+  await assert.rejects(answerBenchmark({ ...run, batch: 1, records: [kept, gone] }), missing)
   assert.equal(asked.length, 0)
 })
 

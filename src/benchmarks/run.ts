@@ -1,5 +1,5 @@
 // A benchmark answered by a model: image by image, each sentence's row appended as soon as it is known, so that a run that was
-// stopped goes on where it ended.
+// stopped resumes where it ended.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'

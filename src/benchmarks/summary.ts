@@ -1,4 +1,4 @@
-// Figures of a split from the scores of its sentences, each with a 95 % interval that resamples images, not sentences:
+// Metrics of a split from the scores of its sentences, each with a 95 % interval that resamples images, not sentences:
 // sentences of one image share its difficulty.
 import { bootstrapRatioInterval } from '../tracking/index.ts'
 import type { Protocol, SentenceScore } from './protocols.ts'
@@ -15,15 +15,15 @@ export interface SplitSummary {
   /** Sums of pixels. */
   intersection: number
   union: number
-  /** Figure name -> value, fractions: cIoU, gIoU, N_acc, T_acc, Pr@0.7, ... */
-  figures: Readonly<Record<string, number>>
-  /** Counts behind N_acc and T_acc. */
+  /** Metric name -> value, fractions: cIoU, gIoU, N_acc, T_acc, Pr@0.7, ... */
+  metrics: Readonly<Record<string, number>>
+  /** Counts from which N_acc and T_acc are computed. */
   counts: Readonly<Record<string, number>>
   intervals: Readonly<Record<string, { low: number; high: number }>>
 }
 
-/** A figure is the sum of `above` over the sum of `below` plus `guard`; null leaves the sentence out of both. */
-export interface Figure {
+/** A metric is the sum of `above` over the sum of `below` plus `guard`; null leaves the sentence out of both. */
+export interface Metric {
   name: string
   guard: number
   terms(score: SentenceScore, row: ScoredSentence): [above: number, below: number] | null
@@ -31,17 +31,17 @@ export interface Figure {
 
 const precisions = [0.7, 0.8, 0.9]
 
-export function figuresOf(protocol: Protocol): Figure[] {
+export function metricsOf(protocol: Protocol): Metric[] {
   const share = (
     name: string,
     of: (row: ScoredSentence) => boolean,
     hit: (score: SentenceScore) => boolean,
-  ): Figure => ({
+  ): Metric => ({
     name,
     guard: 0,
     terms: (score, row) => (of(row) ? [hit(score) ? 1 : 0, 1] : null),
   })
-  const base: Figure[] = [
+  const base: Metric[] = [
     { name: 'cIoU', guard: protocol.guard, terms: (s) => [s.intersection, s.union] },
     { name: 'gIoU', guard: protocol.extra, terms: (s) => (s.iou === null ? null : [s.iou, 1]) },
   ]
@@ -73,11 +73,11 @@ export interface Sums {
   below: number
 }
 
-/** Of each image that has a sentence the figure is over. */
-export function sumsByImage(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): Map<string, Sums> {
+/** For each image with a sentence that the metric covers. */
+export function sumsByImage(metric: Metric, protocol: string, rows: readonly ScoredSentence[]): Map<string, Sums> {
   const byImage = new Map<string, Sums>()
   for (const row of rows) {
-    const terms = figure.terms(row.scores[protocol]!, row)
+    const terms = metric.terms(row.scores[protocol]!, row)
     if (!terms) continue
     const sums = byImage.get(row.image) ?? { above: 0, below: 0 }
     byImage.set(row.image, sums)
@@ -87,12 +87,12 @@ export function sumsByImage(figure: Figure, protocol: string, rows: readonly Sco
   return byImage
 }
 
-/** Images that add nothing to a figure are not resampled for it. */
-function sumsOf(figure: Figure, protocol: string, rows: readonly ScoredSentence[]): { byImage: Sums[]; all: Sums } {
-  const byImage = [...sumsByImage(figure, protocol, rows).values()]
+/** Images that add nothing to a metric are not resampled for it. */
+function sumsOf(metric: Metric, protocol: string, rows: readonly ScoredSentence[]): { byImage: Sums[]; all: Sums } {
+  const byImage = [...sumsByImage(metric, protocol, rows).values()]
   const all = { above: 0, below: 0 }
   for (const row of rows) {
-    const [above, below] = figure.terms(row.scores[protocol]!, row) ?? [0, 0]
+    const [above, below] = metric.terms(row.scores[protocol]!, row) ?? [0, 0]
     all.above += above // sentence by sentence, as the reference adds
     all.below += below
   }
@@ -111,17 +111,17 @@ export function summariseSplit(
   rows: readonly ScoredSentence[],
   { benchmark, split, seed, resamples }: SummaryOptions,
 ): SplitSummary {
-  const figures: Record<string, number> = {}
+  const metrics: Record<string, number> = {}
   const intervals: Record<string, { low: number; high: number }> = {}
-  for (const figure of figuresOf(protocol)) {
-    const { byImage, all } = sumsOf(figure, protocol.name, rows)
-    figures[figure.name] = all.above / (all.below + figure.guard)
+  for (const metric of metricsOf(protocol)) {
+    const { byImage, all } = sumsOf(metric, protocol.name, rows)
+    metrics[metric.name] = all.above / (all.below + metric.guard)
     const { low, high } = bootstrapRatioInterval(
       byImage.map((s) => s.above),
       byImage.map((s) => s.below),
       { seed, resamples },
     )
-    intervals[figure.name] = { low, high }
+    intervals[metric.name] = { low, high }
   }
   const total = (pick: (score: SentenceScore) => number) =>
     rows.reduce((sum, r) => sum + pick(r.scores[protocol.name]!), 0)
@@ -131,7 +131,7 @@ export function summariseSplit(
     overlapping: rows.filter((r) => r.overlap > 0).length,
     intersection: total((s) => s.intersection),
     union: total((s) => s.union),
-    figures,
+    metrics,
     counts: protocol.noTarget ? countsOf(protocol.name, rows) : {},
     intervals,
   }

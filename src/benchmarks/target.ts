@@ -21,7 +21,7 @@ interface Known {
   overlap: number
 }
 
-/** Every protocol asks for these; a target is as large as its image, so they are made once. */
+/** Every protocol needs these; a target is as large as its image, so they are computed once. */
 const known = new WeakMap<Target, Known>()
 
 function knownOf(target: Target): Known {

@@ -60,10 +60,10 @@ test('GAR-Bench VQA: regions are named as the model knows them, right is the let
   )
   assert.match(countTextWarning(bench)!, /3 items, the published set has 424/)
   json('gar/predictions.json', { 0: ' a ', 1: 'B. region2 is blue', 2: 'b' })
-  const { figures } = await bench.score(readAnswers(join(folder, 'gar/predictions.json'), bench.items), { seed: 1 })
-  assert.deepEqual([figures['color']!.mean, figures['shape']!.mean, figures['overall']!.mean], [0.5, 1, 2 / 3])
+  const { metrics } = await bench.score(readAnswers(join(folder, 'gar/predictions.json'), bench.items), { seed: 1 })
+  assert.deepEqual([metrics['color']!.mean, metrics['shape']!.mean, metrics['overall']!.mean], [0.5, 1, 2 / 3])
   // with two images, a resample has the first twice, the second twice, or both
-  assert.deepEqual([figures['overall']!.low, figures['overall']!.high], [0.5, 1])
+  assert.deepEqual([metrics['overall']!.low, metrics['overall']!.high], [0.5, 1])
 })
 
 const coco = (extra: object) => ({
@@ -78,15 +78,15 @@ json('caps/finetune_refcocog_val_captions.json', {
   ],
 })
 
-test('captions of regions: our METEOR and CIDEr-D, and the figure after the clean-up that Sa2VA makes', async () => {
+test('captions of regions: our METEOR and CIDEr-D, and CIDEr-D after the clean-up of Sa2VA', async () => {
   const bench = openRegionCaptions(join(folder, 'caps'), null)
   const said = ['a red star', 'this is the small blue square: region1']
   const answers = new Map(said.map((text, i) => [String(i), text]))
-  const { figures } = await bench.score(answers, { seed: 1, resamples: 10 })
+  const { metrics } = await bench.score(answers, { seed: 1, resamples: 10 })
   const second = meteor('the small blue square on the left', said[1]!)
-  assert.equal(figures['METEOR (nltk)']!.mean, (meteor('a red star', said[0]!) + second) / 2)
-  assert.ok(figures['CIDEr-D']!.mean > 0 && figures['CIDEr-D']!.mean < 10)
-  assert.notEqual(figures['CIDEr-D (Sa2VA clean-up)']!.mean, figures['CIDEr-D']!.mean)
+  assert.equal(metrics['METEOR (nltk)']!.mean, (meteor('a red star', said[0]!) + second) / 2)
+  assert.ok(metrics['CIDEr-D']!.mean > 0 && metrics['CIDEr-D']!.mean < 10)
+  assert.notEqual(metrics['CIDEr-D (Sa2VA clean-up)']!.mean, metrics['CIDEr-D']!.mean)
   assert.equal(sa2vaCaption(said[1]!), 'th  the small blue square')
 })
 
@@ -138,8 +138,8 @@ test('DLC-Bench: the judge is asked each question alone, and a class not recogni
   const ask = (user: string) => client.complete({ system: '', user, maxTokens: 300, temperature: 0 })
   const bench = openDlcBench(join(folder, 'dlc'), { images: null, ask })
   const answers = new Map([['0', 'A red star.'], ['1', 'Blue glasses {question}.']]) // biome-ignore format: pairs
-  const { figures, rows } = await bench.score(answers, { seed: 1, resamples: 10 })
-  assert.deepEqual([figures['Pos']!.mean, figures['Neg']!.mean, figures['Avg']!.mean], [0.5, 0.5, 0.5])
+  const { metrics, rows } = await bench.score(answers, { seed: 1, resamples: 10 })
+  assert.deepEqual([metrics['Pos']!.mean, metrics['Neg']!.mean, metrics['Avg']!.mean], [0.5, 0.5, 0.5])
   assert.deepEqual(
     rows.map((r) => r['recognised']),
     [true, false],
@@ -152,7 +152,7 @@ test('DLC-Bench: the judge is asked each question alone, and a class not recogni
   )
   assert.ok(
     asked.some((a) => a.messages[0]!.content.includes('Description: Blue glasses {question}.')),
-    'a caption is no template',
+    'a caption is not a template',
   )
   assert.ok(asked.some((a) => /Are the objects .* glasses/.test(a.messages[0]!.content)))
 })

@@ -22,7 +22,7 @@ export interface TextBenchmark {
   items: readonly TextItem[]
   /** Items of the published set; null where nobody says. */
   published: number | null
-  /** Figures of a whole set of answers, by item. May ask a judge. */
+  /** Metrics of a whole set of answers, by item. May call a judge. */
   score(answers: ReadonlyMap<string, string>, options: ScoreTextOptions): Promise<TextScores>
 }
 
@@ -32,14 +32,14 @@ export interface ScoreTextOptions {
 }
 
 export interface TextScores {
-  figures: Readonly<Record<string, Interval>>
+  metrics: Readonly<Record<string, Interval>>
   /** A row per item with what it scored, for the result file. */
   rows: readonly Readonly<Record<string, unknown>>[]
 }
 
 export function countTextWarning({ name, items, published }: TextBenchmark): string | null {
   if (published === null || items.length === published) return null
-  return `${name}: ${items.length} items, the published set has ${published}; figures are not comparable with papers`
+  return `${name}: ${items.length} items, the published set has ${published}; metrics are not comparable with papers`
 }
 
 /**

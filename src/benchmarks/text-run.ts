@@ -20,7 +20,7 @@ export interface TextRun {
   host: BenchmarkHost
 }
 
-/** Those of one image follow each other, so that its features are made once where a batch allows. */
+/** Items of one image are adjacent, so that its features are computed once if the batch allows. */
 function byImage(items: readonly TextItem[]): TextItem[] {
   const groups = new Map<string, TextItem[]>()
   for (const item of items) groups.set(item.image, [...(groups.get(item.image) ?? []), item])

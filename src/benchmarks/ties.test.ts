@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { openBenchmark } from './index.ts'
 import { protocolsOf } from './protocols.ts'
 import type { ScoredSentence } from './score.ts'
-import { figuresOf } from './summary.ts'
+import { metricsOf } from './summary.ts'
 
 const golden = fileURLToPath(new URL('../../tests/fixtures/golden/benchmarks-tiny', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-ties-'))
@@ -16,7 +16,7 @@ after(() => rmSync(scratch, { recursive: true }))
 
 test('Pr@0.7 counts an IoU of exactly 0.7', () => {
   const protocol = protocolsOf('grefcoco').find((p) => p.noTarget)!
-  const precision = figuresOf(protocol).find((figure) => figure.name === 'Pr@0.7')!
+  const precision = metricsOf(protocol).find((metric) => metric.name === 'Pr@0.7')!
   const termsOf = (iou: number) =>
     precision.terms({ intersection: 0, union: 0, iou, none: false }, { nothing: false } as ScoredSentence)
   assert.deepEqual([0.7, 0.7 - 1e-9, 0.7 + 1e-9].map(termsOf), [

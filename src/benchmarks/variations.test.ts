@@ -82,7 +82,7 @@ async function drawAll(dir: string): Promise<void> {
   for (const record of openBenchmark(dir, 'grefcoco').records) await record.target()
 }
 
-test('instances.json: a row that is no object is named', () => {
+test('instances.json: a row that is not an object is named', () => {
   for (const list of ['images', 'annotations'] as const)
     for (const row of [null, 'x', 7]) {
       const dir = grefCoco('rows', (of) => of[list].splice(1, 0, row as never))
@@ -90,7 +90,7 @@ test('instances.json: a row that is no object is named', () => {
     }
 })
 
-test('instances.json: any value at any place of an image or an annotation is read or refused in words', async () => {
+test('instances.json: any value at any place of an image or an annotation is read or refused with a clear message', async () => {
   const imageId = refs[0]!.image_id
   const at = instances.images.findIndex((image) => image.id === imageId)
   const wrong = [null, 'x', -1, 1.5, [], {}, 1e9, 1e300, ['a'], [null], [[1, 2]], [[0, 0, 1e300, 0, 5, 5]]]

@@ -1,6 +1,6 @@
 import { constants } from 'node:buffer'
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { Mismatch, messageOf, refuseStandIn, regularFile, unreadable } from '../core/index.ts'
+import { Mismatch, messageOf, refuseFailedDownload, regularFile, unreadable } from '../core/index.ts'
 
 /** readSync takes at most 2^31 - 1 bytes a call. */
 const piece = 1 << 30
@@ -61,6 +61,6 @@ function readSome(fd: number, where: string, out: Buffer, at: number, offset: nu
 }
 
 /** Refuses what a download leaves in place of a file, by its first bytes. */
-export function refuseStandInAt(fd: number, where: string, size: number, expected: string): void {
-  refuseStandIn(readRange(fd, where, 0, Math.min(512, size)), where, expected)
+export function refuseFailedDownloadAt(fd: number, where: string, size: number, expected: string): void {
+  refuseFailedDownload(readRange(fd, where, 0, Math.min(512, size)), where, expected)
 }

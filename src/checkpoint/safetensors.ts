@@ -1,6 +1,6 @@
 import { Mismatch, replaceFile, writeAll } from '../core/index.ts'
 import { byteLengthOf, checkName, type DType, dtypes } from './dtype.ts'
-import { readRange, refuseStandInAt, withFile } from './file-ranges.ts'
+import { readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
 import { parseHeader } from './safetensors-header.ts'
 
 /** One tensor of a file. `begin` and `end` are absolute byte offsets in the file. */
@@ -42,7 +42,7 @@ export function readHeader(path: string): SafetensorsHeader {
 const maxHeader = 100_000_000
 
 function headerOf(fd: number, path: string, fileSize: number): SafetensorsHeader {
-  refuseStandInAt(fd, path, fileSize, 'a safetensors file')
+  refuseFailedDownloadAt(fd, path, fileSize, 'a safetensors file')
   if (fileSize < 8) throw new Mismatch({ where: path, expected: 'a safetensors file', got: `${fileSize} bytes` })
   const length = Buffer.from(readRange(fd, path, 0, 8)).readBigUInt64LE()
   const most = Math.min(maxHeader, fileSize - 8)

@@ -1,6 +1,6 @@
 import { crc32, Mismatch } from '../core/index.ts'
 import { byteLengthOf, type DType, fromTorchDType, itemSize, showShape, torchDTypes } from './dtype.ts'
-import { readRange, refuseStandInAt, withFile } from './file-ranges.ts'
+import { readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
 import { dataNames, unpickle } from './pickle.ts'
 import { type Fail, type PyCall, PyGlobal } from './pickle-machine.ts'
 import { readZip, type ZipEntry } from './zip.ts'
@@ -146,7 +146,7 @@ export function readTorch(path: string): TorchFile {
 /** Old files are a row of pickles with the storages at the end, or a tar. */
 function refuseLegacy(path: string): void {
   const head = withFile(path, (fd, size) => {
-    refuseStandInAt(fd, path, size, "PyTorch's zip format")
+    refuseFailedDownloadAt(fd, path, size, "PyTorch's zip format")
     return Buffer.from(readRange(fd, path, 0, Math.min(size, 14)))
   })
   const legacy = head.toString('hex') === '80028a0a6cfc9c46f9206aa85019'

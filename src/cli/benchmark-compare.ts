@@ -49,8 +49,8 @@ export async function writeComparison(
 
 export async function runCompare({ json, ...request }: CompareRequest): Promise<void> {
   const { found, page } = await writeComparison(request)
-  const { moved, ...figures } = found
-  if (json) process.stdout.write(`${JSON.stringify({ ...figures, page, moved: moved.map(brief) })}\n`)
+  const { moved, ...metrics } = found
+  if (json) process.stdout.write(`${JSON.stringify({ ...metrics, page, moved: moved.map(brief) })}\n`)
   else process.stdout.write(comparisonTable(found))
   log.info(`page: ${page}`)
 }
@@ -67,10 +67,10 @@ function verdict(low: number, high: number): string {
   return low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
 }
 
-/** Figures, counts, and the sentences that moved most. */
+/** Metrics, counts, and the sentences that moved most. */
 export function comparisonTable(found: Comparison): string {
   const head = ['figure', 'A %', 'B %', 'change [95 %]', '']
-  const rows = found.figures.map(({ name, before, after, change }) => [
+  const rows = found.metrics.map(({ name, before, after, change }) => [
     ...[name, percent(before), percent(after)],
     `${signed(change.mean)} [${signed(change.low)}, ${signed(change.high)}]`,
     verdict(change.low, change.high),
@@ -104,7 +104,7 @@ function pageOf(found: Comparison, a: StoredResult, b: StoredResult, files: [str
       `B: ${files[1]} (${describe(b)})`,
       `Protocol ${found.protocol}; ${found.sentences} sentences, ${found.images} images.`,
     ],
-    figures: found.figures,
+    metrics: found.metrics,
     ...{ wins: found.wins, losses: found.losses, ties: found.ties },
     gained: gained.map(sentence),
     lost: lost.map(sentence),

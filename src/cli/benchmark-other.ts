@@ -77,7 +77,7 @@ export async function runOther(
   return true
 }
 
-/** Figures from the predictions, or from the rows that a model left; written beside them. */
+/** Metrics from the predictions, or from the rows that a model left; written beside them. */
 export async function scoreOne(
   request: BenchmarkRequest,
   benchmark: OtherBenchmark,
@@ -119,8 +119,8 @@ export async function otherWork({ request, config, choice }: Work, port: EngineP
 
 function write(request: BenchmarkRequest, scores: readonly OtherScores[], facts: Record<string, unknown>): void {
   mkdirSync(request.out, { recursive: true })
-  for (const { split, items, figures, rows } of scores) {
-    const head = JSON.stringify({ benchmark: request.benchmark, split, ...facts, items, figures }, null, 2)
+  for (const { split, items, metrics, rows } of scores) {
+    const head = JSON.stringify({ benchmark: request.benchmark, split, ...facts, items, metrics }, null, 2)
     const body = rows.map((row) => JSON.stringify(row)).join(',\n')
     const path = join(request.out, `eval-${request.benchmark}-${split}.json`)
     atomicWrite(path, `${head.replace(/\n\}$/, '')},\n  "rows": [\n${body}\n  ]\n}\n`)
@@ -128,11 +128,11 @@ function write(request: BenchmarkRequest, scores: readonly OtherScores[], facts:
 }
 
 function print(request: BenchmarkRequest, scores: readonly OtherScores[], json: boolean): void {
-  const table = scores.map(({ split, items, figures }) => ({ benchmark: request.benchmark, split, items, figures }))
+  const table = scores.map(({ split, items, metrics }) => ({ benchmark: request.benchmark, split, items, metrics }))
   if (json) process.stdout.write(`${JSON.stringify({ table })}\n`)
   else {
     const columns = scores.map(
-      ({ split, items, figures }) => [`${request.benchmark} ${split}, ${items} items`, figures] as const,
+      ({ split, items, metrics }) => [`${request.benchmark} ${split}, ${items} items`, metrics] as const,
     )
     process.stdout.write(
       `${evaluationTable(Object.fromEntries(columns), Math.min(...scores.map(({ items }) => items)))}\n`,

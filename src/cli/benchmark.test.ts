@@ -73,7 +73,7 @@ test('--compare takes two files wherever it stands', () => {
   assert.throws(() => takeCompare(['--compare', 'a.json', '--json']), /--compare: expected two result files/)
 })
 
-test('boxes of a file: figures by split, and a result file with a row an expression', async () => {
+test('boxes of a file: metrics by split, and a result file with a row an expression', async () => {
   const folder = join(scenes, 'Ref-L4')
   mkdirSync(folder)
   const row = { caption: 'a thing', bbox: [0, 0, 10, 10], file_name: 'a.jpg', height: 40, width: 40 }
@@ -95,10 +95,10 @@ test('boxes of a file: figures by split, and a result file with a row an express
   const [request] = readRequests(config, flags)
   const scores = await scoreOne(request!, await openOne(request!, null), config, { predictions: 'boxes.json' })
   assert.deepEqual(
-    scores.map((s) => [s.split, s.items, s.figures['Acc@0.5']!.mean]),
+    scores.map((s) => [s.split, s.items, s.metrics['Acc@0.5']!.mean]),
     [['val', 1, 1], ['test', 1, 0], ['all', 2, 0.5]], // biome-ignore format: a table
   )
-  const [large] = evaluationTable({ all: scores[2]!.figures }, 2).match(/large mAcc .*/) ?? []
+  const [large] = evaluationTable({ all: scores[2]!.metrics }, 2).match(/large mAcc .*/) ?? []
   assert.match(large!, /^large mAcc +-$/, 'no expression has a large box')
   const stored = JSON.parse(readFileSync(join(folder, 'eval-ref-l4-all.json'), 'utf8')) as { rows: { iou: number }[] }
   assert.deepEqual(

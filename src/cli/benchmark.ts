@@ -135,7 +135,7 @@ export async function openRequest(request: BenchmarkRequest): Promise<OpenReques
   return { request, benchmark, splits: splitsOf(benchmark, request.splits), protocols }
 }
 
-/** Figures of every split, written beside the rows. */
+/** Metrics of every split, written beside the rows. */
 export async function scoreRequest(open: OpenRequest, answers: Answers, seed: number): Promise<BenchmarkResult[]> {
   const { readPredictions, resultFile, resultOf, scoreRecords, unknownPredictions, writeResult } = await import(
     '../benchmarks/index.ts'
@@ -159,17 +159,17 @@ export async function scoreRequest(open: OpenRequest, answers: Answers, seed: nu
 
 const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
 
-function cell(summary: SplitSummary, figure: string): string {
-  const value = summary.figures[figure]
+function cell(summary: SplitSummary, metric: string): string {
+  const value = summary.metrics[metric]
   if (value === undefined) return ''
-  const { low, high } = summary.intervals[figure]!
+  const { low, high } = summary.intervals[metric]!
   return Number.isNaN(low) ? percent(value) : `${percent(value)} [${percent(low)}, ${percent(high)}]`
 }
 
 /** One line a split and protocol; percent, with 95 % intervals resampled by image. */
 export function benchmarkTable(results: readonly BenchmarkResult[]): string {
   const summaries = results.flatMap((r) => r.summaries)
-  const figures = [...new Set(summaries.flatMap((s) => Object.keys(s.figures)))]
+  const metrics = [...new Set(summaries.flatMap((s) => Object.keys(s.metrics)))]
   const head = [
     'benchmark',
     'split',
@@ -177,11 +177,11 @@ export function benchmarkTable(results: readonly BenchmarkResult[]): string {
     'sentences',
     'images',
     'overlaps',
-    ...figures.map((f) => `${f} % [95 %]`),
+    ...metrics.map((f) => `${f} % [95 %]`),
   ]
   const rows = summaries.map((s) => [
     ...[s.benchmark, s.split, s.protocol, String(s.sentences), String(s.images), String(s.overlapping)],
-    ...figures.map((figure) => cell(s, figure)),
+    ...metrics.map((metric) => cell(s, metric)),
   ])
   return aligned([head, ...rows])
 }

@@ -4,6 +4,7 @@
 export type { CheckRow } from './check.ts'
 export { crc32 } from './crc32.ts'
 export { assert, Mismatch, type MismatchInfo, messageOf, Unavailable, unavailableCode } from './errors.ts'
+export { failedDownload, refuseFailedDownload } from './failed-download.ts'
 export {
   atomicWrite,
   atomicWriteJson,
@@ -45,5 +46,4 @@ export { RandomStream, shuffled, stream, streamId } from './random.ts'
 export { minSecretLength, redactor } from './redact.ts'
 export { fileBelow, readBytes, readText, readTextFile, regularFile, requireBelow, unreadable } from './regular-file.ts'
 export { readBody } from './reply-body.ts'
-export { refuseStandIn, standIn } from './stand-in.ts'
 export { timerMs } from './timer.ts'

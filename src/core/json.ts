@@ -1,6 +1,6 @@
 import { Mismatch, messageOf } from './errors.ts'
+import { refuseFailedDownload } from './failed-download.ts'
 import { readText, readTextFile } from './regular-file.ts'
-import { refuseStandIn } from './stand-in.ts'
 
 /** A JSON object whose values are checked before use. */
 export type JsonObject = Record<string, unknown>
@@ -17,7 +17,7 @@ export function typeOf(value: unknown): string {
 
 /** The value of a JSON text; `where` names its file, or its file and line. */
 export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
-  refuseStandIn(Buffer.from(text.slice(0, 512)), where, expected)
+  refuseFailedDownload(Buffer.from(text.slice(0, 512)), where, expected)
   try {
     return JSON.parse(text)
   } catch (error) {

@@ -22,7 +22,7 @@ function pageWith(image: string | null): ComparisonPage {
   }
   return {
     ...{ title: hostile, names: [hostile, 'B'], facts: [hostile], wins: 3, losses: 1, ties: 2, lost: [] },
-    figures: [{ name: hostile, before: 0.5, after: 0.75, change: { mean: 0.25, low: 0.125, high: 0.375 } }],
+    metrics: [{ name: hostile, before: 0.5, after: 0.75, change: { mean: 0.25, low: 0.125, high: 0.375 } }],
     gained: [sentence],
   }
 }
@@ -34,7 +34,7 @@ test('text of files and models is shown, never run: all of it is escaped, and th
   assert.match(page, /default-src &#39;none&#39;; img-src data:/)
 })
 
-test('a page shows figures in percent, the counts, both masks over the image, and says where a mask is missing', async () => {
+test('a page shows metrics in percent, the counts, both masks over the image, and says where a mask is missing', async () => {
   const image = join(folder, 'a.png')
   writeFileSync(image, await encodePng({ width: 2, height: 2, data: new Uint8Array(12) }))
   const page = await renderComparison(pageWith(image))

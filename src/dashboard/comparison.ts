@@ -1,4 +1,4 @@
-// Two models on the same sentences as a page: the change of each figure, and the sentences that moved most with their masks.
+// Two models on the same sentences as a page: the change of each metric, and the sentences that moved most with their masks.
 import { existsSync } from 'node:fs'
 import { messageOf } from '../core/index.ts'
 import type { Interval, MaskRle } from '../tracking/index.ts'
@@ -24,7 +24,7 @@ export interface ComparisonPage {
   /** Names of the two, first and second. */
   names: readonly [string, string]
   facts: readonly string[]
-  figures: readonly { name: string; before: number; after: number; change: Interval }[]
+  metrics: readonly { name: string; before: number; after: number; change: Interval }[]
   wins: number
   losses: number
   ties: number
@@ -41,17 +41,17 @@ function verdict({ low, high }: Interval): [className: string, words: string] {
   return high < 0 ? ['down', 'the interval is below 0'] : ['flat', 'the interval has 0 in it']
 }
 
-function figureRow({ name, before, after, change }: ComparisonPage['figures'][number], widest: number): Markup {
+function metricRow({ name, before, after, change }: ComparisonPage['metrics'][number], widest: number): Markup {
   const [className, words] = verdict(change)
   const whisker = { mean: 100 * change.mean, low: 100 * change.low, high: 100 * change.high, name, slot: 1 as const }
   const plot = whiskerPlot([whisker], -100 * widest, 100 * widest)
   return html`<tr><td><b>${name}</b></td><td class="number">${percent(before)}</td><td class="number">${percent(after)}</td><td class="number"><span class="${className}">${signed(change.mean)}</span> <small>[${signed(change.low)}, ${signed(change.high)}]</small></td><td>${words}</td><td class="plot">${plot}</td></tr>`
 }
 
-function figures({ figures: rows, names }: ComparisonPage): Markup {
+function metricTable({ metrics: rows, names }: ComparisonPage): Markup {
   const ends = rows.flatMap(({ change }) => [change.low, change.high, change.mean]).filter(Number.isFinite)
   const widest = Math.max(0.01, ...ends.map(Math.abs))
-  return html`<section><h2>Figures</h2><p>Percent. The interval of the change is a paired bootstrap over images: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>figure</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => figureRow(row, widest))}</tbody></table></div></section>`
+  return html`<section><h2>Metrics</h2><p>Percent. The interval of the change is a paired bootstrap over images: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>metric</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => metricRow(row, widest))}</tbody></table></div></section>`
 }
 
 async function imageOf(path: string | null, problems: Set<string>): Promise<string | undefined> {
@@ -108,7 +108,7 @@ export async function renderComparison(data: ComparisonPage): Promise<string> {
   const wrong = [...problems].map((text) => html`<p class="problem">${text}</p>`)
   return page(data.title, [
     html`<header><h1>${data.title}</h1>${data.facts.map((fact) => html`<p>${fact}</p>`)}</header>`,
-    figures(data),
+    metricTable(data),
     html`<section><h2>Sentences</h2><p>${counts}</p>${legend}${gained}${lost}${wrong}</section>`,
   ])
 }

@@ -4,7 +4,7 @@ import { Mismatch } from '../core/index.ts'
 import { keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import type { NamedTensors } from './world.ts'
 
-/** Float32 values in a bucket: 256 MiB. A tensor with more has a bucket of its own. */
+/** Float32 values in a bucket: 256 MiB. A tensor with more has its own bucket. */
 export const bucketValues = 64 * 1024 * 1024
 
 export interface Slot {
@@ -39,7 +39,7 @@ export function layBuckets(tensors: NamedTensors, limit = bucketValues): Bucket[
   return buckets
 }
 
-/** A float32 copy of the gradients, zeros where there is none; the caller frees it. */
+/** A float32 copy of the gradients, zeros for a missing one; the caller frees it. */
 export function packGradients(bucket: Bucket, scale: number): Tensor {
   return noGrad(() => {
     const flat = keep(zeros([bucket.numel], { device: bucket.device }))
@@ -72,7 +72,7 @@ export function unpackGradients(bucket: Bucket, flat: Tensor, used: ReadonlySet<
 export function requireFloating(tensors: NamedTensors): void {
   for (const [name, { dtype }] of tensors) {
     if (dtype === 'float32' || dtype === 'bfloat16' || dtype === 'float16') continue
-    const hint = 'sums of gradients are made in float32'
+    const hint = 'gradients are summed in float32'
     throw new Mismatch({ where: 'world', field: name, expected: 'float32, bfloat16 or float16', got: dtype, hint })
   }
 }

@@ -23,7 +23,7 @@ test('no variables mean one process', () => {
   assert.equal(readPlace({ RANK: '0', WORLD_SIZE: '1', LOCAL_RANK: '0' }).meeting, null)
 })
 
-test('torchrun gives rank, host and port, and its restarts have keys of their own', () => {
+test('torchrun gives rank, host and port, and its restarts have separate keys', () => {
   const place = readPlace(torchrun)
   assert.deepEqual([place.source, place.rank, place.size, place.localRank, place.localSize], ['torchrun', 3, 4, 1, 2])
   assert.deepEqual(place.meeting, { kind: 'tcp', host: 'node7', port: 29777, server: false })

@@ -101,7 +101,7 @@ function slurmAddress(env: Environment): string {
   })
 }
 
-/** Jobs that share a host get ports of their own. */
+/** Jobs that share a host get separate ports. */
 function slurmPort(env: Environment): number {
   return 15000 + (Number(env['SLURM_JOB_ID'] ?? 0) % 10000)
 }

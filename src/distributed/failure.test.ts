@@ -29,7 +29,7 @@ test('an error has the code it brings, or that of its kind', () => {
     [new Disagreement(info), 2],
     [new Unavailable(info), 69],
     [new Divergence('weights differ'), 70],
-    [new PeerFailure('rank 1 is gone'), 75],
+    [new PeerFailure('rank 1 does not respond'), 75],
     [Object.assign(new Mismatch(info), { exitCode: 76 }), 76],
     [system('ENOSPC'), 77],
     [system('EDQUOT'), 77],
@@ -42,7 +42,7 @@ test('an error has the code it brings, or that of its kind', () => {
     assert.equal(exitCodeOf(error), code, `${String(error)}`)
 })
 
-test('another start can help after a crash, a kill or a lost peer, never after what the user must mend', () => {
+test('another start can help after a crash, a kill or a lost peer, never after an error that the user must fix', () => {
   const again = [70, 75, 134, 137, 139]
   for (const code of [0, 1, 2, 69, 70, 75, 76, 77, 130, 134, 137, 139, 143])
     assert.equal(mayRestart(code, null), again.includes(code), `code ${code}`)

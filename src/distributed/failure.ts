@@ -6,11 +6,11 @@ export const exitCodes = {
   finished: 0,
   /** Bad configuration or input. */
   configuration: 2,
-  /** A judge or a tracker stayed away. */
+  /** A judge or a tracker is unreachable. */
   unavailable: unavailableCode,
   /** Internal error, or ranks that no longer agree. */
   internal: 70,
-  /** A peer or the connection to it is gone. */
+  /** A peer or the connection to it is lost. */
   peer: 75,
   /** The guard against non-finite numbers gave up. */
   nonFinite: 76,

@@ -3,7 +3,7 @@ import { sha256 } from '../core/index.ts'
 import { Disagreement, Divergence } from './failure.ts'
 import type { NamedTensors, World } from './world.ts'
 
-/** One line for each tensor. A difference is told by its first line. */
+/** One line for each tensor. The first line that differs is reported. */
 export async function requireSameLayout(world: World, layout: string): Promise<void> {
   const hashes = await world.gather(sha256(layout))
   const other = hashes.findIndex((hash) => hash !== hashes[0])
@@ -61,7 +61,9 @@ export async function requireSameValues(world: World, tensors: NamedTensors, wha
   const all = await world.gather(hashes)
   const at = all[0]!.findIndex((hash, i) => hash !== all[other]![i])
   const name = [...tensors.keys()][at]
-  throw new Divergence(`${what}: ${name} of rank ${other} is not that of rank 0, although both made the same updates`)
+  throw new Divergence(
+    `${what}: ${name} of rank ${other} is not that of rank 0, although both applied the same updates`,
+  )
 }
 
 function bytes(array: ArrayBufferView): Uint8Array {

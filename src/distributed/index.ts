@@ -1,4 +1,4 @@
-// Distributed: several processes that train as one. World is what the step asks of the others; alone is the identity.
+// Distributed: several processes that train as one. `World` is the interface to the other processes; with one process it is the identity.
 // May import core, config, engine, tensor.
 // Start reading at world.ts; environment.ts for launchers, failure.ts for how a run of several ends.
 export { deviceIndex, type Environment, type Meeting, type Place, podWarning, readPlace } from './environment.ts'

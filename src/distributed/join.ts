@@ -16,8 +16,8 @@ export async function joinWorld(place: Place = readPlace(), limits: Partial<Limi
 }
 
 /**
- * Runs `work` in the world this process was started into. An error is told to the other processes, and gets the exit code that
- * tells a launcher whether another start can help (launcherCode). Alone, an error has it that brings one.
+ * Runs `work` in the world this process was started into. An error is reported to the other processes, and gets the exit code that
+ * shows a launcher whether a restart can help (launcherCode). In a single process only an error with a code sets it.
  */
 export async function inWorld<T>(limits: Partial<Limits>, work: (world: World) => Promise<T>): Promise<T> {
   const place = readPlace()

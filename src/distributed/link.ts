@@ -1,4 +1,4 @@
-// The ends of the store and of the groups in this process. A failed collective is told with its cause: which rank, since when.
+// This process's connections to the store and the groups. Collective errors name the failing rank and the time.
 import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { hostname, networkInterfaces } from 'node:os'
@@ -44,7 +44,7 @@ export class Link {
   #step = 0
   #phase = 'start'
   #said = new Set<number>()
-  /** What waits for a collective, to be told of a failure; one watch for all of them. */
+  /** Callbacks that wait for a collective and receive a failure; one watcher serves all of them. */
   readonly #waiting = new Set<(failure: PeerFailure) => void>()
   #watch: NodeJS.Timeout | undefined
   #looks = 0
@@ -78,7 +78,7 @@ export class Link {
     return link
   }
 
-  /** Every process leaves its card; who is missing when time is up is named. */
+  /** Every process registers; an error names the ranks that are missing at the time limit. */
   async #meet(): Promise<void> {
     const { rank, size } = this.place
     this.note(0, 'start')
@@ -110,7 +110,7 @@ export class Link {
     return native().storeGet(this.#store, key)
   }
 
-  /** From now on heartbeats tell this; they are written beside the engine, also while it computes. */
+  /** Heartbeats report this from now on; a separate thread writes them while the engine computes. */
   note(step: number, phase: string): void {
     this.#step = step
     this.#phase = phase
@@ -175,7 +175,7 @@ export class Link {
     )
   }
 
-  /** Beside the wait it looks for peers that failed, and tells about silent ones. */
+  /** While it waits it checks for failed peers and logs silent ones. */
   async #watched(what: string, work: Promise<void>): Promise<void> {
     let tell: (failure: PeerFailure) => void = () => undefined
     const noticed = new Promise<never>((_, reject) => {
@@ -204,17 +204,17 @@ export class Link {
       const failed = await this.get(failedKey)
       if (failed === null && ++this.#looks % beatsEvery !== 0) return
       const sighting = await this.#sight()
-      if (failed === null) return this.#tellSilence(sighting)
+      if (failed === null) return this.#reportSilence(sighting)
       const failure = new PeerFailure(rootCause(sighting, this.place.rank, 'a peer failed'))
-      for (const tell of this.#waiting) tell(failure)
+      for (const fail of this.#waiting) fail(failure)
     } catch {
-      // a store that is gone shows at the collective itself
+      // a lost store fails at the collective itself
     } finally {
       this.#looking = false
     }
   }
 
-  #tellSilence({ beats, now }: Sighting): void {
+  #reportSilence({ beats, now }: Sighting): void {
     const speaker = this.place.rank === 0 || (this.place.rank === 1 && this.#late(beats[0], now))
     for (const beat of speaker ? beats : []) {
       if (!beat || beat.rank === this.place.rank || this.#said.has(beat.rank) || !this.#late(beat, now)) continue

@@ -77,7 +77,10 @@ test('the cause of a failure is a note of another rank, then a process that ende
   const both = { ...calm, notes: [note(0), note(1)] }
   assert.equal(rootCause(both, 0, 'reset'), 'rank 1 failed in step 7 (rollout): no memory')
   const ended = { ...calm, peers: [here, { ...here, pid: 2 ** 22 + 1 }] }
-  assert.match(rootCause(ended, 0, 'reset'), /^rank 1 is gone .*; last phase of rank 1: learn, step 3; reset$/)
+  assert.match(
+    rootCause(ended, 0, 'reset'),
+    /^rank 1 ended without a message .*; last phase of rank 1: learn, step 3; reset$/,
+  )
   const elsewhere = { ...calm, peers: [here, { host: 'another', pid: 2 ** 22 + 1 }] }
   assert.equal(rootCause(elsewhere, 0, 'reset'), 'reset', 'a process of another host cannot be seen')
   const later = (ms: number) => rootCause({ ...calm, now: 100_000 + ms }, 0, 'reset')

@@ -1,7 +1,7 @@
 // Which rank a failed collective is about. The transport's text names no rank: "connection reset by peer".
 import { hostname } from 'node:os'
 
-/** The card a process leaves at the meeting. */
+/** What a process registers when it joins. */
 export interface PeerProcess {
   host: string
   pid: number
@@ -44,8 +44,7 @@ export function rootCause(sighting: Sighting, own: number, text: string): string
   const note = notes.find((one) => one.rank !== own)
   if (note) return `rank ${note.rank} failed in step ${note.step} (${note.phase}): ${note.message}`
   const gone = peers.flatMap((peer, rank) => (rank !== own && !alive(peer) ? [rank] : []))
-  if (gone.length > 0)
-    return `${ranksAre(gone)} gone (killed, or ended without a word); ${lastSeen(beats, gone)}; ${text}`
+  if (gone.length > 0) return `${ranksOf(gone)} ended without a message (killed?); ${lastSeen(beats, gone)}; ${text}`
   const silent = beats.filter((beat) => beat && beat.rank !== own && now - beat.at > 2000 * beatSeconds) as Beat[]
   if (silent.length === 0) return text
   const words = silent.map((b) => `rank ${b.rank} silent for ${Math.round((now - b.at) / 1000)} s`)
@@ -55,8 +54,8 @@ export function rootCause(sighting: Sighting, own: number, text: string): string
   )}; ${text}`
 }
 
-function ranksAre(ranks: readonly number[]): string {
-  return ranks.length === 1 ? `rank ${ranks[0]} is` : `ranks ${ranks.join(', ')} are`
+function ranksOf(ranks: readonly number[]): string {
+  return ranks.length === 1 ? `rank ${ranks[0]}` : `ranks ${ranks.join(', ')}`
 }
 
 function lastSeen(beats: readonly (Beat | null)[], ranks: readonly number[]): string {

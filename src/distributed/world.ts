@@ -9,8 +9,8 @@ export interface SumOptions {
 }
 
 /**
- * The processes that train together. Every rank calls the same methods in the same order; a call that differs is an error in
- * words on all of them. With one process each method is the identity, so callers have no `if (size > 1)`.
+ * The processes that train together. Every rank calls the same methods in the same order; a call that differs is an
+ * error on all of them. With one process each method is the identity, so callers have no `if (size > 1)`.
  */
 export interface World {
   /** 0 to size - 1; rank 0 writes. */
@@ -33,7 +33,7 @@ export interface World {
   broadcast(tensors: NamedTensors, from?: number): Promise<void>
   /** What this process is doing, for the report about one that falls silent. */
   note(step: number, phase: string): void
-  /** Tells the others that this process is about to end because of an error. */
+  /** Reports to the others that this process is about to end because of an error. */
   fail(error: unknown): Promise<void>
   /** All ranks together, after the last collective. */
   close(): Promise<void>

@@ -11,7 +11,7 @@ function endOf(then: string): { status: number | null; stderr: string } {
   return spawnSync(process.execPath, [...loader, '--input-type=module', '-e', source], { encoding: 'utf8' })
 }
 
-test('a module that ends the process with 0 inside a run is told, and the code is not 0', () => {
+test('a module that ends the process with 0 inside a run is reported, and the exit code is not 0', () => {
   const early = endOf('process.exit(0)')
   assert.equal(early.status, 70)
   assert.match(

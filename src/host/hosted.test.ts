@@ -16,7 +16,7 @@ const failed = async () => {
   throw new Error('what went wrong')
 }
 
-test('an error is told as it is, also where the output is no folder or is not there', async (t) => {
+test('an error is reported unchanged, also if the output is not a folder or does not exist', async (t) => {
   const folder = scratch(t)
   writeFileSync(join(folder, 'file'), '')
   for (const output of ['file', join('file', 'inside'), 'nothing'])

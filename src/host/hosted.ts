@@ -49,7 +49,7 @@ export interface HostedRun {
 }
 
 /**
- * Runs the work to its end. Unless the caller has a signal of its own, the first SIGINT or SIGTERM lets it end at its next safe
+ * Runs the work to its end. Unless the caller passes a signal, the first SIGINT or SIGTERM lets it end at its next safe
  * point, and the second ends the process with 130. After SIGTERM it ends within
  * 25 s in any case (ROUNDTRIP_STOP_SECONDS).
  */
@@ -137,8 +137,8 @@ function signalsOf(signal: AbortSignal): Signals {
   return { signal, exitCode: () => 0, close: () => undefined }
 }
 
-/** SIGUSR1 is how schedulers warn before the time is over; unheard, it would open Node's debugger. */
-const heard = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
+/** Schedulers send SIGUSR1 before the time limit; without a handler it would open Node's debugger. */
+const handledSignals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const
 /** Seconds from SIGTERM to the end, whatever the run is doing: Kubernetes, Slurm and torchrun kill after 30 s. */
 const stopSeconds = () => Number(process.env.ROUNDTRIP_STOP_SECONDS) || 25
 
@@ -148,7 +148,7 @@ function listenForSignals(): Signals {
   let deadline: NodeJS.Timeout | undefined
   const close = () => {
     clearTimeout(deadline)
-    for (const name of heard) process.off(name, hear)
+    for (const name of handledSignals) process.off(name, handle)
   }
   /** By the signal itself: an exit would wait for the engine thread, which may compute or wait for a peer. */
   const endNow = () => {
@@ -158,15 +158,15 @@ function listenForSignals(): Signals {
     close()
     process.kill(process.pid, 'SIGTERM')
   }
-  const hear = (name: NodeJS.Signals) => {
+  const handle = (name: NodeJS.Signals) => {
     if (name === 'SIGTERM') deadline ??= setTimeout(endNow, timerMs(stopSeconds() * 1000)).unref()
     if (first && name !== 'SIGHUP') process.exit(130)
     if (first) return
     first = name
-    log.info(`${name}: finishing the step and saving; once more to end at once`)
+    log.info(`${name}: finishing the step, then saving; press Ctrl-C again to quit now`)
     controller.abort()
   }
-  for (const name of heard) process.on(name, hear)
+  for (const name of handledSignals) process.on(name, handle)
   return {
     signal: controller.signal,
     exitCode: () => (first === undefined || first === 'SIGINT' ? 0 : 128 + constants.signals[first]),
@@ -226,17 +226,17 @@ function openScreen(label: string): Screen {
   }
 }
 
-/** Tells where the last good checkpoint is, then lets the error through; what keeps it from being found is not the error. */
+/** Logs the path of the last good checkpoint, then rethrows the error, even if no checkpoint can be read. */
 export async function failing<T>(output: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    await tellLastGood(output).catch((reason) => log.debug(`${output}: no checkpoint was found: ${messageOf(reason)}`))
+    await logLastGood(output).catch((reason) => log.debug(`${output}: no checkpoint was found: ${messageOf(reason)}`))
     throw error
   }
 }
 
-async function tellLastGood(output: string): Promise<void> {
+async function logLastGood(output: string): Promise<void> {
   const { newestValid } = await import('../checkpoint/index.ts')
   const { checkpoint } = newestValid(output)
   if (checkpoint) log.info(`last good checkpoint: ${checkpoint.path}`)

@@ -1,4 +1,4 @@
-// Runs started from TypeScript: plain settings in, the result out. The engine works in a thread of its own, as for the commands.
+// Runs started from TypeScript: plain settings in, the result out. The engine runs in a separate thread, as for the commands.
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import {
@@ -27,7 +27,7 @@ export interface StartOptions {
 }
 
 /**
- * Trains by reinforcement learning and gives the held-out figures before and after. Settings are those of docs/reference.md; `model` and
+ * Trains by reinforcement learning and returns the held-out metrics before and after. Settings are those of docs/reference.md; `model` and
  * `dataPath` are needed. A run folder (`output`) that holds a run is resumed.
  */
 export async function train(settings: RunInput, options: StartOptions = {}): Promise<RunResult> {
@@ -47,7 +47,7 @@ export async function sft(settings: RunInput, options: SupervisedOptions = {}): 
   return (await start('sftWork', 'sft', input, options)) as SftResult
 }
 
-/** Held-out figures of a model, with a trained adapter or checkpoint on top where `adapter` names one. */
+/** Held-out metrics of a model; `adapter` names a trained adapter or checkpoint to load on top. */
 export async function evaluate(
   settings: RunInput,
   options: StartOptions & Partial<EvaluateModelOptions> = {},
@@ -66,7 +66,7 @@ export function requirePaths(config: RunConfig): void {
   if (config.dataPath === '') missing('dataPath', 'give --dataPath PATH, or scenes:200 for generated records')
 }
 
-/** Settings of a run that is resumed count where none are given. */
+/** A resumed run keeps its settings unless others are given. */
 function resumedConfig(settings: RunInput, defaults: Readonly<Record<string, unknown>> = {}): RunConfig {
   const stored = resumedSettings(settings.output ?? 'runs/train')
   return readSettings(overStored({ ...defaults, ...stored }, settings))

@@ -1,4 +1,4 @@
-// Where a decoder in bfloat16 must not compute in it: the angles of positions, and everything behind the head.
+// Where a decoder in bfloat16 must not compute in it: the angles of positions, and everything after the head.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { tinyConfig } from '../../tests/support/sa2va.ts'
@@ -66,7 +66,7 @@ test('a table in bfloat16 holds the cosine of the exact angle, rounded once', ()
   })
 })
 
-test('behind the head scores are float32: log-probs and entropies equal a float64 softmax of the rounded scores', () => {
+test('after the head scores are float32: log-probs and entropies equal a float64 softmax of the rounded scores', () => {
   const own = decoder('bfloat16')
   noGrad(() =>
     tidy(() => {

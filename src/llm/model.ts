@@ -71,7 +71,7 @@ export interface Pass extends Omit<LlmContext, 'rope'> {
   checkpointing?: boolean
 }
 
-/** Tables and mask are inputs, not a closure: backward runs the layer again after the scope that made them is gone. */
+/** Tables and mask are inputs, not a closure: backward recomputes the layer after the scope that created them has ended. */
 function recomputed(layer: Parts['layers'][number], x: Tensor, context: LlmContext): Tensor {
   const { cos, sin } = context.rope
   const shared = context.mask ? [cos, sin, context.mask] : [cos, sin]

@@ -31,7 +31,7 @@ function changed(raw: JsonObject, place: readonly string[], value: unknown): Jso
 const wrong = [null, 'x', -1, 1.5, [], {}, 1e9, undefined]
 
 for (const set of ['sa2va-tiny', 'sa2va-qwen2_5_vl-tiny', 'sa2va-qwen3vl-tiny'])
-  test(`${set}: any value at any place of config.json builds a model or is refused in words`, () => {
+  test(`${set}: any value at any place of config.json builds a model or is refused with a clear message`, () => {
     const raw = config(set)
     for (const place of places(raw))
       for (const value of wrong)

@@ -33,7 +33,7 @@ test('the released folders are told apart by architectures[0] and the parts of t
   assert.equal(familyOf(join(golden, 'qwen2_5_vl-tiny')), 'qwen2_5_vl')
 })
 
-test('without architectures, llm_config and text_config tell; text_config.architectures does not count', () => {
+test('without architectures, llm_config and text_config decide; text_config.architectures does not count', () => {
   const { architectures: _, ...internvl } = configOf('sa2va-tiny')
   assert.equal(familyOfConfig(internvl), 'sa2va-internvl')
   const { architectures: __, ...qwen } = configOf('sa2va-qwen3vl-tiny')

@@ -1,4 +1,4 @@
-// config.json of the released sizes, for plans and stand-ins without a download. What a family's reader fills in itself is left out.
+// config.json of the released sizes, for plans and substitutes without a download. What a family's reader fills in itself is left out.
 import type { JsonObject } from '../core/index.ts'
 
 export const releasedNames = [

@@ -99,7 +99,7 @@ export function judgeReward(judge: Judge, of: 'caption' | 'captionPrime', meteor
   return defineReward({
     name: 'judge',
     range: judge.config.map === 'raw' ? [-1, 1] : [0, 1],
-    doc: 'A language model answers questions made from the reference, reading only the produced caption.',
+    doc: 'A language model answers questions about the reference, reading only the produced caption.',
     nullMeans: 'group',
     fallback: meteorReward(of, meteor),
     scoreBatch(answers): Promise<Score[]> {

@@ -37,7 +37,7 @@ test('the length factor follows its formula at its corners', () => {
   assert.equal(lengthFactor(0, { ...s, lambda: 1 }), 0.25)
 })
 
-test('length and form are rewards of their own', () => {
+test('length and form are separate rewards', () => {
   const a = { id: 's', reference: '' }
   assert.equal(lengthReward('caption').score({ ...a, caption: 'word '.repeat(30) }), 1)
   const form = formatReward('text')

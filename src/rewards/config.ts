@@ -27,7 +27,7 @@ export const TermConfig = z.discriminatedUnion('type', [
   }),
   z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight: termWeight, of: captionOf }),
   z.strictObject({
-    type: z.literal('length').describe('the length factor as a term of its own'),
+    type: z.literal('length').describe('the length factor as a separate term'),
     weight: termWeight,
     of: captionOf,
   }),
@@ -37,7 +37,7 @@ export const TermConfig = z.discriminatedUnion('type', [
     of: z.enum(['caption', 'captionPrime', 'text']).describe('text: exactly one [SEG]; captions: words, no markers'),
   }),
   z.strictObject({
-    type: z.literal('module').describe('a reward of your own'),
+    type: z.literal('module').describe('a custom reward'),
     weight: termWeight,
     path: z.string().min(1).describe('TypeScript or JavaScript module that exports `reward`'),
   }),
@@ -96,9 +96,7 @@ export const JudgeConfig = z.strictObject({
   mode: z
     .enum(['checklist', 'number'])
     .default('checklist')
-    .describe(
-      'checklist: questions made from the reference, answered from the caption; number: one grade from 0 to 10',
-    ),
+    .describe('checklist: questions about the reference, answered from the caption; number: one grade from 0 to 10'),
   ask: z
     .enum(['perQuestion', 'single'])
     .default('perQuestion')
@@ -182,7 +180,7 @@ export const RewardsConfig = z.strictObject({
   modules: z
     .array(z.strictObject({ path: z.string().min(1).describe('module that exports `reward`'), weight: termWeight }))
     .default([])
-    .describe('rewards of your own, added to every task (--reward PATH)'),
+    .describe('custom rewards, added to every task (--reward PATH)'),
   timeoutSeconds: z
     .number()
     .positive()

@@ -66,7 +66,7 @@ test('masks are compared at the resolution that is asked for, whatever sizes the
   assert.equal(iouOf(mask(1, 1), whole, IouConfig.parse({ resolution: 2 })), 1)
 })
 
-test('no mask is a true 0, a mask that was never made is an error', async () => {
+test('no mask is a true 0, a mask that was never computed is an error', async () => {
   const reward = iouReward('maskPrime')
   const given = mask(1, 0)
   assert.equal(reward.score({ id: 's', reference: '', given, maskPrime: null }), 0)

@@ -60,7 +60,7 @@ test('single and batch, sync and async, TypeScript and JavaScript all work', asy
   }
 })
 
-test('a module that is missing, broken or no reward is told as such', async () => {
+test('a module that is missing, broken or no reward is reported as such', async () => {
   await assert.rejects(loadReward(join(folder, 'none.ts')), /reward module: expected a file/)
   await assert.rejects(loadReward(module('broken.mjs', 'export const reward = {')), /expected a module that loads/)
   await assert.rejects(loadReward(module('throws.mjs', "throw new Error('at load')")), /at load/)

@@ -99,7 +99,7 @@ test('two terms of one name and a weight of 0 are errors', async () => {
   await assert.rejects(scoreGroup([{ reward: a, weight: 0 }], answers(1)), /a positive weight/)
 })
 
-test('a run ends when the judge is away too often, and not before', () => {
+test('a run ends when the judge is unreachable too often, and not before', () => {
   const watch = new AvailabilityWatch(0.2)
   for (let i = 0; i < 10; i++) {
     watch.record(i, 4, 1)
@@ -121,11 +121,11 @@ test('the calls of one step count together: a window of two steps holds both loo
   assert.throws(() => watch.record(2, 10, 5), /last 2 steps.* got 9 of 40/)
 })
 
-test('where every term is lost, each stand-in has the weight of its term', async () => {
-  const standIn = (name: string, value: number) =>
+test('if every term is lost, each substitute has the weight of its term', async () => {
+  const substitute = (name: string, value: number) =>
     defineReward({ name, range: [0, 1], doc: '', scoreBatch: (all) => all.map(() => value) })
   const away = (name: string, value: number) =>
-    defineReward({ ...fixed(name, [null], 'group'), fallback: standIn(`plain ${name}`, value) })
+    defineReward({ ...fixed(name, [null], 'group'), fallback: substitute(`plain ${name}`, value) })
   const [row] = await scoreGroup(
     [
       { reward: away('a', 1), weight: 1 },
@@ -136,7 +136,7 @@ test('where every term is lost, each stand-in has the weight of its term', async
   assert.equal(row!.total, 0.25)
 })
 
-test('a reward that never answers is an error in words once its time is over', async (t) => {
+test('a reward that never answers is an error with a clear message after its time limit', async (t) => {
   const never = defineReward({ name: 'never', range: [0, 1], doc: 'test', score: () => new Promise<number>(() => {}) })
   const [answer] = [{ id: 'r#0', reference: 'a cat' }]
   const alive = setInterval(() => undefined, 1000) // a run has its engine's thread for that
@@ -154,7 +154,7 @@ test('a time of months is not over at once', async () => {
   assert.equal(row!.total, 0.5)
 })
 
-test('what a reward throws is told with its name', async () => {
+test('what a reward throws is reported with its name', async () => {
   const throws = defineReward({
     name: 'mine',
     range: [0, 1],
@@ -177,7 +177,7 @@ test('length shaping is a factor on the total and its terms: 2 of 4 words at lam
   assert.equal(short!.parts.a, 0.8, 'parts stay as they were scored')
 })
 
-test('every answer of a group is told the share of different texts, and how sure SAM2 was is kept beside the scores', async () => {
+test('every answer of a group gets the share of different texts, and the confidence of SAM2 is kept with the scores', async () => {
   const seen: (number | undefined)[] = []
   const score = ({ unique }: Answer) => {
     seen.push(unique)

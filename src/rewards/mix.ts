@@ -14,7 +14,7 @@ export interface ScoredRow {
   total: Score
   /** Every term unweighted, by the reward's name. */
   parts: Record<string, Score>
-  /** The terms the total is the weighted mean of, shaped as it is; null values where it is null. */
+  /** The terms the total is the weighted mean of, shaped as it is; null values if it is null. */
   counted: readonly CountedTerm[]
   /** Terms that the whole group lost; equal in all rows of a group. */
   dropped: readonly string[]
@@ -44,7 +44,7 @@ function check(value: unknown, reward: Reward, answer: Answer): Score {
   })
 }
 
-/** One reward over one group. What it throws is told with its name; it is not taken for a score. */
+/** One reward over one group. An error is reported with the reward's name; it never counts as a score. */
 export async function scoreColumn(
   reward: Reward,
   answers: readonly Answer[],
@@ -120,8 +120,8 @@ function shapeFactor(answer: Answer, shaping: ScoreOptions['shaping']): number {
   return shaping ? lengthFactor(countWords(cleanCaption(answer[shaping.of] ?? '')), shaping.length) : 1
 }
 
-/** When every term is lost, their stand-ins score the group; several terms may share one. */
-async function standIns(lost: readonly Column[], answers: readonly Answer[]): Promise<Column[]> {
+/** When every term is lost, their substitutes score the group; several terms may share one. */
+async function substitutes(lost: readonly Column[], answers: readonly Answer[]): Promise<Column[]> {
   const out: Column[] = []
   for (const { term } of lost) {
     const { fallback } = term.reward
@@ -166,7 +166,7 @@ export async function scoreGroup(
   const dropped = lost.map((c) => c.term.reward.name)
   const onUnavailable = options.onUnavailable ?? 'meteor'
   if (lost.length > 0 && onUnavailable === 'stop') {
-    const hint = 'onUnavailable is stop; meteor or skip go on without it'
+    const hint = 'onUnavailable is stop; meteor or skip continue without it'
     throw new Unavailable({
       where: `group of sample ${answers[0]!.id}`,
       field: dropped.join(', '),
@@ -177,7 +177,7 @@ export async function scoreGroup(
   }
   let counted = columns.filter((c) => !lost.includes(c))
   if (lost.length > 0 && onUnavailable === 'skip') counted = []
-  else if (counted.length === 0) counted = await standIns(lost, answers)
+  else if (counted.length === 0) counted = await substitutes(lost, answers)
   return answers.map((answer, row) => {
     const mean = meanOf(counted, row)
     const parts = Object.fromEntries([...columns, ...counted].map((c) => [c.term.reward.name, c.values[row] ?? null]))
@@ -196,7 +196,7 @@ function figuresOf({ maskConfidence: sure }: Answer): Pick<ScoredRow, 'figures'>
   return sure ? { figures: { 'mask_confidence/iou': sure.iou, 'mask_confidence/object': sure.object } } : {}
 }
 
-/** Ends a run whose judge is away too often: above `fraction` of the groups of the last `steps` steps. */
+/** Ends a run whose judge is unreachable too often: above `fraction` of the groups of the last `steps` steps. */
 export class AvailabilityWatch {
   readonly #fraction: number
   readonly #steps: number

@@ -19,7 +19,7 @@ export interface RecordContext {
 }
 
 /**
- * All a reward may look at for one sample. Produced fields are named by who made them: in loop 1 the policy writes
+ * Everything a reward sees of one sample. Produced fields are named after their author: in loop 1 the policy writes
  * `caption` and the EMA copy draws `maskPrime`; in loop 2 the policy draws `mask` and the EMA copy writes `captionPrime`.
  * `null` means produced nothing (no [SEG], no caption of an empty mask): a true 0. Absent means not produced: an error.
  * A task may add fields for its own rewards.
@@ -37,7 +37,7 @@ export interface Answer {
   captionPrime?: string | null
   /** The policy's answer as decoded, markers included. */
   text?: string
-  /** Of `mask` or `maskPrime`; null where there is no mask. */
+  /** Of `mask` or `maskPrime`; null if there is no mask. */
   maskConfidence?: MaskConfidence | null
   record?: RecordContext
   /** The step of the run that asks, counted as in samples.jsonl. */
@@ -59,7 +59,7 @@ interface RewardBase {
    * 'group': the term failed for a reason outside the sample (a server), so the whole group loses it.
    */
   readonly nullMeans?: 'row' | 'group'
-  /** Stands in when a group has lost every term. */
+  /** Used when a group has lost every term. */
   readonly fallback?: Reward
 }
 

@@ -77,7 +77,7 @@ export function scoreOptions(
   return rewards.shaping === 'none' ? common : { ...common, shaping: { of, length: rewards.shaping } }
 }
 
-/** What a task asks of the rewards. */
+/** The rewards that a task requires. */
 export interface OpenTask {
   rewards: OpenTerms
   /** What the task makes; a term that looks at something else is an error. */
@@ -94,7 +94,7 @@ export interface TaskScoring {
 export interface OpenRewards {
   tasks: Readonly<Record<string, TaskScoring>>
   judge: Judge | undefined
-  /** Told the groups of each step; throws when the judge is away too often. */
+  /** Receives the groups of each step; throws when the judge is unreachable too often. */
   watch: AvailabilityWatch
   metrics(): Record<string, number>
   /** Null: no judge is asked. */
@@ -102,11 +102,11 @@ export interface OpenRewards {
   close(): void
 }
 
-/** A term that looks at something this run does not make is told before the first step. */
+/** Refuses, before the first step, a term that reads something this run does not produce. */
 export function checkProduced(name: string, { rewards, produced }: OpenTask): void {
   for (const term of rewards.terms) {
     if (term.type === 'module' || produced.includes(term.of)) continue
-    const hint = term.of.endsWith('Prime') ? 'it is made by the EMA copy; turn that on or take another term' : undefined
+    const hint = term.of.endsWith('Prime') ? 'the EMA copy produces it; turn that on or use another term' : undefined
     throw new Mismatch({
       where: `rewards.${name}`,
       field: term.type,
@@ -117,7 +117,7 @@ export function checkProduced(name: string, { rewards, produced }: OpenTask): vo
   }
 }
 
-/** All a run needs to score its tasks. What cannot work (a missing module, a judge that does not answer) is told here. */
+/** All a run needs to score its tasks. What cannot work (a missing module, a judge that does not answer) is reported here. */
 export async function openRewards(
   config: RewardsConfig,
   tasks: Readonly<Record<string, OpenTask>>,

@@ -235,7 +235,7 @@ test('backward of something without a graph says why', () => {
   tidy(() => {
     const x = tensor([1, 2]).requiresGrad_()
     assert.throws(() => backward(x.detach().sum()), /backward: expected a tensor that depends on a parameter/)
-    assert.throws(() => backward(noGrad(() => x.sum())), /made under noGrad/)
+    assert.throws(() => backward(noGrad(() => x.sum())), /computed under noGrad/)
     assert.throws(() => backward(x.mul(2)), /grad can be implicitly created only for scalar outputs/)
     const loss = x.mul(x).sum()
     backward(loss)

@@ -89,8 +89,8 @@ function splitRows(
 ): CheckRow[] {
   const protocol = protocolOf(benchmark, row.protocol)
   const options = { benchmark: benchmark.name, split: row.split, seed: 0, resamples: 1 }
-  const { figures, counts, ...sums } = summariseSplit(protocol, scored, options)
-  const got = { ...sums, ...figures, ...counts } as Record<string, unknown>
+  const { metrics, counts, ...sums } = summariseSplit(protocol, scored, options)
+  const got = { ...sums, ...metrics, ...counts } as Record<string, unknown>
   const name = `${row.benchmark}.${row.split}.${row.protocol}`
   const numbers = Object.entries(row).filter((entry): entry is [string, number] => typeof entry[1] === 'number')
   const checks = numbers.map(([key, value]) => numberRow(`${name}.${key}`, got[key], value, tolerance))

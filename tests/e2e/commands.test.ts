@@ -104,7 +104,7 @@ test('a run stopped by SIGINT ends with 0 after its step, and resumed it writes 
   succeeded(stopped)
   assertStartUp(straight.err)
   assert.match(stopped.out, /stopped after step [1-5]\b/)
-  assert.match(stopped.err, /finishing the step and saving/)
+  assert.match(stopped.err, /finishing the step, then saving/)
   const resumed = succeeded(await roundtrip(...train, ...steps, '--output', at('stopped')))
   assert.match(resumed.err, /resume .*checkpoint_step_/)
   assert.match(resumed.out, /done after step 6/)

@@ -16,7 +16,7 @@ export class Bench {
   /** A row may wait for what never comes; the process must outlive it. */
   readonly #awake = setInterval(() => undefined, 1000)
 
-  /** A path of its own for a row. */
+  /** A separate path for a row. */
   at(name: string): string {
     return join(this.folder, name)
   }
@@ -47,7 +47,7 @@ export class Bench {
     return path
   }
 
-  /** Goes on with the run and compares what the seed decides with the calm run. */
+  /** Resumes the run and compares what the seed decides with the calm run. */
   async assertExact(output: string): Promise<void> {
     await this.train(output)
     assert.deepEqual(runBytes(this.at(output)), runBytes(await this.calm()), 'bytes of the calm run')
@@ -88,7 +88,7 @@ export async function reached(run: Started, there: () => boolean): Promise<void>
   }
 }
 
-/** Changes a file of a checkpoint and its hash in the manifest: damage that only the content tells. */
+/** Changes a file of a checkpoint and its hash in the manifest: damage that only the content shows. */
 export function rewrite(checkpoint: string, name: string, change: (bytes: Buffer) => Buffer | string): void {
   const bytes = Buffer.from(change(readFileSync(join(checkpoint, name))))
   writeFileSync(join(checkpoint, name), bytes)

@@ -38,9 +38,9 @@ async function resumed(bench: Bench): Promise<string> {
   for (const stopAt of [0, 1, 2, 3]) {
     await bench.train(`passes-${stopAt}`, passes, stoppingAfter(stopAt))
     assert.equal((await bench.train(`passes-${stopAt}`, passes)).step, 4)
-    assert.deepEqual(runBytes(bench.at(`passes-${stopAt}`)), runBytes(bench.at('passes')), `stopped behind ${stopAt}`)
+    assert.deepEqual(runBytes(bench.at(`passes-${stopAt}`)), runBytes(bench.at('passes')), `stopped after ${stopAt}`)
   }
-  return 'stopped behind steps 0, 1, 2 and 3, two passes a batch: equal bytes'
+  return 'stopped after steps 0, 1, 2 and 3, two passes a batch: equal bytes'
 }
 
 /** Every part of a checkpoint is left out or set back once; the run must then not be the same. */
@@ -107,7 +107,7 @@ async function truncated(bench: Bench): Promise<string> {
   }
   truncateSync(file, 100)
   await bench.assertExact('cut')
-  return '20 lengths, each named with its bytes; step 3 taken, and the run goes on to the same bytes'
+  return '20 lengths, each named with its bytes; step 3 taken, and the run resumes to the same bytes'
 }
 
 async function flipped(bench: Bench): Promise<string> {
@@ -198,7 +198,7 @@ async function power(bench: Bench): Promise<string> {
 export const crash: readonly Row[] = [
   row(1, 'kill', 'kill -9 at random moments of one run', 'exact', killed),
   quick(2, 'crash-points', 'death at every system call of the checkpoint writer', 'safe', deaths),
-  quick(5, 'power', 'power loss: what was not synced is gone', 'safe', power),
+  quick(5, 'power', 'power loss: what was not synced is lost', 'safe', power),
   row(6, 'resume', 'stop and resume at the first, a middle and the last step', 'exact', resumed),
   row(7, 'state', 'each part of the stored state changed', 'exact', mutations),
   quick(9, 'resume-twice', 'resume twice from the same checkpoint', 'exact', twice),

@@ -51,9 +51,12 @@ async function few(bench: Bench): Promise<string> {
   await bench.train('few-split', input, host)
   await bench.train('few-split', input)
   assert.deepEqual(runBytes(bench.at('few-split')), runBytes(bench.at('few-run')))
-  const told = bench.events('few-run').filter((e) => e.t === 'warning')
-  assert.match(String(told[0]?.['text']), /so far: 1 image-unreadable; new: .*records\.jsonl: .* \(image-unreadable\)$/)
-  return `${told.length} notices: ${told[0]!['text']}; the same after a resume`
+  const warnings = bench.events('few-run').filter((e) => e.t === 'warning')
+  assert.match(
+    String(warnings[0]?.['text']),
+    /so far: 1 image-unreadable; new: .*records\.jsonl: .* \(image-unreadable\)$/,
+  )
+  return `${warnings.length} warnings: ${warnings[0]!['text']}; the same after a resume`
 }
 
 async function many(bench: Bench): Promise<string> {
@@ -77,7 +80,7 @@ async function changing(bench: Bench): Promise<string> {
       progress: (e) => {
         if (e.kind !== 'step' || e.step !== 1) return
         truncateSync(dataPath, 100)
-        setOff(60_000) // a file is looked at again after a second, which four steps may not take
+        setOff(60_000) // a file is checked again after a second, which four steps may not take
       },
     })
     return refusal(() => bench.train('changing-run', input, host), /records\.jsonl/)

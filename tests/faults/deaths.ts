@@ -1,4 +1,4 @@
-// The checkpoint writer dies at every system call that changes the disk, or loses what it had not synced. Calls are counted at
+// The checkpoint writer is killed at every system call that changes the disk, or loses what it had not synced. Calls are counted at
 // node:fs, so nothing in the writer knows about it.
 import assert from 'node:assert/strict'
 import fs from 'node:fs'
@@ -15,7 +15,7 @@ class Dead extends Error {}
 function watched(work: () => void, watch: (call: Call) => void): void {
   const real = Object.fromEntries(names.map((name) => [name, fs[name]]))
   let dead = false
-  let watching = true // what is done while a call is looked at is not the writer's
+  let watching = true // calls during an inspection are not the writer's
   for (const name of names)
     Object.assign(fs, {
       [name]: (...args: unknown[]) => {
@@ -135,7 +135,7 @@ class Disk {
   }
 }
 
-/** For every prefix of what is done to the disk, in two lives of several checkpoints each: a whole checkpoint is left. */
+/** For every prefix of what is done to the disk, in two runs of several checkpoints each: a whole checkpoint is left. */
 export function eachPowerLoss(folder: string): number {
   const [dir, after] = [join(folder, 'run'), join(folder, 'after')]
   const disk = new Disk()

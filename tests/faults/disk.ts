@@ -30,7 +30,7 @@ async function full(bench: Bench): Promise<string> {
     [],
   )
   assert.equal(limited(bench, output, 'unlimited', '3').status, 0)
-  return 'told with step and size, the earlier checkpoint whole, no leftovers; with room again it goes on'
+  return 'reported with step and size, the earlier checkpoint whole, no leftovers; with free space it resumes'
 }
 
 /** A file system of two megabytes in memory; only root may make one. */
@@ -58,12 +58,12 @@ async function shortTrouble(bench: Bench): Promise<string> {
       if (fails) throw Object.assign(new Error(`${code}: the disk says no`), { code })
     }
     const restore = withFailing(fail)
-    const told: string[] = []
+    const warnings: string[] = []
     const host = hostOf(undefined, {
       progress: ({ kind, step, text }) => {
         if (kind === 'step' && step === 2) fails = true
         if (kind !== 'warning' || !text!.includes('checkpoint of step 2')) return
-        told.push(text!)
+        warnings.push(text!)
         fails = false
       },
     })
@@ -72,7 +72,7 @@ async function shortTrouble(bench: Bench): Promise<string> {
     } finally {
       restore()
     }
-    assert.equal(told.length, 1, `${code}: ${told.join('; ')}`)
+    assert.equal(warnings.length, 1, `${code}: ${warnings.join('; ')}`)
     const { checkpoint, invalid } = newestValid(bench.at(`short-${code}`))
     assert.deepEqual([checkpoint?.step, invalid], [4, []])
     const [own, calm] = [bench.at(`short-${code}`), await bench.calm()].map(tensorsOf)
@@ -82,9 +82,9 @@ async function shortTrouble(bench: Bench): Promise<string> {
       steps.map((e) => e.step),
       [1, 2, 3, 4],
     )
-    seen.push(/\(E\w+\)/.exec(told[0]!)![0])
+    seen.push(/\(E\w+\)/.exec(warnings[0]!)![0])
   }
-  return `${seen.join(' and ')} until told: one notice each, all checkpoints and lines there, the weights of an undisturbed run`
+  return `${seen.join(' and ')} until the disk works: one warning each, all checkpoints and lines there, the weights of an undisturbed run`
 }
 
 /** New folders and writes to logs do as `fail` says; gives what takes it back. */
@@ -105,7 +105,7 @@ function withFailing(fail: () => void): () => void {
   }
 }
 
-/** Notices are in the log, and the place in it is in the state; weights and moments are as without them. */
+/** Warnings are in the log, and the position in it is in the state; weights and moments are as without them. */
 const tensorsOf = (run: string) => [...runBytes(run)].filter(([name]) => name.endsWith('.safetensors'))
 
 /** Every line for the log fails for two steps as on a full disk. */
@@ -139,7 +139,7 @@ async function fullLogs(bench: Bench): Promise<string> {
     .map((e) => e.step)
   assert.deepEqual(steps, [1, 2, 3, 4])
   const late = bench.events('logs').filter((e) => e.t === 'warning' && e['kind'] === 'log-late').length
-  return `${refused} writes refused; the run went on, all 4 steps are in the log, ${late} notices`
+  return `${refused} writes refused; the run continued, all 4 steps are in the log, ${late} warnings`
 }
 
 /** Descriptors of this process that are logs of a run. */
@@ -224,7 +224,7 @@ export const disk: readonly Row[] = [
   quick(36, 'tmpfs-full', 'no room for a checkpoint (a full tmpfs)', 'safe', fullTmpfs),
   quick(37, 'logs-full', 'no room for lines of the log', 'counted', fullLogs),
   quick(37, 'disk-short', 'the disk is full, or fails, until the run says so', 'counted', shortTrouble),
-  quick(38, 'read-only', 'an output folder that cannot be made or written', 'words', readOnly),
+  quick(38, 'read-only', 'an output folder that cannot be created or written', 'words', readOnly),
   quick(38, 'not-its-own', 'an output folder that is a model’s or the records’', 'words', notItsOwn),
   quick(39, 'eio', 'the disk fails while weights are read', 'words', failingReads),
   quick(40, 'deleted', 'the output folder is deleted during the run', 'safe', deleted),

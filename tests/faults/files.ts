@@ -1,4 +1,4 @@
-// Files from outside: by hand, and a few hundred of the fuzzer (npm run fuzz makes more).
+// Files from outside: hand-written ones, and a few hundred of the fuzzer (npm run fuzz writes more).
 import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ const fuzzed =
       const bad = results.filter((r) => r.outcome !== 'read' && r.outcome !== 'refused')
       assert.deepEqual(bad, [], name)
       const refused = results.filter((r) => r.outcome === 'refused').length
-      seen.push(`${name}: ${results.length} files, ${refused} refused in words`)
+      seen.push(`${name}: ${results.length} files, ${refused} refused with a clear message`)
     }
     return seen.join('; ')
   }
@@ -92,8 +92,8 @@ async function pickles(bench: Bench): Promise<string> {
   return `${globals.length} payloads refused by name, none ran`
 }
 
-async function standIns(bench: Bench): Promise<string> {
-  const path = bench.at('stand-in.safetensors')
+async function failedDownloads(bench: Bench): Promise<string> {
+  const path = bench.at('pointer.safetensors')
   const texts: [string, RegExp][] = [
     ['version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n', /Git LFS pointer/],
     ['<!DOCTYPE html><html>', /web page/],
@@ -123,11 +123,11 @@ async function images(bench: Bench): Promise<string> {
 }
 
 export const files: readonly Row[] = [
-  quick(41, 'headers', 'safetensors headers made by hand', 'outside', headers),
+  quick(41, 'headers', 'hand-written safetensors headers', 'outside', headers),
   row(42, 'safetensors', 'damaged safetensors and torch files', 'outside', fuzzed('safetensors', 'torch')),
   quick(43, 'index', 'a weight index that leads out of its folder', 'outside', indexes),
   quick(44, 'pickle', 'pickles with a payload', 'outside', pickles),
-  quick(45, 'stand-in', 'what a failed download leaves as weights', 'words', standIns),
+  quick(45, 'failed-download', 'what a failed download leaves as weights', 'words', failedDownloads),
   row(46, 'tokenizer', 'damaged tokenizers and configs', 'outside', fuzzed('tokenizer', 'config')),
   row(47, 'arrow', 'damaged Arrow and Parquet shards', 'outside', fuzzed('arrow', 'parquet')),
   quick(48, 'images', 'huge and broken images', 'outside', images),

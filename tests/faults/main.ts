@@ -35,23 +35,23 @@ const chosen = rows.filter(
     (!values.quick || row.quick),
 )
 
-const told = (result: Shown) => {
+const print = (result: Shown) => {
   if (!values.json) console.log(lineOf(result))
 }
-const shown = jobs > 1 ? await sideBySide(chosen, jobs, told) : await inTurn(chosen, told)
+const shown = jobs > 1 ? await sideBySide(chosen, jobs, print) : await inTurn(chosen, print)
 const count = (state: Shown['state']) => shown.filter((row) => row.state === state).length
 if (values.json) console.log(JSON.stringify(shown, null, 2))
-else console.log(`${count('held')} held, ${count('not held')} not held, ${count('not run')} not run here`)
+else console.log(`${count('passed')} passed, ${count('failed')} failed, ${count('not run')} not run here`)
 if (values.page) writePage(shown)
-process.exit(count('not held') > 0 ? 1 : 0)
+process.exit(count('failed') > 0 ? 1 : 0)
 
-async function inTurn(rows: readonly Row[], told: (result: Shown) => void): Promise<Shown[]> {
+async function inTurn(rows: readonly Row[], print: (result: Shown) => void): Promise<Shown[]> {
   const bench = new Bench()
   const shown: Shown[] = []
   for (const row of rows) {
     const result = await showRow(row, bench)
     shown.push({ ...result, seen: result.seen.replaceAll(bench.folder, '...') })
-    told(shown.at(-1)!)
+    print(shown.at(-1)!)
   }
   bench.close()
   return shown
@@ -83,9 +83,9 @@ function writePage(table: readonly Shown[]): void {
     lines.set(row.name, `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`)
   }
   const body = rows.flatMap((row) => lines.get(row.name) ?? [])
-  const held = body.filter((line) => line.includes('| held |')).length
+  const passed = body.filter((line) => line.includes('| passed |')).length
   const head = '| row | name | fault | promise | state | seen | seconds |\n|---|---|---|---|---|---|---|'
-  const words = `${held} of ${body.length} rows shown here are held; the command has ${rows.length}.`
+  const words = `${passed} of ${body.length} rows shown here passed; the command has ${rows.length}.`
   writeFileSync(path, `${before}${marks[0]}\n\n${words}\n\n${head}\n${body.join('\n')}\n\n${marks[1]}${after}`)
 }
 

@@ -14,7 +14,7 @@ type Phase = 'sample' | 'densities'
 /** More than any machine has: the allocator itself says no. */
 const tooMuch = () => zeros([2 ** 45])
 
-/** A run in which, behind step 1, a phase of every task asks for too much memory when it is given more than `most` records. */
+/** A run in which, after step 1, a phase of every task asks for too much memory when it is given more than `most` records. */
 async function short(bench: Bench, output: string, phase: Phase, most: number): Promise<void> {
   const kind = taskKinds.cycle
   const { build } = kind
@@ -55,8 +55,8 @@ async function memoryEnds(bench: Bench): Promise<string> {
   const live = memory().tensors
   for (const phase of ['sample', 'densities'] as const) {
     await short(bench, `memory-${phase}`, phase, 1)
-    const told = bench.events(`memory-${phase}`).filter((e) => e.t === 'warning')
-    assert.match(JSON.stringify(told), /out of memory with 2 records at a time: once more with 1/)
+    const warnings = bench.events(`memory-${phase}`).filter((e) => e.t === 'warning')
+    assert.match(JSON.stringify(warnings), /out of memory with 2 records at a time: once more with 1/)
     assertSame(bench, `memory-${phase}`)
     assert.equal(memory().tensors, live, `tensors left after ${phase}`)
     const never = () => short(bench, `memory-none-${phase}`, phase, 0)
@@ -64,7 +64,7 @@ async function memoryEnds(bench: Bench): Promise<string> {
     assert.equal(newestValid(bench.at(`memory-none-${phase}`)).checkpoint?.step, 1)
     assert.equal(memory().tensors, live, `tensors left after a stop in ${phase}`)
   }
-  return 'in sampling and in learning: once more with half of the records, the same weights, no tensor left; else a stop in words behind step 1'
+  return 'in sampling and in learning: once more with half of the records, the same weights, no tensor left; else a stop with a clear message after step 1'
 }
 
 export const allocations: readonly Row[] = [

@@ -34,7 +34,7 @@ type Launch = (words: readonly string[]) => Started
 
 const nproc = ['--nproc', '2', '--batchSize', '2']
 
-/** Two ranks that wait in the scoring of a step: of the first, or of the second, with nothing saved behind the first. */
+/** Two ranks that wait in the scoring of a step: of the first, or of the second, with nothing saved after the first. */
 async function heldPair(bench: Bench, output: string, step: 1 | 2, launch?: Launch): Promise<HeldPair> {
   const reward = heldReward(bench.at('pair.mjs'), 4 * (step - 1)) // a rank scores four samples a step
   reward.hold()
@@ -62,10 +62,10 @@ async function underTorchrun(bench: Bench): Promise<string> {
   run.signal('SIGTERM')
   const seconds = await goneAfter([...pids.values()])
   const { err } = await run.ended
-  const told = err.slice(err.indexOf('closing signal')) // what torchrun did
-  assert.ok(!told.includes('SIGKILL'), told)
-  assertFirstSaved(bench, 'pair-torchrun', told)
-  return `both behind step 1, saved, and gone after ${seconds.toFixed(1)} s; torchrun kills after 30`
+  const output = err.slice(err.indexOf('closing signal')) // what torchrun did
+  assert.ok(!output.includes('SIGKILL'), output)
+  assertFirstSaved(bench, 'pair-torchrun', output)
+  return `both after step 1, saved, and ended after ${seconds.toFixed(1)} s; torchrun kills after 30`
 }
 
 async function killedRank(bench: Bench): Promise<string> {
@@ -100,7 +100,7 @@ async function oneTerminated(bench: Bench): Promise<string> {
   const { code, out, err } = await run.ended
   const { checkpoint, invalid } = newestValid(bench.at('pair-term'))
   assert.deepEqual([checkpoint?.step, invalid, code], [stepsIn(bench, 'pair-term'), [], 143], `${out}${err}`)
-  return `exit 143, both behind step ${checkpoint?.step}`
+  return `exit 143, both after step ${checkpoint?.step}`
 }
 
 const stepsIn = (bench: Bench, output: string) => bench.events(output).filter((event) => event.t === 'step').length

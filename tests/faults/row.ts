@@ -4,7 +4,7 @@ import type { Bench } from './bench.ts'
 export const promises = {
   exact: 'the same command again ends with the bytes of a run that nothing disturbed',
   safe: 'a checkpoint that was written is never lost or half',
-  ends: 'a run ends in words, soon, with an exit code that schedulers understand',
+  ends: 'a run ends soon, with a clear message and an exit code that schedulers understand',
   words: 'what cannot be used is refused by name, before it costs time or spoils anything',
   counted: 'what can be done without is done without, counted and reported',
   outside: 'files and texts from outside run nothing, reach nothing and cost little',
@@ -33,10 +33,10 @@ export const row = (...[number, name, fault, promise, show]: Parts): Row => ({ n
 /** A row that runs in `npm test` too. */
 export const quick = (...parts: Parts): Row => ({ ...row(...parts), quick: true })
 
-/** The machine lacks what a row needs; the row says so instead of being called held. */
+/** The machine lacks what a row needs; the row says so instead of being reported as passed. */
 export class NotHere extends Error {}
 
-export type State = 'held' | 'not held' | 'not run'
+export type State = 'passed' | 'failed' | 'not run'
 
 export interface Shown extends Pick<Row, 'number' | 'name' | 'fault' | 'promise'> {
   state: State
@@ -52,9 +52,9 @@ export async function showRow(row: Row, bench: Bench): Promise<Shown> {
     return { number, name, fault, promise, state, seen, seconds }
   }
   try {
-    return ended('held', await row.show(bench))
+    return ended('passed', await row.show(bench))
   } catch (error) {
     const text = error instanceof Error ? error.message : String(error)
-    return ended(error instanceof NotHere ? 'not run' : 'not held', text.split('\n').slice(0, 3).join(' '))
+    return ended(error instanceof NotHere ? 'not run' : 'failed', text.split('\n').slice(0, 3).join(' '))
   }
 }

@@ -1,4 +1,4 @@
-// Rows in processes of their own, with folders of their own: a row may change what its whole process sees.
+// Rows in separate processes with separate folders: a row may change what its whole process sees.
 import { spawn } from 'node:child_process'
 import { Gate } from '../../src/rewards/judge/flow.ts'
 import { ownProgram } from '../support/own-program.ts'
@@ -7,14 +7,14 @@ import type { Row, Shown } from './row.ts'
 const main = ownProgram('./main.ts', import.meta.url)
 
 /** The quick rows together, in one process; each of the others alone. In the order of the rows. */
-export async function sideBySide(rows: readonly Row[], jobs: number, told: (result: Shown) => void): Promise<Shown[]> {
+export async function sideBySide(rows: readonly Row[], jobs: number, print: (result: Shown) => void): Promise<Shown[]> {
   const quick = rows.filter((row) => row.quick)
   const groups = [...rows.filter((row) => !row.quick).map((row) => [row]), ...(quick.length > 0 ? [quick] : [])]
   const gate = new Gate(jobs)
   const shown = await Promise.all(
     groups.map(async (group) => {
       const results = await gate.run(() => inProcess(group))
-      results.forEach(told)
+      results.forEach(print)
       return results
     }),
   )
@@ -42,7 +42,7 @@ async function inProcess(rows: readonly Row[]): Promise<Shown[]> {
     const seen = `the process of the row ended with ${end}: ${err.slice(-300)}`
     const seconds = Math.round((performance.now() - from) / 100) / 10
     return rows.map(({ number, name, fault, promise }) => {
-      return { number, name, fault, promise, state: 'not held', seen, seconds }
+      return { number, name, fault, promise, state: 'failed', seen, seconds }
     })
   }
 }

@@ -1,4 +1,4 @@
-// Real processes and real signals. A run that must still be there is held in its scoring.
+// Real processes and real signals. A run that must still be running waits in its scoring.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'

@@ -80,7 +80,7 @@ interface Life {
   stepped?(step: number): void
 }
 
-/** A run whose tracker has answered, or has failed to, before each step. Gives the notices of the tracker. */
+/** A run whose tracker has answered, or has failed to, before each step. Returns the warnings of the tracker. */
 async function watched(bench: Bench, output: string, { seconds, steps, more, stepped }: Life): Promise<string[]> {
   const life = (setOff: (ms: number) => void) =>
     answered(async (settled) => {
@@ -121,7 +121,7 @@ async function away(bench: Bench): Promise<string> {
     const longer = await watched(bench, 'tracker-without', { seconds: 180, steps: 8, more: { reportTimeout: 0 } })
     assert.equal(longer.length, 2, longer.join('; '))
     assert.match(longer[1]!, /mlflow: failed \d+ times in \d+ minutes and is left alone now/)
-    return `away for a minute: one notice, and every step came; for good, with reportTimeout 0: ${longer[1]}; both runs whole`
+    return `unreachable for a minute: one warning, and every step arrived; permanently, with reportTimeout 0: ${longer[1]}; both runs whole`
   })
 }
 
@@ -153,5 +153,5 @@ const weightsOf = (run: string) =>
 
 export const trackers: readonly Row[] = [
   quick(65, 'tracker', 'a tracker goes away for a minute, and for good', 'counted', away),
-  quick(66, 'tracker-gone', 'a tracker stays away for longer than reportTimeout', 'ends', gone),
+  quick(66, 'tracker-gone', 'a tracker is unreachable for longer than reportTimeout', 'ends', gone),
 ]

@@ -65,7 +65,7 @@ function putEntry(path: string, entry: FileEntry): void {
   }
 }
 
-/** Files that a reader made anywhere but in its cache. */
+/** Files that a reader wrote anywhere but in its cache. */
 function escaped(input: Case): string | null {
   if (readdirSync(outside).length > 0) return `${readdirSync(outside)[0]} outside`
   const known = new Set(Object.keys(input.files).flatMap((file) => parents(file)))

@@ -12,7 +12,7 @@ export interface Case {
   /** What was done, for the report. */
   note: string
   /**
-   * A check sum or a count tells that the data are not those of the seed: reading them as anything else is wrong. The text is
+   * A checksum or a count shows that the data are not those of the seed: reading them as anything else is wrong. The text is
    * what `read` returns for the whole file.
    */
   expect?: string
@@ -23,7 +23,7 @@ export interface Format {
   name: string
   /** Files and folders of the case that the reader may write. */
   writes?: RegExp
-  /** Prepares seeds in a folder of its own, once a process. */
+  /** Prepares seeds in a separate folder, once a process. */
   setup(folder: string): Promise<Mutator>
   /** Reads the case as the product would. A Mismatch is a refusal; any other error is a finding. Returns what was read, as text. */
   read(folder: string, input: Case): Promise<string>

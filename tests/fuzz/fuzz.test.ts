@@ -6,7 +6,7 @@ import { runFormat } from './watch.ts'
 
 const minute = 60_000
 
-test('the fuzzer finds and names each kind of fault, and goes on behind it', { timeout: 20 * minute }, async () => {
+test('the fuzzer finds and names each kind of fault, and continues after it', { timeout: 20 * minute }, async () => {
   const results = await runFormat('planted', { n: faults.length, seed: 0, keep: '', jobs: 2 })
   assert.deepEqual(
     results.map((r) => r.outcome),
@@ -15,7 +15,7 @@ test('the fuzzer finds and names each kind of fault, and goes on behind it', { t
 })
 
 for (const { name } of formats) {
-  test(`${name}: 60 damaged files are read or refused in words`, { timeout: 20 * minute }, async () => {
+  test(`${name}: 60 damaged files are read or refused with a clear message`, { timeout: 20 * minute }, async () => {
     const results = await runFormat(name, { n: 60, seed: 1, keep: '' })
     assert.equal(results.length, 60)
     assert.deepEqual(

@@ -17,7 +17,7 @@ interface Use {
   ready: boolean
 }
 
-/** Computing time in seconds and resident memory in bytes; zeros where the system does not tell. */
+/** Computing time in seconds and resident memory in bytes; zeros if the system does not report them. */
 function useOf(pid: number): Use {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1')

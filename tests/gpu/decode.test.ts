@@ -1,4 +1,4 @@
-// Decoding by kernels of ours against torch's ops, on small random decoders of shapes that the kernels cover.
+// Decoding with our kernels against PyTorch ops, on small random decoders of shapes that the kernels cover.
 import assert from 'node:assert/strict'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -132,7 +132,7 @@ function scores(model: Model, prompts: readonly { ids: Int32Array }[], said: Ret
 
 /**
  * Log-probs as the sampler saw them against those of one pass over the same tokens by torch's ops: within 0.05. Against a pass in float32
- * kernels of ours are no farther away than torch's ops are, token by token, beyond chance.
+ * our kernels are not farther away than PyTorch ops are, token by token, beyond chance.
  */
 function agree(name: string, model: Model, count: number, more: Partial<GenerateOptions> = {}, wide?: Model) {
   const prompts = promptsOf(count)
@@ -235,8 +235,8 @@ function endOf(prompts: number, b: number, k: number): number | null {
 
 const wide448 = variants['Llama with heads of 64 and a width our products do not take']!
 for (const [name, cfg, prompts, own, joined] of [
-  ['4 rows, products of ours, joined', {}, 1, true, true],
-  ['16 rows, products of ours, in parts', {}, 4, true, false],
+  ['4 rows, our products, joined', {}, 1, true, true],
+  ['16 rows, our products, in parts', {}, 4, true, false],
   ['24 rows and 8 that fill up, in parts', {}, 6, false, false],
   ['64 rows, in parts', {}, 16, false, false],
   ['4 rows, joined', wide448, 1, false, true],
@@ -342,7 +342,7 @@ test('states of several shapes share the memory of their caches, which grows, an
   decodePool.clear(decoder)
 })
 
-test('a state that is taken while another decodes has a memory of its own', () => {
+test('a state that is taken while another decodes has its own memory', () => {
   useKernels('auto')
   const { model, decoder } = randomDecoder()
   const size = { rows: 4, prompts: 4, share: 1, room: 256, ownRoom: 64 }
@@ -446,7 +446,7 @@ for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fu
     const { model, decoder } = randomDecoder(cfg)
     const isMatrix = layerMatrices(decoder)
     for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, 'bfloat16')
-    assert.equal(notFused(decoder) === null, fused ?? true, notFused(decoder) ?? 'kernels of ours decode')
+    assert.equal(notFused(decoder) === null, fused ?? true, notFused(decoder) ?? 'our kernels decode')
     agree('no adapters', model, 3, {}, wideTwinOfRounded(model))
     addLora(decoder.module, loraTargets(decoder.cfg.architectures[0]!), { rank: 24, alpha: 36, seed: 1 })
     const factors = decoder.module.slots().filter((s) => /lora_B/.test(s.name))
@@ -468,7 +468,7 @@ for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fu
     decodePool.clear(decoder)
   })
 
-test('prompts read packed score as those read by torch, also behind a beginning that an earlier call read', () => {
+test('prompts read packed score as those read by torch, also after a prefix that an earlier call read', () => {
   const { decoder, model } = randomDecoder()
   const sharing = {
     ...model,
@@ -498,7 +498,7 @@ test('prompts read packed score as those read by torch, also behind a beginning 
   assert.deepEqual([plain.packed, fresh.packed, known[0]!.packed], [false, true, true])
   const most = (a: readonly number[]) => a.reduce((m, v, i) => Math.max(m, Math.abs(v - plain.scores[i]!)), 0)
   assert.ok(most(fresh.scores) < 0.05, `read packed they differ by ${most(fresh.scores)}`)
-  assert.ok(most(known[0]!.scores) < 0.05, `behind a known beginning they differ by ${most(known[0]!.scores)}`)
+  assert.ok(most(known[0]!.scores) < 0.05, `after a known prefix they differ by ${most(known[0]!.scores)}`)
   assert.deepEqual(known[1], known[0])
   assert.deepEqual(read(), fresh)
   decodePool.clear(decoder)

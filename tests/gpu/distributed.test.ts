@@ -31,7 +31,7 @@ test('a group of one sums and sends CUDA tensors through NCCL and leaves their b
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('a group of one on the GPU makes the step that is made without a group, and its collectives are in the phase table', async () => {
+test('a group of one on the GPU runs the same step as without a group, and its collectives are in the phase table', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))
   const rl = { numGenerations: 2, maxCompletionLength: 5 }
   const settings = { batchSize: 1, device: 'cuda', dtype: 'float32' as const, rl }

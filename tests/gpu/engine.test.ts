@@ -127,7 +127,7 @@ test('a captured step replayed equals the same steps run eagerly', () => {
   })
 })
 
-test('numbers reach the device as they were, while it is busy and the host goes on with their memory', () => {
+test('numbers reach the device as they were, while it is busy and the host reuses their memory', () => {
   const [count, length] = [200, 50_000]
   tidy(() => {
     const busy = randn([8192, 8192], { device })
@@ -148,7 +148,7 @@ test('numbers reach the device as they were, while it is busy and the host goes 
   })
 })
 
-test('an error of a captured step is the one that is told, and the next capture works', () => {
+test('an error of a captured step is the one that is reported, and the next capture works', () => {
   const x = keep(zeros([4], { device }))
   const failing = () => {
     x.add_(1)

@@ -152,14 +152,14 @@ for (const [name, shape] of Object.entries(shapes).filter(([, shape]) => ownProd
     })
   }
 
-check('products of a narrow feed-forward and a small vocabulary read nothing behind their weights', () => {
-  const shape = { hidden: 512, inner: 512, heads: 4, groups: 2, dim: 128 } // fewer tiles of features than a card has blocks
+check('products of a narrow feed-forward and a small vocabulary read nothing after their weights', () => {
+  const shape = { hidden: 512, inner: 512, heads: 4, groups: 2, dim: 128 } // fewer tiles of features than a GPU has blocks
   const [rows, vocabulary, segment] = [4, 1024, 2 ** 26]
   const kernels = new DecodeKernels(shape, { rows, share: 1 }, device)
   const { hidden, inner } = shape
   const [h, w] = [random([rows, hidden]), scale(hidden)]
   for (let i = 0; i < 4; i++) {
-    const memory = room([segment]).fill_(0.01) // memory of its own: behind its end there is none
+    const memory = room([segment]).fill_(0.01) // separate memory: nothing follows its end
     const last = (features: number) =>
       memory.narrow(0, segment - features * hidden, features * hidden).view([features, hidden])
     const [act, scores] = [room([rows, inner]), room([rows, vocabulary])]
@@ -212,14 +212,14 @@ for (const [columns, parts, rank] of sizes8)
       })
   })
 
-check('a product in 8 bit reads nothing behind its numbers, and writes nothing behind its result', () => {
+check('a product in 8 bit reads nothing after its numbers, and writes nothing after its result', () => {
   const segment = 2 ** 27
   for (const [columns, features] of [
     [3584, 1000],
     [1104, 16],
     [18_944, 35],
   ] as const) {
-    const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // memory of its own: behind its end there is none
+    const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // separate memory: nothing follows its end
     const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
     const matrix = { ...matrix8(features, columns, true), numbers }
     for (const rows of [3, 16, 31]) {
@@ -227,7 +227,7 @@ check('a product in 8 bit reads nothing behind its numbers, and writes nothing b
       product8(x, matrix, wide.narrow(0, 0, rows))
       near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.product8(x, matrix))
       const kept = tidy(() => wide.select(0, rows).isnan().to('float32').sum().item())
-      assert.equal(kept, features, 'the row behind is as it was')
+      assert.equal(kept, features, 'the next row is unchanged')
     }
   }
 })
@@ -248,7 +248,7 @@ check('few rows of layers in 8 bit take the kernel; many rows, float32 and `kern
   useKernels('auto')
 })
 
-/** Caches and positions of rows behind prompts of different lengths, `time` own tokens so far. */
+/** Caches and positions of rows after prompts of different lengths, `time` own tokens so far. */
 function attentionCase(shape: DecodeShape, rows: number, share: number, time: number, normed: boolean) {
   const { heads, groups, dim } = shape
   const units = rows / share

@@ -1,4 +1,4 @@
-// Layers with a derivative of their own on the device in bfloat16: each kernel against the same op by op, and a whole pass against
+// Layers with a custom derivative on the device in bfloat16: each kernel against the same op by op, and a whole pass against
 // libtorch's derivative. Their mathematics in float32 is in src/llm/score/by-hand/layers.test.ts.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
@@ -112,7 +112,7 @@ test('kernels between the products give what ATen gives, and the same bits again
   })
   const [one, two, ready] = [attended(), attended(), random(5, shape.heads, shape.dim)]
   compare('join', (b) => b.join(one, two))
-  compare('join behind rows', (b) => b.join(one, two, ready))
+  compare('join after rows', (b) => b.join(one, two, ready))
 })
 
 test('scores of rows, entropies and their gradient are those of log-softmax', { skip }, () => {
@@ -149,7 +149,7 @@ test('scores of rows, entropies and their gradient are those of log-softmax', { 
           .max()
           .item(),
         0,
-        'columns behind the vocabulary',
+        'columns after the vocabulary',
       )
     })
   })

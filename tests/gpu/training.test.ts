@@ -90,7 +90,7 @@ test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of
   for (const drift of drifts) assert.ok(drift !== undefined && drift < 0.05, `drift ${drift}`)
 })
 
-test('adapters stay apart by default where no kernels of ours decode, and are merged when asked', async () => {
+test('adapters are not merged by default if our kernels do not decode, and are merged on request', async () => {
   for (const weights of ['auto', 'exact', 'merged'] as const) {
     const o = await openRun(toyRun(toy, at('none'), { device, dtype: 'bfloat16', sampling: { weights } }))
     assert.match(notCovered(o.learner.family.model.decoder) ?? '', /heads of 8/)

@@ -48,7 +48,7 @@ test('the words of a reply are what the EMA copy says of that mask of that recor
   assert.ok(different > 0, 'some drawn mask is described otherwise than that of the record')
 })
 
-test('an empty drawing is no mask for the rewards', () => {
+test('an empty drawing is not a mask for the rewards', () => {
   const group = groups.find((g) => g.task.name === 'loop2')!
   const [first, ...others] = samplesIn(group)
   const none = { ...first!.mask!, counts: Uint32Array.of(first!.mask!.height * first!.mask!.width) }

@@ -30,7 +30,7 @@ for (const { victim, port } of [
     for (const [rank, end] of ended.entries()) {
       if (rank === victim) continue
       assert.equal(end.code, 75, end.stderr)
-      assert.match(end.stderr, new RegExp(`rank ${victim} is gone`))
+      assert.match(end.stderr, new RegExp(`rank ${victim} ended without a message`))
     }
   })
 }
@@ -49,7 +49,7 @@ test('a stopped rank is named as silent, and the others end with 75 at the time 
   }
 })
 
-test('a rank that stands still is told about long before the time limit', async () => {
+test('a rank that does not respond is reported long before the time limit', async () => {
   const ranks = startRanks(2, 'forever', { env: { TEST_BEAT: '0.2' } })
   await allSaid(ranks, 'beaten')
   ranks[1]!.process.kill('SIGSTOP')
@@ -58,7 +58,7 @@ test('a rank that stands still is told about long before the time limit', async 
   await endsOf(ranks)
 })
 
-test('a rank that throws tells why, and the others end with 75 and its words', async (t) => {
+test('a rank that throws reports why, and the others end with 75 and its message', async (t) => {
   const ranks = startRanks(3, 'announces')
   await allSaid(ranks, 'met')
   const ended = await inTime(t, 'failed', bound, endsOf(ranks))
@@ -77,7 +77,7 @@ test('a rank that leaves with 0 in the middle ends the others with 75', async (t
     ended.map((end) => end.code),
     [75, 0],
   )
-  assert.match(ended[0]!.stderr, /rank 1 is gone/)
+  assert.match(ended[0]!.stderr, /rank 1 ended without a message/)
 })
 
 test('tensors of different sizes are refused by name with 2, and no process aborts', async () => {
@@ -89,7 +89,7 @@ test('tensors of different sizes are refused by name with 2, and no process abor
   }
 })
 
-test('ranks that call different things are told so with 70', async () => {
+test('ranks that call different collectives end with 70 and a message', async () => {
   for (const end of await endsOf(startRanks(2, 'different'))) {
     assert.equal(end.code, 70, end.stderr)
     assert.match(end.stderr, /rank 0 is at sum \(call 2\), rank 1 at gather \(call 2\)/)

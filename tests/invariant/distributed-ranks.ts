@@ -19,7 +19,7 @@ export interface Ended {
 export interface Rank {
   process: ChildProcess
   ended: Promise<Ended>
-  /** Resolves when the process has printed the word on a line of its own. */
+  /** Resolves when the process has printed the word on a separate line. */
   said(word: string): Promise<void>
   /** The same for text on standard error. */
   warned(text: RegExp): Promise<void>
@@ -65,9 +65,9 @@ function place(rank: number, size: number): Record<string, string> {
 function follow(child: ChildProcess): Rank {
   let stdout = ''
   let stderr = ''
-  const waiting: { told: () => boolean; done: () => void }[] = []
+  const waiting: { isSeen: () => boolean; done: () => void }[] = []
   const tell = () => {
-    for (const { told, done } of waiting) if (told()) done()
+    for (const { isSeen, done } of waiting) if (isSeen()) done()
   }
   child.stdout!.setEncoding('utf8').on('data', (text: string) => {
     stdout += text
@@ -83,10 +83,10 @@ function follow(child: ChildProcess): Rank {
       resolve({ code, signal, results: lines.map((line) => JSON.parse(line)), stderr, at: performance.now() })
     })
   })
-  const seen = (what: string, told: () => boolean) =>
+  const seen = (what: string, isSeen: () => boolean) =>
     new Promise<void>((resolve, reject) => {
-      if (told()) resolve()
-      waiting.push({ told, done: resolve })
+      if (isSeen()) resolve()
+      waiting.push({ isSeen, done: resolve })
       void ended.then((end) => reject(new Error(`ended with ${end.code} before it said ${what}: ${end.stderr}`)))
     })
   const said = (word: string) => seen(word, () => stdout.split('\n').includes(word))

@@ -1,4 +1,4 @@
-// One run made by 1, 2 and 4 processes: the same records, answers and rewards, gradients within 1e-6, and what is left of it after
+// One run with 1, 2 and 4 processes: the same records, answers and rewards, gradients within 1e-6, and what is left of it after
 // a process was killed. The command line as a user has it, on a toy model.
 import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -62,7 +62,7 @@ function assertClose(
   }
 }
 
-/** A run that waits in its first scoring until the gate is opened, or behind more samples: it cannot have ended before. */
+/** A run that waits in its first scoring until the gate is opened, or after more samples: it cannot have ended before. */
 function held(output: string, more: readonly string[], after = 0): { words: string[]; openGate(): void } {
   const { path, hold, release } = heldReward(at(`${output}.mjs`), after)
   hold()
@@ -105,7 +105,7 @@ test('2 and 4 processes sample, score and evaluate what one does, and their grad
   }
 })
 
-test('with moments split over two processes weights and moments are the same bits, and a single process goes on from them', async () => {
+test('with moments split over two processes weights and moments are the same bits, and a single process resumes from them', async () => {
   succeeded(await roundtrip(...train('split', ...steps(2), ...processes(2), '--splitMoments', 'true')))
   assert.deepEqual(weightsOf('split', 2), weightsOf('two', 2))
   succeeded(await roundtrip(...train('split', ...steps(3))))
@@ -154,7 +154,7 @@ test(
   },
 )
 
-test('SIGTERM stops both processes behind the same step with a checkpoint; meanwhile another run in the folder is refused', async () => {
+test('SIGTERM stops both processes after the same step with a checkpoint; meanwhile another run in the folder is refused', async () => {
   const { words } = held('stopped', [...steps(1000), ...processes(2)], 8) // in its second step: a rank scores eight samples a step
   const run = start(...words)
   await checkpointed('stopped', 1)
@@ -170,7 +170,7 @@ test('SIGTERM stops both processes behind the same step with a checkpoint; meanw
   assert.ok(existsSync(join(at('stopped'), 'checkpoint_step_1')), 'a checkpoint of the last step')
 })
 
-test('WORLD_SIZE without a place to meet is an error in words', async () => {
+test('WORLD_SIZE without a place to meet is an error with a clear message', async () => {
   process.env['WORLD_SIZE'] = '2'
   process.env['RANK'] = '0'
   try {

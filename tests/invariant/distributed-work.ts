@@ -96,8 +96,8 @@ async function longestGap(count: number): Promise<number> {
 }
 
 /**
- * A sum that is held up: rank 1 joins it only after rank 0, which waits in it, has seen 20 ticks of its own timer. An event loop that
- * stands still while it waits never opens the gate. The shortest of ten longest gaps tells the product from the machine's other work.
+ * A sum that is delayed: rank 1 joins it only after rank 0, which waits in it, has seen 20 ticks of its timer. An event loop that
+ * blocks while it waits never opens the gate. The shortest of ten longest gaps excludes the machine's other work.
  */
 async function held(world: World): Promise<void> {
   const found = { held: Number.POSITIVE_INFINITY, idle: Number.POSITIVE_INFINITY }
@@ -132,7 +132,7 @@ async function forever(world: World): Promise<void> {
   }
 }
 
-/** One rank fails in JavaScript and lives on for a while; the others wait for it in a sum. */
+/** One rank fails in JavaScript and keeps running for a while; the others wait for it in a sum. */
 async function announces(world: World): Promise<void> {
   world.note(7, 'rollout')
   await world.barrier()

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { ownersOf } from '../../src/distributed/index.ts'
 import { runRanks } from './distributed-ranks.ts'
 
-test('tensors are dealt largest first, every one to a single rank, and the lightest rank is never behind by more than one', () => {
+test('tensors are dealt largest first, every one to a single rank, and the lightest rank is never lighter by more than one', () => {
   const sizes = new Map(Array.from({ length: 23 }, (_, i) => [`t${i}`, 1 + ((i * 37) % 19)]))
   for (const ranks of [1, 2, 3, 8]) {
     const owners = ownersOf(sizes, ranks)

@@ -1,4 +1,4 @@
-// 10,000 calls over ops.list with arguments that may fit or not; run as a process of its own by engine-fuzz.test.ts.
+// 10,000 calls over ops.list with arguments that may fit or not; run as a separate process by engine-fuzz.test.ts.
 // argv: seed, number of calls. Prints the call before a crash could swallow it when ROUNDTRIP_FUZZ_TRACE is set.
 import { readFileSync, writeSync } from 'node:fs'
 import { stream } from '../../src/core/index.ts'

@@ -28,7 +28,7 @@ test('a million ops in one synchronous loop: resident memory grows by less than 
   a.dispose()
 })
 
-test('dispose by hand inside one long scope leaves no trace either', () => {
+test('an explicit dispose inside one long scope leaks nothing either', () => {
   const a = keep(ones([16]))
   const start = memory()
   tidy(() => {

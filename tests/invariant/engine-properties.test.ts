@@ -15,7 +15,7 @@ const dtype = fc.constantFrom<DType>('float32', 'float64', 'int64', 'int32', 'in
 const arrayOf = (s: readonly number[]) =>
   fc.array(whole, { minLength: count(s), maxLength: count(s) }).map((data): Nd => ({ shape: s, data }))
 const anyArray = shape.chain(arrayOf)
-/** Two shapes that broadcast: some dimensions dropped or made 1. */
+/** Two shapes that broadcast: some dimensions dropped or set to 1. */
 const pair = shape.chain((s) => {
   const side = fc.tuple(
     fc.array(fc.boolean(), { minLength: s.length, maxLength: s.length }),

@@ -130,7 +130,7 @@ test('supervised learning on matrices in 8 bit lowers the loss as much as on exa
   assert.ok(Math.abs(falls.int8 / falls.exact - 1) < 0.1, `exact ${falls.exact}, in 8 bit ${falls.int8}`)
 })
 
-test('what cannot go with weights in 8 bit is refused in words', () => {
+test('settings that do not work with 8-bit weights are refused with a clear message', () => {
   const refused = (input: object, words: RegExp) => assert.throws(() => resolveRun(input), words)
   refused({ frozenWeights: 'int8' }, /settings: checkpointing: expected true with frozenWeights int8, got false/)
   refused(

@@ -1,4 +1,4 @@
-// A run goes on only where everything that decides its numbers is the same; what differs is named. Nothing broken is saved.
+// A run resumes only if everything that decides its numbers is the same; what differs is named. Nothing broken is saved.
 import assert from 'node:assert/strict'
 import {
   closeSync,
@@ -62,7 +62,7 @@ test('another config.json, tokenizer or preprocessor: the run is not resumed; th
   assert.equal((await run(toy, 'files-run', { maxSteps: 2 })).step, 2)
 })
 
-test('a large file of weights is another one when a tensor far behind its beginning is', () => {
+test('a large weight file counts as changed if a tensor far from its start changed', () => {
   const size = 65 << 20 // hashed in pieces, one of each megabyte
   const header = Buffer.from(JSON.stringify({ w: { dtype: 'U8', shape: [size], data_offsets: [0, size] } }))
   const length = Buffer.alloc(8)

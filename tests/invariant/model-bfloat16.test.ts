@@ -23,7 +23,7 @@ after(() => {
 })
 const scenes = [0, 1, 2, 3].map((i) => sceneExample(makeScene(5, i)))
 
-/** Log-probs of the scene's caption and of the answer with its mask, each behind its question. */
+/** Log-probs of the scene's caption and of the answer with its mask, each after its question. */
 function scored({ model, prompter, cfg }: Loaded, { image, mask, caption }: (typeof scenes)[number]) {
   return noGrad(() =>
     tidy(() => {

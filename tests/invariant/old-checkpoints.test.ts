@@ -1,5 +1,5 @@
-// Runs begun by earlier versions go on. tests/fixtures/run-0.1.0 was written by 0.1.0: 3 of 6 steps of the toy model, two passes over
-// each generation batch, stopped between the passes, so that its checkpoint holds groups. The figures are those of 0.1.0's next step:
+// Runs begun by earlier versions resume. tests/fixtures/run-0.1.0 was written by 0.1.0: 3 of 6 steps of the toy model, two passes over
+// each generation batch, stopped between the passes, so that its checkpoint holds groups. The metrics are those of 0.1.0's next step:
 // later ones differ, since the words no longer learn through the field action.
 import assert from 'node:assert/strict'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -28,7 +28,7 @@ const config = (output: string, given: RunInput = {}) =>
 
 const expected = JSON.parse(readFileSync(join(import.meta.dirname, '../fixtures/run-0.1.0.expected.json'), 'utf8'))
 
-test('a run of 0.1.0 goes on from its checkpoint: stored groups, weights, EMA copy and reference give its next figures', async () => {
+test('a run of 0.1.0 resumes from its checkpoint: stored groups, weights, EMA copy and reference give its next metrics', async () => {
   const output = oldRun('resumed')
   const { step, stopped } = await train(config(output), hostOf())
   assert.deepEqual([step, stopped], [6, false])

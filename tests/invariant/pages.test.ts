@@ -26,7 +26,7 @@ function endOfHole(code: string, at: number): number {
   return code.length
 }
 
-/** A template literal that begins behind `at` as a pattern: holes match anything. */
+/** A template literal that begins after `at` as a pattern: holes match anything. */
 function templateAt(code: string, at: number): { pattern: string; letters: number } {
   let pattern = ''
   let letters = 0

@@ -67,7 +67,7 @@ function assertClose(found: Record<string, number>, wanted: Record<string, numbe
   }
 }
 
-/** The same records, answers and rewards in every step; figures of step 1 and of the evaluation before it but for rounding. */
+/** The same records, answers and rewards in every step; metrics of step 1 and of the evaluation before it, up to rounding. */
 function assertSameRun(several: string, one: string, what: string): void {
   const said = ({ step, loop, id, k, text, total }: Row) => ({ step, loop, id, k, text, total })
   assert.deepEqual(lines<Row>(several, 'samples.jsonl').map(said), lines<Row>(one, 'samples.jsonl').map(said), what)
@@ -129,7 +129,7 @@ test('with moments split over 3 ranks weights and moments are the same bits', as
   assert.deepEqual(weightsOf(split, 1), weightsOf(whole, 1))
 })
 
-test('a run of 2 ranks that was stopped between two passes goes on with one from its newest checkpoint', async () => {
+test('a run of 2 ranks that was stopped between two passes resumes with one from its newest checkpoint', async () => {
   const passes: Settings = { rl: { numIterations: 2 } }
   const whole = await run('straight', 1, passes)
   await run('changed', 2, passes, () => stoppingAfter(1))
@@ -144,10 +144,10 @@ test('a run of 2 ranks that was stopped between two passes goes on with one from
   }
 })
 
-test('one rank that is told to stop stops all behind the same step', async () => {
+test('a stop request to one rank stops all ranks after the same step', async () => {
   const output = await run('one-stops', 2, {}, (rank) => {
     let made = 0
-    const yieldToLoop = async () => void made++ // behind each step of a rank
+    const yieldToLoop = async () => void made++ // after each step of a rank
     return hostOf(undefined, { yieldToLoop, stopping: () => rank === 1 && made === 1 })
   })
   assert.deepEqual(

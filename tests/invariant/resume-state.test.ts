@@ -1,4 +1,4 @@
-// Everything a checkpoint keeps is needed: a run with every adaptive switch on, stopped between two passes, goes on bit for bit.
+// Everything a checkpoint keeps is needed: a run with every adaptive switch on, stopped between two passes, resumes bit for bit.
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'

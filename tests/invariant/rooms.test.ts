@@ -1,4 +1,4 @@
-// The rules of the house: each of them refuses the change that breaks it.
+// The rules of the rooms: each of them refuses the change that breaks it.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -28,7 +28,7 @@ function saidOf(files: Readonly<Record<string, string>>): string {
   }
 }
 
-test('a house that keeps the rules passes', () => {
+test('a tree that keeps the rules passes', () => {
   assert.equal(said('src/rl/step.ts', "import { stack } from '../tensor/index.ts'\n"), 'rooms: imports point down\n')
 })
 
@@ -38,9 +38,9 @@ for (const room of ['models', 'data', 'checkpoint', 'tracking'])
     assert.equal(problem, `src/rl/step.ts imports ../${room}/index.ts: rl may not use ${room}\n`)
   })
 
-test('imports point down and go through the door of a room', () => {
+test('imports point down and go through the index.ts of a room', () => {
   assert.match(said('src/tensor/ops.ts', "import { x } from '../run/index.ts'\n"), /tensor may not use run/)
-  assert.match(said('src/run/train.ts', "import { x } from '../rl/step.ts'\n"), /use the room's door, index\.ts/)
+  assert.match(said('src/run/train.ts', "import { x } from '../rl/step.ts'\n"), /import the room's index\.ts/)
 })
 
 test('no room above the models names a family in code; words for people may', () => {

@@ -42,7 +42,7 @@ test('the length of a run is its epochs times its passes, and a last step that i
   assert.equal(totalSteps(config({ maxSteps: 7 }), 9, 3), 7)
 })
 
-test('it evaluates and saves behind the steps that were asked for, keeps the newest checkpoints, and tells rewards the step', async () => {
+test('it evaluates and saves after the requested steps, keeps the newest checkpoints, and passes the step to rewards', async () => {
   const steps = new Set<number>()
   const scores: Scores = (answer, k, task) => {
     steps.add(answer.step!)
@@ -55,12 +55,12 @@ test('it evaluates and saves behind the steps that were asked for, keeps the new
   })
   await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), counting)
   const calls = readRun(at('rhythm')).timing.flatMap((e) => (e.t === 'step' ? [e.metrics!['judge/calls']] : []))
-  assert.deepEqual(calls, [1, 2, 3, 4, 5], 'figures of the scoring are logged')
-  const told = eventsOf('rhythm').flatMap((e) => {
+  assert.deepEqual(calls, [1, 2, 3, 4, 5], 'metrics of the scoring are logged')
+  const events = eventsOf('rhythm').flatMap((e) => {
     if (e.t === 'eval') return [`eval ${e.step} ${e.name}`]
     return e.t === 'checkpoint' ? [`saved ${e.step}`] : []
   })
-  assert.deepEqual(told, [
+  assert.deepEqual(events, [
     'eval 0 before',
     'saved 0',
     'eval 2 step 2',
@@ -78,7 +78,7 @@ test('it evaluates and saves behind the steps that were asked for, keeps the new
   assert.deepEqual(names, ['before', 'after'], 'the last step is evaluated once')
 })
 
-test('what the place of a run says against it stands in the folder', async (t) => {
+test('warnings about the host of a run are in its folder', async (t) => {
   t.mock.method(cuda, 'count', () => 8)
   const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
   const before = { ...process.env }
@@ -88,8 +88,8 @@ test('what the place of a run says against it stands in the folder', async (t) =
   })
   Object.assign(process.env, pod)
   await train(toyRun(toy, at('pod'), { ...small, maxSteps: 1, evalRecords: 0 }), hostOf(spread))
-  const told = eventsOf('pod').flatMap((e) => (e.t === 'warning' && e.text.includes('8 GPUs') ? [e.kind] : []))
-  assert.deepEqual(told, ['settings'])
+  const warnings = eventsOf('pod').flatMap((e) => (e.t === 'warning' && e.text.includes('8 GPUs') ? [e.kind] : []))
+  assert.deepEqual(warnings, ['settings'])
 })
 
 test('as many records are held out as were asked for', async () => {
@@ -129,8 +129,8 @@ test('three updates that are skipped in a row end a run; skipped now and then th
   })
 })
 
-test('where memory runs out in the middle of a step, its figures are those of the second try alone', async () => {
-  const figures = async (name: string, failing: number) => {
+test('if memory runs out in the middle of a step, its metrics are those of the second try alone', async () => {
+  const metricsOf = async (name: string, failing: number) => {
     const world: World = {
       ...alone,
       async sumGradients() {
@@ -143,7 +143,7 @@ test('where memory runs out in the middle of a step, its figures are those of th
     assert.ok(last?.t === 'step', 'a step was logged')
     return last.metrics
   }
-  const [whole, again] = [await figures('roomy', -1), await figures('narrow', 1)]
+  const [whole, again] = [await metricsOf('roomy', -1), await metricsOf('narrow', 1)]
   assert.ok(whole.total_loss! > 0, `the second step has a loss: ${whole.total_loss}`)
   for (const key of ['total_loss', 'loop1/loss', 'loop1/kl', 'grad_norm'])
     assert.ok(Math.abs(again[key]! / whole[key]! - 1) < 1e-3, `${key}: ${again[key]} instead of ${whole[key]}`)
@@ -168,7 +168,7 @@ test('twenty steps in a row without spread end a run; a step with spread begins 
   await assert.rejects(run('flat', 0), /20 steps in a row in which the rewards of loop1 were all equal/)
 })
 
-test('the noise of loop 2 is measured on the held-out records, mask logits that are no numbers are counted step by step', async () => {
+test('the noise of loop 2 is measured on the held-out records, mask logits that are not finite are counted step by step', async () => {
   const scales = new Set<string>()
   for (const evalRecords of [2, 3]) {
     const name = `measured-${evalRecords}`
@@ -215,7 +215,7 @@ test('a step ends with its epoch, and a short one is whole: each takes all piece
   }
 })
 
-test('unusable records are told once, also over a stop', async () => {
+test('unusable records are reported once, also over a stop', async () => {
   const rows = await Promise.all(Array.from({ length: 9 }, (_, i) => garRow(i)))
   for (const i of [0, 1, 5]) rows[i]!.image.bytes = Buffer.from('not an image')
   const dataPath = join(folder, 'some-bad')
@@ -224,16 +224,16 @@ test('unusable records are told once, also over a stop', async () => {
   const config = toyRun(toy, at('told'), { ...small, maxSteps: 4, dataPath, data })
   assert.equal((await train(config, stoppingAfter(1))).step, 1)
   await train(config, hostOf())
-  const told = eventsOf('told').flatMap((e) =>
+  const warnings = eventsOf('told').flatMap((e) =>
     e.t === 'warning' && e.kind === 'bad-record' ? [[e.step, e.count]] : [],
   )
-  assert.deepEqual(told, [
+  assert.deepEqual(warnings, [
     [1, 2],
     [4, 1],
   ])
 })
 
-test('processes whose copies of the data differ are told so before the first step, with both numbers', async () => {
+test('processes whose copies of the data differ stop with a message before the first step, with both numbers', async () => {
   /** Rank 0 of two; the other has one record less in all it says of its data. */
   const world: World = {
     ...alone,
@@ -248,7 +248,7 @@ test('processes whose copies of the data differ are told so before the first ste
   await assert.rejects(started, /settings of rank 1: data: records: expected 24, got 23/)
 })
 
-test('what is to be said of the place where a run was started is told, and is in its log', async (t) => {
+test('warnings about the host on which a run was started are printed, and are in its log', async (t) => {
   const pod = { KUBERNETES_SERVICE_HOST: '10.0.0.1', RANK: '0', WORLD_SIZE: '2', MASTER_ADDR: 'm' }
   const before = { ...process.env }
   t.mock.method(cuda, 'count', () => 8)
@@ -258,6 +258,6 @@ test('what is to be said of the place where a run was started is told, and is in
   } finally {
     for (const name of Object.keys(pod)) if (!(name in before)) delete process.env[name]
   }
-  const told = eventsOf('pod').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
-  assert.equal(told.filter((text) => text.includes('8 GPUs')).length, 1, told.join('\n'))
+  const warnings = eventsOf('pod').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
+  assert.equal(warnings.filter((text) => text.includes('8 GPUs')).length, 1, warnings.join('\n'))
 })

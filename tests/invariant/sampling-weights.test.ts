@@ -1,5 +1,5 @@
 // sampling.weights: samples and answers of merged adapters against those of adapters apart. In float32 they are the same within
-// rounding, in every role and after every update; where merging rounds (bfloat16), the figures say so and the correction has an effect.
+// rounding, in every role and after every update; where merging rounds (bfloat16), the metrics show it and the correction has an effect.
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -80,7 +80,7 @@ test('merging leaves weights, adapters and memory as they were, also when the wo
     assert.equal(memory().tensors, live)
   }))
 
-test('a sampler whose weights were rounded is told, and the correction weighs what it drew', () =>
+test('a sampler with rounded weights is reported, and the correction weighs what it drew', () =>
   opened(
     { sampling: { weights: 'merged' }, rl: { rolloutCorrection: 'token_truncate', rolloutMax: 1.5 } },
     async (o) => {

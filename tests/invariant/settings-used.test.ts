@@ -75,7 +75,7 @@ const never: Readonly<Record<string, string>> = {
   'rewards.points.shaping': 'has one value',
   'rewards.iou.empty': 'records without an object whose mask is empty too; toggled with the round trips',
   'rewards.iou.multiSeg': 'answers with several [SEG]; src/tasks/cycle/evaluate.test.ts',
-  'lora.dropout': 'sft alone, which train reports in a notice',
+  'lora.dropout': 'sft alone, which train reports in a warning',
 }
 /** These act on one format of records, or on records that are damaged. */
 const formats = ['splitBy', 'difficultyFile', 'relation', 'textMode', 'cocoText', 'refSplit', 'imageRoot', 'maskDir', 'frame', 'skipBrokenShards', 'onBadRecord', 'maxRejectFraction'] // biome-ignore format: one line
@@ -343,5 +343,5 @@ test('every setting is toggled above, rejected, or has an excuse with a reason',
     const open = paths().filter((path) => !(path in toggled[task]) && !(path in never) && !isRejected(path))
     assert.deepEqual(open, [], task)
   }
-  assert.deepEqual(Object.keys(never).filter((path) => !paths().includes(path)), [], 'excuses for settings that are gone') // biome-ignore format: one line
+  assert.deepEqual(Object.keys(never).filter((path) => !paths().includes(path)), [], 'excuses for settings that no longer exist') // biome-ignore format: one line
 })

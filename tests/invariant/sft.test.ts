@@ -32,7 +32,7 @@ const config = (name: string, input: Parameters<typeof toyRun>[2] = {}) =>
     ...input,
   })
 
-test('dropout takes no part in an evaluation: its figures are those of the saved weights alone', async () => {
+test('dropout takes no part in an evaluation: its metrics are those of the saved weights alone', async () => {
   const config = toyRun(toy, join(folder, 'run'), {
     maxSteps: 2,
     saveSteps: 0,

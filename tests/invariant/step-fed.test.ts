@@ -74,7 +74,7 @@ for (const [action, more] of [
   ['field', { train: ['mlp1', 'lora', 'mask_decoder'] }],
   ['embedding', { train: ['mlp1', 'lora', 'text_hidden_fcs'] }],
 ] as const) {
-  test(`every mask of a record has noise of its own: ${action}`, () =>
+  test(`every mask of a record has its own noise: ${action}`, () =>
     opened({ loop2: { action }, train: [...more.train], rl: { numGenerations: 4 } }, async (o) => {
       for (const group of (await o.sample()).filter((g) => g.task.name === 'loop2')) {
         const values = samplesIn(group).map((s) => s.action!.value.join())
@@ -83,7 +83,7 @@ for (const [action, more] of [
     }))
 }
 
-test('each noise has the scale of its own setting', async () => {
+test('each noise has the scale of its setting', async () => {
   const scales = (loop2: RunInput['loop2'], more: Partial<RunInput> = {}) =>
     opened({ loop2, rl: { maxCompletionLength: 5 }, ...more }, (o) => {
       const task = o.run.tasks.find((t) => t.name === 'loop2')!
@@ -186,7 +186,7 @@ test('a sample that does not end by itself has exactly as many tokens as the set
     for (const s of cut) assert.equal(s.ids.length, 7)
   }))
 
-test('how far the sampler is from the loss is told in the step that sampled, and not in later passes', () =>
+test('how far the sampler is from the loss is reported in the step that sampled, and not in later passes', () =>
   opened({ rl: { numIterations: 2 } }, async (o) => {
     const groups = await o.sample()
     const name = 'loop1/sampling/sampling_logp_difference/max'

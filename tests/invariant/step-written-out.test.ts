@@ -1,4 +1,4 @@
-// What the step hands to the loss and to the optimizer, against the same step written out by hand: which weights answer, which
+// What the step hands to the loss and to the optimizer, against the same step written out in the test: which weights answer, which
 // numbers weigh, divide, clip and steer. Each of these was once free to be wrong without a test that noticed. K samples, T columns.
 import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
@@ -110,7 +110,7 @@ function maskTerm({ cycle: { family } }: Opened, { features, example }: WorkItem
   return bce.add(dice)
 }
 
-/** The grpo loss of every group by hand: mean over tokens of a row, over rows, over records; each loop with its weight and its beta. */
+/** The grpo loss of every group, written out: mean over tokens of a row, over rows, over records; each loop with its weight and its beta. */
 function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients {
   for (const group of groups) {
     const { task, item, samples, columns } = group
@@ -130,7 +130,7 @@ function writtenOut(o: Opened, groups: readonly Group[], n: Numbers): Gradients 
       const ratio = logps.sub(group.old ? like(group.old) : logps.detach()).exp()
       const held = ratio.clamp({ min: 1 - n.epsilon, max: 1 + n.epsilon })
       const gain = ratio.mul(A).minimum(held.mul(A))
-      const greedy = task.name === 'loop2' // its words were not sampled: only the columns behind them act
+      const greedy = task.name === 'loop2' // its words were not sampled: only the columns after them act
       const acts = greedy ? like(columns.mask.map((_, i) => (i % columns.all >= columns.tokens ? 1 : 0))) : mask
       const u = like(group.reference!).sub(logps)
       const kl = u.exp().sub(u).sub(1)

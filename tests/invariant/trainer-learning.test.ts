@@ -139,7 +139,7 @@ test('the supervised mask term gives the mask decoder a gradient that an embeddi
 })
 
 test('a group that gets no gradient in the second step ends the run with its name', async () => {
-  // tokens too few for a [SEG] that is read back: no mask is drawn and nothing behind the language model is reached
+  // tokens too few for a [SEG] that is read back: no mask is drawn and nothing after the language model is reached
   const config = toyRun(toy, at('dead'), { ...small, rl: { numGenerations: 2, maxCompletionLength: 1 } })
   await assert.rejects(
     train(config, hostOf()),
@@ -147,7 +147,7 @@ test('a group that gets no gradient in the second step ends the run with its nam
   )
 })
 
-test('rewards without spread do not end a run whose groups are reachable; after three steps they are told', async () => {
+test('rewards without spread do not end a run whose groups are reachable; after three steps they are reported', async () => {
   await train(
     toyRun(toy, at('flat'), { ...small, maxSteps: 3 }),
     hostOf(() => 0.5),

@@ -101,7 +101,7 @@ function normals(count: number, name: string): Float64Array {
   return Float64Array.from({ length: count }, (_, i) => Math.fround(random.normalAt(i)))
 }
 
-/** cispo and vespo weigh by values that carry no gradient: the loss is not its integral, and autograd through the plain head stands in. */
+/** cispo and vespo weigh by values that carry no gradient: the loss is not its integral, so autograd through the plain head is used. */
 const stopped: ReadonlySet<LossType> = new Set(['cispo', 'vespo'])
 
 test('the gradient through the chunked head is the finite difference of every loss type', () =>

@@ -1,4 +1,4 @@
-// Switches of a run that keep a state of their own or look at the rewards one by one: what they do to it, against closed forms.
+// Switches of a run that keep state or read the rewards one by one: what they do to it, against closed forms.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -40,7 +40,7 @@ const moving = (refModelMixupAlpha: number, refModelSyncSteps: number) => ({
   rl: { syncRefModel: true, refModelMixupAlpha, refModelSyncSteps },
 })
 
-test('a reference that moves is its closed form, and a stopped run goes on with it bit for bit', async () => {
+test('a reference that moves is its closed form, and a stopped run resumes with it bit for bit', async () => {
   const run = await ran('moving', moving(0.25, 2))
   const theta = [0, 2, 4].map((step) => storedWeights(run, step, ['trainables', 'adapter_model']))
   const reference = storedWeights(run, 4, ['reference'])
@@ -84,7 +84,7 @@ test('the entropy bonus grows while the entropy is low and acts from the second 
     assert.equal(state(low, step).coef, 0)
   }
   const last = [1, 2, 3, 4].map((step) => state(high, step).last)
-  assert.equal(new Set(last).size, 4, `each step has an entropy of its own: ${last}`)
+  assert.equal(new Set(last).size, 4, `each step has another entropy: ${last}`)
   assert.ok(metricsOf(plain).every((m) => m.entropy_coef === undefined))
 })
 

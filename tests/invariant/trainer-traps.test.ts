@@ -1,4 +1,4 @@
-// Mistakes that train something else than was meant, each shown not to be made here. K samples, T columns.
+// Mistakes that train something else than was meant, each shown not to occur here. K samples, T columns.
 import assert from 'node:assert/strict'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -122,7 +122,7 @@ test('k3 is e^u - u - 1: 0 at 0, never negative', () => {
   })
 })
 
-test('the reference has a start of its own: swapped in and out, the policy keeps every bit', () =>
+test('the reference has its own start: swapped in and out, the policy keeps every bit', () =>
   opened({}, async ({ learner, learn, sample }) => {
     const groups = await sample()
     const start = plainDensities(groups[0]!)
@@ -274,7 +274,7 @@ test('the both action is scored as it was drawn: the prompt against the answer, 
       assert.equal(group.columns.all - group.columns.tokens, 2)
       check(group, [0, 1])
     }
-    // another answer moves the density of the prompt; the mask was drawn from the prompt that is held
+    // another answer moves the density of the prompt; the mask was drawn from the prompt that is kept
     const weight = learner.params().get('text_hidden_fcs.2.bias')!
     noGrad(() => void weight.add_(0.5))
     for (const group of groups) {
@@ -356,7 +356,7 @@ const answers = [0, 1, 2].map((k) => ({
   text: '',
 }))
 
-test('a judge that fails for one sample is no zero: its term leaves the whole group, so that scales are never mixed', async () => {
+test('a judge that fails for one sample is not a zero: its term leaves the whole group, so that scales are never mixed', async () => {
   const judge = defineReward({
     name: 'judge',
     range: [0, 1],

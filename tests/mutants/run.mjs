@@ -1,5 +1,5 @@
 // `npm run mutants [-- --jobs N] [--tests-pass] [WORD...]`: injects one bug after the other into a copy of the sources and runs the test
-// that should notice it. With words: only mutants whose reason or file contains one of them. Each job works in its own copy.
+// that should fail. With words: only mutants whose reason or file contains one of them. Each job works in its own copy.
 // First all chosen tests run without a bug, unless --tests-pass says that they pass.
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'

@@ -14,7 +14,7 @@ test('a run that holds the same is flat, whatever it holds between two collectio
   assert.match(flatness(garbage), /^steps 1001 to 2000: 969 live tensors, 30 to 30 handles, 600 to 600 MiB, JavaScript/)
 })
 
-test('memory that grows is told with the part that grew and the steps between which it did', () => {
+test('memory that grows is reported with the part that grew and the steps between which it did', () => {
   const grown = steps((step) => (step > 1480 ? { rss: 670 * mib, heap: 155 * mib } : {}))
   const words =
     /grew by 11\.67 %.*JavaScript 90 to 155, .*rise 70 MiB, steps 1450 to 1500: .*blocks of tensors 2 to 2, mapped files 280 to 280/

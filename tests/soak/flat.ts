@@ -15,7 +15,7 @@ export interface Held extends Resident {
   handles: number
 }
 
-/** Garbage is collected at each of so many steps, and only those tell about memory. */
+/** Garbage is collected at each of so many steps, and only those are compared. */
 export const looks = 50
 
 const known = { heap: 'JavaScript', blocks: 'blocks of tensors', files: 'mapped files' } as const

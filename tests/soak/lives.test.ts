@@ -24,24 +24,24 @@ test('a kill counts when it hits, and the last life is let through', async () =>
   assert.deepEqual([hits, last.killed, last.through, kills.open], [2, false, true, false])
 })
 
-test('a kill that comes too late is still to be made', async () => {
+test('a kill that comes too late is repeated', async () => {
   const kills = new Kills(1)
   const { hits, last } = await killedOften(program(''), kills, 1, moments(1e6), stream('lives', 2))
   assert.deepEqual([hits, last.through, kills.made, kills.open], [0, true, 0, true])
 })
 
-test('kills that always come too late end in words', () => {
+test('kills that always come too late end with a clear message', () => {
   const kills = new Kills(1)
   const late = () => {
     for (;;) {
-      assert.ok(kills.take(), 'one is still to be made')
+      assert.ok(kills.take(), 'one kill is left')
       kills.note(false)
     }
   }
   assert.throws(late, /24 kills came too late/)
 })
 
-test('a program that fails is no kill', async () => {
+test('a program that fails is not a kill', async () => {
   const failing = killedOften(program('process.exit(3)'), new Kills(1), 1, moments(1e6), stream('lives', 3))
   await assert.rejects(failing, /ended with 3/)
 })

@@ -28,7 +28,7 @@ export interface Life {
   seconds: number
 }
 
-/** Kills `after` milliseconds behind the given line of the output; behind the start for line 0. */
+/** Kills `after` milliseconds after the given line of the output; after the start for line 0. */
 interface Kill {
   line: number
   after: number
@@ -107,7 +107,7 @@ function kill(random: RandomStream, { seconds, lines, lineSeconds, ranks }: Mome
   return { line, after, ...(victim > 0 && { rank: victim - 1 }) }
 }
 
-/** Kills that are still to be made. Those that came too late are not counted, and not without end. */
+/** Kills that are still due. Late kills are not counted; too many of them end the test. */
 export class Kills {
   readonly wanted: number
   made = 0
@@ -118,12 +118,12 @@ export class Kills {
     this.wanted = wanted
   }
 
-  /** Some are still to be made. */
+  /** Some kills are still due. */
   get open(): boolean {
     return this.#asked < this.wanted
   }
 
-  /** Whether one more is to be made. */
+  /** Whether one more kill is due. */
   take(): boolean {
     if (!this.open) return false
     this.#asked++

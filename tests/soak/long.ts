@@ -20,7 +20,7 @@ const { values } = parseArgs({
 })
 if (values.help) {
   console.error(`npm run soak -- long [--steps 10000] [--processes 1] [--seconds N] [--folder DIR]
-  --seconds  ends in order behind so many seconds; the same command with the same folder goes on`)
+  --seconds  ends in order after so many seconds; the same command with the same folder resumes`)
   process.exit(2)
 }
 const size = Number(values.processes)
@@ -30,7 +30,7 @@ const output = join(values.folder, `run-${size}`)
 mkdirSync(output, { recursive: true })
 const store = join(scratch('long-store'), 'store')
 
-/** One rank to its end: what it held behind each step. */
+/** One rank to its end: its memory after each step. */
 function rank(number: number): Promise<Held[]> {
   const place = { RANK: `${number}`, LOCAL_RANK: `${number}`, WORLD_SIZE: `${size}`, LOCAL_WORLD_SIZE: `${size}` }
   const env = { ...process.env, OMP_NUM_THREADS: '1', ...(size > 1 && { ...place, ROUNDTRIP_STORE: store }) }

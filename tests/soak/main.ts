@@ -52,7 +52,7 @@ const sizeOf = (dir: string): number =>
 const bytesOf = (dir: string) =>
   Object.fromEntries((readdirSync(dir) as string[]).sort().map((name) => [name, sha256(readFileSync(join(dir, name)))]))
 
-/** Kills that hit, and those of them behind which the bytes were those of an undisturbed run. */
+/** Kills that hit, and those of them after which the bytes were those of an undisturbed run. */
 const seen = { hits: 0, equal: 0 }
 
 interface Part {
@@ -70,7 +70,7 @@ interface Part {
   looked?(folder: string, straight: Life): string
 }
 
-/** One run after the other is killed and let through, as many side by side as there is place for, until the kills are made. */
+/** One run after the other is killed and let through, as many side by side as there is place for, until the kills are done. */
 async function shown(part: Part): Promise<string> {
   const own = (name: string) => {
     const path = at(`${part.name}-${name}`)

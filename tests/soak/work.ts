@@ -1,5 +1,5 @@
 // One life of a run, or of one of its ranks: node --import tsx work.ts KIND MODEL OUTPUT STEPS SAVE_STEPS [SECONDS]. Says what it holds
-// after each of its steps; behind SECONDS it ends in order.
+// after each of its steps; after SECONDS it ends in order.
 import { readdirSync, readFileSync, writeSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
@@ -35,7 +35,7 @@ function held(): Held {
 
 const host = hostOf(undefined, {
   stopping: () => performance.now() > 1000 * Number(seconds),
-  // behind every step, on every rank: progress is rank 0's
+  // after every step, on every rank: progress is rank 0's
   yieldToLoop: async () => {
     if (++step % looks === 0) collectGarbage()
     writeSync(1, `${JSON.stringify(held())}\n`)

@@ -6,7 +6,7 @@ import type { TestContext } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Mismatch } from '../../src/core/index.ts'
 
-/** A folder of its own for one test, removed after it. */
+/** A separate folder for one test, removed after it. */
 export function scratch(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'checkpoint-'))
   t.after(() => rmSync(dir, { recursive: true, force: true }))

@@ -1,4 +1,4 @@
-// For tests of this room: folders that vanish, a cache of their own, and small records written by hand.
+// For tests of this room: folders that vanish, a separate cache, and small hand-written records.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

@@ -1,5 +1,5 @@
-// 10,000 pairs against a server that fails one request in five; prints what became of them as one line of JSON. A process of its
-// own: the hooks of a test runner on every promise would take most of the time.
+// 10,000 pairs against a server that fails one request in five; prints the outcome as one line of JSON. It is a separate
+// process because the promise hooks of a test runner would take most of the time.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'

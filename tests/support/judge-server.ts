@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 export interface Asked {
   system: string
   user: string
-  /** What stands between the fence lines. */
+  /** The text between the fence lines. */
   text: string
   temperature: number
   authorization: string | undefined

@@ -152,7 +152,7 @@ export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host 
   }
 }
 
-/** A host that wants to stop behind a step. */
+/** A host that wants to stop after a step. */
 export function stoppingAfter(last: number, scores: Scores = spread): Host {
   let step = 0
   const progress: Host['progress'] = (event) => {
@@ -169,7 +169,7 @@ export interface Opened {
   encoder: Encoder
   cycle: Cycle
   items: WorkItem[]
-  /** Samples and scores of the records at hand, drawn with the numbers of `step`. */
+  /** Samples and scores of the current records, drawn with the numbers of `step`. */
   sample(step?: number): Promise<Group[]>
   /** One update from groups, of all tasks or of those given. */
   learn(groups: readonly Group[], learningRate: number, tasks?: readonly Task[]): Promise<StepReport>

@@ -179,7 +179,7 @@ export const placing: Readonly<Record<string, Toggle>> = {
 const judge = { 'rewards.judge.enabled': true, 'rewards.preset': 'caption' }
 const lengthTerm = { 'rewards.loop1.terms': [{ type: 'length', of: 'caption' }] }
 
-/** Settings of the rewards of the round trips, tried on captions and masks that were made beforehand. */
+/** Settings of the rewards of the round trips, tried on captions and masks that were prepared beforehand. */
 export const rewarding: Readonly<Record<string, Toggle>> = {
   'rewards.preset': { to: ['caption'] },
   'rewards.loop1.terms': { to: [[{ type: 'meteor', of: 'caption' }]] },

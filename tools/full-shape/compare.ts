@@ -49,7 +49,7 @@ function largest(a: Float32Array, b: Float32Array): number {
   let most = 0
   for (let i = 0; i < a.length; i++) {
     const apart = Math.abs(a[i]! - b[i]!)
-    if (!(apart <= most)) most = apart // a difference that is no number stays
+    if (!(apart <= most)) most = apart // NaN stays
   }
   return most
 }

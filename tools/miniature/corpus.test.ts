@@ -52,7 +52,7 @@ describe('tools/train-tokenizer', () => {
     for (const line of lines) assert.equal(tokenizer.decode(tokenizer.encode(line)), line)
   })
 
-  test('the phi3 markers stay plain text and merge with what stands beside them', () => {
+  test('the phi3 markers stay plain text and merge with adjacent text', () => {
     const prompt = regionCaptionPrompt({
       numTiles: 1,
       tokensPerTile: 2,

@@ -44,15 +44,15 @@ function pretrain(
 }
 
 function attributeLoss(scores: Tensor, valuesOfKind: (kind: (typeof kindNames)[number]) => Tensor) {
-  const figures: Record<string, Tensor> = {}
+  const metrics: Record<string, Tensor> = {}
   let at = 0
   const parts = kindNames.map((kind) => {
     const n = kinds[kind].length
     const own = scores.narrow(1, at, n)
     const want = valuesOfKind(kind)
     at += n
-    figures[kind] = share(own.argmax({ dim: 1 }).eq(want))
+    metrics[kind] = share(own.argmax({ dim: 1 }).eq(want))
     return crossEntropy(own, want)
   })
-  return { loss: parts.reduce((a, b) => a.add(b)), figures }
+  return { loss: parts.reduce((a, b) => a.add(b)), metrics }
 }

@@ -41,7 +41,7 @@ describe('rows of a batch', () => {
     )
   })
 
-  test('descriptions single their object out, enriched ones too, in words too', () => {
+  test('descriptions single their object out, enriched ones too, as text too', () => {
     const random = stream(1)
     for (const row of batch.rows) {
       const { objects } = batch.scenes[row.image]!

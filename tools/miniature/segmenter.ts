@@ -1,4 +1,4 @@
-// What a pre-trained SAM2 brings along: masks on demand. The demand is a bag of attributes, each with a vector of its own; later the
+// What a pre-trained SAM2 brings along: masks on demand. The demand is a bag of attributes, each with its own vector; later the
 // language model learns to speak in these vectors. R rows, M proposals, h x h low-res masks, at most 4 objects in an image.
 import type { Sa2VA } from '../../src/models/index.ts'
 import type { Sam2Model } from '../../src/sam/index.ts'
@@ -27,7 +27,7 @@ export interface SegmenterStage extends StageOptions {
   background: number
 }
 
-const mostObjects = 4
+const maxObjects = 4
 
 /** Vectors of the attributes [bagSize, d], which the caller owns, and a decoder ready to match them with the image. */
 export function startSegmenter({ sam }: Sa2VA, seed: number): Tensor {
@@ -97,17 +97,17 @@ function bagsAt({ rows, random }: Batch, step: number, fullSteps: number): Tenso
 
 /** Pixels of each object at the decoder's resolution: 0/1 [B, 4, h * h]. */
 function objectAreas(batch: Batch, side: number): Tensor {
-  const data = new Float32Array(batch.scenes.length * mostObjects * side * side)
+  const data = new Float32Array(batch.scenes.length * maxObjects * side * side)
   batch.scenes.forEach(({ owner, image }, b) => {
     const pixel = (i: number) => Math.floor(((i + 0.5) * image.width) / side)
     for (let y = 0; y < side; y++) {
       for (let x = 0; x < side; x++) {
         const object = owner[pixel(y) * image.width + pixel(x)]!
-        if (object > 0) data[((b * mostObjects + object - 1) * side + y) * side + x] = 1
+        if (object > 0) data[((b * maxObjects + object - 1) * side + y) * side + x] = 1
       }
     }
   })
-  return tensor(data, [batch.scenes.length, mostObjects, side * side])
+  return tensor(data, [batch.scenes.length, maxObjects, side * side])
 }
 
 /**
@@ -132,7 +132,7 @@ function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[]
   const chosen = scores.logSoftmax(-1).gather(2, place).mean().neg()
   const right = share(scores.argmax({ dim: -1 }).eq(place.squeeze(-1)))
   const loss = bce.mul(2).add(dice.mul(0.5)).add(chosen.mul(3)).add(ious.sub(iou).square().mean().mul(0.1))
-  return { loss, figures: { bce, dice, iou: iou.mean(), right } }
+  return { loss, metrics: { bce, dice, iou: iou.mean(), right } }
 }
 
 function overlaps(masks: Tensor, target: Tensor): Tensor {

@@ -1,9 +1,9 @@
-// One stage of pre-training: steps of AdamW on what a loss reaches, with a line of figures now and then.
+// One stage of pre-training: steps of AdamW on what a loss reaches, with a line of metrics now and then.
 import { log } from '../../src/core/index.ts'
 import { adamwOf, learningRateAt, OptimConfig } from '../../src/optim/index.ts'
 import { backward, clearTape, type Tensor, tidy } from '../../src/tensor/index.ts'
 
-/** What every stage can be told. */
+/** Options of every stage. */
 export interface StageOptions {
   steps: number
   /** Images of a step. */
@@ -17,7 +17,7 @@ export interface Stage {
   steps: number
   learningRate: number
   /** Loss of a step, and scalars to show. */
-  loss(step: number): { loss: Tensor; figures: Record<string, Tensor> }
+  loss(step: number): { loss: Tensor; metrics: Record<string, Tensor> }
 }
 
 export function runStage({ name, params, steps, learningRate, loss }: Stage): void {
@@ -40,14 +40,14 @@ export function runStage({ name, params, steps, learningRate, loss }: Stage): vo
       backward(made.loss)
       optim.clipGradNorm(settings.maxGradNorm)
       optim.step(learningRateAt(step, settings, steps))
-      for (const [key, value] of Object.entries(made.figures)) sums.set(key, (sums.get(key) ?? 0) + value.item())
+      for (const [key, value] of Object.entries(made.metrics)) sums.set(key, (sums.get(key) ?? 0) + value.item())
     })
     clearTape()
     optim.zeroGrad()
     if ((step + 1) % every !== 0) continue
-    const figures = [...sums].map(([key, sum]) => `${key} ${(sum / every).toFixed(3)}`).join('  ')
+    const metrics = [...sums].map(([key, sum]) => `${key} ${(sum / every).toFixed(3)}`).join('  ')
     const pace = (performance.now() - startedAt) / 1000 / (step + 1)
-    log.info(`${name} ${step + 1}/${steps}  ${figures}  ${pace.toFixed(2)} s/step`)
+    log.info(`${name} ${step + 1}/${steps}  ${metrics}  ${pace.toFixed(2)} s/step`)
     sums.clear()
   }
   optim.dispose()

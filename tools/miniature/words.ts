@@ -45,7 +45,7 @@ export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage
     const segmented = rows.map((row, i) => segmentRow(family, features(row), word(asked[i]!, random), random))
     const { caption, answer, states } = readRows(family, described, segmented)
     const meaning = model.segPrompts(states).sub(bagsOf(asked).matmul(table)).square().mean().div(spread)
-    return { loss: caption.add(answer).add(meaning), figures: { caption, answer, meaning } }
+    return { loss: caption.add(answer).add(meaning), metrics: { caption, answer, meaning } }
   }
   runStage({ name: 'words', params, steps: stage.steps, learningRate: stage.learningRate, loss })
 }

@@ -97,7 +97,7 @@ export function demandFor(row: Row, random: RandomStream): Description {
   return random.uniform() < 0.5 ? row.description : enriched(row, 0.5, random)
 }
 
-/** In every bag: what tells the decoder that a token is a demand at all. */
+/** In every bag: marks a token as a demand for the decoder. */
 const always = 'demand'
 
 const words = [

@@ -143,7 +143,7 @@ export interface PolicyStage {
 
 type Patched = ReturnType<typeof patchImage>
 
-/** A scene as the policy reads it, made once however often a stage comes round to it. */
+/** A scene as the policy reads it, rendered once, however often a stage uses it. */
 interface Lesson {
   scene: PointScene
   image: Patched
@@ -185,7 +185,7 @@ function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: Po
 function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
   const tokens = answers.reduce((n, ids) => n + ids.length, 0)
   const loss = logps.sum().neg().div(tokens)
-  return { loss, figures: { loss } }
+  return { loss, metrics: { loss } }
 }
 
 /** Images of one window each, below each other: the tower reads them at once. */

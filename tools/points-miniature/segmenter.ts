@@ -95,13 +95,13 @@ function stepLoss(
   const areas = partAreas(batch) // [B, 4, h * h]
   const first = decodeRows(model, features, rowsOf(batch, [], random), areas)
   const again = decodeRows(model, features, rowsOf(batch, [0.95], random, first.rows), areas)
-  // SAM2 is also told its own earlier mask together with a correction
+  // SAM2 also gets its own earlier mask together with a correction
   const logits = random.uniform() < 0.5 ? first.masks.detach().narrow(1, 0, 1) : undefined
   const chances = stage.several && step >= stage.several ? random.pick([[0.5], [0.7, 0.7], [0.6, 0.6, 0.3]]) : [0.5]
   const third = decodeRows(model, features, rowsOf(batch, chances, random, first.rows), areas, logits)
   const total = first.loss.add(again.loss.mul(2)).add(third.loss)
-  const figures = { one: first.iou, two: again.iou, more: third.iou, right: again.right }
-  return { loss: total.div(4), figures }
+  const metrics = { one: first.iou, two: again.iou, more: third.iou, right: again.right }
+  return { loss: total.div(4), metrics }
 }
 
 /** One prompt an image: a positive click on a part, then negative ones, each on another part with the given chance. */
@@ -147,29 +147,29 @@ function pixelOf(scene: PointScene, part: number, random: RandomStream): [number
   return [centre[0], centre[1]]
 }
 
-const mostParts = 4 // background and three parts
+const maxParts = 4 // background and three parts
 
 /** 0/1 of every part at the decoder's resolution: [B, 4, h * h]; the background first. */
 function partAreas(batch: readonly PointScene[]): Tensor {
   const side = segmenterConfig.image_size / 4
-  const data = new Float32Array(batch.length * mostParts * side * side)
+  const data = new Float32Array(batch.length * maxParts * side * side)
   batch.forEach(({ owner }, b) => {
     for (let y = 0; y < side; y++)
       for (let x = 0; x < side; x++) {
         const at = (v: number) => Math.floor(((v + 0.5) * sceneSide) / side)
-        data[((b * mostParts + owner[at(y) * sceneSide + at(x)]!) * side + y) * side + x] = 1
+        data[((b * maxParts + owner[at(y) * sceneSide + at(x)]!) * side + y) * side + x] = 1
       }
   })
-  return tensor(data, [batch.length, mostParts, side * side])
+  return tensor(data, [batch.length, maxParts, side * side])
 }
 
 function decodeRows(model: Sam2Model, features: Sam2Features, rows: readonly Row[], areas: Tensor, maskInput?: Tensor) {
   const prompt = { points: rows.map((r) => r.prompt.points), labels: rows.map((r) => r.prompt.labels), maskInput }
   const { masks, ious } = model.decode(features, prompt, { multimask: 'all' })
   const wanted = Float32Array.from(
-    rows.flatMap((r) => Array.from({ length: mostParts }, (_, k) => (r.parts.has(k) ? 1 : 0))),
+    rows.flatMap((r) => Array.from({ length: maxParts }, (_, k) => (r.parts.has(k) ? 1 : 0))),
   )
-  const regions = tensor(wanted, [rows.length, mostParts])
+  const regions = tensor(wanted, [rows.length, maxParts])
   return { ...lossOf(masks.flatten({ startDim: 2 }), ious, areas, regions), masks, rows }
 }
 

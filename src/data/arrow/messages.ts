@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { type DataType, Message, type Schema } from 'apache-arrow'
-import { Mismatch, messageOf, refuseStandIn, regularFile, unreadable } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseFailedDownload, regularFile, unreadable } from '../../core/index.ts'
 
 import { checkMessage, footerCounts } from './flat.ts'
 import { BatchChecker, type BatchHeader, type Column, columnsOf, dictionaryLayout, type layout } from './layout.ts'
@@ -159,7 +159,7 @@ async function startOf(file: FileHandle, path: string, size: number): Promise<nu
     const hint = 'the download was interrupted; fetch the shard again, or pass skipBrokenShards'
     throw new Mismatch({ where: path, expected: 'an Arrow shard', got: 'a file of 0 bytes', hint })
   }
-  refuseStandIn(head, path, 'an Arrow shard')
+  refuseFailedDownload(head, path, 'an Arrow shard')
   return head.toString('latin1', 0, 6) === 'ARROW1' ? 8 : 0 // the file format holds the same messages after its magic
 }
 

@@ -2,7 +2,7 @@
 import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
 import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
-import { Mismatch, messageOf, refuseStandIn, regularFile } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseFailedDownload, regularFile } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
 import { FilePool } from '../files.ts'
 import { type Chunk, checkMetadata } from './metadata.ts'
@@ -65,7 +65,7 @@ export class ParquetFile {
   static async open(path: string, pool: FilePool): Promise<ParquetFile> {
     const { size } = regularFile(path)
     pool.watch(path)
-    refuseStandIn(await pool.read(path, 0, Math.min(64, size)), path, 'a Parquet file')
+    refuseFailedDownload(await pool.read(path, 0, Math.min(64, size)), path, 'a Parquet file')
     const tools = await loadTools()
     try {
       const metadata = await tools.parquetMetadataAsync(asBuffer(path, size, pool), { geoparquet: false })

@@ -2,7 +2,7 @@
 // a line, paths relative to the file.
 import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import { Mismatch, messageOf, refuseStandIn, regularFile, sha256, unreadable } from '../../core/index.ts'
+import { Mismatch, messageOf, refuseFailedDownload, regularFile, sha256, unreadable } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, polygonsToMask, type Rle } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
@@ -187,7 +187,7 @@ async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
   const folder = dirname(path)
   const { size } = regularFile(path)
   pool.watch(path)
-  refuseStandIn(await pool.read(path, 0, Math.min(512, size)), path, 'a JSON object a line')
+  refuseFailedDownload(await pool.read(path, 0, Math.min(512, size)), path, 'a JSON object a line')
   const stored = await cachedIndex({ kind: 'jsonl-3', files: [path], settings: name }, () => buildIndex(path, name))
   const spans = unpackNumbers(stored.spans)
   const lines = unpackNumbers(stored.lines)

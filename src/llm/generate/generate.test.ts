@@ -234,7 +234,7 @@ test('a stop string ends its own row only, at the token that completes it, and s
 })
 
 test('<|end|> is plain text of several tokens, and ends a row whatever tokens spell it', () => {
-  // a model that says what it is told: the uniform numbers walk through the ids of the text
+  // a model that repeats a given text: the uniform numbers walk through the ids of the text
   const text = 'a cup.<|end|>\n and more'
   const ids = prompter.tokenizer.encode(text)
   const end = [...ids].findIndex((_, i) => prompter.tokenizer.decode(ids.subarray(0, i + 1)).includes('<|end|>'))
@@ -321,7 +321,7 @@ test('sampling without streams and sequences beyond the positions are refused', 
   )
 })
 
-test('NaN in the weights is told at the row where it appears', () => {
+test('NaN in the weights is reported at the row in which it appears', () => {
   const other = tinyModel(tinyConfig(), { seed: 3 })
   const features = encode(other, 96, 96)
   tidy(() => void other.model.decoder.headWeight.fill_(Number.NaN) as never)
@@ -347,7 +347,7 @@ test('suppressed ids are out before the warpers choose: with top-k 1 the next be
   }
 })
 
-test('a caption made with the suppression of the prompter holds no marker, however likely it is', () => {
+test('a caption sampled with the suppression of the prompter has no marker, however likely it is', () => {
   const { tokenizer, captionSuppressIds } = prompter
   const names = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
   assert.deepEqual(

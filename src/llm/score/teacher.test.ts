@@ -55,7 +55,7 @@ function closeTo(got: Map<string, number[]>, want: Map<string, number[]>, limit:
   }
 }
 
-/** Each token and each row with a weight of its own, so that nothing cancels. */
+/** Each token and each row with a different weight, so that nothing cancels. */
 function weighted(logps: Tensor, firstRow = 0): Tensor {
   const [K, T] = logps.shape as [number, number]
   const w = Float32Array.from({ length: K * T }, (_, i) => Math.cos(1 + 7 * (firstRow + Math.floor(i / T)) + (i % T)))

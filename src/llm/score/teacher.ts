@@ -26,9 +26,9 @@ import type { TrainingHead } from './by-hand/head.ts'
 import { type CompletionRows, packedStates } from './by-hand/packed.ts'
 
 export interface TeacherOptions {
-  /** Less is kept for backward, and made again: whole layers, or gate and up where layers have a derivative of their own. */
+  /** Less is kept for backward and recomputed: whole layers, or gate and up if layers have a hand-written derivative. */
   checkpointing?: boolean
-  /** Layers with a derivative of their own: where they are faster (absent), wherever they can be (true), nowhere. */
+  /** Layers with a hand-written derivative: if they are faster (absent), if they are possible (true), never (false). */
   packed?: boolean
 }
 
@@ -231,7 +231,7 @@ function placesOf(packed: readonly Packed[], L: number): CompletionRows[] {
   })
 }
 
-/** The head has a derivative of its own, other readers of the states have libtorch's: here both meet, so that the layers are gone back through once. */
+/** The head has a hand-written derivative, other readers of the states use libtorch's: both are joined here, so that backward passes through the layers once. */
 const joined = customFunction<[Tensor]>(
   (hidden) => hidden,
   (_, grad) => [grad],
@@ -244,7 +244,7 @@ function requirePositions(decoder: Decoder, length: number): void {
   throw new Mismatch({ where: 'teacherForce', field: 'length', expected: `at most ${limit} positions`, got: length })
 }
 
-/** A token sees earlier tokens of the prompt and of its own completion: [R, 1, L, L]. */
+/** A token sees earlier tokens of the prompt and of the same completion: [R, 1, L, L]. */
 function packedMask(packed: readonly Packed[], L: number, device: string): Tensor {
   const segment = new Int32Array(packed.length * L).fill(-1) // what fills a row up is nobody's
   packed.forEach(({ prompt, read }, r) => {
@@ -262,11 +262,11 @@ function packedMask(packed: readonly Packed[], L: number, device: string): Tenso
   return earlier.logicalAnd(visible).unsqueeze(1)
 }
 
-/** Rows of vocabulary-wide scores held at once. */
+/** Rows of vocabulary-wide scores in memory at once. */
 const chunkElements = 1 << 25
 
 /**
- * [M, S] states, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are made
+ * [M, S] states, [M] ids -> [2, M]: log-probability of the id and entropy, in float32. With a frozen head the scores are computed
  * in chunks of rows, in forward and again in backward, so that rows x vocabulary never exists; a trained head takes the plain way.
  */
 export function headLogProbs(
@@ -296,7 +296,7 @@ export function headLogProbs(
         ),
       ),
     )
-  // the ids are an input, not a closure: backward needs them after the caller's scope is gone
+  // the ids are an input, not a closure: backward needs them after the caller's scope has ended
   return customFunction<[Tensor, Tensor]>(forward, ([h, target], grad) => [vjp(h, target, grad), null])(hidden, ids)
 }
 

@@ -142,7 +142,7 @@ for (const [name, set] of Object.entries(sets)) {
       })
     })
 
-    test('a region drawn on the picture keeps the tokens of the prompt and changes what stands in them', () => {
+    test('a region drawn on the picture keeps the tokens of the prompt and changes their content', () => {
       tidy(() => {
         const left = prompter.describe(features, box(150, 104, 10, 10, 60, 60))
         const right = prompter.describe(features, box(150, 104, 90, 30, 140, 90))
@@ -156,7 +156,7 @@ for (const [name, set] of Object.entries(sets)) {
       })
     })
 
-    test('nothing stays allocated behind prompts, passes and features', () => {
+    test('nothing stays allocated after prompts, passes and features', () => {
       const round = () => {
         const f = featuresOf(loaded, 100, 100)
         tidy(() => {
@@ -180,7 +180,7 @@ for (const [name, set] of Object.entries(sets)) {
     })
   })
 
-  test(`${name}: copied cells stand between <vp> and </vp> with the rows and positions of their cells`, () => {
+  test(`${name}: copied cells are between <vp> and </vp> with the rows and positions of their cells`, () => {
     const loaded = open(set, 'cells')
     const { model, prompter, cfg, processor } = loaded
     const features = featuresOf(loaded, 150, 104)

@@ -51,7 +51,7 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, limits?: ImageLi
   return prepare(image, preparation(cfg, limits))
 }
 
-/** Stands in a prompt for each row of an image's tokens. */
+/** Placeholder in a prompt for each row of an image's tokens. */
 const imageToken = '<IMG_CONTEXT>'
 
 /** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
@@ -85,7 +85,7 @@ export class Prompter {
     return this.#grid
   }
 
-  /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin` when a mask hit no cell and its nearest one stands in. */
+  /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin` when a mask hit no cell and the nearest one is used. */
   describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
     const regions = [mask].flat().map((m) => regionGrid(m as Mask, this.#grid))
     if (regions.length === 0 || regions.some((r) => r.count === 0))

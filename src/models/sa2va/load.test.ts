@@ -88,7 +88,7 @@ test('overlapping and outlying ranges of a header are refused by name', (t) => {
   refused(outside.dir, /model\.safetensors: mlp1\.1\.weight\.data_offsets/)
 })
 
-test('weights of another dtype or shape, missing and unknown ones are told by name', (t) => {
+test('weights of another dtype or shape, missing and unknown ones are reported by name', (t) => {
   const dtype = copy(t)
   editHeader(dtype.weights, (h) => {
     h['mlp1.1.weight']!.dtype = 'I32'

@@ -22,7 +22,7 @@ import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '.
 import type { Features, Prompt } from './inputs.ts'
 import type { ImageInput } from './prepare.ts'
 
-/** Tiles that are encoded in one recorded pass: enough to fill a card. */
+/** Tiles that are encoded in one recorded pass: enough to fill a GPU. */
 const tilesTogether = 8
 
 export class Sa2VA extends Module {
@@ -114,7 +114,7 @@ export class Sa2VA extends Module {
     return tidy(() => this.#embedded(prompt, this.imageTokens(prompt.features.vision)))
   }
 
-  /** The same for several prompts; the tokens of all images are made in one pass. */
+  /** The same for several prompts; the tokens of all images are computed in one pass. */
   allPromptInputs(prompts: readonly Prompt[]): PromptInputs[] {
     return tidy(() => {
       const images = [...new Set(prompts.map((prompt) => prompt.features))]

@@ -30,7 +30,7 @@ const bytes = (values: Float32Array) => new Uint8Array(values.buffer)
 const ramp = (n: number, of: (i: number) => number) => Float32Array.from({ length: n }, (_, i) => of(i) / 8)
 
 interface Names {
-  /** Before every name of the language model and what stands around it. */
+  /** Before every name of the language model and its wrapper. */
   prefix: (name: string) => string
   /** The layer whose adapter is left unmerged, and the embedding that PEFT keeps twice. */
   layer: string

@@ -110,7 +110,7 @@ test("another machine's lock is respected", () => {
   assert.ok(existsSync(join(dir, 'judge-1.jsonl')))
 })
 
-test('a folder that cannot be made is told as such', () => {
+test('a folder that cannot be created is reported as such', () => {
   const file = join(root, 'file')
   writeFileSync(file, '')
   assert.throws(() => new JudgeCache(join(file, 'cache')), /judge.cacheDir: expected a folder that can be written/)

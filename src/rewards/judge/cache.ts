@@ -1,5 +1,5 @@
-// The judge's embedded database: append-only lines of JSON with an index in memory. Each process appends to a file of its
-// own and reads all files of the folder at start, so several runs may share a folder.
+// The judge's embedded database: append-only lines of JSON with an index in memory. Each process appends to its own
+// file and reads all files of the folder at start, so several runs may share a folder.
 import {
   closeSync,
   fstatSync,
@@ -43,7 +43,7 @@ function isAlive(holder: string): boolean {
   }
 }
 
-/** Takes the lock file, or finds it taken. A lock whose process is gone is taken over. */
+/** Takes the lock file, or finds it taken. A lock whose process has ended is taken over. */
 function takeLock(path: string): boolean {
   for (let attempt = 0; attempt < 2; attempt++) {
     try {
@@ -143,7 +143,7 @@ export class JudgeCache {
 
   #ownSlot(dir: string): string {
     for (let n = 0; n < 10_000; n++) if (takeLock(join(dir, `judge-${n}.lock`))) return `judge-${n}`
-    throw new Error('10,000 locks are held')
+    throw new Error('10,000 locks are taken')
   }
 
   /** A process killed while writing leaves half a line; a new one would be glued to it. */

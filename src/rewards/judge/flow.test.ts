@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
 import { Pacer } from './flow.ts'
 
-/** A clock that stands still until all that can be done is done, then goes to the next timer. */
+/** A clock that stops until all pending work is done, then jumps to the next timer. */
 function clockOf(t: TestContext) {
   let now = 1000
   const timers: { at: number; done: () => void }[] = []
@@ -22,7 +22,7 @@ function clockOf(t: TestContext) {
   }
 }
 
-test('so many requests a minute: each has its turn an interval behind the one before', async (t) => {
+test('so many requests a minute: each starts one interval after the one before', async (t) => {
   const clock = clockOf(t)
   const pacer = new Pacer(1200)
   const turns: number[] = []

@@ -155,7 +155,7 @@ const passing: Record<string, Reply> = {
   garbage: { raw: '<html>502</html>', type: 'text/html' },
   'no choices': { raw: '{"choices": []}' },
   'a choice without a message': { raw: '{"choices": [null]}' },
-  'content that is no text': { raw: '{"choices": [{"message": {"content": 9}}]}' },
+  'content that is not text': { raw: '{"choices": [{"message": {"content": 9}}]}' },
   'an empty body': { raw: '' },
   null: { raw: 'null' },
 }
@@ -327,7 +327,7 @@ test('one caption that cannot be judged takes the judge from its whole group', a
     const skipped = await scoreGroup(terms, answers, { onUnavailable: 'skip' })
     assert.ok(skipped.every((r) => r.total === null))
     await assert.rejects(scoreGroup(terms, answers, { onUnavailable: 'stop' }), /onUnavailable is stop/)
-    // The judge alone: METEOR stands in.
+    // The judge alone: METEOR replaces it.
     const alone = await scoreGroup([terms[1]!], answers)
     assert.deepEqual(
       alone.map((r) => r.total),
@@ -336,7 +336,7 @@ test('one caption that cannot be judged takes the judge from its whole group', a
   })
 })
 
-test('judging goes on while the caller does something else', async () => {
+test('judging continues while the caller does something else', async () => {
   const slow = async (asked: Asked): Promise<Reply> => {
     await new Promise((resolve) => setTimeout(resolve, 20))
     return honest(asked)

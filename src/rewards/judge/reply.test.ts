@@ -28,7 +28,7 @@ test('a reply is read by the rules in their order', () => {
   for (const [reply, choice] of rows) assert.equal(parseChoice(reply, options), choice, reply)
 })
 
-test('what makes the upstream parser crash is no answer', () => {
+test('what makes the upstream parser crash is not an answer', () => {
   assert.equal(parseChoice('', options), null)
   assert.equal(parseChoice('  \n ', options), null)
   assert.equal(parseChoice('x', options), null)
@@ -74,7 +74,7 @@ test('a reply is a grade when it is a number from 0 to 10 and nothing else', () 
   for (const [reply, value] of grades) assert.equal(readGrade(reply), value, reply)
 })
 
-test('prose, other numbers and refusals are no grade', () => {
+test('prose, other numbers and refusals are not a grade', () => {
   const replies = [
     'On 10 May I gave it 2',
     'not 10',

@@ -3,7 +3,7 @@
 
 const letters = 'abcde'
 
-/** Whether an option's text stands in the reply; a short one ("no") must stand as a word, or "cannot" would contain it. */
+/** Whether an option's text is in the reply; a short one ("no") must be a whole word, or "cannot" would contain it. */
 function positionIn(reply: string, option: string): number {
   if (option.length > 3) return reply.indexOf(option)
   const escaped = option.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')

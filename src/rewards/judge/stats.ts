@@ -54,7 +54,7 @@ export class JudgeStats {
     return this.#latencies.slice(0, n).sort()[Math.min(n - 1, Math.floor(p * n))]!
   }
 
-  /** As logged. Shares are of what they count among; 0 where nothing was counted. */
+  /** As logged. Shares are of what they count among; 0 if nothing was counted. */
   metrics(price: { costPerMillionIn: number; costPerMillionOut: number }): Record<string, number> {
     const share = (part: number, whole: number) => (whole > 0 ? part / whole : 0)
     return {

@@ -38,7 +38,7 @@ test('a file cannot choose which variable goes out, not even to this machine', (
   assert.throws(() => check(other, [name]), /apiKeyEnv: .*sends the key in AWS_SECRET_ACCESS_KEY to localhost/)
   const named = { ...env, OPENAI_BASE_URL: 'https://api.example/v1' }
   assert.throws(() => check(other, [name], named), /AWS_SECRET_ACCESS_KEY to api\.example/)
-  check({ apiKeyEnv: 'OPENAI_API_KEY', ...elsewhere }, [name]) // the usual variable is no choice
+  check({ apiKeyEnv: 'OPENAI_API_KEY', ...elsewhere }, [name]) // the usual variable is not a choice
 })
 
 test('flags, the environment, a judge on this machine and one without a key are not rejected', () => {

@@ -40,7 +40,7 @@ test('meteor does not depend on what was scored before', () => {
   for (const row of rows.slice().reverse()) assert.equal(meteor(row.reference, row.hypothesis), row.score)
 })
 
-test('meteor is 0 where nothing can match', () => {
+test('meteor is 0 if nothing can match', () => {
   for (const [reference, hypothesis] of [
     ['', ''],
     ['a dog', ''],

@@ -133,7 +133,7 @@ function step1b(word: Word): Word {
   return word
 }
 
-/** After `ed` or `ing` is gone. The test for a literal `*d` is a leftover of NLTK's rule notation and part of its output. */
+/** After `ed` or `ing` was removed. The test for a literal `*d` is a leftover of NLTK's rule notation and part of its output. */
 function repair1b(rest: Word): Word {
   const n = rest.length
   const last = rest[n - 1]

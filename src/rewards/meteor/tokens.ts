@@ -29,7 +29,7 @@ export function findTokens(text: string, spans: Ints): void {
   spans.push(text.length)
 }
 
-// Punctuation and symbols stand alone, except - and ' between letters or digits.
+// Punctuation and symbols are separate tokens, except - and ' between letters or digits.
 const punctuation = /(?<![\p{L}\p{N}])['-]|['-](?![\p{L}\p{N}])|(?!['-])[\p{P}\p{S}]/gu
 const letterOrDigit = /[\p{L}\p{N}]/u
 

@@ -30,7 +30,7 @@ export class Vocabulary {
     return this.#words.length >= maxWords || this.#numChars >= maxChars
   }
 
-  /** The number of text[start, end). No string is made for a word that is known. */
+  /** The number of text[start, end). No string is created for a known word. */
   idOf(text: string, start: number, end: number): number {
     let hash = 0
     for (let i = start; i < end; i++) hash = (Math.imul(hash, 31) + text.charCodeAt(i)) | 0

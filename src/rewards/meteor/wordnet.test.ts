@@ -65,7 +65,7 @@ test('synonyms are the one-word lower-case names of all synsets', () => {
   assert.ok(!words.synonyms('paris').includes('paris'))
 })
 
-test('a table keeps what it was made from', () => {
+test('a table keeps what it was built from', () => {
   const synonyms = [
     new Map([
       ['b', new Set(['b', 'a'])],

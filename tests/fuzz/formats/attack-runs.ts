@@ -216,7 +216,7 @@ function checkpoints(): Files[] {
   return [filesOf(join(oldRun, 'checkpoint_step_3'), 'run/checkpoint_step_3/')]
 }
 
-/** The manifest is made anew, so that the damage is reached. */
+/** The manifest is rewritten, so that the damage is reached. */
 function readStates(folder: string): string {
   const dir = join(folder, 'run/checkpoint_step_3')
   const manifest = JSON.parse(readFileSync(join(dir, 'manifest.json'), 'utf8')) as { files: Record<string, unknown> }

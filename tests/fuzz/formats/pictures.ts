@@ -130,7 +130,7 @@ export const jpeg: Format = {
         const damaged = damageBytes(bytes, random)
         return { files: { 'a.jpg': damaged.bytes }, note: damaged.note }
       }
-      // lengths and sizes stand behind the markers
+      // lengths and sizes follow the markers
       const markers = [...bytes.keys()].filter((i) => bytes[i] === 0xff && (bytes[i + 1] ?? 0) >= 0xc0)
       const at = markers.length > 0 ? random.pick(markers) : 0
       return { files: { 'a.jpg': bytes }, note: damageField(bytes, at, Math.min(bytes.length, at + 24), random) }

@@ -10,7 +10,7 @@ let next = Number(process.argv[4] ?? 0) // the first case of this process
 
 async function fail(fault: (typeof faults)[number], folder: string): Promise<string> {
   if (fault === 'refused') throw new Mismatch({ where: folder, expected: 'another', got: 'this' })
-  if (fault === 'raw') throw new TypeError('of ours')
+  if (fault === 'raw') throw new TypeError('an internal error')
   if (fault === 'wrong') return 'other data'
   if (fault === 'escape') writeFileSync(join(folder, '..', 'outside', 'made'), '')
   if (fault === 'memory') return await grow()

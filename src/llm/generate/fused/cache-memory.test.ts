@@ -78,7 +78,7 @@ test('it is busy while one of its users is', () => {
   one.leave()
 })
 
-test('prompts that are a little longer fit into a memory that was made for shorter ones', () => {
+test('prompts that are a little longer fit into a memory that was allocated for shorter ones', () => {
   const shared = new CacheMemory(placement)
   const [user, longer] = [new User(shared, 1000), new User(shared, 1000 * cacheSpare)]
   assert.ok(cacheSpare > 1.05, `${cacheSpare}`)

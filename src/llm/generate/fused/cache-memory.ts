@@ -7,7 +7,7 @@ export interface CacheUser {
   unbind(): void
 }
 
-/** What a memory has to spare when it is made, so that prompts that are a little longer do not soon need another. */
+/** Spare room of a new allocation, so that slightly longer prompts do not need another. */
 export const cacheSpare = 1.1
 
 /**

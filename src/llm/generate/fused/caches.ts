@@ -15,7 +15,7 @@ export interface FusedSize {
   ownRoom: number
 }
 
-/** Prompts of a step are of similar length, those of the next a little longer: room for both is made at once. */
+/** Prompts of one step have similar lengths, and the next step's may be slightly longer: one allocation fits both. */
 const roomStep = { prompts: 256, own: 64 }
 const rounded = (n: number, step: number) => Math.ceil(n / step) * step
 

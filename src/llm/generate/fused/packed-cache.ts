@@ -52,7 +52,7 @@ export class PackedCache {
     tidy(() => void all.slice({ dim: 4, end: this.columns }).copy_(this.#ordered()))
   }
 
-  /** The same as a cache of its own. */
+  /** The same as a separate cache. */
   unpacked(): KVCache {
     return tidy(() => {
       const layers = this.#ordered().unbind({ dim: 0 })

@@ -37,7 +37,7 @@ const words: Prompt[] = [
   ...phrases(wide, ['it']),
 ]
 
-/** Scores behind each prompt, and its keys and values in order, padding left out. */
+/** Scores after each prompt, and its keys and values in order, padding left out. */
 interface Read {
   logits: number[][]
   cache: number[][]
@@ -132,7 +132,7 @@ test('what one call read of an image serves the next ones, until the weights may
     near(packed(words), want[0]!)
     near(packed(regions), want[1]!)
     near(packed(regions.slice(1, 2)), alone(regions.slice(1, 2)))
-    assert.ok(tokens(regions) < fresh / 2, `${tokens(regions)} tokens are read, ${fresh} where nothing is known`)
+    assert.ok(tokens(regions) < fresh / 2, `${tokens(regions)} tokens are read, ${fresh} without a known prefix`)
   })
   assert.equal(tokens(regions), fresh)
 })
@@ -144,7 +144,7 @@ test('an image that is not known among those asked about: everything is read', (
   })
 })
 
-test('nothing stays behind', () => {
+test('nothing is leaked', () => {
   expectNoLeak(() => {
     knownPrefixes.during(() => {
       packed(words)

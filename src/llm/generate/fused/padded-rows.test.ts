@@ -10,7 +10,7 @@ test('few numbers of rows are used, none smaller than asked for', () => {
   for (let rows = 1; rows <= 64; rows++) assert.ok(roundedRows(rows) >= rows, `${rows} rows`)
 })
 
-test('rows that mean nothing come behind those that do, and go again', () => {
+test('padding rows follow the real rows, and are removed again', () => {
   tidy(() => {
     const numbers = Float64Array.of(0.1, 0.2, 0.3, 0.4, 0.6, 0.7)
     assert.deepEqual([...widened(numbers, 3, 4)], [0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.5])
@@ -57,7 +57,7 @@ test('a start is filled up with rows of the last prompt and prompts of nobody; i
   })
 })
 
-test('rows and prompts are filled up each to a number of its own', () => {
+test('rows and prompts are filled up each to its own count', () => {
   tidy(() => {
     const cache = new PackedCache(zeros([1, 3, 4]), [[0], [1], [2]], { keys: 1, dim: 2 })
     const rows = tensor(Int32Array.of(0, 0, 1, 1, 2))

@@ -1,5 +1,5 @@
 // Decoding with the custom kernels: one recorded step for all tokens, which reads its clock from memory. A recording is bound to addresses: it
-// holds while the weights and the memory of the caches are those it was made with, and goes before they do.
+// is valid while the weights and cache buffers are those it was captured with, and is freed before they are.
 // R rows, P prompts, H heads, K key/value heads, D head size, S hidden, I feed-forward.
 import { DecodeKernels } from '../../../kernels/index.ts'
 import { CudaGraph, empty, int64Tensor, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../../../tensor/index.ts'
@@ -26,7 +26,7 @@ export class FusedState implements CacheUser {
   readonly #kernels: DecodeKernels
   readonly #draws: DeviceDraws
   #caches: FusedCaches | null = null
-  readonly #promptOf: Tensor // [R / share] int32, -1 where no row of the unit is open
+  readonly #promptOf: Tensor // [R / share] int32, -1 if no row of the unit is open
   readonly #promptLength: Tensor // [P] int32
   readonly #position: Tensor // [R] int32
   readonly #turns: Tensor
@@ -138,7 +138,7 @@ export class FusedState implements CacheUser {
     })
   }
 
-  /** The columns of each prompt that are no padding, [P, 1, longest, 1], and how many; null: all of them. */
+  /** The columns of each prompt that are not padding, [P, 1, longest, 1], and how many; null: all of them. */
   #withoutPadding(
     { valid, columns }: DecodeStart,
     of: readonly number[],

@@ -6,7 +6,7 @@ import type { DecodeStart, Decoding } from '../decoding.ts'
 import { columnsOf } from '../fused/packed-cache.ts'
 import type { Scores } from '../recorded/draws.ts'
 
-/** Op by op, looking only at the columns in use. What a step needs besides its tokens is made for all steps at once. */
+/** Op by op, over the columns in use. What a step needs besides its tokens is computed once for all steps. */
 export class DecodeStep implements Decoding {
   readonly #decoder: Decoder
   readonly #cache: KVCache

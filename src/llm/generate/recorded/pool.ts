@@ -16,7 +16,7 @@ const ownsMemory = (state: Kept): boolean => !(state instanceof FusedState) || s
 /**
  * Decode states by shape, the latest used last. They are few and their caches take at most a tenth of the GPU's memory; what does not fit goes,
  * oldest first. A state does not belong to a role: policy and EMA copy decode with the same one. States of our kernels have their caches in
- * one memory, since one at a time decodes; where one decodes already the next gets a memory of its own.
+ * one memory, since one at a time decodes; while one decodes, the next gets separate memory.
  */
 export class DecodePool {
   readonly #record: Recorder

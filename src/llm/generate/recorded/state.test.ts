@@ -1,5 +1,5 @@
 // Recorded decoding on the CPU: the recorder runs the step again with the tensors that were in place when it recorded, as a captured
-// graph reads the addresses it was made with. What CUDA itself adds is checked in tests/gpu.
+// graph reads the addresses it was captured with. What CUDA itself adds is checked in tests/gpu.
 import assert from 'node:assert/strict'
 import { after, beforeEach, test } from 'node:test'
 import { box, encode, fillAdapters, freeFeatures, type Prompt, tinyModel } from '../../../../tests/support/sa2va.ts'

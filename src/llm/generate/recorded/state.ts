@@ -41,7 +41,7 @@ interface Pinned {
 }
 
 /**
- * The weights a recorded step reads. Those that train or are held in another dtype (adapters, masters) are copied once per call, in the
+ * The weights a recorded step reads. Those that train or are stored in another dtype (adapters, masters) are copied once per call, in the
  * dtype of the activations; the others are read where they are, and must still be there when the recording is used again.
  */
 class PinnedWeights {
@@ -54,7 +54,7 @@ class PinnedWeights {
     this.#decoder = decoder
   }
 
-  /** Takes the values of the model as it is now, in whatever role. False: a recording made before does not hold for it. */
+  /** Takes the values of the model as it is now, in whatever role. False: an earlier recording is not valid for it. */
   load(): boolean {
     const slots = this.#decoder.module.slots()
     const fits = this.#switches === this.#switchesNow() && this.#matches(slots)

@@ -1,7 +1,7 @@
 import type { AdapterState, Linear } from '../../../nn/index.ts'
 import { _foreachAdd_, type Tensor } from '../../../tensor/index.ts'
 
-/** Gradients of the adapters of one layer, on their way into the tensors that train. Every gradient has memory of its own. */
+/** Gradients of the adapters of one layer, before they are added to the trained tensors. Every gradient has separate memory. */
 export class AdapterGrads {
   /** The gradient of s A is s times smaller than that of A itself, which is what goes in. */
   readonly scale: number
@@ -15,7 +15,7 @@ export class AdapterGrads {
     this.#all.push({ master: lora_A!.weight, grad: down }, { master: lora_B!.weight, grad: up })
   }
 
-  /** Gives what was added to the masters, before the scope it was made in ends. */
+  /** Adds the sums to the masters before their scope ends. */
   hand(): void {
     const had: Tensor[] = []
     const more: Tensor[] = []

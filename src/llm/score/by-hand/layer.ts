@@ -1,5 +1,5 @@
-// One decoder layer forward and backward by hand: no gradient of frozen weights, adapters' gradients straight into their masters, and of
-// the intermediates only what cannot be made again cheaply. T tokens, S hidden, I intermediate, r rank.
+// One decoder layer with a hand-written forward and backward: no gradient of frozen weights, adapters' gradients straight into their masters, and of
+// the intermediates only what is expensive to recompute. T tokens, S hidden, I intermediate, r rank.
 import type { AdapterState, RopeTable } from '../../../nn/index.ts'
 import {
   type Attended,

@@ -1,4 +1,4 @@
-// Layers with a derivative of their own against libtorch's, in float32 on the CPU: states, log-probs, gradients of every adapter and of x.
+// Layers with a hand-written derivative against libtorch's, in float32 on the CPU: states, log-probs, gradients of every adapter and of x.
 import assert from 'node:assert/strict'
 import { after, test } from 'node:test'
 import { roundingBound } from '../../../../tests/support/rounding.ts'
@@ -60,7 +60,7 @@ const single: Case = { prompts, groups: groups.map((group) => [group[0]!]) }
 
 const pass = (of: Case, options: TeacherOptions) => teacherForceGroups(model, of.prompts, of.groups, options)
 
-/** Every token, entropy and a state with a weight of its own, so that nothing cancels. */
+/** Every token, entropy and a state with a different weight, so that nothing cancels. */
 function lossOf(p: TeacherPass): Tensor {
   const weighted = (t: Tensor, phase: number) =>
     t
@@ -121,7 +121,7 @@ function compare(got: Outcome, want: Outcome): void {
 
 for (const [name, of] of [
   ['completions that share a prompt', shared],
-  ['one completion behind each prompt', single],
+  ['one completion after each prompt', single],
 ] as const)
   test(`${name}: scores and gradients of adapters and inputs are those of the way op by op`, () => {
     const want = outcome(of, { packed: false })

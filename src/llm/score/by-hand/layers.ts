@@ -1,5 +1,5 @@
-// The decoder's layers as one function with a derivative of its own. It covers what Qwen2 and Llama layers are in training: frozen weights,
-// adapters on all seven projections. Everything else takes the way op by op.
+// The decoder's layers as one function with a hand-written derivative. It covers Qwen2 and Llama layers in training: frozen weights,
+// adapters on all seven projections. All other cases run op by op.
 
 import { TrainingKernels } from '../../../kernels/index.ts'
 import type { AdapterState, Linear, RMSNorm, RopeTable } from '../../../nn/index.ts'

@@ -14,7 +14,7 @@ export interface CompletionRows {
 export interface PackedStates {
   hidden: Tensor // [T, S]
   places: readonly CompletionRows[]
-  /** Scores the states, where kernels do. */
+  /** Scores the states, if kernels do it. */
   head: TrainingHead | null
 }
 

@@ -34,7 +34,7 @@ export class Stack {
   readonly baseBias: Tensor | null
   readonly blocks: readonly Block[]
   readonly #views: Tensor[] = []
-  /** Handles of the layers' weights as this stack made them. */
+  /** Handles of the layers' weights as this stack created them. */
   readonly #handles: readonly number[]
   readonly #downViews: readonly Tensor[]
   readonly #upViews: readonly Tensor[]

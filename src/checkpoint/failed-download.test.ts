@@ -8,10 +8,10 @@ import { atomicWrite, hashFile, lackOfRoom, Mismatch } from '../core/index.ts'
 import { readRange, withFile } from './file-ranges.ts'
 import { openWeights } from './weights.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'roundtrip-stand-in-'))
+const root = mkdtempSync(join(tmpdir(), 'roundtrip-failed-download-'))
 after(() => rmSync(root, { recursive: true, force: true }))
 
-const standIns: [string, string, RegExp][] = [
+const failedDownloads: [string, string, RegExp][] = [
   [
     'a Git LFS pointer',
     'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n',
@@ -30,7 +30,7 @@ for (const name of [
   'model.safetensors.index.json',
 ]) {
   test(`${name}: what a download leaves in its place is named for what it is`, () => {
-    for (const [what, text, message] of standIns) {
+    for (const [what, text, message] of failedDownloads) {
       const path = join(root, name)
       writeFileSync(path, text)
       assert.throws(

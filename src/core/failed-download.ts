@@ -1,7 +1,7 @@
 import { Mismatch } from './errors.ts'
 
 /** What a download leaves in place of a file: a Git-LFS pointer, a page of a web server, nothing; null for other bytes. */
-export function standIn(head: Uint8Array): { got: string; hint: string } | null {
+export function failedDownload(head: Uint8Array): { got: string; hint: string } | null {
   const text = Buffer.from(head.buffer, head.byteOffset, Math.min(head.byteLength, 512)).toString('latin1')
   if (text === '') return { got: 'a file of 0 bytes', hint: 'the download was interrupted; fetch the file again' }
   if (text.startsWith('version https://git-lfs')) {
@@ -16,7 +16,7 @@ export function standIn(head: Uint8Array): { got: string; hint: string } | null 
 }
 
 /** Refuses such a file by what it is, not by the first field that does not fit. */
-export function refuseStandIn(head: Uint8Array, where: string, expected: string): void {
-  const found = standIn(head)
+export function refuseFailedDownload(head: Uint8Array, where: string, expected: string): void {
+  const found = failedDownload(head)
   if (found) throw new Mismatch({ where, expected, ...found })
 }
