@@ -7,22 +7,16 @@ import { decodeRgba } from '../../image/index.ts'
 import { maskFromDense } from '../../mask/index.ts'
 import type { LabelledPicture } from '../scene.ts'
 import { makeBackground } from './backgrounds.ts'
-import { type Cutout, type CutoutGroup, type CutoutSet, couldMean, groupCutouts } from './cutouts.ts'
-import { type Canvas, type PasteObject, type Placement, paste, toPasteObject } from './paste.ts'
+import { type Cutout, type CutoutSet, couldMean, groupCutouts } from './cutouts.ts'
+import { type Canvas, makePatch, type Patch, paste } from './paste.ts'
 
 /** Raised whenever the same seed gives other pictures: stored ones are composed again. */
-export const composerVersion = 1
+export const composerVersion = 2
 
 export interface Composer {
   /** The group of picture `index`: its pictures are held out together. */
   groupOf(index: number): string
   compose(index: number): Promise<LabelledPicture>
-}
-
-interface PicturePlan {
-  group: CutoutGroup
-  /** The target first. */
-  objects: readonly Cutout[]
 }
 
 export function openComposer(set: CutoutSet, photos: readonly string[], seed: number, size: number): Composer {
@@ -36,19 +30,17 @@ export function openComposer(set: CutoutSet, photos: readonly string[], seed: nu
     orders.set(round, order)
     return order[index % targets.length]!
   }
-  const plan = (index: number, random: RandomStream): PicturePlan => {
-    const { group, target } = targetOf(index)
-    const others = group.members.filter((c) => c !== target && !couldMean(target, c))
-    return { group, objects: [target, ...shuffled(others, random).slice(0, 2 + random.below(3))] }
-  }
   return {
     groupOf: (index) => targetOf(index).group.key,
     compose: async (index) => {
       const random = stream(streamId.scenes, seed, set.name, 'picture', index)
-      const { group, objects } = plan(index, random)
-      const cutouts = await Promise.all(objects.map(({ file }) => readCutout(set.root, file)))
+      const { group, target } = targetOf(index)
+      const others = group.members.filter((c) => c !== target && !couldMean(target, c))
+      const objects = [target, ...shuffled(others, random).slice(0, 2 + random.below(3))]
+      const patches: Patch[] = []
+      for (const object of objects) patches.push(await readPatch(set.root, object, size, random))
       const background = await makeBackground(photos, size, random)
-      const canvas = arrange(objects, cutouts, background, size, random)
+      const canvas = arrange(patches, background, size, random)
       const isTarget = canvas.owner.map((number) => (number === 1 ? 1 : 0))
       return {
         id: `${set.name}-${seed}-${index}`,
@@ -61,9 +53,18 @@ export function openComposer(set: CutoutSet, photos: readonly string[], seed: nu
   }
 }
 
-async function readCutout(root: string, file: string): Promise<PasteObject> {
-  const path = join(root, file)
-  return toPasteObject(await decodeRgba(readFileSync(path), path))
+const maxTurn = Math.PI / 6
+const maxEnlargement = 2
+
+/** A fifth to nearly a half of the picture's side long, turned and mirrored. */
+async function readPatch(root: string, object: Cutout, size: number, random: RandomStream): Promise<Patch> {
+  const wanted = size * (0.22 + 0.26 * random.uniform())
+  const angle = maxTurn * (2 * random.uniform() - 1)
+  const mirrored = random.uniform() < 0.5 && !object.oneWay
+  const path = join(root, object.file)
+  const image = await decodeRgba(readFileSync(path), path)
+  const side = Math.max(0.15 * size, Math.min(wanted, maxEnlargement * Math.max(image.width, image.height)))
+  return makePatch(image, { side, angle, mirrored })
 }
 
 const maxTries = 12
@@ -71,19 +72,17 @@ const maxTries = 12
 const minVisible = { target: 0.5, other: 0.25 }
 
 /** Paints the objects in random order until enough of each is visible; the last try paints the target in front of all others. */
-function arrange(
-  objects: readonly Cutout[],
-  cutouts: readonly PasteObject[],
-  background: Uint8Array,
-  size: number,
-  random: RandomStream,
-): Canvas {
+function arrange(patches: readonly Patch[], background: Uint8Array, size: number, random: RandomStream): Canvas {
   for (let attempt = 1; ; attempt++) {
     const canvas = { size, rgb: background.slice(), owner: new Uint8Array(size * size) }
     const last = attempt === maxTries
-    const order = last ? cutouts.map((_, i) => cutouts.length - 1 - i) : shuffled([...cutouts.keys()], random)
+    const order = last ? [...patches.keys()].reverse() : shuffled([...patches.keys()], random)
     const areas: number[] = []
-    for (const i of order) areas[i] = paste(canvas, cutouts[i]!, i + 1, place(objects[i]!, cutouts[i]!, size, random))
+    for (const i of order) {
+      const margin = Math.min(size / 2, 0.4 * patches[i]!.side)
+      const along = () => margin + random.uniform() * (size - 2 * margin)
+      areas[i] = paste(canvas, patches[i]!, i + 1, along(), along())
+    }
     if (last || isVisible(canvas, areas)) return canvas
   }
 }
@@ -92,22 +91,4 @@ function isVisible({ owner }: Canvas, areas: readonly number[]): boolean {
   const visible = new Uint32Array(areas.length + 1)
   for (const number of owner) visible[number]!++
   return areas.every((area, i) => visible[i + 1]! >= (i === 0 ? minVisible.target : minVisible.other) * area)
-}
-
-const maxTurn = Math.PI / 6
-const maxEnlargement = 2
-
-/** Somewhere inside the picture, a fifth to nearly a half of its side long. */
-function place(object: Cutout, { width, height }: PasteObject, size: number, random: RandomStream): Placement {
-  const wanted = size * (0.22 + 0.26 * random.uniform())
-  const side = Math.max(0.15 * size, Math.min(wanted, maxEnlargement * Math.max(width, height)))
-  const margin = side / 2
-  const along = () => margin + random.uniform() * (size - 2 * margin)
-  return {
-    x: along(),
-    y: along(),
-    side,
-    angle: maxTurn * (2 * random.uniform() - 1),
-    mirrored: !object.oneWay && random.uniform() < 0.5,
-  }
 }
