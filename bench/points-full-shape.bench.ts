@@ -10,15 +10,13 @@ import { packageRoot } from '../src/core/index.ts'
 import type { Example } from '../src/data/index.ts'
 import { resize } from '../src/image/index.ts'
 import { maskFromDense, toDense } from '../src/mask/index.ts'
-import { parseQwenVLConfig, QwenVL, QwenVLFamily } from '../src/models/index.ts'
-import { readProcessorConfig } from '../src/models/qwen2_5_vl/index.ts'
+import { besideWeights, parseQwenVLConfig, QwenVL, QwenVLFamily } from '../src/models/index.ts'
 import { type Draw, type Sample, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, resolveRun, runOf } from '../src/run/index.ts'
 import { Sam2Model, Sam2Predictor, sam2Config } from '../src/sam/index.ts'
 import { makePointScene } from '../src/scenes/index.ts'
 import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem } from '../src/tasks/index.ts'
 import { cuda, noGrad, tidy } from '../src/tensor/index.ts'
-import { loadTokenizer } from '../src/text/index.ts'
 import { type BenchRow, row } from './bench.ts'
 import { drawWeights, onCard, placement } from './gpu/random-model.ts'
 
@@ -71,7 +69,7 @@ function randomPolicy(): QwenVLFamily {
   const dir = folderOf(config)
   const model = drawWeights(new QwenVL(cfg), spread)
   model.decoder.computeIn(dtype)
-  return new QwenVLFamily({ dir, cfg, processor: readProcessorConfig(dir), model, tokenizer: loadTokenizer(dir) })
+  return new QwenVLFamily({ ...besideWeights(dir, cfg), model })
 }
 
 function randomSam(): Sam2Predictor {

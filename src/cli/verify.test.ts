@@ -26,6 +26,7 @@ test('golden sets are told by content, under any name', (t) => {
     ['lora-tiny', 'e'],
     ['misc', 'f'],
     ['qwen2_5_vl-tiny', 'g'],
+    ['qwen3_vl-tiny', 'h'],
   ] as const)
     cpSync(join(golden, from), join(dir, to), { recursive: true })
   writeFileSync(join(dir, 'notes.md'), 'text')
@@ -40,6 +41,7 @@ test('golden sets are told by content, under any name', (t) => {
       ['e', 'lora'],
       ['f', 'misc'],
       ['g', 'qwen2_5_vl'],
+      ['h', 'qwen3_vl'],
     ],
   )
   assert.deepEqual(others, [join(dir, 'notes.md')])
@@ -52,6 +54,7 @@ for (const [name, kind, rows] of [
   ['lora-tiny', 'lora', 90],
   ['misc', 'misc', 20],
   ['qwen2_5_vl-tiny', 'qwen2_5_vl', 100],
+  ['qwen3_vl-tiny', 'qwen3_vl', 390],
 ] as const) {
   test(`${name} is recomputed and every quantity is inside its limit`, async () => {
     const result = await verifyOne({ path: join(golden, name), kind })
@@ -65,7 +68,7 @@ for (const [name, kind, rows] of [
 }
 
 test("a value that is not the reference's fails by its name, in every kind of folder", async (t) => {
-  const changed = async (set: string, kind: 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl', name: string) => {
+  const changed = async (set: string, kind: 'sa2va' | 'lora' | 'misc' | 'qwen2_5_vl' | 'qwen3_vl', name: string) => {
     const dir = join(scratch(t), 'x')
     cpSync(join(golden, set), dir, { recursive: true })
     const path = join(dir, 'golden.safetensors')
@@ -87,6 +90,7 @@ test("a value that is not the reference's fails by its name, in every kind of fo
   await changed('lora-tiny', 'lora', 'after.base_model.model.model.layers.0.mlp.up_proj.lora_B.default.weight')
   await changed('misc', 'misc', 'resize.bilinear.64x48')
   await changed('qwen2_5_vl-tiny', 'qwen2_5_vl', 'image_embeds')
+  await changed('qwen3_vl-tiny', 'qwen3_vl', 'deepstack1')
 })
 
 test('small gradients of the other sign fail the updated weights: only gradients near 0 are excused', async (t) => {

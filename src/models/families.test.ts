@@ -31,6 +31,7 @@ test('the released folders are told apart by architectures[0] and the parts of t
   assert.equal(familyOf(join(golden, 'sa2va-qwen2_5_vl-tiny')), 'sa2va-qwen2_5_vl')
   assert.equal(familyOf(join(golden, 'sa2va-qwen3vl-tiny')), 'sa2va-qwen3_vl')
   assert.equal(familyOf(join(golden, 'qwen2_5_vl-tiny')), 'qwen2_5_vl')
+  assert.equal(familyOf(join(golden, 'qwen3_vl-tiny')), 'qwen3_vl')
 })
 
 test('without architectures, llm_config and text_config decide; text_config.architectures does not count', () => {
@@ -64,16 +65,9 @@ test('variants and architectures that are not supported are refused by name with
   refused({ ...qwen3, auto_map: { AutoModel: 'modeling_sam3.Sa2VAChatModelQwen' } }, [], /SAM3 tower/)
   refused({ architectures: ['SomethingElse'] }, [], /expected Sa2VAChatModel .*got SomethingElse/)
   refused({ model_type: 'llama' }, [], /got nothing/)
-  refused(
-    {
-      ...qwen3,
-      architectures: ['Qwen3VLForConditionalGeneration'],
-      model_type: 'qwen3_vl',
-      grounding_encoder_config: undefined,
-    },
-    [],
-    /without a mask decoder/,
-  )
+  refused({ architectures: ['Qwen3VLMoeForConditionalGeneration'] }, [], /got Qwen3VLMoe/, /mixture of experts/)
+  refused({ architectures: ['Qwen3_5ForConditionalGeneration'] }, [], /got Qwen3_5For/, /attention is not built/)
+  refused({ model_type: 'qwen3_5', text_config: { model_type: 'qwen3_5_text' } }, [], /got qwen3_5_text/)
   refused(
     { ...qwen3, text_config: { model_type: 'qwen3_vl_moe_text' }, vision_config: {} },
     [],

@@ -3,14 +3,15 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
 import { type JsonObject, Mismatch, readJsonObject } from '../core/index.ts'
-import { type QwenBase, qwenBase } from './sa2va-qwen/index.ts'
+import { type QwenBase, qwenBase } from './qwen_vl/index.ts'
 
-export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | 'qwen2_5_vl'
+export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | QwenBase
 
 const supported = [
   'Sa2VAChatModel (on InternVL)',
   'Sa2VAChatModelQwen (on Qwen2.5-VL, Qwen3-VL)',
   'Qwen2_5_VLForConditionalGeneration',
+  'Qwen3VLForConditionalGeneration',
 ].join(', ')
 
 /** The family of a checkpoint folder; one that is not supported is refused by its name, with the reason. */
@@ -38,12 +39,14 @@ export function familyOfConfig(
   const name = nameOf(raw)
   refuseQuantised(raw, where)
   if (/Llava/i.test(name)) throw refused(where, name, 'its CLIP tower and Llama language model are not built')
+  if (/^Qwen.*Moe/.test(name)) throw refused(where, name, 'it is a mixture of experts')
+  if (/^Qwen3_5/.test(name)) throw refused(where, name, 'its attention is not built')
   if (name === 'Sa2VAChatModel') return 'sa2va-internvl'
   if (name === 'Sa2VAChatModelQwen') return `sa2va-${qwenBase(raw, where)}`
-  if (/^Qwen(2_5_|3)VLForConditionalGeneration$/.test(name)) return ofQwen(raw, where, name, grounded())
+  if (/^Qwen(2_5_|3)VLForConditionalGeneration$/.test(name)) return ofQwen(raw, where, grounded())
   if (name !== '') throw refused(where, name)
   if (raw.llm_config) return 'sa2va-internvl'
-  if (raw.text_config) return ofQwen(raw, where, String(raw.model_type), grounded() || raw.model_type === 'sa2va_chat')
+  if (raw.text_config) return ofQwen(raw, where, grounded() || raw.model_type === 'sa2va_chat')
   throw refused(where, 'nothing')
 }
 
@@ -54,11 +57,9 @@ function refuseQuantised({ quantization_config: settings }: JsonObject, where: s
   throw new Mismatch({ where, field: 'quantization_config', expected: 'none: plain weights', got, hint })
 }
 
-function ofQwen(raw: JsonObject, where: string, name: string, grounded: boolean): ModelFamily {
+function ofQwen(raw: JsonObject, where: string, grounded: boolean): ModelFamily {
   const base = qwenBase(raw, where)
-  if (grounded) return `sa2va-${base}`
-  if (base === 'qwen2_5_vl') return base
-  throw refused(where, name, 'Qwen3-VL without a mask decoder; it is supported inside Sa2VA')
+  return grounded ? `sa2va-${base}` : base
 }
 
 function nameOf(raw: JsonObject): string {

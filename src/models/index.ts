@@ -18,27 +18,7 @@ export {
 } from './family.ts'
 export { type ModelSizes, modelSizes } from './model-sizes.ts'
 export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'
-export {
-  chatText,
-  firstResize,
-  firstSize,
-  gridPositions,
-  type LoadedQwenVL,
-  openQwenVL,
-  type PatchedImage,
-  type ProcessorConfig,
-  parseQwenVLConfig,
-  patchImage,
-  type QwenFeatures,
-  type QwenPrompt,
-  QwenVL,
-  type QwenVLConfig,
-  QwenVLFamily,
-  questionPrompt,
-  readQwenVLConfig,
-  smartResize,
-  windowOrder,
-} from './qwen2_5_vl/index.ts'
+export * from './qwen_vl/index.ts'
 export {
   internVit300m,
   internVLConfig,

@@ -62,7 +62,7 @@ function onQwen(raw: JsonObject): ModelSizes {
   const isTarget = (name: string) => name.startsWith('model.') && isAdapted(name.slice('model.'.length))
   const unit = (cfg.vision.patch_size * cfg.vision.spatial_merge_size) ** 2
   const tokens = (tiles: number) => Math.floor(Math.min(cfg.max_pixels, tiles * tilePixels) / unit)
-  const levels = 1 + (cfg.base === 'qwen3_vl' ? cfg.vision.deepstack_visual_indexes.length : 0)
+  const levels = 1 + cfg.vision.deepstack_visual_indexes.length
   return {
     llm: cfg.llm,
     ...counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups)),

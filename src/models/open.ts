@@ -4,7 +4,7 @@ import type { DecoderOpenOptions } from '../llm/index.ts'
 import type { Rounding } from '../sam/index.ts'
 import { familyOf, type ModelFamily } from './families.ts'
 import type { Family, FolderReport } from './family.ts'
-import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen2_5_vl/index.ts'
+import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen_vl/index.ts'
 import { inspectSa2VA, readSa2VAConfig, Sa2VAFamily } from './sa2va/index.ts'
 import { inspectSa2VAQwen, type RegionPrompt, readSa2VAQwenConfig, Sa2VAQwenFamily } from './sa2va-qwen/index.ts'
 
@@ -28,11 +28,18 @@ const onQwen: Entry = {
   dtype: (dir) => readSa2VAQwenConfig(dir).torch_dtype,
 }
 
-const families: Partial<Record<ModelFamily, Entry>> = {
+const plainQwen: Entry = {
+  open: QwenVLFamily.open,
+  inspect: inspectQwenVL,
+  dtype: (dir) => readQwenVLConfig(dir).torch_dtype,
+}
+
+const families: Record<ModelFamily, Entry> = {
   'sa2va-internvl': { open: openOnInternVL, inspect: inspectSa2VA, dtype: (dir) => readSa2VAConfig(dir).torch_dtype },
   'sa2va-qwen2_5_vl': onQwen,
   'sa2va-qwen3_vl': onQwen,
-  qwen2_5_vl: { open: QwenVLFamily.open, inspect: inspectQwenVL, dtype: (dir) => readQwenVLConfig(dir).torch_dtype },
+  qwen2_5_vl: plainQwen,
+  qwen3_vl: plainQwen,
 }
 
 function openOnInternVL(dir: string, { region, ...options }: FamilyOptions): Family {
@@ -41,13 +48,7 @@ function openOnInternVL(dir: string, { region, ...options }: FamilyOptions): Fam
   throw new Mismatch({ where: dir, field: 'region', expected, got: region })
 }
 
-function entryOf(dir: string): Entry {
-  const family = familyOf(dir)
-  const entry = families[family]
-  if (entry) return entry
-  const hint = 'it opens as a library (openQwenVL); no command runs it'
-  throw new Mismatch({ where: dir, field: 'model', expected: Object.keys(families).join(', '), got: family, hint })
-}
+const entryOf = (dir: string): Entry => families[familyOf(dir)]
 
 /** A model folder as the hub has it: config.json, weights, tokenizer. */
 export function openFamily(dir: string, options: FamilyOptions = {}): Family {

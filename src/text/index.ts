@@ -2,6 +2,7 @@
 // May import core.
 // Start reading at tokenizer.ts, then prompts.ts.
 export { encodeAnswer } from './answer.ts'
+export { type FolderTemplate, folderTemplate } from './folder-template.ts'
 export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,

@@ -11,6 +11,7 @@ export type GoldenKind =
   | 'lora'
   | 'misc'
   | 'qwen2_5_vl'
+  | 'qwen3_vl'
   | 'benchmarks'
   | 'mobilesam'
   | 'points'
@@ -80,7 +81,7 @@ function modelKind(path: string): GoldenKind | null {
   const type = config?.['model_type']
   const grounded = type === 'sa2va_chat' || config?.['grounding_encoder_config'] !== undefined
   if (grounded) return config?.['text_config'] ? 'sa2va-qwen' : 'sa2va'
-  return type === 'qwen2_5_vl' ? 'qwen2_5_vl' : null
+  return type === 'qwen2_5_vl' || type === 'qwen3_vl' ? type : null
 }
 
 function fileKind(path: string): GoldenKind | null {

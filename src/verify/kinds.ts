@@ -7,7 +7,7 @@ import { verifyMeteor, verifyPorter } from './meteor.ts'
 import { verifyMisc } from './misc.ts'
 import { verifyMobileSam } from './mobilesam.ts'
 import { verifyPoints } from './points.ts'
-import { verifyQwenVL } from './qwen2_5_vl.ts'
+import { verifyQwenVL } from './qwen-vl.ts'
 import { verifySa2VA } from './sa2va.ts'
 import { verifySa2VAQwen } from './sa2va-qwen.ts'
 import { verifyMaskPrompt } from './sam2-mask-prompt.ts'
@@ -18,6 +18,7 @@ const kinds: Record<GoldenKind, (path: string) => CheckRow[] | Promise<CheckRow[
   sa2va: verifySa2VA,
   'sa2va-qwen': verifySa2VAQwen,
   qwen2_5_vl: verifyQwenVL,
+  qwen3_vl: verifyQwenVL,
   meteor: verifyMeteor,
   porter: verifyPorter,
   grpo: verifyGrpo,

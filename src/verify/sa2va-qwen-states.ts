@@ -1,45 +1,66 @@
 // States inside the vision tower and the language model of Sa2VA on a Qwen-VL, part by part.
 import type { CheckRow } from '../core/index.ts'
-import { Decoder } from '../llm/index.ts'
-import { type QwenGroundedFeatures, windowOrder } from '../models/index.ts'
+import { Decoder, type LlmConfig, type Pass } from '../llm/index.ts'
+import {
+  lookAt,
+  type PatchedImage,
+  type QwenGroundedFeatures,
+  type QwenParts,
+  type VisionTower,
+  windowOrder,
+} from '../models/index.ts'
 import { Module, Rope } from '../nn/index.ts'
 import { cat, int64Tensor, type Tensor, tensor, zeros } from '../tensor/index.ts'
-import { compareIds, compareTensor } from './compare.ts'
+import { compareIds, compareTensor, storedTensor } from './compare.ts'
 import { device } from './device.ts'
 import { get, numbers, type QwenCase } from './sa2va-qwen-case.ts'
 
 export function visionRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
-  const { model, cfg } = c.loaded
-  const { visual } = model.model.model
-  const { patches } = c.image
+  return [
+    ...towerRows(c.loaded.model.model.model.visual, c.loaded.cfg, c.image.patches, c.want),
+    compareTensor('vis.image_embeds', features.tokens, get(c, 'vis.image_embeds')),
+    ...features.deepstack.map((t, j) => compareTensor(`vis.deepstack${j}`, t, get(c, `vis.deepstack${j}`))),
+  ]
+}
+
+/** What happens inside a vision tower, part by part, as far as the set has it. */
+export function towerRows(
+  visual: VisionTower,
+  { base, vision }: QwenParts,
+  patches: PatchedImage,
+  want: ReadonlyMap<string, Tensor>,
+): CheckRow[] {
   const P = patches.rows * patches.columns
   const embedded = visual.patch_embed.forward(
     tensor(patches.pixels, [P, patches.pixels.length / P], { device: device() }),
   )
-  const first = 'positions' in visual ? embedded.add(visual.positions(patches)) : embedded
-  const rows = [
-    compareTensor('vis.patch_embed', embedded, get(c, 'vis.patch_embed')),
-    compareTensor('vis.block_in', first, get(c, 'vis.block_in')),
-  ]
-  const order = cfg.base === 'qwen2_5_vl' ? windowOrder(patches, cfg.vision) : null
-  if (order) rows.push(...windowRows(c, order))
-  model.look(patches, (name, states) => {
-    rows.push(compareTensor(`vis.${name}`, order ? patchOrdered(states, order.order) : states, get(c, `vis.${name}`)))
-  })
-  rows.push(compareTensor('vis.image_embeds', features.tokens, get(c, 'vis.image_embeds')))
-  features.deepstack.forEach((states, j) => {
-    rows.push(compareTensor(`vis.deepstack${j}`, states, get(c, `vis.deepstack${j}`)))
-  })
+  const positions = visual.positions?.(patches)
+  const rows: CheckRow[] = []
+  const compare = (name: string, states: Tensor) => {
+    if (want.has(name)) rows.push(compareTensor(name, states, storedTensor(want, name)))
+  }
+  compare('vis.patch_embed', embedded)
+  if (positions) compare('vis.pos_embed', positions)
+  compare('vis.block_in', positions ? embedded.add(positions) : embedded)
+  const order = base === 'qwen2_5_vl' ? windowOrder(patches, vision) : null
+  if (order) rows.push(...windowRows(order, vision.spatial_merge_size, want))
+  lookAt(visual, patches, { device: device(), dtype: 'float32' }, (name, states) =>
+    compare(`vis.${name}`, order ? patchOrdered(states, order.order) : states),
+  )
   return rows
 }
 
-function windowRows(c: QwenCase, { order, lengths }: ReturnType<typeof windowOrder>): CheckRow[] {
-  const area = c.loaded.cfg.vision.spatial_merge_size ** 2
+function windowRows(
+  { order, lengths }: ReturnType<typeof windowOrder>,
+  merge: number,
+  want: ReadonlyMap<string, Tensor>,
+): CheckRow[] {
   const ends = [0]
-  for (const length of lengths) ends.push(ends.at(-1)! + length * area)
+  for (const length of lengths) ends.push(ends.at(-1)! + length * merge ** 2)
+  const numbersOf = (name: string) => storedTensor(want, name).numbers()
   return [
-    compareIds('vis.window_index', order, numbers(c, 'vis.window_index')),
-    compareIds('vis.cu_window_seqlens', ends, numbers(c, 'vis.cu_window_seqlens')),
+    compareIds('vis.window_index', order, numbersOf('vis.window_index')),
+    compareIds('vis.cu_window_seqlens', ends, numbersOf('vis.cu_window_seqlens')),
   ]
 }
 
@@ -74,6 +95,11 @@ class FirstLayers extends Module {
   }
 }
 
+/** States after the first layers, before the final norm. */
+export function statesAfter(decoder: Decoder, count: number, x: Tensor, pass: Pass): Tensor {
+  return new Decoder(decoder.cfg, new FirstLayers(decoder.module, count), { statesBeforeNorm: true }).forward(x, pass)
+}
+
 /** Prompt and answer as one row: what enters each layer, and what leaves the last. */
 export function languageRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   const { model, prompter, cfg } = c.loaded
@@ -87,10 +113,7 @@ export function languageRows(c: QwenCase, features: QwenGroundedFeatures): Check
   const full = axes.map((axis) => [...axis, ...answer.map((_, j) => next + j)])
   const positions = int64Tensor(full.flat(), [3, 1, full[0]!.length], { device: device() })
   const { parts } = model.decoder.module
-  const upTo = (n: number): Tensor =>
-    new Decoder(cfg.llm, new FirstLayers(model.decoder.module, n), { statesBeforeNorm: true })
-      .forward(x, { positions, additions: added })
-      .squeeze(0)
+  const upTo = (n: number): Tensor => statesAfter(model.decoder, n, x, { positions, additions: added }).squeeze(0)
   const last = upTo(parts.layers.length)
   return [
     compareIds(
@@ -100,7 +123,7 @@ export function languageRows(c: QwenCase, features: QwenGroundedFeatures): Check
     ),
     compareIds('seg.position_ids_full', full.flat(), numbers(c, 'seg.position_ids_full')),
     compareIds('seg.rope_delta', [next - prompt.ids.length], numbers(c, 'seg.rope_delta')),
-    ...ropeRows(c, positions, x),
+    ...ropeRows(cfg.llm, positions, x, c.want, 'seg.'),
     ...parts.layers.map((_, i) => compareTensor(`seg.layer_in${i}`, upTo(i), get(c, `seg.layer_in${i}`))),
     compareTensor('seg.hidden_before_norm', last, get(c, 'seg.hidden_before_norm')),
     compareTensor('seg.hidden_after_norm', parts.norm.forward(last), get(c, 'seg.hidden_after_norm')),
@@ -108,13 +131,18 @@ export function languageRows(c: QwenCase, features: QwenGroundedFeatures): Check
   ]
 }
 
-function ropeRows(c: QwenCase, positions: Tensor, like: Tensor): CheckRow[] {
-  const { head_dim, rope_theta, mrope_section, mrope_interleaved } = c.loaded.cfg.llm
-  const { cos, sin } = new Rope(head_dim, rope_theta, mrope_section, mrope_interleaved).table(positions, like)
-  return [
-    compareTensor('seg.rope_cos', cos, get(c, 'seg.rope_cos')),
-    compareTensor('seg.rope_sin', sin, get(c, 'seg.rope_sin')),
-  ]
+export function ropeRows(
+  llm: LlmConfig,
+  positions: Tensor,
+  like: Tensor,
+  want: ReadonlyMap<string, Tensor>,
+  part: string,
+): CheckRow[] {
+  const { head_dim, rope_theta, mrope_section, mrope_interleaved } = llm
+  const table = new Rope(head_dim, rope_theta, mrope_section, mrope_interleaved).table(positions, like)
+  return (['cos', 'sin'] as const).map((name) =>
+    compareTensor(`${part}rope_${name}`, table[name], storedTensor(want, `${part}rope_${name}`)),
+  )
 }
 
 /** Both states at [SEG], and what the mask decoder would be given with the one that is not released. */

@@ -195,13 +195,13 @@ function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tenso
   images.forEach((image, i) => {
     pixels.set(image.pixels, i * first.pixels.length)
   })
-  const all = model.imageTokens({ ...first, pixels, rows: images.length * first.rows })
+  const { tokens: all } = model.look({ ...first, pixels, rows: images.length * first.rows })
   const each = all.size(0) / images.length
   return images.map((_, i) => all.narrow(0, i * each, each))
 }
 
 function promptOf(ids: Int32Array, { rows, columns, height, width }: Patched, tokens: Tensor): QwenPrompt {
-  return { ids, images: [{ tokens, rows, columns, height, width }] }
+  return { ids, images: [{ tokens, deepstack: [], rows, columns, height, width }] }
 }
 
 /** The middle of the neighbour. */

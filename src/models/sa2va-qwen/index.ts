@@ -1,11 +1,4 @@
-export {
-  parseSa2VAQwenConfig,
-  type QwenBase,
-  qwenBase,
-  readSa2VAQwenConfig,
-  type Sa2VAQwenConfig,
-  systemTurn,
-} from './config.ts'
+export { parseSa2VAQwenConfig, readSa2VAQwenConfig, type Sa2VAQwenConfig } from './config.ts'
 export { Sa2VAQwenFamily } from './family.ts'
 export {
   outlinedQuestion,

@@ -16,11 +16,12 @@ import {
 } from '../../text/index.ts'
 import {
   type Grid,
+  generations,
   type PatchedImage,
   type ProcessorConfig,
   patchResized,
-  readProcessorConfig,
-} from '../qwen2_5_vl/index.ts'
+  readProcessor,
+} from '../qwen_vl/index.ts'
 import { samPrecision } from '../sa2va/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import { type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
@@ -52,22 +53,10 @@ export interface QwenGroundedPrompt {
 /** Absent: as training does it, SAM2's pixels as the mask decoder rounds, the folder's own limit. */
 export type PrepareOptions = Partial<Pick<PrepareSettings, 'resize' | 'precision' | 'maxPixels'>>
 
-/** preprocessor_config.json, with the limits of the reference's code in the place of its own. */
-export function readProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfig {
-  const { patch_size: patch, spatial_merge_size: merge, temporal_patch_size: frames } = cfg.vision
-  const half = [0.5, 0.5, 0.5]
-  const clip = { mean: [0.48145466, 0.4578275, 0.40821073], std: [0.26862954, 0.26130258, 0.27577711] }
-  const { mean, std } = cfg.base === 'qwen3_vl' ? { mean: half, std: half } : clip
-  const limits = { minPixels: cfg.min_pixels, maxPixels: cfg.max_pixels }
-  const read = readProcessorConfig(dir, { mean, std, patch, merge, frames, fast: true, ...limits })
-  for (const [field, got, expected] of [
-    ['patch_size', read.patch, patch],
-    ['merge_size', read.merge, merge],
-    ['temporal_patch_size', read.frames, frames],
-  ] as const) {
-    if (got !== expected) throw new Mismatch({ where: dir, field, expected: `${expected} as in vision_config`, got })
-  }
-  return { ...read, ...limits }
+/** The folder's processor, with the limits of the reference's code in the place of its own. */
+export function groundedProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfig {
+  const read = readProcessor(dir, cfg, { ...generations[cfg.base].processor, fast: true })
+  return { ...read, minPixels: cfg.min_pixels, maxPixels: cfg.max_pixels }
 }
 
 export function qwenPreparation(

@@ -1,9 +1,9 @@
 import { cuda } from '../../tensor/index.ts'
 import { loadTokenizer } from '../../text/index.ts'
-import type { ProcessorConfig } from '../qwen2_5_vl/index.ts'
+import { type ProcessorConfig, systemTurn } from '../qwen_vl/index.ts'
 import { fillModel, openModelWeights, requireVocabulary, type Sa2VAOpenOptions, withRounding } from '../sa2va/index.ts'
-import { readSa2VAQwenConfig, type Sa2VAQwenConfig, systemTurn } from './config.ts'
-import { QwenPrompter, type RegionPrompt, readProcessor } from './inputs.ts'
+import { readSa2VAQwenConfig, type Sa2VAQwenConfig } from './config.ts'
+import { groundedProcessor, QwenPrompter, type RegionPrompt } from './inputs.ts'
 import { Sa2VAQwen } from './model.ts'
 
 export interface LoadedSa2VAQwen {
@@ -29,7 +29,7 @@ export function openSa2VAQwen(dir: string, options: QwenOpenOptions = {}): Loade
   const folder = openModelWeights(dir)
   const tokenizer = loadTokenizer(dir)
   requireVocabulary(dir, tokenizer, cfg.llm)
-  const processor = readProcessor(dir, cfg)
+  const processor = groundedProcessor(dir, cfg)
   const prompter = new QwenPrompter(cfg, processor, tokenizer, { system: system ?? systemTurn(dir, cfg.base), region })
   const model = new Sa2VAQwen(cfg)
   const isSpare = (name: string) =>

@@ -1,7 +1,6 @@
 // Sa2VA around a Qwen-VL: vision tower + language model + text_hidden_fcs + SAM2. N prompt tokens, U visual tokens, S hidden size.
 // Unusual: positions have three axes; with Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
 // the one BEFORE the final norm (transformers 4.57 records layer outputs there, and training used the same path).
-import { Mismatch } from '../../core/index.ts'
 import {
   commonIds,
   Decoder,
@@ -15,10 +14,17 @@ import {
 import type { Mask } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import type { Sam2Model } from '../../sam/index.ts'
-import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
-import { type PatchedImage, QwenVision, type Watch } from '../qwen2_5_vl/index.ts'
-import { Qwen3Vision, type VisionOutput } from '../qwen3_vl/index.ts'
+import {
+  generations,
+  imageInputs,
+  lookAt,
+  type PatchedImage,
+  type VisionOutput,
+  type VisionTower,
+  type Watch,
+} from '../qwen_vl/index.ts'
 import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt } from './inputs.ts'
@@ -26,12 +32,12 @@ import { promptPositions } from './positions.ts'
 import type { QwenImageInput } from './prepare.ts'
 
 class QwenTrunk extends Module {
-  readonly visual: QwenVision | Qwen3Vision
+  readonly visual: VisionTower
   readonly language_model: Trunk
 
   constructor(cfg: Sa2VAQwenConfig) {
     super()
-    this.visual = cfg.base === 'qwen3_vl' ? new Qwen3Vision(cfg.vision) : new QwenVision(cfg.vision)
+    this.visual = generations[cfg.base].tower(cfg.vision)
     this.language_model = new Trunk(cfg.llm, qwenParts)
   }
 }
@@ -68,7 +74,7 @@ export class Sa2VAQwen extends Module {
     this.text_hidden_fcs = hiddenLayers(S, cfg.sam.d_model)
     this.grounding_encoder = new GroundingEncoder(cfg.sam)
     this.#cfg = cfg
-    this.#decoder = new Decoder(cfg.llm, this.model, { statesBeforeNorm: cfg.base === 'qwen3_vl' })
+    this.#decoder = new Decoder(cfg.llm, this.model, { statesBeforeNorm: generations[cfg.base].segBeforeNorm })
   }
 
   get cfg(): Sa2VAQwenConfig {
@@ -90,15 +96,7 @@ export class Sa2VAQwen extends Module {
 
   /** With gradient to the tower where one is recorded. */
   look(image: PatchedImage, watch?: Watch): VisionOutput {
-    const { device, dtype } = this.placement
-    const { visual } = this.model.model
-    return tidy(() => {
-      const P = image.rows * image.columns
-      const patches = tensor(image.pixels, [P, image.pixels.length / P], { device }).to(dtype)
-      return visual instanceof Qwen3Vision
-        ? visual.forward(patches, image, watch)
-        : { tokens: visual.forward(patches, image, watch), deepstack: [] }
-    })
+    return lookAt(this.model.model.visual, image, this.placement, watch)
   }
 
   /**
@@ -137,26 +135,12 @@ export class Sa2VAQwen extends Module {
   }
 
   /** Token embeddings with visual tokens in place, and what the tower adds after the first layers. */
-  promptInputs(prompt: QwenGroundedPrompt): PromptInputs {
+  promptInputs({ ids, drawn, features, regions }: QwenGroundedPrompt): PromptInputs {
     return tidy(() => {
-      const { device } = this.placement
-      const ids = int64Tensor(prompt.ids, [1, prompt.ids.length], { device })
-      const embedded = this.#decoder.embed(ids)
-      const { drawn, features } = prompt
       const { tokens, deepstack } = drawn ? this.look(drawn) : features
-      const places = this.#places(prompt, tokens.size(0))
-      const put = (onto: Tensor, rows: Tensor) =>
-        onto.indexCopy(1, places, withCopies(rows, prompt.regions).unsqueeze(0).to(onto.dtype))
-      const nothing = zeros(embedded.shape as number[], { dtype: embedded.dtype, device })
-      return { embeddings: put(embedded, tokens), additions: deepstack.map((rows) => put(nothing, rows)) }
+      const [rows, ...taps] = [tokens, ...deepstack].map((t) => withCopies(t, regions)) as [Tensor, ...Tensor[]]
+      return imageInputs(this.#decoder, ids, this.#cfg.image_token_id, rows, taps)
     })
-  }
-
-  #places({ ids, regions }: QwenGroundedPrompt, units: number): Tensor {
-    const places = [...ids.keys()].filter((i) => ids[i] === this.#cfg.image_token_id)
-    const expected = regions.reduce((n, r) => n + r.length, units)
-    if (places.length === expected) return int64Tensor(places, { device: this.placement.device })
-    throw new Mismatch({ where: 'prompt', field: 'visual tokens', expected: `${expected}`, got: places.length })
   }
 
   promptPositions(prompt: QwenGroundedPrompt): PromptPositions {

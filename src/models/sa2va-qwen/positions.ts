@@ -1,5 +1,5 @@
 import type { PromptPositions } from '../../llm/index.ts'
-import { type Grid, gridPositions } from '../qwen2_5_vl/index.ts'
+import { type Grid, gridPositions } from '../qwen_vl/index.ts'
 
 interface Placed {
   ids: Int32Array

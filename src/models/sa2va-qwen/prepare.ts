@@ -6,7 +6,7 @@ import {
   type ProcessorConfig,
   patchResized,
   resizeForPatches,
-} from '../qwen2_5_vl/processor.ts'
+} from '../qwen_vl/processor.ts'
 
 export interface QwenImageInput {
   patches: PatchedImage

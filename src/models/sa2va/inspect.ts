@@ -26,8 +26,7 @@ export interface ReportFacts {
   architecture: Record<string, string>
 }
 
-export function reportOf(dir: string, facts: ReportFacts): FolderReport {
-  const folder = openModelWeights(dir)
+export function reportOf(dir: string, facts: ReportFacts, folder = openModelWeights(dir)): FolderReport {
   const entries = folder.names.map((name): [string, WeightEntry] => [name, folder.entry(name)])
   const groups = groupsOf(entries, facts)
   const lora = loraOf(entries, facts)

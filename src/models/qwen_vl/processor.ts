@@ -1,7 +1,7 @@
 // An image as Qwen-VL takes it: resized to a multiple of a unit (28 pixels; Qwen3-VL 32), cut into patches, four neighbours together.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch, readJsonObject } from '../../core/index.ts'
+import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
 import { normaliseChw, type RgbImage, resize } from '../../image/index.ts'
 
 /** Rows and columns of patches. */
@@ -32,8 +32,8 @@ export interface ProcessorConfig {
   fast: boolean
 }
 
-/** Of the class, when a folder has no file: its largest image is a thirteenth of the released models'. */
-const defaults: ProcessorConfig = {
+/** Of Qwen2.5-VL's class, when a folder has no file: its largest image is a thirteenth of the released models'. */
+export const clipProcessor: ProcessorConfig = {
   minPixels: 56 * 56,
   maxPixels: 28 * 28 * 1280,
   mean: [0.48145466, 0.4578275, 0.40821073],
@@ -44,11 +44,15 @@ const defaults: ProcessorConfig = {
   fast: false,
 }
 
-/** `usual`: what holds where the file is absent or silent. */
-export function readProcessorConfig(dir: string, usual: ProcessorConfig = defaults): ProcessorConfig {
-  const where = join(dir, 'preprocessor_config.json')
-  if (!existsSync(where)) return usual
-  const raw = readJsonObject(where)
+/** `usual`: the values that the file leaves out. Newer folders have them inside processor_config.json. */
+export function readProcessorConfig(dir: string, usual: ProcessorConfig = clipProcessor): ProcessorConfig {
+  const [own, whole] = ['preprocessor_config.json', 'processor_config.json'].map((name) => join(dir, name)) as [
+    string,
+    string,
+  ]
+  const inside = !existsSync(own) && existsSync(whole) ? readJsonObject(whole).image_processor : undefined
+  if (!existsSync(own) && !inside) return usual
+  const raw = (inside as JsonObject | undefined) ?? readJsonObject(own)
   const size = (raw.size ?? {}) as { shortest_edge?: number; longest_edge?: number }
   const given = {
     minPixels: raw.min_pixels ?? size.shortest_edge,
@@ -72,7 +76,7 @@ function roundEven(value: number): number {
 }
 
 /** Height and width as multiples of patch * merge whose area lies between the limits, the aspect about kept. */
-export function smartResize(height: number, width: number, config: ProcessorConfig = defaults): [number, number] {
+export function smartResize(height: number, width: number, config: ProcessorConfig = clipProcessor): [number, number] {
   const { minPixels, maxPixels } = config
   const unit = config.patch * config.merge
   const ratio = Math.max(height, width) / Math.min(height, width)
@@ -90,7 +94,7 @@ export function smartResize(height: number, width: number, config: ProcessorConf
   return [h, w]
 }
 
-export function patchImage(image: RgbImage, config: ProcessorConfig = defaults): PatchedImage {
+export function patchImage(image: RgbImage, config: ProcessorConfig = clipProcessor): PatchedImage {
   return { ...patchResized(resizeForPatches(image, config), config), height: image.height, width: image.width }
 }
 
@@ -119,7 +123,7 @@ export function firstResize(image: RgbImage): RgbImage {
 
 export function firstSize(height: number, width: number): [number, number] {
   const unit = 28
-  const limits = { ...defaults, minPixels: 4 * unit * unit, maxPixels: 16384 * unit * unit }
+  const limits = { ...clipProcessor, minPixels: 4 * unit * unit, maxPixels: 16384 * unit * unit }
   const [h, w] = [height, width].map((side) => Math.max(unit, roundEven(side / unit) * unit)) as [number, number]
   const inside = h * w >= limits.minPixels && h * w <= limits.maxPixels
   const usual = smartResize(height, width, limits) // refuses sides too far apart

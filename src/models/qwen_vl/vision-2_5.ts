@@ -5,8 +5,9 @@
 import { GatedMlp } from '../../llm/index.ts'
 import { Linear, Module, RMSNorm, Rope, type RopeTable, rotate, tableOf, WeightOnly } from '../../nn/index.ts'
 import { attention, cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import type { QwenVisionConfig } from './config.ts'
+import type { VisionOutput, Watch } from './generations.ts'
 import { type Grid, patchOrder } from './processor.ts'
+import type { QwenVisionConfig } from './vision-config.ts'
 
 const eps = 1e-6 // fixed in the class
 
@@ -115,9 +116,6 @@ class Merger extends Module {
   }
 }
 
-/** Called with the states after each part, for whoever compares them; they live until the call returns. */
-export type Watch = (name: string, states: Tensor) => void
-
 export class QwenVision extends Module {
   readonly patch_embed: PatchEmbed
   readonly blocks: Block[]
@@ -135,7 +133,7 @@ export class QwenVision extends Module {
   }
 
   /** Patches of one image [P, 3 * frames * p * p] -> its tokens [U, out], row by row. */
-  forward(patches: Tensor, grid: Grid, watch?: Watch): Tensor {
+  forward(patches: Tensor, grid: Grid, watch?: Watch): VisionOutput {
     return tidy(() => {
       const area = this.#cfg.spatial_merge_size ** 2
       const { order, lengths } = windowOrder(grid, this.#cfg)
@@ -157,7 +155,7 @@ export class QwenVision extends Module {
       order.forEach((unit, i) => {
         back[unit] = i
       })
-      return this.merger.forward(x).indexSelect(0, indices(back, x.device))
+      return { tokens: this.merger.forward(x).indexSelect(0, indices(back, x.device)), deepstack: [] }
     })
   }
 }

@@ -5,6 +5,7 @@ import { cat, type Tensor, tidy } from '../../tensor/index.ts'
 import { chatTemplates } from '../../text/index.ts'
 import { OpenedFamily } from '../base-family.ts'
 import type { AdapterSite, VqaFamily } from '../family.ts'
+import { generations } from './generations.ts'
 import { type LoadedQwenVL, openQwenVL, questionPrompt, releasedName } from './load.ts'
 import type { QwenFeatures, QwenPrompt, QwenVL } from './model.ts'
 import { module, prepare } from './prepare.ts'
@@ -13,20 +14,25 @@ import { type PatchedImage, smartResize } from './processor.ts'
 /** As PEFT writes them with transformers from 4.52 on; older names are read too. */
 const adapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.model.language_model.', adapter: null }
 
-/** Qwen2.5-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
+/** q, k, v, o of the language model. */
+export const isAdaptedPath = (path: string): boolean => /^model\.layers\.\d+\.self_attn\.[qkvo]_proj$/.test(path)
+
+/** Qwen2.5-VL or Qwen3-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
 export class QwenVLFamily
   extends OpenedFamily<QwenVL, LoadedQwenVL>
   implements VqaFamily<PatchedImage, QwenFeatures, QwenPrompt>
 {
-  readonly name = 'qwen2_5_vl'
+  readonly name: string
+  readonly coords: 'pixel' | 'thousand'
   readonly groups = { lora: [/\.lora_[AB]\./] } as const
   readonly stopWords: readonly string[] = []
   readonly adapter: AdapterSite
 
   constructor(loaded: LoadedQwenVL) {
     super(loaded)
-    const targets = (path: string) => /^model\.layers\.\d+\.self_attn\.[qkvo]_proj$/.test(path)
-    this.adapter = { on: loaded.model, targets, names: adapterNames, width: loaded.cfg.llm.hidden_size }
+    this.name = loaded.cfg.base
+    this.coords = generations[loaded.cfg.base].coords
+    this.adapter = { on: loaded.model, targets: isAdaptedPath, names: adapterNames, width: loaded.cfg.llm.hidden_size }
   }
 
   static open(dir: string, options: DecoderOpenOptions = {}): QwenVLFamily {
@@ -46,8 +52,11 @@ export class QwenVLFamily
   }
 
   get imageIds() {
-    const { image_token_id, vision_start_token_id, vision_end_token_id } = this.loaded.cfg
-    return [image_token_id, vision_start_token_id, vision_end_token_id]
+    const { image_token_id, base, llm } = this.loaded.cfg
+    const { tokenizer } = this
+    const others = generations[base].neverDrawn.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
+    const unused = Array.from({ length: llm.vocab_size - tokenizer.vocabSize }, (_, i) => tokenizer.vocabSize + i)
+    return [image_token_id, ...others, ...unused]
   }
 
   ask(features: QwenFeatures, question: string): QwenPrompt {
@@ -77,23 +86,30 @@ export class QwenVLFamily
 
   encodeTogether(inputs: readonly PatchedImage[]): { all: QwenFeatures; rows: QwenFeatures[] } {
     const { rows, columns, height, width } = inputs[0]!
-    const tokens = tidy(() => cat(inputs.map((input) => this.model.imageTokens(input))))
-    const each = tokens.size(0) / inputs.length
-    const row = (i: number) => ({ tokens: tokens.narrow(0, i * each, each), rows, columns, height, width })
-    return { all: { tokens, rows, columns, height, width }, rows: inputs.map((_, i) => row(i)) }
+    const place = { rows, columns, height, width }
+    return tidy(() => {
+      const seen = inputs.map((input) => this.model.look(input))
+      const tokens = cat(seen.map((one) => one.tokens))
+      const deepstack = seen[0]!.deepstack.map((_, j) => cat(seen.map((one) => one.deepstack[j]!)))
+      const each = tokens.size(0) / inputs.length
+      const part = (t: Tensor, i: number) => t.narrow(0, i * each, each)
+      const row = (i: number) => ({ tokens: part(tokens, i), deepstack: deepstack.map((t) => part(t, i)), ...place })
+      return { all: { tokens, deepstack, ...place }, rows: inputs.map((_, i) => row(i)) }
+    })
   }
 
-  tensorsOf({ tokens }: QwenFeatures): Record<string, Tensor> {
-    return { tokens }
+  tensorsOf({ tokens, deepstack }: QwenFeatures): Record<string, Tensor> {
+    return { tokens, ...Object.fromEntries(deepstack.map((t, j) => [`deepstack${j}`, t])) }
   }
 
   featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): QwenFeatures {
-    const { processor } = this.loaded
+    const { processor, cfg } = this.loaded
     const [rows, columns] = smartResize(image.height, image.width, processor).map((side) => side / processor.patch) as [
       number,
       number,
     ]
-    return { tokens: tensors['tokens']!, rows, columns, height: image.height, width: image.width }
+    const deepstack = cfg.vision.deepstack_visual_indexes.map((_, j) => tensors[`deepstack${j}`]!)
+    return { tokens: tensors['tokens']!, deepstack, rows, columns, height: image.height, width: image.width }
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

@@ -3,17 +3,10 @@
 // after a few layers go through mergers of their own to the first layers of the language model (deepstack).
 import { Embedding, LayerNorm, Linear, Module, Rope, type RopeTable, weight } from '../../nn/index.ts'
 import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import {
-  type Grid,
-  indices,
-  patchOrder,
-  patchRotation,
-  type Segments,
-  segmentsOf,
-  VisionAttention,
-  type Watch,
-} from '../qwen2_5_vl/index.ts'
-import type { Qwen3VisionConfig } from './config.ts'
+import type { VisionOutput, Watch } from './generations.ts'
+import { type Grid, patchOrder } from './processor.ts'
+import { indices, patchRotation, type Segments, segmentsOf, VisionAttention } from './vision-2_5.ts'
+import type { QwenVisionConfig } from './vision-config.ts'
 
 const eps = 1e-6 // fixed in the class
 
@@ -21,7 +14,7 @@ class PatchProjection extends Module {
   weight: Tensor // [h, 3, frames, p, p]
   bias: Tensor
 
-  constructor(cfg: Qwen3VisionConfig) {
+  constructor(cfg: QwenVisionConfig) {
     super()
     const { hidden_size: h, in_channels, temporal_patch_size: frames, patch_size: p } = cfg
     this.weight = weight(h, in_channels, frames, p, p)
@@ -32,7 +25,7 @@ class PatchProjection extends Module {
 class PatchEmbed extends Module {
   readonly proj: PatchProjection
 
-  constructor(cfg: Qwen3VisionConfig) {
+  constructor(cfg: QwenVisionConfig) {
     super()
     this.proj = new PatchProjection(cfg)
   }
@@ -47,7 +40,7 @@ class FeedForward extends Module {
   readonly linear_fc1: Linear
   readonly linear_fc2: Linear
 
-  constructor(cfg: Qwen3VisionConfig) {
+  constructor(cfg: QwenVisionConfig) {
     super()
     this.linear_fc1 = new Linear(cfg.hidden_size, cfg.intermediate_size)
     this.linear_fc2 = new Linear(cfg.intermediate_size, cfg.hidden_size)
@@ -64,7 +57,7 @@ class Block extends Module {
   readonly attn: VisionAttention
   readonly mlp: FeedForward
 
-  constructor(cfg: Qwen3VisionConfig) {
+  constructor(cfg: QwenVisionConfig) {
     super()
     this.norm1 = new LayerNorm(cfg.hidden_size, eps)
     this.norm2 = new LayerNorm(cfg.hidden_size, eps)
@@ -88,7 +81,7 @@ class Merger extends Module {
   readonly #wide: number
   readonly #normsUnits: boolean
 
-  constructor(cfg: Qwen3VisionConfig, normsUnits: boolean) {
+  constructor(cfg: QwenVisionConfig, normsUnits: boolean) {
     super()
     this.#wide = cfg.hidden_size * cfg.spatial_merge_size ** 2
     this.#normsUnits = normsUnits
@@ -105,22 +98,16 @@ class Merger extends Module {
   }
 }
 
-/** Tokens of an image, and what goes to the first layers of the language model besides them; [U, out] each. */
-export interface VisionOutput {
-  tokens: Tensor
-  deepstack: Tensor[]
-}
-
 export class Qwen3Vision extends Module {
   readonly patch_embed: PatchEmbed
   readonly pos_embed: Embedding
   readonly blocks: Block[]
   readonly merger: Merger
   readonly deepstack_merger_list: Merger[]
-  readonly #cfg: Qwen3VisionConfig
+  readonly #cfg: QwenVisionConfig
   readonly #rope: Rope
 
-  constructor(cfg: Qwen3VisionConfig) {
+  constructor(cfg: QwenVisionConfig) {
     super()
     this.patch_embed = new PatchEmbed(cfg)
     this.pos_embed = new Embedding(cfg.num_position_embeddings, cfg.hidden_size)
@@ -166,7 +153,7 @@ export class Qwen3Vision extends Module {
 }
 
 /** For every patch: the rows and columns of the square around it (lower, upper), and the shares of the four corners. */
-function positionSamples(grid: Grid, cfg: Qwen3VisionConfig) {
+function positionSamples(grid: Grid, cfg: QwenVisionConfig) {
   const last = Math.sqrt(cfg.num_position_embeddings) - 1
   const [down, across] = [spread(grid.rows, last), spread(grid.columns, last)]
   const order = patchOrder(grid, cfg.spatial_merge_size)

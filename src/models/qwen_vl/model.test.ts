@@ -16,7 +16,7 @@ import { parseQwenVLConfig } from './config.ts'
 import { openQwenVL, questionPrompt, releasedName } from './load.ts'
 import { gridPositions, type QwenPrompt, QwenVL } from './model.ts'
 import { patchImage, readProcessorConfig, smartResize } from './processor.ts'
-import { windowOrder } from './vision.ts'
+import { windowOrder } from './vision-2_5.ts'
 
 const golden = fileURLToPath(new URL('../../../tests/fixtures/golden/qwen2_5_vl-tiny', import.meta.url))
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-qwen-'))
@@ -247,7 +247,7 @@ test('a question becomes a prompt whose image tokens are counted, and adapters s
     assert.equal(prompt.ids.filter((id) => id === loaded.cfg.image_token_id).length, 15)
     assert.throws(() => questionPrompt(loaded, '<|image_pad|>', [features]), /expected 15 tokens <\|image_pad\|>/)
     const more = { ids: Int32Array.from([...prompt.ids, loaded.cfg.image_token_id]), images: prompt.images }
-    assert.throws(() => loaded.model.promptEmbeddings(more), /image tokens: expected 15 for 1 images, got 16/)
+    assert.throws(() => loaded.model.promptEmbeddings(more), /image tokens: expected 15, got 16/)
   })
   addLora(loaded.model, loraTargets('Qwen2ForCausalLM'), { rank: 2, alpha: 4, dropout: 0, seed: 1 })
   const adapted = loaded.model.names().filter((name) => name.includes('lora_'))
@@ -256,11 +256,11 @@ test('a question becomes a prompt whose image tokens are counted, and adapters s
   for (const t of loaded.model.parameters().values()) t.dispose()
 })
 
-test('a folder that is no Qwen2.5-VL, or misses what it needs, is told so by field', () => {
+test('a folder that is not a Qwen-VL, or misses what it needs, is refused by field', () => {
   const bad = (change: object, reason: RegExp) => {
     assert.throws(() => parseQwenVLConfig({ ...raw, ...change }), reason)
   }
-  bad({ model_type: 'qwen2_vl' }, /model_type: expected qwen2_5_vl, got qwen2_vl/)
+  bad({ model_type: 'qwen2_vl' }, /model_type: expected qwen2_5_vl or qwen3_vl, got qwen2_vl/)
   bad({ rope_scaling: null }, /mrope_section: expected three numbers whose sum is half the head, 8, got nothing/)
   bad({ rope_scaling: { type: 'mrope', mrope_section: [2, 2, 2] } }, /mrope_section: .*got \[2,2,2\]/)
   bad({ rope_scaling: { type: 'mrope', mrope_section: 'NaN' } }, /mrope_section: .*got "NaN"/)

@@ -1,4 +1,4 @@
-// An image as Qwen2.5-VL takes it, without any weight: may run in a decoding thread.
+// An image as Qwen-VL takes it, without any weight: may run in a decoding thread.
 import { patchImage } from './processor.ts'
 
 export const module = import.meta.url
