@@ -127,8 +127,13 @@ test('one COCO file beside its images, and captions asked for where there are no
 })
 
 /** A `datasets` cache as `load_dataset` leaves it. */
-async function preparedDataset(home: string, config: string, splits: Record<string, number>): Promise<string> {
-  const folder = join(home, 'datasets', 'org___my_set', config, '0.0.0', 'abc123')
+async function preparedDataset(
+  home: string,
+  config: string,
+  splits: Record<string, number>,
+  name = 'org___my_set',
+): Promise<string> {
+  const folder = join(home, 'datasets', name, config, '0.0.0', 'abc123')
   mkdirSync(folder, { recursive: true })
   for (const [split, rows] of Object.entries(splits)) {
     const made = join(root, `made-${config}-${split}`)
@@ -139,9 +144,18 @@ async function preparedDataset(home: string, config: string, splits: Record<stri
   writeFileSync(join(folder, 'dataset_info.json'), '{}')
   writeFileSync(join(folder, 'cache-0123.arrow'), 'not a shard of the set')
   mkdirSync(`${folder}.incomplete`, { recursive: true })
-  writeFileSync(join(home, 'datasets', 'org___my_set', `${config}_builder.lock`), '')
+  writeFileSync(join(home, 'datasets', name, `${config}_builder.lock`), '')
   return folder
 }
+
+/** Folder names as `datasets` 5.0 writes them (builder.py: the owner as it is, the name in snake case), and as 1.x did. */
+const namesOfDatasets = [
+  ['HaochenWang/Grasp-Any-Region-Dataset', 'HaochenWang___grasp-any-region-dataset'],
+  ['Ricky06662/refCOCOg_9k_840', 'Ricky06662___ref_coc_og_9k_840'],
+  ['Ricky06662/VisionReasoner_multi_object_7k_840', 'Ricky06662___vision_reasoner_multi_object_7k_840'],
+  ['org/HTMLPages2Go', 'org___html_pages2_go'],
+  ['Org/Older-Name', 'org___older-name'],
+] as const
 
 test('an id opens what load_dataset left in its cache: one split, unfinished folders and caches passed over', async () => {
   const home = join(root, 'hf')
@@ -161,6 +175,11 @@ test('an id opens what load_dataset left in its cache: one split, unfinished fol
     await preparedDataset(home, 'other', { train: 1 })
     await assert.rejects(openSource('org/my_set'), /2 configurations in .*org___my_set.*name one: .*default.*other/)
     assert.equal((await summary(folder)).source.length, 3)
+    for (const [id, name] of namesOfDatasets) {
+      await preparedDataset(home, 'default', { train: 1 }, name)
+      assert.equal((await summary(id)).source.length, 1, id)
+      rmSync(join(home, 'datasets', name), { recursive: true })
+    }
     await assert.rejects(openSource('org/absent'), /no such path, and nothing of that name in .*hub or .*datasets/)
     await assert.rejects(openSource('../..' + home.slice(0, 0) + '/nothing-here'), /no such file or folder/)
   } finally {

@@ -46,11 +46,21 @@ function datasetsFolder(): string {
   return process.env.HF_DATASETS_CACHE ?? join(hubHome(), 'datasets')
 }
 
+/** `refCOCOg` is `ref_coc_og`: how `datasets` writes the name of a builder. */
+function snakeCase(name: string): string {
+  return name
+    .replace(/([A-Z]+)([A-Z][a-z])/g, '$1_$2')
+    .replace(/([a-z\d])([A-Z])/g, '$1_$2')
+    .toLowerCase()
+}
+
 /** Folder of shards that `load_dataset(id)` left in its cache (ORG___NAME); null when there is none. */
 function preparedOf(id: string): string | null {
-  const base = join(datasetsFolder(), id.replace('/', '___'))
-  // older versions write the name in lower case
-  const root = [base, join(datasetsFolder(), id.replace('/', '___').toLowerCase())].find((path) => existsSync(path))
+  const plain = id.replace('/', '___')
+  const owner = id.slice(0, id.indexOf('/') + 1)
+  const name = owner.replace('/', '___') + snakeCase(id.slice(owner.length))
+  // older versions write all of it in lower case
+  const root = [name, plain, plain.toLowerCase()].map((n) => join(datasetsFolder(), n)).find((path) => existsSync(path))
   if (root === undefined) return null
   const found = shardFolders(root)
   if (found.length === 1) return found[0]!
