@@ -30,6 +30,7 @@ export {
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
 export { type PublishedColumn, publishedColumns } from './published.ts'
+export { reasonSegSplit } from './reason-seg.ts'
 export {
   type BenchmarkResult,
   type ResultFacts,

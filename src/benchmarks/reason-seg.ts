@@ -1,5 +1,5 @@
 // ReasonSeg: a picture with a JSON file of the same name; polygons labelled target, ignore or flag.
-import { basename, join } from 'node:path'
+import { basename, dirname, join, resolve } from 'node:path'
 import { Mismatch, parseJson, readBytes } from '../core/index.ts'
 import { imageInfo } from '../image/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
@@ -106,6 +106,15 @@ function recordsIn(folder: string, split: string): BenchmarkRecord[] {
   if (alone)
     throw new Mismatch({ where: join(folder, split, alone), expected: 'a picture of the same name', got: 'none' })
   return images.map((image) => recordOf(folder, split, image))
+}
+
+/** Records of the folder of one split; null if it is not one: every picture there has a JSON file. */
+export function reasonSegSplit(path: string): BenchmarkRecord[] | null {
+  const folder = resolve(path)
+  const names = namesIn(folder)
+  const images = names.filter((name) => pictures.test(name))
+  const isAnnotated = (image: string) => names.includes(image.replace(pictures, '.json'))
+  return images.length > 0 && images.every(isAnnotated) ? recordsIn(dirname(folder), basename(folder)) : null
 }
 
 export function openReasonSeg(data: string, options: BenchmarkOptions): MaskBenchmark {

@@ -1,10 +1,11 @@
-// Flag names of the Python prototypes, with the settings they mean.
+// Names of the Python prototypes: those that mean a setting, those that mean a variable of the environment, those without an effect.
 
-/** Flags of the Python prototype; their defaults are the settings' own. */
+/** Flags and keys of the Python prototypes; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
   model_path: 'model',
   data_dir: 'dataPath',
   dataset_name: 'dataPath',
+  local_data_dir: 'dataPath',
   output_dir: 'output',
   batch_size: 'batchSize',
   per_device_batch_size: 'batchSize',
@@ -15,6 +16,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   save_steps: 'saveSteps',
   save_total_limit: 'saveTotalLimit',
   log_steps: 'logSteps',
+  logging_steps: 'logSteps',
   report_to: 'reportTo',
   max_completion_length: 'rl.maxCompletionLength',
   gradient_accumulation_steps: 'rl.gradientAccumulationSteps',
@@ -50,9 +52,12 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   schedule: 'optim.lrSchedulerType',
   eval_steps: 'evalSteps',
   train_data: 'dataPath',
+  'train_data.arrow_dir': 'dataPath',
+  'train_data.mask_dir': 'data.maskDir',
   arrow_dir: 'dataPath',
   mask_dir: 'data.maskDir',
   val_data: 'evalPath',
+  'val_data.arrow_dir': 'evalPath',
   mode: 'points.mode',
   positive_prompt: 'points.positivePrompt',
   previous_mask: 'points.previousMask',
@@ -68,6 +73,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   turns: 'points.turns',
   no_target: 'points.noTarget',
   keep_easy: 'points.keepEasy',
+  alpha: 'points.reward.alpha',
   lambda_neg: 'points.reward.placement',
   lambda_format: 'points.reward.format',
   'reward.w_iou': 'points.reward.iou',
@@ -87,6 +93,32 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   'reward.w_turn': 'points.reward.turn',
   'reward.w_none': 'points.reward.none',
   'reward.r_invalid': 'points.reward.invalid',
+}
+
+/** Names that mean something else in a run of a task: `beta` is what a right point earns if points are placed. */
+export const taskFlags: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  points: { beta: 'points.reward.beta' },
+}
+
+/** A name that gives way to the others of its setting: the prototype ignores it if there is a local folder. */
+export const weakFlags: ReadonlySet<string> = new Set(['dataset_name'])
+
+/** Flags that set a variable of the environment. */
+export const environmentFlags: Readonly<Record<string, string>> = {
+  cache_dir: 'HF_DATASETS_CACHE',
+  wandb_project: 'WANDB_PROJECT',
+  wandb_run_name: 'WANDB_NAME',
+}
+
+/** The folder of masks of `evalPath`, which must be that of the records to train on. */
+export const evalMasks = 'val_data.mask_dir'
+
+/** Names without an effect here, and why. */
+export const unusedFlags: Readonly<Record<string, string>> = {
+  sam_config: 'the sizes of SAM2 are read from its weights',
+  deepspeed: '--nproc or torchrun starts several processes, and splitMoments shards the optimizer state',
+  num_gpus: '--nproc or torchrun sets the number of processes',
+  local_rank: 'the launcher sets it in the environment',
 }
 
 /** Values that the prototypes write in another way: a lower clip below zero, and what the sum over tokens is divided by. */

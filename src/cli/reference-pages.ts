@@ -1,7 +1,7 @@
 // The pages of settings in docs/, from the schemas.
 import { settingSections } from '../config/index.ts'
 import { basicSettings, firstSettings } from './basic-settings.ts'
-import { perProcessFlags, prototypeFlags } from './prototype-flags.ts'
+import { environmentFlags, perProcessFlags, prototypeFlags, unusedFlags } from './prototype-flags.ts'
 import { runTable, showDefault } from './settings.ts'
 
 const cell = (text: string) => text.replaceAll('|', '\\|')
@@ -56,19 +56,25 @@ function advancedPage(): string {
 }
 
 function prototypePage(): string {
-  const flags = Object.entries(prototypeFlags).map(
-    ([flag, path]) =>
-      `| \`--${flag}\` | \`${path}\`${perProcessFlags.has(flag) ? ' per process' : ''} | \`${showDefault(runTable().find(path)!)}\` |`,
-  )
+  const own = Object.entries(prototypeFlags).map(([name, path]) => [
+    name,
+    `\`${path}\`${perProcessFlags.has(name) ? ' per process' : ''}`,
+  ])
+  const variables = Object.entries(environmentFlags).map(([name, variable]) => [name, `\`${variable}\``])
+  const meanings = {
+    ...Object.fromEntries([...own, ...variables]),
+    beta: '`rl.beta`; in task points `points.reward.beta`',
+  }
   return [
     '# Flags of the Python prototypes',
     '',
-    'These flags are accepted in place of the setting, on the command line and in recipes.',
+    'These names are accepted on the command line and in recipes, in place of the setting or the variable of the environment.',
     'This page is generated: `npm run gen-reference`.',
     '',
-    '| flag | setting | default |',
-    '|---|---|---|',
-    ...flags,
+    '| name | means |',
+    '|---|---|',
+    ...Object.entries(meanings).map(([name, meaning]) => `| \`--${name}\` | ${meaning} |`),
+    ...Object.entries(unusedFlags).map(([name, reason]) => `| \`--${name}\` | no effect: ${reason} |`),
     '',
   ].join('\n')
 }

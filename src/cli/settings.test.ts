@@ -3,15 +3,22 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
+import { parse } from 'yaml'
 import { defaultDropout, RunConfig, type RunInput, resolveRun } from '../run/index.ts'
 import { basicSettings } from './basic-settings.ts'
 import { launchFlags } from './launch.ts'
-import { prototypeFlags } from './prototype-flags.ts'
+import { prototypeFlags, unusedFlags } from './prototype-flags.ts'
 import { settingPages } from './reference-pages.ts'
 import { readRunSettings, rewardFlag, runTable } from './settings.ts'
 import { takeTrainAll } from './sft.ts'
 
 const read = (...argv: string[]) => readRunSettings(argv, [rewardFlag]).config
+
+/** Path -> value. */
+function flat(value: unknown, path = ''): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { [path]: value }
+  return Object.assign({}, ...Object.entries(value).map(([k, v]) => flat(v, path ? `${path}.${k}` : k)))
+}
 
 function at(config: unknown, path: string): unknown {
   return path.split('.').reduce((value, key) => (value as Record<string, unknown>)[key], config)
@@ -82,37 +89,83 @@ test('--batch_size and --per_device_batch_size count for each process, batchSize
   }
 })
 
-test('the config file of the prototype that places points is a recipe, over the recipe of the task', () => {
-  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-prototype-'))
-  const file = join(folder, 'negative_points_config.yaml')
-  const lines = [
-    'model_path: m',
-    'sam_checkpoint: sam.pt',
-    'arrow_dir: shards',
-    'mask_dir: masks',
-    'mode: second-look',
-    'group_size: 4',
-    'max_new_tokens: 128',
-    'clip_lower: -0.2',
-    'clip_upper: 0.28',
-    'loss_norm: sum',
-    'lora_r: 32',
-    'reward:',
-    '  w_neg: 0.4',
-    '  gain: relative',
-    'lambda_format: 0.2',
-  ]
-  writeFileSync(file, `${lines.join('\n')}\n`)
-  const config = read('--recipe', 'points', '--recipe', file, '--clip_lower', '-0.1', '--loss_norm', 'token')
-  rmSync(folder, { recursive: true })
-  const { rl, points, lora } = config
+/** The prototype's own file, with these paths. */
+const prototypeConfig = new URL('../../tests/fixtures/negative_points_config.yaml', import.meta.url).pathname
+
+test("the prototype's config file sets, key by key, what the prototype would have used", () => {
+  const settings = flat(read('--recipe', 'negative-points', '--recipe', prototypeConfig))
+  const expected: Record<string, unknown> = {
+    // of the file
+    ...{ model: 'models/Seg-Zero-7B', 'points.sam': 'models/sam2.1_hiera_large.pt' },
+    ...{ 'lora.rank': 64, 'lora.alpha': 128, 'lora.dropout': 0.05 },
+    ...{ 'rl.numGenerations': 8, 'rl.epsilon': 0.2, 'rl.epsilonHigh': 0.28, 'rl.temperature': 0.7 },
+    ...{ 'points.reward.alpha': 1, 'points.reward.beta': 1 },
+    ...{ 'points.reward.placement': 0.3, 'points.reward.format': 0.1 },
+    ...{ batchSize: 2, 'rl.gradientAccumulationSteps': 8, 'optim.learningRate': 1e-5, 'optim.warmupSteps': 100 },
+    ...{ maxSteps: 5000, saveSteps: 500, evalSteps: 200 },
+    ...{ dataPath: 'data/refcocog', 'data.maskDir': 'data/gt_masks', evalPath: 'data/ReasonSeg/val' },
+    ...{ 'points.imageSize': 840, device: 'auto' },
+    // of its code: the joint answer in shares of the sides, no KL term, AdamW of torch, a linear schedule
+    ...{ task: 'points', train: ['lora'], 'points.mode': 'joint', 'points.coords': 'unit', 'points.thinking': true },
+    ...{ 'points.preset': 'origin', 'points.allowEmpty': false, 'points.oob': 'invalid', 'points.dupRadius': null },
+    ...{ 'points.formatScore': 'binary', 'points.keepEasy': null, 'points.multimask': false },
+    ...{ 'rl.beta': 0, 'rl.lossType': 'dr_grpo', 'rl.maxCompletionLength': 128, 'rl.numIterations': 1 },
+    ...{ 'rl.ddof': 0, 'rl.advantageEps': 1e-8, 'optim.weightDecay': 0.01, 'optim.maxGradNorm': 1 },
+    ...{ 'optim.lrSchedulerType': 'linear', 'optim.adamBeta1': 0.9, 'optim.adamBeta2': 0.999 },
+  }
+  for (const [path, value] of Object.entries(expected)) assert.deepEqual(settings[path], value, path)
+  const named = new Set(Object.keys(parse(readFileSync(prototypeConfig, 'utf8'))))
   assert.deepEqual(
-    [config.task, config.model, config.dataPath, config.data.maskDir],
-    ['points', 'm', 'shards', 'masks'],
+    [...named].filter((key) => !(key in prototypeFlags) && !(key in unusedFlags) && !runTable().find(key)),
+    [],
   )
-  assert.deepEqual([rl.numGenerations, rl.maxCompletionLength, rl.epsilonHigh, lora.rank], [4, 128, 0.28, 32])
-  assert.deepEqual([rl.epsilon, rl.lossType], [0.1, 'dapo'])
-  assert.deepEqual([points.sam, points.mode], ['sam.pt', 'second-look'])
+})
+
+test('beta is a reward weight in a points run and the KL weight in others, wherever the task is named', () => {
+  const weights = (...argv: string[]) => {
+    const { rl, points } = read(...argv)
+    return [rl.beta, points.reward.beta]
+  }
+  assert.deepEqual(weights('--beta', '0.7'), [0.7, undefined])
+  assert.deepEqual(weights('--beta', '0.7', '--task', 'points', '--train', 'lora'), [0.04, 0.7])
+  assert.deepEqual(weights('--recipe', 'points', '--beta=0.7', '--kl_coef=0.3'), [0.3, 0.7])
+  assert.deepEqual(weights('--recipe', prototypeConfig, '--task=points', '--rl.beta=0.2'), [0.2, 1])
+})
+
+test('keys of the prototypes without an effect are accepted, unknown ones are an error', () => {
+  const run = (...argv: string[]) => read('--recipe', 'negative-points', ...argv)
+  assert.deepEqual(run('--deepspeed', 'zero2.json', '--local_rank=1', '--num_gpus', '2', '--sam_config=a.yaml'), run())
+  assert.equal(run('--recipe', prototypeConfig, '--device', 'cuda').device, 'cuda')
+  assert.throws(() => run('--deepspeed'), /--deepspeed: expected a value, got nothing/)
+  assert.throws(() => run('--deepsped', 'x'), /did you mean --deepspeed\?/)
+  assert.throws(() => run('--val_data.mask_dir', 'other', '--mask_dir', 'm'), /val_data\.mask_dir: expected the folder/)
+  assert.equal(run('--val_data.mask_dir', 'm', '--mask_dir', 'm').data.maskDir, 'm')
+})
+
+test('the flags of the launcher of the first prototype name the folder, the cache and the W&B run', () => {
+  const variables = ['HF_DATASETS_CACHE', 'WANDB_PROJECT', 'WANDB_NAME']
+  const before = variables.map((name) => process.env[name])
+  try {
+    const words = ['--cache_dir', 'c', '--wandb_project', 'p', '--wandb_run_name', 'n', '--logging_steps', '7']
+    const config = read(...words, '--local_data_dir', 'folder', '--dataset_name', 'org/name')
+    assert.deepEqual([config.dataPath, config.logSteps, config.reportTo], ['folder', 7, ['wandb']])
+    assert.deepEqual(
+      variables.map((name) => process.env[name]),
+      ['c', 'p', 'n'],
+    )
+    assert.deepEqual(read(...words, '--report_to', 'tensorboard').reportTo, ['tensorboard'])
+    assert.equal(read('--dataset_name', 'org/name').dataPath, 'org/name')
+  } finally {
+    for (const [i, name] of variables.entries())
+      if (before[i] === undefined) delete process.env[name]
+      else process.env[name] = before[i]
+  }
+})
+
+test('other keys of the task are names of the prototype too: of the reward, of the loss', () => {
+  const words = ['--mode', 'second-look', '--loss_norm', 'token', '--clip_lower', '-0.1', '--reward.w_neg', '0.4']
+  const { rl, points } = read('--recipe', 'points', ...words, '--reward.gain', 'relative', '--lambda_format', '0.2')
+  assert.deepEqual([rl.epsilon, rl.lossType, points.mode], [0.1, 'dapo', 'second-look'])
   assert.deepEqual(points.reward, { placement: 0.4, gainKind: 'relative', format: 0.2 })
   assert.throws(() => read('--loss_norm', 'none'), /--loss_norm: expected/)
 })

@@ -17,21 +17,26 @@ import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/in
 import { taskKinds } from '../tasks/index.ts'
 import { basicSettings, firstSettings } from './basic-settings.ts'
 import { processCount } from './launch.ts'
-import { perProcessFlags, prototypeFlags, prototypeValues } from './prototype-flags.ts'
+import { perProcessFlags, prototypeFlags, prototypeValues, taskFlags, weakFlags } from './prototype-flags.ts'
+import { foreignNames, takeForeignNames } from './prototype-names.ts'
 
 /** Short names, and the optimizer's settings under `rl.` where that group has none of the name. */
-function aliases(): Alias[] {
+function aliases(task: string): Alias[] {
   const optimizer = Object.keys(OptimConfig.shape).map((key) => ({ name: `rl.${key}`, path: `optim.${key}` }))
-  const prototype = Object.entries(prototypeFlags).map(([name, path]) => {
-    return { name, path, read: prototypeValues[name], perProcess: perProcessFlags.has(name) }
+  const prototype = Object.entries({ ...prototypeFlags, ...taskFlags[task] }).map(([name, path]) => {
+    const [perProcess, weak] = [perProcessFlags.has(name), weakFlags.has(name)]
+    return { name, path, read: prototypeValues[name], perProcess, weak }
   })
   return [...prototype, { name: 'data', path: 'dataPath' }, ...optimizer]
 }
 
-let table: SettingTable | undefined
+const tables = new Map<string, SettingTable>()
 
-export function runTable(): SettingTable {
-  table ??= new SettingTable(RunConfig, aliases())
+/** The settings of a run; some names of the prototypes depend on its task. */
+export function runTable(task = ''): SettingTable {
+  const key = Object.hasOwn(taskFlags, task) ? task : ''
+  const table = tables.get(key) ?? new SettingTable(RunConfig, aliases(key), foreignNames)
+  tables.set(key, table)
   return table
 }
 
@@ -64,10 +69,14 @@ export function readRunSettings(
   commandDefaults: Settings = {},
   ofRun: (given: Given) => Settings = () => ({}),
 ): RunSettings {
-  const given = readFlags(argv, runTable(), own, findRecipe)
+  const first = readFlags(argv, runTable(), own, findRecipe)
+  const ofFolder = ofRun(first)
+  const task = String(valueAt(first.settings, 'task') ?? ofFolder['task'] ?? '')
+  const given = readFlags(argv, runTable(task), own, findRecipe)
+  takeForeignNames(given, task)
   const input: Record<string, unknown> = {}
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
-  const stored = takeStored(ofRun(given), given, input)
+  const stored = takeStored(ofFolder, given, input)
   for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
   for (const path of given.perProcess) setAt(input, path, overAll(valueAt(given.settings, path), given.flags))
   if (isOtherData(given)) setAt(input, 'evalPath', null)

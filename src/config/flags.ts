@@ -1,6 +1,6 @@
 import { Mismatch } from '../core/index.ts'
-import { readRecipe, type SetValue } from './recipe.ts'
-import { type SettingTable, setAt } from './settings.ts'
+import { readRecipe } from './recipe.ts'
+import { type SettingTable, setAt, type Written } from './settings.ts'
 import { parseValue } from './values.ts'
 
 /** A flag of a command that is not a setting. */
@@ -26,6 +26,8 @@ export interface Given {
   perProcess: Set<string>
   /** Values of the command's own flags, in order; a switch has the value 'true'. */
   flags: Map<string, string[]>
+  /** Every value under the name it was written with, in the order of application. */
+  written: Written[]
 }
 
 const recipeFlag: CommandFlag = { name: 'recipe', value: 'FILE', many: true, doc: 'settings from a YAML or JSON file' }
@@ -48,35 +50,42 @@ export function readFlags(
     ofRecipes: new Set(),
     perProcess: new Set(),
     flags: new Map(),
+    written: [],
   }
-  const set: SetValue[] = []
+  const set: Written[] = []
   for (let i = 0; i < argv.length; ) {
     const { name, value, used } = nameAndValue(argv, i)
     const flag = commandFlags.get(name)
     if (flag) i += takeFlag(given, flag, value, argv[i + 1])
-    else {
+    else if (table.foreign.has(name)) {
+      const text = value ?? settingText(argv[i + 1], false) ?? missing(name, 'a value')
+      set.push({ name, path: name, value: text })
+      i += value === undefined ? 2 : 1
+    } else {
       const setting = table.require(name, 'flags', (n) => `--${n}`, [...commandFlags.keys()])
       const isSwitch = setting.schema.type === 'boolean'
       const text = value ?? settingText(argv[i + 1], isSwitch)
       if (text === undefined && !isSwitch) missing(name, setting.type)
       const meant = text === undefined ? undefined : (table.translate(name, text) ?? text)
       const parsed = meant === undefined ? true : parseValue(meant, setting.schema, `--${name}`)
-      set.push([setting.path, parsed, table.isPerProcess(name)])
+      set.push({ name, path: setting.path, value: parsed })
       i += value !== undefined || text === undefined ? used : used + 1
     }
   }
-  for (const recipe of given.flags.get('recipe') ?? []) apply(given, readRecipe(findRecipe(recipe), table))
+  for (const recipe of given.flags.get('recipe') ?? []) apply(given, readRecipe(findRecipe(recipe), table), table)
   given.ofRecipes = new Set(given.paths)
-  apply(given, set)
-  for (const [path] of set) given.typed.add(path)
+  apply(given, table.inOrder(set), table)
+  for (const { path } of set) given.typed.add(path)
   return given
 }
 
-function apply(given: Given, values: Iterable<SetValue>): void {
-  for (const [path, value, perProcess] of values) {
+function apply(given: Given, values: readonly Written[], table: SettingTable): void {
+  given.written.push(...values)
+  for (const { name, path, value } of values) {
+    if (table.foreign.has(path)) continue
     setAt(given.settings, path, value)
     given.paths.add(path)
-    if (perProcess) given.perProcess.add(path)
+    if (table.isPerProcess(name)) given.perProcess.add(path)
     else given.perProcess.delete(path)
   }
 }

@@ -1,14 +1,11 @@
 import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
 import { isObject, Mismatch, messageOf, readTextFile } from '../core/index.ts'
-import type { SettingTable } from './settings.ts'
+import type { SettingTable, Written } from './settings.ts'
 import { parseValue } from './values.ts'
 
-/** A key path, its value, and whether the value counts for each process. */
-export type SetValue = readonly [path: string, value: unknown, perProcess: boolean]
-
 /** Settings of a YAML or JSON file by key path. Keys are nested or dotted, and may be any name a flag may have. */
-export function readRecipe(path: string, table: SettingTable): SetValue[] {
+export function readRecipe(path: string, table: SettingTable): Written[] {
   if (!existsSync(path) || !statSync(path).isFile())
     throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
   let value: unknown
@@ -19,23 +16,20 @@ export function readRecipe(path: string, table: SettingTable): SetValue[] {
   }
   if (value === null) return []
   if (!isObject(value)) throw new Mismatch({ where: path, field: 'recipe', expected: 'settings by name', got: value })
-  return [...flat(value, '', path, table)]
+  return table.inOrder([...flat(value, '', path, table)])
 }
 
-function* flat(
-  value: Record<string, unknown>,
-  prefix: string,
-  where: string,
-  table: SettingTable,
-): Generator<SetValue> {
+function* flat(value: Record<string, unknown>, prefix: string, where: string, table: SettingTable): Generator<Written> {
   for (const [key, inner] of Object.entries(value)) {
     const name = prefix === '' ? key : `${prefix}.${key}`
-    if (table.groups.has(name) && (inner === null || isObject(inner))) {
+    if (table.foreign.has(name)) yield { name, path: name, value: inner }
+    else if (table.groups.has(name) && (inner === null || isObject(inner))) {
       yield* flat(inner ?? {}, name, where, table)
     } else {
       const setting = table.require(name, where, (n) => n)
       const meant = table.translate(name, String(inner))
-      yield [setting.path, meant === null ? inner : parseValue(meant, setting.schema, name), table.isPerProcess(name)]
+      const value = meant === null ? inner : parseValue(meant, setting.schema, name)
+      yield { name, path: setting.path, value }
     }
   }
 }

@@ -20,6 +20,15 @@ export interface Alias {
   read?: (text: string) => string
   /** The value counts for each process; the setting counts over all of them. */
   perProcess?: boolean
+  /** Gives way to other names of the setting, in whatever order they are written. */
+  weak?: boolean
+}
+
+/** A value under the name that the user wrote. */
+export interface Written {
+  name: string
+  path: string
+  value: unknown
 }
 
 function* leaves(schema: ValueSchema, prefix: string): Generator<Setting> {
@@ -38,9 +47,12 @@ export class SettingTable {
   readonly settings: readonly Setting[]
   readonly aliases: readonly Alias[]
   readonly groups: ReadonlyMap<string, string>
+  /** Names that are accepted and are not settings; the caller decides what they do. */
+  readonly foreign: ReadonlySet<string>
   readonly #byName = new Map<string, Setting>()
 
-  constructor(schema: z.ZodType, aliases: readonly Alias[] = []) {
+  constructor(schema: z.ZodType, aliases: readonly Alias[] = [], foreign: readonly string[] = []) {
+    this.foreign = new Set(foreign)
     const json = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as ValueSchema
     this.settings = [...leaves(json, '')]
     const others = aliases.filter(({ name }) => name.includes('.')).map(({ name }) => name.slice(0, name.indexOf('.')))
@@ -55,7 +67,7 @@ export class SettingTable {
   }
 
   get names(): string[] {
-    return [...this.#byName.keys()]
+    return [...this.#byName.keys(), ...this.foreign]
   }
 
   find(name: string): Setting | undefined {
@@ -73,6 +85,12 @@ export class SettingTable {
 
   #alias(name: string): Alias | undefined {
     return this.settings.some((s) => s.path === name) ? undefined : this.aliases.find((a) => a.name === name)
+  }
+
+  /** In the order in which they are applied: weak names first. */
+  inOrder(values: readonly Written[]): Written[] {
+    const weak = values.filter(({ name }) => this.#alias(name)?.weak)
+    return [...weak, ...values.filter((value) => !weak.includes(value))]
   }
 
   /** The setting of a name; an unknown one is an error that names the nearest. */

@@ -14,6 +14,7 @@ export {
   type ImageData,
   type Reason,
   type RecordRules,
+  type RecordSource,
   type Region,
   type RegionOptions,
   reasons,
@@ -28,4 +29,4 @@ export { previewPage } from './preview.ts'
 export { refImageFolders } from './sources/coco-file.ts'
 export { hubSnapshot } from './sources/hub-cache.ts'
 export type { SourceModule } from './sources/module.ts'
-export { openSource } from './sources/open.ts'
+export { openSource, sourceOf } from './sources/open.ts'

@@ -1,7 +1,7 @@
 // Does a gradient reach what should learn, does the image reach the answer? Two learning steps in memory, with made-up rewards so that
 // every group has spread; nothing is written. K completions per record, T columns.
 import { humanBytes, Mismatch, sha256 } from '../core/index.ts'
-import { type Example, openSource } from '../data/index.ts'
+import type { Example } from '../data/index.ts'
 import { native } from '../engine/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { columnsOf, type Group, plainDensities, type Run, step } from '../rl/index.ts'
@@ -14,6 +14,7 @@ import type { Host } from './host.ts'
 import { Learner } from './learner.ts'
 import { disposeLearner } from './loop.ts'
 import { runOf } from './run-parts.ts'
+import { openRunSource } from './sources.ts'
 
 export interface Finding {
   name: string
@@ -95,7 +96,7 @@ function probeGroup(run: Run, task: Group['task'], item: WorkItem): Group {
 }
 
 async function readExamples(config: RunConfig): Promise<Example[]> {
-  const source = await openSource(config.dataPath, config.data)
+  const source = await openRunSource(config.dataPath, config.data)
   try {
     return [await source.get(0)]
   } finally {

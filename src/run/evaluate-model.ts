@@ -1,6 +1,6 @@
 // Evaluation of a folder, without a run: records are read as they come, none is kept.
 import { log } from '../core/index.ts'
-import { openLoader, openSource, splitIndices } from '../data/index.ts'
+import { openLoader, splitIndices } from '../data/index.ts'
 import { openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
@@ -9,6 +9,7 @@ import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
 import { checkSources } from './records.ts'
+import { openRunSource } from './sources.ts'
 import { loadTrained } from './trained.ts'
 import { countTrained } from './trained-records.ts'
 
@@ -47,7 +48,7 @@ export async function evaluateModel(
   const encoder = new Encoder(family, config, { encodes: !kind.readsImages })
   const evaluator = kind.evaluator(family, config)
   const data = { ...config.data, seed: config.data.seed ?? config.seed }
-  const source = await openSource(config.dataPath, data)
+  const source = await openRunSource(config.dataPath, data)
   const order = { ...data, shuffle: false, curriculum: 'none' as const }
   const preparation = preparationOf(family, config, kind)
   const loader = openLoader(source, order, undefined, preparation, kind.recordRules?.(config))

@@ -3,7 +3,6 @@ import {
   type Example,
   type Loader,
   openLoader,
-  openSource,
   type RecordRules,
   type Source,
   splitIndices,
@@ -14,6 +13,7 @@ import type { RecordChooser } from '../tasks/index.ts'
 import { chooseRecords } from './chosen.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
+import { openEvalSource, openRunSource } from './sources.ts'
 
 export interface Records {
   source: Source
@@ -42,14 +42,16 @@ export function recordFacts({ source, heldOut }: Pick<Records, 'source' | 'heldO
 
 /** Opens the sources once and closes them: a wrong path is reported before the model is loaded. */
 export async function checkSources(config: RunConfig): Promise<void> {
-  for (const path of [config.dataPath, config.evalPath]) if (path) await (await openSource(path, config.data)).close()
+  const { dataPath, evalPath, data } = config
+  if (dataPath) await (await openRunSource(dataPath, data)).close()
+  if (evalPath) await (await openEvalSource(evalPath, data)).close()
 }
 
 /** The records to train on and those held out; what the source has to say about itself comes along. */
 export async function openRecords(config: RunConfig, wishes: RecordWishes = {}): Promise<Records> {
   const { preparation = null, rules = {}, chooser } = wishes
   const data = { ...config.data, seed: config.data.seed ?? config.seed }
-  const source = await openSource(config.dataPath, data)
+  const source = await openRunSource(config.dataPath, data)
   try {
     const notices = noticesOf(source)
     const held = heldOutSettings(source, config, notices)
@@ -152,7 +154,8 @@ export function heldOutFraction(source: Source, { data, evalPath, evalRecords }:
 
 async function readHeldOut(config: RunConfig, data: RunConfig['data'], rules: RecordRules): Promise<Example[]> {
   if (config.evalRecords === 0) return []
-  const source = await openSource(config.evalPath ?? config.dataPath, data)
+  const { evalPath, dataPath } = config
+  const source = evalPath === null ? await openRunSource(dataPath, data) : await openEvalSource(evalPath, data)
   const split = config.evalPath === null ? 'eval' : 'all'
   const order = { ...data, shuffle: false, split, curriculum: 'none' } as const
   const loader = openLoader(source, order, undefined, null, rules)

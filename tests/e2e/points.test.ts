@@ -1,13 +1,17 @@
 // The demo of the point task, shortened, and what the prototype's users start with: real processes where a command is meant.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromArray } from 'apache-arrow'
 import { readDemo } from '../../src/cli/demo.ts'
 import { train } from '../../src/host/index.ts'
+import { encodePng } from '../../src/image/index.ts'
+import { maskToPng } from '../../src/mask/index.ts'
 import { doctor } from '../../src/run/index.ts'
+import { makePointScene } from '../../src/scenes/index.ts'
 import { type Interval, readRun } from '../../src/tracking/index.ts'
 import { hostOf, scratch } from '../support/runs.ts'
 import { roundtrip } from './cli.ts'
@@ -74,18 +78,57 @@ test("the doctor passes on the miniature and prints the prototype's two checks b
   assert.match(findings.find((f) => f.name === 'answer')!.detail, /16 of the image of 112 x 112/)
 })
 
-test("the prototype's script starts a run from its config file", () => {
+/** Seg-Zero's layout with generated scenes: a shard, and the masks by id. */
+async function makeSegZero(folder: string, count: number): Promise<{ shards: string; masks: string }> {
+  const [shards, masks] = [join(folder, 'shards'), join(folder, 'masks')]
+  for (const path of [shards, masks]) mkdirSync(path, { recursive: true })
+  const scenes = Array.from({ length: count }, (_, i) => makePointScene(1, i).record)
+  for (const [i, { mask }] of scenes.entries()) writeFileSync(join(masks, `r${i}.png`), await maskToPng(mask))
+  const images = await Promise.all(scenes.map(async ({ image }) => ({ bytes: await encodePng(image) })))
+  const table = tableFromArrays({
+    id: scenes.map((_, i) => `r${i}`),
+    problem: scenes.map(({ query }) => query),
+    solution: scenes.map(() => '<box>(0,75),(839,840)</box><points>(420,420),(7,15)</points>'),
+    img_height: Int32Array.from(scenes, ({ image }) => image.height),
+    img_width: Int32Array.from(scenes, ({ image }) => image.width),
+  })
+  const pictures = vectorFromArray(images, new Struct([new Field('bytes', new Binary())]))
+  const whole = table.assign(new Table({ image: pictures }) as never)
+  writeFileSync(join(shards, 'data-00000-of-00001.arrow'), tableToIPC(whole, 'stream'))
+  return { shards, masks }
+}
+
+const script = (...words: string[]) =>
+  spawnSync(join(root, 'scripts/train_negative_points.sh'), words, { cwd: root, encoding: 'utf8' })
+
+test("the prototype's script trains from its config file, unchanged but for its paths", async () => {
+  const { shards, masks } = await makeSegZero(folder, 4)
+  const reasonSeg = join(root, 'tests/fixtures/golden/benchmarks-tiny/reason_seg/ReasonSeg/val')
+  const paths: Record<string, string> = {
+    'models/Seg-Zero-7B': 'assets/points-miniature/policy',
+    'models/sam2.1_hiera_large.pt': 'assets/points-miniature/sam2',
+    ...{ 'data/refcocog': shards, 'data/gt_masks': masks, 'data/ReasonSeg/val': reasonSeg },
+  }
+  const text = readFileSync(join(root, 'tests/fixtures/negative_points_config.yaml'), 'utf8')
   const file = join(folder, 'negative_points_config.yaml')
-  const lines = [
-    ...['model_path: assets/points-miniature/policy', 'sam_checkpoint: assets/points-miniature/sam2'],
-    ...['train_data: neighbours:8', 'image_size: 112', 'max_points: 1', 'group_size: 2', 'max_new_tokens: 20'],
-    ...['batch_size: 1', 'gradient_accumulation_steps: 1', 'lora_r: 4', 'lora_alpha: 8', 'clip_lower: -0.2'],
-    ...['points.wording: short', 'device: cpu', 'dtype: float32', 'threads: 1', 'evalRecords: 0'],
-  ]
-  writeFileSync(file, `${lines.join('\n')}\n`)
-  const words = ['--output_dir', join(folder, 'prototype'), '--config', file, '--max_steps', '1']
-  const done = spawnSync(join(root, 'scripts/train_negative_points.sh'), words, { cwd: root, encoding: 'utf8' })
+  writeFileSync(file, Object.entries(paths).reduce((all, [from, to]) => all.replace(from, to), text)) // biome-ignore format: one line
+  const output = join(folder, 'prototype')
+  const smaller = '--image_size 112 --group_size 2 --max_new_tokens 20 --batch_size 1 --gradient_accumulation_steps 1'
+  const words = ['--config', file, '--output_dir', output, '--max_steps', '1', '--threads', '1', '--evalRecords', '2']
+  const done = script(...words, ...smaller.split(' '), '--deepspeed', 'configs/deepspeed_zero2.json')
   assert.equal(done.status, 0, done.stderr)
-  const run = readRun(join(folder, 'prototype'))
+  assert.match(done.stderr, /^deepspeed has no effect here: /m)
+  assert.match(done.stderr, /^beta is points\.reward\.beta, as in the prototype/m)
+  const run = readRun(output)
   assert.equal(run.events.filter((e) => e.t === 'step').length, 1)
+  const held = run.events.find((e) => e.t === 'eval') as { metrics: Record<string, unknown> } | undefined
+  assert.ok(held && 'points/miou' in held.metrics, JSON.stringify(held))
+  const { rl, points } = JSON.parse(readFileSync(join(output, 'config.json'), 'utf8'))
+  assert.deepEqual([rl.beta, points.reward.beta, points.mode], [0, 1, 'joint'])
+})
+
+test("the prototype's script explains itself if it is started without arguments", () => {
+  const { status, stdout, stderr } = script()
+  assert.deepEqual([status, stdout], [2, ''])
+  assert.match(stderr, /^usage: scripts\/train_negative_points\.sh --config FILE --output_dir DIR/)
 })

@@ -29,14 +29,19 @@ const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
  * that exports `source`, or the id of a dataset in the Hugging Face cache. Indexes are created once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
-  const config = DataConfig.parse(options)
-  const records = await openRecords(path, config)
+  const records = await openRecords(path, DataConfig.parse(options))
   if (records.length === 0) {
     await records.close()
     const left = Object.entries(records.leftOut).map(([why, n]) => `${n} left out: ${why}`)
     const hint = left.length > 0 ? `${left.join('; ')} (setting data.relation)` : 'the download may be incomplete'
     throw new Mismatch({ where: path, field: 'records', expected: 'at least one', got: 0, hint })
   }
+  return sourceOf(records, options)
+}
+
+/** Records of a format with ids that are used once, and with decoding. */
+export function sourceOf(records: RecordSource, options: DataOptions): Source {
+  const config = DataConfig.parse(options)
   return withDecoding(records, recordIds(records, config), config)
 }
 

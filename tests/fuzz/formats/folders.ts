@@ -119,7 +119,7 @@ export const recipe: Format = {
     }
   },
   async read(folder) {
-    return JSON.stringify(readRecipe(join(folder, 'r.yaml'), recipeTable).map(([path]) => path))
+    return JSON.stringify(readRecipe(join(folder, 'r.yaml'), recipeTable).map(({ path }) => path))
   },
 }
 
