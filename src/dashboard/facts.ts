@@ -79,10 +79,10 @@ const list = (rows: readonly (readonly [string, string])[]): Content =>
 const table = (rows: readonly (readonly [string, string])[]): Content =>
   rows.map(([key, value]) => html`<div><span>${key}</span><b>${value}</b></div>`)
 
-/** Name of the run, what it was, and all its settings folded away. */
-export function header(run: Run): Markup {
+/** Name of the run, what must be seen first, what it was, and all its settings folded away. */
+export function header(run: Run, first: Content): Markup {
   const config = flatten(run.config)
-  return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>
+  return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>${first}
 <dl class="facts card">${list(runFacts(run))}</dl>
 <dl class="facts card">${list(chosenOf(config))}</dl>
 <details><summary>All ${config.length} settings</summary><div class="settings card">${table(config)}</div></details>

@@ -74,7 +74,11 @@ export function chooseSamples(samples: Iterable<ReadSample>): Chosen {
 }
 
 /** The image as a data address, or undefined where it was not kept. Only files directly under images/ are read. */
-async function imageUri(run: Run, name: string | undefined, problems: Set<string>): Promise<string | undefined> {
+export async function imageUri(
+  run: { dir: string },
+  name: string | undefined,
+  problems: Set<string>,
+): Promise<string | undefined> {
   if (!name) return undefined
   const path = basename(name) === name ? fileBelow(join(run.dir, runFiles.images), name, maxImageBytes) : null
   if (path === null) {
@@ -114,9 +118,9 @@ function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined 
 }
 
 function styleOf(item: Shown): string {
-  if (item.by === 'record') return 'given'
-  if (item.by === 'policy' || item.by === 'ema') return 'made'
-  return item.name?.startsWith('confused') ? 'confused' : 'judged'
+  if (item.by === 'record') return 'given record'
+  if (item.by === 'policy' || item.by === 'ema') return `made ${item.by}`
+  return item.name?.startsWith('confused') ? 'confused judge' : 'judged judge'
 }
 
 /** Where points change a mask, the judge's mask before them and the one they make are two pictures; else all is in one. */
@@ -144,9 +148,9 @@ function overlay(item: Shown, size: readonly [number, number], problems: Set<str
   return html`${dots}`
 }
 
-async function picture(run: Run, sample: ReadSample, problems: Set<string>): Promise<Markup> {
+/** The image at `uri`, if there is one, with what was drawn on it. */
+export function picture(sample: ReadSample, uri: string | undefined, problems: Set<string>): Markup {
   const size = sizeOf(sample.shown)
-  const uri = await imageUri(run, sample.image, problems)
   if (!size || size[0] < 1 || size[1] < 1) return html``
   const [height, width] = size
   const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
@@ -168,7 +172,7 @@ const authors: Record<Shown['by'], string> = {
   judge: 'judge',
 }
 
-function words(item: Shown): Markup | undefined {
+export function words(item: Shown): Markup | undefined {
   const title = item.name ?? authors[item.by]
   if (item.kind === 'mask' && item.mask === null)
     return html`<div class="small problem">${title}: no mask was made</div>`
@@ -188,7 +192,7 @@ function scores(sample: ReadSample): Markup {
 }
 
 async function card(run: Run, sample: ReadSample, problems: Set<string>): Promise<Markup> {
-  return html`<article class="rollout">${await picture(run, sample, problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${sample.shown.map(words)}${scores(sample)}</article>`
+  return html`<article class="rollout">${picture(sample, await imageUri(run, sample.image, problems), problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${sample.shown.map(words)}${scores(sample)}</article>`
 }
 
 /** Best and worst rollouts of each task with their masks; what could not be shown is returned in words. */

@@ -10,7 +10,7 @@ import { streamSSE } from 'hono/streaming'
 import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
 import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
 import { type GuardOptions, guard } from './guard.ts'
-import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
+import { BehaviourViews, csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
 import { Watched } from './watched.ts'
 
 const pageFiles: Record<string, { file: string; type: string }> = {
@@ -147,6 +147,11 @@ function addRuns(app: Hono, watched: Watched): void {
   app.get(
     '/api/runs/:id/records',
     withRun((c, run) => json(c, recordsView(run, c.req.query('words') ?? ''))),
+  )
+  const behaviours = new BehaviourViews()
+  app.get(
+    '/api/runs/:id/behaviour',
+    withRun(async (c, run) => json(c, { html: await behaviours.view(c.req.param('id') ?? '', run) })),
   )
   app.get('/api/csv', (c) => {
     const runs = (c.req.queries('run') ?? []).slice(0, mostNames).map((id) => watched.find(id))

@@ -77,5 +77,11 @@ path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); 
 .problem { color: var(--bad); }
 @media (max-width: 700px) { main { padding: 18px 12px 40px; } .eval thead { display: none; } .eval tbody, .eval tr, .eval td { display: block; border: 0; padding: 1px 0; }
   .eval tr { border-bottom: 1px solid var(--line); padding: 8px 0; } .eval tr:last-child { border: 0; } .eval td[data-name]::before { content: attr(data-name); color: var(--soft); display: inline-block; width: 5.5em; font-size: 12.5px; } .eval td.plot { width: 100%; } }
+h4 { font-size: 13px; margin: 14px 0 6px; }
+.alarm { padding: 10px 14px; margin: 12px 0; border-left: 4px solid var(--bad); } .alarm p { color: inherit; margin: 0 0 8px; max-width: none; }
+.pairs { display: grid; grid-template-columns: repeat(auto-fit, minmax(110px, 1fr)); gap: 8px; max-width: 760px; } .pairs > div { max-width: 220px; min-width: 0; }
+.behaviour { padding: 8px 16px 4px; overflow-x: auto; } .behaviour td, .behaviour th { vertical-align: middle; } .behaviour details { margin: 0; font-size: 12.5px; }
+.pairs blockquote { margin: 2px 0 6px; font-size: 13px; overflow-wrap: anywhere; }
+.spark { width: 100px; max-width: 100%; } .spark path { fill: none; stroke: var(--s1); stroke-width: 1.5; }
 @media print { .chart, .rollout { break-inside: avoid; } }
 `

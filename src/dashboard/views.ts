@@ -12,7 +12,9 @@ import {
   startFacts,
   type TaskName,
 } from '../tracking/index.ts'
+import { behaviourSection } from './behaviour.ts'
 import { flatten } from './facts.ts'
+import { html } from './html.ts'
 import type { WatchedRun } from './watched.ts'
 
 /** Without a line for this long, and for 20 steps, a run that noted no end is taken for broken. */
@@ -197,6 +199,25 @@ export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPat
     return { ...rest, shown }
   })
   return { count, whole: run.samplesWhole, samples }
+}
+
+/** Between two computations for a run that is being written. */
+const behaviourMs = 5000
+
+/** The behaviour of runs as escaped markup, computed when it is asked for and something changed. */
+export class BehaviourViews {
+  readonly #known = new WeakMap<FollowedRun, { state: string; at: number; text: Promise<string> }>()
+
+  view(id: string, run: FollowedRun): Promise<string> {
+    const state = `${run.version} ${run.samplesVersion}`
+    const known = this.#known.get(run)
+    if (known && (known.state === state || performance.now() - known.at < behaviourMs)) return known.text
+    const images = `/api/runs/${encodeURIComponent(id)}/images/`
+    const address = async ({ image }: ReadSample) => image && `${images}${encodeURIComponent(image)}`
+    const text = behaviourSection(run, address).then(({ alarms, body }) => html`${alarms}${body}`.text)
+    this.#known.set(run, { state, at: performance.now(), text })
+    return text
+  }
 }
 
 /** Ids of records that hold the words, in order of appearance. */

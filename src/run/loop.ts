@@ -5,11 +5,12 @@ import type { Example } from '../data/index.ts'
 import { alone, requireSameSettings, requireSameValues, type World } from '../distributed/index.ts'
 import { learningRateAt } from '../optim/index.ts'
 import { Stopped } from '../rl/index.ts'
-import { type Evaluator, openKind, type TaskKind } from '../tasks/index.ts'
-import type { Interval, Metrics } from '../tracking/index.ts'
+import { openKind, type TaskKind } from '../tasks/index.ts'
+import type { EvalEvent, Interval, Metrics } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel, placeNotices } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
+import { EvaluationLog } from './evaluation-log.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Settings } from './flat-settings.ts'
 import { checkFolder, openSharedFolder, type ResumedRun, type RunLog, requireTrackers } from './folder.ts'
@@ -69,6 +70,7 @@ export interface Work {
   step(step: number, learningRate: number): Promise<StepLog>
   /** Weights as they are evaluated: dropout takes no part. */
   evaluating<R>(fn: () => R): R
+  evaluated?(event: EvalEvent): void
   state(): Promise<WorkState>
   restore(state: RunState): Promise<void>
   close(): void
@@ -114,7 +116,7 @@ class RunLoop {
   readonly opened: Opened
   readonly #work: Work
   readonly #settings: Settings
-  readonly #evaluator: Evaluator
+  readonly #evaluations: EvaluationLog
   #step = 0
   #resumed: ResumedRun | null = null
   #rejected = 0
@@ -123,7 +125,7 @@ class RunLoop {
     this.opened = opened
     this.#work = work
     this.#settings = settings
-    this.#evaluator = opened.kind.evaluator(opened.learner.family, opened.config)
+    this.#evaluations = new EvaluationLog(opened.kind.evaluator(opened.learner.family, opened.config), opened)
   }
 
   static async open(config: RunConfig, told: LoopHost, options: LoopOptions): Promise<RunLoop> {
@@ -201,7 +203,8 @@ class RunLoop {
   }
 
   async #restore(resumed: ResumedRun): Promise<void> {
-    const [{ learner, records }, { path, state }] = [this.opened, resumed]
+    const [{ learner, records, world }, { path, state }] = [this.opened, resumed]
+    if (world.rank === 0) this.#evaluations.restore()
     this.#resumed = resumed
     loadRun(path, learner)
     this.#step = state.step
@@ -311,21 +314,21 @@ class RunLoop {
   }
 
   async #evaluate(name: string): Promise<Record<string, Interval> | null> {
-    const { config, encoder, heldOut, host, world, writer } = this.opened
+    const { config, encoder, heldOut, host, world } = this.opened
     if (heldOut.length === 0) return null
     world.note(this.#step, `evaluation ${name}`)
     const scores = await evaluateAll(
       heldOut,
       config.evalBatch,
-      (batch) => this.#work.evaluating(() => encoder.again(batch, (items) => this.#evaluator.score(items))),
+      (batch) => this.#work.evaluating(() => encoder.again(batch, (items) => this.#evaluations.evaluator.score(items))),
       (done) => host.progress({ kind: 'eval', text: name, step: done, total: heldOut.length }),
       () => host.stopping(),
       world,
     )
     if (!scores) return null
-    const result = this.#evaluator.summary(scores, config.seed)
-    writer.eval(this.#step, name, scores.length, result)
-    return result
+    const metrics = await this.#evaluations.write(this.#step, name, scores)
+    this.#work.evaluated?.({ t: 'eval', step: this.#step, name, records: scores.length, metrics })
+    return metrics
   }
 
   async close(): Promise<void> {

@@ -1,5 +1,6 @@
 // What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, told once each:
 // on the terminal, as a warning event, in the report.
+import type { SampleRef } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
 import type { Host } from './host.ts'
 
@@ -9,6 +10,8 @@ export interface Notice {
   text: string
   /** How many things it stands for. */
   count?: number
+  /** Samples to look at. */
+  samples?: readonly SampleRef[]
 }
 
 export class Notices {
@@ -38,7 +41,7 @@ export class Notices {
     else this.#waiting.push(notice)
   }
 
-  #write({ kind, text, count }: Notice): void {
-    this.#writer!.warning(this.#step, kind, text, count ?? 1)
+  #write({ kind, text, count, samples }: Notice): void {
+    this.#writer!.warning(this.#step, kind, text, count ?? 1, samples)
   }
 }

@@ -17,23 +17,27 @@ interface SamplesOf {
   notices: Pick<Notices, 'tell'>
 }
 
-/** Of one process, or of all: each tells about the groups whose replies it has, and rank 0 writes them in order. */
-export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<void> {
+/** Of one process, or of all: each reports the groups whose replies it has, and rank 0 writes and returns them in order. */
+export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<Sample[]> {
   const { world, writer, notices } = run
   const most = run.config.samplesMiB * 2 ** 20
   const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
   const shares = await world.gather(own)
   // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
-  if (world.rank > 0 || writer.sampleBytes >= most) return
+  if (world.rank > 0 || writer.sampleBytes >= most) return []
+  const written: Sample[] = []
   for (const [at, group] of groups.entries()) {
     const { example } = group.item as WorkItem
     const png = await encodePng(example.image)
     const image = writer.image(example.id, () => png)
     const rows = shares.find((share) => share[at])?.[at] ?? []
-    writer.samples(rows.map((row) => ({ ...row, image })))
+    const samples = rows.map((row) => ({ ...row, image }))
+    writer.samples(samples)
+    written.push(...samples)
   }
   const text = `samples.jsonl has reached samplesMiB (${run.config.samplesMiB}): no more samples are kept`
   if (writer.sampleBytes >= most) notices.tell({ kind: 'samples-full', text })
+  return written
 }
 
 function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {

@@ -6,6 +6,7 @@ import { type JudgeCount, judgeOfAll } from '../rewards/index.ts'
 import { grpoWarnings, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
+import { type Alarm, AlarmWatch, alarmPrefix, alarmText, type EvalEvent } from '../tracking/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'
 import type { RunConfig } from './config.ts'
@@ -72,6 +73,7 @@ class TrainWork implements Work {
   readonly #scoring: Scoring = { step: 0, metrics: {} }
   readonly #memory: Retry
   readonly #judge = new JudgeWatch()
+  readonly #alarms = new AlarmWatch()
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
@@ -138,7 +140,7 @@ class TrainWork implements Work {
     const log = this.#log(report, learningRate, seconds, { startedAt, decoded, ...counted })
     const warning = this.#judge.afterStep(this.judged)
     if (warning) this.#opened.notices.tell({ kind: 'judge', text: warning })
-    await writeSamples(fresh, number + 1, this.#opened)
+    this.#raise(this.#alarms.afterStep(await writeSamples(fresh, number + 1, this.#opened)))
     this.#watchSpread(number + 1, report)
     return log
   }
@@ -281,6 +283,15 @@ class TrainWork implements Work {
     this.#opened.notices.tell({ kind: 'no-spread', text })
   }
 
+  #raise(alarms: readonly Alarm[]): void {
+    for (const alarm of alarms)
+      this.#opened.notices.tell({ ...alarm, kind: `${alarmPrefix}${alarm.kind}`, text: alarmText(alarm) })
+  }
+
+  evaluated(event: EvalEvent): void {
+    this.#raise(this.#alarms.afterEvaluation(event))
+  }
+
   evaluating<R>(fn: () => R): R {
     return this.#opened.learner.forSampling(fn)
   }
@@ -309,6 +320,7 @@ class TrainWork implements Work {
     this.#run.entropy = entropy ?? this.#run.entropy
     this.#flat = flat
     if (generation) await this.#batches.restore(generation)
+    if (this.#opened.world.rank === 0) this.#alarms.restore(this.#opened.config.output)
   }
 
   close(): void {

@@ -4,7 +4,7 @@ import type { Example, RecordRules } from '../data/index.ts'
 import type { World } from '../distributed/index.ts'
 import type { Family } from '../models/index.ts'
 import type { OpenTask, RewardsConfig } from '../rewards/index.ts'
-import type { GrpoConfig, Item, Task } from '../rl/index.ts'
+import type { GrpoConfig, Item, Shown, Task } from '../rl/index.ts'
 import type { Interval } from '../tracking/index.ts'
 
 /** A record in work: the example and its frozen features, encoded once for a whole step. */
@@ -31,7 +31,12 @@ export interface TaskRewardsPlan {
 /** Scores of one held-out record: its id and numbers. */
 export interface RecordScore {
   readonly id: string
+  /** What a person sees of the answer. */
+  readonly shown?: readonly Shown[]
 }
+
+/** Metrics of one record as [numerator, denominator]; over many records the sums are divided. Null: it is not part of the metric. */
+export type RecordRatios = Readonly<Record<string, readonly [number, number] | null>>
 
 /** The same numbers before and after: greedy, no noise. */
 export interface Evaluator<S extends RecordScore = RecordScore> {
@@ -39,6 +44,12 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
   score(items: readonly WorkItem[]): S[]
   /** Metric name -> mean and interval. */
   summary(scores: readonly S[], seed: number): Record<string, Interval>
+  /** The metrics of a record, to compare two models on it; absent: they cannot be compared. */
+  ratios?(score: S): RecordRatios
+  /** Records of one unit, such as an image, are resampled together; absent: each is one. */
+  unitOf?(score: S): string
+  /** The metric that orders records by their change. */
+  readonly main?: string
 }
 
 /** Decides which records are worth training on. They are looked at once, in stored order, before the first step. */

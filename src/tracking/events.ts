@@ -37,6 +37,16 @@ export interface WarningEvent {
   text: string
   /** How many things this line stands for. */
   count: number
+  /** Samples to look at. */
+  samples?: readonly SampleRef[]
+}
+
+/** Where a sample is in its run. */
+export interface SampleRef {
+  step: number
+  loop: string
+  id: string
+  k: number
 }
 
 export interface StartEvent {

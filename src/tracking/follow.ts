@@ -76,6 +76,8 @@ export class FollowedRun {
   readonly dir: string
   readonly name: string
   readonly samples: SampleIndex
+  /** Records of each evaluation, as samples of a task with the round's name. */
+  readonly evaluations: SampleIndex
   /** Grows with every change of anything but the samples. */
   version = 0
   /** Grows with every change of the samples. */
@@ -89,6 +91,7 @@ export class FollowedRun {
   readonly #eventFile: LineFollower
   readonly #timingFile: LineFollower
   readonly #sampleFile: LineFollower
+  readonly #evaluationFile: LineFollower
   /** Size and time of each description that was read. */
   readonly #described = new Map<string, string>()
   /** Why a file could not be read at the last look, by name. */
@@ -98,9 +101,11 @@ export class FollowedRun {
     this.dir = dir
     this.name = basename(resolve(dir))
     this.samples = new SampleIndex(join(dir, runFiles.samples))
+    this.evaluations = new SampleIndex(join(dir, runFiles.evaluations))
     this.#eventFile = new LineFollower(join(dir, runFiles.events))
     this.#timingFile = new LineFollower(join(dir, runFiles.timing))
     this.#sampleFile = new LineFollower(this.samples.path)
+    this.#evaluationFile = new LineFollower(this.evaluations.path)
   }
 
   /** Reads what is new; true: there is more, call again soon. */
@@ -112,7 +117,8 @@ export class FollowedRun {
     const moreEvents = this.#read(this.#eventFile, this.#events, budget)
     const moreTiming = this.#read(this.#timingFile, this.#timing, budget)
     // Curves first: they are what one opens the page for.
-    const moreSamples = moreEvents || moreTiming || this.#read(this.#sampleFile, this.samples, budget)
+    const moreRounds = moreEvents || moreTiming || this.#read(this.#evaluationFile, this.evaluations, budget)
+    const moreSamples = moreRounds || this.#read(this.#sampleFile, this.samples, budget)
     this.samplesWhole = !moreSamples
     if (this.#state() !== before) this.version++
     if (`${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}` !== samplesBefore) this.samplesVersion++
@@ -204,6 +210,7 @@ export class FollowedRun {
       [this.#eventFile, this.#events.bad],
       [this.#timingFile, this.#timing.bad],
       [this.#sampleFile, this.samples.bad],
+      [this.#evaluationFile, this.evaluations.bad],
     ] as const
     for (const [file, bad] of files) {
       const name = basename(file.path)

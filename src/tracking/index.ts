@@ -1,6 +1,16 @@
 // Tracking: the run folder (config.json, events.jsonl, samples.jsonl, timing.jsonl, TensorBoard files), its readers, the status line.
 // May import rows below 5; needs core, engine (where the package is) and mask.
 // Start reading at events.ts, then run-writer.ts.
+export { AlarmWatch } from './behaviour/alarm-watch.ts'
+export { type Alarm, alarmPrefix, alarmRules, alarmText, heldOutAlarm, itemText } from './behaviour/alarms.ts'
+export {
+  type Behaviour,
+  type BehaviourItem,
+  behaviourOf,
+  type TaskBehaviour,
+  windowSamples,
+} from './behaviour/behaviour.ts'
+export type { Pair, Pairs } from './behaviour/pairs.ts'
 export { describeEnvironment, type EnvironmentFacts, gitCommit } from './environment.ts'
 export type {
   Author,
@@ -12,6 +22,7 @@ export type {
   ReadSample,
   RunEvent,
   Sample,
+  SampleRef,
   Shown,
   ShownPoint,
   StartEvent,

@@ -7,6 +7,7 @@ import type {
   ReadSample,
   RunEvent,
   Sample,
+  SampleRef,
   Shown,
   ShownPoint,
   TaskName,
@@ -33,6 +34,14 @@ function toInterval(value: unknown): Interval | undefined {
   return mean === undefined ? undefined : { mean, low: low ?? Number.NaN, high: high ?? Number.NaN }
 }
 
+function toRef(value: unknown): SampleRef | undefined {
+  if (!isObject(value)) return undefined
+  const { step, loop, id, k } = value
+  return typeof step === 'number' && typeof loop === 'string' && typeof k === 'number'
+    ? { step, loop, id: String(id), k }
+    : undefined
+}
+
 export function toEvent(line: JsonObject): RunEvent | undefined {
   const { t, step } = line
   if (typeof step !== 'number') return undefined
@@ -42,7 +51,8 @@ export function toEvent(line: JsonObject): RunEvent | undefined {
     return { t, step, name: text(line.name), records: decodeNumber(line.records) ?? 0, metrics }
   }
   if (t === 'warning') {
-    return { t, step, kind: text(line.kind), text: text(line.text), count: decodeNumber(line.count) ?? 1 }
+    const samples = Array.isArray(line.samples) ? { samples: line.samples.flatMap((ref) => toRef(ref) ?? []) } : {}
+    return { t, step, kind: text(line.kind), text: text(line.text), count: decodeNumber(line.count) ?? 1, ...samples }
   }
   if (t === 'start') return { t, step, facts: isObject(line.facts) ? line.facts : {} }
   if (t === 'checkpoint') return { t, step, name: text(line.name) }

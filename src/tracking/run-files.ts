@@ -8,6 +8,7 @@ export const runFiles = {
   environment: 'environment.json',
   events: 'events.jsonl',
   samples: 'samples.jsonl',
+  evaluations: 'evaluations.jsonl',
   timing: 'timing.jsonl',
   images: 'images',
   tensorboard: 'tensorboard',

@@ -10,7 +10,7 @@ import {
   requireBelow,
   sha256,
 } from '../core/index.ts'
-import type { Interval, Metrics, RunEvent, Sample } from './events.ts'
+import type { EvalEvent, Metrics, RunEvent, Sample, SampleRef } from './events.ts'
 import { inWords } from './json-lines.ts'
 import { PatientLines } from './patient-lines.ts'
 import { runFiles } from './run-files.ts'
@@ -21,6 +21,8 @@ import { type AwayTracker, Trackers } from './trackers/trackers.ts'
 export interface RunPosition {
   events: number
   samples: number
+  /** Absent in older checkpoints. */
+  evaluations?: number
 }
 
 export interface RunWriterOptions {
@@ -44,6 +46,7 @@ export class RunWriter {
   readonly dir: string
   readonly #events: PatientLines
   readonly #samples: PatientLines
+  readonly #evaluations: PatientLines
   readonly #timing: PatientLines
   readonly #images = new Map<string, string>()
   /** config.json and environment.json as they are, to put them back where somebody deletes the folder. */
@@ -55,13 +58,14 @@ export class RunWriter {
 
   private constructor(dir: string) {
     this.dir = dir
-    for (const name of [runFiles.events, runFiles.samples, runFiles.timing]) {
+    for (const name of [runFiles.events, runFiles.samples, runFiles.evaluations, runFiles.timing]) {
       if (existsSync(join(dir, name))) requireBelow(dir, name) // opening cuts a file: never one that a link leads to elsewhere
     }
     this.#events = new PatientLines(join(dir, runFiles.events))
     this.#samples = new PatientLines(join(dir, runFiles.samples))
+    this.#evaluations = new PatientLines(join(dir, runFiles.evaluations))
     this.#timing = new PatientLines(join(dir, runFiles.timing))
-    for (const file of [this.#events, this.#samples, this.#timing]) {
+    for (const file of this.#files) {
       if (file.dropped > 0) log.warn(`${file.path}: cut off ${file.dropped} bytes of a torn last line`)
     }
     for (const name of [runFiles.config, runFiles.environment]) {
@@ -121,6 +125,10 @@ export class RunWriter {
     return this.#trackers?.away ?? null
   }
 
+  get #files(): PatientLines[] {
+    return [this.#events, this.#samples, this.#evaluations, this.#timing]
+  }
+
   /** Facts the seed and the data decide: at the beginning of a run, and where a resumed run changes them. */
   start(facts: Readonly<Record<string, unknown>>, step = 0): void {
     this.#event({ t: 'start', step, facts })
@@ -134,13 +142,15 @@ export class RunWriter {
     this.#trackers?.step(step, { ...metrics, ...timing })
   }
 
-  eval(step: number, name: string, records: number, metrics: Readonly<Record<string, Interval>>): void {
+  /** `rows`: each record as a sample of a task with the round's name. */
+  eval(step: number, name: string, records: number, metrics: EvalEvent['metrics'], rows: readonly Sample[] = []): void {
+    if (rows.length > 0) this.#put(this.#evaluations, ...rows)
     this.#event({ t: 'eval', step, name, records, metrics })
     this.#trackers?.eval(step, metrics)
   }
 
-  warning(step: number, kind: string, text: string, count = 1): void {
-    this.#event({ t: 'warning', step, kind, text, count })
+  warning(step: number, kind: string, text: string, count = 1, samples?: readonly SampleRef[]): void {
+    this.#event({ t: 'warning', step, kind, text, count, ...(samples && { samples }) })
   }
 
   /** The same for facts that belong to no step of their own: noted at the step the run is at. */
@@ -191,15 +201,17 @@ export class RunWriter {
    */
   position(): RunPosition {
     this.#checkPlace()
-    for (const file of [this.#events, this.#samples, this.#timing]) if (file.waiting > 0) this.#put(file)
+    for (const file of this.#files) if (file.waiting > 0) this.#put(file)
     this.#events.sync()
     this.#samples.sync()
-    return { events: this.#events.size, samples: this.#samples.size }
+    this.#evaluations.sync()
+    return { events: this.#events.size, samples: this.#samples.size, evaluations: this.#evaluations.size }
   }
 
   truncateTo(position: RunPosition): void {
     this.#events.truncateTo(position.events)
     this.#samples.truncateTo(position.samples)
+    if (position.evaluations !== undefined) this.#evaluations.truncateTo(position.evaluations)
   }
 
   /** Cuts off all that is of a later step, and the note that the run stopped. */
@@ -207,6 +219,7 @@ export class RunWriter {
     const isLater = (line: Record<string, unknown>) => line.t === 'stop' || Number(line.step) > step
     this.#events.truncateBefore(isLater)
     this.#samples.truncateBefore(isLater)
+    this.#evaluations.truncateBefore(isLater)
   }
 
   /** The files are closed when the call returns; the promise waits for trackers that answer over the network. */
@@ -219,11 +232,11 @@ export class RunWriter {
 
   #closeFiles(): void {
     this.#closed = true
-    for (const file of [this.#events, this.#samples, this.#timing]) {
+    for (const file of this.#files) {
       const missing = file.waiting + file.lost
       if (missing > 0) log.warn(`${file.path}: ${missing} lines are not in the file: there was no room for them`)
     }
-    for (const file of [this.#events, this.#samples, this.#timing]) file.close()
+    for (const file of this.#files) file.close()
   }
 
   #event(event: RunEvent): void {
@@ -239,7 +252,7 @@ export class RunWriter {
   }
 
   #checkPlace(): void {
-    const files = [this.#events, this.#samples, this.#timing]
+    const files = this.#files
     const replaced = files.find((file) => file.place() === 'other')
     if (replaced) {
       throw new Mismatch({

@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
-import type { ReadSample } from './events.ts'
+import type { ReadSample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
 import { decodeNumber } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
@@ -175,6 +175,20 @@ export class SampleIndex implements LineSink {
     const columns = [this.step, this.task, this.record, this.k, this.total, this.advantage, this.#starts, this.#lengths]
     for (const column of [...columns, ...this.#parts.values()]) column.cut(kept)
     if (offset === 0) this.bad = 0
+  }
+
+  /** The row of a sample, or none. */
+  rowsOf({ step, loop, id, k }: SampleRef): number[] {
+    const [task, record] = [this.tasks.find(loop), this.records.find(id)]
+    for (let row = this.count - 1; row >= 0; row--)
+      if (
+        this.record.at(row) === record &&
+        this.step.at(row) === step &&
+        this.task.at(row) === task &&
+        this.k.at(row) === k
+      )
+        return [row]
+    return []
   }
 
   /** The samples of these rows as they are in the file now; rows that cannot be read are left out. */

@@ -3,15 +3,17 @@ import { useEffect, useState } from 'preact/hooks'
 import 'uplot/dist/uPlot.min.css'
 import './page.css'
 import { listen, type Range, type RunSummary, type RunView } from './api.ts'
+import { Behaviour } from './behaviour.tsx'
 import { Curves, Work } from './curves.tsx'
 import { Evaluations } from './evaluations.tsx'
 import { Rollouts } from './rollouts.tsx'
 import { useDark, useRuns, useTab } from './state.ts'
 import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
 
-const tabs = ['curves', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
+const tabs = ['curves', 'behaviour', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
 const titles: Record<string, string> = {
   curves: 'Curves',
+  behaviour: 'Behaviour',
   step: 'Step and memory',
   evaluations: 'Evaluations',
   rollouts: 'Rollouts',
@@ -136,6 +138,7 @@ function App() {
         )}
         <h2 class="visually-hidden">{titles[tab]}</h2>
         {tab === 'curves' && <Curves {...shared} />}
+        {tab === 'behaviour' && <Behaviour runs={views} />}
         {tab === 'step' && <Work {...shared} />}
         {tab === 'evaluations' && <Evaluations runs={views} dark={dark} labelOf={labelOf} />}
         {tab === 'rollouts' && <Rollouts runs={views} />}

@@ -1,9 +1,11 @@
 // The same numbers before and after: held-out records, greedy, no noise. Each metric with a bootstrap 95 % interval.
-import { type Mask, maskArea, maskIntersection, maskIou, maskUnion } from '../../mask/index.ts'
+import { encodeRle, type Mask, maskArea, maskIntersection, maskIou, maskUnion } from '../../mask/index.ts'
 import { meteor } from '../../rewards/index.ts'
+import type { Json, Shown } from '../../rl/index.ts'
 import { tidy } from '../../tensor/index.ts'
-import { bootstrapInterval, bootstrapRatioInterval, type Interval } from '../../tracking/index.ts'
-import type { Evaluator, RecordScore, WorkItem } from '../kind.ts'
+import type { Interval } from '../../tracking/index.ts'
+import type { Evaluator, RecordRatios, RecordScore, WorkItem } from '../kind.ts'
+import { summaryOf } from '../summary.ts'
 import { askSome, describeAll, type Region, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
 
@@ -18,7 +20,8 @@ export interface CycleScores extends RecordScore {
 }
 
 export function cycleEvaluator(cycle: Cycle): Evaluator<CycleScores> {
-  return { score: (items) => scoreRecords(cycle, items), summary: summariseScores }
+  const score = (items: readonly WorkItem[]) => scoreRecords(cycle, items)
+  return { score, summary: summariseScores, ratios: ratiosOf, main: 'mask/giou' }
 }
 
 /** Scores of each record under the weights in place. */
@@ -49,9 +52,21 @@ export function scoreRecords(cycle: Cycle, items: readonly WorkItem[]): CycleSco
         cycleIou: again[i] ? maskIou(e.mask, again[i]!) : 0,
         cycleMeteor: meteor(e.caption, retold[i] ?? ''),
         oneSeg: found[i]!.segs === 1 ? 1 : 0,
+        shown: shownOf(items[i]!, captions[i] ?? '', mask),
       }
     })
   })
+}
+
+/** What the record has, what was said of its mask, and the mask that was drawn from its caption. */
+function shownOf({ example }: WorkItem, caption: string, mask: Mask | null): Shown[] {
+  const rle = (m: Mask) => encodeRle(m) as unknown as Json
+  return [
+    { kind: 'mask', by: 'record', value: rle(example.mask) },
+    { kind: 'text', by: 'record', value: example.caption },
+    { kind: 'mask', by: 'policy', value: mask && rle(mask) },
+    { kind: 'text', by: 'policy', value: caption },
+  ]
 }
 
 /** mask -> caption -> mask' */
@@ -74,19 +89,16 @@ function retell(cycle: Cycle, items: readonly WorkItem[], masks: readonly (Mask 
   )
 }
 
+const ratiosOf = (s: CycleScores): RecordRatios => ({
+  'caption/meteor': [s.captionMeteor, 1],
+  'mask/giou': [s.maskIou, 1],
+  'mask/ciou': [s.intersection, s.union],
+  'cycle/iou': [s.cycleIou, 1],
+  'cycle/meteor': [s.cycleMeteor, 1],
+  'answer/seg_rate': [s.oneSeg, 1],
+})
+
 /** Metric name -> mean and interval. The bootstrap is seeded: the same scores give the same digits. */
 export function summariseScores(scores: readonly CycleScores[], seed: number): Record<string, Interval> {
-  const of = (pick: (s: CycleScores) => number) => bootstrapInterval(scores.map(pick), { seed })
-  return {
-    'caption/meteor': of((s) => s.captionMeteor),
-    'mask/giou': of((s) => s.maskIou),
-    'mask/ciou': bootstrapRatioInterval(
-      scores.map((s) => s.intersection),
-      scores.map((s) => s.union),
-      { seed },
-    ),
-    'cycle/iou': of((s) => s.cycleIou),
-    'cycle/meteor': of((s) => s.cycleMeteor),
-    'answer/seg_rate': of((s) => s.oneSeg),
-  }
+  return summaryOf(scores, ratiosOf, seed)
 }

@@ -2,18 +2,23 @@
 // records, same positive prompt, same SAM2. In joint the prompt is the policy's own.
 import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
+import type { Shown } from '../../rl/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
+import { rewardOfPoints } from './config.ts'
 import type { Point } from './frame.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
 import { askLooks, replyToLooks } from './looks.ts'
 import { heuristicNegatives, randomNegatives } from './places.ts'
+import { givenPrompt } from './prompts.ts'
 import type { PointRecord } from './record.ts'
-import { type PointReply, scoreReplies } from './reply.ts'
+import { type PointReply, sampleOf, scoreReplies } from './reply.ts'
+import { shownAnswer } from './shown.ts'
 
 /** The figures of one record; overlaps with the object. */
 export interface ComparedRecord {
   id: string
+  shown?: readonly Shown[]
   /** Of its pixels: records of one image are no independent witnesses. */
   image: string
   /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
@@ -86,12 +91,22 @@ export function compareItems(
   const texts = askLooks(setup, items)
   return items.map((item, i) => {
     const reply = replyToLooks(setup, item, texts[i]!)[0]!
-    if (setup.config.mode === 'joint')
-      return compareOne(setup, item, reply, otherClicks(setup, item, reply, seed), seed)
-    const others = known.get(item.record.id) ?? otherClicks(setup, item, reply, seed)
-    known.set(item.record.id, others)
-    return compareOne(setup, item, reply, others, seed)
+    const isJoint = setup.config.mode === 'joint'
+    const others = (isJoint ? undefined : known.get(item.record.id)) ?? otherClicks(setup, item, reply, seed)
+    if (!isJoint) known.set(item.record.id, others)
+    return {
+      ...compareOne(setup, item, reply, others, seed),
+      shown: shownReply(setup, item, texts[i]![0]!.text, reply),
+    }
   })
+}
+
+function shownReply(setup: PointSetup, item: PointItem, text: string, reply: PointReply): Shown[] {
+  const { config } = setup
+  const { query, mask: target } = item.record
+  const positive = config.mode === 'joint' ? [] : givenPrompt(config, item.positive).points
+  const points = sampleOf(setup, item, reply)
+  return shownAnswer({ query, target, text, positive }, { points, reply }, rewardOfPoints(config))
 }
 
 function otherClicks(setup: PointSetup, item: PointItem, { prompt }: PointReply, seed: number): OtherClicks {

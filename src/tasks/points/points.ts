@@ -7,7 +7,7 @@ import { openSegmenter, type Segmenter } from '../../sam/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
-import { comparedFigures } from './compared-figures.ts'
+import { comparedFigures, pointRatios } from './compared-figures.ts'
 import { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
@@ -156,6 +156,6 @@ export const points: TaskKind<PointsRunConfig> = {
     const items = openItems(setup)
     const known: KnownClicks = new Map()
     const score = (work: readonly WorkItem[]) => compareItems(setup, items.all(work), config.seed, known)
-    return { score, summary: comparedFigures }
+    return { score, summary: comparedFigures, ratios: pointRatios, unitOf: (r) => r.image, main: 'points/gain' }
   },
 }

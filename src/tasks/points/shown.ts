@@ -5,8 +5,8 @@ import type { Json, Shown } from '../../rl/index.ts'
 import type { PointMode, PointRewardConfig } from './answer-config.ts'
 import { type Point, rescale } from './frame.ts'
 import { maskDifference } from './places.ts'
-import { type PointParts, scorePoints } from './reward.ts'
-import type { PointsReply } from './task.ts'
+import type { PointReply } from './reply.ts'
+import { type PointParts, type PointSample, scorePoints } from './reward.ts'
 
 export interface Asked {
   query: string
@@ -17,15 +17,20 @@ export interface Asked {
   positive: readonly Point[]
 }
 
-export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weights: PointRewardConfig): Shown[] {
+export interface Answered {
+  points: PointSample
+  reply: PointReply
+}
+
+export function shownAnswer(asked: Asked, answered: Answered | undefined, weights: PointRewardConfig): Shown[] {
   const { query, target, text, positive } = asked
   const out: Shown[] = [
     { kind: 'mask', by: 'record', value: rle(target) },
     { kind: 'text', by: 'record', value: query },
     { kind: 'text', by: 'policy', value: text },
   ]
-  if (!reply) return out
-  const { mask0, mask1, answer, switched, confidence } = reply.reply
+  if (!answered) return out
+  const { mask0, mask1, answer, switched, confidence } = answered.reply
   const last = mask1 ?? mask0
   if (last) out.push({ kind: 'mask', by: 'policy', value: rle(last), name: 'mask after the points' })
   if (mask0) {
@@ -34,10 +39,10 @@ export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weight
     out.push({ kind: 'mask', by: 'judge', value: rle(confused), name: 'confused region' })
   }
   const size = [target.height, target.width]
-  const { frame } = reply.answer.points
+  const { frame, mode } = answered.points
   const inImage = (points: readonly Point[]) => points.map((p) => rescale(p, frame, target))
   const points = [...dots(inImage(answer.positives), true), ...dots(inImage(answer.negatives), false)]
-  const parts = scorePoints(reply.answer.points, weights)
+  const parts = scorePoints(answered.points, weights)
   const { valid, format } = answer
   out.push({ kind: 'points', by: 'record', value: { size, points: dots(positive, true) } })
   out.push({
@@ -45,7 +50,7 @@ export function shownAnswer(asked: Asked, reply: PointsReply | undefined, weight
     by: 'policy',
     value: { size, points, valid, format, switched, confidence, parts: plain(parts) },
   })
-  out.push({ kind: 'text', by: 'judge', value: describeParts(parts, reply.answer.points.mode), name: 'SAM2' })
+  out.push({ kind: 'text', by: 'judge', value: describeParts(parts, mode), name: 'SAM2' })
   return out
 }
 

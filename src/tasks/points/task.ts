@@ -111,7 +111,8 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
     const { config } = this.#setup
     const given =
       reply && config.mode !== 'joint' ? givenPrompt(config, positiveOf(pointRecord(item.example))).points : []
-    return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, reply, this.#weights)
+    const answered = reply && { points: reply.answer.points, reply: reply.reply }
+    return shownAnswer({ query: caption, target: mask, text: sample.text, positive: given }, answered, this.#weights)
   }
 
   store(words: PointWords): Json {
