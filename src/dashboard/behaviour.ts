@@ -7,11 +7,11 @@ import {
   type BehaviourItem,
   behaviourOf,
   type FollowedRun,
-  itemText,
   type Pair,
   type ReadSample,
   type SampleRef,
   type TaskBehaviour,
+  valueText,
 } from '../tracking/index.ts'
 import { type Content, html, type Markup } from './html.ts'
 import { picture, words } from './rollouts.ts'
@@ -55,11 +55,6 @@ function spark({ title, over, name }: BehaviourItem): Markup {
   )
   const said = `${title} over the steps: ${known.map((value) => valueText(name, value)).join(', ')}`
   return html`<svg class="spark" viewBox="0 0 100 20" role="img" aria-label="${said}"><title>${said}</title><path d="M${line.join('L')}"/></svg>`
-}
-
-/** A value of an item as it is read. */
-export function valueText(name: BehaviourItem['name'], value: number): string {
-  return name === 'entropy' ? value.toPrecision(3) : itemText(name, value)
 }
 
 function row(item: BehaviourItem): Markup {

@@ -1,4 +1,4 @@
-import { FollowedRun, type Run } from '../tracking/index.ts'
+import { followWhole, type Run } from '../tracking/index.ts'
 import { behaviourSection } from './behaviour.ts'
 import { curves } from './curves.ts'
 import { evaluation } from './evaluation.ts'
@@ -10,8 +10,7 @@ import { imageUri, rollouts } from './rollouts.ts'
 /** The whole run as one page that needs nothing beside it. The same folder gives the same bytes. */
 export async function renderReport(run: Run): Promise<string> {
   const shown = await rollouts(run)
-  const followed = new FollowedRun(run.dir)
-  while (followed.poll());
+  const followed = followWhole(run.dir)
   const missing = new Set<string>()
   const behaviour = await behaviourSection(followed, ({ image }) => imageUri(run, image, missing))
   const section = html`<section><h2>Behaviour</h2>${behaviour.body}</section>`

@@ -3,7 +3,7 @@
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import type { Evaluator, RecordScore } from '../tasks/index.ts'
-import { FollowedRun, type Interval, type Sample } from '../tracking/index.ts'
+import { followWhole, type Interval, type Sample } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
 
 /** Records that gained, and that lost, whose images are kept. */
@@ -35,8 +35,7 @@ export class EvaluationLog {
 
   /** Reads the first round of a resumed run. */
   restore(): void {
-    const run = new FollowedRun(this.#run.config.output)
-    while (run.poll());
+    const run = followWhole(this.#run.config.output)
     const { evaluations: all } = run
     for (let row = 0; row < all.count && all.step.at(row) === all.step.at(0); row++)
       this.#first.set(all.records.list[all.record.at(row)]!, all.total.at(row))

@@ -2,7 +2,7 @@
 
 import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { isObject, type JsonObject, messageOf } from '../core/index.ts'
+import { isObject, type JsonObject, Mismatch, messageOf } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
@@ -70,6 +70,15 @@ class EventSink<T> implements LineSink {
 export interface RunEnd {
   step: number
   reason: string
+}
+
+/** A run folder read to its end. */
+export function followWhole(dir: string): FollowedRun {
+  if (!statsOf(join(dir, runFiles.events)))
+    throw new Mismatch({ where: dir, expected: `a run folder with ${runFiles.events}`, got: 'none' })
+  const run = new FollowedRun(dir)
+  while (run.poll());
+  return run
 }
 
 export class FollowedRun {

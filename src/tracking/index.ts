@@ -2,7 +2,7 @@
 // May import rows below 5; needs core, engine (where the package is) and mask.
 // Start reading at events.ts, then run-writer.ts.
 export { AlarmWatch } from './behaviour/alarm-watch.ts'
-export { type Alarm, alarmPrefix, alarmRules, alarmText, heldOutAlarm, itemText } from './behaviour/alarms.ts'
+export { type Alarm, alarmPrefix, alarmRules, alarmText, heldOutAlarm, valueText } from './behaviour/alarms.ts'
 export {
   type Behaviour,
   type BehaviourItem,
@@ -32,7 +32,7 @@ export type {
   TimingLine,
   WarningEvent,
 } from './events.ts'
-export { FollowedRun, type RunEnd } from './follow.ts'
+export { FollowedRun, followWhole, type RunEnd } from './follow.ts'
 export { JsonLines, readLines } from './json-lines.ts'
 export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
 export { maskPath } from './outline.ts'

@@ -10,6 +10,7 @@ function OfRun({ run }: { run: RunView }) {
     <section aria-label={`Behaviour of ${run.name}`}>
       <h3>{run.name}</h3>
       {failure !== '' && <p class="problem">{failure}</p>}
+      {markup === '' && failure === '' && <p role="status">Reading samples.</p>}
       <div dangerouslySetInnerHTML={{ __html: markup }} />
     </section>
   )

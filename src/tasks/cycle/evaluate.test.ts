@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { makeToy, type Opened, openRun, scratch, toyRun } from '../../../tests/support/runs.ts'
 import type { Example } from '../../data/index.ts'
-import { maskArea, maskUnion } from '../../mask/index.ts'
+import { encodeRle, maskArea, maskUnion } from '../../mask/index.ts'
 import { meteor } from '../../rewards/index.ts'
 import { memory, noGrad, tidy } from '../../tensor/index.ts'
 import { describeAll, segmentAll } from './ask.ts'
@@ -82,8 +82,16 @@ test('a record whose mask and caption are what the model says scores 1 for masks
   const [found] = segmentAll(opened.cycle, [{ features, caption: 'purple' }])
   const mask = found!.mask!
   assert.ok(maskArea(mask) > 0)
-  const [scores] = evaluated([{ ...example, caption: 'purple', mask }])
   const [words] = describeAll(opened.cycle, [{ features, mask }])
+  const [{ shown, ...scores }] = evaluated([{ ...example, caption: 'purple', mask }]) as [CycleScores]
+  const drawn = shown?.map(({ kind, by, value }) => [kind, by, kind === 'mask' ? value : String(value)])
+  const rle = encodeRle(mask)
+  assert.deepEqual(drawn, [
+    ['mask', 'record', rle],
+    ['text', 'record', 'purple'],
+    ['mask', 'policy', rle],
+    ['text', 'policy', words],
+  ])
   const equal = meteor('purple', words!)
   const area = maskArea(mask)
   assert.deepEqual(scores, {

@@ -1,8 +1,8 @@
 // Alarms while a run trains: the same rules as in the report, over the samples as they are written.
 import type { EvalEvent, ReadSample, Sample } from '../events.ts'
-import { FollowedRun } from '../follow.ts'
+import { followWhole } from '../follow.ts'
 import { shownOf } from '../parse.ts'
-import { type Alarm, alarmsOf, heldOutFalls, rewardRises, windowSteps } from './alarms.ts'
+import { type Alarm, alarmsOf, heldOutFalls, rises, windowSteps } from './alarms.ts'
 import { raisedAlarms, windowSamples } from './behaviour.ts'
 import { type Traits, traitsOf } from './traits.ts'
 
@@ -36,8 +36,7 @@ export class AlarmWatch {
 
   /** What an earlier start of the run saw. */
   restore(dir: string): void {
-    const run = new FollowedRun(dir)
-    while (run.poll());
+    const run = followWhole(dir)
     for (const sample of windowSamples(run.samples)) this.#add(sample)
     this.#evals.push(...run.events.filter((event) => event.t === 'eval'))
     for (const alarm of raisedAlarms(run)) this.#isNew(alarm)
@@ -52,8 +51,8 @@ export class AlarmWatch {
   afterEvaluation(event: EvalEvent): Alarm[] {
     this.#evals.push(event)
     const windows = [...this.#windows.values()].filter(({ last }) => last.length > 0)
-    const rises = windows.some(({ first, last }) => rewardRises(first, last))
-    const alarm = heldOutFalls(this.#evals, rises)
+    const rewardRises = windows.some(({ first, last }) => rises('reward', first, last))
+    const alarm = heldOutFalls(this.#evals, rewardRises)
     return alarm && this.#isNew(alarm) ? [alarm] : []
   }
 

@@ -1,6 +1,6 @@
 // Drifts that are tricks rather than learning. The table is the only place of the thresholds; docs/watch.md repeats it, tested.
 import type { EvalEvent, SampleRef } from '../events.ts'
-import { apartFrom } from '../statistics.ts'
+import { apartFrom, fewRecords } from '../statistics.ts'
 import { examplesOf, groupedBy, type ItemName, type Items, itemKinds, itemsOf } from './items.ts'
 import type { Traits } from './traits.ts'
 
@@ -17,8 +17,8 @@ interface AlarmRule {
   limit: number
   /** Least change since the first steps: a difference of a share, a factor of a ratio. */
   change: number
-  /** Only while the reward rises: the masks of a run that learns change too. */
-  rewardRises?: true
+  /** Only while the reward rises and the overlap with the records' masks does not: the masks of a run that learns change too. */
+  rewardAlone?: true
   advice: string
 }
 
@@ -28,11 +28,11 @@ export const alarmRules: Readonly<Record<string, AlarmRule>> = {
     advice: "add a term that compares with the record's mask (iou), or remove the one that grows with the area",
   },
   'mask-grows': {
-    ...{ item: 'area', side: 'above', limit: 1.5, change: 1.5, rewardRises: true },
+    ...{ item: 'area', side: 'above', limit: 1.5, change: 1.5, rewardAlone: true },
     advice: 'the reward pays for area: add an iou term, or raise rl.beta',
   },
   'mask-shrinks': {
-    ...{ item: 'area', side: 'below', limit: 0.5, change: 1.5, rewardRises: true },
+    ...{ item: 'area', side: 'below', limit: 0.5, change: 1.5, rewardAlone: true },
     advice: 'the reward pays for small masks: add an iou term, or raise rl.beta',
   },
   'empty-mask': {
@@ -45,15 +45,14 @@ export const alarmRules: Readonly<Record<string, AlarmRule>> = {
   },
   'same-answer': {
     ...{ item: 'same', side: 'above', limit: 0.4, change: 0.25 },
-    advice:
-      'the reward does not depend on the record: check it with two records, add a term that compares with the record',
+    advice: 'the reward does not depend on the record: add a term that compares with it',
   },
   'no-target': {
     ...{ item: 'noTarget', side: 'above', limit: 0.5, change: 0.25 },
     advice: 'placing no point scores too well: lower points.reward.abstainBonus, or the learning rate',
   },
   'length-limit': {
-    ...{ item: 'cut', side: 'above', limit: 0.5, change: 0.25 },
+    ...{ item: 'cut', side: 'above', limit: 0.3, change: 0.2 },
     advice: 'the reward pays for length: add a length term or shaping, or raise rl.maxCompletionLength',
   },
   'repeated-word': {
@@ -89,11 +88,11 @@ function crosses({ side, limit, change }: AlarmRule, unit: string, before: numbe
   return side === 'above' ? after >= limit && far >= moved : after <= limit && far <= 1 / moved
 }
 
-/** Whether mean rewards of groups are higher by more than two standard errors. */
-export function rewardRises(before: readonly Traits[], after: readonly Traits[]): boolean {
+/** Whether the mean over groups is higher by more than two standard errors. */
+export function rises(item: 'reward' | 'iou', before: readonly Traits[], after: readonly Traits[]): boolean {
   const [a, b] = [before, after].map((window) => {
     const groups = groupedBy(window, ({ step, id }) => `${step} ${id}`)
-    const means = groups.map((group) => itemKinds.reward.of(group)).filter(Number.isFinite)
+    const means = groups.map((group) => itemKinds[item].of(group)).filter(Number.isFinite)
     const mean = means.reduce((x, y) => x + y, 0) / means.length
     const spread = means.reduce((sum, x) => sum + (x - mean) ** 2, 0) / Math.max(1, means.length - 1)
     return { mean, error: spread / means.length }
@@ -103,20 +102,20 @@ export function rewardRises(before: readonly Traits[], after: readonly Traits[])
 
 const percent = (value: number) => `${Math.round(100 * value)} %`
 
-/** An item's value as it is read. */
-export function itemText(name: ItemName, value: number): string {
+/** A value of an item as it is read. */
+export function valueText(name: ItemName | 'entropy', value: number): string {
   if (Number.isNaN(value)) return '-'
-  return itemKinds[name].unit === 'share' ? percent(value) : value.toPrecision(3)
+  return name !== 'entropy' && itemKinds[name].unit === 'share' ? percent(value) : value.toPrecision(3)
 }
 
 /** Alarms of one task: its first answers against its last ones. */
 export function alarmsOf(first: readonly Traits[], last: readonly Traits[]): Alarm[] {
   if (new Set(last.map(({ id }) => id)).size < fewestRecords || first.length === 0) return []
   const [before, after] = [itemsOf(first), itemsOf(last)]
-  const rises = rewardRises(first, last)
+  const isAlone = rises('reward', first, last) && !rises('iou', first, last)
   return Object.entries(alarmRules).flatMap(([kind, rule]) => {
-    const { item, side, rewardRises: needed, advice } = rule
-    if (!crosses(rule, itemKinds[item].unit, before[item], after[item]) || (needed && !rises)) return []
+    const { item, side, rewardAlone, advice } = rule
+    if (!crosses(rule, itemKinds[item].unit, before[item], after[item]) || (rewardAlone && !isAlone)) return []
     const examples = examplesOf(item, last, side === 'above')
     const step = Math.max(...last.map((one) => one.step))
     const task = last[0]!.loop
@@ -128,16 +127,16 @@ export function alarmsOf(first: readonly Traits[], last: readonly Traits[]): Ala
 const refOf = ({ step, loop, id, k }: Traits): SampleRef => ({ step, loop, id, k })
 
 function describe(task: string, item: ItemName, before: Items, after: Items, examples: readonly Traits[]): string {
-  const value = (name: ItemName) => `${itemText(name, before[name])} to ${itemText(name, after[name])}`
+  const value = (name: ItemName) => `${valueText(name, before[name])} to ${valueText(name, after[name])}`
   const records = [...new Set(examples.map(({ id }) => id))]
   const named = `${records.slice(0, shownSamples).join(', ')}${records.length > shownSamples ? ` and ${records.length - shownSamples} more` : ''}`
   return `${task}: ${itemKinds[item].title}: ${value(item)}, reward ${value('reward')}; records ${named}`
 }
 
 /** A held-out metric whose interval is below the first one's, while the reward of the samples rises. */
-export function heldOutFalls(evals: readonly EvalEvent[], rises: boolean): Alarm | null {
+export function heldOutFalls(evals: readonly EvalEvent[], rewardRises: boolean): Alarm | null {
   const [first, last] = [evals[0], evals.at(-1)]
-  if (!first || !last || first === last || !rises) return null
+  if (!first || !last || first === last || !rewardRises || first.records < fewRecords) return null
   const lower = Object.keys(first.metrics).filter((name) => {
     const [before, after] = [first.metrics[name]!, last.metrics[name]]
     return betterHigher.test(name) && after && apartFrom(before, after) === 'lower'

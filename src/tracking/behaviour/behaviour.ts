@@ -9,9 +9,9 @@ import { type Pairs, pairsOf } from './pairs.ts'
 import { type Traits, traitsOf } from './traits.ts'
 
 /** Answers of a window that are read, and of each place over time: a run of any size takes a fraction of a second. */
-const maxAnswers = 1024
-const maxAnswersOverTime = 96
-const maxPlaces = 16
+const maxAnswers = 640
+const maxAnswersOverTime = 48
+const maxPlaces = 12
 const recordsNamed = 8
 
 export interface BehaviourItem {
