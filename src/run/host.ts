@@ -30,17 +30,6 @@ export interface Host {
   yieldToLoop(): Promise<void>
 }
 
-/** What the loop of any run needs of it. */
-export type LoopHost = Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>
-
-/** Warnings reach the terminal from every process; progress is that of rank 0. */
-export function quiet(host: LoopHost): LoopHost {
-  const progress: LoopHost['progress'] = (event) => {
-    if (event.kind === 'warning') host.progress(event)
-  }
-  return { progress, stopping: () => host.stopping(), yieldToLoop: () => host.yieldToLoop() }
-}
-
 /** How a run ended. */
 export interface RunResult {
   step: number
