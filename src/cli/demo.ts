@@ -99,7 +99,7 @@ async function openLive(output: string) {
   return live
 }
 
-async function writeReport(output: string): Promise<string> {
+export async function writeReport(output: string): Promise<string> {
   const { renderReport } = await import('../dashboard/index.ts')
   const path = join(output, 'report.html')
   atomicWrite(path, await renderReport(readRun(output)))

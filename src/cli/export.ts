@@ -31,11 +31,16 @@ async function run(options: Options): Promise<void> {
     throw new Mismatch({ where: 'export', expected: '--adapter or --checkpoint', got: 'both' })
   if (options.ema && !options.checkpoint)
     throw new Mismatch({ where: 'export', field: '--ema', expected: '--checkpoint with it', got: 'none' })
+  for (const file of await exportModel(options)) process.stdout.write(`${join(options.out, file)}\n`)
+}
+
+/** Writes a whole new model folder or nothing; returns the names of weights and card. */
+export async function exportModel(options: Options): Promise<Set<string>> {
   const folder = openWholeFolder(options.out)
   try {
     const files = await exportInto(folder.unfinished, options)
     folder.commit()
-    for (const file of files) process.stdout.write(`${join(options.out, file)}\n`)
+    return files
   } catch (error) {
     folder.discard()
     throw error

