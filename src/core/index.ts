@@ -44,6 +44,15 @@ export {
 } from './protobuf.ts'
 export { RandomStream, shuffled, stream, streamId } from './random.ts'
 export { minSecretLength, redactor } from './redact.ts'
-export { fileBelow, readBytes, readText, readTextFile, regularFile, requireBelow, unreadable } from './regular-file.ts'
+export {
+  fileBelow,
+  readBytes,
+  readText,
+  readTextFile,
+  regularFile,
+  requireBelow,
+  requireOwnFolder,
+  unreadable,
+} from './regular-file.ts'
 export { readBody } from './reply-body.ts'
 export { timerMs } from './timer.ts'

@@ -1,4 +1,4 @@
-import { readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { lstatSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { join, sep } from 'node:path'
 import { Mismatch, messageOf } from './errors.ts'
 
@@ -18,11 +18,21 @@ export function regularFile(path: string): Stats {
 export function requireBelow(folder: string, name: string, maxBytes = Number.POSITIVE_INFINITY): string {
   const where = join(folder, name)
   const { size } = regularFile(where)
-  const path = realpathSync(where)
-  if (!path.startsWith(realpathSync(folder) + sep))
-    throw new Mismatch({ where, expected: 'a file of this folder', got: 'a link that leads out of it' })
+  const path = realBelow(folder, where)
   if (size <= maxBytes) return path
   throw new Mismatch({ where, expected: `a file of at most ${maxBytes} bytes`, got: `${size} bytes` })
+}
+
+function realBelow(folder: string, where: string): string {
+  const path = realpathSync(where)
+  if (path.startsWith(realpathSync(folder) + sep)) return path
+  throw new Mismatch({ where, expected: 'a part of this folder', got: 'a link that leads out of it' })
+}
+
+/** A subfolder that will be written to: missing, or really in the folder. */
+export function requireOwnFolder(folder: string, name: string): void {
+  const where = join(folder, name)
+  if (lstatSync(where, { throwIfNoEntry: false })) realBelow(folder, where)
 }
 
 /** As `requireBelow`, or null: missing, not a regular file, not readable, too large, or not in the folder. */

@@ -380,7 +380,7 @@ test('a log that a link leads to outside the run folder is not cut on resume', (
   const bytes = `${encodeLine({ t: 'step', step: 9, metrics: {} })}a torn line`
   writeFileSync(outside, bytes)
   symlinkSync(outside, join(dir, 'events.jsonl'))
-  assert.throws(() => RunWriter.resume(dir, 1, undefined, {}), /events\.jsonl: expected a file of this folder/)
+  assert.throws(() => RunWriter.resume(dir, 1, undefined, {}), /events\.jsonl: expected a part of this folder/)
   assert.equal(readFileSync(outside, 'utf8'), bytes)
 })
 

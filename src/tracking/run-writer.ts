@@ -8,6 +8,7 @@ import {
   parseJson,
   readTextFile,
   requireBelow,
+  requireOwnFolder,
   sha256,
 } from '../core/index.ts'
 import type { EvalEvent, Metrics, RunEvent, Sample, SampleRef } from './events.ts'
@@ -61,6 +62,7 @@ export class RunWriter {
     for (const name of [runFiles.events, runFiles.samples, runFiles.evaluations, runFiles.timing]) {
       if (existsSync(join(dir, name))) requireBelow(dir, name) // opening cuts a file: never one that a link leads to elsewhere
     }
+    for (const name of [runFiles.images, runFiles.tensorboard, runFiles.wandb]) requireOwnFolder(dir, name)
     this.#events = new PatientLines(join(dir, runFiles.events))
     this.#samples = new PatientLines(join(dir, runFiles.samples))
     this.#evaluations = new PatientLines(join(dir, runFiles.evaluations))

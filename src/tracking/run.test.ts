@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, mkdtempSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -236,4 +245,15 @@ test('an image is kept once under a name that cannot leave the folder', () => {
   )
   assert.deepEqual(new Uint8Array(readFileSync(join(dir, 'images', name))), png)
   writer.close()
+})
+
+test('a resumed run writes no pictures or tracker files through a link that leads out of its folder', () => {
+  for (const name of ['images', 'tensorboard', 'wandb']) {
+    const [dir, elsewhere] = [newFolder(), newFolder()]
+    RunWriter.create(dir, newRun).close()
+    rmSync(join(dir, name), { recursive: true, force: true })
+    symlinkSync(elsewhere, join(dir, name))
+    const message = new RegExp(`${name}: expected a part of this folder, got a link`)
+    assert.throws(() => RunWriter.resume(dir, 0, undefined, {}), message)
+  }
 })
