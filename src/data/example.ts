@@ -78,6 +78,8 @@ export interface RecordRules {
   usesEmpty?(region: Region): boolean
   /** Records that are read, in stored order; absent: all of the part. */
   only?: Uint32Array
+  /** The task reads no captions; absent: a source without captions is rejected. */
+  usesNoCaption?: boolean
 }
 
 /** What to read of a record. */
@@ -103,6 +105,8 @@ export interface Source {
   readonly leftOut: Readonly<Record<string, number>>
   /** Shards that could not be used (skipBrokenShards). */
   readonly broken: readonly BadRecord[]
+  /** No record has a caption: they are empty. */
+  readonly withoutCaptions?: boolean
   id(index: number): string
   /** What decides the part a record is in: its id without the names of folders and shards. */
   key(index: number): string

@@ -89,7 +89,7 @@ async function tryGet(source: Source, index: number, rejects: Inspection['reject
 function measure({ image, mask, caption }: Example, sizes: { side: number[]; share: number[]; words: number[] }): void {
   sizes.side.push(Math.max(image.width, image.height))
   sizes.share.push((100 * maskArea(mask)) / (mask.width * mask.height))
-  sizes.words.push(caption.split(/\s+/).length)
+  sizes.words.push(caption === '' ? 0 : caption.split(/\s+/).length)
 }
 
 /** Counts per half-open bin [edge, next edge); the last one is open above. */

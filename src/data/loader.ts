@@ -102,6 +102,7 @@ class StreamLoader implements Loader {
     this.#config = config
     this.#rank = rank
     this.#rules = rules
+    if (source.withoutCaptions && !rules.usesNoCaption) throw captionsMissing(source.name)
     this.#part = rules.only ?? splitIndices(source, config)
     this.epochLength = Math.ceil((this.#part.length - rank.rank) / rank.world)
     if (this.epochLength <= 0) {
@@ -313,6 +314,17 @@ class StreamLoader implements Loader {
     }
     return this.#order.indices
   }
+}
+
+function captionsMissing(where: string): Mismatch {
+  const hint = 'write captions.tsv next to images/: IMAGE<tab>OBJECT<tab>CAPTION, one line per object'
+  return new Mismatch({
+    where,
+    field: 'captions',
+    expected: 'one for each object: this task reads them',
+    got: 'none',
+    hint,
+  })
 }
 
 /** Bytes of the typed arrays in plain data. */

@@ -1,5 +1,5 @@
-import { encodePng, overlay, type RgbImage, resize } from '../image/index.ts'
-import { type Mask, maskArea, resizeMaskNearest } from '../mask/index.ts'
+import { encodePng, outline, type RgbImage, resize } from '../image/index.ts'
+import { maskArea } from '../mask/index.ts'
 import { BadRecord, type Example, type Source } from './example.ts'
 
 const side = 320 // px of the longer side on the page
@@ -8,17 +8,14 @@ function escapeHtml(text: string): string {
   return text.replace(/[&<>"]/g, (c) => ({ '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' })[c]!)
 }
 
-function shrink(image: RgbImage, mask: Mask): { image: RgbImage; mask: Mask } {
+function shrink(image: RgbImage): RgbImage {
   const scale = side / Math.max(image.width, image.height)
-  if (scale >= 1) return { image, mask }
-  const width = Math.max(1, Math.round(image.width * scale))
-  const height = Math.max(1, Math.round(image.height * scale))
-  return { image: resize(image, width, height, 'bilinear'), mask: resizeMaskNearest(mask, height, width) }
+  const size = (length: number) => Math.max(1, Math.round(length * scale))
+  return scale >= 1 ? image : resize(image, size(image.width), size(image.height), 'bilinear')
 }
 
 async function card(example: Example): Promise<string> {
-  const small = shrink(example.image, example.mask)
-  const png = Buffer.from(await encodePng(overlay(small.image, small.mask))).toString('base64')
+  const png = Buffer.from(await encodePng(outline(shrink(example.image), example.mask))).toString('base64')
   const share = (100 * maskArea(example.mask)) / (example.mask.width * example.mask.height)
   const facts = `${example.image.width} x ${example.image.height}, ${share.toFixed(2)} % inside`
   const category = example.category ? `<p class="facts">${escapeHtml(example.category.join(', '))}</p>` : ''
@@ -40,7 +37,7 @@ figcaption{padding:8px 12px}p{margin:0 0 6px}.facts{color:#57606a;font-size:12px
 /** Whatever a caption may hold: nothing is run, nothing is fetched. */
 const policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
-/** A page that needs nothing else: the given records with their masks drawn over them; unusable ones say why. */
+/** A page that needs nothing else: the given records with the outlines of their masks; unusable ones say why. */
 export async function previewPage(source: Source, indices: readonly number[]): Promise<string> {
   const cards: string[] = []
   for (const index of indices) {

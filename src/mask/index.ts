@@ -17,6 +17,6 @@ export {
   resizeMaskNearest,
   toDense,
 } from './mask.ts'
-export { maskFromPng, maskToPng } from './png.ts'
+export { type Labels, labelsFromPng, maskFromPng, maskToPng } from './png.ts'
 export { polygonsToMask } from './polygon.ts'
 export { decodeRle, encodeRle, maskFromRuns, type Rle } from './rle.ts'

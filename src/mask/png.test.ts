@@ -5,7 +5,7 @@ import { deflateSync } from 'node:zlib'
 import fc from 'fast-check'
 import sharp from 'sharp'
 import { crc32, Mismatch } from '../core/index.ts'
-import { maskFromDense, maskFromPng, maskToPng, toDense } from './index.ts'
+import { labelsFromPng, maskFromDense, maskFromPng, maskToPng, toDense } from './index.ts'
 
 const golden = new URL('../../tests/fixtures/golden/sa2va-tiny/mask.png', import.meta.url)
 const bits = Uint8Array.from({ length: 23 * 37 }, (_, i) => (Math.sin(i * 0.37) + Math.cos(i * 0.011) > 0.6 ? 1 : 0))
@@ -159,4 +159,48 @@ test('a file with any byte changed is a mask or a Mismatch', async () => {
     }),
     { numRuns: 200 },
   )
+})
+
+test('labels are the palette index or the grey level: 1 to 16 bits, interlaced, grey stored as colour', async () => {
+  const numbers = Uint16Array.from(bits, (inside, i) => (inside ? 1 + (i % 3) : 0))
+  const packed = (depth: number) => {
+    const rowBytes = 1 + Math.ceil((37 * depth) / 8)
+    const rows = new Uint8Array(23 * rowBytes)
+    numbers.forEach((n, i) => {
+      const bit = (i % 37) * depth
+      rows[Math.floor(i / 37) * rowBytes + 1 + (bit >> 3)]! |= n << (8 - depth - (bit & 7))
+    })
+    return deflateSync(rows)
+  }
+  const palette = new Uint8Array(12).fill(0) // all entries black: the index counts, not its colour
+  const wide = (n: number) => n * 300
+  const rows16 = Buffer.alloc(23 * (1 + 2 * 37))
+  numbers.forEach((n, i) => {
+    rows16.writeUInt16BE(wide(n), Math.floor(i / 37) * 75 + 1 + 2 * (i % 37))
+  })
+  const end: [string, Uint8Array] = ['IEND', new Uint8Array(0)]
+  const files: [Uint8Array, (n: number) => number][] = [
+    [pngOf(['IHDR', header(37, 23, 2, 3)], ['PLTE', palette], ['IDAT', packed(2)], end), (n) => n],
+    [pngOf(['IHDR', header(37, 23, 4, 0)], ['IDAT', packed(4)], end), (n) => n],
+    [pngOf(['IHDR', header(37, 23, 16, 0)], ['IDAT', deflateSync(rows16)], end), wide],
+    [
+      await samples(1, (i) => numbers[i]!)
+        .toColourspace('b-w')
+        .png({ progressive: true })
+        .toBuffer(),
+      (n) => n,
+    ],
+    [
+      await samples(3, (i) => numbers[i]!)
+        .png()
+        .toBuffer(),
+      (n) => n,
+    ],
+  ]
+  for (const [k, [file, value]] of files.entries())
+    assert.deepEqual(await labelsFromPng(file), { height: 23, width: 37, numbers: numbers.map(value) }, `file ${k}`)
+  const coloured = await samples(3, (i, c) => numbers[i]! * c)
+    .png()
+    .toBuffer()
+  await assert.rejects(labelsFromPng(coloured), /expected a PNG of palette indices or grey levels, got one of colours/)
 })

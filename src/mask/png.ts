@@ -100,19 +100,39 @@ function unfilter(row: Uint8Array, above: Uint8Array, filter: number, step: numb
   return filter <= 4
 }
 
-/** Whether pixel x of an unfiltered row has a non-zero colour sample; alpha says how to draw, not what is inside. */
-function isInside(row: Uint8Array, x: number, h: Header): boolean {
-  if (h.depth < 8)
-    return ((row[(x * h.depth) >> 3]! >> (8 - h.depth - ((x * h.depth) & 7))) & ((1 << h.depth) - 1)) !== 0
-  const sample = h.depth >> 3
-  const at = x * h.samples * sample
-  for (let i = at; i < at + h.colourSamples * sample; i++) if (row[i] !== 0) return true
-  return false
+/** Number of pixel x of an unfiltered row: its sample. */
+type PixelReader = (row: Uint8Array, x: number, h: Header) => number
+
+function packedSample(row: Uint8Array, x: number, { depth }: Header): number {
+  return (row[(x * depth) >> 3]! >> (8 - depth - ((x * depth) & 7))) & ((1 << depth) - 1)
 }
 
-/** Row-major bits of the unpacked, still filtered rows. */
-function readRows(raw: Uint8Array, h: Header, where: string): Uint8Array {
-  const bits = new Uint8Array(h.width * h.height)
+/** 1 if the pixel has a non-zero colour sample; alpha says how to draw, not what is inside. */
+const insideAt: PixelReader = (row, x, h) => {
+  if (h.depth < 8) return packedSample(row, x, h) === 0 ? 0 : 1
+  const sample = h.depth >> 3
+  const at = x * h.samples * sample
+  for (let i = at; i < at + h.colourSamples * sample; i++) if (row[i] !== 0) return 1
+  return 0
+}
+
+/** The palette index or grey level; colours are read if they are greys. */
+function labelReader(where: string): PixelReader {
+  return (row, x, h) => {
+    if (h.depth < 8) return packedSample(row, x, h)
+    const bytes = h.depth >> 3
+    const at = x * h.samples * bytes
+    const sampleAt = (i: number) => (bytes === 1 ? row[at + i]! : (row[at + 2 * i]! << 8) | row[at + 2 * i + 1]!)
+    const label = sampleAt(0)
+    for (let i = 1; i < h.colourSamples; i++)
+      if (sampleAt(i) !== label) throw bad(where, 'a PNG of palette indices or grey levels', 'one of colours')
+    return label
+  }
+}
+
+/** Row-major numbers of the unpacked, still filtered rows. */
+function readRows(raw: Uint8Array, h: Header, where: string, read: PixelReader): Uint16Array {
+  const numbers = new Uint16Array(h.width * h.height)
   const step = Math.max(1, (h.depth * h.samples) >> 3)
   let at = 0
   for (const [x0, y0, dx, dy] of h.interlaced ? adam7 : ([[0, 0, 1, 1]] as const)) {
@@ -124,16 +144,15 @@ function readRows(raw: Uint8Array, h: Header, where: string): Uint8Array {
       const row = raw.subarray(at + 1, at + 1 + rowBytes)
       if (row.length < rowBytes) throw bad(where, `${h.height} rows`, `an end in row ${y}`)
       if (!unfilter(row, above, raw[at]!, step)) throw bad(where, 'a row filter of 0 to 4', raw[at])
-      for (let i = 0; i < columns; i++) if (isInside(row, i, h)) bits[y * h.width + x0 + i * dx] = 1
+      for (let i = 0; i < columns; i++) numbers[y * h.width + x0 + i * dx] = read(row, i, h)
       above = row
       at += 1 + rowBytes
     }
   }
-  return bits
+  return numbers
 }
 
-/** A PNG as a mask: grey, palette index or any colour sample above 0 is inside; alpha is ignored. */
-export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promise<Mask> {
+async function readPng(bytes: Uint8Array, where: string, read: PixelReader): Promise<Labels> {
   const { header, packed } = readChunks(bytes, where)
   const most = header.height * (header.width * header.samples * (header.depth / 8) + 2) * 2 + 64
   let raw: Buffer
@@ -142,7 +161,25 @@ export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promis
   } catch (error) {
     throw bad(where, 'PNG data that unpack', messageOf(error))
   }
-  return maskFromDense(readRows(raw, header, where), header.height, header.width)
+  return { height: header.height, width: header.width, numbers: readRows(raw, header, where, read) }
+}
+
+/** A PNG as a mask: grey, palette index or any colour sample above 0 is inside; alpha is ignored. */
+export async function maskFromPng(bytes: Uint8Array, where = 'mask PNG'): Promise<Mask> {
+  const { height, width, numbers } = await readPng(bytes, where, insideAt)
+  return maskFromDense(Uint8Array.from(numbers), height, width)
+}
+
+/** The number of each pixel, row-major: 0 background, 1.. objects. */
+export interface Labels {
+  height: number
+  width: number
+  numbers: Uint16Array
+}
+
+/** A PNG whose palette index or grey level names the object. */
+export async function labelsFromPng(bytes: Uint8Array, where = 'mask PNG'): Promise<Labels> {
+  return await readPng(bytes, where, labelReader(where))
 }
 
 function chunk(name: string, data: Uint8Array): Buffer {

@@ -11,6 +11,7 @@ import { concatSources } from './concat.ts'
 import { isDamSubset, openDamSubset } from './dam.ts'
 import { hubSnapshot } from './hub-cache.ts'
 import { openJsonl } from './jsonl.ts'
+import { isMaskFolder, openMaskFolder } from './mask-folder.ts'
 import { isModule, openModuleSource } from './module.ts'
 import { isNeighbours, openNeighbours } from './neighbours.ts'
 import { openParquet, parquetFiles } from './parquet.ts'
@@ -25,7 +26,7 @@ const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
 
 /**
  * Opens whatever lies at a path: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's
- * fine-tuning list, describe-anything, JSONL, `scenes:COUNT`, `neighbours:COUNT`, `stamps:COUNT`, `emoji:COUNT`, a module
+ * fine-tuning list, describe-anything, JSONL, images with masks, `scenes:COUNT`, `neighbours:COUNT`, `stamps:COUNT`, `emoji:COUNT`, a module
  * that exports `source`, or the id of a dataset in the Hugging Face cache. Indexes are created once and kept.
  */
 export async function openSource(path: string, options: DataOptions = {}): Promise<Source> {
@@ -63,6 +64,7 @@ function withDecoding(
     warnings: [...records.warnings, ...warnings],
     leftOut: records.leftOut,
     broken: records.broken,
+    withoutCaptions: records.withoutCaptions,
     ...ids,
     region,
     get: async (index) => await toExample(await region(index)),
@@ -108,7 +110,7 @@ async function openFolder(folder: string, config: DataConfig): Promise<RecordSou
     .sort()
   if (jsonl.length > 0) return await openAll(folder, jsonl, config, (p) => openJsonl(p))
   if (parquetFiles(folder, config).length > 0) return await openParquet(folder, config)
-  return await openRoot(folder, config)
+  return isMaskFolder(folder) ? await openMaskFolder(folder) : await openRoot(folder, config)
 }
 
 /** False also for a link that leads nowhere or to itself. */
@@ -131,7 +133,7 @@ async function openRoot(folder: string, config: DataConfig): Promise<RecordSourc
   if (nested !== undefined) return await openFolder(join(folder, nested), config)
   const got = readdirSync(folder).slice(0, 8).join(', ') || 'an empty folder'
   const expected =
-    'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), COCO, annotations.json + images, describe-anything or Grasp-Any-Region'
+    'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), COCO, annotations.json + images, images + masks, describe-anything or Grasp-Any-Region'
   throw new Mismatch({ where: folder, expected, got })
 }
 
