@@ -4,13 +4,14 @@ import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { Finding, RunConfig } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
-import { readRunSettings, runCommand } from './settings.ts'
+import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
+import { inScratch, strictFlag } from './train.ts'
 
-const flags: CommandFlag[] = [{ name: 'json', doc: 'print the findings as one JSON object' }]
+const flags: CommandFlag[] = [strictFlag, rewardFlag, { name: 'json', doc: 'print the findings as one JSON object' }]
 
 const about =
-  'Check a model before training: gradients reach every group, frozen weights stay, the image matters, the ratio is 1. Writes nothing.'
+  'Check a model before training: gradients reach every group, frozen weights stay, the image matters, the ratio is 1. The last line is a verdict: can this model learn from these records? Writes nothing.'
 
 export function command(): Command {
   return runCommand('doctor', about, flags, run)
@@ -21,16 +22,16 @@ async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given } = settings
   requireRead('doctor', settings, config)
   requirePaths(config)
-  const findings = (await runHosted({
-    module: import.meta.url,
-    work: 'doctorWork',
-    input: config,
-    label: 'doctor',
-  })) as Finding[]
+  const module = import.meta.url
+  const all = (await inScratch(settings, (input, scores) =>
+    runHosted({ module, work: 'doctorWork', input, scores, label: 'doctor' }),
+  )) as Finding[]
+  const [findings, verdict] = [all.slice(0, -1), all.at(-1)!]
   const failed = findings.filter((f) => f.pass === false).length
-  if (given.has('json')) process.stdout.write(`${JSON.stringify({ pass: failed === 0, findings })}\n`)
-  else process.stdout.write(`${text(findings)}\n${failed === 0 ? 'PASS' : `FAIL: ${failed} of ${findings.length}`}\n`)
-  if (failed > 0) process.exitCode = 1
+  const end = failed === 0 ? 'PASS' : `FAIL: ${failed} of ${findings.length}`
+  if (given.has('json')) process.stdout.write(`${JSON.stringify({ pass: failed === 0, findings: all })}\n`)
+  else process.stdout.write(`${text(findings)}\n${end}\n${verdict.detail}\n`)
+  if (failed > 0 || (given.has('strict') && !verdict.pass)) process.exitCode = 1
 }
 
 /** Runs in the engine thread. */

@@ -1,18 +1,25 @@
 import { rmSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
-import { humanBytes, log, temporaryFolder } from '../core/index.ts'
+import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
 import { inWorld } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
+import { failing, portHost, requirePaths, runHosted, type ScoredSettings } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
-import { ofResumed, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { ofResumed, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluations, figure } from './table.ts'
+
+/** For `--dry-run` and `doctor`. */
+export const strictFlag: CommandFlag = {
+  name: 'strict',
+  doc: 'exit with 1 if the verdict is that the model cannot learn',
+}
 
 const flags: CommandFlag[] = [
   { name: 'dry-run', doc: 'open everything, sample and score the first record, print it, write nothing' },
+  strictFlag,
   { name: 'json', doc: 'print the result as one JSON object' },
   rewardFlag,
   ...launchFlags,
@@ -26,10 +33,13 @@ export function command(): Command {
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given, fromFiles } = readRunSettings(argv, flags, {}, ofResumed('runs/train'))
+  const settings = readRunSettings(argv, flags, {}, ofResumed('runs/train'))
+  const { config, flags: given, fromFiles } = settings
   requirePaths(config)
   const json = given.has('json')
-  if (given.has('dry-run')) return dryRunOf(config, fromFiles, json, processCount(given))
+  if (given.has('dry-run')) return dryRunOf(settings)
+  if (given.has('strict'))
+    throw new Mismatch({ where: 'train', field: '--strict', expected: '--dry-run beside it', got: 'none' })
   const place = await placeOrLaunch('train', given, config.output)
   if (!place) return
   const scores = { config, fromFiles }
@@ -61,29 +71,30 @@ async function summary(config: RunConfig, result: RunResult): Promise<string> {
   return `${lines.join('\n')}\n`
 }
 
-/** A judge keeps its answers in a folder; a dry run keeps none. */
-async function dryRunOf(
-  config: RunConfig,
-  fromFiles: ReadonlySet<string>,
-  json: boolean,
-  processes: number,
-): Promise<void> {
+/** For a trial that writes nothing: settings without a feature cache, and a judge's answers in a folder that is removed. */
+export async function inScratch<T>(
+  { config, fromFiles }: ScoredSettings,
+  work: (config: RunConfig, scores: ScoredSettings) => Promise<T>,
+): Promise<T> {
   const scratch = temporaryFolder('dry')
   try {
     const rewards = { ...config.rewards, judge: { ...config.rewards.judge, cacheDir: scratch } }
-    const input = { config: { ...config, featureCache: null }, processes }
-    const found = (await runHosted({
-      module: import.meta.url,
-      work: 'dryRunWork',
-      input,
-      scores: { config: { ...config, rewards }, fromFiles },
-      label: 'dry run',
-    })) as DryRun
-    process.stdout.write(json ? `${JSON.stringify(found)}\n` : await dryRunText(config, found))
+    return await work({ ...config, featureCache: null }, { config: { ...config, rewards }, fromFiles })
   } finally {
     rmSync(scratch, { recursive: true, force: true })
   }
+}
+
+async function dryRunOf(settings: RunSettings): Promise<void> {
+  const { flags: given } = settings
+  const module = import.meta.url
+  const found = (await inScratch(settings, (config, scores) => {
+    const input = { config, processes: processCount(given) }
+    return runHosted({ module, work: 'dryRunWork', input, scores, label: 'dry run' })
+  })) as DryRun
   log.info('dry run: nothing was written')
+  process.stdout.write(given.has('json') ? `${JSON.stringify(found)}\n` : await dryRunText(settings.config, found))
+  if (given.has('strict') && !found.verdict.canLearn) process.exitCode = 1
 }
 
 const thousands = (n: number) => n.toLocaleString('en')
@@ -111,6 +122,7 @@ async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
     `gradient norms  ${Object.entries(found.gradNorms)
       .map(([group, norm]) => `${group} ${norm.toExponential(2)}`)
       .join('  ')}`,
+    found.verdict.text,
     '',
   ].join('\n')
 }

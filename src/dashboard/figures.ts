@@ -52,3 +52,6 @@ export function rank(name: string): number {
   const at = firstFigures.indexOf(name)
   return at < 0 ? firstFigures.length : at
 }
+
+/** `1 notice`, `2 notices`. */
+export const counted = (count: number, word: string) => `${count} ${word}${count === 1 ? '' : 's'}`

@@ -4,13 +4,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
-import { type MaskRle, RunWriter, readRun, type Sample } from '../tracking/index.ts'
+import { FollowedRun, type MaskRle, RunWriter, readRun, type Sample } from '../tracking/index.ts'
 import { maskPath, traceBorder } from '../tracking/outline.ts'
 import { smooth, thin, ticks } from './chart.ts'
 import { chosenOf, flatten } from './facts.ts'
+import { counted } from './figures.ts'
 import { escapeHtml } from './html.ts'
 import { renderReport } from './report.ts'
 import { chooseSamples } from './rollouts.ts'
+import { MaskPaths, samplesView } from './views.ts'
 
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;'--><svg onload=alert(1)>\u0000\u202e</style>`
 const rle = (rows: readonly string[]) => {
@@ -110,6 +112,29 @@ test('an image is shown from images/ alone, and a damaged mask is reported', asy
   assert.match(page, /the image page\.png could not be shown: no PNG, JPEG or WebP/)
   assert.match(page, /the image \.\.\/config\.json is not in the run folder/)
   assert.match(page, /a mask could not be drawn: RLE/)
+})
+
+test('a card names who drew no mask, calls an empty mask empty, and shows no special tokens', async () => {
+  const dir = join(mkdtempSync(join(tmpdir(), 'report-')), 'run')
+  const writer = RunWriter.create(dir, { config: {}, environment: {} })
+  writer.start({})
+  const said = { text: 'a disc.<|end|>', answer: 'Sure, it is [SEG].<|im_end|></s>', madeBy: 'ema' as const }
+  writer.samples([sample({ ...said, made: null }), sample({ ...said, id: 'b', made: rle(['..', '..']) })])
+  await writer.close()
+  const run = readRun(dir)
+  const page = await renderReport(run)
+  assert.ok(page.includes('EMA copy: no mask was made') && page.includes('EMA copy: the mask is empty'))
+  assert.equal(/policy: (no|the) mask|&lt;\||&lt;\/s&gt;/.test(page), false)
+  assert.ok(page.includes('Sure, it is [SEG].'))
+  const live = new FollowedRun(dir)
+  while (live.poll()) {}
+  const { samples } = samplesView(live, { order: 'newest', offset: 0, limit: 9 }, new MaskPaths())
+  const lacks = samples.flatMap(({ shown }) => shown.flatMap((item) => (item.kind === 'mask' && item.missing ? `${item.by}: ${item.missing}` : []))) // biome-ignore format: one line
+  assert.deepEqual(lacks.sort(), ['ema: no mask was made', 'ema: the mask is empty'])
+})
+
+test('counts have the number of their word', () => {
+  assert.deepEqual([counted(0, 'notice'), counted(1, 'notice'), counted(2, 'notice')], ['0 notices', '1 notice', '2 notices']) // biome-ignore format: one line
 })
 
 test('escapeHtml leaves no markup and no half characters', () => {

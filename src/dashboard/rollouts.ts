@@ -172,10 +172,22 @@ const authors: Record<Shown['by'], string> = {
   judge: 'judge',
 }
 
+/** Why nothing of a mask is seen; null: something is. */
+function lackOf(mask: MaskRle | null): string | null {
+  if (mask === null) return 'no mask was made'
+  try {
+    return maskPath(mask, 1, 1) === '' ? 'the mask is empty' : null
+  } catch {
+    return null // reported by the outline
+  }
+}
+
 export function words(item: Shown): Markup | undefined {
   const title = item.name ?? authors[item.by]
-  if (item.kind === 'mask' && item.mask === null)
-    return html`<div class="small problem">${title}: no mask was made</div>`
+  if (item.kind === 'mask') {
+    const lack = lackOf(item.mask)
+    return lack === null ? undefined : html`<div class="small problem">${title}: ${lack}</div>`
+  }
   if (item.kind !== 'text') return undefined
   return html`<div class="small">${title}</div><blockquote>${item.text === '' ? '(empty)' : item.text}</blockquote>`
 }
@@ -214,7 +226,7 @@ export async function rollouts(run: Run): Promise<{ markup: Markup; problems: st
   const judgedMask = all.flatMap(({ shown }) => shown).find((item) => item.kind === 'mask' && item.by === 'judge')
   const hasPoints = all.some(({ shown }) => shown.some((item) => item.kind === 'points'))
   const judged = judgedMask
-    ? html`<span><i class="key judged"></i>${judgedMask.name ?? 'drawn by the judge'}</span>`
+    ? html`<span><i class="key judged"></i>${judgedMask.name ?? 'of the judge'}</span>`
     : undefined
   const dots = hasPoints
     ? html`<span><i class="key confused"></i>confused region</span><span><i class="dot"></i>positive point</span><span><i class="dot negative"></i>negative point</span>`

@@ -173,7 +173,8 @@ export class MaskPaths {
   view(mask: MaskRle | null, by: Shown['by'], name: string | undefined): MaskView {
     if (!mask) return { kind: 'mask', by, name, size: null, path: '', missing: 'no mask was made' }
     try {
-      return { kind: 'mask', by, name, size: mask.size, path: this.#path(mask) }
+      const path = this.#path(mask)
+      return { kind: 'mask', by, name, size: mask.size, path, ...(path === '' && { missing: 'the mask is empty' }) }
     } catch (error) {
       const missing = `a mask could not be drawn: ${messageOf(error)}`
       return { kind: 'mask', by, name, size: null, path: '', missing }

@@ -15,6 +15,7 @@ import { Learner } from './learner.ts'
 import { disposeLearner } from './loop.ts'
 import { runOf } from './run-parts.ts'
 import { openRunSource } from './sources.ts'
+import { maxRecords, sampleUntilSpread, verdictOf } from './verdict.ts'
 
 export interface Finding {
   name: string
@@ -26,22 +27,29 @@ export interface Finding {
 /** The learning rate of the two steps: large enough to move float32 weights visibly, small enough to stay finite. */
 const rate = 1e-4
 
-export async function doctor(config: RunConfig, host: Pick<Host, 'progress'>): Promise<Finding[]> {
+/** The last finding is the verdict: whether this model can learn from these records. */
+export async function doctor(config: RunConfig, host: Pick<Host, 'progress' | 'score'>): Promise<Finding[]> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   host.progress({ kind: 'phase', text: `model ${config.model}` })
   const learner = new Learner(openModel(config), config)
   const encoder = new Encoder(learner.family, config)
   try {
-    const noScores = () => Promise.reject(new Mismatch({ where: 'doctor', expected: 'no scoring', got: 'a request' }))
-    const run = runOf(config, kind.build(learner.family, config), learner, encoder, { score: noScores })
-    const [example] = await readExamples(config)
+    const run = runOf(config, kind.build(learner.family, config), learner, encoder, host)
+    const examples = await readExamples(config)
+    const [example] = examples
     const [item, other] = encoder.items([example!, inverted(example!)]) as [WorkItem, WorkItem]
     const together = [item, other]
     const { findings, groups } = encoder.inWork(together, () => look(run, config, item, other, host))
+    host.progress({ kind: 'phase', text: 'samples with their rewards' })
+    const sampled = await sampleUntilSpread(run, encoder, config.seed, async () => examples.shift() ?? null)
     host.progress({ kind: 'phase', text: 'two learning steps' })
     const learned = await learning(run, learner, { draw: { seed: config.seed, step: 0 }, pieces: [[item]], groups })
     encoder.release(together)
-    return [...findings, ...learned, ...prototypeChecks([...findings, ...learned]), ...memoryFacts(config)]
+    const { canLearn, text } = verdictOf(sampled, normsOf(learned))
+    return [
+      ...[...findings, ...learned, ...prototypeChecks([...findings, ...learned]), ...memoryFacts(config)],
+      { name: 'verdict', pass: canLearn || null, detail: text },
+    ]
   } finally {
     kind.close?.(learner.family)
     disposeLearner(learner)
@@ -95,10 +103,16 @@ function probeGroup(run: Run, task: Group['task'], item: WorkItem): Group {
   }
 }
 
+/** 1 or 0 for each group of weights: whether a gradient reached it. */
+function normsOf(findings: readonly Finding[]): Record<string, number> {
+  const gradients = findings.filter(({ name }) => name.startsWith('gradient '))
+  return Object.fromEntries(gradients.map(({ name, pass }) => [name.slice('gradient '.length), Number(pass)]))
+}
+
 async function readExamples(config: RunConfig): Promise<Example[]> {
   const source = await openRunSource(config.dataPath, config.data)
   try {
-    return [await source.get(0)]
+    return await Promise.all(Array.from({ length: Math.min(maxRecords, source.length) }, (_, i) => source.get(i)))
   } finally {
     await source.close()
   }

@@ -16,6 +16,7 @@ import { planMemory } from './memory-plan.ts'
 import { checkSources, openRecords, type Records, splitText } from './records.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { idleProcesses, recordsTogether, totalSteps } from './start-up.ts'
+import { lacksSpread, sampleUntilSpread, type Verdict, verdictOf } from './verdict.ts'
 
 export interface DryRunRow {
   task: string
@@ -50,6 +51,8 @@ export interface DryRun {
   /** Captions that the judge scored; null: no judge is asked. */
   judge: JudgeCount | null
   gradNorms: Record<string, number>
+  /** Whether this model can learn from these records, and why not. */
+  verdict: Verdict
 }
 
 export async function dryRun(config: RunConfig, host: Host, processes = 1): Promise<DryRun> {
@@ -104,6 +107,12 @@ async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
   const recordsPerStep = batchSize * rl.gradientAccumulationSteps
   const { source, loader } = records
   const { idle, notices } = idleProcesses(processes, Math.min(recordsTogether(config), loader.epochLength))
+  const verdictAfter = async (first: Group[]) => {
+    let left = loader.epochLength - 1
+    const next = async () => (left-- > 0 ? loader.next() : null)
+    const all = await sampleUntilSpread(run, encoder, config.seed, next, first)
+    return verdictOf(all, lacksSpread(first).length === 0 ? report.groupNorms : {})
+  }
   return {
     model: { dir: config.model, ...deviceOf(config), ...sizeOf(learner) },
     groups: learner.counts(),
@@ -111,7 +120,7 @@ async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
       format: source.format,
       all: source.length,
       train: loader.epochLength,
-      heldOut: records.facts.held_out,
+      heldOut: records.facts.held_out ?? 0,
       split: splitText(records, config),
     },
     steps: {
@@ -126,6 +135,7 @@ async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
     memory: memoryOf({ ...config, batchSize: Math.ceil(batchSize / processes) }, learner, item, before),
     rows: groups.flatMap(rowsOf),
     gradNorms: report.groupNorms,
+    verdict: await verdictAfter(groups),
   }
 }
 

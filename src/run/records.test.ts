@@ -24,8 +24,9 @@ test('at least min(evalRecords, a tenth) is held out, and the counts of records 
     const records = await open(input)
     await records.close()
     const { heldOut, facts } = records
-    assert.equal(facts.trained + facts.held_out, facts.records)
-    return { heldOut: heldOut.length, ...facts, text: splitText(records, resolveRun(input)) }
+    const { held_out = 0 } = facts
+    assert.deepEqual([facts.trained + held_out, facts.evaluated], [facts.records, heldOut.length])
+    return { heldOut: heldOut.length, ...facts, held_out, text: splitText(records, resolveRun(input)) }
   }
   const few = await counts({ dataPath: 'scenes:320' })
   assert.deepEqual([few.records, few.held_out, few.heldOut], [320, 32, 32])
@@ -37,6 +38,7 @@ test('at least min(evalRecords, a tenth) is held out, and the counts of records 
   assert.ok(large.held_out > 120 && large.heldOut === 64, large.text)
   const other = await counts({ dataPath: 'scenes:40', evalPath: 'scenes:9:5' })
   assert.equal(other.text, '40 to train on, 9 of scenes:9:5 evaluated')
+  assert.equal('eval_fraction' in other, false, 'nothing of dataPath is held out')
 })
 
 test('splitBy place holds out what 0.1.0 did: the asked share, or one record', async () => {

@@ -21,7 +21,14 @@ export interface Records {
   /** Those of the held-out records that are evaluated, in stored order; empty if the settings ask for none. */
   heldOut: Example[]
   /** Facts of the run's start: how many records there are and what they are for. */
-  facts: { records: number; source: string; trained: number; held_out: number; eval_fraction: number }
+  facts: {
+    records: number
+    source: string
+    trained: number
+    evaluated: number
+    held_out?: number
+    eval_fraction?: number
+  }
   /** Facts about the data worth knowing before a run. */
   notices: Notice[]
   close(): Promise<void>
@@ -73,8 +80,9 @@ export async function openRecords(config: RunConfig, wishes: RecordWishes = {}):
       records: length,
       source: format,
       trained: loader.epochLength,
-      held_out: inEval,
-      eval_fraction: held?.evalFraction ?? 0,
+      evaluated: heldOut.length,
+      // with evalPath the evaluation has records of its own, and none are held out
+      ...(config.evalPath === null && { held_out: inEval, eval_fraction: held?.evalFraction ?? 0 }),
     }
     return { source, loader, heldOut, facts, notices, close }
   } catch (error) {
@@ -85,7 +93,7 @@ export async function openRecords(config: RunConfig, wishes: RecordWishes = {}):
 
 /** `289 to train on, 31 held out, 8 of them evaluated`. */
 export function splitText({ facts, heldOut }: Pick<Records, 'facts' | 'heldOut'>, { evalPath }: RunConfig): string {
-  const { records, trained, held_out } = facts
+  const { records, trained, held_out = 0 } = facts
   const unused = records - trained - held_out
   const parts = [`${trained} to train on`]
   if (unused > 0) parts.push(`${unused} left out`)

@@ -21,6 +21,7 @@ import { writeSamples } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
 import { recordsTogether, rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
+import { flatRewards } from './verdict.ts'
 
 /** Trains to the end of the run, or until the host stops it; a run folder that holds a run is resumed. `finish` sees the trained model. */
 export async function train(
@@ -279,8 +280,7 @@ class TrainWork implements Work {
       )
     }
     if (this.#flat !== 3 || done !== 3) return
-    const text = `${flat.join(' and ')}: in the first three steps the rewards of every group were equal: advantages are 0 and nothing is learned; see docs/troubleshooting.md`
-    this.#opened.notices.tell({ kind: 'no-spread', text })
+    this.#opened.notices.tell({ kind: 'no-spread', text: flatRewards(flat, 'the first three steps') })
   }
 
   #raise(alarms: readonly Alarm[]): void {

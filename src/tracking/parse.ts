@@ -18,6 +18,12 @@ import { decodeNumber } from './json-lines.ts'
 const text = (value: unknown): string => (typeof value === 'string' ? value : '')
 const optionalText = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined)
 
+/** Special tokens of the models, except [SEG], which asks for a mask. */
+const specialTokens = /<\|[\w-]+\|>|<\/?(?:s|img|quad|ref|box|p|vp)>|<IMG_CONTEXT>/g
+
+/** A text as people read it. */
+const shownText = (value: unknown): string => text(value).replace(specialTokens, '').trim()
+
 /** The entries of an object that `convert` can read. */
 function record<T>(value: unknown, convert: (v: unknown) => T | undefined): Record<string, T> {
   const out: [string, T][] = []
@@ -89,7 +95,7 @@ function toShown(value: unknown): Shown | undefined {
   if (!isObject(value) || !authors.includes(value.by as string)) return undefined
   const common = { by: value.by as Author, ...(typeof value.name === 'string' ? { name: value.name } : {}) }
   // Tasks tell what they show as {kind, by, value}; such lines are read as well.
-  if (value.kind === 'text') return { kind: 'text', ...common, text: text(value.text ?? value.value) }
+  if (value.kind === 'text') return { kind: 'text', ...common, text: shownText(value.text ?? value.value) }
   if (value.kind === 'mask') return { kind: 'mask', ...common, mask: toMask(value.mask ?? value.value) }
   const { size: rawSize, points } = isObject(value.value) ? value.value : value
   const size = toSize(rawSize)
@@ -101,12 +107,12 @@ function toShown(value: unknown): Shown | undefined {
 function shownOfOlder(sample: Sample): Shown[] {
   const { reference, given, text: written, made, madeBy, answer } = sample
   const shown: Shown[] = []
-  if (reference !== undefined) shown.push({ kind: 'text', by: 'record', text: reference })
+  if (reference !== undefined) shown.push({ kind: 'text', by: 'record', text: shownText(reference) })
   if (given) shown.push({ kind: 'mask', by: 'record', mask: given })
-  if (written !== undefined) shown.push({ kind: 'text', by: 'policy', text: written })
+  if (written !== undefined) shown.push({ kind: 'text', by: 'policy', text: shownText(written) })
   if (made !== undefined)
     shown.push({ kind: 'mask', by: madeBy ?? (answer === undefined ? 'ema' : 'policy'), mask: made })
-  if (answer !== undefined) shown.push({ kind: 'text', by: 'ema', text: answer })
+  if (answer !== undefined) shown.push({ kind: 'text', by: 'ema', text: shownText(answer) })
   return shown
 }
 

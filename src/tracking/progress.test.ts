@@ -31,6 +31,14 @@ test('a terminal sees one rewritten line with bar, share, time left, rate and fi
   assert.equal(out.at(-1), '\n')
 })
 
+test('at 80 columns the line of a training run keeps its bar and whole fields', () => {
+  const { out, time, stream, now } = screen(true, 80)
+  const shown = progress({ total: 5000, label: 'train', unit: 'step', stream, now })
+  time.now = 11_700_000
+  shown.update(4999, { loop1: 0.0876, loop2: 0.133, grad: 0.503, 'tok/s': 1234.5 })
+  assert.match(visible(out[0]!), /^train \|█{6,}\S* *\| 99% .* loop1 0\.0876( {2}[\w/]+ [\d.e+]+)*$/)
+})
+
 test('no line is wider than the terminal, at any width and with any text', () => {
   for (let columns = 1; columns <= 120; columns++) {
     const { out, time, stream, now } = screen(true, columns)

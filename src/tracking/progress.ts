@@ -106,17 +106,24 @@ function timeOf({ n, gained, elapsed }: State, total: number | undefined): strin
   return gained > 0 && elapsed >= soonest ? `ETA ${clock(((total - n) * elapsed) / gained / 1000)}` : 'ETA -:--'
 }
 
-/** The line, at most `columns` wide; the bar gives way first, then the last fields. */
+const minBar = 6
+
+/** The line, at most `columns` wide. The last fields are left out whole before the bar is; a bar without room is not drawn. */
 export function progressLine(state: State, options: ProgressOptions, columns: number): string {
   const { total, label, unit = 'step' } = options
   const count = total === undefined ? `${state.n}` : `${state.n}/${total}`
   const percent = total ? `${Math.floor((100 * Math.min(state.n, total)) / total)}%` : ''
   const fields = Object.entries(state.fields).map(([key, value]) => `${key} ${short(value)}`)
-  const tail = [percent, count, timeOf(state, total), rateOf(state, unit), ...fields].filter((part) => part !== '')
-  const rest = clean(tail.join('  '))
+  const times = [percent, count, timeOf(state, total), rateOf(state, unit)].filter((part) => part !== '')
   const head = clean(label)
-  const cells = Math.min(24, columns - [...head].length - [...rest].length - 4)
-  const drawn = total && cells >= 6 ? ` |${bar(state.n / total, cells)}| ` : '  '
+  const cellsBeside = (numFields: number) => {
+    const rest = clean([...times, ...fields.slice(0, numFields)].join('  '))
+    return { rest, cells: Math.min(24, columns - [...head].length - [...rest].length - 4) }
+  }
+  let shown = cellsBeside(fields.length)
+  for (let n = fields.length; total && shown.cells < minBar && n > 0; ) shown = cellsBeside(--n)
+  const { rest, cells } = shown
+  const drawn = total && cells >= minBar ? ` |${bar(state.n / total, cells)}| ` : '  '
   return fit(head + drawn + rest, columns)
 }
 

@@ -2,6 +2,7 @@ import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import 'uplot/dist/uPlot.min.css'
 import './page.css'
+import { counted } from '../figures.ts'
 import { listen, type Range, type RunSummary, type RunView } from './api.ts'
 import { Behaviour } from './behaviour.tsx'
 import { Curves, Work } from './curves.tsx'
@@ -60,7 +61,9 @@ function Picker({ runs, chosen, choose }: PickerProps) {
                 {stateText(run)}, step {run.step}
                 {run.total > 0 ? ` of ${run.total}` : ''}
               </span>
-              {run.notices + run.problems > 0 && <span class="problem">{run.notices + run.problems} notices</span>}
+              {run.notices + run.problems > 0 && (
+                <span class="problem">{counted(run.notices + run.problems, 'notice')}</span>
+              )}
             </label>
           </li>
         ))}

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { maskArea } from '../../mask/index.ts'
-import { type CycleSample, restoreSample, storeSample } from './sample.ts'
+import type { WorkItem } from '../kind.ts'
+import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
 
 const full: CycleSample = {
   ids: Int32Array.of(3, 1, 4),
@@ -28,4 +29,14 @@ test('what a sample did not have is not there afterwards either', () => {
   assert.deepEqual(stored(bare), bare)
   const field = { ...bare, action: { value: full.action!.value, choice: 1 } }
   assert.deepEqual(stored(field), field)
+})
+
+test('a mask that was not drawn is shown as missing, by the model that should have drawn it', () => {
+  const mask = full.mask!
+  const item = { id: 'r', example: { id: 'r', caption: 'a star', mask }, features: {} } as unknown as WorkItem
+  const reply = { mask: null, text: 'Sure, it is a star' } as unknown as CycleReply
+  for (const by of ['ema', 'policy'] as const) {
+    const masks = shownOf(item, reply, by).filter(({ kind }) => kind === 'mask')
+    assert.deepEqual(masks.map((one) => [one.by, one.value === null]), [['record', false], [by, true]]) // biome-ignore format: one line
+  }
 })

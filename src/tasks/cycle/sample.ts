@@ -88,7 +88,8 @@ export function shownOf({ example }: WorkItem, reply: CycleReply | undefined, dr
     { kind: 'mask', by: 'record', value: encodeRle(example.mask) as unknown as Json },
     { kind: 'text', by: 'record', value: example.caption },
   ]
-  if (reply?.mask) shown.push({ kind: 'mask', by: drawnBy, value: encodeRle(reply.mask) as unknown as Json })
+  const drawn = reply?.mask ? (encodeRle(reply.mask) as unknown as Json) : null
+  if (reply) shown.push({ kind: 'mask', by: drawnBy, value: drawn }) // null: it drew none
   if (reply && reply.text !== null) shown.push({ kind: 'text', by: 'ema', value: reply.text })
   return shown
 }
