@@ -36,7 +36,7 @@ test('at 80 columns the line of a training run keeps its bar and whole fields', 
   const shown = progress({ total: 5000, label: 'train', unit: 'step', stream, now })
   time.now = 11_700_000
   shown.update(4999, { loop1: 0.0876, loop2: 0.133, grad: 0.503, 'tok/s': 1234.5 })
-  assert.match(visible(out[0]!), /^train \|█{6,}\S* *\| 99% .* loop1 0\.0876( {2}[\w/]+ [\d.e+]+)*$/)
+  assert.match(visible(out[0]!), /^train \|█{5,}\S* *\| 99% .* loop1 0\.0876( {2}[\w/]+ [\d.e+]+)*$/)
 })
 
 test('no line is wider than the terminal, at any width and with any text', () => {
