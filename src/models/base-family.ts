@@ -40,6 +40,10 @@ export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L ex
     return this.loaded.model
   }
 
+  get placement() {
+    return this.model.placement
+  }
+
   get sizes() {
     const { head_dim, num_hidden_layers, num_key_value_heads } = this.loaded.cfg.llm
     return {

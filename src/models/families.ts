@@ -3,19 +3,22 @@ import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { openWeights } from '../checkpoint/index.ts'
 import { type JsonObject, Mismatch, readJsonObject } from '../core/index.ts'
+import { samFolder } from '../sam/index.ts'
 import { type QwenBase, qwenBase } from './qwen_vl/index.ts'
 
-export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | QwenBase
+export type ModelFamily = 'sa2va-internvl' | `sa2va-${QwenBase}` | QwenBase | 'mobilesam'
 
 const supported = [
   'Sa2VAChatModel (on InternVL)',
   'Sa2VAChatModelQwen (on Qwen2.5-VL, Qwen3-VL)',
   'Qwen2_5_VLForConditionalGeneration',
   'Qwen3VLForConditionalGeneration',
+  'MobileSAM',
 ].join(', ')
 
 /** The family of a checkpoint folder; one that is not supported is refused by its name, with the reason. */
 export function familyOf(dir: string): ModelFamily {
+  if (samFolder(dir) !== null) return 'mobilesam'
   const where = join(dir, 'config.json')
   if (!existsSync(where)) {
     const hint = existsSync(dir) ? 'name the folder with config.json and the weights' : `there is no folder ${dir}`

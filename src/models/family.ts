@@ -1,9 +1,10 @@
 // What a run may ask of any model. Each family of models implements it in its own folder; nobody above this room names a family.
 import type { AdapterNames } from '../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
-import type { PromptedModel, PromptIds } from '../llm/index.ts'
+import type { Placement, PromptedModel, PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
+import type { ClickPrompt } from '../sam/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import type { Question, Tokenizer } from '../text/index.ts'
 
@@ -44,9 +45,9 @@ export interface FamilySizes {
 
 /**
  * A model that can train. Inputs (I) are plain data and may be made in a decoding thread; features (F) are what the frozen encoders
- * make of them, shared by policy, EMA copy, reference and all samples; prompts (P) are what the language model reads.
+ * make of them, shared by policy, EMA copy, reference and all samples.
  */
-export interface Family<I = object, F extends object = object, P extends PromptIds = PromptIds> {
+export interface Family<I = object, F extends object = object> {
   /** Such as `sa2va`. */
   readonly name: string
   /** The folder it was opened from. */
@@ -55,32 +56,38 @@ export interface Family<I = object, F extends object = object, P extends PromptI
   readonly config: unknown
   /** Every weight, under the checkpoint's names. */
   readonly module: Module
-  /** For generation and teacher forcing. */
-  readonly model: PromptedModel<P>
-  readonly tokenizer: Tokenizer
-  /** Texts that end an answer. */
-  readonly stopWords: readonly string[]
+  readonly placement: Placement
   /** What can train: patterns of weight names by group. A group that matches nothing is an error. */
   readonly groups: Readonly<Record<string, readonly RegExp[]>>
-  readonly adapter: AdapterSite
-  readonly sizes: FamilySizes
   prepare(image: RgbImage, limits?: ImageLimits): I
   /** The same for a decoding thread; absent: images are prepared where they are encoded. */
   preparation?(limits?: ImageLimits): Preparation
   /** Frozen features of images; the caller owns their tensors. */
   encode(inputs: readonly I[]): F[]
-  /** Images that may be encoded together have the same shape. */
-  shapeOf(input: I): string
-  /** Images of one shape in one pass, with a gradient where the caller records one; `rows` are views of `all`. */
-  encodeTogether(inputs: readonly I[]): { all: F; rows: F[] }
   /** The tensors of features, by name: the store writes them, release() frees them. */
   tensorsOf(features: F): Record<string, Tensor>
   /** The features of an image from stored tensors. */
   featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): F
-  /** The token ids of an answer, its end included. `words`: none of it can become a special token, such as a record's own caption. */
-  completion(text: string, options?: { words?: boolean }): Int32Array
   /** A full folder with the weights as they are now; returns the files written. */
   export(dir: string, maxShardBytes?: number): string[]
+}
+
+/** A family that reads prompts (P) and answers in words. */
+export interface LanguageFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
+  extends Family<I, F> {
+  /** For generation and teacher forcing. */
+  readonly model: PromptedModel<P>
+  readonly tokenizer: Tokenizer
+  /** Texts that end an answer. */
+  readonly stopWords: readonly string[]
+  readonly adapter: AdapterSite
+  readonly sizes: FamilySizes
+  /** Images that may be encoded together have the same shape. */
+  shapeOf(input: I): string
+  /** Images of one shape in one pass, with a gradient where the caller records one; `rows` are views of `all`. */
+  encodeTogether(inputs: readonly I[]): { all: F; rows: F[] }
+  /** The token ids of an answer, its end included. `words`: none of it can become a special token, such as a record's own caption. */
+  completion(text: string, options?: { words?: boolean }): Int32Array
 }
 
 /** Low-res logits of the chosen mask, with the choice that must be reused when the same action is scored again. */
@@ -93,7 +100,7 @@ export interface DrawnMask {
 
 /** A family that describes regions and draws masks from its answers: what the two round trips need. */
 export interface GroundedFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
-  extends Family<I, F, P> {
+  extends LanguageFamily<I, F, P> {
   /** The token whose state becomes a mask. */
   readonly segId: number
   /** Ids a caption may not contain, for `suppressIds` of generate: [SEG] and what stands for images and regions. */
@@ -112,13 +119,30 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
 
 /** A family that is asked about an image and answers in its own pixels: what the point task needs. */
 export interface VqaFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
-  extends Family<I, F, P> {
+  extends LanguageFamily<I, F, P> {
   /** One question about one image, up to the answer. */
   ask(features: F, question: string): P
   /** Size of the image as the model reads it, the frame of its coordinates. */
   frameOf(features: F): { width: number; height: number }
   /** Tokens that stand for images: never drawn. */
   readonly imageIds: readonly number[]
+}
+
+/** A family that draws masks from clicks and boxes: what the task `segment` needs. */
+export interface PromptableFamily<I = object, F extends object = object> extends Family<I, F> {
+  /** Low-res logits [1, h, w] of the mask of a prompt in the image's pixels, and which output of the decoder it is. `choice`: that output. */
+  drawPrompt(features: F, prompt: ClickPrompt, choice?: number): { logits: Tensor; choice: number }
+  /** Low-res logits [B, h, w] -> masks at the image's size. */
+  finishPrompts(features: F, logits: Tensor): Mask[]
+}
+
+export function isPromptable(family: Family): family is PromptableFamily {
+  return 'drawPrompt' in family
+}
+
+/** Whether a model has a language model: adapters, a tokenizer, a key-value cache. */
+export function isLanguage(family: Family): family is LanguageFamily {
+  return 'tokenizer' in family
 }
 
 /** Whether a model answers questions about an image (Qwen-VL). */

@@ -11,13 +11,18 @@ export {
   type GroundedFamily,
   type ImageLimits,
   isGrounded,
+  isLanguage,
+  isPromptable,
   isVqa,
+  type LanguageFamily,
+  type PromptableFamily,
   type TrainGroup,
   trainGroupNames,
   type VqaFamily,
 } from './family.ts'
+export { MobileSamFamily } from './mobilesam/family.ts'
 export { type ModelSizes, modelSizes } from './model-sizes.ts'
-export { type FamilyOptions, inspectFolder, openFamily, storedDtype } from './open.ts'
+export { type FamilyOptions, inspectFolder, openFamily, storedDtype, weightFiles } from './open.ts'
 export * from './qwen_vl/index.ts'
 export {
   internVit300m,

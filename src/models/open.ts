@@ -1,9 +1,11 @@
 // Opening a folder as the family it holds, and the groups of weights that can train in any of them.
+import { openWeights } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { DecoderOpenOptions } from '../llm/index.ts'
-import type { Rounding } from '../sam/index.ts'
+import { type Rounding, samFiles, samFolder } from '../sam/index.ts'
 import { familyOf, type ModelFamily } from './families.ts'
 import type { Family, FolderReport } from './family.ts'
+import { MobileSamFamily } from './mobilesam/family.ts'
 import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen_vl/index.ts'
 import { inspectSa2VA, readSa2VAConfig, Sa2VAFamily } from './sa2va/index.ts'
 import { inspectSa2VAQwen, type RegionPrompt, readSa2VAQwenConfig, Sa2VAQwenFamily } from './sa2va-qwen/index.ts'
@@ -38,8 +40,14 @@ const families: Record<ModelFamily, Entry> = {
   'sa2va-internvl': { open: openOnInternVL, inspect: inspectSa2VA, dtype: (dir) => readSa2VAConfig(dir).torch_dtype },
   'sa2va-qwen2_5_vl': onQwen,
   'sa2va-qwen3_vl': onQwen,
+  mobilesam: { open: MobileSamFamily.open, inspect: noReport, dtype: () => 'float32' },
   qwen2_5_vl: plainQwen,
   qwen3_vl: plainQwen,
+}
+
+function noReport(dir: string): never {
+  const expected = 'a folder with a language model'
+  throw new Mismatch({ where: dir, expected, got: 'MobileSAM', hint: 'train --task segment reports what learns' })
 }
 
 function openOnInternVL(dir: string, { region, ...options }: FamilyOptions): Family {
@@ -58,6 +66,12 @@ export function openFamily(dir: string, options: FamilyOptions = {}): Family {
 /** What a folder holds, without reading a weight. */
 export function inspectFolder(dir: string, loraRank: number): FolderReport {
   return entryOf(dir).inspect(dir, loraRank)
+}
+
+/** The files that hold a model's weights. */
+export function weightFiles(dir: string): readonly string[] {
+  const folder = samFolder(dir)
+  return folder === null ? openWeights(dir).files : samFiles(folder)
 }
 
 /** The dtype config.json names for the weights. */

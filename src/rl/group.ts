@@ -79,10 +79,27 @@ function sampledColumns(samples: readonly Sample[], tokens: number, all: number)
 
 /** A sample ends where its ids end: the sampler has cut it at the end token or the stop text, and says whether it ended by itself. */
 export function maskedTokens(samples: readonly Sample[], maskTruncated: boolean) {
+  if (samples.every((s) => s.ids.length === 0)) return withoutTokens(samples.length)
   return completionMasks(
     samples.map((s) => s.ids),
     { eos: new Set(), pad: -1, maskTruncated, finished: samples.map((s) => s.finished) },
   )
+}
+
+/** Samples that are actions alone. */
+function withoutTokens(rows: number) {
+  const none = new Uint8Array(0)
+  const truncated = new Array<boolean>(rows).fill(false)
+  return {
+    rows,
+    columns: 0,
+    completionMask: none,
+    lossMask: none,
+    truncated,
+    lengths: truncated.map(() => 0),
+    numItems: 0,
+    metrics: {},
+  }
 }
 
 /** Tokens that were decoded for a group. An answer decoded greedily is one for all of its rows. */

@@ -1,7 +1,7 @@
 import { alone, deviceIndex, type Environment, podWarning, readPlace, type World } from '../distributed/index.ts'
 import { useKernels } from '../kernels/index.ts'
 import { decodePool, TrainingLayers } from '../llm/index.ts'
-import { type Family, openFamily } from '../models/index.ts'
+import { type Family, isLanguage, openFamily } from '../models/index.ts'
 import { cuda, setThreads } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
@@ -33,9 +33,11 @@ export function placeNotices(env: Environment = process.env, gpus: number = cuda
 }
 
 export function disposeModel(family: Family): void {
-  const { model } = family
-  TrainingLayers.release(model.decoder)
-  decodePool.clear(model.decoder)
-  model.forgetRecordings?.()
+  if (isLanguage(family)) {
+    const { model } = family
+    TrainingLayers.release(model.decoder)
+    decodePool.clear(model.decoder)
+    model.forgetRecordings?.()
+  }
   for (const t of family.module.parameters().values()) t.dispose()
 }

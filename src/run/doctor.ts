@@ -167,7 +167,7 @@ function scoring(config: RunConfig, group: Group, other: WorkItem): Finding[] {
       pass: moved > 1e-6,
       detail: `another image moves log-probs by up to ${short(moved)}`,
     },
-    endCounts(group, old, mask),
+    ...(group.samples[0]!.ids.length > 0 ? [endCounts(group, old, mask)] : []),
   ]
   const drift = samplerDrift(group, old)
   if (drift !== null)

@@ -1,6 +1,6 @@
 // What a run would do, without doing it: everything is opened, the first record is sampled and scored, nothing is written.
 import { kernelsOff, noKernels } from '../kernels/index.ts'
-import { type Family, isGrounded, modelSizes } from '../models/index.ts'
+import { type Family, isGrounded, isLanguage, type LanguageFamily, modelSizes } from '../models/index.ts'
 import { count } from '../nn/index.ts'
 import type { JudgeCount } from '../rewards/index.ts'
 import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
@@ -156,9 +156,7 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: n
   const all = count(family.module.parameters().values()).bytes
   const trained = count(learner.params().values())
   const start = count(learner.start.values()).bytes
-  const { device, dtype } = deviceOf(config)
-  const length = family.sizes.imageTokens(item.features) + config.rl.maxCompletionLength + 64 // 64: the words of the question
-  const rows = config.batchSize * config.rl.numGenerations
+  const { device } = deviceOf(config)
   const { peak } = bytesOn(device)
   const planned = device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device) : null
   return {
@@ -166,10 +164,18 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: n
     // weight, gradient, two moments, EMA copy; and the start values where there is a KL term
     trained: 5 * trained.bytes + start,
     features: config.batchSize * count(Object.values(family.tensorsOf(item.features))).bytes,
-    cache: rows * length * family.sizes.cacheBytesPerToken(dtype === 'float32' ? 4 : 2),
+    cache: isLanguage(family) ? cacheBytes(config, family, item) : 0,
     peak,
     batch: planned ?? before + config.batchSize * (peak - before),
   }
+}
+
+function cacheBytes(config: RunConfig, { sizes }: LanguageFamily, { features }: WorkItem): number {
+  const { maxCompletionLength, numGenerations } = config.rl
+  const length = sizes.imageTokens(features) + maxCompletionLength + 64 // 64: the words of the question
+  return (
+    config.batchSize * numGenerations * length * sizes.cacheBytesPerToken(deviceOf(config).dtype === 'float32' ? 4 : 2)
+  )
 }
 
 /** What `roundtrip plan` says about this card. */

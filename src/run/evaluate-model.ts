@@ -44,9 +44,9 @@ export async function evaluateModel(
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   await checkSources(config)
   const family = openModel(config)
+  const evaluator = kind.evaluator(family, config) // before trained weights are placed: it may compare them with the start
   const adapter = options.adapter ? loadTrained(family, options.adapter, { ema: options.ema }) : null
   const encoder = new Encoder(family, config, { encodes: !kind.readsImages })
-  const evaluator = kind.evaluator(family, config)
   const data = { ...config.data, seed: config.data.seed ?? config.seed }
   const source = await openRunSource(config.dataPath, data)
   const order = { ...data, shuffle: false, curriculum: 'none' as const }

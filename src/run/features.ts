@@ -5,7 +5,7 @@ import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafet
 import { assert, log, Mismatch, messageOf, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
-import type { Family } from '../models/index.ts'
+import { type Family, weightFiles } from '../models/index.ts'
 import type { Item } from '../rl/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { itemBytes, keep, type Tensor, tidy } from '../tensor/index.ts'
@@ -74,7 +74,7 @@ function checksum(entries: readonly { name: string; data: Uint8Array }[]): strin
 
 /** Everything the stored features depend on: the checkpoint's files (by size and time of change) and the preprocessing. */
 export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick<Family, 'dir' | 'config'>): string {
-  const files = openWeights(dir).files.map((path) => {
+  const files = weightFiles(dir).map((path) => {
     const { size, mtimeMs } = statSync(path)
     return [basename(path), size, mtimeMs]
   })
@@ -127,7 +127,7 @@ const stayingBytes = 256 * 2 ** 20
 
 function openStore(family: Family, config: RunConfig): FeatureStore | null {
   if (!config.featureCache) return null
-  return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.model.placement.device)
+  return new FeatureStore(config.featureCache, featureFingerprint(config, family), family.placement.device)
 }
 
 /** What decoding threads do for a run's model; nothing where the tasks read images themselves. */
@@ -159,7 +159,7 @@ export class Encoder {
     this.#keeps = options.keeps ?? true
     this.#encodes = options.encodes ?? true
     this.store = options.store === undefined && this.#encodes ? openStore(family, config) : (options.store ?? null)
-    const stays = (options.frozen ?? true) && !this.store && family.model.placement.device === 'cpu'
+    const stays = (options.frozen ?? true) && !this.store && family.placement.device === 'cpu'
     this.#room = stays ? stayingBytes : 0
   }
 

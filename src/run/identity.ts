@@ -2,8 +2,8 @@
 import { createHash } from 'node:crypto'
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { openWeights } from '../checkpoint/index.ts'
 import { hashFile, isObject, sha256 } from '../core/index.ts'
+import { weightFiles } from '../models/index.ts'
 import { settingsOfTask } from '../tasks/index.ts'
 import { threads } from '../tensor/index.ts'
 import { defaultDropout, type RunConfig } from './config.ts'
@@ -63,7 +63,7 @@ const [every, piece] = [1 << 20, 4 << 10] // larger ones: a piece of each megaby
 
 /** `weights model.safetensors` -> hash. Cheap enough for every start: a tensor of a megabyte that differs is seen. */
 export function weightHashes(dir: string): [string, string][] {
-  return openWeights(dir).files.map((path) => [`weights ${basename(path)}`, hashWeights(path)])
+  return weightFiles(dir).map((path) => [`weights ${basename(path)}`, hashWeights(path)])
 }
 
 /** Files beside the weights that decide what the model computes and reads. */

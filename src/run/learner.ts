@@ -1,9 +1,9 @@
 // The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
-import { Mismatch } from '../core/index.ts'
+import { assert, Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
 import { knownPrefixes, notCovered, slowPathLog, TrainingLayers } from '../llm/index.ts'
-import { defaultTrainGroups, type Family, type TrainGroup } from '../models/index.ts'
+import { type AdapterSite, defaultTrainGroups, type Family, isLanguage, type TrainGroup } from '../models/index.ts'
 import {
   type AdapterState,
   addLora,
@@ -42,6 +42,8 @@ export class Learner implements Roles {
   /** The KL reference where it follows the policy (syncRefModel); null: it is the start. */
   readonly reference: Ema | null
   readonly adapter: AdapterState | null
+  /** Where the adapters are; null without them. */
+  readonly adapterSite: AdapterSite | null
   readonly #groups: ReadonlyMap<string, readonly Slot[]>
   /** Start values of what trains, adapters left out while they start at zero. */
   readonly #start: ReadonlyMap<string, Tensor>
@@ -57,7 +59,8 @@ export class Learner implements Roles {
     this.family = family
     const trained = trainedGroups(family, config.train)
     const withLora = trained.includes('lora') && !options.everything
-    this.adapter = withLora ? attach(family, config, options.dropout ?? 0) : null
+    this.adapterSite = withLora ? siteOf(family) : null
+    this.adapter = this.adapterSite && attach(this.adapterSite, config, options.dropout ?? 0)
     const groups: [string, readonly RegExp[]][] = options.everything
       ? [['all', [/./]]]
       : trained.map((g) => [g, patternsOf(family, g)])
@@ -65,7 +68,7 @@ export class Learner implements Roles {
       family.module,
       groups.flatMap(([, patterns]) => patterns),
     )
-    TrainingLayers.open(family.model.decoder) // moves the weights before anything captures their addresses
+    if (isLanguage(family)) TrainingLayers.open(family.model.decoder) // moves the weights before anything captures their addresses
     this.#groups = new Map(groups.map(([g, patterns]) => [g, selectSlots(family.module, patterns)]))
     const scales = new Map(
       [...this.#groups].flatMap(([group, slots]) =>
@@ -195,19 +198,25 @@ function patternsOf(family: Family, group: string): readonly RegExp[] {
   throw new Mismatch({ where: 'settings', field: 'train', expected, got: group })
 }
 
-function attach({ adapter }: Family, config: RunConfig, dropout: number): AdapterState {
+function siteOf(family: Family): AdapterSite {
+  patternsOf(family, 'lora') // a family without adapters is reported by its groups
+  assert(isLanguage(family), 'a family with the group lora has a language model')
+  return family.adapter
+}
+
+function attach({ on, targets, width }: AdapterSite, config: RunConfig, dropout: number): AdapterState {
   const { rank, alpha } = config.lora
-  if (rank > adapter.width) {
-    const expected = `at most the hidden size ${adapter.width}`
+  if (rank > width) {
+    const expected = `at most the hidden size ${width}`
     throw new Mismatch({ where: 'settings', field: 'lora.rank', expected, got: rank })
   }
-  return addLora(adapter.on, adapter.targets, { rank, alpha, dropout, seed: config.seed })
+  return addLora(on, targets, { rank, alpha, dropout, seed: config.seed })
 }
 
 /** In float32 on the CPU it rounds nothing away; on a card it is right where kernels of ours decode. */
-function suitsMerging(config: RunConfig, { model }: Family): boolean {
+function suitsMerging(config: RunConfig, family: Family): boolean {
   const { device, dtype } = deviceOf(config)
-  return device === 'cpu' ? dtype === 'float32' : notCovered(model.decoder) === null
+  return device === 'cpu' ? dtype === 'float32' : isLanguage(family) && notCovered(family.model.decoder) === null
 }
 
 function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {

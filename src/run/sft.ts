@@ -98,7 +98,7 @@ class SftWork implements Work {
         await learner.share(world)
         ema.update(learner.params())
       }
-      const memory = memoryFigures(learner.family.model.placement.device)
+      const memory = memoryFigures(learner.family.placement.device)
       return this.#log(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
     } finally {
       optim.zeroGrad()

@@ -16,6 +16,7 @@ import {
 import { diskTrouble, lackOfRoom, Mismatch } from '../core/index.ts'
 import type { LoaderState } from '../data/index.ts'
 import { exitCodes } from '../distributed/index.ts'
+import type { AdapterSite, Family } from '../models/index.ts'
 import { linears, tensorAt } from '../nn/index.ts'
 import type { EntropyState, Json } from '../rl/index.ts'
 import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
@@ -111,14 +112,15 @@ export function saveRun(
     'state.json': `${JSON.stringify(state)}\n`,
   }
   if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
-  if (learner.adapter && lora.length > 0) {
-    const { rank, alpha, dropout } = learner.adapter
-    files['adapter_model.safetensors'] = writer(lora, (name) => toFileName(name, learner.family.adapter.names))
+  const { adapter, adapterSite } = learner
+  if (adapter && adapterSite && lora.length > 0) {
+    const { rank, alpha, dropout } = adapter
+    files['adapter_model.safetensors'] = writer(lora, (name) => toFileName(name, adapterSite.names))
     files['adapter_config.json'] = adapterConfigText({
       r: rank,
       lora_alpha: alpha,
       lora_dropout: dropout,
-      target_modules: targetModules(learner),
+      target_modules: targetModules(learner.family, adapterSite),
     })
   }
   try {
@@ -141,8 +143,7 @@ export function saveRun(
 }
 
 /** Ends of the adapted layers' names where they select no other layer (the vision tower of Qwen2.5-VL has some), else whole paths. */
-function targetModules({ family }: Learner): string[] {
-  const { ours } = family.adapter.names
+function targetModules(family: Family, { names: { ours } }: AdapterSite): string[] {
   const all = linears(family.module).filter(([path]) => path.startsWith(ours))
   const adapted = all.filter(([, linear]) => linear.lora_A).map(([path]) => path)
   const end = (path: string) => path.split('.').at(-1)!
@@ -175,7 +176,7 @@ function fromVersion1(old: RunStateV1, { batchSize, rl }: RunConfig): RunState {
 export function loadRun(path: string, learner: Learner): void {
   noGrad(() =>
     tidy(() => {
-      const { device } = learner.family.model.placement
+      const { device } = learner.family.placement
       const read = (file: string) => readTensors(openWeights(join(path, file)), device)
       const stored = read('trainables.safetensors')
       if (learner.adapter) {

@@ -216,7 +216,7 @@ class TrainWork implements Work {
     const { useAdaptiveEntropy } = this.#opened.config.rl
     const { store } = this.#opened.encoder
     const spent = (performance.now() - startedAt) / 1000
-    const { device } = this.#opened.learner.family.model.placement
+    const { device } = this.#opened.learner.family.placement
     const metrics = {
       ...report.metrics(learningRate),
       'iou/nan': nan,

@@ -69,7 +69,7 @@ function whole(dir: string): string {
 function place(family: Family, file: string): void {
   noGrad(() => {
     const slots = new Map(family.module.slots().map((slot) => [slot.name, slot]))
-    const stored = tidy(() => readTensors(openWeights(file), family.model.placement.device))
+    const stored = tidy(() => readTensors(openWeights(file), family.placement.device))
     for (const [name, t] of stored) {
       const slot = slots.get(name)
       const shape = slot && tensorAt(slot).shape

@@ -6,6 +6,7 @@ import { cycleRewardSettings, cycleSettings } from './cycle/config.ts'
 import { cycle } from './cycle/index.ts'
 import type { TaskKind } from './kind.ts'
 import { points, pointsRewardSettings, pointsSettings } from './points/points.ts'
+import { segment, segmentSettings } from './segment/segment.ts'
 
 export { streamId } from '../core/index.ts'
 export {
@@ -49,15 +50,16 @@ export type {
 export * from './points/index.ts'
 
 /** Every kind that comes with the package. */
-export const taskKinds = { cycle, points } as const
+export const taskKinds = { cycle, points, segment } as const
 
 /** What the kinds add to the settings of a run, and to those of its rewards. */
-export const taskSettings = { ...cycleSettings, ...pointsSettings } as const
+export const taskSettings = { ...cycleSettings, ...pointsSettings, ...segmentSettings } as const
 export const taskRewardSettings = { ...cycleRewardSettings, ...pointsRewardSettings } as const
 
 const settingsOf: Record<keyof typeof taskKinds, { run: object; rewards: object }> = {
   cycle: { run: cycleSettings, rewards: cycleRewardSettings },
   points: { run: pointsSettings, rewards: pointsRewardSettings },
+  segment: { run: segmentSettings, rewards: {} },
 }
 
 /** Settings of a run without those that only other kinds than its own read. A user's module may read any. */

@@ -93,7 +93,7 @@ test('in bfloat16 the ratio of the first pass is 1 within 0.05, and the drift of
 test('adapters are not merged by default if our kernels do not decode, and are merged on request', async () => {
   for (const weights of ['auto', 'exact', 'merged'] as const) {
     const o = await openRun(toyRun(toy, at('none'), { device, dtype: 'bfloat16', sampling: { weights } }))
-    assert.match(notCovered(o.learner.family.model.decoder) ?? '', /heads of 8/)
+    assert.match(notCovered(o.cycle.family.model.decoder) ?? '', /heads of 8/)
     assert.equal(
       o.learner.forSampling(() => o.learner.adapter!.enabled),
       weights !== 'merged',

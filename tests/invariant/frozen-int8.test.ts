@@ -9,6 +9,7 @@ import { addLora, count, isInt8, tensorAt } from '../../src/nn/index.ts'
 import { decidingSettings, differences } from '../../src/run/identity.ts'
 import { disposeModel, Learner, openModel, resolveRun, sft } from '../../src/run/index.ts'
 import { makeScene, sceneExample } from '../../src/scenes/index.ts'
+import { requireGrounded } from '../../src/tasks/index.ts'
 import { memory, noGrad, resetPeak, tidy } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { hashes, hostOf, makeToy, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
@@ -76,9 +77,8 @@ test('an export has the bytes of the source, and with adapters those of an expor
   const lora = { rank: 4, alpha: 8, seed: 1 }
   const files = readdirSync(goldenFolder)
   const written = (name: string, frozenWeights: 'exact' | 'int8', divisor: number | null) => {
-    const family = openModel(
-      resolveRun({ ...int8, frozenWeights, model: goldenFolder, device: 'cpu', dtype: 'bfloat16' }),
-    )
+    const settings = { ...int8, frozenWeights, model: goldenFolder, device: 'cpu', dtype: 'bfloat16' } as const
+    const family = requireGrounded(openModel(resolveRun(settings)))
     addLora(family.adapter.on, family.adapter.targets, lora)
     if (divisor !== null) fillAdapters(family.module as never, divisor)
     const out = join(folder, name)

@@ -105,8 +105,8 @@ function normals(count: number, name: string): Float64Array {
 const stopped: ReadonlySet<LossType> = new Set(['cispo', 'vespo'])
 
 test('the gradient through the chunked head is the finite difference of every loss type', () =>
-  opened({}, ({ learner }) => {
-    const { decoder } = learner.family.model
+  opened({}, ({ cycle }) => {
+    const { decoder } = cycle.family.model
     const start = normals(B * T * S, 'hidden')
     const direction = normals(B * T * S, 'direction')
     tidy(() => {

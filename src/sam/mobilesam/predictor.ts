@@ -20,7 +20,7 @@ export class SamPredictor extends Segmenter<SamFeatures> {
 
   /** One factor for both axes; the rest of the square input is padding. */
   inputSize(image: Size): Size {
-    const scale = samScale(image)
+    const scale = samScale(image, this.model.config.image_size)
     return { height: image.height * scale, width: image.width * scale }
   }
 
@@ -30,7 +30,9 @@ export class SamPredictor extends Segmenter<SamFeatures> {
 
   protected encodeImage(image: RgbImage): SamFeatures {
     return noGrad(() =>
-      tidy(() => ({ embedding: this.model.image_encoder.forward(samInput(image, this.model.device)) })),
+      tidy(() => ({
+        embedding: this.model.image_encoder.forward(samInput(image, this.model.device, this.model.config.image_size)),
+      })),
     )
   }
 

