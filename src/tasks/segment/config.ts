@@ -7,19 +7,19 @@ export const promptKinds = ['click', 'box'] as const
 export type PromptKind = (typeof promptKinds)[number]
 
 const weightOf = (prompt: string) =>
-  z.number().nonnegative().default(1).describe(`weight of ${prompt} in the loss; 0 switches it off`)
+  z.number().nonnegative().default(1).describe(`weight of ${prompt} in the loss; 0: off`)
 
 export const segmentSettings = {
   segment: z
     .strictObject({
-      click: weightOf("one click, the record's own or the middle of its object"),
-      box: weightOf("the object's box"),
+      click: weightOf('one click'),
+      box: weightOf('the box'),
       actionStd: z
         .number()
         .positive()
         .default(0.5)
-        .describe('noise on the mask logits, as a multiple of their spread over records, measured at the start'),
-      grid: z.int().positive().max(256).default(16).describe('side of the grid of mask logits that is perturbed'),
+        .describe('noise on the mask logits, times their spread over records'),
+      grid: z.int().positive().max(256).default(16).describe('side of the grid of noise'),
     })
     .prefault({})
     .describe("task segment: a segmenter's own mask decoder"),

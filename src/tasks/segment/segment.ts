@@ -37,6 +37,7 @@ export const segment: TaskKind<SegmentConfig> = {
     ...because(tokenSettings.map((name) => `rl.${name}`), noSampler), // biome-ignore format: one line
     ...because(trainGroupNames.filter((group) => group !== 'mask_decoder').map((group) => `lrScale.${group}`), 'only mask_decoder learns'), // biome-ignore format: one line
   },
+  reads: { eval: [], sft: [], plan: [] },
   check: checkSegment,
   rewards({ rewards }) {
     const modules = rewards.modules.map((m): TermConfig => ({ type: 'module', ...m }))
