@@ -12,6 +12,7 @@ import { encodePng } from '../../src/image/index.ts'
 import { encodeRle, maskToPng } from '../../src/mask/index.ts'
 import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 import { scratch } from '../support/runs.ts'
+import { writeTinySam } from '../support/tiny-sam.ts'
 import { program, roundtrip } from './cli.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -29,8 +30,13 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /^(torchrun|srun|#!|tar|bash|sha256sum) ?/, skip: needsLauncher },
   { command: /tools\/|npm run (faults|bench)/, skip: slow },
   { command: /^npm run demo -- --watch/, skip: 'watch is run below, the demo by demo.test.ts' },
+  { command: /^npm run demo -- --photos/, skip: 'needs packages of npm and Debian' },
   { command: /^npm run demo/, extra: '--maxSteps 1 --batchSize 1 --evalRecords 2' },
   { command: /^node scripts\/setup\.mjs|roundtrip-rl setup$/, extra: '--no-install --quiet' },
+  {
+    command: /roundtrip-rl train --task segment/,
+    extra: '--device cpu --threads 1 --data.workers 0 --maxSteps 1 --batchSize 1 --rl.numGenerations 2 --evalRecords 0',
+  },
   { command: /roundtrip-rl (train|sft) .*--recipe points/, extra: `${step} --points.wording short` },
   { command: /roundtrip-rl train .*groupFilter/, extra: `${step} --rl.maxResampleTimes 1` },
   { command: /roundtrip-rl (train|sft) /, extra: step },
@@ -48,6 +54,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
 /** Names in the pages -> what is here in their place. */
 const stand: readonly (readonly [RegExp, string])[] = [
   [/(?<=caption --model )DIR(?=.*overlay)/, 'tests/fixtures/golden/sa2va-qwen2_5_vl-tiny'],
+  [/\bminisam\b/, 'sam'],
   [/^npx roundtrip-rl/, `node ${program}`],
   [/^npm run demo --/, `node ${program} demo`],
   [/^node scripts\//, `node ${join(root, 'scripts')}/`],
@@ -91,6 +98,7 @@ async function writeInputs(): Promise<void> {
   const masks = { id: '7', reference: { size, counts }, hypothesis: { size, counts } }
   writeFileSync(join(folder, 'masks.jsonl'), line(masks))
   writeFileSync(join(folder, 'mine.yaml'), /```yaml\n(# mine\.yaml[\s\S]*?)```/.exec(textOf('recipes.md'))![1]!)
+  writeTinySam(join(folder, 'sam'))
   await writeData(await encodePng(image))
 }
 

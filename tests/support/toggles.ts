@@ -143,8 +143,6 @@ export const drawing: Readonly<Record<string, Toggle>> = {
   'segment.grid': { to: [4] },
   adaptiveLoops: { to: [true], beside: { batchSize: 2, maxSteps: 3 } },
   'lrScale.mask_decoder': { to: [3] },
-  'rl.numGenerations': { to: [4] },
-  'rl.beta': { to: [0.5] },
 }
 
 /** Settings of the point task, tried on answers that were written beforehand. */

