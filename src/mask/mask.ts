@@ -50,10 +50,16 @@ export function maskFromDense(bits: Uint8Array, height: number, width: number): 
 }
 
 /** From the column-major indices, ascending, of the pixels that differ from the one before them; before the first it is outside. */
-export function maskFromChanges(changes: readonly number[], height: number, width: number): Mask {
+export function maskFromChanges(changes: ArrayLike<number>, height: number, width: number): Mask {
   checkSize(height, width, 'maskFromChanges')
-  const edges = [0, ...changes, height * width]
-  return { height, width, counts: Uint32Array.from({ length: edges.length - 1 }, (_, i) => edges[i + 1]! - edges[i]!) }
+  const counts = new Uint32Array(changes.length + 1)
+  let start = 0
+  for (let i = 0; i < changes.length; i++) {
+    counts[i] = changes[i]! - start
+    start = changes[i]!
+  }
+  counts[changes.length] = height * width - start
+  return { height, width, counts }
 }
 
 /** Row-major 0/1. */

@@ -85,8 +85,9 @@ export function decodeRle(rle: Rle, where = 'RLE'): Mask {
 
 /** The compressed form, character for character as pycocotools writes it. */
 export function encodeRle(mask: Mask): { size: [number, number]; counts: string } {
-  const codes: number[] = []
   const { counts } = mask
+  const codes = Buffer.allocUnsafe(counts.length * 7) // 7 groups of five bits hold any difference
+  let length = 0
   for (let i = 0; i < counts.length; i++) {
     let x = i > 2 ? counts[i]! - counts[i - 2]! : counts[i]!
     for (let more = true; more; ) {
@@ -94,8 +95,8 @@ export function encodeRle(mask: Mask): { size: [number, number]; counts: string 
       x >>= 5
       more = c & 16 ? x !== -1 : x !== 0
       if (more) c |= 32
-      codes.push(c + 48)
+      codes[length++] = c + 48
     }
   }
-  return { size: [mask.height, mask.width], counts: Buffer.from(codes).toString('latin1') }
+  return { size: [mask.height, mask.width], counts: codes.toString('latin1', 0, length) }
 }

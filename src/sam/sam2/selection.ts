@@ -66,7 +66,7 @@ const inside = (logits: Tensor) => logits.detach().sigmoid().gt(0.5)
  * The same as the places where runs begin: of each mask [B, H, W], column by column, the indices of the pixels that differ from the one
  * before. Found on the logits' device, so that little comes back from it.
  */
-export function maskChanges(logits: Tensor): number[][] {
+export function maskChanges(logits: Tensor): Int32Array[] {
   const [B, H, W] = logits.shape as [number, number, number]
   const [found, nan] = tidy(() => {
     const columns = inside(logits)
@@ -75,10 +75,21 @@ export function maskChanges(logits: Tensor): number[][] {
     const before = columns.roll([1], { dims: [1] })
     before.narrow(1, 0, 1).fill_(false)
     const counted = logits.detach().isnan().sum()
-    return [columns.ne(before).flatten().nonzero().flatten().numbers(), counted.item()]
+    const places = columns.ne(before).nonzero().to('int32') // rows of (mask, pixel)
+    return [places.transpose(0, 1).contiguous().array() as Int32Array, counted.item()]
   })
   maskLogits.nan += nan
-  const out: number[][] = Array.from({ length: B }, () => [])
-  for (const at of found) out[Math.floor(at / (H * W))]!.push(at % (H * W))
-  return out
+  const [masks, pixels] = [found.subarray(0, found.length / 2), found.subarray(found.length / 2)]
+  return Array.from({ length: B }, (_, b) => pixels.subarray(firstAtLeast(masks, b), firstAtLeast(masks, b + 1)))
+}
+
+/** Place of the first value of an ascending list that is at least `value`. */
+function firstAtLeast(values: Int32Array, value: number): number {
+  let [low, high] = [0, values.length]
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (values[middle]! < value) low = middle + 1
+    else high = middle
+  }
+  return low
 }
