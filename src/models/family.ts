@@ -124,7 +124,9 @@ export interface VqaFamily<I = object, F extends object = object, P extends Prom
   ask(features: F, question: string): P
   /** Size of the image as the model reads it, the frame of its coordinates. */
   frameOf(features: F): { width: number; height: number }
-  /** Tokens that stand for images: never drawn. */
+  /** Units of the coordinates it was trained to write: pixels of `frameOf`, or thousandths of the sides. */
+  readonly coords: 'pixel' | 'thousand'
+  /** Tokens that are never drawn: those of images, and rows that no token has. The first is the image's. */
   readonly imageIds: readonly number[]
 }
 

@@ -1,6 +1,7 @@
 // Conversations as the released chat templates of both generations render them.
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, readJsonObject } from '../../core/index.ts'
 import { folderTemplate } from '../../text/index.ts'
 import { generations, type QwenBase } from './generations.ts'
 
@@ -40,6 +41,13 @@ export function chatText(question: string, pictureTokens: readonly number[], sys
   const content = [...pictureTokens.map(() => ({ type: 'image' })), { type: 'text', text: question }]
   const first = system === '' ? [] : [{ role: 'system', content: system }]
   return renderChat([...first, { role: 'user', content }], { pictureTokens })
+}
+
+/** Units of the coordinates that the model in a folder writes; pixels if it cannot be read. */
+export function coordsOf(dir: string): 'pixel' | 'thousand' {
+  const where = join(dir, 'config.json')
+  const type = existsSync(where) ? String(readJsonObject(where).model_type) : ''
+  return Object.hasOwn(generations, type) ? generations[type as QwenBase].coords : 'pixel'
 }
 
 const helpful = generations.qwen2_5_vl.system

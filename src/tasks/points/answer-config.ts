@@ -15,10 +15,7 @@ export const PointAnswerConfig = z.strictObject({
     .describe(
       'negatives: points outside the object; second-look: corrections of a mask it sees; joint: box and points',
     ),
-  coords: z
-    .enum(coordinateKinds)
-    .default('pixel')
-    .describe('what the model writes: pixels of its own image, thousandths of the sides, or shares from 0 to 1'),
+  coords: z.enum(coordinateKinds).default('pixel'),
   thinking: z.boolean().default(false).describe('whether the model thinks inside <think> before <answer>'),
   maxPoints: z
     .int()

@@ -108,7 +108,7 @@ test('a record without points is prompted by its box, whatever kind of prompt is
 test("in joint, clicks are added to the policy's own prompt, and there are none without one", () => {
   const config = settings({ mode: 'joint', previousMask: 'logits', maxPoints: 2 })
   const sam = new Sam2Predictor(openSam2(config.points.sam, { dtype: 'float32' }).model)
-  const setup = { policy: family, sam, config: config.points, maxNewTokens: 20 }
+  const setup = { policy: family, sam, config: resolvePoints(config.points), maxNewTokens: 20 }
   inScope(() => {
     const item = openItem(setup, makePointScene(1, 4).record)
     const texts = ['{"bbox_2d":[20,20,90,90],"points":[[50,50]],"negative_points":[]}', 'no'].map((text) => ({

@@ -2,6 +2,8 @@ import { z } from 'zod'
 import { refusalOf } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import {
+  type CoordinateKind,
+  coordinateKinds,
   PointAnswerConfig,
   type PointPreset,
   PointRewardConfig,
@@ -12,6 +14,13 @@ import {
 
 /** Settings of the point task. What an answer may look like is PointAnswerConfig; what it is worth, PointRewardConfig. */
 export const PointsConfig = PointAnswerConfig.extend({
+  coords: z
+    .enum(coordinateKinds)
+    .nullable()
+    .default(null)
+    .describe(
+      'units the model writes: pixels of its image, thousandths of the sides, shares from 0 to 1; null: those of its family',
+    ),
   sam: z
     .string()
     .default('')
@@ -62,15 +71,19 @@ export const PointsConfig = PointAnswerConfig.extend({
     .describe('default: the gain with penalties; origin: the reward of the public project'),
   reward: PointRewardConfig.partial().default({}).describe('changes of single reward parameters of the preset'),
 })
-export type PointsConfig = z.infer<typeof PointsConfig>
+/** Of a known model: its coordinates are decided. */
+export type PointsConfig = Omit<z.infer<typeof PointsConfig>, 'coords'> & { coords: CoordinateKind }
 export type PointsInput = z.input<typeof PointsConfig>
 
-/** With the preset's own way of reading answers and of choosing records where the input says nothing. */
-export function resolvePoints(input: PointsInput = {}): PointsConfig {
+/**
+ * With the preset's own way of reading answers and of choosing records if the input leaves them out. `usual`: the coordinates that the
+ * model's family writes.
+ */
+export function resolvePoints(input: PointsInput = {}, usual: CoordinateKind = 'pixel'): PointsConfig {
   const preset: PointPreset = input.preset ?? 'default'
   const filter = preset === 'origin' ? { keepEasy: null } : {}
   const parsed = PointsConfig.safeParse({ ...pointAnswerPreset(preset), ...filter, ...input })
-  if (parsed.success) return checked(parsed.data)
+  if (parsed.success) return checked({ ...parsed.data, coords: parsed.data.coords ?? usual })
   throw refusalOf(parsed.error, input, 'points')
 }
 

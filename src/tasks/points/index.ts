@@ -25,7 +25,14 @@ export { OpenItems } from './open-items.ts'
 export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
 export * from './places.ts'
-export { type PointsRunConfig, points, pointsRewardSettings, pointsSettings, requireAsking } from './points.ts'
+export {
+  coordinatesText,
+  type PointsRunConfig,
+  points,
+  pointsRewardSettings,
+  pointsSettings,
+  requireAsking,
+} from './points.ts'
 export { markerText, pointQuestion } from './prompts.ts'
 export type { PointRecord } from './record.ts'
 export { pointRecord } from './records.ts'

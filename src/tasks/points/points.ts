@@ -1,10 +1,12 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
-import { Mismatch } from '../../core/index.ts'
+import type { z } from 'zod'
+import { log, Mismatch } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
-import { type Family, isVqa, trainGroupNames, type VqaFamily } from '../../models/index.ts'
+import { coordsOf, type Family, isVqa, trainGroupNames, type VqaFamily } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
 import { openSegmenter, type Segmenter } from '../../sam/index.ts'
 import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
+import type { CoordinateKind } from './answer-config.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
 import { comparedFigures, pointRatios } from './compared-figures.ts'
@@ -24,7 +26,7 @@ export const pointsRewardSettings = {
 } as const
 
 export interface PointsRunConfig extends CommonSettings {
-  readonly points: PointsConfig
+  readonly points: z.infer<typeof PointsConfig>
   readonly rewards: CommonSettings['rewards'] & { readonly points?: PointsRewards }
 }
 
@@ -33,7 +35,7 @@ export function requireAsking(family: Family): VqaFamily {
   throw new Mismatch({
     where: family.dir,
     field: 'model',
-    expected: 'one that answers questions about an image in its pixels, such as qwen2_5_vl',
+    expected: 'one that answers questions about an image, such as qwen2_5_vl or qwen3_vl',
     got: family.name,
   })
 }
@@ -47,14 +49,26 @@ interface Beside {
 const beside = new WeakMap<Family, Beside>()
 
 /** The segmenter on the device and in the dtype of the family. */
-function openBeside(family: VqaFamily, path: string): Beside {
+function openBeside(family: VqaFamily, { sam: path, coords }: PointsConfig): Beside {
   const known = beside.get(family)
   if (known?.path === path) return known
   closeBeside(family)
   const { device, dtype } = family.placement
   const opened = { path, sam: openSegmenter(path, { device, dtype }), items: [] }
   beside.set(family, opened)
+  log.info(coordinatesText(family, coords))
   return opened
+}
+
+const units = { pixel: 'pixels of the resized image', thousand: '0 to 1000 of the sides', unit: '0 to 1 of the sides' }
+
+/** One line at the start: in a wrong frame nearly every answer would be wrong while it parses well. */
+export function coordinatesText(
+  { name, coords: usual }: Pick<VqaFamily, 'name' | 'coords'>,
+  coords: CoordinateKind,
+): string {
+  const text = `points.coords ${coords}: coordinates are ${units[coords]}`
+  return coords === usual ? text : `warning: ${text}, but ${name} was trained to write ${usual}`
 }
 
 function closeBeside(family: Family): void {
@@ -73,8 +87,9 @@ function openItems(setup: PointSetup): OpenItems {
 
 function setupOf(family: Family, config: PointsRunConfig): PointSetup {
   const policy = requireAsking(family)
-  const { sam } = openBeside(policy, config.points.sam)
-  return { policy, sam, config: resolvePoints(config.points), maxNewTokens: config.rl.maxCompletionLength }
+  const settings = resolvePoints(config.points, policy.coords)
+  const { sam } = openBeside(policy, settings)
+  return { policy, sam, config: settings, maxNewTokens: config.rl.maxCompletionLength }
 }
 
 const otherGroups = trainGroupNames.filter((group) => group !== 'lora')
@@ -105,7 +120,9 @@ export const points: TaskKind<PointsRunConfig> = {
     'rewards.length': noText,
     'rewards.iou.multiSeg': 'an answer has one mask',
   },
-  resolve: (_, { points: input }) => ({ points: resolvePoints(input as PointsInput) }),
+  resolve: (config, { points: input }) => ({
+    points: resolvePoints(input as PointsInput, coordsOf((config as { model?: string }).model ?? '')),
+  }),
   close: closeBeside,
   recordRules({ points: { mode, noTarget } }) {
     const prompted = ({ meta }: Region) => meta['box'] !== undefined || meta['points'] !== undefined
