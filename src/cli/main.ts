@@ -28,6 +28,7 @@ const commands: Record<string, Entry> = {
   info: { summary: 'versions, devices, memory', load: () => import('./info.ts') },
   setup: { summary: 'find or install libtorch and build the addon', load: () => import('./setup.ts') },
   verify: { summary: 'recompute golden data of the reference implementations', load: () => import('./verify.ts') },
+  new: { summary: 'a starting point for a task, a reward or a data source', load: () => import('./new.ts') },
   settings: { summary: 'list the settings of a run', load: () => import('./settings.ts') },
 }
 

@@ -34,6 +34,7 @@ export { diceLoss } from './cycle/mask-loss.ts'
 export { resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
 export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
+export { defineTask, type TaskDefinition } from './define-task.ts'
 export type {
   CommonSettings,
   Evaluator,

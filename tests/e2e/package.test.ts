@@ -98,6 +98,17 @@ test('the command answers to its name, tells its version and sets itself up', ()
   assert.match(run(project, 'npx roundtrip-rl info'), /torch/)
 })
 
+test('new writes a task, a reward and a data source that type-check and train', () => {
+  for (const kind of ['task', 'reward', 'data']) run(project, `npx roundtrip-rl new ${kind} own-${kind}`)
+  const [, wanted] = run(project, 'npx roundtrip-rl new task made/own-two').trimEnd().split('\n')
+  const command = wanted!.replace('--data scenes:40', '--data ./own-data.ts --reward ./own-reward.ts')
+  run(project, `${command} --maxSteps 1 --rl.numGenerations 2 --rl.maxCompletionLength 12 --evalRecords 2 --threads 1`)
+  const events = readFileSync(join(project, 'runs/new-task/events.jsonl'), 'utf8')
+  assert.match(events, /"own-two\/rewards\/own-reward\/mean"/)
+  const again = spawnSync('npx', ['roundtrip-rl', 'new', 'task', 'own-task'], { cwd: project, encoding: 'utf8' })
+  assert.deepEqual([again.status, /expected a file that does not exist yet/.test(again.stderr)], [1, true])
+})
+
 test('every example type-checks against the declarations, and a wrong use of each door does not', () => {
   const options = {
     target: 'es2022',
@@ -153,6 +164,14 @@ test('a run from TypeScript trains on a source and a reward of the user, and its
   assert.match(metrics, /"loop1\/rewards\/colours\/mean"/)
 })
 
+/** The same program in a CommonJS project, where an ES module is imported inside a function. */
+function commonJs(text: string): string {
+  const body = text
+    .replace(/import (\{.*\}) from ('.*')/, 'const $1 = await import($2)')
+    .replace('runs/mine', 'runs/other')
+  return `async function main() {\n${body}}\nmain()\n`
+}
+
 test('the reward and the run of README work as printed in a project with nothing else installed', () => {
   const readme = readFileSync(join(root, 'README.md'), 'utf8')
   const plain = mkdtempSync(join(tmpdir(), 'roundtrip-readme-'))
@@ -163,6 +182,8 @@ test('the reward and the run of README work as printed in a project with nothing
     writeFileSync(join(plain, name), text!.replace('maxSteps: 10,', 'maxSteps: 1, evalRecords: 2, threads: 1,'))
   }
   assert.match(run(plain, 'node train.mjs'), /mean: /)
+  writeFileSync(join(plain, 'train.cjs'), commonJs(readFileSync(join(plain, 'train.mjs'), 'utf8')))
+  assert.match(run(plain, 'node train.cjs'), /mean: /)
   rmSync(plain, { recursive: true, force: true })
 })
 
