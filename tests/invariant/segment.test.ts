@@ -85,6 +85,10 @@ test('samples differ, and their action is scored as it was executed', () => {
     const again = group!.map((s) => task.restore(task.store(s)))
     const logps = (samples: typeof again) => task.densities([work], [samples])[0]!.logps.numbers()
     assert.deepEqual(logps(again), logps([...group!]))
+    const otherOutput = again.map((s) => ({ ...s, action: { ...s.action!, choice: (s.action!.choice + 1) % 4 } }))
+    assert.notDeepEqual(logps(otherOutput), logps(again), 'the decoder output that was sampled is scored')
+    const otherImage = { ...work, features: family.encode([{ ...example.image, data: example.image.data.map((v) => 255 - v) }])[0]! } // biome-ignore format: one line
+    assert.notDeepEqual(task.densities([otherImage], [again])[0]!.logps.numbers(), logps(again), 'the image matters')
     // -|u - m|^2 / (2 s^2 n) of standard normal noise is -1/2 on average
     for (const logp of logps(again)) assert.ok(logp < -0.2 && logp > -1, `${logp}`)
   })) // biome-ignore format: one line
@@ -102,23 +106,24 @@ test("the prompt is the record's own click or box, and otherwise the middle of t
   assert.deepEqual(promptOf({ example: own }, 'box').box, [1, 1, 8, 8])
 })
 
-test('a reward for smaller masks shrinks them; the same rewards, shuffled, do less', async () => {
-  const area = async (shuffleRewards: boolean) => {
-    const config = settings(`small-${shuffleRewards}`, { maxSteps: 16, saveSteps: 0, evalRecords: 0, shuffleRewards, rl: { numGenerations: 8 } }) // biome-ignore format: one line
+test('a reward for smaller masks shrinks them, one for larger masks grows them', async () => {
+  const area = async (sign: 1 | -1) => {
+    const output = `area-${sign}`
+    const config = settings(output, { maxSteps: 12, saveSteps: 0, evalRecords: 0, rl: { numGenerations: 8 }, optim: { learningRate: 1e-3 }, segment: { grid: 2, actionStd: 8 } }) // biome-ignore format: one line
     const sampled: number[] = []
-    const small = ({ mask }: Answer) => {
-      const share = maskArea(mask!) / (mask!.height * mask!.width)
-      sampled.push(share)
-      return -share
+    const share = ({ mask }: Answer) => {
+      sampled.push(maskArea(mask!) / (mask!.height * mask!.width))
+      return sign * sampled.at(-1)!
     }
-    await train(config, hostOf(small))
+    await train(config, hostOf(share))
     const mean = (part: readonly number[]) => part.reduce((a, b) => a + b, 0) / part.length
     return { first: mean(sampled.slice(0, 32)), last: mean(sampled.slice(-64)) }
   }
-  const [learned, shuffled] = [await area(false), await area(true)]
-  assert.equal(learned.first, shuffled.first)
-  assert.ok(learned.last < 0.7 * learned.first, `area ${learned.first} -> ${learned.last}`)
-  assert.ok(learned.last < 0.8 * shuffled.last, `shuffled ${shuffled.last}, learned ${learned.last}`)
+  const [smaller, larger] = [await area(-1), await area(1)]
+  assert.equal(smaller.first, larger.first)
+  const text = `from ${smaller.first} to ${smaller.last} and ${larger.last}`
+  assert.ok(smaller.last < smaller.first && larger.last > larger.first, text)
+  assert.ok(smaller.last < 0.75 * larger.last, text)
 })
 
 test('a stopped run resumes to the same bytes; eval and export have the trained decoder', async () => {

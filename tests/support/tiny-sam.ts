@@ -1,6 +1,7 @@
 // A MobileSAM of a few thousand weights in every layer of the released one, for tests: random weights, inputs of 64 x 64.
 import { initRandom } from '../../src/nn/index.ts'
 import { exportSam, SamConfig, SamModel } from '../../src/sam/index.ts'
+import { noGrad, tidy } from '../../src/tensor/index.ts'
 
 export const tinySamConfig = SamConfig.parse({
   image_size: 64,
@@ -16,6 +17,8 @@ export const tinySamConfig = SamConfig.parse({
 export function tinySam(seed = 1): SamModel {
   const model = new SamModel(tinySamConfig)
   initRandom(model, { seed })
+  const [, first, , last] = model.image_encoder.neck // norms under names that initRandom does not know
+  for (const norm of [first, last]) noGrad(() => tidy(() => void norm.weight.fill_(1)))
   return model
 }
 
