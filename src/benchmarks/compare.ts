@@ -1,19 +1,16 @@
 // Two results on the same sentences: the change of each metric with its interval, and the sentences that moved.
-import { assert, Mismatch, stream } from '../core/index.ts'
-import { type Interval, quantile } from '../tracking/index.ts'
+import { Mismatch } from '../core/index.ts'
+import { pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
 import type { MaskBenchmarkName } from './names.ts'
 import { isMaskBenchmark } from './open.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
 import type { StoredResult } from './result.ts'
 import type { ScoredSentence } from './score.ts'
-import { type Metric, metricsOf, type Sums, sumsByImage } from './summary.ts'
+import { type Metric, metricsOf, sumsByImage } from './summary.ts'
 
-export interface MetricChange {
+/** Images are resampled, both models on the same ones. */
+export interface MetricChange extends RatioChange {
   name: string
-  before: number
-  after: number
-  /** After minus before, with its 95 % interval: images are resampled, both models on the same ones. */
-  change: Interval
 }
 
 export interface SentenceChange {
@@ -111,7 +108,7 @@ function metricChange(
   metric: Metric,
   protocol: string,
   pairs: readonly [ScoredSentence, ScoredSentence][],
-  { seed, resamples = 2000 }: CompareOptions,
+  { seed, resamples }: CompareOptions,
 ): MetricChange {
   const images = [...new Set(pairs.map(([a]) => a.image))]
   const [before, after] = [0, 1].map((side) => {
@@ -122,38 +119,5 @@ function metricChange(
     )
     return images.map((image) => sums.get(image) ?? { above: 0, below: 0 })
   }) as [Sums[], Sums[]]
-  const all = images.map((_, i) => i)
-  const [a, b] = [ratio(before, all, metric.guard), ratio(after, all, metric.guard)]
-  const { low, high } = pairedInterval(before, after, metric.guard, seed, resamples)
-  return { name: metric.name, before: a, after: b, change: { mean: b - a, low, high } }
-}
-
-function ratio(sums: readonly Sums[], picked: readonly number[], guard: number): number {
-  let [above, below] = [0, guard]
-  for (const i of picked) {
-    above += sums[i]!.above
-    below += sums[i]!.below
-  }
-  return above / below
-}
-
-/** Percentile interval of the difference; resamples without a sentence for a metric are left out. */
-function pairedInterval(
-  before: readonly Sums[],
-  after: readonly Sums[],
-  guard: number,
-  seed: number,
-  resamples: number,
-) {
-  assert(before.length === after.length, 'the same images on both sides')
-  const n = before.length
-  const random = stream(seed, 'paired bootstrap')
-  const changes: number[] = []
-  for (let r = 0; r < resamples; r++) {
-    const picked = before.map((_, i) => Math.floor((random.wordAt(r * n + i) / 4294967296) * n))
-    const change = ratio(after, picked, guard) - ratio(before, picked, guard)
-    if (!Number.isNaN(change)) changes.push(change)
-  }
-  const sorted = Float64Array.from(changes).sort()
-  return { low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) }
+  return { name: metric.name, ...pairedBootstrap(before, after, { seed, resamples, guard: metric.guard }) }
 }

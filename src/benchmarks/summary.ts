@@ -1,6 +1,6 @@
 // Metrics of a split from the scores of its sentences, each with a 95 % interval that resamples images, not sentences:
 // sentences of one image share its difficulty.
-import { bootstrapRatioInterval } from '../tracking/index.ts'
+import { bootstrapRatioInterval, type Sums } from '../tracking/index.ts'
 import type { Protocol, SentenceScore } from './protocols.ts'
 import type { ScoredSentence } from './score.ts'
 
@@ -66,11 +66,6 @@ export function metricsOf(protocol: Protocol): Metric[] {
       ),
     ),
   ]
-}
-
-export interface Sums {
-  above: number
-  below: number
 }
 
 /** For each image with a sentence that the metric covers. */

@@ -44,6 +44,12 @@ export const readings = {
     ofTask: 'eval',
     flags: 'adapter ema records json recipe',
   },
+  compare: {
+    reads: `${model} task ${images} dataPath data seed evalBatch featureCache evalRecords`,
+    except: order,
+    ofTask: 'eval',
+    flags: 'records out json recipe',
+  },
   'eval --benchmark': {
     reads: `${model} ${images} dataPath seed evalBatch rl.maxCompletionLength rewards.judge`,
     flags: 'benchmark split predictions protocol compat refs images judge-prompt out adapter ema json recipe',

@@ -28,7 +28,7 @@ export function command(): Command {
 }
 
 /** `--records N`, or `--evalRecords N` as train spells it; null: all. */
-function recordsOf({ config, flags, typed }: RunSettings): number | null {
+export function recordsOf({ config, flags, typed }: RunSettings): number | null {
   const text = flags.get('records')?.[0] ?? (typed.has('evalRecords') ? String(config.evalRecords) : undefined)
   if (text === undefined) return null
   const n = Number(text)

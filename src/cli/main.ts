@@ -14,6 +14,7 @@ const commands: Record<string, Entry> = {
   adapt: { summary: 'adapt a model to a folder of pictures without annotations', load: () => import('./adapt.ts') },
   sft: { summary: 'supervised fine-tuning: captions, answers and masks', load: () => import('./sft.ts') },
   eval: { summary: 'held-out figures of a model or a checkpoint', load: () => import('./eval.ts') },
+  compare: { summary: 'two runs or models on the same held-out records', load: () => import('./compare.ts') },
   doctor: { summary: 'check gradient flow, image input and engine of a model', load: () => import('./doctor.ts') },
   caption: { summary: 'describe the region of a picture that a mask marks', load: () => import('./caption.ts') },
   segment: { summary: 'draw the mask of what a phrase means', load: () => import('./segment.ts') },

@@ -1,22 +1,22 @@
 // Two models on the same sentences as a page: the change of each metric, and the sentences that moved most with their masks.
 import { existsSync } from 'node:fs'
 import { messageOf } from '../core/index.ts'
-import type { Interval, MaskRle } from '../tracking/index.ts'
+import type { Interval, MaskRle, ReadSample, Shown } from '../tracking/index.ts'
 import { whiskerPlot } from './chart.ts'
 import { html, type Markup } from './html.ts'
 import { page } from './page.ts'
 import { imageAddress } from './picture.ts'
-import { outline } from './rollouts.ts'
+import { picture as drawnPicture, outline, words as shownWords } from './rollouts.ts'
 
 /** One sentence under both models. */
 export interface ComparedSentence {
   id: string
   text: string
-  /** Path of the image; null where it is not known. */
+  /** Path of the image, or a data address; null: it is not known. */
   image: string | null
   target: MaskRle
-  /** IoU, mask (null: none) and words of each. */
-  sides: readonly { iou: number; mask: MaskRle | null; answer?: string }[]
+  /** IoU or main metric, mask (null: none) and words of each; `shown`: all there is to see instead. */
+  sides: readonly { iou: number; mask: MaskRle | null; answer?: string; shown?: readonly Shown[] }[]
 }
 
 export interface ComparisonPage {
@@ -28,6 +28,8 @@ export interface ComparisonPage {
   wins: number
   losses: number
   ties: number
+  /** What is counted, and what is resampled. */
+  about?: { each: string; metric: string; unit: string }
   /** Largest gain first, and largest loss first. */
   gained: readonly ComparedSentence[]
   lost: readonly ComparedSentence[]
@@ -48,14 +50,16 @@ function metricRow({ name, before, after, change }: ComparisonPage['metrics'][nu
   return html`<tr><td><b>${name}</b></td><td class="number">${percent(before)}</td><td class="number">${percent(after)}</td><td class="number"><span class="${className}">${signed(change.mean)}</span> <small>[${signed(change.low)}, ${signed(change.high)}]</small></td><td>${words}</td><td class="plot">${plot}</td></tr>`
 }
 
-function metricTable({ metrics: rows, names }: ComparisonPage): Markup {
+const usual = { each: 'sentences', metric: 'IoU', unit: 'images' }
+
+function metricTable({ metrics: rows, names, about = usual }: ComparisonPage): Markup {
   const ends = rows.flatMap(({ change }) => [change.low, change.high, change.mean]).filter(Number.isFinite)
   const widest = Math.max(0.01, ...ends.map(Math.abs))
-  return html`<section><h2>Metrics</h2><p>Percent. The interval of the change is a paired bootstrap over images: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>metric</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => metricRow(row, widest))}</tbody></table></div></section>`
+  return html`<section><h2>Metrics</h2><p>Percent. The interval of the change is a paired bootstrap over ${about.unit}: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>metric</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => metricRow(row, widest))}</tbody></table></div></section>`
 }
 
 async function imageOf(path: string | null, problems: Set<string>): Promise<string | undefined> {
-  if (path === null) return undefined
+  if (path === null || path.startsWith('data:')) return path ?? undefined
   try {
     if (!existsSync(path)) throw new Error('there is no such file')
     return await imageAddress(path)
@@ -76,39 +80,38 @@ function picture(uri: string | undefined, target: MaskRle, mask: MaskRle | null,
 
 async function card(
   sentence: ComparedSentence,
-  names: ComparisonPage['names'],
+  { names, about = usual }: ComparisonPage,
   problems: Set<string>,
 ): Promise<Markup> {
   const uri = await imageOf(sentence.image, problems)
-  const sides = sentence.sides.map(({ iou, mask, answer }, i) => {
+  const sides = sentence.sides.map(({ iou, mask, answer, shown }, i) => {
+    const title = html`<div class="small">${names[i]}: ${about.metric} ${percent(iou)}</div>`
+    if (shown)
+      return html`${drawnPicture({ shown } as ReadSample, uri, problems)}${title}${shown.filter(({ by }) => by === 'policy').map(shownWords)}`
     const words = answer === undefined ? undefined : html`<div class="small">${answer}</div>`
     const none = mask === null ? html`<div class="small problem">no mask</div>` : undefined
-    return html`${picture(uri, sentence.target, mask, problems)}<div class="small">${names[i]}: IoU ${percent(iou)}</div>${none}${words}`
+    return html`${picture(uri, sentence.target, mask, problems)}${title}${none}${words}`
   })
   return html`<article class="rollout"><blockquote>${sentence.text}</blockquote><div class="small">${sentence.id}</div>${sides}</article>`
 }
 
-async function cards(
-  title: string,
-  rows: readonly ComparedSentence[],
-  names: ComparisonPage['names'],
-  problems: Set<string>,
-) {
+async function cards(title: string, rows: readonly ComparedSentence[], data: ComparisonPage, problems: Set<string>) {
   const shown: Markup[] = []
-  for (const row of rows) shown.push(await card(row, names, problems))
+  for (const row of rows) shown.push(await card(row, data, problems))
   return shown.length === 0 ? undefined : html`<h3>${title}</h3><div class="rollouts">${shown}</div>`
 }
 
 export async function renderComparison(data: ComparisonPage): Promise<string> {
   const problems = new Set<string>()
-  const gained = await cards('Gained most', data.gained, data.names, problems)
-  const lost = await cards('Lost most', data.lost, data.names, problems)
-  const counts = `${data.names[1]} is better on ${data.wins} sentences, worse on ${data.losses}, equal on ${data.ties}.`
+  const gained = await cards('Gained most', data.gained, data, problems)
+  const lost = await cards('Lost most', data.lost, data, problems)
+  const { each } = data.about ?? usual
+  const counts = `${data.names[1]} is better on ${data.wins} ${each}, worse on ${data.losses}, equal on ${data.ties}.`
   const legend = html`<div class="legend"><span><i class="key given"></i>target</span><span><i class="key made"></i>predicted</span></div>`
   const wrong = [...problems].map((text) => html`<p class="problem">${text}</p>`)
   return page(data.title, [
     html`<header><h1>${data.title}</h1>${data.facts.map((fact) => html`<p>${fact}</p>`)}</header>`,
     metricTable(data),
-    html`<section><h2>Sentences</h2><p>${counts}</p>${legend}${gained}${lost}${wrong}</section>`,
+    html`<section><h2>${each[0]!.toUpperCase()}${each.slice(1)}</h2><p>${counts}</p>${legend}${gained}${lost}${wrong}</section>`,
   ])
 }

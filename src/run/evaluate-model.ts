@@ -1,7 +1,7 @@
 // Evaluation of a folder, without a run: records are read as they come, none is kept.
 import { log } from '../core/index.ts'
-import { openLoader, splitIndices } from '../data/index.ts'
-import { openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
+import { type Example, openLoader, splitIndices } from '../data/index.ts'
+import { type Evaluator, openKind, type RecordScore, type TaskKind } from '../tasks/index.ts'
 import type { Interval } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
@@ -36,10 +36,14 @@ export interface ModelEvaluation {
   stopped: boolean
 }
 
+/** Sees the records of each batch with their scores. */
+export type Seen = (scores: readonly RecordScore[], examples: readonly Example[], evaluator: Evaluator) => unknown
+
 export async function evaluateModel(
   config: RunConfig,
   options: EvaluateModelOptions,
   host: Pick<Host, 'progress' | 'stopping'>,
+  seen: Seen = () => undefined,
 ): Promise<ModelEvaluation> {
   const kind = (await openKind(config.task)) as TaskKind<RunConfig>
   await checkSources(config)
@@ -74,7 +78,8 @@ export async function evaluateModel(
         (part) => encoder.with(part, (items) => evaluator.score(items)),
         () => undefined,
       )
-      scores.push(...(found ?? []))
+      await seen(found ?? [], batch, evaluator)
+      scores.push(...(found ?? []).map(({ shown: _, ...score }) => score))
       host.progress({ kind: 'eval', text: '', step: scores.length, total })
     }
   } finally {

@@ -1,6 +1,8 @@
 // Runs: settings composed once, the life of a training run, its folder and checkpoints, evaluation, doctor, dry run.
 // May import everything below: tasks, rl, models, rewards, data, tracking, checkpoint and the rest.
 // Start reading at train.ts, then loop.ts.
+
+export { type ComparedModels, compareModels, type ModelSide, type RecordChange } from './compare-models.ts'
 export { defaultDropout, LoraConfig, RunConfig, type RunInput, resolveRun } from './config.ts'
 export { deviceOf, disposeModel, openModel } from './device.ts'
 export { doctor, type Finding } from './doctor.ts'

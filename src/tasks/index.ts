@@ -42,6 +42,7 @@ export type {
   LessonPlace,
   Lessons,
   RecordChooser,
+  RecordRatios,
   RecordScore,
   TaskKind,
   TaskRewardsPlan,

@@ -56,7 +56,10 @@ export {
   type BootstrapOptions,
   bootstrapInterval,
   bootstrapRatioInterval,
+  pairedBootstrap,
   quantile,
+  type RatioChange,
+  type Sums,
   smallSampleNote,
 } from './statistics.ts'
 export { crc32c, TensorboardWriter } from './tensorboard.ts'

@@ -44,6 +44,64 @@ export function bootstrapRatioInterval(
   return { mean, low: quantile(ratios, 0.025), high: quantile(ratios, 0.975) }
 }
 
+/** Sums of one unit that is resampled, a record or an image; a metric is the ratio of the sums over all of them. */
+export interface Sums {
+  above: number
+  below: number
+}
+
+/** A metric of two models on the same units. */
+export interface RatioChange {
+  before: number
+  after: number
+  /** After minus before, with its 95 % interval. */
+  change: Interval
+}
+
+export interface PairedOptions extends BootstrapOptions {
+  /** Added to the denominator. */
+  guard?: number
+}
+
+/** Percentile interval of the difference: both sides are resampled together. Resamples in which one side has no value are left out. */
+export function pairedBootstrap(
+  before: readonly Sums[],
+  after: readonly Sums[],
+  { seed, resamples = 2000, guard = 0 }: PairedOptions,
+): RatioChange {
+  assert(before.length === after.length, 'the same units on both sides')
+  const n = before.length
+  const columns = [before, after].flatMap((side) => [side.map((s) => s.above), side.map((s) => s.below)])
+  const [a0, b0, a1, b1] = columns.map((column) => Float64Array.from(column)) as [
+    Float64Array,
+    Float64Array,
+    Float64Array,
+    Float64Array,
+  ]
+  const sums = new Float64Array(4)
+  const difference = (pick: (i: number) => number) => {
+    sums.set([0, guard, 0, guard])
+    for (let i = 0; i < n; i++) {
+      const at = pick(i)
+      sums[0]! += a0[at]!
+      sums[1]! += b0[at]!
+      sums[2]! += a1[at]!
+      sums[3]! += b1[at]!
+    }
+    return sums[2]! / sums[3]! - sums[0]! / sums[1]!
+  }
+  const mean = difference((i) => i)
+  const [was, is] = [sums[0]! / sums[1]!, sums[2]! / sums[3]!]
+  const random = stream(seed, 'paired bootstrap')
+  const changes: number[] = []
+  for (let r = 0; r < resamples && n > 1; r++) {
+    const change = difference((i) => Math.floor((random.wordAt(r * n + i) / 4294967296) * n))
+    if (!Number.isNaN(change)) changes.push(change)
+  }
+  const sorted = Float64Array.from(changes).sort()
+  return { before: was, after: is, change: { mean, low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) } }
+}
+
 /** Of fewer records an interval says little about others. */
 export const fewRecords = 20
 

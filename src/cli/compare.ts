@@ -1,0 +1,170 @@
+// `roundtrip compare A B`: two runs or models on the same held-out records.
+import { existsSync } from 'node:fs'
+import { basename, join, resolve } from 'node:path'
+import type { Command } from 'commander'
+import type { CommandFlag } from '../config/index.ts'
+import { atomicWrite, log, Mismatch } from '../core/index.ts'
+import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
+import type { EnginePort } from '../engine/index.ts'
+import { portHost, requirePaths, runHosted } from '../host/index.ts'
+import {
+  type ComparedModels,
+  type ModelSide,
+  type RecordChange,
+  type RunConfig,
+  settingsToEvaluate,
+  storedSettings,
+} from '../run/index.ts'
+import { type ReadSample, shownOf, smallSampleNote } from '../tracking/index.ts'
+import { requireRead } from './command-settings.ts'
+import { recordsOf } from './eval.ts'
+import { runOfCheckpoint } from './exported-card.ts'
+import { readRunSettings, runCommand } from './settings.ts'
+import { aligned, interval, rounded } from './table.ts'
+
+const flags: CommandFlag[] = [
+  { name: 'records', value: 'N', doc: 'at most this many records, as --evalRecords N (default: all)' },
+  { name: 'out', value: 'DIR', doc: 'folder of the page compare.html (default: here)' },
+  { name: 'json', doc: 'print one JSON object' },
+]
+
+const about =
+  'compare A B: two runs, checkpoints or model folders on the same held-out records, with a paired bootstrap 95 % interval of the change from A to B. Data and held-out part are those of the first run of the two; --data PATH takes others.'
+
+export function command(): Command {
+  return runCommand('compare', about, flags, run)
+}
+
+interface Side {
+  place: string
+  /** The run that trained it; null: a model folder, or an adapter of no run. */
+  run: string | null
+  adapter: string | null
+}
+
+function sideOf(place: string): Side {
+  if (!existsSync(place)) throw new Mismatch({ where: 'compare', expected: 'a run or a model folder', got: place })
+  const run = runOfCheckpoint(place)?.run ?? null
+  const isAdapter =
+    run !== null || ['adapter_config.json', 'trainables.safetensors'].some((f) => existsSync(join(place, f)))
+  return { place, run, adapter: isAdapter ? place : null }
+}
+
+/** The model folder, its run's own one, or --model. */
+function modelOf({ place, run, adapter }: Side, config: RunConfig, isTyped: boolean): string {
+  if (adapter === null) return place
+  const stored = run === null || isTyped ? undefined : storedSettings(run)['model']
+  return typeof stored === 'string' ? stored : config.model
+}
+
+function requireSameTask(sides: readonly Side[]): void {
+  const tasks = sides.flatMap(({ run }) => (run === null ? [] : [String(storedSettings(run)['task'] ?? 'cycle')]))
+  if (tasks.length < 2 || tasks[0] === tasks[1]) return
+  throw new Mismatch({ where: 'compare', field: 'task', expected: `${tasks[0]}, as the first run`, got: tasks[1] })
+}
+
+async function run(argv: readonly string[]): Promise<void> {
+  const places = argv.slice(0, 2)
+  if (places.length < 2 || places.some((word) => word.startsWith('--')))
+    throw new Mismatch({
+      where: 'compare',
+      expected: 'two runs or model folders, A B',
+      got: places.join(' ') || 'nothing',
+    })
+  const sides = places.map(sideOf) as [Side, Side]
+  requireSameTask(sides)
+  const source = sides.find((side) => side.run !== null)?.run ?? null
+  const settings = readRunSettings(
+    argv.slice(2),
+    flags,
+    { model: sides.find(({ adapter }) => adapter === null)?.place ?? '' },
+    (given) => (source === null ? {} : settingsToEvaluate(source, given.paths.has('dataPath'))),
+  )
+  const { config, flags: given, typed } = settings
+  requireRead('compare', settings, config)
+  requirePaths(config)
+  const records = recordsOf(settings)
+  const input = sides.map((side): ModelSide => {
+    const model = modelOf(side, config, typed.has('model'))
+    return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }
+  })
+  const found = (await runHosted({
+    module: import.meta.url,
+    work: 'compareWork',
+    input,
+    label: 'comparison',
+  })) as ComparedModels
+  const page = await writePage(found, places as [string, string], given.get('out')?.[0] ?? '.')
+  const { changes, sides: evaluated, ...rest } = found
+  const briefs = changes.map(({ id, before, after, change }) => ({ id, before, after, change }))
+  const of = evaluated.map(({ model, adapter, trainedOn }) => ({ model, adapter, trainedOn }))
+  if (given.has('json')) process.stdout.write(`${JSON.stringify({ sides: of, ...rest, changes: briefs, page })}\n`)
+  else process.stdout.write(textOf(found))
+  log.info(`page: ${page}`)
+}
+
+/** Runs in the engine thread. */
+export async function compareWork(input: [ModelSide, ModelSide], port: EnginePort): Promise<ComparedModels> {
+  const { compareModels } = await import('../run/index.ts')
+  return compareModels(input, portHost(port))
+}
+
+const verdict = ({ low, high }: { low: number; high: number }) =>
+  low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
+
+const shown = 5
+
+function textOf({ records, main, metrics, wins, losses, ties, changes }: ComparedModels): string {
+  const rows = Object.entries(metrics).map(([name, { before, after, change }]) => {
+    return [name, rounded(before), rounded(after), interval(change), verdict(change)]
+  })
+  const moved = changes.filter(({ change }, i) => change !== 0 && (i < shown || i >= changes.length - shown))
+  const listed = moved.map(({ id, before, after, change }) => [id, rounded(before), rounded(after), rounded(change)])
+  const notes = [
+    `${records} held-out records; ${main}: B is better on ${wins}, worse on ${losses}, equal on ${ties}`,
+    smallSampleNote(records),
+  ]
+  return [
+    aligned([['metric', 'A', 'B', 'change [95 %]', ''], ...rows]),
+    ...['', ...notes.filter((note) => note !== null), ''],
+    aligned([['record', 'A', 'B', 'change'], ...listed]),
+    '',
+  ].join('\n')
+}
+
+function sentenceOf({ id, before, after, shown: both, image }: RecordChange): ComparedSentence {
+  const lists = both.map((list) => shownOf({ shown: list } as unknown as ReadSample))
+  const of = (kind: 'mask' | 'text') => lists[0]!.find((item) => item.kind === kind && item.by === 'record')
+  const [mask, text] = [of('mask'), of('text')]
+  return {
+    id,
+    text: text?.kind === 'text' ? text.text : id,
+    image: image === undefined ? null : `data:image/png;base64,${image}`,
+    target: mask?.kind === 'mask' && mask.mask ? mask.mask : { size: [1, 1], counts: '1' },
+    sides: [before, after].map((iou, i) => ({ iou, mask: null, shown: lists[i]! })),
+  }
+}
+
+async function writePage(found: ComparedModels, places: readonly [string, string], out: string): Promise<string> {
+  const { renderComparison } = await import('../dashboard/index.ts')
+  const { mkdirSync } = await import('node:fs')
+  mkdirSync(out, { recursive: true })
+  const withImage = found.changes.filter(({ image }) => image !== undefined)
+  const names = places.map((place) => basename(resolve(place)))
+  const data: ComparisonPage = {
+    title: `${names[0]} and ${names[1]}`,
+    names: ['A', 'B'],
+    facts: places.map((place, i) => `${'AB'[i]}: ${place}`).concat(`${found.records} held-out records.`),
+    metrics: Object.entries(found.metrics).map(([name, change]) => ({ name, ...change })),
+    ...{ wins: found.wins, losses: found.losses, ties: found.ties },
+    about: { each: 'records', metric: found.main, unit: 'records' },
+    gained: withImage.filter(({ change }) => change > 0).map(sentenceOf),
+    lost: withImage
+      .filter(({ change }) => change < 0)
+      .reverse()
+      .map(sentenceOf),
+  }
+  const page = join(out, 'compare.html')
+  atomicWrite(page, await renderComparison(data))
+  return page
+}
