@@ -44,7 +44,7 @@ export const alarmRules: Readonly<Record<string, AlarmRule>> = {
     advice: 'answers lose their [SEG] or cannot be read: add a format term, or lower the learning rate',
   },
   'same-answer': {
-    ...{ item: 'same', side: 'above', limit: 0.4, change: 0.25 },
+    ...{ item: 'same', side: 'above', limit: 0.3, change: 0.2 },
     advice: 'the reward does not depend on the record: add a term that compares with it',
   },
   'no-target': {
@@ -59,6 +59,15 @@ export const alarmRules: Readonly<Record<string, AlarmRule>> = {
     ...{ item: 'repeated', side: 'above', limit: 0.3, change: 0.2 },
     advice: 'the reward counts words it has counted before: score each once, or add meteor or a judge',
   },
+}
+
+/** The rules as rows of the table in docs/watch.md. */
+export function alarmTable(): string[] {
+  return Object.entries(alarmRules).map(([kind, { item, side, limit, change }]) => {
+    const { title, unit } = itemKinds[item]
+    const [bound, value] = [side === 'above' ? 'from' : 'up to', unit === 'share' ? percent(limit) : limit]
+    return `| \`${kind}\` | ${title} | ${bound} ${value} | ${unit === 'share' ? `+${percent(change)}` : `factor ${change}`} |`
+  })
 }
 
 /** The alarm that compares evaluations instead of samples. */
