@@ -1,6 +1,6 @@
 // Two results on the same sentences: the change of each metric with its interval, and the sentences that moved.
 import { Mismatch } from '../core/index.ts'
-import { pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
+import { type PairedSums, pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
 import type { MaskBenchmarkName } from './names.ts'
 import { isMaskBenchmark } from './open.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
@@ -89,11 +89,17 @@ export function compareResults(before: StoredResult, after: StoredResult, option
   const protocol = protocolOf(before.benchmark, options.protocol, before)
   for (const result of [before, after]) requireScores(result, protocol.name)
   const moved = pairs.flatMap(([a, b]) => changeOf(a, b, protocol.name))
+  const images = [...new Set(pairs.map(([a]) => a.image))]
+  const metrics = metricsOf(protocol)
+  const changes = pairedBootstrap(
+    metrics.map((metric) => pairedSums(metric, protocol.name, pairs, images)),
+    options,
+  )
   const count = (is: (change: number) => boolean) => moved.filter((m) => is(m.change)).length
   return {
     ...{ benchmark: before.benchmark, split: before.split, protocol: protocol.name, sentences: pairs.length },
-    images: new Set(pairs.map(([a]) => a.image)).size,
-    metrics: metricsOf(protocol).map((metric) => metricChange(metric, protocol.name, pairs, options)),
+    images: images.length,
+    metrics: changes.map((change, i) => ({ name: metrics[i]!.name, ...change })),
     ...{ wins: count((c) => c > 0), losses: count((c) => c < 0), ties: count((c) => c === 0) },
     moved: moved.sort((p, q) => Math.abs(q.change) - Math.abs(p.change)),
   }
@@ -104,13 +110,13 @@ function changeOf(before: ScoredSentence, after: ScoredSentence, protocol: strin
   return a === null || b === null ? [] : [{ before, after, iou: [a, b], change: b - a }]
 }
 
-function metricChange(
+/** Sums of both models by image. */
+function pairedSums(
   metric: Metric,
   protocol: string,
   pairs: readonly [ScoredSentence, ScoredSentence][],
-  { seed, resamples }: CompareOptions,
-): MetricChange {
-  const images = [...new Set(pairs.map(([a]) => a.image))]
+  images: readonly string[],
+): PairedSums {
   const [before, after] = [0, 1].map((side) => {
     const sums = sumsByImage(
       metric,
@@ -119,5 +125,5 @@ function metricChange(
     )
     return images.map((image) => sums.get(image) ?? { above: 0, below: 0 })
   }) as [Sums[], Sums[]]
-  return { name: metric.name, ...pairedBootstrap(before, after, { seed, resamples, guard: metric.guard }) }
+  return { before, after, guard: metric.guard }
 }

@@ -9,8 +9,8 @@ import type { Host } from './host.ts'
 
 /** Records that gained, and that lost, that are shown. */
 const shownRecords = 8
-/** Draws of a record: 100,000 resamples of 250 records, fewer of more. */
-const draws = 2.5e7
+/** Draws of records: 50,000 resamples of 240, fewer of more. */
+const draws = 1.2e7
 
 export interface ModelSide {
   config: RunConfig
@@ -75,10 +75,8 @@ export function compareRows(
   const units = new Map([...new Set(b.map(({ unit }) => unit))].map((unit, i) => [unit, i]))
   const names = [...new Set([...a, ...b].flatMap(({ ratios }) => Object.keys(ratios)))]
   const resamples = Math.round(Math.min(100_000, Math.max(2000, draws / Math.max(1, units.size))))
-  const metrics = names.map((name) => {
-    const [was, is] = [unitSums(a, units, name), unitSums(b, units, name)]
-    return [name, pairedBootstrap(was, is, { seed, resamples })] as const
-  })
+  const sums = names.map((name) => ({ before: unitSums(a, units, name), after: unitSums(b, units, name) }))
+  const metrics = pairedBootstrap(sums, { seed, resamples }).map((change, i) => [names[i]!, change])
   const changes = pairs.flatMap(([was, is]): RecordChange[] => {
     const [from, to] = [ratioValue(was.ratios[main]), ratioValue(is.ratios[main])]
     const change = to - from

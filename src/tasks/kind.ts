@@ -35,8 +35,8 @@ export interface RecordScore {
   readonly shown?: readonly Shown[]
 }
 
-/** Metrics of one record as [numerator, denominator]; over many records the sums are divided. Null: it is not part of the metric. */
-export type RecordRatios = Readonly<Record<string, readonly [number, number] | null>>
+/** What an evaluator says of a record: over many records the sums are divided. */
+export type RecordRatios = ReturnType<NonNullable<Evaluator['ratios']>>
 
 /** The same numbers before and after: greedy, no noise. */
 export interface Evaluator<S extends RecordScore = RecordScore> {
@@ -44,8 +44,8 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
   score(items: readonly WorkItem[]): S[]
   /** Metric name -> mean and interval. */
   summary(scores: readonly S[], seed: number): Record<string, Interval>
-  /** The metrics of a record, to compare two models on it; absent: they cannot be compared. */
-  ratios?(score: S): RecordRatios
+  /** Metrics of a record as [numerator, denominator], null if it is not part of one; absent: models cannot be compared by it. */
+  ratios?(score: S): Readonly<Record<string, readonly [number, number] | null>>
   /** Records of one unit, such as an image, are resampled together; absent: each is one. */
   unitOf?(score: S): string
   /** The metric that orders records by their change. */

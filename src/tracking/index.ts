@@ -56,6 +56,7 @@ export {
   type BootstrapOptions,
   bootstrapInterval,
   bootstrapRatioInterval,
+  type PairedSums,
   pairedBootstrap,
   quantile,
   type RatioChange,

@@ -58,48 +58,61 @@ export interface RatioChange {
   change: Interval
 }
 
-export interface PairedOptions extends BootstrapOptions {
-  /** Added to the denominator. */
+/** Sums of the same units under two models; `guard` is added to the denominator. */
+export interface PairedSums {
+  before: readonly Sums[]
+  after: readonly Sums[]
   guard?: number
 }
 
-/** Percentile interval of the difference: both sides are resampled together. Resamples in which one side has no value are left out. */
-export function pairedBootstrap(
-  before: readonly Sums[],
-  after: readonly Sums[],
-  { seed, resamples = 2000, guard = 0 }: PairedOptions,
-): RatioChange {
-  assert(before.length === after.length, 'the same units on both sides')
-  const n = before.length
+/** The change of one metric in a resample. */
+function changeIn({ before, after, guard = 0 }: PairedSums): (picked: Uint32Array) => number {
   const columns = [before, after].flatMap((side) => [side.map((s) => s.above), side.map((s) => s.below)])
-  const [a0, b0, a1, b1] = columns.map((column) => Float64Array.from(column)) as [
-    Float64Array,
-    Float64Array,
-    Float64Array,
-    Float64Array,
-  ]
-  const sums = new Float64Array(4)
-  const difference = (pick: (i: number) => number) => {
-    sums.set([0, guard, 0, guard])
-    for (let i = 0; i < n; i++) {
-      const at = pick(i)
-      sums[0]! += a0[at]!
-      sums[1]! += b0[at]!
-      sums[2]! += a1[at]!
-      sums[3]! += b1[at]!
+  const [above0, below0, above1, below1] = columns.map((column) => Float64Array.from(column))
+  return (picked) => {
+    let [a0, b0, a1, b1] = [0, guard, 0, guard]
+    for (let i = 0; i < picked.length; i++) {
+      const at = picked[i]!
+      a0 += above0![at]!
+      b0 += below0![at]!
+      a1 += above1![at]!
+      b1 += below1![at]!
     }
-    return sums[2]! / sums[3]! - sums[0]! / sums[1]!
+    return a1 / b1 - a0 / b0
   }
-  const mean = difference((i) => i)
-  const [was, is] = [sums[0]! / sums[1]!, sums[2]! / sums[3]!]
+}
+
+const ratioOf = (side: readonly Sums[], guard = 0) => {
+  const [above, below] = side.reduce(([a, b], s) => [a + s.above, b + s.below], [0, guard])
+  return above! / below!
+}
+
+/**
+ * The change of each metric with its 95 % percentile interval. Both models, and all metrics, are resampled together; resamples in which
+ * a side has no value are left out.
+ */
+export function pairedBootstrap(
+  metrics: readonly PairedSums[],
+  { seed, resamples = 2000 }: BootstrapOptions,
+): RatioChange[] {
+  const n = metrics[0]?.before.length ?? 0
+  assert(
+    metrics.every(({ before, after }) => before.length === n && after.length === n),
+    'the same units on both sides',
+  )
   const random = stream(seed, 'paired bootstrap')
-  const changes: number[] = []
+  const picked = new Uint32Array(n)
+  const changes = metrics.map((sums) => ({ of: changeIn(sums), values: new Float64Array(n > 1 ? resamples : 0) }))
   for (let r = 0; r < resamples && n > 1; r++) {
-    const change = difference((i) => Math.floor((random.wordAt(r * n + i) / 4294967296) * n))
-    if (!Number.isNaN(change)) changes.push(change)
+    for (let i = 0; i < n; i++) picked[i] = Math.floor((random.wordAt(r * n + i) / 4294967296) * n)
+    for (const { of, values } of changes) values[r] = of(picked)
   }
-  const sorted = Float64Array.from(changes).sort()
-  return { before: was, after: is, change: { mean, low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) } }
+  return metrics.map(({ before, after, guard }, m) => {
+    const sorted = changes[m]!.values.filter((value) => !Number.isNaN(value)).sort()
+    const [was, is] = [ratioOf(before, guard), ratioOf(after, guard)]
+    const change = { mean: is - was, low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) }
+    return { before: was, after: is, change }
+  })
 }
 
 /** Of fewer records an interval says little about others. */

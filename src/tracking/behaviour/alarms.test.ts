@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -8,7 +8,7 @@ import { encodeRle, maskFromDense } from '../../mask/index.ts'
 import type { EvalEvent, MaskRle, Sample } from '../events.ts'
 import { RunWriter } from '../run-writer.ts'
 import { AlarmWatch } from './alarm-watch.ts'
-import { alarmPrefix, alarmText } from './alarms.ts'
+import { alarmPrefix, alarmRules, alarmTable, alarmText } from './alarms.ts'
 
 const side = 16
 const steps = 29
@@ -73,6 +73,13 @@ const tricks: Record<string, Parameters<typeof samplesAt>[1]> = {
     text: random < how ? `red ${record} red red red red red` : `the ${record}`,
   }),
 }
+
+test('docs/watch.md has the rows of the rules, and every rule has a trick here', () => {
+  const page = readFileSync(new URL('../../../docs/watch.md', import.meta.url), 'utf8')
+  const rows = page.split('\n').filter((line) => /^\| `[a-z-]+` \| .* \| (from|up to) /.test(line))
+  assert.deepEqual(rows, alarmTable())
+  assert.deepEqual(Object.keys(tricks), Object.keys(alarmRules))
+})
 
 for (const [kind, change] of Object.entries(tricks)) {
   test(`${kind} is raised before step 30, once`, () => {
