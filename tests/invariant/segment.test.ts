@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
-import { rmSync } from 'node:fs'
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { stream } from '../../src/core/index.ts'
-import { maskArea, maskFromDense, maskIou } from '../../src/mask/index.ts'
+import { encodePng } from '../../src/image/index.ts'
+import { maskArea, maskFromDense, maskIou, maskToPng } from '../../src/mask/index.ts'
 import { MobileSamFamily, openFamily } from '../../src/models/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
 import type { Answer } from '../../src/rewards/index.ts'
@@ -157,6 +158,24 @@ test('a stopped run resumes to the same bytes; eval and export have the trained 
   assert.deepEqual(drawn!.mask, trained)
   assert.notDeepEqual(trained, before)
   segmenter.dispose()
+})
+
+test('images and masks without captions are enough; a task that reads captions rejects them', async () => {
+  const data = join(folder, 'pictures')
+  for (const name of ['images', 'masks']) mkdirSync(join(data, name), { recursive: true })
+  for (let i = 0; i < 10; i++) {
+    const { image, mask } = sceneExample(makeScene(4, i))
+    writeFileSync(join(data, 'images', `${i}.png`), await encodePng(image))
+    writeFileSync(join(data, 'masks', `${i}.png`), await maskToPng(mask))
+  }
+  const { after: metrics } = await train(settings('plain', { dataPath: data, maxSteps: 1 }), hostOf(overlap))
+  assert.ok(metrics?.['click/gain'])
+  const words = { task: 'cycle', model: join(import.meta.dirname, '../../assets/miniature'), dataPath: data } as const
+  const config = resolveRun({ ...words, output: join(folder, 'words'), device: 'cpu', threads: 1 })
+  await assert.rejects(
+    train(config, hostOf(overlap)),
+    /pictures: captions: expected one for each object.*captions\.tsv/s,
+  )
 })
 
 test('what has no effect or cannot work is rejected by name', () => {

@@ -28,17 +28,17 @@ function write(root: string, file: string, content: string | Uint8Array): void {
   writeFileSync(path, content)
 }
 
-/** 16 drawings in two folders, 14 photographs in two, and what must be left out: letters, a copy, a picture without a sentence. */
+/** 16 drawings in two folders, 14 photographs in two (one of them that of drawings too), and what must be left out: letters, a copy, a picture without a sentence. */
 export async function writeStamps(root: string): Promise<void> {
   const stamp = async (file: string, sentence: string, i: number, noise = 0) => {
     write(root, `${file}.png`, await (await ellipse(90 + 3 * i, 120 - i, colourOf(i), noise)).png().toBuffer())
     write(root, `${file}.txt`, `${sentence}\nde.utf8=Etwas anderes.\n`)
   }
   for (let i = 0; i < 16; i++)
-    await stamp(`${i % 2 ? 'vehicles/cartoon' : 'clothes/hats'}/thing${i}`, `A thing number${i}.`, i)
+    await stamp(`${i % 2 ? 'animals/birds/cartoon' : 'clothes/hats'}/thing${i}`, `A thing number${i}.`, i)
   for (let i = 16; i < 30; i++)
     await stamp(`animals/${i % 2 ? 'birds' : 'fish'}/animal${i}`, `An animal number${i}, from afar.`, i, 90)
-  write(root, 'vehicles/cartoon/thing1.dat', 'nomirror\nnoflip\n')
+  write(root, 'animals/birds/cartoon/thing1.dat', 'nomirror\nnoflip\n')
   await stamp('symbols/alphabets/a', 'The letter A.', 31)
   await stamp('people/copy', 'A thing number0.', 0)
   write(root, 'people/silent.png', await (await ellipse(50, 50, colourOf(33))).png().toBuffer())

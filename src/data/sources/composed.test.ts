@@ -46,7 +46,7 @@ describe('objects', () => {
     const examples = await all(await open('stamps:20:2:64:photos'))
     const files = new Set(examples.flatMap((example) => objectsOf(example).map(({ file }) => file)))
     assert.deepEqual(
-      [...files].filter((file) => !file.startsWith('animals/')),
+      [...files].filter((file) => !/animal\d/.test(file)),
       [],
     )
     assert.equal(files.size, 14)
@@ -74,7 +74,7 @@ describe('objects', () => {
     true: ['animals/birds/owl', 'food/fruit/kiwi', 'vehicles/emergency/firetruck', 'plants/flowers/daffodil'],
     false: ['food/pizza', 'seasonal/christmas/Santa', 'clothes/hats/tophat', 'animals/mammals/cats/cartoon/lion'],
   }
-  test('photographs are told from drawings, on the installed package if there is one', async () => {
+  test('photographs and drawings are distinguished, on the installed package if there is one', async () => {
     const installed = existsSync(debian)
     const files = installed ? examples : { true: ['animals/birds/animal17'], false: ['clothes/hats/thing2'] }
     for (const [photo, names] of Object.entries(files))

@@ -31,7 +31,7 @@ export function stampFiles(root: string): string[] {
     .sort()
 }
 
-/** One stamp; the picture is decoded to tell photographs from drawings. */
+/** One stamp; the picture is decoded to distinguish photographs and drawings. */
 export async function readStamp(root: string, file: string): Promise<Cutout> {
   const stem = join(root, file.replace(/\.png$/, ''))
   const sentence = readFileSync(`${stem}.txt`, 'utf8').split('\n')[0]!

@@ -38,6 +38,7 @@ export const segment: TaskKind<SegmentConfig> = {
     ...because(trainGroupNames.filter((group) => group !== 'mask_decoder').map((group) => `lrScale.${group}`), 'only mask_decoder learns'), // biome-ignore format: one line
   },
   reads: { eval: [], sft: [], plan: [] },
+  recordRules: () => ({ usesNoCaption: true }),
   check: checkSegment,
   rewards({ rewards }) {
     const modules = rewards.modules.map((m): TermConfig => ({ type: 'module', ...m }))
