@@ -6,6 +6,7 @@ import { aligned } from './table.ts'
 interface Options {
   loraRank?: string
   json?: boolean
+  prompt?: string | true
 }
 
 export function command(): Command {
@@ -13,12 +14,22 @@ export function command(): Command {
     .description('what a model folder holds: architecture, parameters by group, dtypes, memory, what would be trained')
     .argument('<dir>', 'a model folder; only headers are read')
     .option('--lora-rank <n>', "rank of the adapters on the language model; default: the run configuration's")
+    .option(
+      '--prompt [question]',
+      "print the prompt of a question about a picture instead, by the family's or the folder's template",
+    )
     .option('--json', 'print one JSON object')
     .action(run)
 }
 
 async function run(dir: string, options: Options): Promise<void> {
-  const { inspectFolder } = await import('../models/index.ts')
+  const { inspectFolder, promptOf } = await import('../models/index.ts')
+  if (options.prompt) {
+    const rendered = promptOf(dir, options.prompt === true ? 'Where is the red cup?' : options.prompt)
+    const text = options.json ? JSON.stringify(rendered) : `${dir}: rendered by ${rendered.by}\n\n${rendered.prompt}`
+    process.stdout.write(`${text}\n`)
+    return
+  }
   const { LoraConfig } = await import('../run/index.ts')
   const report = inspectFolder(dir, Number(options.loraRank ?? LoraConfig.parse({}).rank))
   process.stdout.write(options.json ? `${JSON.stringify(report)}\n` : print(report))

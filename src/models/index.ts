@@ -22,7 +22,7 @@ export {
 } from './family.ts'
 export { MobileSamFamily } from './mobilesam/family.ts'
 export { type ModelSizes, modelSizes } from './model-sizes.ts'
-export { type FamilyOptions, inspectFolder, openFamily, storedDtype, weightFiles } from './open.ts'
+export { type FamilyOptions, inspectFolder, openFamily, promptOf, storedDtype, weightFiles } from './open.ts'
 export * from './qwen_vl/index.ts'
 export {
   internVit300m,

@@ -3,10 +3,11 @@ import { openWeights } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { DecoderOpenOptions } from '../llm/index.ts'
 import { type Rounding, samFiles, samFolder } from '../sam/index.ts'
+import { buildPrompt, folderTemplate, imagePlaceholder, renderTemplate, templateOf } from '../text/index.ts'
 import { familyOf, type ModelFamily } from './families.ts'
 import type { Family, FolderReport } from './family.ts'
 import { MobileSamFamily } from './mobilesam/family.ts'
-import { inspectQwenVL, QwenVLFamily, readQwenVLConfig } from './qwen_vl/index.ts'
+import { chatText, inspectQwenVL, QwenVLFamily, readQwenVLConfig, systemTurn } from './qwen_vl/index.ts'
 import { inspectSa2VA, readSa2VAConfig, Sa2VAFamily } from './sa2va/index.ts'
 import { inspectSa2VAQwen, type RegionPrompt, readSa2VAQwenConfig, Sa2VAQwenFamily } from './sa2va-qwen/index.ts'
 
@@ -22,25 +23,37 @@ interface Entry {
   open(dir: string, options: FamilyOptions): Family
   inspect(dir: string, loraRank: number): FolderReport
   dtype(dir: string): string
+  /** The prompt of a question about one picture. */
+  prompt(dir: string, question: string): string
 }
 
 const onQwen: Entry = {
   open: Sa2VAQwenFamily.open,
   inspect: inspectSa2VAQwen,
   dtype: (dir) => readSa2VAQwenConfig(dir).torch_dtype,
+  prompt: (dir, question) => chatText(question, [1], systemTurn(dir, readSa2VAQwenConfig(dir).base)),
 }
 
 const plainQwen: Entry = {
   open: QwenVLFamily.open,
   inspect: inspectQwenVL,
   dtype: (dir) => readQwenVLConfig(dir).torch_dtype,
+  prompt: (dir, question) => chatText(question, [1], systemTurn(dir, readQwenVLConfig(dir).base)),
 }
 
 const families: Record<ModelFamily, Entry> = {
-  'sa2va-internvl': { open: openOnInternVL, inspect: inspectSa2VA, dtype: (dir) => readSa2VAConfig(dir).torch_dtype },
+  'sa2va-internvl': {
+    open: openOnInternVL,
+    inspect: inspectSa2VA,
+    dtype: (dir) => readSa2VAConfig(dir).torch_dtype,
+    prompt: (dir, question) => {
+      const template = templateOf(dir, readSa2VAConfig(dir).template)
+      return buildPrompt({ template, numTiles: 1, tokensPerTile: 1, text: `${imagePlaceholder}\n${question}` })
+    },
+  },
   'sa2va-qwen2_5_vl': onQwen,
   'sa2va-qwen3_vl': onQwen,
-  mobilesam: { open: MobileSamFamily.open, inspect: noReport, dtype: () => 'float32' },
+  mobilesam: { open: MobileSamFamily.open, inspect: noReport, dtype: () => 'float32', prompt: noReport },
   qwen2_5_vl: plainQwen,
   qwen3_vl: plainQwen,
 }
@@ -72,6 +85,25 @@ export function inspectFolder(dir: string, loraRank: number): FolderReport {
 export function weightFiles(dir: string): readonly string[] {
   const folder = samFolder(dir)
   return folder === null ? openWeights(dir).files : samFiles(folder)
+}
+
+/** A prompt with one token for the picture, and what rendered it: the family's template, or that of a folder of another family. */
+export function promptOf(dir: string, question: string): { by: string; prompt: string } {
+  const own = folderTemplate(dir)
+  const family = own ? knownFamily(dir) : familyOf(dir)
+  if (!own || family) return { by: family!, prompt: families[family!].prompt(dir, question) }
+  const parts = [{ type: 'image' }, { type: 'text', text: question }]
+  const content = /image/.test(own.text) ? parts : question
+  return { by: own.file, prompt: renderTemplate(dir, own, [{ role: 'user', content }]) }
+}
+
+function knownFamily(dir: string): ModelFamily | null {
+  try {
+    return familyOf(dir)
+  } catch (error) {
+    if (error instanceof Mismatch) return null
+    throw error
+  }
 }
 
 /** The dtype config.json names for the weights. */

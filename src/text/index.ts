@@ -3,6 +3,7 @@
 // Start reading at tokenizer.ts, then prompts.ts.
 export { encodeAnswer } from './answer.ts'
 export { type FolderTemplate, folderTemplate } from './folder-template.ts'
+export { type ChatTurn, renderTemplate, templateOf } from './jinja.ts'
 export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,

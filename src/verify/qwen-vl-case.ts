@@ -1,8 +1,9 @@
 // A golden folder of a plain Qwen-VL, opened: what its checks share.
 import type { RgbImage } from '../image/index.ts'
 import { teacherForce } from '../llm/index.ts'
-import type { ChatOptions, LoadedQwenVL, PatchedImage, QwenFeatures, QwenPrompt, Turn } from '../models/index.ts'
+import type { ChatOptions, LoadedQwenVL, PatchedImage, QwenFeatures, QwenPrompt } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
+import type { ChatTurn } from '../text/index.ts'
 import { storedTensor } from './compare.ts'
 
 export interface QwenVLGolden {
@@ -11,8 +12,8 @@ export interface QwenVLGolden {
   question?: string
   text_no_system?: string
   processor_maxdiff?: number
-  messages_two?: Turn[]
-  template_cases?: { messages: Turn[]; options: ChatOptions; text: string }[]
+  messages_two?: ChatTurn[]
+  template_cases?: { messages: ChatTurn[]; options: ChatOptions; text: string }[]
   tokenizer_cases?: unknown[]
   grad_norms: Record<string, number>
   lora?: Record<string, { loss: number; grad_norms: Record<string, number> }>

@@ -2,14 +2,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { Mismatch, readJsonObject } from '../../core/index.ts'
-import { folderTemplate } from '../../text/index.ts'
+import { type ChatTurn, folderTemplate } from '../../text/index.ts'
 import { generations, type QwenBase } from './generations.ts'
-
-/** Text, or texts and pictures in order; a picture has the type or a key `image` or `image_url`. */
-export interface Turn {
-  role: string
-  content: string | readonly Readonly<Record<string, unknown>>[]
-}
 
 export interface ChatOptions {
   /** Numbers the pictures of the conversation. */
@@ -20,7 +14,8 @@ export interface ChatOptions {
   pictureTokens?: readonly number[]
 }
 
-export function renderChat(turns: readonly Turn[], options: ChatOptions = {}): string {
+/** A picture is a part of the type `image`, or with a key `image` or `image_url`. */
+export function renderChat(turns: readonly ChatTurn[], options: ChatOptions = {}): string {
   let pictures = 0
   const picture = () => {
     const pads = '<|image_pad|>'.repeat(options.pictureTokens?.[pictures] ?? 1)
@@ -30,7 +25,7 @@ export function renderChat(turns: readonly Turn[], options: ChatOptions = {}): s
   }
   const isPicture = (part: object) =>
     'image' in part || 'image_url' in part || ('type' in part && part.type === 'image')
-  const content = ({ content }: Turn) =>
+  const content = ({ content }: ChatTurn) =>
     typeof content === 'string' ? content : content.map((p) => (isPicture(p) ? picture() : (p.text ?? ''))).join('')
   const opening = options.add_generation_prompt === false ? '' : '<|im_start|>assistant\n'
   return turns.map((turn) => `<|im_start|>${turn.role}\n${content(turn)}<|im_end|>\n`).join('') + opening

@@ -1,4 +1,4 @@
-export { type ChatOptions, chatText, coordsOf, renderChat, systemTurn, type Turn } from './chat.ts'
+export { type ChatOptions, chatText, coordsOf, renderChat, systemTurn } from './chat.ts'
 export {
   objectAt,
   parseQwenParts,

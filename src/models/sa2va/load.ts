@@ -11,7 +11,7 @@ import { type DecoderOpenOptions, int8Slots, type PromptedModel, type PromptIds 
 import type { Module } from '../../nn/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../../sam/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
-import { chatTemplate, loadTokenizer, type Tokenizer } from '../../text/index.ts'
+import { loadTokenizer, type Tokenizer, templateOf } from '../../text/index.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { Prompter } from './inputs.ts'
 import { Sa2VA } from './model.ts'
@@ -66,7 +66,7 @@ export function openSa2VA(dir: string, options: Sa2VAOpenOptions = {}): Loaded {
   const folder = openModelWeights(dir)
   tieIfHeadIsMissing(cfg, folder)
   const tokenizer = loadTokenizer(dir)
-  const prompter = new Prompter(cfg, tokenizer, chatTemplate(cfg.template))
+  const prompter = new Prompter(cfg, tokenizer, templateOf(dir, cfg.template))
   requireVocabulary(dir, tokenizer, cfg.llm)
   const model = new Sa2VA(cfg)
   fillModel(model, folder, load, (name) => isSpare(name, cfg))
