@@ -15,6 +15,7 @@ const folders = [
   'scripts',
   'src/benchmarks',
   'src/checkpoint',
+  'src/cli',
   'src/config',
   'src/core',
   'src/distributed',
@@ -26,9 +27,13 @@ const folders = [
   'src/mask',
   'src/nn',
   'src/optim',
+  'src/rewards',
+  'src/rl',
   'src/sam',
+  'src/tasks',
   'src/tensor',
   'src/text',
+  'src/tracking',
   'src/verify',
   'tests/faults',
   'tests/gpu',
@@ -52,7 +57,7 @@ const words = [
   [/\blooked (?:at|through)\b/i, 'checked, read'],
   [/\bstay(?:s|ed)? away\b|\b(?:is|are) gone\b|\bis away\b/i, 'is unreachable, does not respond'],
   [/\bheld\b(?!-out| out)/i, 'clamped, kept'],
-  [/(?<!\bhand-)\bmade\b(?! of| up)/i, 'created, computed, written'],
+  [/(?<!\bhand-|[-.])\bmade\b(?! of| up)/i, 'created, computed, written'],
   [/\bstands?\b(?! for)/i, 'is, is located'],
   [/\bat hand\b/i, 'current, available'],
   [
@@ -63,7 +68,7 @@ const words = [
   [/(?<!\bthere )\b(?:is|are) no (?!longer|more)[a-z]/i, 'is not a'],
   [/\b(?:may ask|asks|needs) of\b/i, 'requires'],
   [/\b(?:doors?|halls?|house)\b/i, 'entry point, folder'],
-  [/(?<!\bmodel )\bcards?\b|\bthe memory's speed\b/i, 'GPU, memory bandwidth'],
+  [/(?<!\bmodel |[-.])\bcards?\b|\bthe memory's speed\b/i, 'GPU, memory bandwidth'],
   [/\bplanted\b/i, 'injected'],
   [/\bmend(?:s|ed|ing)?\b/i, 'fix'],
   [/\bthe notice says\b|\ba word about\b|\bnotices?\b/i, 'warning, note'],
@@ -72,7 +77,6 @@ const words = [
 ]
 /** Identifiers, also as a part of a longer one. */
 const names = [
-  [/\b(?:figures?|\w+Figures?)\b/, 'metrics'],
   [/\b(?:told|heard|tell[A-Z]\w*|\w*(?:Told|Heard))\b/, 'reported, received'],
   [/\b(?:k?M|m)ost(?!Frequent)[A-Z]\w*/, 'max...'],
 ]

@@ -7,11 +7,11 @@ import { noGrad, tidy } from '../tensor/index.ts'
 import { encodeOnce } from './answer.ts'
 import { clicksOn } from './click-model.ts'
 import { type ClickedRecord, maxClicks, scoreClicks, simulateClicks } from './clicks.ts'
-import type { AnswerSettings, OtherBenchmark } from './other.ts'
 import { rowsFormat } from './predictions.ts'
+import type { AnswerSettings, RegionBenchmark } from './region-benchmarks.ts'
 import { openRows } from './rows.ts'
 
-export async function openClicks(data: string): Promise<OtherBenchmark> {
+export async function openClicks(data: string): Promise<RegionBenchmark> {
   const source = await openSource(data)
   const { length } = source
   await source.close()

@@ -20,17 +20,17 @@ export {
 export { type AskJudge, judgePrompt, noJudge } from './dlc-bench.ts'
 export { type MaskBenchmarkName, maskBenchmarks, type OtherBenchmarkName, otherBenchmarks } from './names.ts'
 export { isMaskBenchmark, openBenchmark } from './open.ts'
-export {
-  type AnswerSettings,
-  isOtherBenchmark,
-  type OtherBenchmark,
-  type OtherScores,
-  openOther,
-} from './other.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
 export { type PublishedColumn, publishedColumns } from './published.ts'
 export { reasonSegSplit } from './reason-seg.ts'
+export {
+  type AnswerSettings,
+  isOtherBenchmark,
+  type OtherScores,
+  openRegionBenchmark,
+  type RegionBenchmark,
+} from './region-benchmarks.ts'
 export {
   type BenchmarkResult,
   type ResultFacts,

@@ -6,7 +6,7 @@ import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import type { MaskRle } from '../tracking/index.ts'
 import { aligned, clip } from './table.ts'
 
-/** The two words behind `--compare`, and the rest of the line; null without the flag. */
+/** The two arguments of `--compare`, and the rest of the line; null without the flag. */
 export function takeCompare(argv: readonly string[]): { files: [string, string]; rest: string[] } | null {
   const at = argv.indexOf('--compare')
   if (at < 0) return null
@@ -69,7 +69,7 @@ function verdict(low: number, high: number): string {
 
 /** Metrics, counts, and the sentences that moved most. */
 export function comparisonTable(found: Comparison): string {
-  const head = ['figure', 'A %', 'B %', 'change [95 %]', '']
+  const head = ['metric', 'A %', 'B %', 'change [95 %]', '']
   const rows = found.metrics.map(({ name, before, after, change }) => [
     ...[name, percent(before), percent(after)],
     `${signed(change.mean)} [${signed(change.low)}, ${signed(change.high)}]`,

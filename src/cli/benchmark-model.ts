@@ -81,7 +81,7 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   }
 }
 
-/** A status line over what is open; what an earlier run answered is told beside it. */
+/** A status line for the open sentences; it also shows how many an earlier run answered. */
 export function reportTo(host: Pick<Host, 'progress'>, name: string): BenchmarkHost['progress'] {
   return (done, total, before) => {
     const text = before > 0 ? `${name}, ${before} answers kept` : name

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { makeRefCoco } from '../../tests/support/benchmark-folder.ts'
 import { benchmarkFlags, openRequest, readRequests } from './benchmark.ts'
 import { takeCompare } from './benchmark-compare.ts'
-import { openOne, scoreOne } from './benchmark-other.ts'
+import { openOne, scoreOne } from './benchmark-regions.ts'
 import { readRunSettings } from './settings.ts'
 import { evaluationTable } from './table.ts'
 
@@ -64,7 +64,7 @@ test('what is wrong with a request is said before a model is read', async () => 
   await assert.rejects(requests('--benchmark', 'refcocog', '--data', scenes), /a folder of refcocog/)
 })
 
-test('--compare takes two files wherever it stands', () => {
+test('--compare takes two files at any position', () => {
   assert.deepEqual(takeCompare(['--seed', '1', '--compare', 'a.json', 'b.json', '--json']), {
     files: ['a.json', 'b.json'],
     rest: ['--seed', '1', '--json'],

@@ -204,7 +204,7 @@ async function answersOf(open: OpenRequest, config: RunConfig, flags: Given['fla
 }
 
 function stopped(request: BenchmarkRequest): void {
-  process.stderr.write(`stopped: the rows are in ${rowsFile(request)}; the same command goes on\n`)
+  process.stderr.write(`stopped: the rows are in ${rowsFile(request)}; the same command resumes\n`)
   process.exitCode = 130
 }
 
@@ -214,7 +214,7 @@ export async function runBenchmarks(settings: ScoredSettings, flags: Given['flag
   const all = readRequests(config, flags)
   const others = all.filter(({ benchmark }) => isOtherBenchmark(benchmark))
   for (const request of others) {
-    const { runOther } = await import('./benchmark-other.ts')
+    const { runOther } = await import('./benchmark-regions.ts')
     const choice = { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') }
     if (!(await runOther(request, settings, choice, flags))) return stopped(request)
   }

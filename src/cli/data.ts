@@ -15,11 +15,11 @@ function whole(text: string): number {
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
 function progress(label: string): (done: number, total: number) => void {
-  let told = Date.now()
+  let shownAt = Date.now()
   return (done, total) => {
     const terminal = process.stderr.isTTY
-    if (Date.now() - told < (terminal ? 100 : 5000) && !(terminal && done === total)) return
-    told = Date.now()
+    if (Date.now() - shownAt < (terminal ? 100 : 5000) && !(terminal && done === total)) return
+    shownAt = Date.now()
     process.stderr.write(`${terminal ? '\r' : ''}${label} ${done} of ${total}${terminal && done < total ? '' : '\n'}`)
   }
 }
@@ -50,7 +50,7 @@ function withSourceFlags(command: Command): Command {
         .default('all'),
     )
     .option('--data.evalFraction <x>', 'share of the records in the eval part', Number)
-    .option('--skip-broken-shards', 'go on without shards that are truncated or missing')
+    .option('--skip-broken-shards', 'continue without shards that are truncated or missing')
 }
 
 async function open(path: string, flags: SourceFlags) {
@@ -87,7 +87,7 @@ async function inspect(path: string, flags: SourceFlags & { sample: number; json
   const { inspectSource, renderInspection } = await import('../data/index.ts')
   const source = await open(path, flags)
   try {
-    const found = await inspectSource(source, { sample: flags.sample, onProgress: progress('looked at') })
+    const found = await inspectSource(source, { sample: flags.sample, onProgress: progress('checked') })
     process.stdout.write(flags.json ? `${JSON.stringify(found, null, 2)}\n` : renderInspection(found))
   } finally {
     await source.close()

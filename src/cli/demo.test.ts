@@ -78,7 +78,7 @@ test('an evaluation of fewer than two records is refused', () => {
   assert.throws(() => readDemo(['--evalRecords', '0']), /evalRecords: expected at least 2/)
 })
 
-test('the page beside a run is served at the told address, opened by the desktop, and ends when it is closed', async () => {
+test('the page beside a run is served at the printed address, opened by the desktop, and ends when it is closed', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-beside-'))
   const opener = process.platform === 'darwin' ? 'open' : 'xdg-open'
   writeFileSync(

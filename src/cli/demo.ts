@@ -97,7 +97,7 @@ async function run(argv: readonly string[]): Promise<void> {
   const page = await writeReport(config.output)
   const seconds = Math.round(performance.now()) / 1000
   if (stopped || !before || !after) {
-    log.info(`stopped after step ${step}: no figures after training; report ${page}`)
+    log.info(`stopped after step ${step}: no metrics after training; report ${page}`)
     process.exitCode = 130
     return
   }

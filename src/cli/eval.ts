@@ -21,7 +21,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Held-out figures, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.'
+  'Held-out metrics, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.'
 
 export function command(): Command {
   return runCommand('eval', about, flags, run)
@@ -107,7 +107,7 @@ async function run(argv: readonly string[]): Promise<void> {
   else {
     const name = `${found.records} records`
     process.stdout.write(`${evaluationTable({ [name]: found.metrics }, found.records)}\n`)
-    if (found.stopped) process.stderr.write('stopped early: the figures are over the records read so far\n')
+    if (found.stopped) process.stderr.write('stopped early: the metrics are over the records read so far\n')
   }
 }
 

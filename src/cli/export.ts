@@ -16,7 +16,7 @@ interface Options {
 export function command(): Command {
   return new Command('export')
     .description(
-      'merge an adapter or a checkpoint of a run into a full model folder that the Python code loads; of a run also its card',
+      'merge an adapter or a checkpoint of a run into a full model folder that the Python code loads; of a run also its model card',
     )
     .requiredOption('--model <dir>', 'the model folder that was trained')
     .requiredOption('--out <dir>', 'a new folder: same names, dtypes and files as the source')
@@ -34,7 +34,7 @@ async function run(options: Options): Promise<void> {
   for (const file of await exportModel(options)) process.stdout.write(`${join(options.out, file)}\n`)
 }
 
-/** Writes a whole new model folder or nothing; returns the names of weights and card. */
+/** Writes a whole new model folder or nothing; returns the names of weights and model card. */
 export async function exportModel(options: Options): Promise<Set<string>> {
   const folder = openWholeFolder(options.out)
   try {
@@ -47,7 +47,7 @@ export async function exportModel(options: Options): Promise<Set<string>> {
   }
 }
 
-/** Weights, the source's other files and, of a run, the card; gives the names of weights and card. */
+/** Weights, the source's other files and, of a run, the model card; returns the names of weights and model card. */
 async function exportInto(out: string, options: Options): Promise<Set<string>> {
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))

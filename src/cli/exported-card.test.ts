@@ -11,7 +11,7 @@ import { modelName, runOfCheckpoint, writeExportedCard } from './exported-card.t
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-card-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-const figures = (mean: number) => ({ 'cycle/iou': { mean, low: mean - 0.1, high: mean + 0.1 } })
+const metrics = (mean: number) => ({ 'cycle/iou': { mean, low: mean - 0.1, high: mean + 0.1 } })
 
 function sample(step: number, id: string, total: number): Sample {
   const shown = [
@@ -39,11 +39,11 @@ async function makeRun(): Promise<string> {
   const config = { seed: 5, model: '/somewhere/base', dataPath: '/somewhere/data', rl: { beta: 0.1, preset: null } }
   const writer = RunWriter.create(run, { config, environment })
   writer.start({ records: 40 })
-  writer.eval(0, 'before', 8, figures(0.2))
+  writer.eval(0, 'before', 8, metrics(0.2))
   writer.samples([sample(1, 'early', 0.9), sample(9, 'good', 0.8), sample(9, 'bad', 0.1), sample(12, 'later', 1)])
-  writer.eval(5, 'step 5', 8, figures(0.4))
+  writer.eval(5, 'step 5', 8, metrics(0.4))
   writer.step(10, { loss: 1 })
-  writer.eval(10, 'after', 8, figures(0.7))
+  writer.eval(10, 'after', 8, metrics(0.7))
   writer.checkpoint(10, 'checkpoint_step_10')
   await writer.close()
   mkdirSync(join(run, 'images'), { recursive: true })
@@ -61,7 +61,7 @@ function makeModel(name: string, config: object): string {
   return dir
 }
 
-test('the card of an exported model has base, licence, recipe, data, figures, picture, versions and loading', async () => {
+test('the model card of an export has base, licence, recipe, data, metrics, picture, versions and loading', async () => {
   const run = await makeRun()
   const source = makeModel('base', { _name_or_path: 'org/base' })
   writeFileSync(join(source, 'README.md'), '---\nlicense: mit\n---\n# base\n')
@@ -84,7 +84,7 @@ test('the card of an exported model has base, licence, recipe, data, figures, pi
   assert.equal((await sharp(join(out, 'roundtrip.png')).metadata()).format, 'png')
 })
 
-test('figures are those of the exported weights alone: of their step, and of no EMA copy', async () => {
+test('metrics are those of the exported weights alone: of their step, and of no EMA copy', async () => {
   const [run, source] = [join(folder, 'run'), join(folder, 'base')]
   const out = makeModel('middle', {})
   await writeExportedCard({ out, source, run, step: 5 })
@@ -95,7 +95,7 @@ test('figures are those of the exported weights alone: of their step, and of no 
     /\| cycle\/iou \| 0\.200 \[0\.100, 0\.300\] \| none \| {2}\|/,
   )
   await writeExportedCard({ out, source, run, step: 10, ema: true })
-  assert.match(readFileSync(join(out, 'README.md'), 'utf8'), /made no evaluation of these weights/)
+  assert.match(readFileSync(join(out, 'README.md'), 'utf8'), /has no evaluation of these weights/)
 })
 
 test('a checkpoint beside a log is of that run; an adapter from elsewhere is of none', () => {

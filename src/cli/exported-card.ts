@@ -18,13 +18,13 @@ export interface ExportedModel {
   run: string
   /** Step whose weights were exported. */
   step: number
-  /** The EMA copy, which no figure of the run is about. */
+  /** The EMA copy; the run has no metrics of it. */
   ema?: boolean
 }
 
 const pictureFile = 'roundtrip.png'
 
-/** The run that made a checkpoint folder, or whose newest one is meant, and the step of the weights; null: no run did. */
+/** The run that wrote a checkpoint folder, or whose newest checkpoint is meant, and the step of the weights; null if there is none. */
 export function runOfCheckpoint(checkpoint: string): { run: string; step: number } | null {
   const folder = resolve(checkpoint)
   const isRun = (path: string) => existsSync(join(path, runFiles.events))
@@ -55,7 +55,7 @@ export async function writeExportedCard(model: ExportedModel): Promise<string[]>
   return ['README.md', ...(picture ? [pictureFile] : [])]
 }
 
-/** The hub's name where the folder says it, else the folder's own: a path of one machine tells a reader nothing. */
+/** The hub's name if the folder has it, else the folder's name: a local path does not help a reader. */
 export function modelName(source: string): string {
   const cached = /models--([^/]+)--([^/]+)(?:\/|$)/.exec(resolve(source))
   if (cached) return `${cached[1]}/${cached[2]}`
@@ -63,7 +63,7 @@ export function modelName(source: string): string {
   return typeof named === 'string' && /^[\w.-]+\/[\w.-]+$/.test(named) ? named : basename(resolve(source))
 }
 
-/** That of the source's own card; a card that cannot be read says nothing. */
+/** That of the source's model card, if it can be read. */
 function licenseOf(source: string): string | undefined {
   try {
     const head = /^---\n([\s\S]*?)\n---/.exec(readTextFile(join(source, 'README.md')))?.[1]

@@ -43,7 +43,7 @@ function launcher(script: string, { count = 2, maxRestarts = 3, grace = 30, root
 const attempt = 'const attempt = Number(process.env.TORCHELASTIC_RESTART_COUNT);'
 const rank = 'const rank = Number(process.env.RANK);'
 const wait = 'setTimeout(() => {}, 600000);'
-/** A process that has ended may stand in the table until its parent looks: state Z. */
+/** A process that has ended stays in the process table until its parent waits for it: state Z. */
 const alive = (pid: number) => {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
@@ -78,7 +78,7 @@ test('a failed peer leads to a restart of all, with a fresh store', async () => 
   run.remove()
 })
 
-test('two failures without a new checkpoint in between are a crash loop; with one the run goes on', async () => {
+test('two failures without a new checkpoint in between are a crash loop; with one the run resumes', async () => {
   const loop = launcher('process.exit(70)')
   const first = await loop.ended
   assert.equal(first.code, 70)
@@ -99,7 +99,7 @@ test('restarts are limited, and an error in the settings gets none, although a p
   })
   const one = await limited.ended
   assert.equal(one.code, 75)
-  assert.match(one.err, /1 restarts were made; giving up/)
+  assert.match(one.err, /1 restarts used; giving up/)
   limited.remove()
   const settings = launcher(
     `${rank} if (rank === 1) { process.on('SIGTERM', () => process.exit(2)); fs.writeFileSync(F + '/ready', ''); ${wait} }
@@ -179,7 +179,7 @@ test('ranks end when their launcher is killed', async () => {
   run.remove()
 })
 
-test('--nproc inside another launcher is refused, and a rank of ours trains itself', () => {
+test('--nproc inside another launcher is refused, and a rank that we started trains itself', () => {
   const flags = new Map([['nproc', ['2']]])
   assert.throws(() => launchOf('train', flags, () => null, { RANK: '0', WORLD_SIZE: '2' }), /one launcher is enough/)
   assert.equal(

@@ -47,7 +47,7 @@ export async function launch(run: Launch): Promise<number> {
       if (!failed) return exitCodes.finished
       log.error(`rank ${failed.rank} ended ${howEnded(failed)}`)
       const newest = run.newestStep()
-      const refusal = whyNoRestart(run, failed, attempt, signals.heard, before, newest)
+      const refusal = whyNoRestart(run, failed, attempt, signals.received, before, newest)
       if (refusal !== null) {
         if (refusal) log.error(refusal)
         return codeOf(failed)
@@ -62,19 +62,19 @@ export async function launch(run: Launch): Promise<number> {
   }
 }
 
-/** Null: start again. Else the reason in words; '' where the end itself says enough. */
+/** Null: start again. Else the reason; '' if the exit itself explains it. */
 function whyNoRestart(
   run: Launch,
   failed: RankEnd,
   attempt: number,
-  heard: boolean,
+  signalled: boolean,
   before: number | null | undefined,
   newest: number | null,
 ): string | null {
-  if (heard || !mayRestart(failed.code, failed.signal)) return ''
+  if (signalled || !mayRestart(failed.code, failed.signal)) return ''
   if (before !== undefined && before === newest)
     return 'no new checkpoint since the failure before this one: another start would fail the same way'
-  if (attempt >= run.maxRestarts) return `${run.maxRestarts} restarts were made; giving up`
+  if (attempt >= run.maxRestarts) return `${run.maxRestarts} restarts used; giving up`
   return null
 }
 
@@ -97,13 +97,13 @@ function codeOf({ code, signal }: RankEnd): number {
 
 /** Signals to the launcher: the first of each kind goes to all ranks, a second SIGINT ends them by force. */
 class Signals {
-  heard = false
+  received = false
   #target: ((signal: NodeJS.Signals) => void) | null = null
   readonly #counts = new Map<string, number>()
   readonly #hear = (signal: NodeJS.Signals) => {
     const count = (this.#counts.get(signal) ?? 0) + 1
     this.#counts.set(signal, count)
-    if (signal !== 'SIGUSR1') this.heard = true
+    if (signal !== 'SIGUSR1') this.received = true
     if (count === 1) this.#target?.(signal)
     else if (signal === 'SIGINT') this.#target?.('SIGKILL')
   }
@@ -179,7 +179,7 @@ class Attempt {
   }
 }
 
-/** Lines of a rank, with its number in front. A pipe that breaks has no more of them; the rank's end tells why. */
+/** Lines of a rank, with its number in front. A pipe that breaks has no more of them; the rank's exit code says why. */
 async function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): Promise<void> {
   try {
     for await (const line of linesOf(from.setEncoding('utf8'))) to.write(`[${rank}] ${line}\n`)
@@ -188,7 +188,7 @@ async function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): 
   }
 }
 
-/** In a group of its own: Ctrl-C in a terminal reaches the launcher alone, which passes it on once. */
+/** In a separate process group: Ctrl-C in a terminal reaches the launcher alone, which passes it on once. */
 function start(run: Launch, rank: number, store: string, id: string, attempt: number): ChildProcess {
   const [program, ...args] = run.command
   const env = { ...process.env, ...variables(run.count, rank, store, id, attempt) }
@@ -208,7 +208,7 @@ function variables(count: number, rank: number, store: string, id: string, attem
   }
 }
 
-/** A rank ends when its launcher is gone: the pipe between them closes. By force, because a computing thread hears nothing. */
+/** A rank ends when its launcher has ended, since the pipe between them closes. It is killed, because a computing thread handles no signal. */
 export function endWithLauncher(env: Readonly<Record<string, string | undefined>> = process.env): void {
   const fd = Number(env['ROUNDTRIP_PARENT_PIPE'] ?? Number.NaN)
   if (!Number.isInteger(fd)) return

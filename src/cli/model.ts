@@ -76,10 +76,10 @@ export async function openModel(options: ModelOptions, report: (text: string) =>
   const dtype = options.dtype ?? storedDtype(options.model)
   const { region, rounding } = options
   const start = performance.now()
-  let told = 0
+  let shown = 0
   const onProgress = (done: number, total: number) => {
-    if (performance.now() - start < 1000 + told * 2000) return
-    told++
+    if (performance.now() - start < 1000 + shown * 2000) return
+    shown++
     report(`reading weights: ${done} of ${total} tensors`)
   }
   const family = requireGrounded(

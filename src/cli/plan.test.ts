@@ -33,7 +33,7 @@ test('so are the rows of dev/results/memory.md about matrices in 8 bit', async (
   for (const line of shown) assert.ok(said.includes(`${line}\n`), `no row of \`roundtrip plan --table\`: ${line}`)
 })
 
-test('in 8 bit a model of 8 billion values fits a card of 24 GB, which it does not exactly', () => {
+test('in 8 bit a model of 8 billion values fits a GPU of 24 GB, which it does not exactly', () => {
   const small = { bytes: 23.5 * gib, kernels: false }
   for (const name of ['8b', 'internvl3-8b', 'qwen2_5-vl-7b'] as const) {
     const sizes = modelSizes(releasedConfig(name))

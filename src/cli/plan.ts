@@ -13,7 +13,7 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Memory of a step of both loops on a card, from config.json and the settings: no weight is read, no card is needed.'
+  'Memory of a step of both loops on a GPU, from config.json and the settings: no weight is read, no GPU is needed.'
 
 export function command(): Command {
   return runCommand('plan', about, flags, run)
@@ -21,7 +21,7 @@ export function command(): Command {
 
 const gib = 2 ** 30
 
-/** What programs can use of cards on the market; kernels of ours run on the last two. */
+/** Memory that programs can use on common GPUs; our kernels run on the last two. */
 const cards: readonly (Card & { name: string })[] = [
   { name: '24 GB', bytes: 23.5 * gib, kernels: false },
   { name: '40 GB', bytes: 39.4 * gib, kernels: false },

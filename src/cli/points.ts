@@ -54,7 +54,7 @@ export function command(): Command {
       ]),
     )
     .addOption(
-      new Option('--previous-mask <kind>', 'what SAM2 is told of the first mask')
+      new Option('--previous-mask <kind>', 'what SAM2 gets of the first mask')
         .choices(['none', 'logits'])
         .default('none'),
     )

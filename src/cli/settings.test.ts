@@ -210,12 +210,12 @@ test('--reward adds modules to what is there, --data is dataPath', () => {
   assert.equal(config.dataPath, 'scenes:8')
 })
 
-test("a preset's values stand under what is given", () => {
+test('given values override those of a preset', () => {
   const config = read('--rl.preset', 'trl', '--rl.numGenerations', '3')
   assert.deepEqual([config.rl.lossType, config.rl.beta, config.rl.numGenerations], ['dapo', 0, 3])
 })
 
-test('the preset of the point task decides in a run how answers are read, where no setting says otherwise', () => {
+test('the preset of the point task decides in a run how answers are read, unless a setting says otherwise', () => {
   const { points } = read('--task', 'points', '--points.preset', 'origin', '--points.oob', 'drop')
   const { allowEmpty, dupRadius, formatScore, keepEasy, oob } = points
   assert.deepEqual([allowEmpty, dupRadius, formatScore, keepEasy, oob], [false, null, 'binary', null, 'drop'])

@@ -51,7 +51,7 @@ export const rewardFlag: CommandFlag = {
   name: 'reward',
   value: 'FILE',
   many: true,
-  doc: 'module with a reward of your own, added to both loops',
+  doc: 'module with a custom reward, added to both loops',
 }
 
 export interface RunSettings extends Given {

@@ -24,13 +24,13 @@ const flags: CommandFlag[] = [
 ]
 
 const about =
-  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers made from its mask. A run folder that holds a run is resumed.'
+  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers built from its mask. A run folder that holds a run is resumed.'
 
 export function command(): Command {
   return runCommand('sft', about, flags, run)
 }
 
-/** `--train all` is no list of groups: it is taken off the line, and any other value is left to the setting. */
+/** `--train all` is not a list of groups: it is taken off the line, and any other value is left to the setting. */
 export function takeTrainAll(argv: readonly string[]): { argv: string[]; everything: boolean } {
   const out: string[] = []
   let everything = false
@@ -89,6 +89,6 @@ function summary(config: RunConfig, result: SftResult): string {
   if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
   if (exported) lines.push(`model ${exported}`)
   lines.push(...evaluations(result))
-  if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
+  if (stopped) lines.push(`the same command resumes from here; run folder ${config.output}`)
   return `${lines.join('\n')}\n`
 }

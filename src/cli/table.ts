@@ -2,9 +2,9 @@ import type { RunResult } from '../run/index.ts'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 
 export interface TableLayout {
-  /** Columns whose cells stand at the right. */
+  /** Columns with right-aligned cells. */
   right?: readonly number[]
-  /** Width of a column at most; a longer cell stands out. */
+  /** Width of a column at most; a longer cell overflows. */
   widest?: number
   indent?: string
 }
@@ -24,7 +24,7 @@ export function clip(text: string, width: number): string {
   return flat.length <= width ? flat : `${flat.slice(0, width - 3)}...`
 }
 
-export function figure(value: number | null | undefined): string {
+export function formatMetric(value: number | null | undefined): string {
   if (value === null || value === undefined) return '-'
   return Number.isNaN(value) ? 'nan' : value.toFixed(4)
 }

@@ -9,7 +9,7 @@ import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
 import { ofResumed, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, clip, evaluations, figure } from './table.ts'
+import { aligned, clip, evaluations, formatMetric } from './table.ts'
 
 /** For `--dry-run` and `doctor`. */
 export const strictFlag: CommandFlag = {
@@ -67,7 +67,7 @@ async function summary(config: RunConfig, result: RunResult): Promise<string> {
   if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
   if (judge) lines.push((await import('../run/index.ts')).judgeLine(judge))
   lines.push(...evaluations(result))
-  if (stopped) lines.push(`the same command goes on from here; run folder ${config.output}`)
+  if (stopped) lines.push(`the same command resumes from here; run folder ${config.output}`)
   return `${lines.join('\n')}\n`
 }
 
@@ -134,9 +134,9 @@ function groupTable(rows: readonly DryRunRow[]): string {
     String(r.k),
     clip(r.text, 48),
     clip(r.answer ?? '-', 40),
-    ...parts.map((part) => figure(r.parts[part])),
-    figure(r.total),
-    figure(r.advantage),
+    ...parts.map((part) => formatMetric(r.parts[part])),
+    formatMetric(r.total),
+    formatMetric(r.advantage),
     `${r.tokens}${r.finished ? '' : ' cut'}`,
   ])
   return `\n${rows[0]!.task}  record ${rows[0]!.id}: ${clip(rows[0]!.reference, 80)}\n${aligned([head, ...body])}\n`

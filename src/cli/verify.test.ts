@@ -16,7 +16,7 @@ function scratch(t: TestContext): string {
   return dir
 }
 
-test('golden sets are told by content, under any name', (t) => {
+test('golden sets are recognized by content, under any name', (t) => {
   const dir = scratch(t)
   cpSync(join(golden, 'grpo.json'), join(dir, 'a.json'))
   cpSync(join(golden, 'meteor.jsonl'), join(dir, 'b.txt'))
@@ -132,7 +132,7 @@ test('a set that cannot be read is a failure with its reason', async (t) => {
   assert.match(broken.rows[0]!.detail!, /model\.safetensors: header length/)
 })
 
-test('a device that is not there is refused in words, and golden data of tensors are told their device', async () => {
+test('a device that is not there is refused with a clear message, and golden tensors are loaded to their device', async () => {
   const set = { path: join(golden, 'misc'), kind: 'misc' as const }
   await assert.rejects(verifyOne({ ...set, device: 'gpu' }), /--device: expected cpu, cuda or cuda:N, got gpu/)
   await assert.rejects(
@@ -142,7 +142,7 @@ test('a device that is not there is refused in words, and golden data of tensors
   assert.ok((await verifyOne({ ...set, device: 'cpu' })).pass, 'cpu after a refusal')
 })
 
-test('kernels of ours are used or left alone as asked', async () => {
+test('our kernels are used or not, as requested', async () => {
   const set = { path: join(golden, 'misc'), kind: 'misc' as const }
   await verifyOne({ ...set, kernels: 'off' })
   assert.match(kernelsOff()!, /is off/)

@@ -23,7 +23,7 @@ export function command(): Command {
     .argument('<paths...>', 'golden files or folders, or folders that contain them')
     .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
     .addOption(
-      new Option('--kernels <which>', "off: torch's ops instead of kernels of ours")
+      new Option('--kernels <which>', 'off: PyTorch ops instead of our kernels')
         .choices(['auto', 'off'])
         .default('auto'),
     )

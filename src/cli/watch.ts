@@ -78,7 +78,7 @@ export interface WatchBeside {
   close(): void
 }
 
-/** The same page from a process of its own, for a command that trains: reading and answering take nothing from the run. */
+/** The same page from a separate process, for a command that trains: serving it does not slow down the run. */
 export async function watchBeside(folder: string): Promise<WatchBeside> {
   const { spawn } = await import('node:child_process')
   const { mkdirSync } = await import('node:fs')

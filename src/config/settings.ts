@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { assert, Mismatch } from '../core/index.ts'
 import { nearest } from './nearest.ts'
-import { typeInWords, type ValueSchema } from './values.ts'
+import { describeType, type ValueSchema } from './values.ts'
 
 /** One leaf of a schema: its key path is its flag. */
 export interface Setting {
@@ -37,7 +37,7 @@ function* leaves(schema: ValueSchema, prefix: string): Generator<Setting> {
     if (value.type === 'object' && value.properties) yield* leaves(value, path)
     else {
       const doc = value.description ?? ''
-      yield { path, type: typeInWords(value), default: value.default, doc, schema: value }
+      yield { path, type: describeType(value), default: value.default, doc, schema: value }
     }
   }
 }

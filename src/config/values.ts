@@ -27,19 +27,19 @@ function choices(schema: ValueSchema): readonly (ValueSchema & { type?: string }
 }
 
 /** Describes the values that are accepted. */
-export function typeInWords(schema: ValueSchema): string {
+export function describeType(schema: ValueSchema): string {
   const words = choices(schema).map((s) => {
     if (s.const !== undefined) return JSON.stringify(s.const).replaceAll('"', '')
     if (s.enum) return s.enum.join(', ')
     if (s.type === 'array')
-      return s.items?.type === 'object' || s.items?.oneOf ? 'list' : `list of: ${typeInWords(s.items ?? {})}`
-    if (s.type === 'integer' || s.type === 'number') return rangeInWords(s)
+      return s.items?.type === 'object' || s.items?.oneOf ? 'list' : `list of: ${describeType(s.items ?? {})}`
+    if (s.type === 'integer' || s.type === 'number') return describeRange(s)
     return { boolean: 'true or false', string: 'text', null: 'null' }[s.type ?? ''] ?? 'object'
   })
   return [...new Set(words)].join(', ')
 }
 
-function rangeInWords(s: ValueSchema): string {
+function describeRange(s: ValueSchema): string {
   const limit = 2 ** 53 - 1
   const parts = [s.type === 'integer' ? 'whole number' : 'number']
   if (s.minimum !== undefined && s.minimum > -limit) parts.push(`from ${s.minimum}`)
@@ -56,7 +56,7 @@ export function parseValue(text: string, schema: ValueSchema, flag: string): unk
   throw new Mismatch({
     where: 'flags',
     field: flag,
-    expected: typeInWords(schema),
+    expected: describeType(schema),
     got: text === '' ? 'nothing' : text,
   })
 }

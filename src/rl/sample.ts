@@ -8,7 +8,7 @@ import { Stopped } from './stopped.ts'
 import type { Draw, Item, Sample, Task } from './task.ts'
 
 /** One record's samples of a task and the EMA copy's replies, on their way to be scored. */
-interface Sampled {
+interface UnscoredGroup {
   task: Task
   item: Item
   samples: readonly Sample[]
@@ -36,10 +36,10 @@ export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise
 }
 
 /** Nothing that leaves can be differentiated. Each role does its half of all tasks at a time: its weights are brought into place once. */
-function sample(run: Run, items: readonly Item[], draw: Draw): Sampled[] {
+function sample(run: Run, items: readonly Item[], draw: Draw): UnscoredGroup[] {
   const { roles, tasks } = run
   const all = roles.forSampling(() => tasks.map((task) => tidy(() => task.sample(items, draw))))
-  const answer = (task: Task, i: number): Sampled[] => {
+  const answer = (task: Task, i: number): UnscoredGroup[] => {
     const replies = tidy(() => task.answer(items, all[i]!))
     const scores = run.score(task.name, replies)
     return items.map((item, b) => ({ task, item, samples: all[i]![b]!, replies: replies[b]!, scores: scores[b]! }))
@@ -53,7 +53,7 @@ function nullWhenStopped(error: unknown): null {
 }
 
 /** Groups of all tasks, task by task, without advantages. */
-async function scored(run: Run, sampled: readonly Sampled[]): Promise<Group[]> {
+async function scored(run: Run, sampled: readonly UnscoredGroup[]): Promise<Group[]> {
   const groups: Group[] = []
   for (const task of run.tasks) {
     const own = sampled.filter((s) => s.task === task)

@@ -86,7 +86,7 @@ export class Batches {
     this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps }
   }
 
-  /** The groups of optimizer step `step`, sampled and scored where it is their turn. Where that fails, it was not begun. */
+  /** The groups of optimizer step `step`, sampled and scored when it is their turn. If that fails, the step was not begun. */
   async next(step: number, seconds: Record<string, number>): Promise<NextBatch> {
     const before = this.#generation ? { ...this.#generation } : null
     try {

@@ -47,7 +47,7 @@ export const SamplingConfig = z.strictObject({
     .enum(['auto', 'merged', 'exact'])
     .default('auto')
     .describe(
-      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or apart as the loss has them; auto: merged in float32 on the CPU, and where kernels of ours decode, which read merged weights alone (see kernels)',
+      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode, since they read only merged weights (see kernels)',
     ),
 })
 
@@ -83,7 +83,7 @@ export const RunConfig = z.strictObject({
     .describe(`what is trained: ${Object.keys(taskKinds).join(', ')}, or the path of a module that exports \`task\``),
   model: z.string().default('').describe('folder of the model: config.json, weights, tokenizer'),
   output: z.string().default('runs/train').describe('run folder'),
-  device: z.string().default('auto').describe('cpu, cuda, cuda:N, or auto: cuda where there is one'),
+  device: z.string().default('auto').describe('cpu, cuda, cuda:N, or auto: cuda if there is one'),
   dtype: z
     .enum(['auto', 'float32', 'bfloat16'])
     .default('auto')
@@ -98,14 +98,14 @@ export const RunConfig = z.strictObject({
     .enum(['auto', 'off'])
     .default('auto')
     .describe(
-      "decoding and learning by kernels of ours; auto: in bfloat16 on cards of compute capability 9.0, where they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: torch's ops",
+      'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
     ),
   seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
   fixedOrder: z
     .boolean()
     .default(true)
     .describe(
-      'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a task of your own may use any op',
+      'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a custom task may use any op',
     ),
   threads: z.int().nonnegative().max(1024).default(0).describe('CPU threads; 0: all cores'),
   dataPath: z.string().default('').describe('folder or file of the records, or scenes:N for N generated ones'),
@@ -172,7 +172,7 @@ export const RunConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe(
-      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; where kernels of ours learn (kernels) their wide parts, a fifth',
+      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; if our kernels learn (kernels), only their wide parts, a fifth',
     ),
   featureCache: z
     .string()
@@ -193,7 +193,7 @@ export const RunConfig = z.strictObject({
     .number()
     .positive()
     .default(2048)
-    .describe('most MiB of samples.jsonl; behind it the run goes on without keeping samples and their images'),
+    .describe('max MiB of samples.jsonl; beyond it the run continues without keeping samples and their images'),
   logSteps: z
     .int()
     .positive()
@@ -211,13 +211,13 @@ export const RunConfig = z.strictObject({
   reportTo: z
     .array(z.enum([...trackerNames, 'none']))
     .default([])
-    .describe('trackers that get the figures too; none: not even TensorBoard files'),
+    .describe('trackers that get the metrics too; none: not even TensorBoard files'),
   reportTimeout: z
     .number()
     .nonnegative()
     .default(1800)
     .describe(
-      'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run goes on without it',
+      'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run continues without it',
     ),
 })
 /** Every setting with its default filled in; docs/reference.md lists them. */
@@ -280,7 +280,7 @@ function changedSettings(values: Settings): string[] {
   return Object.keys(values).filter((path) => values[path] !== undefined && !same(path))
 }
 
-/** Matrices in 8 bit are made wide for each product: keeping them all for backward, or merging into them, would cost what they save. */
+/** 8-bit matrices are dequantized for each product: keeping them all for backward, or merging into them, would cost what they save. */
 function checkFrozen({ frozenWeights, checkpointing, sampling }: RunConfig): void {
   if (frozenWeights === 'exact') return
   const refuse = (field: string, expected: string, got: unknown) =>

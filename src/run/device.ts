@@ -16,7 +16,7 @@ export function deviceOf(config: Pick<RunConfig, 'device' | 'dtype'>): {
   return { device: found, dtype }
 }
 
-/** Of several processes on a host each takes a GPU of its own, unless the settings name one. */
+/** Of several processes on a host each takes its own GPU, unless the settings name one. */
 export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
   useKernels(config.kernels)

@@ -1,4 +1,4 @@
-// Does a gradient reach what should learn, does the image reach the answer? Two learning steps in memory, with made-up rewards so that
+// Checks that gradients reach every trained group and that the image reaches the answer: two learning steps in memory, with synthetic rewards so that
 // every group has spread; nothing is written. K completions per record, T columns.
 import { humanBytes, Mismatch, sha256 } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
@@ -290,7 +290,7 @@ function groupFinding(
   }
 }
 
-/** A starts behind a zero B: its gradient is exactly 0 in the first step. */
+/** A is multiplied by a zero B: its gradient is exactly 0 in the first step. */
 function loraFindings([before, first, second]: readonly Map<string, string>[]): Finding[] {
   const of = (part: 'A' | 'B') => [...before!.keys()].filter((name) => name.includes(`.lora_${part}.`))
   const [a, b] = [of('A'), of('B')]

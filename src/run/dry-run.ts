@@ -39,11 +39,11 @@ export interface DryRun {
   steps: { total: number; recordsPerStep: number; completionsPerStep: number; processes: number; idleProcesses: number }
   /** What a user should know before the start. */
   notices: string[]
-  /** What the tasks measured at the start, in words. */
+  /** What the tasks measured at the start, as text. */
   measured: string[]
   /**
    * Bytes of one process: what the weights and the optimizer take is exact; `peak` is what the first record needed at most. The records of a batch
-   * are learned from in one pass: `batch` is planned on a card (memory-plan.ts); elsewhere what one record needs on top is taken as often
+   * are learned from in one pass: `batch` is planned on a GPU (memory-plan.ts); elsewhere what one record needs on top is taken as often
    * as there are records.
    */
   memory: { frozen: number; trained: number; features: number; cache: number; peak: number; batch: number }
@@ -161,7 +161,7 @@ function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: n
   const planned = device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device) : null
   return {
     frozen: all - trained.bytes,
-    // weight, gradient, two moments, EMA copy; and the start values where there is a KL term
+    // weight, gradient, two moments, EMA copy; and the start values if there is a KL term
     trained: 5 * trained.bytes + start,
     features: config.batchSize * count(Object.values(family.tensorsOf(item.features))).bytes,
     cache: isLanguage(family) ? cacheBytes(config, family, item) : 0,
@@ -178,7 +178,7 @@ function cacheBytes(config: RunConfig, { sizes }: LanguageFamily, { features }: 
   )
 }
 
-/** What `roundtrip plan` says about this card. */
+/** What `roundtrip plan` says about this GPU. */
 function plannedPeak(config: RunConfig, family: Family, device: string): number {
   const card = { bytes: cuda.memory(device).total, kernels: (kernelsOff() ?? noKernels(device)) === null }
   return planMemory(modelSizes(family.config as Record<string, unknown>), config, card).peak

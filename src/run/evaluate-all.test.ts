@@ -6,7 +6,7 @@ import { evaluateAll } from './evaluate-all.ts'
 
 const examples = [0, 1, 2].map((i) => sceneExample(makeScene(5, i)))
 
-test('an evaluation that was stopped gives nothing rather than figures over a part', async () => {
+test('an evaluation that was stopped gives nothing rather than metrics over a part', async () => {
   let done = 0
   const score = (batch: readonly unknown[]) => batch.map(() => ({ id: '' }))
   const seen = (n: number) => {

@@ -4,7 +4,7 @@ import { alone, type World } from '../distributed/index.ts'
 import type { RecordScore } from '../tasks/index.ts'
 
 /**
- * Null when it was stopped before the last record: figures over a part would look like figures over all. Batches are dealt to the
+ * Null when it was stopped before the last record: metrics over a part would look like metrics over all. Batches are dealt to the
  * processes in turn and each gets the scores of all, in the order of the records: they do not depend on how many there are.
  */
 export async function evaluateAll<S extends RecordScore>(

@@ -8,9 +8,9 @@ import { disposeModel, openModel } from './device.ts'
 import { evaluateAll } from './evaluate-all.ts'
 import { Encoder, preparationOf } from './features.ts'
 import type { Host } from './host.ts'
+import { loadTrained } from './load-trained.ts'
 import { checkSources } from './records.ts'
 import { openRunSource } from './sources.ts'
-import { loadTrained } from './trained.ts'
 import { countTrained } from './trained-records.ts'
 
 /** What to evaluate. */

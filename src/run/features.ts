@@ -112,7 +112,7 @@ class EncodedItem implements WorkItem {
 }
 
 export interface EncoderOptions {
-  /** Features stay until release(), for steps of one piece; false: they are made anew for each phase, so that memory is one piece's. */
+  /** Features stay until release(), for steps of one piece; false: they are recomputed for each phase, so that memory is one piece's. */
   keeps?: boolean
   /** False where the tasks read images themselves: items have no features. */
   encodes?: boolean
@@ -237,7 +237,7 @@ export class Encoder {
     this.seconds += (performance.now() - startedAt) / 1000
   }
 
-  /** Stored ones are made one by one, so that what is on disk does not depend on which records came together. */
+  /** Stored ones are computed one by one, so that what is on disk does not depend on which records came together. */
   #features(examples: readonly Example[]): object[] {
     const { family, store } = this
     const input = ({ image, prepared }: Example) => prepared ?? family.prepare(image, this.#limits)

@@ -13,7 +13,7 @@ function close({ lock, writer }: ReturnType<typeof openRunFolder>): void {
 const folder = scratch('run-folder')
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-test('what a killed writer left is gone once the folder is open again, even if nothing is written any more', () => {
+test('what a killed writer left is removed when the folder is opened again, even if nothing is written any more', () => {
   const config = toyRun('none', join(folder, 'run'))
   close(openRunFolder(config, {}))
   const left = join(config.output, '.tmp-checkpoint_step_3-0123abcd')
@@ -23,7 +23,7 @@ test('what a killed writer left is gone once the folder is open again, even if n
   assert.ok(!existsSync(left))
 })
 
-test("the folder tells the settings of the run's own task, and of no other", () => {
+test("the folder has the settings of the run's own task, and of no other", () => {
   for (const [task, own, other] of [
     ['points', ['points'], ['loop1', 'loop2']],
     ['cycle', ['loop1', 'loop2'], ['points']],
@@ -33,12 +33,12 @@ test("the folder tells the settings of the run's own task, and of no other", () 
     const noTerms = { terms: [], shaping: 'none' as const }
     const rewards = { ...config.rewards, loop1: noTerms, points: noTerms }
     close(openRunFolder({ ...config, rewards }, {}))
-    const told = JSON.parse(readFileSync(join(config.output, 'config.json'), 'utf8'))
-    for (const name of own) assert.ok(name in told, `${task} has ${name}`)
-    for (const name of other) assert.ok(!(name in told), `${task} has no ${name}`)
-    assert.equal('preset' in told.rewards && 'loop1' in told.rewards, task !== 'points', task)
-    assert.equal('points' in told.rewards, task !== 'cycle', task)
-    assert.ok('rl' in told && 'judge' in told.rewards, 'what every task has stays')
+    const stored = JSON.parse(readFileSync(join(config.output, 'config.json'), 'utf8'))
+    for (const name of own) assert.ok(name in stored, `${task} has ${name}`)
+    for (const name of other) assert.ok(!(name in stored), `${task} has no ${name}`)
+    assert.equal('preset' in stored.rewards && 'loop1' in stored.rewards, task !== 'points', task)
+    assert.equal('points' in stored.rewards, task !== 'cycle', task)
+    assert.ok('rl' in stored && 'judge' in stored.rewards, 'what every task has stays')
   }
 })
 
@@ -49,7 +49,7 @@ test('checkpoints without their log are refused, and nothing is written', () => 
   assert.ok(!existsSync(join(config.output, 'events.jsonl')) && !existsSync(join(config.output, 'run.lock')))
 })
 
-test('a folder that cannot be written is refused in words', () => {
+test('a folder that cannot be written is refused with a clear message', () => {
   const config = toyRun('none', join(folder, 'file', 'run'))
   writeFileSync(join(folder, 'file'), '')
   assert.throws(() => openRunFolder(config, {}), /output: expected a folder to write to/)
@@ -72,7 +72,7 @@ test('a folder that belongs to a model or to the records is refused, and nothing
   assert.deepEqual([readdirSync(model), readdirSync(records)], [['config.json'], []])
 })
 
-test('devices, pipes and folders under the names of a run are refused in words', () => {
+test('devices, pipes and folders under the names of a run are refused with a clear message', () => {
   for (const [name, kind] of [
     ['events.jsonl', 'a device'],
     ['run.lock', 'a device'],

@@ -1,4 +1,4 @@
-// A run folder opened for a new run, or to go on behind its newest valid checkpoint.
+// A run folder opened for a new run, or to resume from its newest valid checkpoint.
 import { existsSync, mkdirSync, readFileSync, realpathSync, rmdirSync } from 'node:fs'
 import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
@@ -14,7 +14,7 @@ import { environmentOf } from './start-up.ts'
 import { type RunState, readState } from './state.ts'
 import { beforeSetting, storedSettings } from './stored-settings.ts'
 
-/** What a run tells its folder. */
+/** What a run writes to its folder. */
 export type RunLog = Pick<
   RunWriter,
   | 'start'
@@ -32,7 +32,7 @@ export type RunLog = Pick<
 >
 
 export interface RunFolder {
-  /** Held until the run closes. */
+  /** Kept until the run closes. */
   lock: RunLock
   writer: RunLog
   /** The checkpoint to resume from; null: the run begins. */
@@ -63,7 +63,7 @@ const silent: RunLog = {
   close: async () => {},
 }
 
-/** Rank 0 writes the folder and says where the run goes on; the others write nothing. */
+/** Rank 0 writes the folder and finds where the run resumes; the others write nothing. */
 export async function openSharedFolder(config: RunConfig, settings: Settings, world: World): Promise<RunFolder> {
   const guest: RunFolder = { lock: { touch() {}, release() {} }, writer: silent, resumed: null }
   const folder = world.rank === 0 ? openRunFolder(config, settings) : guest
@@ -116,7 +116,7 @@ function checkResume(config: RunConfig): void {
   requireSame(config, readState(checkpoint.path, config), writtenSettings(config))
 }
 
-/** Before any work: the folder can be made and written, is no other thing's, and nobody else writes to it. */
+/** Before any work: the folder can be created and written, holds nothing else, and nobody else writes to it. */
 export function reserveFolder(config: Pick<RunConfig, 'output' | 'dataPath' | 'evalPath'>): RunLock {
   const { output } = config
   try {
@@ -210,7 +210,7 @@ function newestState(config: RunConfig): Pick<ResumedRun, 'path' | 'state'> | nu
   throw new Mismatch({
     where: output,
     field: 'checkpoints',
-    expected: 'a whole one to go on from',
+    expected: 'a complete one to resume from',
     got: `${invalid.length}, all damaged: ${invalid[0]!.reason}`,
     hint: 'nothing was changed; put a whole checkpoint back, or choose another output folder',
   })
@@ -240,7 +240,7 @@ function startedWith(output: string): Settings {
   return rest // data.seed had no effect then
 }
 
-/** A run that a tracker stopped ends in words. Rank 0 alone has trackers; every process ends as it does. */
+/** Ends a run that a tracker stopped, with a clear message. Only rank 0 has trackers; every process ends with it. */
 export async function requireTrackers(
   { config, world, writer }: { config: RunConfig; world: World; writer: RunLog },
   step: number,
@@ -252,6 +252,6 @@ export async function requireTrackers(
     field: 'reportTimeout',
     expected: `an answer within ${config.reportTimeout} s`,
     got: `failures for ${away.seconds} s, the last: ${away.reason}`,
-    hint: `step ${step} is saved; the same command goes on behind it and sends what waits, --reportTimeout 0 goes on without`,
+    hint: `step ${step} is saved; the same command resumes from it and sends what waits, --reportTimeout 0 continues without`,
   })
 }

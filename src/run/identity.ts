@@ -129,7 +129,7 @@ function hashWeights(path: string): string {
 /** These follow from the number of processes, which may change: sums are then rounded in another order. */
 const ofProcesses = new Set(['processes', 'threads (resolved)'])
 
-/** The settings that differ, in words: `rl.beta: 0.04, now 0.1`. A setting that one of the two does not know is left out. */
+/** The settings that differ, as text: `rl.beta: 0.04, now 0.1`. A setting that one of the two does not know is left out. */
 export function differences(before: Settings, now: Settings): string[] {
   const moved = (before.processes ?? 1) !== (now.processes ?? 1)
   const show = (value: unknown) => JSON.stringify(value) ?? 'nothing'

@@ -14,7 +14,7 @@ const toy = makeToy(join(folder, 'toy'))
 const config = toyRun(toy, join(folder, 'none'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-test('only what the groups name gets gradients; counts tell what that is', async () => {
+test('only what the groups name gets gradients; counts show what that is', async () => {
   const { learner, dispose } = await openRun(config, 1)
   const mine = new Set(learner.slots.map((s) => s.name))
   for (const slot of learner.family.module.slots())

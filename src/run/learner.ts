@@ -1,5 +1,5 @@
 // The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
-// KL term. Frozen weights are shared by all; a role is a set of trainable tensors that stands in their place.
+// KL term. Frozen weights are shared by all; a role is a set of trainable tensors that replaces theirs.
 import { assert, Mismatch } from '../core/index.ts'
 import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
 import { knownPrefixes, notCovered, slowPathLog, TrainingLayers } from '../llm/index.ts'
@@ -52,7 +52,7 @@ export class Learner implements Roles {
   /** Process that keeps the moments of each trained tensor; null: every process keeps all. */
   readonly #owners: ReadonlyMap<string, number> | null
   readonly #mergesForSampling: boolean
-  /** On a device that records steps merged weights stay in their places; elsewhere they are gone after use. */
+  /** On a device with graph capture merged weights keep their buffers; elsewhere they are freed after use. */
   readonly #mergedWeights: MergedWeights | undefined
 
   constructor(family: Family, config: RunConfig, options: LearnerOptions = {}) {
@@ -161,7 +161,7 @@ export class Learner implements Roles {
     return this.#start
   }
 
-  /** Gradient norm of each group as it stands. */
+  /** Gradient norm of each group at this moment. */
   gradNorms(): Record<string, number> {
     const groups = [...this.#groups].map(([group, slots]) => [group, slots.map(tensorAt)] as const)
     return Object.fromEntries(groups.map(([group, tensors]) => [group, gradNorm(tensors)]))
@@ -185,7 +185,7 @@ function gradNorm(tensors: readonly Tensor[]): number {
   })
 }
 
-/** The default means every group of it that the family has: a frozen projector is no group of Qwen-VL. */
+/** The default means every group of it that the family has: Qwen-VL has no group for its frozen projector. */
 function trainedGroups(family: Family, wanted: readonly TrainGroup[]): readonly TrainGroup[] {
   const isDefault = wanted.length === defaultTrainGroups.length && defaultTrainGroups.every((g) => wanted.includes(g))
   return isDefault ? wanted.filter((group) => Object.hasOwn(family.groups, group)) : wanted
@@ -213,7 +213,7 @@ function attach({ on, targets, width }: AdapterSite, config: RunConfig, dropout:
   return addLora(on, targets, { rank, alpha, dropout, seed: config.seed })
 }
 
-/** In float32 on the CPU it rounds nothing away; on a card it is right where kernels of ours decode. */
+/** In float32 on the CPU nothing is rounded; on a GPU it is right if our kernels decode. */
 function suitsMerging(config: RunConfig, family: Family): boolean {
   const { device, dtype } = deviceOf(config)
   return device === 'cpu' ? dtype === 'float32' : isLanguage(family) && notCovered(family.model.decoder) === null

@@ -15,7 +15,7 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 
 const refused = new RegExp(`process ${process.pid} on ${hostname()} has been writing since \\d{4}-`)
 
-test('a folder has one writer; the second is told host, process and since when; released, it is free', () => {
+test('a folder has one writer; the error for the second names host, process and time; after a release it is free', () => {
   const first = lockRun(folder)
   assert.throws(() => lockRun(folder), refused)
   first.release()
@@ -79,7 +79,7 @@ test('what a killed process left is taken over, also when its pid was given agai
   lockRun(folder).release()
 })
 
-test('a lock of another host stands while it is touched, and a torn one does not', () => {
+test('a lock of another host is valid while it is touched, and a torn one does not', () => {
   writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
   assert.throws(() => lockRun(folder), /process 1 on elsewhere/)
   const hourAgo = new Date(Date.now() - 3_600_000)
@@ -97,7 +97,7 @@ test('a lock that was taken over is not removed by its former owner', () => {
   rmSync(path)
 })
 
-test('a run that finds its folder in other hands ends in words', () => {
+test('a run that finds its folder in other hands ends with a clear message', () => {
   const lock = lockRun(folder)
   lock.touch()
   writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
@@ -151,7 +151,7 @@ test('on a file system without hard links, and on one that fails for a while, a 
   }
 })
 
-test('a lock that was deleted under the run is put back, and a deleted folder is no error', () => {
+test('a lock that was deleted under the run is put back, and a deleted folder is not an error', () => {
   const dir = mkdtempSync(join(folder, 'deleted-'))
   const lock = lockRun(dir)
   rmSync(join(dir, 'run.lock'))

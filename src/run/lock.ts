@@ -28,7 +28,7 @@ interface Owner {
 }
 
 export interface RunLock {
-  /** Tells other hosts that the owner lives. */
+  /** Shows other hosts that the owner is running. */
   touch(): void
   release(): void
 }
@@ -61,7 +61,7 @@ export function lockRun(dir: string): RunLock {
   }
 }
 
-/** Whole at once where the file system has hard links: nobody takes an empty lock for one that a dead process left. */
+/** Complete at once if the file system has hard links: nobody takes an empty lock for one that a dead process left. */
 function tryCreate(path: string, owner: Owner): boolean {
   const text = `${JSON.stringify(owner)}\n`
   const whole = `${path}.${owner.token}`
@@ -90,8 +90,8 @@ function writeNew(path: string, text: string): boolean {
 }
 
 /**
- * A lock that somebody deleted, with its folder or alone, is put back where there is a folder. A process that slept for long (a
- * stopped job, a machine in standby) may find the folder in other hands: two must not write it. A disk that fails is no reason to end.
+ * A lock that somebody deleted, with its folder or alone, is restored if its folder exists. A process that slept for long (a
+ * stopped job, a machine in standby) may find the folder in other hands: two must not write it. A failing disk does not end the run.
  */
 function touch(path: string, own: Owner): void {
   try {
@@ -169,6 +169,6 @@ function refuse(dir: string, { host, pidSpace = ownPidSpace(), pid, since }: Own
     field: lockFile,
     expected: 'a run folder that nobody writes to',
     got: `one that process ${pid} on ${place} has been writing since ${since}`,
-    hint: `wait for it, stop it, or choose another output folder; if that process is gone, remove ${join(dir, lockFile)}`,
+    hint: `wait for it, stop it, or choose another output folder; if that process has ended, remove ${join(dir, lockFile)}`,
   })
 }

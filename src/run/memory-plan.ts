@@ -1,6 +1,6 @@
-// Bytes that a step of both loops takes on a card, from config.json and the settings alone: what stays, and the largest of the phases.
+// Bytes that a step of both loops takes on a GPU, from config.json and the settings alone: what stays, and the largest of the phases.
 // The parts that follow from shapes are counted; the rest (a mask's way through SAM2's decoder, scores of the head, the libraries'
-// workspace) was measured on one H200. `npm run bench -- memory` holds the plan against such a card.
+// workspace) was measured on one H200. `npm run bench -- memory` compares the plan with such a GPU.
 
 import { join } from 'node:path'
 import { readJsonObject } from '../core/index.ts'
@@ -12,7 +12,7 @@ import { mergesForSampling, type RunConfig } from './config.ts'
 export interface Card {
   /** Bytes that programs can use. */
   bytes: number
-  /** Kernels of ours run there: compute capability 9.0. */
+  /** Our kernels run there: compute capability 9.0. */
   kernels: boolean
 }
 
@@ -40,7 +40,7 @@ const workspace = 0.35 * gib
 /** A mask through SAM2's decoder: drawn, and learned from. */
 const drawnMask = 0.14 * gib
 const learnedMask = 0.13 * gib
-/** Chunks of scores in float32 that learning from the head holds at a time, where no kernel does it. */
+/** Chunks of scores in float32 that learning from the head keeps at a time, if no kernel does it. */
 const headCopies = 12
 /** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
@@ -75,7 +75,7 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
 const int8Saves = ({ matrices }: ModelSizes) =>
   matrices.reduce((sum, [out, input]) => sum + (bfloat16 - 1) * out * input - bfloat16 * out, 0)
 
-/** The matrices of one layer, made wide for their products. */
+/** The matrices of one layer, dequantized for their products. */
 const layerBytes = ({ matrices, llm }: ModelSizes) =>
   (bfloat16 * matrices.reduce((sum, [out, input]) => sum + out * input, 0)) / llm.num_hidden_layers
 
@@ -138,14 +138,14 @@ function decodingBytes(
   for (const state of states) {
     shrink(0)
     kept.push(state)
-    most = Math.max(most, total(whole) + Math.max(state.cache, state.draws ? masks : 0)) // the prompts are read into a cache of their own
+    most = Math.max(most, total(whole) + Math.max(state.cache, state.draws ? masks : 0)) // the prompts are read into a separate cache
     shrink(1)
   }
   return { most, left: total(whole) }
 }
 
 /**
- * The larger of the loops: captions read behind their prompt; or, with the gradients of the captions there, one answer a record and its
+ * The larger of the loops: captions read after their prompt; or, with the gradients of the captions there, one answer a record and its
  * K masks. Inside a pass gradients come as kept states go.
  */
 function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
@@ -167,7 +167,7 @@ interface PassBytes {
   passing: number
 }
 
-/** Layers with a derivative of their own: src/llm/score/by-hand/layer.ts says what they keep. */
+/** Layers with a hand-written derivative: src/llm/score/by-hand/layer.ts says what they keep. */
 function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, tokens: number): PassBytes {
   const { hidden_size: S, intermediate_size: I, num_hidden_layers: layers, head_dim: D } = llm
   const heads = llm.num_attention_heads * D

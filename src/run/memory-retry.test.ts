@@ -16,12 +16,12 @@ function workWithin(room: number) {
 }
 
 test('where memory runs out, every record is there once more, in order, in halves of its piece', async () => {
-  const told: string[] = []
+  const warnings: string[] = []
   const { asked, work } = workWithin(3)
-  const retry = { alone: true, tell: (text: string) => void told.push(text) }
+  const retry = { alone: true, tell: (text: string) => void warnings.push(text) }
   assert.deepEqual(await withinMemory([[1, 2, 3, 4, 5], [6], [7, 8]], work, retry), [1, 2, 3, 4, 5, 6, 7, 8])
   assert.deepEqual(asked[1], [[1, 2, 3], [4, 5], [6], [7], [8]])
-  assert.deepEqual(told, ['out of memory with 5 records at a time: once more with 3'])
+  assert.deepEqual(warnings, ['out of memory with 5 records at a time: once more with 3'])
 })
 
 test('it is tried once more and not again; single records, other errors and several processes are not tried again', async () => {

@@ -1,4 +1,4 @@
-// A step that runs out of memory is tried once more with half as many records at a time; then the run ends in words.
+// A step that runs out of memory is tried once more with half as many records at a time; then the run ends with a clear message.
 import { Mismatch, messageOf } from '../core/index.ts'
 import { emptyCache } from '../tensor/index.ts'
 
@@ -21,7 +21,7 @@ function halves<Item>(items: readonly Item[]): (readonly Item[])[] {
 }
 
 /**
- * Runs `work` on records that are in memory together, a piece at a time. Where memory runs out, once more on halves of the pieces:
+ * Runs `work` on records that are in memory together, a piece at a time. If memory runs out, it repeats the work on halves of the pieces:
  * what is drawn and what is learned do not depend on how records are cut.
  */
 export async function withinMemory<Item, R>(

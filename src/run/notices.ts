@@ -1,4 +1,4 @@
-// What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, told once each:
+// What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, each reported once:
 // on the terminal, as a warning event, in the report.
 import type { SampleRef } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
@@ -24,7 +24,7 @@ export class Notices {
     this.#host = host
   }
 
-  /** From here on notices go into the run folder too. `fresh`: those told before the folder was open are written now. */
+  /** From here on warnings go into the run folder too. `fresh`: those reported before the folder was open are written now. */
   open(writer: RunLog, fresh: boolean): void {
     this.#writer = writer
     if (fresh) for (const notice of this.#waiting) this.#write(notice)

@@ -4,7 +4,7 @@ import { savePatienceOf, savePatiently } from './patient-save.ts'
 
 const trouble = (code: string) => Object.assign(new Error(code), { code })
 
-/** What the attempts end with, how many there were, after how many seconds, and what was told. */
+/** What the attempts end with, how many there were, after how many seconds, and the warnings. */
 async function attempts(t: TestContext, failures: readonly Error[], seconds: number, stopping = () => false) {
   let [now, tries] = [0, 0]
   t.mock.method(performance, 'now', () => now)
@@ -12,36 +12,36 @@ async function attempts(t: TestContext, failures: readonly Error[], seconds: num
     now += ms
     setImmediate(done)
   })
-  const told: string[] = []
+  const warnings: string[] = []
   const save = () => {
     const error = failures[tries++]
     if (error) throw error
   }
-  const end = savePatiently(save, { seconds, stopping, tell: ({ kind, text }) => told.push(`${kind} ${text}`) })
+  const end = savePatiently(save, { seconds, stopping, tell: ({ kind, text }) => warnings.push(`${kind} ${text}`) })
   const result = await end.then(
     () => 'saved',
     (error: Error) => error.message,
   )
   t.mock.restoreAll()
-  return { result, tries, waited: now / 1000, told }
+  return { result, tries, waited: now / 1000, warnings }
 }
 
-test('a disk that is full for a while costs one notice, and the pauses grow', async (t) => {
+test('a disk that is full for a while costs one warning, and the pauses grow', async (t) => {
   const full = new Array(5).fill(trouble('ENOSPC'))
-  const { result, tries, waited, told } = await attempts(t, full, 300)
+  const { result, tries, waited, warnings } = await attempts(t, full, 300)
   assert.deepEqual([result, tries, waited], ['saved', 6, 1 + 2 + 4 + 8 + 15])
-  assert.equal(told.length, 1)
-  assert.match(told[0]!, /^checkpoint-late ENOSPC.*tried again for 300 s/)
+  assert.equal(warnings.length, 1)
+  assert.match(warnings[0]!, /^checkpoint-late ENOSPC.*tried again for 300 s/)
 })
 
-test('a disk that stays full ends the run when the time is over, and at once where none is given', async (t) => {
+test('a disk that stays full ends the run when the time is over, and at once without a time limit', async (t) => {
   const full = new Array(99).fill(trouble('ENOSPC'))
-  assert.deepEqual(await attempts(t, full, 0), { result: 'ENOSPC', tries: 1, waited: 0, told: [] })
+  assert.deepEqual(await attempts(t, full, 0), { result: 'ENOSPC', tries: 1, waited: 0, warnings: [] })
   const { result, waited } = await attempts(t, full, 20)
   assert.deepEqual([result, waited], ['ENOSPC', 20])
 })
 
-test('what waiting does not mend is not waited for: a limit on files, an error of another kind, a run that is to end', async (t) => {
+test('an error that waiting does not fix is not waited for: a limit on files, an error of another kind, a run that is to end', async (t) => {
   for (const code of ['EFBIG', 'ERR_MISMATCH']) {
     const { result, tries } = await attempts(t, [trouble(code)], 300)
     assert.deepEqual([result, tries], [code, 1])

@@ -1,4 +1,4 @@
-// A checkpoint that waits for its disk: one that is full or fails for a minute costs a notice, not the run.
+// A checkpoint that waits for its disk: a disk that is full or fails for a minute causes a warning, not the end of the run.
 import { diskTrouble, messageOf } from '../core/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'

@@ -7,7 +7,7 @@ import { openRecords, rejectsInWords, splitText } from './records.ts'
 const open = (input: RunInput) =>
   openRecords(resolveRun({ dataPath: 'scenes:12', batchSize: 1, ...input, data: { workers: 0, ...input.data } }))
 
-test('a share that is no record holds out what a larger one gives, and says so', async () => {
+test('a held-out share below one record is raised to the next size, with a message', async () => {
   const { heldOut, loader, notices, source, close } = await open({ evalRecords: 9, data: { evalFraction: 1e-6 } })
   await close()
   assert.ok(heldOut.length > 0 && loader.epochLength === source.length - heldOut.length, `${heldOut.length} held out`)

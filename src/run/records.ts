@@ -10,7 +10,7 @@ import {
 } from '../data/index.ts'
 import type { Preparation } from '../image/index.ts'
 import type { RecordChooser } from '../tasks/index.ts'
-import { chooseRecords } from './chosen.ts'
+import { chooseRecords } from './choose-records.ts'
 import type { RunConfig } from './config.ts'
 import type { Notice } from './notices.ts'
 import { openEvalSource, openRunSource } from './sources.ts'
@@ -65,7 +65,7 @@ export async function openRecords(config: RunConfig, wishes: RecordWishes = {}):
     if (held && data.split !== 'all') throw chosenTwice(data.split)
     const settings = { ...data, split: held ? ('train' as const) : data.split, ...held }
     const chosen = chooser ? await chooseRecords(source, splitIndices(source, settings), chooser) : null
-    if (chosen) notices.push({ kind: 'chosen', text: `${source.name}: ${chosen.told}` })
+    if (chosen) notices.push({ kind: 'chosen', text: `${source.name}: ${chosen.summary}` })
     const loader = openLoader(source, settings, undefined, preparation, { ...rules, only: chosen?.only })
     const any = held !== null || config.evalPath !== null
     const heldOut = any ? await readHeldOut(config, { ...data, ...held }, rules) : []
@@ -81,7 +81,7 @@ export async function openRecords(config: RunConfig, wishes: RecordWishes = {}):
       source: format,
       trained: loader.epochLength,
       evaluated: heldOut.length,
-      // with evalPath the evaluation has records of its own, and none are held out
+      // with evalPath the evaluation has its own records, and none are held out
       ...(config.evalPath === null && { held_out: inEval, eval_fraction: held?.evalFraction ?? 0 }),
     }
     return { source, loader, heldOut, facts, notices, close }
@@ -193,7 +193,7 @@ function requireBatch({ name, length }: Source, { epochLength }: Loader, { batch
 
 const named = 5
 
-/** What the log says of records that could not be used: how many for which reason, and where the new ones stand. */
+/** The log line about unusable records: how many for which reason, and where the new ones are. */
 export function rejectsInWords({ rejects, rejected }: Pick<Loader, 'rejects' | 'rejected'>, fresh: number): string {
   const reasons = Object.entries(rejects).map(([why, n]) => `${n} ${why}`)
   const places = rejected.slice(-fresh).map(({ info, reason }) => `${info.where} (${reason})`)

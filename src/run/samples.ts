@@ -63,7 +63,7 @@ function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
       logp: sample.logps.reduce((a, b) => a + b, 0),
       length: sample.ids.length,
       ...(sample.finished ? {} : { truncated: true }),
-      // masks and texts have fields of their own above
+      // masks and texts have separate fields above
       ...(shown.some((s) => s.kind !== 'mask' && s.kind !== 'text') ? { shown: shown as Sample['shown'] } : {}),
     }
   })

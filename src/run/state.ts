@@ -1,5 +1,5 @@
 // What a checkpoint holds: adapters in PEFT's layout, the other trainables, the EMA copy, a reference that moves, the optimizer, and
-// one JSON of counters and positions. Everything is float32 or plain numbers, so that a resumed run goes on bit for bit.
+// one JSON of counters and positions. Everything is float32 or plain numbers, so that a resumed run continues bit for bit.
 import { join } from 'node:path'
 import {
   adapterConfigText,
@@ -27,7 +27,7 @@ import type { Settings } from './flat-settings.ts'
 import type { Learner } from './learner.ts'
 import type { StoredGroup } from './stored-group.ts'
 
-/** What a task keeps besides weights: its adaptive weight, the running norm behind it, and what it measured at the start. */
+/** What a task keeps besides weights: its adaptive weight, the running norm it depends on, and what it measured at the start. */
 export interface TaskState {
   balance: number
   norm: number
@@ -91,7 +91,7 @@ function requireFinite(dir: string, step: number, tensors: readonly [string, Ten
     field: `checkpoint of step ${step}`,
     expected: 'finite weights',
     got: `NaN or infinity in ${bad.length} of ${tensors.length} tensors, the first ${bad[0]}`,
-    hint: 'not written, earlier checkpoints are intact; go on from them with a smaller optim.learningRate in another folder',
+    hint: 'not written, earlier checkpoints are intact; resume from them with a smaller optim.learningRate in another folder',
   })
 }
 

@@ -59,7 +59,7 @@ function countDrawn(groups: readonly Group[]): { drawn: number; all: number } | 
   return masks.length === 0 ? null : { drawn: masks.filter(({ value }) => value !== null).length, all: masks.length }
 }
 
-/** `norms`: gradient of each group of weights in a step with spread; empty: no such step was made. */
+/** `norms`: gradient of each group of weights in a step with spread; empty: there was no such step. */
 export function verdictOf(groups: readonly Group[], norms: Readonly<Record<string, number>>): Verdict {
   const numRecords = new Set(groups.map(({ item }) => item.id)).size
   const within = numRecords === 1 ? 'the first record' : `the first ${numRecords} records`

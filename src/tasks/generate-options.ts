@@ -10,14 +10,14 @@ export type SamplerSettings = Pick<
 >
 
 /** K samples of each prompt, each with its own random numbers. */
-export interface Sampled {
+export interface SampleOptions {
   rl: SamplerSettings
   samples: number
   random: (row: number, k: number) => RandomStream
 }
 
 /** Without `sampled` the answers are greedy. */
-export function generateOptions(maxNewTokens: number, stopStrings: readonly string[], sampled?: Sampled) {
+export function generateOptions(maxNewTokens: number, stopStrings: readonly string[], sampled?: SampleOptions) {
   if (!sampled) return { maxNewTokens, stopStrings, samples: 1 } satisfies GenerateOptions
   const { rl, samples, random } = sampled
   const { temperature, topK, topP, minP, repetitionPenalty } = rl

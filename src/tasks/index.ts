@@ -21,7 +21,6 @@ export {
   type Task,
 } from '../rl/index.ts'
 export { recordContext } from './context.ts'
-export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/ask.ts'
 export {
   type Cycle,
   type CycleConfig,
@@ -31,6 +30,7 @@ export {
 } from './cycle/config.ts'
 export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
+export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/prompts.ts'
 export { resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
 export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
@@ -81,7 +81,7 @@ function kindsFor(task: string): readonly TaskKind<never>[] {
   return kind ? [kind] : Object.values(taskKinds)
 }
 
-/** Settings of the kinds with their presets applied, and whether a task has a KL term of its own. */
+/** Settings of the kinds with their presets applied, and whether a task has its own KL term. */
 export function resolveTask(config: { task: string }, input: Readonly<Record<string, unknown>>) {
   const kinds = kindsFor(config.task)
   const settings: object = Object.assign({}, ...kinds.map((kind) => kind.resolve?.(config as never, input)))

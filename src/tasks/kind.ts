@@ -52,18 +52,18 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
   readonly main?: string
 }
 
-/** Decides which records are worth training on. They are looked at once, in stored order, before the first step. */
+/** Decides which records are worth training on. Each is checked once, in stored order, before the first step. */
 export interface RecordChooser {
   /** Files and settings that the numbers depend on, beside the records. */
   readonly files: readonly string[]
   readonly settings: string
   /** Numbers of a record that decide; of every record as many. */
   look(example: Example): readonly number[]
-  /** Positions of those that are kept, and in words what became of the others. Null: could not be read, and is counted when its turn comes. */
-  choose(numbers: readonly (readonly number[] | null)[]): { kept: readonly number[]; told: string }
+  /** Positions of the kept records, and a sentence about the others. Null: could not be read; the loader counts it. */
+  choose(numbers: readonly (readonly number[] | null)[]): { kept: readonly number[]; summary: string }
 }
 
-/** Where a batch of supervised records stands in its run. */
+/** Position of a batch of supervised records in its run. */
 export interface LessonPlace {
   readonly seed: number
   readonly step: number
@@ -75,9 +75,9 @@ export interface LessonPlace {
 
 /** What a kind teaches by examples. */
 export interface Lessons {
-  /** Short names of its figures, for the status line, and their names in the log; one is `loss`. */
+  /** Short names of its metrics, for the status line, and their names in the log; one is `loss`. */
   readonly figures: Readonly<Record<string, string>>
-  /** Adds the gradient of this process's records of a batch, and gives its share of the figures by their short names. */
+  /** Adds the gradient of this process's records of a batch, and gives its share of the metrics by their short names. */
   learn(batch: readonly Example[], place: LessonPlace): Promise<Record<string, number>>
 }
 
@@ -119,7 +119,7 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   evaluator(family: Family, config: C): Evaluator
   /** Frees what the tasks, the chooser and the evaluator opened beside a family. */
   close?(family: Family): void
-  /** Supervised learning, and in words what is learned; absent: the kind has none. */
+  /** Supervised learning and a description of its goal; absent: the kind has none. */
   lessons?: {
     goal(config: C, options: LessonOptions): string
     open(family: Family, config: C, options: LessonOptions): Lessons

@@ -2,6 +2,7 @@
 // May import core.
 // Start reading at tokenizer.ts, then prompts.ts.
 export { encodeAnswer } from './answer.ts'
+export { encodeRuns } from './cached-encode.ts'
 export { type FolderTemplate, folderTemplate } from './folder-template.ts'
 export { type ChatTurn, renderTemplate, templateOf } from './jinja.ts'
 export type { TextRange } from './plain-text.ts'
@@ -27,7 +28,6 @@ export {
   segmentQuestion,
   segmentQuestions,
 } from './prompts.ts'
-export { encodeRuns } from './runs.ts'
 export { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
 export { StopMatcher, type StopRule } from './stop-matcher.ts'
 export {

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import { packageRoot } from '../core/index.ts'
 
 export interface EnvironmentFacts {
-  /** Words of the command line. The engine thread has none of its own: whoever starts it passes them on. */
+  /** Words of the command line. The engine thread has none: whoever starts it passes them on. */
   command?: readonly string[]
   /** Version of the torch that the addon was built with; null: unknown. */
   torch: string | null
@@ -58,7 +58,7 @@ export function gitCommit(folder: string): string | undefined {
     const found = existsSync(path) ? readFileSync(path, 'utf8').trim() : packedRef(join(common, 'packed-refs'), ref)
     return found && isHash(found) ? found : undefined
   } catch {
-    return undefined // a damaged or foreign .git is no reason not to train
+    return undefined // a damaged or foreign .git does not prevent training
   }
 }
 

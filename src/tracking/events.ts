@@ -4,7 +4,7 @@
 /** Metric name -> value. */
 export type Metrics = Readonly<Record<string, number>>
 
-/** A figure with its 95 % interval. */
+/** A metric with its 95 % interval. */
 export interface Interval {
   mean: number
   low: number
@@ -24,7 +24,7 @@ export interface EvalEvent {
   step: number
   /** 'before', 'after', or any other name of a round. */
   name: string
-  /** How many records the figures are over. */
+  /** Number of records in the metrics. */
   records: number
   metrics: Readonly<Record<string, Interval>>
 }
@@ -84,7 +84,7 @@ export interface MaskRle {
   counts: string
 }
 
-/** Who made a thing that is shown: the record holds it, the policy sampled it, its EMA copy or the judge answered it. */
+/** The author of what is shown: the record has it, the policy sampled it, its EMA copy or the judge answered it. */
 export type Author = 'record' | 'policy' | 'ema' | 'judge'
 
 /** A point on the image, in pixels from its left upper corner; `positive`: it lies on what is meant. */
@@ -97,10 +97,10 @@ export interface ShownPoint {
 /** One thing to look at when a sample is judged by eye. `name` says what it is where the author alone does not. */
 export type Shown =
   | { kind: 'text'; by: Author; text: string; name?: string }
-  | { kind: 'mask'; by: Author; mask: MaskRle | null; name?: string } // null: none was made
+  | { kind: 'mask'; by: Author; mask: MaskRle | null; name?: string } // null: none was produced
   | { kind: 'points'; by: Author; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
 
-/** The same as tasks tell it; readers give it back in the form above. */
+/** The same in the form of tasks; readers return the form above. */
 export interface ToldShown {
   kind: Shown['kind']
   by: Author
@@ -121,14 +121,14 @@ export interface Sample {
   shown?: readonly (Shown | ToldShown)[]
   /** The form before `shown`: what the policy wrote. */
   text?: string
-  /** What the second model answered in words. */
+  /** The text that the second model answered. */
   answer?: string
   /** The record's own caption. */
   reference?: string
-  /** The record's mask, and the mask that was made. */
+  /** The record's mask, and the produced mask. */
   given?: MaskRle | null
   made?: MaskRle | null
-  /** Who made it; absent in older files. */
+  /** Its author; absent in older files. */
   madeBy?: Author
   /** Each part unweighted; null where it could not be scored. */
   rewards: Readonly<Record<string, number | null>>

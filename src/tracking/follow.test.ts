@@ -109,8 +109,8 @@ test('lines that a resumed run cuts off are forgotten, whenever one looks', () =
   run.poll()
   assert.deepEqual(run.end, { step: 9, reason: 'stopped' })
   for (const [to, more] of [
-    [6, 0], // looked at while the file is shorter
-    [4, 7], // looked at when the file is longer than it was
+    [6, 0], // read while the file is shorter
+    [4, 7], // read when the file is longer than it was
     [2, 3],
   ] as const) {
     writer = RunWriter.resume(dir, to, positions.get(to), {})
@@ -146,7 +146,7 @@ test('a file longer than the distance of marks is read again from near the chang
   assert.deepEqual(run.samples.read([7000])[0]?.k, 3)
 })
 
-test('files that vanish, come back, or are no JSON are told of and do no harm', () => {
+test('files that vanish, come back, or are not JSON are reported and do no harm', () => {
   const dir = newFolder()
   const run = new FollowedRun(dir)
   const writer = RunWriter.create(dir, newRun)
@@ -183,7 +183,7 @@ test('tasks of a run that does not list them come from its samples and mean rewa
   )
 })
 
-test('a sample of the older form shows what it showed: who made the mask follows from who answered in words', () => {
+test('a sample of the older form shows what it showed: the author of the mask follows from who answered with text', () => {
   const mask = { size: [2, 2], counts: '04' }
   const scores = { rewards: {}, total: 1, advantage: 0, logp: 0, length: 1 }
   const older = { step: 1, loop: 'loop1', id: 'a', k: 0, text: 'a disc', reference: 'disc', given: mask, made: null }
@@ -193,8 +193,8 @@ test('a sample of the older form shows what it showed: who made the mask follows
     { kind: 'text', by: 'policy', text: 'a disc' },
     { kind: 'mask', by: 'ema', mask: null },
   ])
-  const told = [{ kind: 'points', by: 'policy', value: { size: [2, 2], points: [{ x: 1, y: 0 }] } }]
-  assert.deepEqual(toSample({ ...older, ...scores, shown: told })?.shown, [
+  const shown = [{ kind: 'points', by: 'policy', value: { size: [2, 2], points: [{ x: 1, y: 0 }] } }]
+  assert.deepEqual(toSample({ ...older, ...scores, shown })?.shown, [
     { kind: 'points', by: 'policy', size: [2, 2], points: [{ x: 1, y: 0, positive: true }] },
   ])
   const named = toSample({ ...older, ...scores, made: mask, madeBy: 'ema', answer: 'Sure, it is [SEG].' })?.shown
@@ -322,7 +322,7 @@ test('samples come in the asked order and from the asked range, as a plain sort 
   assert.deepEqual(selectSamples(index, { record: 'nobody' }), { count: 0, rows: [] })
 })
 
-test('thinning keeps the spikes and what is no number', () => {
+test('thinning keeps the spikes and NaN', () => {
   const table = new MetricTable()
   for (let step = 0; step < 10_000; step++)
     table.add(step, { a: step === 7777 ? 50 : step === 3333 ? 'NaN' : step / 1e4 }, step)

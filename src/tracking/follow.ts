@@ -1,4 +1,4 @@
-// A run folder followed while it grows: only what is new is read, nothing is held open, nothing is written.
+// A run folder followed while it grows: only what is new is read, nothing stays open, nothing is written.
 
 import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
@@ -207,12 +207,12 @@ export class FollowedRun {
     return times.length > 0 ? Math.max(...times) : undefined
   }
 
-  /** Named by the run's start; else everything that has samples or a mean reward of its own. */
+  /** Named by the run's start; else everything that has samples or its own mean reward. */
   get tasks(): TaskName[] {
     return findTasks(startFacts(this.events), this.metrics.names, this.samples.tasks.list)
   }
 
-  /** What could not be read, in words. */
+  /** Messages about what could not be read. */
   get problems(): string[] {
     const problems = [...this.#unread.values()]
     const files = [

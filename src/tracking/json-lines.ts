@@ -22,7 +22,7 @@ export function encodeLine(value: unknown): string {
   return `${text}\n`
 }
 
-/** The number behind what `encodeLine` wrote; undefined where no number was written. */
+/** The number that `encodeLine` wrote; undefined if it wrote none. */
 export function decodeNumber(value: unknown): number | undefined {
   if (typeof value === 'number') return value
   if (value === 'NaN') return Number.NaN
@@ -30,7 +30,7 @@ export function decodeNumber(value: unknown): number | undefined {
   return value === '-Infinity' ? Number.NEGATIVE_INFINITY : undefined
 }
 
-/** One line of a file: its value, or undefined where it is no JSON object; `end` is the offset behind its newline. */
+/** One line of a file: its value, or undefined if it is not a JSON object; `end` is the offset after its newline. */
 export interface Line {
   value: Record<string, unknown> | undefined
   start: number
@@ -88,7 +88,7 @@ export function* readLines(path: string): Generator<Line> {
   }
 }
 
-/** The same error in words where the reason is a lack of space, else the error as it came. */
+/** The same error with a clear message if the disk is full, else the error unchanged. */
 export function inWords(error: unknown, path: string, bytes: number): unknown {
   const words = lackOfRoom(error)
   if (!words) return error
@@ -223,7 +223,7 @@ export class JsonLines {
 }
 
 /**
- * Offset behind the last line that parses, looked for from the end. A power loss may leave zeros or half pages there:
+ * Offset after the last line that parses, looked for from the end. A power loss may leave zeros or half pages there:
  * everything behind that line is torn.
  */
 function endOfLastGoodLine(fd: number): number {

@@ -28,7 +28,7 @@ export interface LineSink {
  */
 export class LineFollower {
   readonly path: string
-  /** Whether bytes without a newline stand at the end. */
+  /** Whether the file ends with bytes without a newline. */
   torn = false
   #offset = 0
   /** Inside a line that is too long. */
@@ -103,7 +103,7 @@ export class LineFollower {
     return from
   }
 
-  /** The piece held no newline: a larger one, or past a line beyond all measure. False: the rest is not there yet. */
+  /** The piece had no newline: a larger one, or past a line beyond all measure. False: the rest is not there yet. */
   #widen(n: number, size: number): boolean {
     if (this.#offset + n >= size) return false
     if (this.#piece.length < maxLineBytes) this.#piece = Buffer.allocUnsafe(this.#piece.length * 2)
@@ -114,7 +114,7 @@ export class LineFollower {
     return true
   }
 
-  /** The newest mark moves along; every `markDistance` one stays behind. */
+  /** The newest mark moves along; every `markDistance` one mark is kept. */
   #mark(end: number, bytes: Buffer): void {
     const mark = { end, check: Buffer.from(bytes) }
     const before = this.#marks.at(-2)

@@ -1,8 +1,8 @@
-import { float64, type Growing, uint32 } from './growing.ts'
+import { float64, type Growing, uint32 } from './growable-array.ts'
 import { decodeNumber } from './json-lines.ts'
 
 /** More names than this come from damage or malice; the rest is counted. */
-const mostNames = 5000
+const maxNames = 5000
 
 interface Column {
   /** Number of the row each value belongs to. */
@@ -63,7 +63,7 @@ export class MetricTable {
   #column(name: string): Column | undefined {
     const known = this.#columns.get(name)
     if (known) return known
-    if (this.#columns.size >= mostNames) {
+    if (this.#columns.size >= maxNames) {
       this.leftOut++
       return undefined
     }
@@ -72,7 +72,7 @@ export class MetricTable {
     return column
   }
 
-  /** Forgets the rows whose lines begin at this offset or behind it. */
+  /** Forgets the rows whose lines begin at this offset or after it. */
   cutAt(offset: number): void {
     const rows = this.#starts.countBelow(offset)
     this.#steps.cut(rows)

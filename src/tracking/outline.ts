@@ -4,11 +4,11 @@ import type { MaskRle } from './events.ts'
 /** A side longer than this is thinned before tracing: the page shows masks a few hundred pixels wide. */
 const longestSide = 256
 /** Beyond any camera; keeps a damaged size from taking all memory. */
-const mostPixels = 1 << 28
+const maxPixels = 1 << 28
 
 /** The path of a mask's border in a frame of `width` x `height`, inside filled by even-odd. Empty mask: empty path. */
 export function maskPath(rle: MaskRle, width: number, height: number): string {
-  if (rle.size[0] * rle.size[1] > mostPixels) throw new Error(`a mask of ${rle.size.join(' x ')} pixels`)
+  if (rle.size[0] * rle.size[1] > maxPixels) throw new Error(`a mask of ${rle.size.join(' x ')} pixels`)
   const mask = thinned(decodeRle(rle))
   const [sx, sy] = [width / mask.width, height / mask.height]
   const at = (corner: number) => {

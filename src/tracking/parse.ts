@@ -94,7 +94,7 @@ function toSize(value: unknown): readonly [number, number] | undefined {
 function toShown(value: unknown): Shown | undefined {
   if (!isObject(value) || !authors.includes(value.by as string)) return undefined
   const common = { by: value.by as Author, ...(typeof value.name === 'string' ? { name: value.name } : {}) }
-  // Tasks tell what they show as {kind, by, value}; such lines are read as well.
+  // Tasks describe what they show as {kind, by, value}; such lines are read as well.
   if (value.kind === 'text') return { kind: 'text', ...common, text: shownText(value.text ?? value.value) }
   if (value.kind === 'mask') return { kind: 'mask', ...common, mask: toMask(value.mask ?? value.value) }
   const { size: rawSize, points } = isObject(value.value) ? value.value : value
@@ -103,7 +103,7 @@ function toShown(value: unknown): Shown | undefined {
   return { kind: 'points', ...common, size, points: points.flatMap((p) => toPoint(p) ?? []) }
 }
 
-/** The older form tells things by name; without `madeBy`, the policy made the mask where the second model answered in words. */
+/** The older form names things; without `madeBy`, the policy drew the mask if the second model answered with text. */
 function shownOfOlder(sample: Sample): Shown[] {
   const { reference, given, text: written, made, madeBy, answer } = sample
   const shown: Shown[] = []
@@ -159,7 +159,7 @@ function tasksOf(facts: Readonly<Record<string, unknown>>): TaskName[] {
   })
 }
 
-/** Tasks named by the run's start, then everything that has samples or a mean reward of its own. */
+/** Tasks named by the run's start, then everything that has samples or its own mean reward. */
 export function findTasks(
   facts: Readonly<Record<string, unknown>>,
   metrics: Iterable<string>,

@@ -103,7 +103,7 @@ test('work of unknown length shows its count and no bar; a message stays above t
   assert.equal(visible(out[2]!), visible(out[0]!))
 })
 
-test('clock and short write figures in few characters', () => {
+test('clock and short write numbers in few characters', () => {
   assert.deepEqual([9, 123, 3723, Number.NaN, Number.POSITIVE_INFINITY].map(clock), [
     '0:09',
     '2:03',

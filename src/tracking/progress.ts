@@ -46,7 +46,7 @@ export function clock(seconds: number): string {
   return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`
 }
 
-/** A figure in at most about seven characters. */
+/** A number in about seven characters or fewer. */
 export function short(value: string | number): string {
   if (typeof value === 'string') return value
   if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value)

@@ -14,9 +14,9 @@ export interface Run {
   environment: unknown
   events: readonly RunEvent[]
   timing: readonly TimingLine[]
-  /** What could not be read, in words: torn lines, lines of unknown kind. Empty for a clean folder. */
+  /** Messages about what could not be read: torn lines, lines of unknown kind. Empty for a clean folder. */
   problems: string[]
-  /** Read anew on each call and never held whole; what cannot be read is added to `problems`. */
+  /** Read anew on each call and never kept whole; what cannot be read is added to `problems`. */
   samples(): Iterable<ReadSample>
 }
 
@@ -80,7 +80,7 @@ export function startFacts(events: readonly RunEvent[]): Record<string, unknown>
   return Object.assign({}, ...events.flatMap((event) => (event.t === 'start' ? [event.facts] : [])))
 }
 
-/** The tasks that the run's start names, and others that have a mean reward of their own. */
+/** The tasks that the run's start names, and others with their own mean reward. */
 export function runTasks(run: Run): TaskName[] {
   const names = new Set(run.events.flatMap((event) => (event.t === 'step' ? Object.keys(event.metrics) : [])))
   return findTasks(startFacts(run.events), names, [])

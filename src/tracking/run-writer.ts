@@ -11,9 +11,9 @@ import {
   requireOwnFolder,
   sha256,
 } from '../core/index.ts'
+import { PatientLines } from './buffered-lines.ts'
 import type { EvalEvent, Metrics, RunEvent, Sample, SampleRef } from './events.ts'
 import { inWords } from './json-lines.ts'
-import { PatientLines } from './patient-lines.ts'
 import { runFiles } from './run-files.ts'
 import type { TrackerName } from './trackers/tracker.ts'
 import { type AwayTracker, Trackers } from './trackers/trackers.ts'
@@ -29,7 +29,7 @@ export interface RunPosition {
 export interface RunWriterOptions {
   /** Also write TensorBoard event files under tensorboard/; the same as 'tensorboard' in `reportTo`. */
   tensorboard?: boolean
-  /** Trackers that get the figures too. */
+  /** Trackers that get the metrics too. */
   reportTo?: readonly TrackerName[]
   /** Seconds that one of `reportTo` may fail before `trackerAway` says so; 0: it is left alone after a while. */
   reportTimeout?: number
@@ -96,7 +96,7 @@ export class RunWriter {
     return writer
   }
 
-  /** Opens a run to go on behind a checkpoint: later lines, and the note that the run stopped, are cut off. */
+  /** Opens a run to resume from a checkpoint: later lines, and the note that the run stopped, are cut off. */
   static resume(dir: string, step: number, position: RunPosition | undefined, options: RunWriterOptions): RunWriter {
     if (!existsSync(join(dir, runFiles.events))) {
       throw new Mismatch({ where: dir, expected: `a run folder with ${runFiles.events}`, got: 'none' })
@@ -155,12 +155,12 @@ export class RunWriter {
     this.#event({ t: 'warning', step, kind, text, count, ...(samples && { samples }) })
   }
 
-  /** The same for facts that belong to no step of their own: noted at the step the run is at. */
+  /** The same for facts that belong to no step: logged at the current step. */
   notice(kind: string, text: string, count = 1): void {
     this.warning(this.#step, kind, text, count)
   }
 
-  /** To be noted before the checkpoint is made, so that the checkpoint's own position includes the note. */
+  /** To be noted before the checkpoint is written, so that the checkpoint's own position includes the note. */
   checkpoint(step: number, name: string): void {
     this.#event({ t: 'checkpoint', step, name })
   }
@@ -198,8 +198,8 @@ export class RunWriter {
   }
 
   /**
-   * Synced to the disk first: a checkpoint never points behind what a power loss leaves. Lines that waited for room are
-   * written if there is some now, else they are behind it. A folder that was deleted under the run is put back first.
+   * Synced to the disk first: a checkpoint never points past what survives a power loss. Lines that waited for room are
+   * written if there is some now, else they follow it. A folder that was deleted under the run is put back first.
    */
   position(): RunPosition {
     this.#checkPlace()
@@ -245,7 +245,7 @@ export class RunWriter {
     this.#put(this.#events, event)
   }
 
-  /** Lines that had to wait are told of once they are out: such a log differs from an undisturbed one by the notice. */
+  /** Lines that had to wait are reported once they are written: such a log differs from an undisturbed one by the warning. */
   #put(file: PatientLines, ...values: readonly unknown[]): void {
     const late = file.put(...values)
     if (late === 0) return

@@ -120,7 +120,7 @@ test('truncateAfter keeps everything up to the step and drops the stop note', ()
   assert.deepEqual(bytesOf(long), bytesOf(short))
 })
 
-test('a position behind the end of the file is refused in words', () => {
+test('a position after the end of the file is refused with a clear message', () => {
   const dir = newFolder()
   const writer = RunWriter.create(dir, newRun)
   train(writer, 1, 2)
@@ -177,7 +177,7 @@ test('readers count what they cannot read instead of failing', () => {
   ])
 })
 
-test('a full disk is said in words', () => {
+test('a full disk gives a clear message', () => {
   const file = new JsonLines('/dev/full')
   assert.throws(
     () => file.append({ a: 1 }),

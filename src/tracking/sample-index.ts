@@ -2,13 +2,13 @@ import { closeSync, openSync, readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
 import type { ReadSample, SampleRef } from './events.ts'
-import { float32, float64, type Growing, uint16, uint32 } from './growing.ts'
+import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
 import { decodeNumber } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
 import { toSample } from './parse.ts'
 
-const mostParts = 64
-const mostTasks = 1024
+const maxParts = 64
+const maxTasks = 1024
 
 /** What the index keeps of a line; the rest is read when it is shown. */
 export interface SampleEntry {
@@ -78,7 +78,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
 
 /**
  * Masks and captions are most of a line, so only its ends are read where they have the writer's form. Quotes inside
- * strings are escaped, so neither mark can stand in a text, and a nested one is followed by two braces. Every other line
+ * strings are escaped, so neither mark can occur in a text, and a nested one is followed by two braces. Every other line
  * is read whole.
  */
 export function readEntry(bytes: Buffer): SampleEntry | undefined {
@@ -105,7 +105,7 @@ class Names {
   }
 }
 
-/** The samples of a run by number: where each stands in its file and what one may look for. */
+/** The samples of a run by number: the place of each in its file and the fields to search. */
 export class SampleIndex implements LineSink {
   readonly path: string
   readonly tasks = new Names()
@@ -119,7 +119,7 @@ export class SampleIndex implements LineSink {
   readonly #starts = float64()
   readonly #lengths = uint32()
   readonly #parts = new Map<string, Growing<Float32Array>>()
-  /** Lines that are no samples. */
+  /** Lines that are not samples. */
   bad = 0
 
   constructor(path: string) {
@@ -142,7 +142,7 @@ export class SampleIndex implements LineSink {
 
   line(bytes: Buffer, start: number, end: number): void {
     const entry = readEntry(bytes)
-    if (!entry || (this.tasks.list.length >= mostTasks && this.tasks.find(entry.task) === undefined)) {
+    if (!entry || (this.tasks.list.length >= maxTasks && this.tasks.find(entry.task) === undefined)) {
       this.bad++
       return
     }
@@ -162,7 +162,7 @@ export class SampleIndex implements LineSink {
   #setPart(name: string, row: number, value: number | null): void {
     let column = this.#parts.get(name)
     if (!column) {
-      if (this.#parts.size >= mostParts) return
+      if (this.#parts.size >= maxParts) return
       column = float32()
       this.#parts.set(name, column)
     }

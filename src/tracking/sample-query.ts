@@ -25,7 +25,7 @@ export interface SampleRows {
   rows: number[]
 }
 
-/** The first `size` rows by rank, found in one pass; ranks that are no number stay out. */
+/** The first `size` rows by rank, found in one pass; NaN ranks are left out. */
 class Leaders {
   readonly #size: number
   readonly #key: (row: number) => number
@@ -110,7 +110,7 @@ function rankOf(index: SampleIndex, order: SampleOrder, part: string | undefined
   return (row) => spread[row]!
 }
 
-/** Highest minus lowest reward of the group a row is in; the samples of a group stand together in the file. */
+/** Highest minus lowest reward of the group a row is in; the samples of a group are adjacent in the file. */
 function groupSpreads(index: SampleIndex, reward: (row: number) => number): Float64Array {
   const spreads = new Float64Array(index.count)
   const same = (a: number, b: number) =>

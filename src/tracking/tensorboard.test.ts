@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { RunWriter } from './run-writer.ts'
 import { crc32c, TensorboardWriter } from './tensorboard.ts'
 
-// A reader of its own, from the format's description: bit-wise checksum, generic protobuf walk.
+// A separate reader, from the format's description: bit-wise checksum, generic protobuf walk.
 function slowCrc(bytes: Uint8Array): number {
   let c = 0xffffffffn
   for (const byte of bytes) {

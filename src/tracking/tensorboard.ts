@@ -1,4 +1,4 @@
-// TensorBoard event file, written by hand: TFRecord frames around protobuf `Event` messages that hold summaries.
+// TensorBoard event file without a library: TFRecord frames around protobuf `Event` messages that hold summaries.
 import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'

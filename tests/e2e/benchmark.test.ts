@@ -58,13 +58,13 @@ async function stoppedInside(out: string): Promise<Outcome> {
   }
 }
 
-test('a model is stopped by a signal and goes on: the same figures and rows as without the stop', async () => {
+test('a model is stopped by a signal and goes on: the same metrics and rows as without the stop', async () => {
   const whole = succeeded(await roundtrip(...onScenes, '--out', at('whole')))
   assert.match(whole.out, /refcoco +val +union +24 +12 +0 +\d/)
   assert.match(whole.out, /val +testA +testB\n/)
   const { code, err } = await stoppedInside(at('stopped'))
-  assert.deepEqual([code, /the same command goes on/.test(err)], [130, true], err)
-  assert.ok(!existsSync(at('stopped/eval-refcoco-val.json')), 'no figures of a part')
+  assert.deepEqual([code, /the same command resumes/.test(err)], [130, true], err)
+  assert.ok(!existsSync(at('stopped/eval-refcoco-val.json')), 'no metrics of a part')
   const resumed = succeeded(await roundtrip(...onScenes, '--out', at('stopped')))
   assert.equal(resumed.out, whole.out)
   const rows = (dir: string) => readFileSync(at(`${dir}/eval-refcoco.jsonl`), 'utf8')

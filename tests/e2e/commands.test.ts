@@ -202,7 +202,7 @@ test('a dry run prints start-up, texts, rewards and advantages, and writes nothi
   assert.match(strict.out, /\nverdict: cannot learn like this: loop1: in the first \d records the rewards of every/)
 })
 
-test('eval prints all six figures; of the last checkpoint they are those the run ended with', async () => {
+test('eval prints all six metrics; of the last checkpoint they are those the run ended with', async () => {
   const evaluate = ['eval', '--model', model, ...short, '--records', '2', '--data.split', 'eval', '--adapter']
   const { out } = succeeded(await roundtrip(...evaluate, at('straight')))
   const ended = events(at('straight'))

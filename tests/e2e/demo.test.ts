@@ -33,23 +33,23 @@ function demo(args: readonly string[], stopAt?: RegExp): Promise<Outcome> {
   return new Promise((done) => child.on('close', (code) => done({ ...outcome, code })))
 }
 
-interface Figures {
+interface Metrics {
   seed: number
   seconds: number
   before: Record<string, Interval>
   after: Record<string, Interval>
 }
 
-function lastLine({ code, out, err }: Outcome): Figures {
+function lastLine({ code, out, err }: Outcome): Metrics {
   assert.equal(code, 0, err)
-  return JSON.parse(out.trimEnd().split('\n').at(-1)!) as Figures
+  return JSON.parse(out.trimEnd().split('\n').at(-1)!) as Metrics
 }
 
 const configOf = () => JSON.parse(readFileSync(join(run, 'config.json'), 'utf8')) as { optim: { learningRate: number } }
 
-let first: Figures
+let first: Metrics
 
-test('without a learning rate the figures before and after are equal, and the last line holds them', async () => {
+test('without a learning rate the metrics before and after are equal, and the last line holds them', async () => {
   const outcome = await demo([...short, '--rl.learningRate', '0', '--json'])
   first = lastLine(outcome)
   assert.deepEqual(Object.keys(first), ['seed', 'seconds', 'before', 'after'])
@@ -64,7 +64,7 @@ test('without a learning rate the figures before and after are equal, and the la
   assert.match(readFileSync(join(run, 'report.html'), 'utf8'), /^<!doctype html>/)
 })
 
-test('the next run of the seed replaces the folder and starts from the same figures', async () => {
+test('the next run of the seed replaces the folder and starts from the same metrics', async () => {
   const again = lastLine(await demo([...short, '--loop2.actionStd', '1', '--json']))
   assert.deepEqual(again.before, first.before)
   assert.ok(configOf().optim.learningRate > 0)
@@ -77,11 +77,11 @@ test('a folder named by hand that holds a run is not replaced', async () => {
   assert.ok(existsSync(join(run, 'report.html')))
 })
 
-test('a demo stopped by SIGINT ends with 130 and its report, without figures after', async () => {
+test('a demo stopped by SIGINT ends with 130 and its report, without metrics after', async () => {
   const stopped = await demo([...short, '--maxSteps', '100000', '--json'], /train .* 1\/100000 /)
   assert.equal(stopped.code, 130, stopped.err)
   assert.equal(stopped.out, '')
-  assert.match(stopped.err, /stopped after step \d+: no figures after training; report runs\/demo-seed-3\/report\.html/)
+  assert.match(stopped.err, /stopped after step \d+: no metrics after training; report runs\/demo-seed-3\/report\.html/)
   assert.ok(existsSync(join(run, 'report.html')))
 })
 

@@ -24,7 +24,7 @@ const demo = (name: string, flags: string) => [
   ...['--task', 'points', '--seed', '3', '--output', join(folder, name)],
   ...flags.split(' '),
 ]
-const figures = [
+const metrics = [
   'points/gain',
   'points/gain_random',
   'points/gain_heuristic',
@@ -40,7 +40,7 @@ test('without a learning rate the points demo ends where it began, to the digit'
   const told = JSON.parse(out.trimEnd().split('\n').at(-1)!) as Record<'before' | 'after', Record<string, Interval>>
   assert.deepEqual(Object.keys(told), ['seed', 'seconds', 'before', 'after'])
   assert.deepEqual(told.after, told.before)
-  for (const name of figures)
+  for (const name of metrics)
     assert.deepEqual(Object.keys(told.before[name] ?? {}).sort(), ['high', 'low', 'mean'], name)
   assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point made negative"/)
 })

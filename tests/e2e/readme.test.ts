@@ -117,7 +117,7 @@ after(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('npm run demo works in a copy without packages and ends with its figures', async () => {
+test('npm run demo works in a copy without packages and ends with its metrics', async () => {
   assert.ok(!existsSync(join(copy, 'node_modules')))
   const command = commandsOf(readme).find((line) => line.startsWith('npm run demo'))!
   const { out } = await succeeds(`${command} ${extraOf(command)}`)

@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { openOther } from '../../src/benchmarks/index.ts'
+import { openRegionBenchmark } from '../../src/benchmarks/index.ts'
 import { writeComparison } from '../../src/cli/benchmark-compare.ts'
 import { Mismatch } from '../../src/core/index.ts'
 
@@ -76,11 +76,11 @@ async function checkAll(
 
 const rle = { size: [4, 4], counts: '4<' }
 const options = { images: null, ask: async () => 'A. Yes', judgePrompt: null }
-type OtherName = Parameters<typeof openOther>[1]
+type OtherName = Parameters<typeof openRegionBenchmark>[1]
 
 /** Opens the benchmark and scores the predictions of the same folder. */
 const scoreOther = (name: OtherName, predictions: string) => async (dir: string) =>
-  (await openOther(dir, name, options)).score(join(dir, predictions), { seed: 1, splits: null })
+  (await openRegionBenchmark(dir, name, options)).score(join(dir, predictions), { seed: 1, splits: null })
 
 test('gar-vqa: items and answers', async () => {
   const item = {
@@ -121,7 +121,7 @@ test('ref-l4: a Parquet file that is cut, has other columns or other bytes', asy
   for (const [i, bytes] of damaged.entries()) {
     const dir = write('l4-parquet', { 'ref-l4-val.parquet': bytes })
     const isNamed = (error: unknown) => error instanceof Mismatch && error.message.includes('ref-l4-val.parquet')
-    await assert.rejects(openOther(dir, 'ref-l4', options), isNamed, `form ${i}`)
+    await assert.rejects(openRegionBenchmark(dir, 'ref-l4', options), isNamed, `form ${i}`)
   }
 })
 

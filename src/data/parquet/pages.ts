@@ -18,7 +18,7 @@ const encodings = [
 ]
 
 /** Most that a page may grow when unpacked: small ones may by any factor, large ones as far as zlib goes. */
-function mostUnpacked(packed: number): number {
+function maxUnpacked(packed: number): number {
   return Math.max(16 * 1024 * 1024, 1100 * packed)
 }
 
@@ -71,7 +71,7 @@ export class PageChecker {
     const { compressed_page_size: packed, uncompressed_page_size: unpacked } = header
     const fits = Number.isInteger(packed) && packed >= 0 && packed <= left
     if (!fits) this.#fail(place, `a page inside the ${left} bytes of its column`, `${packed} bytes`)
-    if (!(Number.isInteger(unpacked) && unpacked >= 0 && unpacked <= mostUnpacked(packed)))
+    if (!(Number.isInteger(unpacked) && unpacked >= 0 && unpacked <= maxUnpacked(packed)))
       this.#fail(place, `a page that ${packed} bytes can hold`, `${unpacked} bytes`)
     return packed
   }

@@ -1,5 +1,5 @@
 // Mask actions: what is perturbed, with which log-density, and how an executed action becomes a mask. d prompt width, g grid side,
-// h w low-res mask, M samples. Densities are divided by their dimension, so that a log-ratio lives on the scale of one token.
+// h w low-res mask, M samples. Densities are divided by their dimension, so that a log-ratio has the scale of one token.
 import type { RandomStream } from '../../core/index.ts'
 import type { DrawnMask, GroundedFamily } from '../../models/index.ts'
 import { wide } from '../../nn/index.ts'

@@ -9,9 +9,9 @@ import { segmentAnswers } from '../../text/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField, spreadOf } from './action.ts'
-import { ask, describeAll, segmentAll } from './ask.ts'
 import { type Cycle, usesField, usesPrompt } from './config.ts'
 import { maskLoss } from './mask-loss.ts'
+import { ask, describeAll, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
 import { actionColumns, fieldOf, scoreActions, segAt } from './score-actions.ts'
 
@@ -115,7 +115,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     return tidy(() => this.#samples(items, answers, draw))
   }
 
-  /** One greedy answer for all K, or K sampled ones. Words and actions have streams of their own: noise must not depend on what was said. */
+  /** One greedy answer for all K, or K sampled ones. Tokens and actions use separate random streams: noise must not depend on the tokens. */
   #answers(items: readonly WorkItem[], draw: Draw): AnswerRow[][] {
     const { rl, loop2 } = this.#cycle.config
     const K = rl.numGenerations

@@ -7,9 +7,9 @@ import type { Example } from '../../data/index.ts'
 import { encodeRle, maskArea, maskUnion } from '../../mask/index.ts'
 import { meteor } from '../../rewards/index.ts'
 import { memory, noGrad, tidy } from '../../tensor/index.ts'
-import { describeAll, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
 import { type CycleScores, scoreRecords, summariseScores } from './evaluate.ts'
+import { describeAll, segmentAll } from './prompts.ts'
 
 const folder = scratch('evaluate')
 const toy = makeToy(join(folder, 'toy'))

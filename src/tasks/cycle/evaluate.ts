@@ -6,8 +6,8 @@ import { tidy } from '../../tensor/index.ts'
 import type { Interval } from '../../tracking/index.ts'
 import type { Evaluator, RecordRatios, RecordScore, WorkItem } from '../kind.ts'
 import { summaryOf } from '../summary.ts'
-import { askSome, describeAll, type Region, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
+import { askSome, describeAll, type Region, segmentAll } from './prompts.ts'
 
 export interface CycleScores extends RecordScore {
   captionMeteor: number

@@ -11,7 +11,7 @@ export interface CycleLessonSettings extends LessonOptions {
   checkpointing: boolean
 }
 
-/** Figures of a step: short names, and those of the log. */
+/** Metrics of a step: short names, and those of the log. */
 const figures = { loss: 'loss', caption: 'caption_loss', answer: 'answer_loss', mask: 'mask_bce', dice: 'mask_dice' }
 
 export function cycleLessons(family: GroundedFamily, settings: CycleLessonSettings): Lessons {
@@ -60,8 +60,8 @@ async function byShape(
   const inputs = batch.map(({ image, prepared }, i) =>
     i % world.size === world.rank ? (prepared ?? family.prepare(image, options)) : null,
   )
-  const told = await world.gather(inputs.map((input) => (input ? family.shapeOf(input) : null)))
-  const shapes = batch.map((_, i) => told.find((of) => of[i] !== null)![i]!)
+  const gathered = await world.gather(inputs.map((input) => (input ? family.shapeOf(input) : null)))
+  const shapes = batch.map((_, i) => gathered.find((of) => of[i] !== null)![i]!)
   return [...new Set(shapes)].map((shape) =>
     batch.flatMap((example, i) => (shapes[i] === shape ? [{ example, input: inputs[i] ?? null }] : [])),
   )

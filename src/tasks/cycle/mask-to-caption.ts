@@ -4,8 +4,8 @@ import { teacherForceGroups } from '../../llm/index.ts'
 import { type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
-import { ask, captionOf, segmentAll } from './ask.ts'
 import type { Cycle } from './config.ts'
+import { ask, captionOf, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
 
 export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {

@@ -97,7 +97,7 @@ test('openRewards checks the judge before the run and gives both loops ready to 
 
 const types = ({ rewards }: Pick<OpenTask, 'rewards'>) => rewards.terms.map((t) => `${t.type} ${t.weight}`)
 
-test('without a judge its share goes to METEOR, once and with a notice', () => {
+test('without a judge its share goes to METEOR, once and with a warning', () => {
   const mixed = resolveRewards(CycleRewards.parse({ preset: 'mixed' }))
   assert.deepEqual(types(mixed.tasks.loop1!), ['iou 0.5', 'meteor 0.5'])
   assert.deepEqual(types(mixed.tasks.loop2!), ['meteor 1'])
@@ -141,7 +141,7 @@ test('the judge flags keep every preset and every term that the user wrote', () 
   )
 })
 
-test('the judge joins terms that have none, and takes three quarters of METEOR where there is METEOR', () => {
+test('the judge joins terms that have none, and takes three quarters of METEOR if there is METEOR', () => {
   const written = [
     { type: 'iou', weight: 1, of: 'maskPrime' },
     { type: 'maskConfidence', weight: 0.5, of: 'maskPrime' },

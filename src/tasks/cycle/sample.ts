@@ -7,7 +7,7 @@ import type { MaskAction } from './action.ts'
 
 export interface CycleSample extends Sample {
   readonly action: MaskAction | null
-  /** What the EMA copy is asked about: a caption, or a mask (null: none was made). */
+  /** What the EMA copy is asked about: a caption, or a mask (null: none was produced). */
   readonly caption: string | null
   readonly mask: Mask | null
   /** Of `mask`. */

@@ -57,7 +57,7 @@ export const PointRewardConfig = z.strictObject({
   dup: z.number().nonnegative().describe('penalty for the share of duplicates'),
   oob: z.number().nonnegative().describe('penalty for the share of points outside the image'),
   extra: z.number().nonnegative().describe('penalty for more points than allowed'),
-  abstainBonus: z.number().describe('placement of an empty answer where there is nothing to correct'),
+  abstainBonus: z.number().describe('placement of an empty answer if there is nothing to correct'),
   tau: z.number().nonnegative().describe('an error below this share of the object is nothing to correct'),
   over: z.number().nonnegative().describe('turns above 1: penalty for what was lost since the best turn'),
   turn: z.number().nonnegative().describe('turns above 1: price of a turn'),

@@ -69,7 +69,7 @@ test('records without a target are left out and counted, or stay where the mode 
   assert.deepEqual(await read({ noTarget: 'keep', mode: 'joint' }), ['object,bare,boxed', 0])
 })
 
-test('without a target the answer that says nothing is right, and the evaluation has a figure of its own for it', () => {
+test('without a target the empty answer is right, and the evaluation has a separate metric for it', () => {
   const config = settings({ mode: 'joint', noTarget: 'keep' })
   const item: WorkItem = {
     id: 'n',
@@ -142,7 +142,8 @@ test('before training, scenes with nothing to correct are left out but for a sha
   const made = [null, [0.01, 90, 100], [0.98, 1, 100], [0.5, 50, 100], [0.6, 0, 100]]
   assert.deepEqual(chooser.choose(made), {
     kept: [0, 3, 4],
-    told: '2 of 4 records are trained on; 1 left out: the first mask misses the object (IoU below 0.05); 2 easy: nothing to correct, 1 of them kept',
+    summary:
+      '2 of 4 records are trained on; 1 left out: the first mask misses the object (IoU below 0.05); 2 easy: nothing to correct, 1 of them kept',
   })
   for (const input of [{ keepEasy: null }, { mode: 'joint' }, { preset: 'origin' }])
     assert.equal(points.chooser!(family, settings(input)), null, JSON.stringify(input))

@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import type { Example } from '../../data/index.ts'
 import { maskArea, maskIou, toDense } from '../../mask/index.ts'
 import type { RecordChooser } from '../kind.ts'
+import { keepRecords } from './click-geometry.ts'
 import { type PointsConfig, rewardOfPoints } from './config.ts'
 import { drawFirst, type PointSetup, positiveOf } from './item.ts'
-import { keepRecords } from './places.ts'
 import { pointRecord } from './records.ts'
 import { errorAreas } from './reward.ts'
 
@@ -25,8 +25,8 @@ export function pointChooser(setup: Pick<PointSetup, 'sam' | 'config'>): RecordC
       const { kept, hard, easy, easyKept } = keepRecords(known, tau, keepEasy)
       const unread = numbers.flatMap((row, i) => (row ? [] : [i]))
       const positions = [...kept.map((k) => known[k]!.i), ...unread].sort((a, b) => a - b)
-      const told = `${kept.length} of ${known.length} records are trained on; ${hard} left out: the first mask misses the object (IoU below 0.05); ${easy} easy: nothing to correct, ${easyKept} of them kept`
-      return { kept: positions, told }
+      const summary = `${kept.length} of ${known.length} records are trained on; ${hard} left out: the first mask misses the object (IoU below 0.05); ${easy} easy: nothing to correct, ${easyKept} of them kept`
+      return { kept: positions, summary }
     },
   }
 }

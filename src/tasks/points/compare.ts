@@ -4,22 +4,22 @@ import { sha256, stream } from '../../core/index.ts'
 import { type Mask, maskArea, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { Shown } from '../../rl/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
+import { heuristicNegatives, randomNegatives } from './click-geometry.ts'
 import { rewardOfPoints } from './config.ts'
 import type { Point } from './frame.ts'
 import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
-import { askLooks, replyToLooks } from './looks.ts'
-import { heuristicNegatives, randomNegatives } from './places.ts'
+import { askLooks, replyToLooks } from './multi-turn.ts'
 import { givenPrompt } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 import { type PointReply, sampleOf, scoreReplies } from './reply.ts'
 import { shownAnswer } from './shown.ts'
 
-/** The figures of one record; overlaps with the object. */
+/** The metrics of one record; overlaps with the object. */
 export interface ComparedRecord {
   id: string
   shown?: readonly Shown[]
-  /** Of its pixels: records of one image are no independent witnesses. */
+  /** Of its pixels: records of one image are not independent. */
   image: string
   /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
   target: boolean
@@ -77,7 +77,7 @@ export function compareClicks(
   return out
 }
 
-/** Clicks that no policy takes part in: made once for a record, however often the policy is evaluated. */
+/** Clicks that no policy takes part in: computed once for a record, however often the policy is evaluated. */
 type OtherClicks = Pick<ComparedRecord, 'random' | 'heuristic' | 'errorCentre' | 'errorCentreLogits' | 'bestClick'>
 export type KnownClicks = Map<string, OtherClicks>
 
@@ -174,7 +174,7 @@ function areasOf(target: Mask, mask: Mask | null): Areas {
   return { both, either: own + maskArea(mask) - both }
 }
 
-/** Overlap after negative points of the original image were added to a positive prompt; 0 where there is none to add to. */
+/** Overlap after negative points of the original image were added to a positive prompt; 0 if there is none. */
 export function clickedOverlaps(
   setup: PointSetup,
   item: PointItem,

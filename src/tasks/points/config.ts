@@ -31,9 +31,7 @@ export const PointsConfig = PointAnswerConfig.extend({
   positivePrompt: z
     .enum(['point', 'box', 'box+points'])
     .default('point')
-    .describe(
-      'negatives, second-look: what SAM2 is given of the object; made from the mask where a record brings none',
-    ),
+    .describe('negatives, second-look: the prompt of the object for SAM2; derived from the mask if a record has none'),
   previousMask: z
     .enum(['none', 'logits'])
     .default('none')

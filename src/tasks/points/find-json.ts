@@ -1,5 +1,5 @@
 // The JSON inside a model's text: the whole of it, a code fence, or the last bracket block. Nothing is ever evaluated; what does not
-// parse after one repair of quotes and commas is no answer.
+// parse after one repair of quotes and commas is not an answer.
 
 export type Candidate = 'whole' | 'fence' | 'block'
 
@@ -31,7 +31,7 @@ function parsed(text: string): { value: unknown } | null {
   try {
     return { value: JSON.parse(text) as unknown }
   } catch {
-    return null // most texts of a young policy are no JSON; the answer is then invalid, which is counted
+    return null // an untrained policy rarely writes JSON; the answer is then counted as invalid
   }
 }
 
@@ -54,7 +54,7 @@ function lastFence(region: string): string | null {
   }
 }
 
-/** Index behind the string that starts at a quote; the length of the text when it does not end. */
+/** Index after the string that starts at a quote; the length of the text when it does not end. */
 function afterString(text: string, quote: number): number {
   for (let i = quote + 1; i < text.length; i++) {
     if (text[i] === '\\') i++
@@ -84,7 +84,7 @@ function lastBlock(region: string): string | null {
   return last
 }
 
-/** Single quotes where there is no double one, and commas before a closing bracket. */
+/** Single quotes if there is no double one, and commas before a closing bracket. */
 function repair(text: string): string {
   const quoted = text.includes('"') ? text : text.replaceAll("'", '"')
   let out = ''

@@ -4,8 +4,10 @@
 
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../scenes/index.ts'
 export * from './answer-config.ts'
+export * from './click-geometry.ts'
+export * from './click-geometry.ts'
 export { type Areas, type ComparedRecord, type CompareOptions, compareClicks } from './compare.ts'
-export { comparedFigures } from './compared-figures.ts'
+export { comparedMetrics } from './compared-metrics.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 export {
   type Box,
@@ -20,11 +22,10 @@ export {
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'
 export { errorCentreCurve, searchBestClick } from './known-clicks.ts'
 export { lessonOf } from './lessons.ts'
-export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './looks.ts'
+export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './multi-turn.ts'
 export { OpenItems } from './open-items.ts'
 export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
-export * from './places.ts'
 export {
   coordinatesText,
   type PointsRunConfig,

@@ -6,9 +6,9 @@ import { type Mask, maskIou, toDense } from '../../mask/index.ts'
 import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
+import { contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
 import type { PointsConfig } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
-import { contour, derivePrompt, type PositivePrompt } from './places.ts'
 import { givenPrompt, pointQuestion } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 
@@ -81,7 +81,7 @@ function checkRecord({ id, image, mask }: PointRecord): void {
   })
 }
 
-/** The record's own prompt where it brings one; what is missing is made from the mask. */
+/** The record's own prompt if it has one; missing parts are derived from the mask. */
 export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
   const derived = box && points ? null : derivePrompt(mask)
   return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }

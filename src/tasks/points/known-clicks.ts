@@ -2,9 +2,9 @@
 // search over the image finds. What a policy's points are measured against.
 import { maskIou } from '../../mask/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
+import { oracleClick } from './click-geometry.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
 import { drawOptions, type PointItem, type PointSetup, withClicks } from './item.ts'
-import { oracleClick } from './places.ts'
 
 /** Pixels of the original image in SAM2's frame. */
 export function toSam({ sam }: PointSetup, { record }: PointItem, points: readonly Point[]): Point[] {

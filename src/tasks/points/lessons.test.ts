@@ -11,11 +11,11 @@ import { openSam2, Sam2Predictor } from '../../sam/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
 import { noGrad, tidy } from '../../tensor/index.ts'
 import type { PointMode } from './answer-config.ts'
+import { derivePrompt, heuristicNegatives } from './click-geometry.ts'
 import { type PointsInput, resolvePoints } from './config.ts'
 import { printedPoint } from './frame.ts'
 import { lessonOf, pointLessons } from './lessons.ts'
 import { parsePointAnswer } from './parse.ts'
-import { derivePrompt, heuristicNegatives } from './places.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')
 const { record } = makePointScene(5, 1)

@@ -9,7 +9,7 @@ import type { CommonSettings, Evaluator, TaskKind, WorkItem } from '../kind.ts'
 import type { CoordinateKind } from './answer-config.ts'
 import { pointChooser } from './choose.ts'
 import { type ComparedRecord, compareItems, type KnownClicks } from './compare.ts'
-import { comparedFigures, pointRatios } from './compared-figures.ts'
+import { comparedMetrics, pointRatios } from './compared-metrics.ts'
 import { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
@@ -159,7 +159,7 @@ export const points: TaskKind<PointsRunConfig> = {
     return [new PlacePoints(setup, config, openItems(setup))]
   },
   lessons: {
-    goal: ({ points: { mode } }) => `cross-entropy of answers made from the records (mode ${mode})`,
+    goal: ({ points: { mode } }) => `cross-entropy of answers built from the records (mode ${mode})`,
     open(family, config, { everything, maskWeight }) {
       const refuse = (field: string, expected: string, got: unknown, hint?: string) =>
         new Mismatch({ where: 'sft', field, expected, got, hint })
@@ -173,6 +173,6 @@ export const points: TaskKind<PointsRunConfig> = {
     const items = openItems(setup)
     const known: KnownClicks = new Map()
     const score = (work: readonly WorkItem[]) => compareItems(setup, items.all(work), config.seed, known)
-    return { score, summary: comparedFigures, ratios: pointRatios, unitOf: (r) => r.image, main: 'points/gain' }
+    return { score, summary: comparedMetrics, ratios: pointRatios, unitOf: (r) => r.image, main: 'points/gain' }
   },
 }

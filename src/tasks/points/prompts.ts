@@ -1,8 +1,8 @@
 // The questions of the three modes. The wording is part of the method: a model is compared with itself under the same words.
 
+import type { PositivePrompt } from './click-geometry.ts'
 import type { PointsConfig } from './config.ts'
 import { type Box, type FrameSize, type Point, printedPoint } from './frame.ts'
-import type { PositivePrompt } from './places.ts'
 
 export interface QuestionParts {
   query: string

@@ -10,8 +10,8 @@ import { type GarRow, openSource, writeGarArrow } from '../../data/index.ts'
 import { encodePng } from '../../image/index.ts'
 import { encodeRle, maskFromDense, maskToPng } from '../../mask/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
+import { derivePrompt } from './click-geometry.ts'
 import { positiveOf } from './item.ts'
-import { derivePrompt } from './places.ts'
 import { pointRecord } from './records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'points-'))
@@ -20,7 +20,7 @@ process.env.ROUNDTRIP_CACHE = join(folder, 'cache')
 
 const { record } = makePointScene(1, 4)
 
-test('JSONL lines with a query bring masks as PNG or run lengths, and boxes and points of their own', async () => {
+test('JSONL lines with a query bring masks as PNG or run lengths, and their own boxes and points', async () => {
   writeFileSync(join(folder, 'image.png'), await encodePng(record.image))
   writeFileSync(join(folder, 'mask.png'), await maskToPng(record.mask))
   const lines = [
@@ -111,7 +111,7 @@ test('a RefCOCO folder gives a record for every sentence, prompted by a point we
   assert.deepEqual([got.query, encodeRle(got.mask)], [scenes[0]!.caption, encodeRle(target)])
   const { points, box } = positiveOf(got)
   assert.deepEqual(points[0], derivePrompt(target).points[0])
-  assert.ok(box, 'a box of its own making')
+  assert.ok(box, 'a box derived from the mask')
   await source.close()
 })
 

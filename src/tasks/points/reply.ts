@@ -3,7 +3,7 @@ import type { RandomStream } from '../../core/index.ts'
 import { type Generated, generate, type PromptIds } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
 import type { ClickMask, ClickPrompt } from '../../sam/index.ts'
-import { generateOptions, type Sampled } from '../generate-options.ts'
+import { generateOptions, type SampleOptions } from '../generate-options.ts'
 import { rewardOfPoints } from './config.ts'
 import { type Point, rescale } from './frame.ts'
 import { clickPrompt, drawOptions, type PointItem, type PointSetup, positiveClicks, withClicks } from './item.ts'
@@ -25,7 +25,7 @@ export interface PointText {
 }
 
 /** How answers are drawn; `random` of an item, a sample of it, and how many looks were before. */
-export interface SampledPoints extends Omit<Sampled, 'random'> {
+export interface SampledPoints extends Omit<SampleOptions, 'random'> {
   random: (item: number, sample: number, look: number) => RandomStream
 }
 
@@ -39,7 +39,7 @@ export function askPoints(setup: PointSetup, items: readonly PointItem[], sample
 }
 
 /** K texts for each prompt; one greedy text without `sampled`. */
-export function askPrompts(setup: PointSetup, prompts: readonly PromptIds[], sampled?: Sampled): PointText[][] {
+export function askPrompts(setup: PointSetup, prompts: readonly PromptIds[], sampled?: SampleOptions): PointText[][] {
   const { model, tokenizer, imageIds, stopWords } = setup.policy
   const rows = generate(model, tokenizer, prompts, {
     ...generateOptions(setup.maxNewTokens, stopWords, sampled),
@@ -63,11 +63,11 @@ export interface PointReply {
   turns: readonly PointTurn[]
   /** What SAM2 is given before the corrections: the record's own, or in joint the policy's; null where that gives none. */
   prompt: ClickPrompt | null
-  /** Before the corrections; null where nothing is drawn (joint's none, an invalid answer of joint). */
+  /** Before the corrections; null if nothing is drawn (joint's none, an invalid answer of joint). */
   mask0: Mask | null
-  /** After them; null where no correction was kept. */
+  /** After them; null if no correction was kept. */
   mask1: Mask | null
-  /** SAM2's own expected overlap of the last mask, and whether the corrections made it take another of its masks. */
+  /** SAM2's expected overlap of the last mask, and whether the corrections changed which of its masks it chose. */
   confidence: number
   switched: boolean
 }

@@ -20,7 +20,7 @@ export interface PointsAnswer extends Answer {
 const PointsTerm = z.strictObject({
   type: z.literal('points').describe('gain, placement and form of an answer that places points for SAM2'),
   weight: termWeight,
-  of: z.literal('points').default('points').describe('the answer with the masks it made'),
+  of: z.literal('points').default('points').describe('the answer with its masks'),
   parameters: PointRewardConfig.describe('what each part is worth'),
 })
 

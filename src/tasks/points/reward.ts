@@ -7,7 +7,7 @@ import type { PointAnswer } from './parse.ts'
 /** One answer and the mask after it. */
 export interface PointTurn {
   answer: PointAnswer
-  /** Null where nothing was decoded: no point was kept, so the mask stays. */
+  /** Null if nothing was decoded: no point was kept, so the mask stays. */
   mask: Mask | null
 }
 

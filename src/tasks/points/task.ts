@@ -6,9 +6,9 @@ import { recordContext } from '../context.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
 import type { PointRewardConfig } from './answer-config.ts'
 import { rewardOfPoints } from './config.ts'
-import { answerFigures, stepFigures } from './figures.ts'
 import { type PointItem, type PointSetup, positiveOf } from './item.ts'
-import { askLooks, densitiesOfLooks, type PointWords, replyToLooks, wordsOf } from './looks.ts'
+import { answerMetrics, stepMetrics } from './metrics.ts'
+import { askLooks, densitiesOfLooks, type PointWords, replyToLooks, wordsOf } from './multi-turn.ts'
 import type { OpenItems } from './open-items.ts'
 import { givenPrompt } from './prompts.ts'
 import { pointRecord } from './records.ts'
@@ -69,7 +69,7 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
         const { text } = groups[b]![k]!
         const record = recordContext(work)
         const answer = { id: `${work.id}#${k}`, reference, given, mask, text, points, record }
-        return { answer, reply, figures: answerFigures(points, reply, this.#weights) }
+        return { answer, reply, figures: answerMetrics(points, reply, this.#weights) }
       })
     })
   }
@@ -83,9 +83,9 @@ export class PlacePoints implements Task<WorkItem, PointWords, PointsReply> {
   actions = (): null => null
   extraLoss = (): null => null
 
-  figures = stepFigures
+  figures = stepMetrics
 
-  /** Sampled answers; the first is one that surely ends. */
+  /** SampleOptions answers; the first is one that surely ends. */
   probe(item: WorkItem): PointWords[] {
     const [sampled] = this.sample([item], { seed: this.#settings.seed, step: 0 })
     const text = '[[1,1]]'

@@ -24,7 +24,7 @@ function square(at: number, length: number): MaskRle {
 
 type Change = Partial<Pick<Sample, 'text' | 'made' | 'total' | 'truncated' | 'shown'>>
 
-/** Samples of a step: records at places of their own, answered as `change` says; `how`: 0 at first, 1 at the end. */
+/** Samples of a step: records at different places, answered as `change` says; `how`: 0 at first, 1 at the end. */
 function samplesAt(step: number, change: (how: number, record: number, random: number) => Change): Sample[] {
   const how = Math.min(1, step / 20)
   return Array.from({ length: 12 }, (_, i) => {

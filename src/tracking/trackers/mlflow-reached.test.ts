@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { readRun } from '../run-reader.ts'
 import { RunWriter } from '../run-writer.ts'
-import { keptFigures, readReached, writeReached } from './mlflow-reached.ts'
+import { loggedMetrics, readReached, writeReached } from './mlflow-reached.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'reached-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
@@ -14,14 +14,14 @@ const server = 'http://here/api'
 const runAt = (resumedAt?: number, dir = folder) => ({ dir, name: 'run', settings: {}, resumedAt })
 const store = (kept: unknown) => writeFileSync(join(folder, 'mlflow.json'), JSON.stringify(kept))
 
-test('what a server had is read back, up to the step that the run goes on from', () => {
+test('what a server had is read back, up to the step that the run resumes from', () => {
   writeReached(runAt(), { server, run_id: 'r', sent: 9 })
   assert.deepEqual(readReached(runAt(20), server), { server, run_id: 'r', sent: 9 })
-  assert.equal(readReached(runAt(4), server)?.sent, 4, 'steps behind the checkpoint are told again')
+  assert.equal(readReached(runAt(4), server)?.sent, 4, 'steps after the checkpoint are sent again')
   assert.equal(readReached(runAt(0), server)?.sent, 0, 'the first checkpoint is one too')
 })
 
-test('a new run, another server and what is no record of a run are not gone on from', () => {
+test('a new run, another server and what is not a record of a run are not resumed from', () => {
   writeReached(runAt(), { server, run_id: 'r', sent: 9 })
   assert.equal(readReached(runAt(), server), null, 'a new run in an old folder')
   assert.equal(readReached(runAt(20), 'http://there/api'), null)
@@ -41,7 +41,7 @@ test('a place that cannot be written to costs the record, not the run', () => {
   assert.deepEqual(readdirSync(dir, { recursive: true }).sort(), ['mlflow.json', 'mlflow.json/inside'])
 })
 
-test('figures of the log are those behind one step and up to another, with their clocks', async (t) => {
+test('metrics of the log are those after one step and up to another, with their times', async (t) => {
   const dir = join(folder, 'log')
   let now = 1_000_000
   t.mock.method(Date, 'now', () => (now += 1000))
@@ -50,7 +50,7 @@ test('figures of the log are those behind one step and up to another, with their
   writer.eval(3, 'step 3', 2, { giou: { mean: 0.5, low: 0, high: 1 } })
   await writer.close()
   const means = (metrics: Readonly<Record<string, { mean: number }>>) => ({ giou: metrics.giou!.mean })
-  const found = [...keptFigures(dir, 1, 3, means)]
+  const found = [...loggedMetrics(dir, 1, 3, means)]
   assert.deepEqual(
     found.map(({ step, values }) => [step, values]),
     [

@@ -9,16 +9,16 @@ import { runFiles } from '../run-files.ts'
 import type { TrackedRun } from './tracker.ts'
 
 export interface Reached {
-  /** Address of the interface, without what opens doors. */
+  /** Address of the interface, without secrets. */
   server: string
   run_id: string
-  /** The last step of which, and of all before it, the server has every figure. */
+  /** The last step of which, and of all before it, the server has every metric. */
   sent: number
 }
 
 const pathOf = ({ dir }: Pick<TrackedRun, 'dir'>) => join(dir, runFiles.mlflow)
 
-/** Null for a new run, and where nothing usable was kept. Steps behind the checkpoint are done again and told again. */
+/** Null for a new run, and if nothing usable was kept. Steps after the checkpoint are repeated and sent again. */
 export function readReached(run: TrackedRun, server: string): Reached | null {
   const path = pathOf(run)
   const { resumedAt = -1 } = run
@@ -33,7 +33,7 @@ export function readReached(run: TrackedRun, server: string): Reached | null {
   }
 }
 
-/** A run outlives a disk without room; what is lost is that a resumed run tells some steps twice. */
+/** A full disk does not end the run: at worst a resumed run sends some steps twice. */
 export function writeReached(run: TrackedRun, reached: Reached): void {
   const path = pathOf(run)
   try {
@@ -43,19 +43,19 @@ export function writeReached(run: TrackedRun, reached: Reached): void {
   }
 }
 
-export interface KeptFigures {
+export interface LoggedMetrics {
   step: number
   time: number
   values: Metrics
 }
 
-/** Figures of the log behind step `after` up to `until`, as the tracker was given them. */
-export function* keptFigures(
+/** Metrics of the log after step `after` up to `until`, as the tracker got them. */
+export function* loggedMetrics(
   dir: string,
   after: number,
   until: number,
   meansOf: (metrics: Readonly<Record<string, Interval>>) => Metrics,
-): Generator<KeptFigures> {
+): Generator<LoggedMetrics> {
   const inside = (step: number) => step > after && step <= until
   const timing = new Map<number, { time: number; metrics: Metrics }>()
   for (const { value } of readLines(join(dir, runFiles.timing))) {

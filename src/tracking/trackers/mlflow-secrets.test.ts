@@ -65,7 +65,7 @@ const echoes: Record<string, (authorization: string) => [status: number, body: s
   'the header in base64': (a) => [500, base64(a)],
   'the header URL-encoded': (a) => [401, encodeURIComponent(a)],
   'the header cut': (a) => [500, a.slice(0, -1)],
-  'the header behind 190 characters': (a) => [500, `${'x'.repeat(190)}${a}`],
+  'the header after 190 characters': (a) => [500, `${'x'.repeat(190)}${a}`],
   'a reply that is not JSON': (a) => [200, a.split(' ').at(-1)!],
   'the secret as the id of the run': (a) => [
     200,

@@ -74,7 +74,7 @@ test('an MLflow server gets the experiment, the settings, every number and the e
   assert.equal(asked.at(-1)?.body.status, 'FINISHED')
 })
 
-test('figures that a server did not take are sent again', async () => {
+test('metrics that a server did not take are sent again', async () => {
   const dir = newFolder()
   const { asked, close } = await mlflow((_, count) => (count <= 2 ? 503 : 200))
   await train(dir, 5, ['mlflow'])
@@ -97,7 +97,7 @@ const lossesOf = (asked: readonly Asked[]) =>
 
 const pathsOf = (asked: readonly Asked[], path: string) => asked.filter((request) => request.path === path)
 
-test('what an MLflow server missed when a run ended it gets when the run goes on, as the same run', async (t) => {
+test('a resumed run sends what an MLflow server missed at the end, to the same MLflow run', async (t) => {
   const dir = newFolder()
   let [now, there] = [performance.now(), true]
   t.mock.method(performance, 'now', () => now)
@@ -162,7 +162,7 @@ test('a server that does not know the run any more gets all of it as a new one',
   assert.equal(pathsOf(asked, 'runs/create').length, 1)
 })
 
-test('more figures than memory may hold are read from the log when the server is back', async (t) => {
+test('more metrics than memory may hold are read from the log when the server is back', async (t) => {
   const dir = newFolder()
   let [now, there] = [performance.now(), false]
   t.mock.method(performance, 'now', () => now)

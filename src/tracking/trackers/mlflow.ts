@@ -1,15 +1,15 @@
-// MLflow by its REST interface. Figures go out in batches while the run goes on; a server that is away gets them later, and what it
+// MLflow by its REST interface. Metrics are sent in batches during the run; an unreachable server gets them later, and what it
 // did not get before the run ended it gets from the run's log when the run is resumed.
 import { isObject, Mismatch, messageOf, readBody, redactor } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
-import { keptFigures, type Reached, readReached, writeReached } from './mlflow-reached.ts'
-import type { Told, TrackedRun, Tracker } from './tracker.ts'
+import { loggedMetrics, type Reached, readReached, writeReached } from './mlflow-reached.ts'
+import type { Delivery, TrackedRun, Tracker } from './tracker.ts'
 
 const metricsAtOnce = 1000
 const paramsAtOnce = 100
 const flushMs = 3000
 const answerMs = 10_000
-const mostWaiting = 100_000
+const maxWaiting = 100_000
 const longestParam = 500
 /** A reply has a few kilobytes. */
 const maxReplyBytes = 1 << 20
@@ -39,7 +39,7 @@ type Answer = Record<string, unknown>
 /** MLflow allows few characters in names. */
 const nameOf = (key: string) => key.replace(/[^\w\-. /]/g, '_').slice(0, 250)
 
-/** An evaluation has its means there, under names of their own. */
+/** An evaluation has its means there, under separate names. */
 const meansOf = (metrics: Readonly<Record<string, Interval>>): Metrics =>
   Object.fromEntries(Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean]))
 
@@ -52,7 +52,7 @@ function reasonOf(error: unknown): string {
   return message || code || messageOf(error)
 }
 
-const figuresOf = (step: number, values: Metrics, timestamp: number): Metric[] =>
+const metricsOf = (step: number, values: Metrics, timestamp: number): Metric[] =>
   Object.entries(values).map(([key, value]) => ({ key: nameOf(key), value: jsonNumber(value), timestamp, step }))
 
 export class MlflowTracker implements Tracker {
@@ -65,7 +65,7 @@ export class MlflowTracker implements Tracker {
   /** What the server has, of this start and those before; null: it does not know the run yet. */
   #reached: Reached | null
   #greeted = false
-  /** The last step that figures were given of, and the last whose figures are read from the run's log. */
+  /** The last step with given metrics, and the last whose metrics are read from the run's log. */
   #last: number
   #logged: number
   #sending: Promise<void> | undefined
@@ -90,21 +90,21 @@ export class MlflowTracker implements Tracker {
     this.#reached = readReached(run, this.#base)
   }
 
-  step(step: number, metrics: Metrics, now: number): Told {
+  step(step: number, metrics: Metrics, now: number): Delivery {
     return this.#add(step, metrics, now)
   }
 
-  eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Told {
+  eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Delivery {
     return this.#add(step, meansOf(metrics), now)
   }
 
   /** Never waits for the server: the answer is a promise that the run looks at beside its work. */
-  #add(step: number, values: Metrics, now: number): Told {
-    if (this.#waiting.length > mostWaiting && !this.#sending) {
+  #add(step: number, values: Metrics, now: number): Delivery {
+    if (this.#waiting.length > maxWaiting && !this.#sending) {
       this.#waiting = [] // the run's log has them
       this.#logged = this.#last
     }
-    this.#waiting.push(...figuresOf(step, values, now))
+    this.#waiting.push(...metricsOf(step, values, now))
     this.#last = step
     const clock = performance.now()
     if (this.#sending || clock - this.#sentAt < flushMs) return 'waits'
@@ -160,10 +160,10 @@ export class MlflowTracker implements Tracker {
         await this.#ask('runs/log-batch', { run_id: reached.run_id, metrics: metrics.slice(0, metricsAtOnce) })
       this.#note(reached, sent)
     }
-    for (const { step, time, values } of keptFigures(this.#run.dir, reached.sent, until, meansOf)) {
-      const figures = figuresOf(step, values, time)
-      if (metrics.length + figures.length > metricsAtOnce) await send(step - 1)
-      metrics.push(...figures)
+    for (const { step, time, values } of loggedMetrics(this.#run.dir, reached.sent, until, meansOf)) {
+      const added = metricsOf(step, values, time)
+      if (metrics.length + added.length > metricsAtOnce) await send(step - 1)
+      metrics.push(...added)
     }
     await send(until)
   }
@@ -236,14 +236,14 @@ export class MlflowTracker implements Tracker {
       try {
         return await this.#send()
       } catch {
-        await new Promise((done) => setTimeout(done, pause)) // the last attempt tells why
+        await new Promise((done) => setTimeout(done, pause)) // the last attempt reports why
       }
     }
     return this.#send()
   }
 
   async close(reason: string | undefined, now: number): Promise<void> {
-    await this.#sending?.catch(() => {}) // told when it happened; what it left is sent now
+    await this.#sending?.catch(() => {}) // reported when it happened; the rest is sent now
     await this.#sendAtLast()
     const status = reason === undefined ? 'FAILED' : reason === 'done' ? 'FINISHED' : 'KILLED'
     try {

@@ -9,7 +9,7 @@ import type { Picture } from './tracker.ts'
 
 const colours: Record<Shown['by'], string> = { record: '#00b884', policy: '#ff4fa3', ema: '#ffb000', judge: '#4f97ec' }
 const leastSide = 256
-const mostSide = 768
+const maxSide = 768
 
 function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined {
   for (const item of shown) {
@@ -58,7 +58,7 @@ export async function pictureOf(dir: string, imagesFolder: string, sample: Sampl
   if (!size || !path || size[0] < 1 || size[1] < 1) return undefined
   const { default: sharp } = await import('sharp')
   const side = Math.max(...size)
-  const scale = Math.max(leastSide, Math.min(mostSide, side)) / side
+  const scale = Math.max(leastSide, Math.min(maxSide, side)) / side
   const [height, width] = [Math.max(1, Math.round(size[0] * scale)), Math.max(1, Math.round(size[1] * scale))]
   const png = await sharp(path)
     .resize(width, height, { fit: 'fill', kernel: scale > 1 ? 'nearest' : 'lanczos3' })

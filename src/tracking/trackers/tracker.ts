@@ -11,11 +11,11 @@ export interface TrackedRun {
   name: string
   /** Settings by their full name, as text, numbers or truth values. */
   settings: Readonly<Record<string, string | number | boolean>>
-  /** The step a resumed run goes on behind; undefined for a new one. */
+  /** The step after which a resumed run continues; undefined for a new run. */
   resumedAt?: number
 }
 
-/** A sample with its picture, made once for all trackers. */
+/** A sample with its picture, rendered once for all trackers. */
 export interface Picture {
   sample: Sample
   /** PNG with the outlines of the masks. */
@@ -27,16 +27,16 @@ export interface Picture {
 }
 
 /** Nothing: it is done. 'waits': it is to be sent with something later. */
-export type Told = void | 'waits' | Promise<void>
+export type Delivery = void | 'waits' | Promise<void>
 
 /**
- * A place beside the run folder where figures go. Everything may throw or reject: the run notes it and goes on. Numbers come
+ * A destination for metrics besides the run folder. Every method may throw or reject: the run logs it and continues. Numbers come
  * as they are logged, NaN included. `now` is milliseconds since 1970.
  */
 export interface Tracker {
-  step(step: number, metrics: Metrics, now: number): Told
-  eval?(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Told
-  pictures?(step: number, pictures: readonly Picture[], now: number): Told
+  step(step: number, metrics: Metrics, now: number): Delivery
+  eval?(step: number, metrics: Readonly<Record<string, Interval>>, now: number): Delivery
+  pictures?(step: number, pictures: readonly Picture[], now: number): Delivery
   /** `reason` of the run's stop; undefined where it broke. */
   close(reason: string | undefined, now: number): void | Promise<void>
 }

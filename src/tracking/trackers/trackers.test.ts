@@ -6,7 +6,7 @@ import { afterEach, type TestContext, test } from 'node:test'
 import { expectedRows, newFolder, train } from '../../../tests/support/tracked-run.ts'
 import { readRun } from '../run-reader.ts'
 import { RunWriter } from '../run-writer.ts'
-import type { Told, Tracker, TrackerName } from './tracker.ts'
+import type { Delivery, Tracker, TrackerName } from './tracker.ts'
 import { flatSettings, Trackers } from './trackers.ts'
 import { LogBlocks, WandbTracker } from './wandb.ts'
 
@@ -15,7 +15,7 @@ afterEach(() => {
   for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name]
 })
 
-// Readers of their own, from the formats' descriptions.
+// Separate readers, from the formats' descriptions.
 function* chunksOf(file: Buffer): Generator<{ type: number; data: Buffer }> {
   assert.deepEqual([...file.subarray(0, 7)], [...Buffer.from(':W&B'), 0xe1, 0xbe, 0])
   for (let at = 7; at < file.length; ) {
@@ -172,7 +172,7 @@ test('records of every length around a block are read back as they were', () => 
 test('a record whose first chunk is empty is one record', () => {
   const path = join(newFolder(), 'x.wandb')
   const log = new LogBlocks(path)
-  const data = [Buffer.alloc(32_747, 1), Buffer.alloc(5, 2), Buffer.alloc(3, 3)] // room for a head alone behind the first
+  const data = [Buffer.alloc(32_747, 1), Buffer.alloc(5, 2), Buffer.alloc(3, 3)] // room for a head alone after the first
   for (const bytes of data) log.append(bytes)
   log.close()
   assert.deepEqual(recordsOf(readFileSync(path)), data)
@@ -312,7 +312,7 @@ test('trackio finds whole fragments whose lines are the events', async () => {
   assert.equal(lines[0].config.seed, 7)
 })
 
-test('trackers that fail in every way become notices, and the run has all its lines', async () => {
+test('trackers that fail in every way become warnings, and the run has all its lines', async () => {
   const dir = newFolder()
   writeFileSync(join(dir, 'tensorboard'), 'a file where a folder should be')
   mkdirSync(join(dir, 'wandb'))
@@ -327,9 +327,9 @@ test('trackers that fail in every way become notices, and the run has all its li
   assert.equal(readdirSync(join(dir, 'wandb')).length, 2)
 })
 
-/** What a tracker that fails as told gets and costs, with a step every `minutes`; `seconds` that it may fail, if it was asked for. */
+/** What a tracker that fails on schedule gets and costs, with a step every `minutes`; `seconds` that it may fail, if it was asked for. */
 async function failing(
-  fail: (step: number) => Told,
+  fail: (step: number) => Delivery,
   { minutes, steps, seconds = 0 }: { minutes: number; steps: number; seconds?: number },
   t: TestContext,
 ) {
@@ -363,7 +363,7 @@ async function failing(
 
 const never = (steps: number) => Array<null>(steps).fill(null)
 
-test('a tracker that fails at every step, at once or later, is told of once and left alone after ten minutes', async (t) => {
+test('a tracker that fails at every step, at once or later, is reported once and dropped after ten minutes', async (t) => {
   for (const fail of [() => assert.fail('no'), () => Promise.reject(new Error('no'))]) {
     assert.deepEqual(await failing(fail, { minutes: 1, steps: 15 }, t), {
       notices: ['wandb: no', 'wandb: failed 11 times in 10 minutes and is left alone now'],
@@ -373,31 +373,31 @@ test('a tracker that fails at every step, at once or later, is told of once and 
   }
 })
 
-test('a tracker that fails for some minutes costs a notice each time it does', async (t) => {
+test('a tracker that fails for some minutes causes a warning each time', async (t) => {
   const fail = (step: number) => (step < 9 || step > 40 ? Promise.reject(new Error('no')) : undefined)
   const notices = ['wandb: no', 'wandb: no']
   assert.deepEqual(await failing(fail, { minutes: 1, steps: 48 }, t), { notices, asked: 48, away: never(48) })
 })
 
-test('a tracker that works now and then is never left alone, and costs one notice', async (t) => {
+test('a tracker that works now and then is never dropped, and causes one warning', async (t) => {
   const fail = (step: number) => (step % 5 > 0 ? Promise.reject(new Error('no')) : undefined)
   const calm = { notices: ['wandb: no'], asked: 90, away: never(90) }
   assert.deepEqual(await failing(fail, { minutes: 1, steps: 90 }, t), calm)
   assert.deepEqual(await failing(fail, { minutes: 1, steps: 90, seconds: 1800 }, t), calm)
 })
 
-test('a tracker that was asked for is away after its time, until it answers; figures that wait are no answer', async (t) => {
-  const asTold = (told: string) => (step: number) =>
-    told[step - 1] === 'f' ? Promise.reject(new Error('no')) : told[step - 1] === 'w' ? ('waits' as const) : undefined
+test('a required tracker counts as unreachable after its time limit, until it answers; waiting metrics are not an answer', async (t) => {
+  const asPlanned = (plan: string) => (step: number) =>
+    plan[step - 1] === 'f' ? Promise.reject(new Error('no')) : plan[step - 1] === 'w' ? ('waits' as const) : undefined
   const limits = { minutes: 5, steps: 14, seconds: 1800 }
-  const longer = await failing(asTold('fwfwfwfwfwfw..'), limits, t)
+  const longer = await failing(asPlanned('fwfwfwfwfwfw..'), limits, t)
   assert.deepEqual(longer.notices, ['wandb: no'])
   assert.deepEqual(longer.away, [...never(8), ...Array(4).fill('wandb 2400 no'), null, null])
-  const answered = await failing(asTold('fwfwfwf.fwfwfw'), limits, t)
+  const answered = await failing(asPlanned('fwfwfwf.fwfwfw'), limits, t)
   assert.deepEqual(answered.away, never(14), 'an answer in between begins the time anew')
 })
 
-test('a tracker that cannot be told the end says what is lost', async () => {
+test('a tracker that cannot be closed reports what is lost', async () => {
   const notices: string[] = []
   const open = (): Tracker => ({
     step: () => assert.fail('away'),
@@ -411,7 +411,7 @@ test('a tracker that cannot be told the end says what is lost', async () => {
   assert.deepEqual(notices, ['mlflow: away', 'mlflow: at the end: still away'])
 })
 
-test('settings are named in full, without what opens doors', () => {
+test('settings are named in full, without secrets', () => {
   assert.deepEqual(flatSettings({ a: { b: 1, apiKey: 'x', c: null }, token: 'y', d: [1] }), {
     'a.b': 1,
     'a.c': 'null',

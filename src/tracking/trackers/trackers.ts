@@ -1,11 +1,11 @@
-// Several trackers as one. What fails becomes a notice; one that stays away is left alone, or the run is told to end.
+// Several trackers as one. A failure becomes a warning; an unreachable tracker is dropped, or stops the run (`reportTimeout`).
 import { basename, join, resolve } from 'node:path'
 import { messageOf } from '../../core/index.ts'
 import type { Interval, Metrics, Sample } from '../events.ts'
 import { MlflowTracker } from './mlflow.ts'
 import { pictureOf } from './pictures.ts'
 import { TensorboardTracker } from './tensorboard.ts'
-import type { Picture, Told, TrackedRun, Tracker, TrackerName } from './tracker.ts'
+import type { Delivery, Picture, TrackedRun, Tracker, TrackerName } from './tracker.ts'
 import { TrackioTracker, trackioFolder } from './trackio.ts'
 import { WandbTracker } from './wandb.ts'
 
@@ -19,7 +19,7 @@ const closeMs = 15_000
 type Leaf = string | number | boolean
 const secret = /(api_?key|secret|password|token|authorization)$/i
 
-/** Settings by their full name; lists as text; what opens doors is left out. */
+/** Settings by their full name; lists as text; secrets are left out. */
 export function flatSettings(value: unknown, prefix = ''): Record<string, Leaf> {
   const flat: Record<string, Leaf> = {}
   for (const [key, inner] of Object.entries((value ?? {}) as Record<string, unknown>)) {
@@ -60,7 +60,7 @@ interface Place {
   /** In a row, and since when, by a clock that nobody sets. */
   failures: number
   since: number
-  /** When it failed last; a failure soon behind another is not told again. */
+  /** When it failed last; a failure soon after another is not reported again. */
   last: number
 }
 
@@ -75,7 +75,7 @@ export interface AwayTracker {
 export class Trackers {
   #places: Place[] = []
   #work: Promise<void> = Promise.resolve()
-  /** Pictures that are being made. */
+  /** Pictures that are being rendered. */
   #pending = 0
   #pictured = { step: -1, tasks: new Set<string>() }
   #away: AwayTracker | null = null
@@ -100,7 +100,7 @@ export class Trackers {
     }
   }
 
-  /** The first that stayed away for too long, while it still does. */
+  /** The first tracker that is unreachable for too long. */
   get away(): AwayTracker | null {
     return this.#away
   }
@@ -134,7 +134,7 @@ export class Trackers {
         if (pictures.length > 0)
           this.#each((tracker) => (tracker.pictures ? tracker.pictures(step, pictures, now) : 'waits'))
       } catch (error) {
-        this.#options.notice('tracker', `pictures of step ${step} could not be made: ${messageOf(error)}`)
+        this.#options.notice('tracker', `pictures of step ${step} could not be rendered: ${messageOf(error)}`)
       } finally {
         this.#pending--
       }
@@ -159,16 +159,16 @@ export class Trackers {
   }
 
   /** What throws at once and what is refused later are the same to a run. */
-  #each(call: (tracker: Tracker) => Told): void {
+  #each(call: (tracker: Tracker) => Delivery): void {
     for (const place of [...this.#places]) {
       try {
-        const told = call(place.tracker)
-        if (told instanceof Promise)
-          told.then(
+        const delivery = call(place.tracker)
+        if (delivery instanceof Promise)
+          delivery.then(
             () => this.#worked(place),
             (error: unknown) => this.#failed(place, error),
           )
-        else if (told !== 'waits') this.#worked(place)
+        else if (delivery !== 'waits') this.#worked(place)
       } catch (error) {
         this.#failed(place, error)
       }
@@ -188,7 +188,7 @@ export class Trackers {
     place.last = now
     place.failures++
     const ms = now - place.since
-    const limit = this.#mostMs(place.name)
+    const limit = this.#maxMs(place.name)
     if (place.failures < outage.failures || ms < (limit ?? outage.ms)) return
     const minutes = Math.round(ms / 60_000)
     if (limit !== null) this.#away ??= { name: place.name, seconds: Math.round(ms / 1000), reason: messageOf(error) }
@@ -198,8 +198,8 @@ export class Trackers {
     }
   }
 
-  /** Null: the run goes on without it. */
-  #mostMs(name: TrackerName): number | null {
+  /** Null: the run continues without it. */
+  #maxMs(name: TrackerName): number | null {
     const { asked } = this.#options
     return asked && asked.seconds > 0 && asked.names.includes(name) ? 1000 * asked.seconds : null
   }

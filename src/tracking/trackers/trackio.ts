@@ -9,8 +9,8 @@ import { encodeLine } from '../json-lines.ts'
 import type { TrackedRun, Tracker } from './tracker.ts'
 
 /** A fragment is written when it has this many lines or is this old. */
-const mostLines = 50
-const mostMs = 5000
+const maxLines = 50
+const maxMs = 5000
 
 export function trackioFolder(environment: NodeJS.ProcessEnv = process.env): string {
   const { TRACKIO_DIR, HF_HOME } = environment
@@ -59,7 +59,7 @@ export class TrackioTracker implements Tracker {
       log_id: `${this.#runId}-${what}-${step}`,
     })
     this.#first = false
-    if (this.#lines.length >= mostLines || now - this.#since >= mostMs) this.#flush()
+    if (this.#lines.length >= maxLines || now - this.#since >= maxMs) this.#flush()
   }
 
   /** Under another name first: the dashboard never sees half a fragment. */

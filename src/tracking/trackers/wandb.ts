@@ -177,7 +177,7 @@ export class WandbTracker implements Tracker {
     })
     // path = 1, policy = 2 (0: now), type = 3 (2: media)
     this.#record(6, ...files.map((path) => fieldMessage(1, fieldBytes(1, path), fieldVarint(2, 0), fieldVarint(3, 2))))
-    // Pictures are made beside the run and come late; steps must not fall, so they go into the row that is open.
+    // Pictures are rendered in parallel to the run and arrive late; steps must not fall, so they go into the row that is open.
     this.#add(Math.max(step, this.#row?.step ?? step), values, now)
   }
 

@@ -1,7 +1,7 @@
 // Datasets, pictures and benchmarks, read as `inspect`, `preview` and `eval` read them.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openBenchmark, openOther, readPredictions, scoreRecords } from '../../../src/benchmarks/index.ts'
+import { openBenchmark, openRegionBenchmark, readPredictions, scoreRecords } from '../../../src/benchmarks/index.ts'
 import { resultOf, writeResult } from '../../../src/benchmarks/result.ts'
 import { writeComparison } from '../../../src/cli/benchmark-compare.ts'
 import { inspectSource, openSource, previewPage, renderInspection, writeGarArrow } from '../../../src/data/index.ts'
@@ -170,7 +170,7 @@ async function others(): Promise<Files[]> {
 async function readOther(folder: string): Promise<string> {
   const named = Object.keys(filesOf(folder, '', /\.name$/))[0]!.slice(0, -5) as 'gar-vqa'
   const options = { images: null, ask: async () => 'A', judgePrompt: null }
-  const benchmark = await openOther(join(folder, 'd'), named, options)
+  const benchmark = await openRegionBenchmark(join(folder, 'd'), named, options)
   const scores = await benchmark.score(join(folder, 'p.jsonl'), { seed: 1, splits: null })
   return `${scores.length} splits`
 }

@@ -14,7 +14,7 @@ import { RunConfig, resolveRun } from '../../../src/run/index.ts'
 import { lockRun } from '../../../src/run/lock.ts'
 import { readState } from '../../../src/run/state.ts'
 import { readRun } from '../../../src/tracking/index.ts'
-import { keptFigures, readReached } from '../../../src/tracking/trackers/mlflow-reached.ts'
+import { loggedMetrics, readReached } from '../../../src/tracking/trackers/mlflow-reached.ts'
 import { WandbTracker } from '../../../src/tracking/trackers/wandb.ts'
 import { train } from '../../support/tracked-run.ts'
 import { type Format, secret } from '../format.ts'
@@ -193,7 +193,7 @@ async function readTrackers(folder: string): Promise<string> {
   const dir = join(folder, 'run')
   const run = { dir, name: 'n', settings: { a: 1 }, resumedAt: 4 }
   const sent = readReached(run, reached.server)?.sent ?? -1
-  const steps = [...keptFigures(dir, sent, 6, () => ({}))].length
+  const steps = [...loggedMetrics(dir, sent, 6, () => ({}))].length
   const tracker = new WandbTracker(join(dir, 'wandb'), run, Date.now())
   tracker.step(1, { a: 1 }, Date.now())
   tracker.close('done', Date.now())

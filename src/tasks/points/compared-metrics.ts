@@ -8,8 +8,8 @@ import type { Areas, ComparedRecord } from './compare.ts'
 const leastGain = 0.01
 const shareName = 'points/share_of_best_click'
 
-/** Means with their 95 % intervals, under the names that are logged. Records without an object have a metric of their own. */
-export function comparedFigures(all: readonly ComparedRecord[], seed: number): Record<string, Interval> {
+/** Means with their 95 % intervals, under the names that are logged. Records without an object have a separate metric. */
+export function comparedMetrics(all: readonly ComparedRecord[], seed: number): Record<string, Interval> {
   const { [shareName]: share, ...metrics } = summaryOf(all, pointRatios, seed, (r) => r.image)
   const best = metrics['points/gain_best_click']
   return share && best && best.low > leastGain ? { ...metrics, [shareName]: share } : metrics

@@ -1,4 +1,4 @@
-// Several looks (second-look with `turns` above 1): the policy answers, sees the mask its clicks have made so far, and answers again,
+// Several turns (second-look with `turns` above 1): the policy answers, sees the mask after its clicks so far, and answers again,
 // until it stops, writes what cannot be read, or has answered `turns` times. A trajectory is one sample: its tokens share one advantage.
 
 import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
@@ -24,7 +24,7 @@ export interface PointWords extends Sample {
 
 const looksOf = (words: PointWords): readonly PointText[] => words.looks ?? [words]
 
-/** Where a trajectory stands: what SAM2 was given and drew last, and the answers with the mask after each. */
+/** The state of a trajectory: what SAM2 was given and drew last, and the answers with the mask after each. */
 interface Walk extends Start {
   turns: PointReply['turns'][number][]
   switched: boolean

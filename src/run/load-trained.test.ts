@@ -6,13 +6,13 @@ import { scratch } from '../../tests/support/runs.ts'
 import { writeCheckpoint, writeSafetensors } from '../checkpoint/index.ts'
 import type { Family } from '../models/index.ts'
 import { Linear, Module } from '../nn/index.ts'
-import { loadTrained } from './trained.ts'
+import { loadTrained } from './load-trained.ts'
 
 const folder = scratch('trained')
 after(() => rmSync(folder, { recursive: true, force: true }))
 const family = { module: { slots: () => [] }, model: { placement: { device: 'cpu' } } } as unknown as Family
 
-test('of a run the newest whole checkpoint is taken, and a newer one that is damaged is told', (t) => {
+test('of a run the newest whole checkpoint is taken, and a newer one that is damaged is reported', (t) => {
   const run = join(folder, 'run')
   const files = { 'trainables.safetensors': (file: string) => writeSafetensors(file, []) }
   for (const step of [1, 2]) writeCheckpoint(run, step, files)

@@ -2,7 +2,7 @@ import { diskTrouble, log } from '../core/index.ts'
 import { encodeLine, JsonLines } from './json-lines.ts'
 
 /** Lines that wait for room take at most this much memory; what comes after is counted and dropped. */
-const mostWaitingBytes = 64 * 2 ** 20
+const maxWaitingBytes = 64 * 2 ** 20
 
 /**
  * A log that does not end a run when the disk is full or fails: lines that cannot be written wait in memory, in order, and
@@ -12,11 +12,11 @@ export class PatientLines extends JsonLines {
   #waiting: string[] = []
   #waitingBytes = 0
   #lost = 0
-  readonly #mostBytes: number
+  readonly #maxBytes: number
 
-  constructor(path: string, mostBytes = mostWaitingBytes) {
+  constructor(path: string, maxBytes = maxWaitingBytes) {
     super(path)
-    this.#mostBytes = mostBytes
+    this.#maxBytes = maxBytes
   }
 
   /** Lines that are not in the file yet. */
@@ -48,10 +48,10 @@ export class PatientLines extends JsonLines {
 
   #keep(lines: readonly string[], reason: string): void {
     if (this.#waiting.length === 0) {
-      log.warn(`${this.path}: ${reason}; its lines wait in memory and the run goes on: look at the disk`)
+      log.warn(`${this.path}: ${reason}; its lines wait in memory and the run continues: check the disk`)
     }
     for (const line of lines) {
-      if (this.#waitingBytes + line.length > this.#mostBytes) this.#lost++
+      if (this.#waitingBytes + line.length > this.#maxBytes) this.#lost++
       else this.#waiting.push(line)
       this.#waitingBytes += line.length
     }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { bootstrapInterval } from '../../tracking/index.ts'
 import type { ComparedRecord } from './compare.ts'
-import { comparedFigures } from './compared-figures.ts'
+import { comparedMetrics } from './compared-metrics.ts'
 
 function row(image: string, none: number, policy: number, more: Partial<ComparedRecord> = {}): ComparedRecord {
   const overlaps = { random: none, randomSame: none, heuristic: none, heuristicSame: none }
@@ -17,7 +17,7 @@ test('images are resampled, not records: what is said twice about each has the i
   const gains = [0.3, -0.1, 0.2, 0.05, 0.4, 0.1]
   const once = gains.map((g, i) => row(`image ${i}`, 0.5, 0.5 + g))
   const twice = once.flatMap((r) => [r, { ...r, id: `${r.id} again` }])
-  const [single, double] = [once, twice].map((rows) => comparedFigures(rows, 3)['points/gain']!)
+  const [single, double] = [once, twice].map((rows) => comparedMetrics(rows, 3)['points/gain']!)
   const plain = bootstrapInterval(
     once.map((r) => r.policy - r.none),
     { seed: 3 },
@@ -26,11 +26,11 @@ test('images are resampled, not records: what is said twice about each has the i
   for (const key of ['mean', 'low', 'high'] as const) assert.ok(Math.abs(double![key] - plain[key]) < 1e-12, key)
 })
 
-test('shares are of the sums, cIoU of the areas, and records without an object have a figure of their own', () => {
+test('shares are of the sums, cIoU of the areas, and records without an object have a separate metric', () => {
   const rows = [row('a', 0.4, 0.6), row('b', 0.2, 0.5), row('c', 0, 0, { target: false, saysNothing: true })]
-  const told = comparedFigures([...rows, row('d', 0, 0, { target: false })], 1)
+  const found = comparedMetrics([...rows, row('d', 0, 0, { target: false })], 1)
   const near = (name: string, want: number) =>
-    assert.ok(Math.abs(told[name]!.mean - want) < 1e-12, `${name}: ${told[name]!.mean}`)
+    assert.ok(Math.abs(found[name]!.mean - want) < 1e-12, `${name}: ${found[name]!.mean}`)
   near('points/gain', 0.25)
   near('points/share_of_best_click', 0.5)
   near('points/ciou_none', 0.3)
@@ -38,8 +38,8 @@ test('shares are of the sums, cIoU of the areas, and records without an object h
   near('points/none_right', 0.5)
 })
 
-test('where no click gains anything there is no share of its gain', () => {
+test('if no click gains anything, the share of its gain is absent', () => {
   const rows = [0.001, -0.002, 0.003].map((gain, i) => row(`${i}`, 0.5, 0.5 + gain, { bestClick: 0.5 + i / 1000 }))
-  assert.equal(comparedFigures(rows, 1)['points/share_of_best_click'], undefined)
-  assert.ok(comparedFigures(rows, 1)['points/gain_best_click'])
+  assert.equal(comparedMetrics(rows, 1)['points/share_of_best_click'], undefined)
+  assert.ok(comparedMetrics(rows, 1)['points/gain_best_click'])
 })

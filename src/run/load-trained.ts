@@ -57,7 +57,7 @@ function checkpointIn(dir: string): string {
   throw new Mismatch({ where: dir, field: 'adapter', expected: 'a checkpoint, a run folder or a PEFT adapter', got })
 }
 
-/** A checkpoint that is named itself is looked at as one that a run goes on from. */
+/** A checkpoint that is named explicitly is checked like one that a run resumes from. */
 function whole(dir: string): string {
   const got = whyDamaged(dir)
   if (got === null) return dir

@@ -5,13 +5,13 @@ import type { GroundedFamily } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
 import { cat, noGrad, tidy } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'
-import { generateOptions, type Sampled } from '../generate-options.ts'
+import { generateOptions, type SampleOptions } from '../generate-options.ts'
 import { confidencesOf } from './action.ts'
 import type { Cycle } from './config.ts'
 
 export interface AskOptions {
   /** Absent: greedy. */
-  sampled?: Omit<Sampled, 'rl'>
+  sampled?: Omit<SampleOptions, 'rl'>
   /** The answer is a caption: it may hold no [SEG] and nothing that stands for images and regions. */
   caption?: boolean
 }

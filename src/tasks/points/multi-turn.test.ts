@@ -22,7 +22,7 @@ import {
   withClicks,
   withContour,
 } from './item.ts'
-import { askLooks, densitiesOfLooks, replyToLooks, wordsOf } from './looks.ts'
+import { askLooks, densitiesOfLooks, replyToLooks, wordsOf } from './multi-turn.ts'
 import { OpenItems } from './open-items.ts'
 import { points } from './points.ts'
 import { type PointText, sampleOf } from './reply.ts'
@@ -76,7 +76,7 @@ test('an answer that cannot be read ends the trajectory with the reward of an in
   assert.equal(scorePoints(sampleOf(setup, item, reply!), rewardOfPoints(setup.config)).reward, -1)
 })
 
-test('each look is scored under the image it saw; a shorter trajectory is padded behind', () => {
+test('each look is scored under the image it saw; a shorter trajectory is padded at the end', () => {
   const two = wordsOf([said(first), said(second)])
   const one = wordsOf([said('{"stop":true}')])
   const [made] = plain(() => {

@@ -1,9 +1,9 @@
-// The figures of a step, each against the share it is named after.
+// The metrics of a step, each against the share it is named after.
 import assert from 'node:assert/strict'
 import test from 'node:test'
 import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
-import { answerFigures, stepFigures } from './figures.ts'
+import { answerMetrics, stepMetrics } from './metrics.ts'
 import type { PointAnswer } from './parse.ts'
 import { type PointSample, scorePoints } from './reward.ts'
 
@@ -45,14 +45,14 @@ test('shares are of all answers, of those that can be read, or of those that pla
         { kept: 2, raw: 4, dup: 2 },
       ),
       format: 0.5,
-    }), // in the object, and where nothing is
+    }), // in the object, and on the background
     reply({ valid: false, format: 0 }),
     reply({}), // places nothing
     reply({ stop: true }, { target: left(0) }), // nothing is there, and it says so
   ]
-  const each = replies.map((r) => answerFigures(r.answer.points as PointSample, r.reply, weights))
+  const each = replies.map((r) => answerMetrics(r.answer.points as PointSample, r.reply, weights))
   const found = (name: string) => {
-    const values = each.flatMap((figures) => figures[name] ?? [])
+    const values = each.flatMap((metrics) => metrics[name] ?? [])
     return values.reduce((a, b) => a + b, 0) / values.length
   }
   const before = 50 / 70
@@ -75,7 +75,7 @@ test('shares are of all answers, of those that can be read, or of those that pla
     token_switched_rate: 1 / 5,
     sam_confidence: (1 + 4 * 0.5) / 5,
   }
-  assert.deepEqual([...new Set(each.flatMap((figures) => Object.keys(figures)))].sort(), Object.keys(expected).sort())
+  assert.deepEqual([...new Set(each.flatMap((metrics) => Object.keys(metrics)))].sort(), Object.keys(expected).sort())
   for (const [name, value] of Object.entries(expected))
     assert.ok(Math.abs(found(name) - value) < 1e-12, `${name}: ${found(name)}, not ${value}`)
 })
@@ -84,15 +84,15 @@ test("a step logs the loss, and the prototype's names for rewards if there are a
   const scored = (...totals: (number | null)[]) => [
     { scores: totals.map((total) => ({ total, parts: {}, counted: [] })) },
   ]
-  assert.deepEqual(stepFigures(scored(1, 0.25, null, 0.5, 0.75), 0.125), {
+  assert.deepEqual(stepMetrics(scored(1, 0.25, null, 0.5, 0.75), 0.125), {
     loss: 0.125,
     mean_reward: 0.625,
     max_reward: 1,
   })
-  assert.deepEqual(stepFigures(scored(null), 2), { loss: 2 })
+  assert.deepEqual(stepMetrics(scored(null), 2), { loss: 2 })
 })
 
-test('where nothing is meant, "stop", an empty answer and an empty mask each say so, and a point does not', () => {
+test('without a target, "stop", an empty answer and an empty mask each abstain, and a point does not', () => {
   const says = (more: Partial<PointAnswer>, mask: Mask | null = null) =>
     scorePoints(reply(more, { target: left(0) }, mask).answer.points as PointSample, weights).saysNothing
   assert.deepEqual([says({ stop: true }), says({ none: true }), says({}, left(0)), says({})], [true, true, true, false])

@@ -35,7 +35,7 @@ export interface OtherScores {
   rows: readonly Readonly<Record<string, unknown>>[]
 }
 
-export interface OtherBenchmark {
+export interface RegionBenchmark {
   name: OtherBenchmarkName
   /** The file that says what is asked. */
   source: string
@@ -53,11 +53,11 @@ export interface OtherOptions {
   judgePrompt: string | null
 }
 
-export async function openOther(
+export async function openRegionBenchmark(
   data: string,
   name: OtherBenchmarkName,
   options: OtherOptions,
-): Promise<OtherBenchmark> {
+): Promise<RegionBenchmark> {
   if (name === 'gar-vqa') return textBenchmark(openGarVqa(data))
   if (name === 'refcocog-captions') return textBenchmark(openRegionCaptions(data, options.images))
   if (name === 'dlc-bench') {
@@ -69,7 +69,7 @@ export async function openOther(
   return openClicks(data)
 }
 
-function textBenchmark(benchmark: TextBenchmark): OtherBenchmark {
+function textBenchmark(benchmark: TextBenchmark): RegionBenchmark {
   return {
     name: benchmark.name as OtherBenchmarkName,
     source: benchmark.source,
@@ -88,7 +88,7 @@ function onlySplit(splits: readonly string[] | null, only: string): void {
   if (other !== undefined) throw new Mismatch({ where: 'flags', field: '--split', expected: only, got: other })
 }
 
-async function boxBenchmark(data: string, { images }: OtherOptions): Promise<OtherBenchmark> {
+async function boxBenchmark(data: string, { images }: OtherOptions): Promise<RegionBenchmark> {
   const benchmark = await openRefL4(data, images)
   const { rows, records, source, name } = benchmark
   const known = ['val', 'test', 'all']

@@ -5,14 +5,14 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { BadRecord, type Example, openLoader, openSource, type Source } from '../data/index.ts'
 import { noGrad } from '../tensor/index.ts'
-import { chooseRecords } from './chosen.ts'
+import { chooseRecords } from './choose-records.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'chosen-'))
 after(() => rmSync(folder, { recursive: true }))
 noGrad(() => undefined) // the engine is found in the user's cache folder, the index in one of our own
 process.env.ROUNDTRIP_CACHE = join(folder, 'cache')
 
-test('records are looked at once, again when a file they were judged by changes, and the loader reads the chosen ones alone', async () => {
+test('records are checked once, again when a file they were judged by changes, and the loader reads the chosen ones alone', async () => {
   const file = join(folder, 'judge.bin')
   writeFileSync(file, 'first')
   const source = await openSource('neighbours:6')
@@ -27,11 +27,11 @@ test('records are looked at once, again when a file they were judged by changes,
         numbers.map((row) => row?.[1]),
         [0.5, 0.5, 0.5, 0.5],
       )
-      return { kept: [0, 3], told: 'two of four' }
+      return { kept: [0, 3], summary: 'two of four' }
     },
   }
   const first = await chooseRecords(source, part, chooser)
-  assert.deepEqual([[...first.only], first.told], [[1, 5], 'two of four'])
+  assert.deepEqual([[...first.only], first.summary], [[1, 5], 'two of four'])
   assert.deepEqual(await chooseRecords(source, part, chooser), first)
   assert.equal(looked.length, 4, 'the second time from the cache')
   writeFileSync(file, 'another one')
@@ -45,7 +45,7 @@ test('records are looked at once, again when a file they were judged by changes,
   await source.close()
 })
 
-test('another source is looked at anew, and a record that cannot be read is null wherever it is', async () => {
+test('another source is checked anew, and a record that cannot be read is null wherever it is', async () => {
   const file = join(folder, 'judge-2.bin')
   writeFileSync(file, 'first')
   const rows: unknown[] = []
@@ -55,7 +55,7 @@ test('another source is looked at anew, and a record that cannot be read is null
     look: ({ id }: Example) => [Number(id.split('-').at(-1)), 1],
     choose: (numbers: readonly (readonly number[] | null)[]) => {
       rows.push(numbers)
-      return { kept: [], told: '' }
+      return { kept: [], summary: '' }
     },
   }
   const part = Uint32Array.of(0, 1)

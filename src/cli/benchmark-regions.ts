@@ -1,7 +1,7 @@
-// `roundtrip eval --benchmark` for what is no mask of a sentence: questions and captions about regions, boxes, clicks.
+// `roundtrip eval --benchmark` for region benchmarks: questions and captions about regions, boxes, clicks.
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import type { AskJudge, OtherBenchmark, OtherBenchmarkName, OtherScores } from '../benchmarks/index.ts'
+import type { AskJudge, OtherBenchmarkName, OtherScores, RegionBenchmark } from '../benchmarks/index.ts'
 import type { Given } from '../config/index.ts'
 import { atomicWrite, log, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
@@ -22,9 +22,9 @@ interface Answered {
   header: Record<string, unknown>
 }
 
-export async function openOne(request: BenchmarkRequest, ask: AskJudge | null): Promise<OtherBenchmark> {
-  const { openOther } = await import('../benchmarks/index.ts')
-  return openOther(request.data, request.benchmark as OtherBenchmarkName, {
+export async function openOne(request: BenchmarkRequest, ask: AskJudge | null): Promise<RegionBenchmark> {
+  const { openRegionBenchmark } = await import('../benchmarks/index.ts')
+  return openRegionBenchmark(request.data, request.benchmark as OtherBenchmarkName, {
     images: request.images,
     ask,
     judgePrompt: request.judgePrompt === null ? null : readFileSync(request.judgePrompt, 'utf8'),
@@ -80,7 +80,7 @@ export async function runOther(
 /** Metrics from the predictions, or from the rows that a model left; written beside them. */
 export async function scoreOne(
   request: BenchmarkRequest,
-  benchmark: OtherBenchmark,
+  benchmark: RegionBenchmark,
   config: RunConfig,
   by: Record<string, unknown>,
 ): Promise<OtherScores[]> {

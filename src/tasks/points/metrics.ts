@@ -6,7 +6,7 @@ import type { PointRewardConfig } from './answer-config.ts'
 import type { PointReply } from './reply.ts'
 import { type PointSample, scorePoints } from './reward.ts'
 
-export function stepFigures(
+export function stepMetrics(
   groups: readonly { readonly scores: readonly Scored[] }[],
   loss: number,
 ): Record<string, number> {
@@ -19,7 +19,7 @@ export function stepFigures(
 const flag = (value: boolean) => (value ? 1 : 0)
 
 /** Of one answer: a step logs the mean of each over the answers that have it. A rate is absent where it has no meaning. */
-export function answerFigures(
+export function answerMetrics(
   sample: PointSample,
   { switched, confidence }: Pick<PointReply, 'switched' | 'confidence'>,
   weights: PointRewardConfig,

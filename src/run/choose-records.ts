@@ -1,4 +1,4 @@
-// Which records a task finds worth training on: every one is looked at once, and what was seen is kept in the cache.
+// Which records a task finds worth training on: each record is checked once, and the result is kept in the cache.
 import { log } from '../core/index.ts'
 import { BadRecord, cachedIndex, packNumbers, type Source, unpackNumbers } from '../data/index.ts'
 import type { RecordChooser } from '../tasks/index.ts'
@@ -6,7 +6,7 @@ import { noGrad, tidy } from '../tensor/index.ts'
 
 export interface Chosen {
   only: Uint32Array
-  told: string
+  summary: string
 }
 
 /** `part`: the records to choose from, in stored order. */
@@ -23,18 +23,18 @@ export async function chooseRecords(source: Source, part: Uint32Array, chooser: 
     const row = [...numbers.subarray(i * kept.width, (i + 1) * kept.width)]
     return row.length === 0 || row.some(Number.isNaN) ? null : row
   })
-  const { kept: positions, told } = chooser.choose(rows)
-  return { only: Uint32Array.from(positions, (i) => part[i]!), told }
+  const { kept: positions, summary } = chooser.choose(rows)
+  return { only: Uint32Array.from(positions, (i) => part[i]!), summary }
 }
 
 async function lookAtAll(source: Source, part: Uint32Array, { look }: RecordChooser) {
   const out: (readonly number[] | null)[] = []
-  let told = Date.now()
+  let shownAt = Date.now()
   for (const index of part) {
     out.push(await lookAt(source, index, look))
-    if (Date.now() - told < 5000) continue
-    told = Date.now()
-    log.info(`${source.name}: looked at ${out.length} of ${part.length} records`)
+    if (Date.now() - shownAt < 5000) continue
+    shownAt = Date.now()
+    log.info(`${source.name}: checked ${out.length} of ${part.length} records`)
   }
   return out
 }

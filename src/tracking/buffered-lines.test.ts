@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { diskTrouble, lackOfRoom } from '../core/index.ts'
-import { PatientLines } from './patient-lines.ts'
+import { PatientLines } from './buffered-lines.ts'
 import { readRun } from './run-reader.ts'
 import { RunWriter } from './run-writer.ts'
 
@@ -34,7 +34,7 @@ test('lines without room wait in memory up to a limit, and what is beyond it is 
   lines.close()
 })
 
-test('a run whose log finds no room goes on, and its lines come in order as soon as there is room', {
+test('a run whose log disk is full continues, and its lines are written in order as soon as there is space', {
   skip: !hasPrlimit && 'no prlimit here',
 }, async () => {
   const dir = newFolder()
@@ -75,7 +75,7 @@ test('a run whose log finds no room goes on, and its lines come in order as soon
   assert.equal(said.match(/events\.jsonl: the file size limit is reached/g)?.length, 1)
 })
 
-test('a notice is a warning event of the step the run is at', () => {
+test('a warning is an event of the step the run is at', () => {
   const dir = newFolder()
   const writer = RunWriter.create(dir, { config: {}, environment: {} })
   writer.notice('settings', 'the sampler is not the policy')
@@ -107,7 +107,7 @@ test('a folder deleted under the run is put back whole at the next checkpoint', 
   assert.ok(text.slice(events).startsWith('{"t":"step","step":7'))
 })
 
-test('a log that another file replaced ends the run in words', () => {
+test('a log that another file replaced ends the run with a clear message', () => {
   const dir = newFolder()
   const writer = RunWriter.create(dir, { config: {}, environment: {} })
   rmSync(join(dir, 'events.jsonl'))

@@ -6,8 +6,8 @@ import { maskArea } from '../../mask/index.ts'
 import { openFamily } from '../../models/index.ts'
 import { makeScene, sceneExample } from '../../scenes/index.ts'
 import { expectNoLeak, keep } from '../../tensor/index.ts'
-import { askSome, describeAll, type Found, segmentAll } from './ask.ts'
 import { type Cycle, requireGrounded } from './config.ts'
+import { askSome, describeAll, type Found, segmentAll } from './prompts.ts'
 import { segAt } from './score-actions.ts'
 
 const model = fileURLToPath(new URL('../../../assets/miniature', import.meta.url))
@@ -67,7 +67,7 @@ test('what cannot be asked about has no answer, and the answers of the others st
   )
 })
 
-test('a [SEG] acts when something was said behind it: the last token of an answer was not read back', () => {
+test('a [SEG] acts when a token follows it: the last token of an answer was not read back', () => {
   const { segId } = family
   assert.equal(segAt(context, Int32Array.of(3, segId, 4)), 1)
   assert.equal(segAt(context, Int32Array.of(segId, segId, 4)), 0)

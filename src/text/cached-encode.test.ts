@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
-import { encodeRuns } from './runs.ts'
+import { encodeRuns } from './cached-encode.ts'
 import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
 
 const tokenizer = loadTokenizer(fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url)))
