@@ -13,14 +13,16 @@ import {
   type TaskBehaviour,
   valueText,
 } from '../tracking/index.ts'
-import { type Content, html, type Markup } from './html.ts'
-import { picture, words } from './rollouts.ts'
+import { picture, words } from './markup/card.ts'
+import { type Content, html, type Markup } from './markup/html.ts'
+import { MaskPaths, sampleView } from './views.ts'
 
 /** Address of a stored image; undefined: it cannot be shown. */
 export type ImageAddress = (sample: ReadSample) => Promise<string | undefined>
 
 class Pictures {
   readonly problems = new Set<string>()
+  readonly #paths = new MaskPaths()
   readonly #run: FollowedRun
   readonly #address: ImageAddress
 
@@ -33,8 +35,9 @@ class Pictures {
     const index = heldOut ? this.#run.evaluations : this.#run.samples
     const [sample] = index.read(index.rowsOf(ref))
     if (!sample) return undefined
-    const drawn = picture(sample, await this.#address(sample), this.problems)
-    return html`<div>${drawn}<div class="small">${caption}</div>${sample.shown.filter(({ by }) => by === 'policy' || by === 'ema').map(words)}</div>`
+    const view = sampleView(sample, this.#paths)
+    const said = view.shown.filter(({ by }) => by === 'policy' || by === 'ema').map((item) => words(item))
+    return html`<div>${picture(view, await this.#address(sample))}<div class="small">${caption}</div>${said}</div>`
   }
 }
 
@@ -115,4 +118,23 @@ export async function behaviourSection(run: FollowedRun, address: ImageAddress):
   const calm = alarms.length === 0 && tables.length > 0 ? html`<p>No alarm.</p>` : undefined
   const pairs = await pairsSection(behaviour, pictures)
   return { alarms, body: html`${calm}${none}${tables}${pairs}`, problems: [...pictures.problems] }
+}
+
+/** Between two computations for a run that is being written. */
+const behaviourMs = 5000
+
+/** The behaviour of runs as escaped markup, computed when it is asked for and something changed. */
+export class BehaviourViews {
+  readonly #known = new WeakMap<FollowedRun, { state: string; at: number; text: Promise<string> }>()
+
+  view(id: string, run: FollowedRun): Promise<string> {
+    const state = `${run.version} ${run.samplesVersion}`
+    const known = this.#known.get(run)
+    if (known && (known.state === state || performance.now() - known.at < behaviourMs)) return known.text
+    const images = `/api/runs/${encodeURIComponent(id)}/images/`
+    const address = async ({ image }: ReadSample) => image && `${images}${encodeURIComponent(image)}`
+    const text = behaviourSection(run, address).then(({ alarms, body }) => html`${alarms}${body}`.text)
+    this.#known.set(run, { state, at: performance.now(), text })
+    return text
+  }
 }

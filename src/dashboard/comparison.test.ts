@@ -42,7 +42,7 @@ test('a page shows metrics in percent, the counts, both masks over the image, an
   assert.match(page, /the interval is above 0/)
   assert.match(page, /better on 3 sentences, worse on 1, equal on 2/)
   assert.equal(page.match(/data:image\/png;base64/g)?.length, 2)
-  assert.equal(page.match(/class="made"/g)?.length, 1)
+  assert.equal(page.match(/path class="policy"/g)?.length, 1)
   assert.match(page, /no mask/)
 })
 

@@ -2,11 +2,12 @@
 import { existsSync } from 'node:fs'
 import { messageOf } from '../core/index.ts'
 import type { Interval, MaskRle, ReadSample, Shown } from '../tracking/index.ts'
-import { whiskerPlot } from './chart.ts'
-import { html, type Markup } from './html.ts'
+import { picture as drawnPicture, framed, overlay, type Size, words as shownWords } from './markup/card.ts'
+import { whiskerPlot } from './markup/chart.ts'
+import { html, type Markup } from './markup/html.ts'
 import { page } from './page.ts'
 import { imageAddress } from './picture.ts'
-import { picture as drawnPicture, outline, words as shownWords } from './rollouts.ts'
+import { MaskPaths, sampleView } from './views.ts'
 
 /** One sentence under both models. */
 export interface ComparedSentence {
@@ -69,13 +70,14 @@ async function imageOf(path: string | null, problems: Set<string>): Promise<stri
   }
 }
 
+const paths = new MaskPaths()
+
 function picture(uri: string | undefined, target: MaskRle, mask: MaskRle | null, problems: Set<string>): Markup {
-  const [height, width] = target.size
-  const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
-  const image =
-    uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
-  const masks = [outline(target, 'given', target.size, problems), outline(mask, 'made', target.size, problems)]
-  return html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="image with the target and the predicted mask">${image}${masks}</svg></div>`
+  const size = target.size as Size
+  const views = [paths.view(target, 'record', undefined), paths.view(mask, 'policy', undefined)]
+  for (const { missing } of views) if (missing?.startsWith('a mask')) problems.add(missing)
+  const over = views.map((view) => overlay(view, size))
+  return framed(size, uri, over, 'image with the target and the predicted mask')
 }
 
 async function card(
@@ -86,8 +88,11 @@ async function card(
   const uri = await imageOf(sentence.image, problems)
   const sides = sentence.sides.map(({ iou, mask, answer, shown }, i) => {
     const title = html`<div class="small">${names[i]}: ${about.metric} ${percent(iou)}</div>`
-    if (shown)
-      return html`${drawnPicture({ shown } as ReadSample, uri, problems)}${title}${shown.filter(({ by }) => by === 'policy').map(shownWords)}`
+    if (shown) {
+      const view = sampleView({ id: sentence.id, step: 0, shown } as unknown as ReadSample, paths)
+      const said = view.shown.filter(({ by }) => by === 'policy').map((item) => shownWords(item))
+      return html`${drawnPicture(view, uri)}${title}${said}`
+    }
     const words = answer === undefined ? undefined : html`<div class="small">${answer}</div>`
     const none = mask === null ? html`<div class="small problem">no mask</div>` : undefined
     return html`${picture(uri, sentence.target, mask, problems)}${title}${none}${words}`
@@ -107,7 +112,7 @@ export async function renderComparison(data: ComparisonPage): Promise<string> {
   const lost = await cards('Lost most', data.lost, data, problems)
   const { each } = data.about ?? usual
   const counts = `${data.names[1]} is better on ${data.wins} ${each}, worse on ${data.losses}, equal on ${data.ties}.`
-  const legend = html`<div class="legend"><span><i class="key given"></i>target</span><span><i class="key made"></i>predicted</span></div>`
+  const legend = html`<div class="legend"><span><i class="key record"></i>target</span><span><i class="key policy"></i>predicted</span></div>`
   const wrong = [...problems].map((text) => html`<p class="problem">${text}</p>`)
   return page(data.title, [
     html`<header><h1>${data.title}</h1>${data.facts.map((fact) => html`<p>${fact}</p>`)}</header>`,

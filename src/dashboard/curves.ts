@@ -1,7 +1,7 @@
 import { type Run, runTasks } from '../tracking/index.ts'
-import { lineChart, type Point, type Series } from './chart.ts'
-import { exactFigures, firstFigures, meaningOf, rank, splitKey } from './figures.ts'
-import { html, type Markup } from './html.ts'
+import { lineChart, type Point, type Series } from './markup/chart.ts'
+import { exactFigures, firstFigures, meaningOf, rank, splitKey } from './markup/figures.ts'
+import { html, type Markup } from './markup/html.ts'
 
 /** Colour slot of a task: by its place in the run's list; beyond the slots, and for the whole run, the last one. */
 function slotOf(at: number): Series['slot'] {

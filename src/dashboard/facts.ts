@@ -1,5 +1,6 @@
 import { clock, quantile, type Run, runTasks, short, startFacts } from '../tracking/index.ts'
-import { type Content, html, type Markup } from './html.ts'
+import { type Content, html, type Markup } from './markup/html.ts'
+import { settingTable } from './markup/tables.ts'
 
 /** Settings worth a place at the top, by the last part of their name; spelled without case and underscores. */
 const chosen =
@@ -76,8 +77,8 @@ function runFacts(run: Run): [string, string][] {
 const list = (rows: readonly (readonly [string, string])[]): Content =>
   rows.map(([key, value]) => html`<div><dt>${key}</dt><dd>${value}</dd></div>`)
 
-const table = (rows: readonly (readonly [string, string])[]): Content =>
-  rows.map(([key, value]) => html`<div><span>${key}</span><b>${value}</b></div>`)
+const shownTable = (title: string, rows: readonly (readonly [string, string])[]) =>
+  html`<div class="card scroll">${settingTable(title, [{ name: 'value', rows }], true)}</div>`
 
 /** Name of the run, what must be seen first, what it was, and all its settings folded away. */
 export function header(run: Run, first: Content): Markup {
@@ -85,26 +86,6 @@ export function header(run: Run, first: Content): Markup {
   return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>${first}
 <dl class="facts card">${list(runFacts(run))}</dl>
 <dl class="facts card">${list(chosenOf(config))}</dl>
-<details><summary>All ${config.length} settings</summary><div class="settings card">${table(config)}</div></details>
-<details><summary>Environment</summary><div class="settings card">${table(flatten(run.environment))}</div></details></header>`
-}
-
-/** What went wrong on the way, counted by kind; nothing is left out of the page in silence. */
-export function warnings(run: Run, more: readonly string[]): Markup {
-  const kinds = new Map<string, { count: number; first: number; last: number; text: string }>()
-  for (const event of run.events) {
-    if (event.t !== 'warning') continue
-    const known = kinds.get(event.kind) ?? { count: 0, first: event.step, last: event.step, text: event.text }
-    kinds.set(event.kind, { ...known, count: known.count + event.count, last: event.step, text: event.text })
-  }
-  const rows = [...kinds].map(
-    ([kind, w]) =>
-      html`<tr><td>${kind}</td><td class="number">${w.count}</td><td class="number">${w.first === w.last ? w.first : `${w.first} to ${w.last}`}</td><td>${w.text}</td></tr>`,
-  )
-  const notes = [...run.problems, ...more].map((text) => html`<p class="problem">${text}</p>`)
-  const body =
-    rows.length > 0
-      ? html`<div class="eval card"><table><thead><tr><th>kind</th><th>count</th><th>steps</th><th>the last one</th></tr></thead><tbody>${rows}</tbody></table></div>`
-      : html`<p>No warnings, no bad records.</p>`
-  return html`<section><h2>Bad records and warnings</h2>${body}${notes}</section>`
+<details><summary>All ${config.length} settings</summary>${shownTable('settings', config)}</details>
+<details><summary>Environment</summary>${shownTable('environment', flatten(run.environment))}</details></header>`
 }

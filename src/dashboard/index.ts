@@ -1,9 +1,10 @@
 // Dashboard: a run folder as a page for people: figures with intervals, curves, rollouts with their masks.
 // May import tracking, mask and core; knows nothing of training.
 // Start reading at report.ts, or at server.ts for the live page.
-export { type Point, smooth, ticks } from './chart.ts'
+
 export { type ComparedSentence, type ComparisonPage, renderComparison } from './comparison.ts'
 export { isLoopback } from './guard.ts'
+export { type Point, smooth, ticks } from './markup/chart.ts'
 export { type ModelCard, modelCard } from './model-card.ts'
 export { renderReport } from './report.ts'
 export { cardOfRun, cardPicture } from './run-card.ts'

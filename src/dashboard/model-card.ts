@@ -1,6 +1,6 @@
 // README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
-import { figure } from './evaluation.ts'
+import { digits } from './markup/evaluations.ts'
 
 type Figures = Readonly<Record<string, Interval>>
 
@@ -84,13 +84,13 @@ function modelIndex(card: ModelCard): string[] {
 
 function withRange(v: Interval | undefined): string {
   if (!v) return 'none'
-  return Number.isNaN(v.low) ? figure(v.mean) : `${figure(v.mean)} [${figure(v.low)}, ${figure(v.high)}]`
+  return Number.isNaN(v.low) ? digits(v.mean) : `${digits(v.mean)} [${digits(v.low)}, ${digits(v.high)}]`
 }
 
 function change(before: Interval | undefined, after: Interval | undefined): string {
   if (!before || !after) return ''
   const by = after.mean - before.mean
-  const size = figure(Math.abs(by))
+  const size = digits(Math.abs(by))
   const sign = Number(size) === 0 ? '' : by < 0 ? '-' : '+'
   if (Number.isNaN(before.low) || Number.isNaN(after.low)) return `${sign}${size}`
   return `${sign}${size}, intervals ${apartFrom(before, after) ? 'apart' : 'overlap'}`

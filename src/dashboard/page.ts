@@ -1,4 +1,4 @@
-import { type Content, html, Markup } from './html.ts'
+import { type Content, html, Markup } from './markup/html.ts'
 import { style } from './style.ts'
 
 // No script and no address but data: even a caption that got through the escaping could load or run nothing.

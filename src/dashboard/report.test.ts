@@ -6,10 +6,10 @@ import { test } from 'node:test'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
 import { FollowedRun, type MaskRle, RunWriter, readRun, type Sample } from '../tracking/index.ts'
 import { maskPath, traceBorder } from '../tracking/outline.ts'
-import { smooth, thin, ticks } from './chart.ts'
 import { chosenOf, flatten } from './facts.ts'
-import { counted } from './figures.ts'
-import { escapeHtml } from './html.ts'
+import { smooth, thin, ticks } from './markup/chart.ts'
+import { counted } from './markup/figures.ts'
+import { escapeHtml } from './markup/html.ts'
 import { renderReport } from './report.ts'
 import { chooseSamples } from './rollouts.ts'
 import { MaskPaths, samplesView } from './views.ts'
@@ -84,12 +84,7 @@ test('a run that was killed before its first step still gives a page', async () 
   const dir = join(mkdtempSync(join(tmpdir(), 'report-')), 'empty')
   RunWriter.create(dir, { config: {}, environment: {} }).close()
   const page = await renderReport(readRun(dir))
-  for (const words of [
-    'No evaluation in this run',
-    'No step has been logged',
-    '0 sampled completions',
-    'no end noted',
-  ]) {
+  for (const words of ['No evaluation yet', 'No step has been logged', '0 sampled completions', 'no end noted']) {
     assert.ok(page.includes(words), words)
   }
 })

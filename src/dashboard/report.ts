@@ -1,23 +1,31 @@
 import { followWhole, type Run } from '../tracking/index.ts'
 import { behaviourSection } from './behaviour.ts'
 import { curves } from './curves.ts'
-import { evaluation } from './evaluation.ts'
-import { header, warnings } from './facts.ts'
-import { html } from './html.ts'
+import { header } from './facts.ts'
+import { evaluations } from './markup/evaluations.ts'
+import { html } from './markup/html.ts'
+import { noticeTables } from './markup/tables.ts'
 import { page } from './page.ts'
 import { imageUri, rollouts } from './rollouts.ts'
+import { runView } from './views.ts'
 
-/** The whole run as one page that needs nothing beside it. The same folder gives the same bytes. */
+/**
+ * The whole run as one page that needs nothing beside it. The same folder gives the same bytes. Cards and tables are those of the live
+ * page: markup/.
+ */
 export async function renderReport(run: Run): Promise<string> {
   const shown = await rollouts(run)
   const followed = followWhole(run.dir)
   const missing = new Set<string>()
   const behaviour = await behaviourSection(followed, ({ image }) => imageUri(run, image, missing))
-  const section = html`<section><h2>Behaviour</h2>${behaviour.body}</section>`
-  const problems = new Set([...shown.problems, ...missing, ...behaviour.problems])
-  const body = [
-    ...[header(run, behaviour.alarms), evaluation(run), section, curves(run), shown.markup],
-    warnings(run, [...problems]),
-  ]
-  return page(run.name, body)
+  const view = runView({ id: '', run: followed })
+  const problemTexts = [...new Set([...run.problems, ...shown.problems, ...missing, ...behaviour.problems])]
+  return page(run.name, [
+    header(run, behaviour.alarms),
+    html`<section><h2>Evaluation</h2>${evaluations([{ label: run.name, evals: view.evals, note: view.evalNote }])}</section>`,
+    html`<section><h2>Behaviour</h2>${behaviour.body}</section>`,
+    curves(run),
+    shown.markup,
+    html`<section><h2>Notices</h2><div class="card scroll">${noticeTables({ ...view, problemTexts })}</div></section>`,
+  ])
 }

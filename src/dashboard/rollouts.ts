@@ -1,18 +1,10 @@
 import { basename, join } from 'node:path'
 import { fileBelow, messageOf } from '../core/index.ts'
-import {
-  type MaskRle,
-  maskPath,
-  maxImageBytes,
-  type ReadSample,
-  type Run,
-  runFiles,
-  runTasks,
-  type Shown,
-  short,
-} from '../tracking/index.ts'
-import { html, type Markup } from './html.ts'
+import { maxImageBytes, type ReadSample, type Run, runFiles, runTasks, type Shown } from '../tracking/index.ts'
+import { card } from './markup/card.ts'
+import { html, type Markup } from './markup/html.ts'
 import { imageAddress } from './picture.ts'
+import { MaskPaths, sampleView } from './views.ts'
 
 const shownOfEach = 4
 
@@ -93,145 +85,40 @@ export async function imageUri(
   }
 }
 
-export function outline(
-  rle: MaskRle | null,
-  kind: string,
-  size: readonly [number, number],
-  problems: Set<string>,
-): Markup {
-  if (!rle) return html``
-  try {
-    const d = maskPath(rle, size[1], size[0])
-    return d === '' ? html`` : html`<path class="halo ${kind}" d="${d}"/><path class="${kind}" d="${d}"/>`
-  } catch (error) {
-    problems.add(`a mask could not be drawn: ${messageOf(error)}`)
-    return html``
-  }
-}
-
-function sizeOf(shown: readonly Shown[]): readonly [number, number] | undefined {
-  for (const item of shown) {
-    if (item.kind === 'mask' && item.mask) return item.mask.size
-    if (item.kind === 'points') return item.size
-  }
-  return undefined
-}
-
-function styleOf(item: Shown): string {
-  if (item.by === 'record') return 'given record'
-  if (item.by === 'policy' || item.by === 'ema') return `made ${item.by}`
-  return item.name?.startsWith('confused') ? 'confused judge' : 'judged judge'
-}
-
-/** Where points change a mask, the judge's mask before them and the one they make are two pictures; else all is in one. */
-function panels(shown: readonly Shown[]): { title: string; items: readonly Shown[] }[] {
+/** Colours of what the cards show. */
+function legendOf(shown: readonly Shown[]): Markup {
   const masks = shown.filter((item) => item.kind === 'mask')
-  const corrected = shown.some((item) => item.kind === 'points') && masks.some((item) => item.by === 'judge')
-  if (!corrected) return [{ title: '', items: shown }]
-  const without = (by: Shown['by']) => shown.filter((item) => item.kind !== 'mask' || item.by !== by)
-  return [
-    { title: 'before the points', items: without('policy') },
-    { title: 'after them', items: without('judge') },
-  ]
-}
-
-/** Masks and points over the image: those of the record in one style, those that were made in another. */
-function overlay(item: Shown, size: readonly [number, number], problems: Set<string>): Markup {
-  const style = styleOf(item)
-  if (item.kind === 'mask') return outline(item.mask, style, size, problems)
-  if (item.kind !== 'points') return html``
-  const radius = Math.max(...size) / 30
-  const dots = item.points.map(
-    ({ x, y, positive }) =>
-      html`<circle class="point ${style} ${positive ? '' : 'negative'}" cx="${x}" cy="${y}" r="${radius}"/>`,
-  )
-  return html`${dots}`
-}
-
-/** The image at `uri`, if there is one, with what was drawn on it. */
-export function picture(sample: ReadSample, uri: string | undefined, problems: Set<string>): Markup {
-  const size = sizeOf(sample.shown)
-  if (!size || size[0] < 1 || size[1] < 1) return html``
-  const [height, width] = size
-  const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
-  const image =
-    uri && html`<image class="${tiny}" href="${uri}" width="${width}" height="${height}" preserveAspectRatio="none"/>`
-  const made = panels(sample.shown).map(({ title, items }) => {
-    const overlays = items.map((item) => overlay(item, size, problems))
-    const label = `image with what the record holds and what was made ${title}`.trim()
-    const svg = html`<div class="picture"><svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${label}">${image}${overlays}</svg></div>`
-    return title ? html`<div>${svg}<div class="small">${title}</div></div>` : svg
-  })
-  return made.length > 1 ? html`<div class="pictures">${made}</div>` : html`${made}`
-}
-
-const authors: Record<Shown['by'], string> = {
-  record: 'record',
-  policy: 'policy',
-  ema: 'EMA copy',
-  judge: 'judge',
-}
-
-/** Why nothing of a mask is seen; null: something is. */
-function lackOf(mask: MaskRle | null): string | null {
-  if (mask === null) return 'no mask was made'
-  try {
-    return maskPath(mask, 1, 1) === '' ? 'the mask is empty' : null
-  } catch {
-    return null // reported by the outline
-  }
-}
-
-export function words(item: Shown): Markup | undefined {
-  const title = item.name ?? authors[item.by]
-  if (item.kind === 'mask') {
-    const lack = lackOf(item.mask)
-    return lack === null ? undefined : html`<div class="small problem">${title}: ${lack}</div>`
-  }
-  if (item.kind !== 'text') return undefined
-  return html`<div class="small">${title}</div><blockquote>${item.text === '' ? '(empty)' : item.text}</blockquote>`
-}
-
-function scores(sample: ReadSample): Markup {
-  const parts = Object.entries(sample.rewards).map(([name, v]) => [name, v === null ? 'not scored' : short(v)])
-  const rows = [
-    ['reward', short(sample.total ?? Number.NaN)],
-    ...parts,
-    ['advantage', short(sample.advantage)],
-    ['log-prob, tokens', `${short(sample.logp)}, ${short(sample.length)}${sample.truncated ? ' (cut)' : ''}`],
-  ]
-  return html`<table>${rows.map(([key, value]) => html`<tr><td>${key}</td><td class="number">${value}</td></tr>`)}</table>`
-}
-
-async function card(run: Run, sample: ReadSample, problems: Set<string>): Promise<Markup> {
-  return html`<article class="rollout">${picture(sample, await imageUri(run, sample.image, problems), problems)}<div class="small">step ${sample.step}, record ${sample.id}, sample ${sample.k}</div>${sample.shown.map(words)}${scores(sample)}</article>`
+  const key = (by: Shown['by'], title: string) =>
+    masks.some((item) => item.by === by) ? html`<span><i class="key ${by}"></i>${title}</span>` : undefined
+  const judge = masks.find((item) => item.by === 'judge')?.name ?? 'of the judge'
+  const dots = shown.some((item) => item.kind === 'points')
+    ? html`<span><i class="key confused"></i>confused region</span><span><i class="dot"></i>positive point</span><span><i class="dot negative"></i>negative point</span>`
+    : undefined
+  return html`<div class="legend">${key('record', 'of the record')}${key('policy', 'of the policy')}${key('ema', 'of the EMA copy')}${key('judge', judge)}${dots}</div>`
 }
 
 /** Best and worst rollouts of each task with their masks; what could not be shown is returned in words. */
 export async function rollouts(run: Run): Promise<{ markup: Markup; problems: string[] }> {
   const chosen = chooseSamples(run.samples())
   const problems = new Set<string>()
+  const paths = new MaskPaths()
   const blocks: Markup[] = []
   const titles = new Map(runTasks(run).map(({ name, title }) => [name, title]))
   for (const { loop, best, worst } of chosen.loops) {
     blocks.push(html`<h2>${titles.get(loop) ?? loop}</h2>`)
     for (const [title, samples] of [['Highest rewards', best] as const, ['Lowest rewards', worst] as const]) {
       const cards: Markup[] = []
-      for (const sample of samples) cards.push(await card(run, sample, problems))
+      for (const sample of samples) {
+        const view = sampleView(sample, paths)
+        for (const item of view.shown) if (item.kind === 'mask' && item.size === null && item.missing?.startsWith('a mask')) problems.add(item.missing) // biome-ignore format: one line
+        cards.push(card(view, { image: await imageUri(run, sample.image, problems) }))
+      }
       blocks.push(html`<h3>${title}</h3><div class="rollouts">${cards}</div>`)
     }
   }
   const counts = `${chosen.count} sampled completions, ${chosen.unscored} not scored, ${chosen.truncated} cut at the longest length. At most one of each record is shown.`
   const all = chosen.loops.flatMap(({ best, worst }) => [...best, ...worst])
-  const judgedMask = all.flatMap(({ shown }) => shown).find((item) => item.kind === 'mask' && item.by === 'judge')
-  const hasPoints = all.some(({ shown }) => shown.some((item) => item.kind === 'points'))
-  const judged = judgedMask
-    ? html`<span><i class="key judged"></i>${judgedMask.name ?? 'of the judge'}</span>`
-    : undefined
-  const dots = hasPoints
-    ? html`<span><i class="key confused"></i>confused region</span><span><i class="dot"></i>positive point</span><span><i class="dot negative"></i>negative point</span>`
-    : undefined
-  const legend = html`<div class="legend"><span><i class="key given"></i>of the record</span><span><i class="key made"></i>made by a model</span>${judged}${dots}</div>`
+  const legend = legendOf(all.flatMap(({ shown }) => shown))
   return {
     markup: html`<section><h2>Rollouts</h2><p>${counts}</p>${chosen.loops.length > 0 ? legend : undefined}${blocks}</section>`,
     problems: [...problems],

@@ -9,8 +9,10 @@ import { type Context, Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
 import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
+import { BehaviourViews } from './behaviour.ts'
 import { type GuardOptions, guard } from './guard.ts'
-import { BehaviourViews, csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
+import { style } from './style.ts'
+import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
 import { Watched } from './watched.ts'
 
 const pageFiles: Record<string, { file: string; type: string }> = {
@@ -193,7 +195,8 @@ export function watchApp(options: WatchOptions, watched: Watched): Hono {
     await next()
   })
   for (const [path, { file, type }] of Object.entries(pageFiles)) {
-    const bytes = readFileSync(join(options.page, file))
+    const own = readFileSync(join(options.page, file))
+    const bytes = file === 'page.css' ? Buffer.concat([Buffer.from(style), own]) : own // the report's style, then the page's own
     app.get(path, (c) => c.body(bytes, 200, { 'Content-Type': type }))
   }
   addRuns(app, watched)

@@ -1,8 +1,11 @@
-/** The page's style sheet. Two schemes by the reader's setting; slots 1 and 2 are the first two tasks, slot 3 the rest. */
+/**
+ * Style of the report and, with page/page.css after it, of the live page. Two schemes by the reader's setting; slots 1 and 2 are the
+ * first two tasks, slot 3 the rest.
+ */
 export const style = `
-:root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #62615d; --line: #e2e0da;
-  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --given: #00b884; --made: #ff4fa3; --judged: #4f8cff; }
-@media (prefers-color-scheme: dark) { :root { --page: #141413; --card: #1e1e1c; --ink: #f0efeb; --soft: #a8a69f;
+:root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #5c5b57; --line: #e2e0da; --link: #1a5fb4; --mark: #fff0a8;
+  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --record: #00b884; --policy: #ff4fa3; --ema: #ffb000; --judge: #4f8cff; }
+@media (prefers-color-scheme: dark) { :root { --page: #141413; --card: #1e1e1c; --ink: #f0efeb; --soft: #b3b1aa; --link: #8ab8f5; --mark: #5a4a00;
   --line: #353430; --s1: #4f97ec; --s2: #ee7443; --s3: #a8a69f; --good: #4cc374; --bad: #ff8a80; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
@@ -20,10 +23,8 @@ summary { cursor: pointer; color: var(--soft); }
 table { border-collapse: collapse; width: 100%; }
 td, th { text-align: left; padding: 6px 12px 6px 0; border-top: 1px solid var(--line); vertical-align: top; font-weight: 400; overflow-wrap: anywhere; }
 thead th { border: 0; color: var(--soft); font-size: 12.5px; }
-.settings { padding: 8px 16px; columns: 2 360px; column-gap: 32px; font-size: 13px; }
-.settings div { display: flex; justify-content: space-between; gap: 16px; padding: 3px 0; border-bottom: 1px solid var(--line); break-inside: avoid; }
-.settings b { font-weight: 600; text-align: right; overflow-wrap: anywhere; min-width: 0; }
-.settings span { color: var(--soft); overflow-wrap: anywhere; }
+.settings th { overflow-wrap: break-word; }
+.scroll { overflow-x: auto; padding: 8px 16px; }
 b.name span { display: inline-block; }
 .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 .eval { padding: 8px 16px 4px; }
@@ -37,7 +38,7 @@ b.name span { display: inline-block; }
 .key.s1 { color: var(--s1); } .key.s2 { color: var(--s2); } .key.s3 { color: var(--s3); }
 .key.dot { width: 10px; height: 10px; border-radius: 50%; }
 .key.before { background: var(--card); border: 2px solid var(--soft); } .key.after { background: var(--s1); }
-.key.given { background: var(--given); } .key.judged { background: var(--judged); } .key.made { background: repeating-linear-gradient(90deg, var(--made) 0 4px, transparent 4px 6px); }
+.key.record { background: var(--record); } .key.judge { background: var(--judge); } .key.policy { background: repeating-linear-gradient(90deg, var(--policy) 0 4px, transparent 4px 6px); } .key.ema { background: repeating-linear-gradient(90deg, var(--ema) 0 3px, transparent 3px 5px); }
 svg { display: block; width: 100%; height: auto; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .tick { fill: var(--soft); font-size: 10.5px; font-variant-numeric: tabular-nums; }
@@ -58,22 +59,24 @@ path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); 
 .w0 circle { fill: var(--card); stroke: currentColor; stroke-width: 2; } .w1 circle { fill: currentColor; }
 .rollouts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(250px, 100%), 1fr)); gap: 14px; }
 .rollout { padding: 12px; min-width: 0; font-size: 13.5px; }
+.picture img { display: block; width: 100%; }
 .picture { background: #8883; border-radius: 5px; overflow: hidden; margin-bottom: 8px; }
 .picture image.tiny { image-rendering: pixelated; }
 .picture path { fill-rule: evenodd; vector-effect: non-scaling-stroke; stroke-linejoin: round; fill: none; }
-.picture .given { stroke: var(--given); stroke-width: 3.6; fill: var(--given); fill-opacity: 0.12; }
-.picture .made { stroke: var(--made); stroke-width: 2.2; stroke-dasharray: 6 4; fill: var(--made); fill-opacity: 0.12; }
-.picture .judged { stroke: var(--judged); stroke-width: 1.4; fill: var(--judged); fill-opacity: 0.16; }
-.picture .halo.judged { stroke: none; fill: none; }
-.picture .halo.made { stroke: #000; stroke-opacity: 0.45; stroke-width: 2.8; stroke-dasharray: 6 4; fill: none; }
-.picture .halo.given { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; fill: none; }
+.picture .record { stroke: var(--record); stroke-width: 3.6; fill: var(--record); fill-opacity: 0.12; }
+.picture .policy { stroke: var(--policy); stroke-width: 2.4; stroke-dasharray: 6 4; fill: var(--policy); fill-opacity: 0.12; }
+.picture .ema { stroke: var(--ema); stroke-width: 2.4; stroke-dasharray: 2 3; fill: var(--ema); fill-opacity: 0.12; }
+.picture .judge { stroke: var(--judge); stroke-width: 1.4; fill: var(--judge); fill-opacity: 0.16; }
+.picture .halo { stroke: #000; stroke-opacity: 0.45; stroke-width: 4.4; stroke-dasharray: none; fill: none; } .picture .halo.record { stroke: #fff; stroke-opacity: 0.8; stroke-width: 6; }
+.picture .halo.judge, .picture .halo.confused { stroke: none; }
 .picture .confused { stroke: none; fill: #ff9f1a; fill-opacity: 0.45; }
-.picture .point { fill: var(--given); fill-opacity: 1; stroke: #fff; stroke-width: 1.5; stroke-dasharray: none; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #e00b2d; }
+.picture .point { fill: var(--record); fill-opacity: 1; stroke: #fff; stroke-width: 1.5; stroke-dasharray: none; vector-effect: non-scaling-stroke; } .picture .point.negative { fill: #e00b2d; }
 .pictures { display: grid; grid-template-columns: 1fr 1fr; gap: 6px; } .pictures .small { margin: -4px 0 6px; }
-.dot { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 5px; background: var(--given); } .dot.negative { background: #e00b2d; } .key.confused { background: #ff9f1a; }
+.dot { display: inline-block; width: 9px; height: 9px; border-radius: 50%; margin-right: 5px; background: var(--record); } .dot.negative { background: #e00b2d; } .key.confused { background: #ff9f1a; }
 .rollout blockquote { margin: 4px 0 8px; white-space: pre-wrap; overflow-wrap: anywhere; max-height: 12em; overflow-y: auto; }
 .rollout .small { overflow-wrap: anywhere; }
-.rollout table { font-size: 12.5px; } .rollout td { padding: 3px 0; } .rollout td + td { text-align: right; }
+.rollout table { font-size: 12.5px; } .rollout td, .rollout th { padding: 3px 0; color: var(--soft); } .rollout td { text-align: right; color: var(--ink); }
+mark { background: var(--mark); color: var(--ink); border-radius: 3px; }
 .problem { color: var(--bad); }
 @media (max-width: 700px) { main { padding: 18px 12px 40px; } .eval thead { display: none; } .eval tbody, .eval tr, .eval td { display: block; border: 0; padding: 1px 0; }
   .eval tr { border-bottom: 1px solid var(--line); padding: 8px 0; } .eval tr:last-child { border: 0; } .eval td[data-name]::before { content: attr(data-name); color: var(--soft); display: inline-block; width: 5.5em; font-size: 12.5px; } .eval td.plot { width: 100%; } }

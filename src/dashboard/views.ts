@@ -7,74 +7,25 @@ import {
   type ReadSample,
   type SampleQuery,
   type Shown,
-  type ShownPoint,
   selectSamples,
+  smallSampleNote,
   startFacts,
-  type TaskName,
 } from '../tracking/index.ts'
-import { behaviourSection } from './behaviour.ts'
 import { flatten } from './facts.ts'
-import { html } from './html.ts'
+import type {
+  MaskView,
+  NoticeView,
+  RunState,
+  RunSummary,
+  RunView,
+  SamplesView,
+  SampleView,
+} from './markup/view-types.ts'
 import type { WatchedRun } from './watched.ts'
 
 /** Without a line for this long, and for 20 steps, a run that noted no end is taken for broken. */
 const quietMs = 120_000
 const noticesShown = 200
-
-export type RunState = 'running' | 'ended' | 'quiet'
-
-export interface RunSummary {
-  id: string
-  name: string
-  folder: string
-  state: RunState
-  /** Why it ended; empty while it has not. */
-  reason: string
-  step: number
-  /** Steps the run is to make; 0 where it does not say. */
-  total: number
-  samples: number
-  /** False while samples are still being indexed. */
-  samplesWhole: boolean
-  notices: number
-  problems: number
-  version: number
-  samplesVersion: number
-  tasks: TaskName[]
-  /** How many records have samples. */
-  records: number
-  rewardParts: string[]
-}
-
-export interface EvalView {
-  step: number
-  name: string
-  records: number
-  metrics: Readonly<Record<string, { mean: number; low: number; high: number }>>
-}
-
-export interface NoticeView {
-  step: number
-  kind: string
-  text: string
-  count: number
-}
-
-export interface RunView extends RunSummary {
-  facts: [string, string][]
-  config: [string, string][]
-  environment: [string, string][]
-  problemTexts: string[]
-  /** Names of the curves: what the seed decides, and what a clock decides. */
-  metrics: string[]
-  timing: string[]
-  evals: EvalView[]
-  noticeKinds: { kind: string; count: number; first: number; last: number }[]
-  /** The newest ones, newest first. */
-  noticeList: NoticeView[]
-  checkpoints: { step: number; name: string }[]
-  resumes: number
-}
 
 function stateOf(run: FollowedRun, now: number): RunState {
   if (run.end) return 'ended'
@@ -121,6 +72,7 @@ export function runView(watched: WatchedRun): RunView {
   const { run } = watched
   const { events } = run
   const notices = events.flatMap((e) => (e.t === 'warning' ? [e] : []))
+  const evals = events.flatMap((e) => (e.t === 'eval' ? [e] : []))
   return {
     ...summaryOf(watched),
     facts: flatten(startFacts(events)),
@@ -129,39 +81,13 @@ export function runView(watched: WatchedRun): RunView {
     problemTexts: run.problems,
     metrics: run.metrics.names.sort(),
     timing: run.timing.names.sort(),
-    evals: events.flatMap((e) => (e.t === 'eval' ? [e] : [])),
+    evals,
+    evalNote: evals[0] ? (smallSampleNote(evals[0].records) ?? '') : '',
     noticeKinds: noticeKinds(notices),
     noticeList: notices.slice(-noticesShown).reverse(),
     checkpoints: events.flatMap((e) => (e.t === 'checkpoint' ? [{ step: e.step, name: e.name }] : [])),
     resumes: run.sessions.filter(({ t }) => t === 'resume').length,
   }
-}
-
-/** A mask as the path of its border in a frame of its own size. */
-export interface MaskView {
-  kind: 'mask'
-  by: Shown['by']
-  name?: string
-  size: readonly [number, number] | null
-  path: string
-  /** Why nothing is drawn; absent where something is. */
-  missing?: string
-}
-
-export type ShownView =
-  | { kind: 'text'; by: Shown['by']; text: string; name?: string }
-  | { kind: 'points'; by: Shown['by']; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
-  | MaskView
-
-export interface SampleView
-  extends Omit<ReadSample, 'shown' | 'text' | 'answer' | 'reference' | 'given' | 'made' | 'madeBy'> {
-  shown: ShownView[]
-}
-
-export interface SamplesView {
-  count: number
-  whole: boolean
-  samples: SampleView[]
 }
 
 const mostPaths = 2000
@@ -194,31 +120,14 @@ export class MaskPaths {
 
 export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPaths): SamplesView {
   const { count, rows } = selectSamples(run.samples, query)
-  const samples = run.samples.read(rows).map((sample): SampleView => {
-    const { text, answer, reference, given, made, madeBy, ...rest } = sample
-    const shown = sample.shown.map((item) => (item.kind === 'mask' ? paths.view(item.mask, item.by, item.name) : item))
-    return { ...rest, shown }
-  })
+  const samples = run.samples.read(rows).map((sample) => sampleView(sample, paths))
   return { count, whole: run.samplesWhole, samples }
 }
 
-/** Between two computations for a run that is being written. */
-const behaviourMs = 5000
-
-/** The behaviour of runs as escaped markup, computed when it is asked for and something changed. */
-export class BehaviourViews {
-  readonly #known = new WeakMap<FollowedRun, { state: string; at: number; text: Promise<string> }>()
-
-  view(id: string, run: FollowedRun): Promise<string> {
-    const state = `${run.version} ${run.samplesVersion}`
-    const known = this.#known.get(run)
-    if (known && (known.state === state || performance.now() - known.at < behaviourMs)) return known.text
-    const images = `/api/runs/${encodeURIComponent(id)}/images/`
-    const address = async ({ image }: ReadSample) => image && `${images}${encodeURIComponent(image)}`
-    const text = behaviourSection(run, address).then(({ alarms, body }) => html`${alarms}${body}`.text)
-    this.#known.set(run, { state, at: performance.now(), text })
-    return text
-  }
+export function sampleView(sample: ReadSample, paths: MaskPaths): SampleView {
+  const { text, answer, reference, given, made, madeBy, ...rest } = sample
+  const shown = sample.shown.map((item) => (item.kind === 'mask' ? paths.view(item.mask, item.by, item.name) : item))
+  return { ...rest, shown }
 }
 
 /** Ids of records that hold the words, in order of appearance. */

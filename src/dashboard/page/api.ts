@@ -1,7 +1,8 @@
 // Questions to the server. Numbers that JSON has no word for come as strings, as in the run's files.
-import type { RunSummary, RunView, SamplesView } from '../views.ts'
+import { numberOf } from '../markup/figures.ts'
+import type { RunSummary, RunView, SamplesView } from '../markup/view-types.ts'
 
-export type { EvalView, NoticeView, RunSummary, RunView, SampleView, ShownView } from '../views.ts'
+export type { EvalView, NoticeView, RunSummary, RunView, SampleView, ShownView } from '../markup/view-types.ts'
 
 export interface Series {
   name: string
@@ -9,11 +10,6 @@ export interface Series {
   values: number[]
   count: number
 }
-
-const odd: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY, '-Infinity': -Infinity }
-
-export const numberOf = (value: unknown): number =>
-  typeof value === 'number' ? value : (odd[String(value)] ?? Number.NaN)
 
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   const answer = await fetch(path, { signal, headers: { Accept: 'application/json' } })

@@ -2,11 +2,12 @@ import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import 'uplot/dist/uPlot.min.css'
 import './page.css'
-import { counted } from '../figures.ts'
+import { evaluations } from '../markup/evaluations.ts'
+import { counted } from '../markup/figures.ts'
 import { listen, type Range, type RunSummary, type RunView } from './api.ts'
 import { Behaviour } from './behaviour.tsx'
 import { Curves, Work } from './curves.tsx'
-import { Evaluations } from './evaluations.tsx'
+import { Shared } from './markup.tsx'
 import { Rollouts } from './rollouts.tsx'
 import { useDark, useRuns, useTab } from './state.ts'
 import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
@@ -143,7 +144,11 @@ function App() {
         {tab === 'curves' && <Curves {...shared} />}
         {tab === 'behaviour' && <Behaviour runs={views} />}
         {tab === 'step' && <Work {...shared} />}
-        {tab === 'evaluations' && <Evaluations runs={views} dark={dark} labelOf={labelOf} />}
+        {tab === 'evaluations' && (
+          <Shared
+            of={evaluations(views.map((run) => ({ label: labelOf(run), evals: run.evals, note: run.evalNote })))}
+          />
+        )}
         {tab === 'rollouts' && <Rollouts runs={views} />}
         {tab === 'notices' && <Notices runs={views} problems={problems} />}
         {tab === 'settings' && <Settings runs={views} />}

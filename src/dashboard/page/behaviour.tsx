@@ -1,4 +1,6 @@
+import { Markup } from '../markup/html.ts'
 import { ask, type RunView, runPath } from './api.ts'
+import { Shared } from './markup.tsx'
 import { useAnswer } from './state.ts'
 
 /** The server's markup, the same as in the report: every text of a run is escaped in it. */
@@ -11,7 +13,7 @@ function OfRun({ run }: { run: RunView }) {
       <h3>{run.name}</h3>
       {failure !== '' && <p class="problem">{failure}</p>}
       {markup === '' && failure === '' && <p role="status">Reading samples.</p>}
-      <div dangerouslySetInnerHTML={{ __html: markup }} />
+      <Shared of={new Markup(markup)} />
     </section>
   )
 }

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { exactFigures, firstFigures, meaningOf, rank, splitKey } from '../figures.ts'
+import { exactFigures, firstFigures, meaningOf, rank, splitKey } from '../markup/figures.ts'
 import type { Range, RunView } from './api.ts'
 import { colourOf, smoothed } from './format.ts'
 import { type Curve, Plot } from './plot.tsx'

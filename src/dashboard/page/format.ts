@@ -1,11 +1,3 @@
-/** A figure in a few characters. */
-export function short(value: number): string {
-  if (!Number.isFinite(value)) return String(value)
-  const size = Math.abs(value)
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2)
-  return String(Number(value.toPrecision(4)))
-}
-
 export function bytes(value: number): string {
   if (!Number.isFinite(value)) return String(value)
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
@@ -53,15 +45,6 @@ const darkColours = [
 export function colourOf(at: number, dark: boolean): string {
   const list = dark ? darkColours : colours
   return list[at % list.length]!
-}
-
-/** Words of `text`, each with whether it was not there before. */
-export function newWords(text: string, before: string | undefined): { word: string; isNew: boolean }[] {
-  const known = new Set((before ?? '').toLowerCase().split(/\s+/))
-  return text.split(/(\s+)/).map((word) => ({
-    word,
-    isNew: before !== undefined && word.trim() !== '' && !known.has(word.toLowerCase()),
-  }))
 }
 
 /** Saves what a page has made; `name` is cleaned, as it may come from a run's own names. */

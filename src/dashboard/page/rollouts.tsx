@@ -1,10 +1,20 @@
 import { useEffect, useState } from 'preact/hooks'
-import { ask, type RunView, readSamples, runPath, type SampleView } from './api.ts'
-import { Card, type Layers } from './rollout-card.tsx'
+import { card } from '../markup/card.ts'
+import { ask, imagePath, type RunView, readSamples, runPath, type SampleView } from './api.ts'
+import { Shared } from './markup.tsx'
 import { useAnswer } from './state.ts'
 
 /** What is sent, and what is read. */
 type Option = readonly [value: string, title: string]
+
+/** What lies over the picture, by author. */
+export interface Layers {
+  image: boolean
+  record: boolean
+  policy: boolean
+  ema: boolean
+  judge: boolean
+}
 
 const orders: Option[] = [
   ['newest', 'newest first'],
@@ -115,6 +125,7 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
     setWords(record)
     set({ record, order: 'oldest', unique: false })
   }
+  const hidden = new Set(layerNames.flatMap(([name]) => (layers[name] ? [] : [name])))
   const parts: Option[] = [['', 'total reward'], ...run.rewardParts.map((part): Option => [part, part])]
   const tasks: Option[] = [['', 'all'], ...run.tasks.map(({ name, title }): Option => [name, title])]
   return (
@@ -175,15 +186,19 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
       <p class="small" role="status">
         {answer.count} samples{answer.whole ? '' : ', more are being indexed'}; {answer.samples.length} shown.
       </p>
-      <div class="rollouts">
+      {/* biome-ignore lint/a11y/noStaticElementInteractions: the clicks are those of buttons inside */}
+      {/* biome-ignore lint/a11y/useKeyWithClickEvents: the keyboard presses the buttons */}
+      <div class="rollouts" onClick={(e) => followed(e.target) !== undefined && follow(followed(e.target)!)}>
         {answer.samples.map((sample, i) => (
-          <Card
+          <Shared
             key={`${sample.step} ${sample.loop} ${sample.id} ${sample.k}`}
-            run={run}
-            sample={sample}
-            layers={layers}
-            before={following ? previous(answer.samples, i) : undefined}
-            follow={following ? undefined : follow}
+            of={card(sample, {
+              image: sample.image && imagePath(run.id, sample.image),
+              title: run.tasks.find(({ name }) => name === sample.loop)?.title ?? sample.loop,
+              hidden,
+              before: following ? previous(answer.samples, i) : undefined,
+              follows: !following,
+            })}
           />
         ))}
       </div>
@@ -195,6 +210,10 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
     </section>
   )
 }
+
+/** The record whose button was pressed. */
+const followed = (target: EventTarget | null) =>
+  (target as Element | null)?.closest<HTMLElement>('[data-record]')?.dataset['record']
 
 /** The sample of the same task and place one step earlier. */
 function previous(samples: readonly SampleView[], at: number): SampleView | undefined {

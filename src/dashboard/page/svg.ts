@@ -1,5 +1,6 @@
 // Curves as a drawing of their own, for a paper or a slide.
-import { short } from './format.ts'
+import { short } from '../markup/figures.ts'
+
 import type { Curve } from './plot.tsx'
 
 const frame = { width: 640, height: 360, left: 64, right: 16, top: 40, bottom: 40 }

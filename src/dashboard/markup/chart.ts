@@ -1,4 +1,4 @@
-import { short } from '../tracking/index.ts'
+import { short } from './figures.ts'
 import { type Content, html, type Markup } from './html.ts'
 
 export interface Point {

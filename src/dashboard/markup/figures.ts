@@ -55,3 +55,17 @@ export function rank(name: string): number {
 
 /** `1 notice`, `2 notices`. */
 export const counted = (count: number, word: string) => `${count} ${word}${count === 1 ? '' : 's'}`
+
+const odd: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE_INFINITY, '-Infinity': -Infinity }
+
+/** Numbers that JSON has no word for come as strings. */
+export const numberOf = (value: unknown): number =>
+  typeof value === 'number' ? value : (odd[String(value)] ?? Number.NaN)
+
+/** A number in a few characters. */
+export function short(value: number): string {
+  if (!Number.isFinite(value)) return String(value)
+  const size = Math.abs(value)
+  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2)
+  return String(Number(value.toPrecision(4)))
+}

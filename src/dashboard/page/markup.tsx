@@ -1,0 +1,7 @@
+import type { Content } from '../markup/html.ts'
+import { html } from '../markup/html.ts'
+
+/** Markup that the report has too: every text of a run is escaped in it. */
+export function Shared({ of, class: name }: { of: Content; class?: string }) {
+  return <div class={name} dangerouslySetInnerHTML={{ __html: html`${of}`.text }} />
+}
