@@ -79,7 +79,7 @@ function taskTable(task: TaskBehaviour): Markup {
   const both = [['gained', task.gained] as const, ['lost', task.lost] as const]
   const shown = both.map(([name, of]) => (of.length > 0 ? html`<p>Words ${name}: ${shifts(of)}</p>` : undefined))
   const about = `${task.answers[0]} answers of ${stepText(task.before)} against ${task.answers[1]} of ${stepText(task.after)}.`
-  return html`<h3>${task.title}</h3><p>${about}</p><div class="behaviour card"><table><thead><tr><th scope="col">item</th><th scope="col">before</th><th scope="col">after</th><th scope="col">over the steps</th><th scope="col">where</th></tr></thead><tbody>${task.items.map(row)}</tbody></table></div>${shown}`
+  return html`<h3>${task.title}</h3><p>${about}</p><div class="behaviour card" role="group" aria-label="behaviour, ${task.title}" tabindex="0"><table><thead><tr><th scope="col">item</th><th scope="col">before</th><th scope="col">after</th><th scope="col">over the steps</th><th scope="col">where</th></tr></thead><tbody>${task.items.map(row)}</tbody></table></div>${shown}`
 }
 
 async function pairCard(pair: Pair, heldOut: boolean, pictures: Pictures): Promise<Markup> {

@@ -1,7 +1,7 @@
 // Two models on the same held-out records: the change of every metric, and the records that changed most.
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
-import type { Evaluator, RecordRatios, RecordScore } from '../tasks/index.ts'
+import { type Evaluator, type RecordRatios, type RecordScore, recordRatios } from '../tasks/index.ts'
 import { pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
@@ -127,7 +127,7 @@ export async function compareModels(
   let main = ''
   const images = new MovedImages()
   const rowsOf = (scores: readonly RecordScore[], evaluator: Evaluator, times: Map<string, number>) => {
-    main ||= evaluator.main ?? Object.keys(scores[0] ? (evaluator.ratios?.(scores[0]) ?? {}) : {})[0] ?? ''
+    main ||= evaluator.main ?? Object.keys(scores[0] ? recordRatios(evaluator, scores[0]) : {})[0] ?? ''
     return scores.map((score): RecordRow => {
       times.set(score.id, (times.get(score.id) ?? 0) + 1)
       const key = `${score.id}#${times.get(score.id)}`
@@ -135,7 +135,7 @@ export async function compareModels(
         id: score.id,
         key,
         unit: evaluator.unitOf?.(score) ?? key,
-        ratios: evaluator.ratios?.(score) ?? {},
+        ratios: recordRatios(evaluator, score),
         shown: score.shown,
       }
     })

@@ -2,7 +2,7 @@
 // records that changed most since the first round keep their images.
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
-import type { Evaluator, RecordScore } from '../tasks/index.ts'
+import { type Evaluator, type RecordScore, recordRatios } from '../tasks/index.ts'
 import { followWhole, type Interval, type Sample } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
 
@@ -11,7 +11,7 @@ const keptImages = 6
 
 /** Metrics of one record; null: it is not part of the metric. */
 export function recordMetrics(evaluator: Evaluator, score: RecordScore): Record<string, number | null> {
-  const ratios = Object.entries(evaluator.ratios?.(score) ?? {})
+  const ratios = Object.entries(recordRatios(evaluator, score))
   return Object.fromEntries(ratios.map(([name, ratio]) => [name, ratio && ratio[1] !== 0 ? ratio[0] / ratio[1] : null]))
 }
 
@@ -51,7 +51,6 @@ export class EvaluationLog {
   }
 
   #rows(step: number, name: string, scores: readonly RecordScore[]): Sample[] {
-    if (!this.evaluator.ratios) return []
     return scores.map((score) => {
       const metrics = recordMetrics(this.evaluator, score)
       const total = metrics[this.evaluator.main ?? Object.keys(metrics)[0] ?? ''] ?? null

@@ -48,8 +48,8 @@ export type {
   TaskRewardsPlan,
   WorkItem,
 } from './kind.ts'
-
 export * from './points/index.ts'
+export { recordRatios } from './summary.ts'
 
 /** Every kind that comes with the package. */
 export const taskKinds = { cycle, points, segment } as const

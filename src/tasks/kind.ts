@@ -44,7 +44,7 @@ export interface Evaluator<S extends RecordScore = RecordScore> {
   score(items: readonly WorkItem[]): S[]
   /** Metric name -> mean and interval. */
   summary(scores: readonly S[], seed: number): Record<string, Interval>
-  /** Metrics of a record as [numerator, denominator], null if it is not part of one; absent: models cannot be compared by it. */
+  /** Metrics of a record as [numerator, denominator], null if it is not part of one; absent: the numbers of its score. */
   ratios?(score: S): Readonly<Record<string, readonly [number, number] | null>>
   /** Records of one unit, such as an image, are resampled together; absent: each is one. */
   unitOf?(score: S): string

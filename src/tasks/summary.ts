@@ -1,6 +1,13 @@
 // An evaluation's metrics from the ratios of its records.
 import { bootstrapRatioInterval, type Interval } from '../tracking/index.ts'
-import type { RecordRatios } from './kind.ts'
+import type { Evaluator, RecordRatios, RecordScore } from './kind.ts'
+
+/** Metrics of a record; those of an evaluator that lists none are the numbers of its score. */
+export function recordRatios(evaluator: Evaluator, score: RecordScore): RecordRatios {
+  if (evaluator.ratios) return evaluator.ratios(score)
+  const numbers = Object.entries(score).filter(([, value]) => typeof value === 'number')
+  return Object.fromEntries(numbers.map(([name, value]) => [name, [value as unknown as number, 1] as const]))
+}
 
 /** Each metric over the records that are part of it, with its 95 % interval; `unitOf`: what is resampled, each record unless given. */
 export function summaryOf<S>(

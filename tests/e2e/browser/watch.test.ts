@@ -65,7 +65,7 @@ async function open(url: string, options: { width?: number; colorScheme?: 'light
   return { page, faults }
 }
 
-const views = ['curves', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
+const views = ['curves', 'behaviour', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
 
 async function show(page: Page, view: string): Promise<void> {
   await page.evaluate((name) => {
