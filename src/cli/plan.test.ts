@@ -101,3 +101,17 @@ test('a plan fits with room for the driver and what the allocator cannot join', 
   assert.equal(fits({ peak: 75 * gib }, { bytes: 79.1 * gib, kernels: true }), false)
   assert.equal(fits({ peak: 74 * gib }, { bytes: 79.1 * gib, kernels: true }), true)
 })
+
+test('a plain Qwen-VL is planned for one question a record, without masks', () => {
+  for (const set of ['qwen2_5_vl-tiny', 'qwen3_vl-tiny']) {
+    const sizes = modelSizes(JSON.parse(read(`tests/fixtures/golden/${set}/config.json`)))
+    assert.deepEqual([sizes.samScale, sizes.adapted.length], [0, 4 * sizes.llm.num_hidden_layers])
+    const levels = set === 'qwen3_vl-tiny' ? 4 : 1
+    assert.equal(sizes.featureValues(1), sizes.imageTokens(1) * levels * sizes.llm.hidden_size)
+    const plan = (numGenerations: number) =>
+      planMemory(sizes, resolveRun({ rl: { numGenerations, maxCompletionLength: 8 } }), { ...card, kernels: false })
+    const perToken = 4 * sizes.llm.num_hidden_layers * sizes.llm.num_key_value_heads * sizes.llm.head_dim
+    assert.ok(plan(8).sampling >= 8 * sizes.imageTokens(1) * perToken)
+    assert.ok(plan(8).sampling < 2.5 * plan(4).sampling)
+  }
+})

@@ -1,3 +1,5 @@
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes } from '../core/index.ts'
@@ -56,12 +58,19 @@ interface Found {
 
 async function planOf(config: RunConfig): Promise<Found[]> {
   const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
-  const sizes = sizesOfFolder(config.model)
+  const own = sizesOfFolder(config.model)
+  const sizes = { ...own, values: own.values + (config.task === 'points' ? segmenterValues(config.points.sam) : 0) }
   return cards.map((card) => {
     const plan = planMemory(sizes, config, card)
     const batch = batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card), card)) ?? 0
     return { card: card.name, plan, fits: fits(plan, card), batch }
   })
+}
+
+/** Of a segmenter in a float32 file, or in a folder with one. */
+function segmenterValues(path: string): number {
+  const files = [path, join(path, 'model.safetensors')].map((file) => statSync(file, { throwIfNoEntry: false }))
+  return (files.find((file) => file?.isFile())?.size ?? 0) / 4
 }
 
 function planText(config: RunConfig, found: readonly Found[]): string {

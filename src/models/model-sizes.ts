@@ -5,6 +5,8 @@ import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers }
 import { type Module, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
+import { isAdaptedPath } from './qwen_vl/family.ts'
+import { generations, parseQwenVLConfig, QwenVL } from './qwen_vl/index.ts'
 import { sa2vaGroups } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
@@ -24,7 +26,7 @@ export interface ModelSizes {
   ownLayers: boolean
   /** Whether the custom kernels can decode it. */
   ownDecoding: boolean
-  /** Size of SAM2's maps beside those of the released models. */
+  /** Size of SAM2's maps beside those of the released models; 0: the model draws no masks. */
   samScale: number
   /** Tokens of the largest picture within a limit of tiles. */
   imageTokens(tiles: number): number
@@ -33,7 +35,9 @@ export interface ModelSizes {
 }
 
 export function modelSizes(raw: JsonObject): ModelSizes {
-  return familyOfConfig(raw) === 'sa2va-internvl' ? onInternVL(raw) : onQwen(raw)
+  const family = familyOfConfig(raw)
+  if (Object.hasOwn(generations, family)) return plainQwen(raw)
+  return family === 'sa2va-internvl' ? onInternVL(raw) : onQwen(raw)
 }
 
 /** SAM2's features of a picture: 256 channels at a quarter, an eighth and a sixteenth of its side. */
@@ -70,6 +74,23 @@ function onQwen(raw: JsonObject): ModelSizes {
     samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
     imageTokens: tokens,
     featureValues: (tiles) => tokens(tiles) * levels * cfg.llm.hidden_size + samValues(cfg.sam),
+  }
+}
+
+/** Side of the images of the point task, which draws its masks with another model. */
+const pointsSide = 840
+
+function plainQwen(raw: JsonObject): ModelSizes {
+  const cfg = parseQwenVLConfig(raw)
+  const tokens = Math.round(pointsSide / (cfg.vision.patch_size * cfg.vision.spatial_merge_size)) ** 2
+  const levels = 1 + cfg.vision.deepstack_visual_indexes.length
+  return {
+    llm: cfg.llm,
+    ...counted(new QwenVL(cfg), isAdaptedPath, []),
+    ownLayers: coversLayers(cfg.llm),
+    samScale: 0,
+    imageTokens: () => tokens,
+    featureValues: () => tokens * levels * cfg.llm.hidden_size,
   }
 }
 

@@ -109,7 +109,9 @@ function decodeStates(sizes: ModelSizes, settings: Settings, apart: number, fuse
     return { cache: perToken * columns, adapters: bfloat16 * apart, draws }
   }
   const B = settings.batchSize
-  return [of(B, K, 0, false), of(B * K, 1, length, true), of(B, 1, 0, true), of(B * K, 1, 0, false)]
+  const asked = of(B, K, 0, false)
+  if (sizes.samScale === 0) return [asked] // task points: one question a record
+  return [asked, of(B * K, 1, length, true), of(B, 1, 0, true), of(B * K, 1, 0, false)]
 }
 
 /**

@@ -107,7 +107,7 @@ export const points: TaskKind<PointsRunConfig> = {
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
   readsImages: true,
   defaults: { train: ['lora'], lora: { rank: 64 } },
-  reads: { eval: readPaths, sft: [...readPaths, 'points.keepEasy'], plan: [] },
+  reads: { eval: readPaths, sft: [...readPaths, 'points.keepEasy'], plan: ['points.sam'] },
   unused: {
     maxTiles: 'images are stretched to points.imageSize',
     region: 'the object is marked in the words of the question',
