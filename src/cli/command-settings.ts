@@ -63,10 +63,10 @@ export const readings = {
     except: `${runLife} ${order} data.split data.splitBy data.evalFraction data.onBadRecord data.maxRejectFraction ${grouped('optim', schedule)} ${grouped('rl', batching)} lora.dropout`,
   },
   plan: {
-    reads: `model task batchSize maxTiles frozenWeights checkpointing lora.rank sampling.weights rl.numGenerations rl.maxCompletionLength`,
+    reads: `model task batchSize maxTiles frozenWeights checkpointing lora.rank lora.targets sampling.weights rl.numGenerations rl.maxCompletionLength`,
     ofTask: 'plan',
   },
-  'plan --table': { reads: 'frozenWeights checkpointing lora.rank', flags: 'table recipe' },
+  'plan --table': { reads: 'frozenWeights checkpointing lora.rank lora.targets', flags: 'table recipe' },
 } as const satisfies Record<string, Reading>
 
 export type Mode = keyof typeof readings

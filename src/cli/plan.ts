@@ -58,7 +58,7 @@ interface Found {
 
 async function planOf(config: RunConfig): Promise<Found[]> {
   const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
-  const own = sizesOfFolder(config.model)
+  const own = sizesOfFolder(config.model, config.lora.targets)
   const sizes = { ...own, values: own.values + (config.task === 'points' ? segmenterValues(config.points.sam) : 0) }
   return cards.map((card) => {
     const plan = planMemory(sizes, config, card)
@@ -104,7 +104,7 @@ export async function planTable({ frozenWeights, lora }: TableSettings = {}): Pr
   const { modelSizes, releasedConfig, releasedNames } = await import('../models/index.ts')
   const head = ['model', 'K', 'tiles', 'GiB, batch 1', 'H200, batch 1', ...cards.map((card) => card.name)]
   const rows = releasedNames.flatMap((name: ReleasedName) => {
-    const sizes = modelSizes(releasedConfig(name))
+    const sizes = modelSizes(releasedConfig(name), lora?.targets)
     return tableK.flatMap((numGenerations) =>
       tableTiles.map((maxTiles) => {
         const rl = { numGenerations, maxCompletionLength: 128 }

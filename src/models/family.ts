@@ -30,6 +30,10 @@ export interface ImageLimits {
 export interface AdapterSite {
   readonly on: Module
   readonly targets: (path: string) => boolean
+  /** In front of the paths above, in names of the module. */
+  readonly root: string
+  /** Linear layers between image features and language model that can be adapted too, by their whole names. */
+  readonly projector?: RegExp
   readonly names: AdapterNames
   /** A rank above it would not be low. */
   readonly width: number

@@ -2,12 +2,12 @@
 
 import type { JsonObject } from '../core/index.ts'
 import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from '../llm/index.ts'
-import { type Module, tensorAt } from '../nn/index.ts'
+import { type Module, targetRule, tensorAt } from '../nn/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
 import { isAdaptedPath } from './qwen_vl/family.ts'
 import { generations, parseQwenVLConfig, QwenVL } from './qwen_vl/index.ts'
-import { sa2vaGroups } from './sa2va/family.ts'
+import { sa2vaGroups, sa2vaProjector } from './sa2va/family.ts'
 import { parseSa2VAConfig, Sa2VA, tokenGrid } from './sa2va/index.ts'
 import { isAdapted, qwenGroups, tilePixels } from './sa2va-qwen/family.ts'
 import { parseSa2VAQwenConfig, Sa2VAQwen } from './sa2va-qwen/index.ts'
@@ -34,43 +34,46 @@ export interface ModelSizes {
   featureValues(tiles: number): number
 }
 
-export function modelSizes(raw: JsonObject): ModelSizes {
+/** `targets`: the setting `lora.targets`. */
+export function modelSizes(raw: JsonObject, targets: string | null = null): ModelSizes {
   const family = familyOfConfig(raw)
-  if (Object.hasOwn(generations, family)) return plainQwen(raw)
-  return family === 'sa2va-internvl' ? onInternVL(raw) : onQwen(raw)
+  if (Object.hasOwn(generations, family)) return plainQwen(raw, targets)
+  return family === 'sa2va-internvl' ? onInternVL(raw, targets) : onQwen(raw, targets)
 }
 
 /** SAM2's features of a picture: 256 channels at a quarter, an eighth and a sixteenth of its side. */
 const samValues = ({ d_model, image_size }: { d_model: number; image_size: number }) =>
   d_model * [4, 8, 16].reduce((sum, step) => sum + (image_size / step) ** 2, 0)
 
-function onInternVL(raw: JsonObject): ModelSizes {
+function onInternVL(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseSa2VAConfig(raw)
-  const target = loraTargets(cfg.llm.architectures[0]!)
-  const isTarget = (name: string) => name.startsWith('language_model.') && target(name.slice('language_model.'.length))
+  const isDefault = loraTargets(cfg.llm.architectures[0]!)
+  const isTarget = targetRule(targets, { root: 'language_model.', isDefault, projector: sa2vaProjector })
+  const counts = counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups))
   const cells = tokenGrid(cfg) ** 2
   const pictures = (tiles: number) => tiles + Number(cfg.use_thumbnail && tiles > 1)
   const wide = cfg.vision.hidden_size * Math.round(1 / cfg.downsample_ratio) ** 2
   return {
     llm: cfg.llm,
-    ...counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups)),
-    ownLayers: coversLayers(cfg.llm),
+    ...counts,
+    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
     samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
     imageTokens: (tiles) => pictures(tiles) * cells,
     featureValues: (tiles) => pictures(tiles) * cells * wide + samValues(cfg.sam),
   }
 }
 
-function onQwen(raw: JsonObject): ModelSizes {
+function onQwen(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseSa2VAQwenConfig(raw)
-  const isTarget = (name: string) => name.startsWith('model.') && isAdapted(name.slice('model.'.length))
+  const isTarget = targetRule(targets, { root: 'model.', isDefault: isAdapted })
+  const counts = counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups))
   const unit = (cfg.vision.patch_size * cfg.vision.spatial_merge_size) ** 2
   const tokens = (tiles: number) => Math.floor(Math.min(cfg.max_pixels, tiles * tilePixels) / unit)
   const levels = 1 + cfg.vision.deepstack_visual_indexes.length
   return {
     llm: cfg.llm,
-    ...counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups)),
-    ownLayers: coversLayers(cfg.llm),
+    ...counts,
+    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
     samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
     imageTokens: tokens,
     featureValues: (tiles) => tokens(tiles) * levels * cfg.llm.hidden_size + samValues(cfg.sam),
@@ -80,21 +83,25 @@ function onQwen(raw: JsonObject): ModelSizes {
 /** Side of the images of the point task, which draws its masks with another model. */
 const pointsSide = 840
 
-function plainQwen(raw: JsonObject): ModelSizes {
+function plainQwen(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseQwenVLConfig(raw)
   const tokens = Math.round(pointsSide / (cfg.vision.patch_size * cfg.vision.spatial_merge_size)) ** 2
+  const isTarget = targetRule(targets, { root: '', isDefault: isAdaptedPath })
+  const counts = counted(new QwenVL(cfg), isTarget, [])
   const levels = 1 + cfg.vision.deepstack_visual_indexes.length
   return {
     llm: cfg.llm,
-    ...counted(new QwenVL(cfg), isAdaptedPath, []),
-    ownLayers: coversLayers(cfg.llm),
+    ...counts,
+    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
     samScale: 0,
     imageTokens: () => tokens,
     featureValues: () => tokens * levels * cfg.llm.hidden_size,
   }
 }
 
-const coversLayers = ({ architectures }: LlmConfig) => architectures[0] === 'Qwen2ForCausalLM'
+/** With adapters on all seven projections of every layer. */
+const coversLayers = ({ architectures, num_hidden_layers }: LlmConfig, adapted: number) =>
+  architectures[0] === 'Qwen2ForCausalLM' && adapted === 7 * num_hidden_layers
 
 /** Constructing a model allocates nothing: its tensors have shapes alone. */
 function counted(

@@ -1,6 +1,7 @@
 // Layers and what models are built from: Module (field name = checkpoint name), LoRA, rotary embedding, KV cache.
 // May import tensor, core.
 // Start reading at module.ts.
+
 export { initRandom } from './init.ts'
 export { type FrozenForm, frozenForms, isInt8, requireExact, storeInt8, withProduct8 } from './int8.ts'
 export { KVCache } from './kv-cache.ts'
@@ -26,6 +27,7 @@ export {
   mergeLora,
   withMergedLora,
 } from './lora.ts'
+export { type TargetScope, targetRule } from './lora-targets.ts'
 export {
   type Count,
   count,

@@ -30,6 +30,15 @@ export const LoraConfig = z
       .nullable()
       .default(null)
       .describe('the adapters are scaled by alpha / rank; null: twice the rank'),
+    targets: z
+      .string()
+      .min(1)
+      .max(1024)
+      .nullable()
+      .default(null)
+      .describe(
+        'layers with adapters: attention, all-linear (of the decoder layers), or a regular expression for whole layer names of language model and projector; null: attention for Qwen-VL, all-linear for Sa2VA',
+      ),
     dropout: z
       .number()
       .min(0)

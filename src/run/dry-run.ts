@@ -181,7 +181,7 @@ function cacheBytes(config: RunConfig, { sizes }: LanguageFamily, { features }: 
 /** What `roundtrip plan` says about this GPU. */
 function plannedPeak(config: RunConfig, family: Family, device: string): number {
   const card = { bytes: cuda.memory(device).total, kernels: (kernelsOff() ?? noKernels(device)) === null }
-  return planMemory(modelSizes(family.config as Record<string, unknown>), config, card).peak
+  return planMemory(modelSizes(family.config as Record<string, unknown>, config.lora.targets), config, card).peak
 }
 
 function rowsOf(group: Group): DryRunRow[] {

@@ -7,9 +7,11 @@ import { type AdapterSite, defaultTrainGroups, type Family, isLanguage, type Tra
 import {
   type AdapterState,
   addLora,
+  linears,
   MergedWeights,
   type Slot,
   selectSlots,
+  targetRule,
   tensorAt,
   trainOnly,
   withMergedLora,
@@ -59,7 +61,7 @@ export class Learner implements Roles {
     this.family = family
     const trained = trainedGroups(family, config.train)
     const withLora = trained.includes('lora') && !options.everything
-    this.adapterSite = withLora ? siteOf(family) : null
+    this.adapterSite = withLora ? siteOf(family, config) : null
     this.adapter = this.adapterSite && attach(this.adapterSite, config, options.dropout ?? 0)
     const groups: [string, readonly RegExp[]][] = options.everything
       ? [['all', [/./]]]
@@ -198,10 +200,23 @@ function patternsOf(family: Family, group: string): readonly RegExp[] {
   throw new Mismatch({ where: 'settings', field: 'train', expected, got: group })
 }
 
-function siteOf(family: Family): AdapterSite {
+/** Where `lora.targets` puts adapters. PEFT wraps the whole model if the projector has some, else what the family names. */
+function siteOf(family: Family, { lora, train }: RunConfig): AdapterSite {
   patternsOf(family, 'lora') // a family without adapters is reported by its groups
   assert(isLanguage(family), 'a family with the group lora has a language model')
-  return family.adapter
+  const { module, adapter, groups } = family
+  const { root, projector, targets: isDefault } = adapter
+  const isTarget = targetRule(lora.targets, { root, isDefault, projector })
+  const chosen = linears(module).flatMap(([name]) => (isTarget(name) ? [name] : []))
+  const refuse = (expected: string, got: string) =>
+    new Mismatch({ where: 'settings', field: 'lora.targets', expected, got })
+  if (chosen.length === 0) throw refuse('layers of the language model or its projector', `${lora.targets}, no match`)
+  const whole = train.find((group) => group !== 'lora' && chosen.some((name) => groups[group]?.some((p) => p.test(`${name}.weight`)))) // biome-ignore format: one line
+  if (whole && lora.targets !== null)
+    throw refuse(`layers that do not train as a whole (${whole} is in train)`, lora.targets)
+  if (!chosen.some((name) => projector?.test(name))) return { ...adapter, targets: (path) => isTarget(root + path) }
+  const names = { ours: '', file: 'base_model.model.', adapter: null }
+  return { ...adapter, on: module, root: '', targets: isTarget, names }
 }
 
 function attach({ on, targets, width }: AdapterSite, config: RunConfig, dropout: number): AdapterState {

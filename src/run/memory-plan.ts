@@ -191,9 +191,9 @@ function opByOp({ llm }: ModelSizes, { checkpointing }: Settings, tokens: number
 }
 
 /** Of a folder; its family is checked as if it were opened. */
-export function sizesOfFolder(dir: string): ModelSizes {
+export function sizesOfFolder(dir: string, targets: string | null = null): ModelSizes {
   familyOf(dir)
-  return modelSizes(readJsonObject(join(dir, 'config.json')))
+  return modelSizes(readJsonObject(join(dir, 'config.json')), targets)
 }
 
 /** Room for the driver's own memory, and for what the allocator cannot join. */

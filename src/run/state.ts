@@ -142,14 +142,20 @@ export function saveRun(
   }
 }
 
-/** Ends of the adapted layers' names where they select no other layer (the vision tower of Qwen2.5-VL has some), else whole paths. */
-function targetModules(family: Family, { names: { ours } }: AdapterSite): string[] {
-  const all = linears(family.module).filter(([path]) => path.startsWith(ours))
+const wrapped = 'base_model.model.'
+
+/**
+ * Ends of the adapted layers' names if they select no other layer of what PEFT wraps, else whole paths: the vision tower of
+ * Qwen2.5-VL has layers of the same names.
+ */
+function targetModules(family: Family, { names }: AdapterSite): string[] {
+  const wrapsAll = names.file !== wrapped
+  const all = linears(family.module).filter(([path]) => wrapsAll || path.startsWith(names.ours))
   const adapted = all.filter(([, linear]) => linear.lora_A).map(([path]) => path)
   const end = (path: string) => path.split('.').at(-1)!
   const ends = new Set(adapted.map(end))
   const exact = all.every(([path, linear]) => ends.has(end(path)) === (linear.lora_A !== undefined))
-  return exact ? [...ends].sort() : adapted.map((path) => path.slice(ours.length))
+  return exact ? [...ends].sort() : adapted.map((path) => toFileName(path, names).slice(wrapped.length))
 }
 
 export function readState(path: string, config: RunConfig): RunState {

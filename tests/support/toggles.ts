@@ -100,6 +100,7 @@ export const learning: Readonly<Record<string, Toggle>> = {
   shuffleRewards: { to: [true] },
   'lora.rank': { to: [2] },
   'lora.alpha': { to: [16] },
+  'lora.targets': { to: ['.*layers\\.0\\..*'] },
   evalRecords: { to: [1] },
   evalSteps: { to: [1] },
   saveSteps: { to: [1] },

@@ -32,7 +32,13 @@ export class QwenVLFamily
     super(loaded)
     this.name = loaded.cfg.base
     this.coords = generations[loaded.cfg.base].coords
-    this.adapter = { on: loaded.model, targets: isAdaptedPath, names: adapterNames, width: loaded.cfg.llm.hidden_size }
+    this.adapter = {
+      on: loaded.model,
+      targets: isAdaptedPath,
+      root: '',
+      names: adapterNames,
+      width: loaded.cfg.llm.hidden_size,
+    }
   }
 
   static open(dir: string, options: DecoderOpenOptions = {}): QwenVLFamily {

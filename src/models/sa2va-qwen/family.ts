@@ -41,7 +41,7 @@ export class Sa2VAQwenFamily
     super(loaded)
     this.name = `sa2va-${loaded.cfg.base}`
     const width = loaded.cfg.llm.hidden_size
-    this.adapter = { on: loaded.model.model, targets: isAdapted, names: qwenAdapterNames, width }
+    this.adapter = { on: loaded.model.model, targets: isAdapted, root: 'model.', names: qwenAdapterNames, width }
   }
 
   static open(dir: string, options: QwenOpenOptions = {}): Sa2VAQwenFamily {

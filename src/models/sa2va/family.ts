@@ -19,6 +19,9 @@ export const sa2vaGroups = {
   head: [/^language_model\.(lm_head|output)\.weight$/],
 } as const
 
+/** The linear layers of mlp1. */
+export const sa2vaProjector = /^mlp1\.\d+$/
+
 /** Sa2VA as a run sees it. */
 export class Sa2VAFamily
   extends OpenedGroundedFamily<Features, Prompt, Sa2VA, Loaded>
@@ -34,6 +37,8 @@ export class Sa2VAFamily
     this.adapter = {
       on: loaded.model.language_model,
       targets: loraTargets(llm.architectures[0]!),
+      root: 'language_model.',
+      projector: sa2vaProjector,
       names: languageModelNames,
       width: llm.hidden_size,
     }
