@@ -116,9 +116,9 @@ export const evalMasks = 'val_data.mask_dir'
 /** Names without an effect here, and why. */
 export const unusedFlags: Readonly<Record<string, string>> = {
   sam_config: 'the sizes of SAM2 are read from its weights',
-  deepspeed: '--nproc or torchrun starts several processes, and splitMoments shards the optimizer state',
-  num_gpus: '--nproc or torchrun sets the number of processes',
-  local_rank: 'the launcher sets it in the environment',
+  deepspeed: 'see --nproc and splitMoments',
+  num_gpus: 'see --nproc',
+  local_rank: 'the launcher sets it',
 }
 
 /** Values that the prototypes write in another way: a lower clip below zero, and what the sum over tokens is divided by. */

@@ -37,7 +37,7 @@ export const LoraConfig = z
       .nullable()
       .default(null)
       .describe(
-        'layers with adapters: attention, all-linear (of the decoder layers), or a regular expression for whole layer names of language model and projector; null: attention for Qwen-VL, all-linear for Sa2VA',
+        'adapted layers: attention, all-linear, or a regular expression for whole names of layers of language model and projector; null: attention for Qwen-VL, all-linear for Sa2VA',
       ),
     dropout: z
       .number()
