@@ -1,7 +1,7 @@
 import { basename, join, resolve } from 'node:path'
 import { Command } from 'commander'
 import { openWholeFolder } from '../checkpoint/index.ts'
-import { log, Mismatch } from '../core/index.ts'
+import { log, Mismatch, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
 
@@ -18,7 +18,7 @@ export function command(): Command {
     .description(
       'merge an adapter or a checkpoint of a run into a full model folder that the Python code loads; of a run also its model card',
     )
-    .requiredOption('--model <dir>', 'the model folder that was trained')
+    .requiredOption('--model <dir>', 'the model folder that was trained', modelFolder)
     .requiredOption('--out <dir>', 'a new folder: same names, dtypes and files as the source')
     .option('--adapter <dir>', 'PEFT adapter folder')
     .option('--checkpoint <dir>', 'checkpoint_step_N of a run, or the run: its newest whole checkpoint')

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { humanBytes } from '../core/index.ts'
+import { humanBytes, modelFolder } from '../core/index.ts'
 import type { FolderReport } from '../models/index.ts'
 import { aligned } from './table.ts'
 
@@ -12,7 +12,7 @@ interface Options {
 export function command(): Command {
   return new Command('inspect')
     .description('what a model folder holds: architecture, parameters by group, dtypes, memory, what would be trained')
-    .argument('<dir>', 'a model folder; only headers are read')
+    .argument('<dir>', 'a model folder; only headers are read', modelFolder)
     .option('--lora-rank <n>', "rank of the adapters on the language model; default: the run configuration's")
     .option(
       '--prompt [question]',

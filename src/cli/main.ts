@@ -10,6 +10,7 @@ interface Entry {
 /** Every command, loaded only when called: `--help` must not pay for the engine. */
 const commands: Record<string, Entry> = {
   demo: { summary: 'train the miniature on generated scenes, before and after', load: () => import('./demo.ts') },
+  pull: { summary: 'download a model or a dataset into the Hugging Face cache', load: () => import('./pull.ts') },
   train: { summary: 'train with both loops', load: () => import('./train.ts') },
   adapt: { summary: 'adapt a model to a folder of pictures without annotations', load: () => import('./adapt.ts') },
   sft: { summary: 'supervised fine-tuning: captions, answers and masks', load: () => import('./sft.ts') },

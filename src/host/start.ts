@@ -1,5 +1,5 @@
 // Runs started from TypeScript: plain settings in, the result out. The engine runs in a separate thread, as for the commands.
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import {
   chosenByFile,
@@ -75,7 +75,7 @@ function resumedConfig(settings: RunInput, defaults: Readonly<Record<string, unk
 function readSettings(settings: RunInput): RunConfig {
   const config = resolveRun(settings)
   requirePaths(config)
-  return config
+  return { ...config, model: modelFolder(config.model) }
 }
 
 function start(

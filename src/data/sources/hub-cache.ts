@@ -1,33 +1,11 @@
 // Datasets that were downloaded before, by their id. The network is never used.
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
-import { homedir } from 'node:os'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../../core/index.ts'
+import { hubFolder, hubHome, hubSnapshotOf, isHubId, Mismatch } from '../../core/index.ts'
 import { hasArrow } from './arrow-folder.ts'
-
-function hubHome(): string {
-  return process.env.HF_HOME ?? join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'huggingface')
-}
 
 function missing(id: string, got: string, hint?: string): Mismatch {
   return new Mismatch({ where: id, expected: 'a path, or the id of a dataset in the Hugging Face cache', got, hint })
-}
-
-/** Snapshot folder of an `ORG/NAME` id in the hub's cache (datasets--ORG--NAME); null when it was never downloaded. */
-function snapshotOf(id: string): string | null {
-  const repo = join(process.env.HF_HUB_CACHE ?? join(hubHome(), 'hub'), `datasets--${id.replaceAll('/', '--')}`)
-  const snapshots = join(repo, 'snapshots')
-  if (!existsSync(snapshots)) return null
-  const main = join(repo, 'refs', 'main')
-  if (existsSync(main)) {
-    const commit = readFileSync(main, 'utf8').trim()
-    if (/^\w+$/.test(commit) && existsSync(join(snapshots, commit))) return join(snapshots, commit)
-    throw missing(id, `refs/main names ${JSON.stringify(commit.slice(0, 80))}, which is not in ${snapshots}`)
-  }
-  const commits = readdirSync(snapshots)
-  if (commits.length === 1) return join(snapshots, commits[0]!)
-  const paths = commits.map((c) => join(snapshots, c)).join(', ')
-  throw missing(id, `${commits.length} snapshots and no refs/main`, `name one: ${paths}`)
 }
 
 const passedOver = /\.(incomplete|lock)$|^tmp/
@@ -43,7 +21,7 @@ function shardFolders(folder: string, depth = 0): string[] {
 }
 
 function datasetsFolder(): string {
-  return process.env.HF_DATASETS_CACHE ?? join(hubHome(), 'datasets')
+  return process.env.HF_DATASETS_CACHE || join(hubHome(), 'datasets')
 }
 
 /** `refCOCOg` is `ref_coc_og`: how `datasets` writes the name of a builder. */
@@ -70,10 +48,10 @@ function preparedOf(id: string): string | null {
 
 /** The folder of a dataset's id: a snapshot of the hub, or what `datasets` prepared from it. */
 export function hubSnapshot(id: string): string {
-  if (!/^[\w.-]+(?:\/[\w.-]+)?$/.test(id) || /^\.+$|\/\.+$/.test(id)) throw missing(id, 'no such file or folder')
-  const found = snapshotOf(id) ?? preparedOf(id)
+  if (!isHubId(id)) throw missing(id, 'no such file or folder')
+  const found = hubSnapshotOf('datasets', id) ?? preparedOf(id)
   if (found !== null) return found
-  const looked = [join(process.env.HF_HUB_CACHE ?? join(hubHome(), 'hub')), datasetsFolder()]
-  const hint = 'download it first (hf download --repo-type dataset), or name the folder'
+  const looked = [hubFolder(), datasetsFolder()]
+  const hint = `download it first (npx roundtrip-rl pull ${id} --dataset), or name the folder`
   throw missing(id, `no such path, and nothing of that name in ${looked.join(' or ')}`, hint)
 }
