@@ -115,7 +115,7 @@ export const evalMasks = 'val_data.mask_dir'
 
 /** Names without an effect here, and why. */
 export const unusedFlags: Readonly<Record<string, string>> = {
-  sam_config: 'the sizes of SAM2 are read from its weights',
+  sam_config: 'sizes are read from the weights',
   deepspeed: 'see --nproc and splitMoments',
   num_gpus: 'see --nproc',
   local_rank: 'the launcher sets it',

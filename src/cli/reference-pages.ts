@@ -68,7 +68,7 @@ function prototypePage(): string {
   return [
     '# Flags of the Python prototypes',
     '',
-    'These names are accepted on the command line and in recipes, in place of the setting or the variable of the environment.',
+    'Accepted on the command line and in recipes.',
     'This page is generated: `npm run gen-reference`.',
     '',
     '| name | means |',
