@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { parse } from 'yaml'
 import { defaultDropout, RunConfig, type RunInput, resolveRun } from '../run/index.ts'
+import { taskKinds } from '../tasks/index.ts'
 import { basicSettings } from './basic-settings.ts'
 import { launchFlags } from './launch.ts'
 import { prototypeFlags, unusedFlags } from './prototype-flags.ts'
@@ -232,9 +233,8 @@ test('every setting can be given its own default', () => {
   for (const { path, default: value } of runTable().settings) {
     if (value === undefined || /^rewards\.(loop[12]|points)\./.test(path)) continue // a task's rewards need their terms too
     const text = typeof value === 'string' ? value : JSON.stringify(value)
-    const task = path.startsWith('points.')
-      ? { words: ['--task=points'], input: { task: 'points' } }
-      : { words: [], input: {} }
+    const own = Object.keys(taskKinds).find((kind) => kind !== 'cycle' && path.startsWith(`${kind}.`))
+    const task = own ? { words: [`--task=${own}`], input: { task: own } } : { words: [], input: {} }
     assert.deepEqual(at(read(...task.words, `--${path}=${text}`), path), at(resolveRun(task.input), path), path)
   }
 })

@@ -1,7 +1,7 @@
 // The cache of the Hugging Face hub: models--ORG--NAME or datasets--ORG--NAME with blobs, snapshots by commit, and refs.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { Mismatch } from './errors.ts'
 
 export type HubKind = 'models' | 'datasets'
@@ -41,11 +41,8 @@ export function hubSnapshotOf(kind: HubKind, id: string): string | null {
   throw fail(`${commits.length} snapshots and no refs/main`, `name one: ${paths}`)
 }
 
-/** The folder of a model: the path, or the snapshot of an id in the cache. */
+/** The folder of a model: the snapshot if the path is an id in the cache, else the path. */
 export function modelFolder(path: string): string {
   if (path === '' || existsSync(path) || !isHubId(path) || !path.includes('/')) return path
-  const found = hubSnapshotOf('models', path)
-  if (found || existsSync(dirname(path))) return found ?? path
-  const expected = 'a model folder, or the id of a model in the Hugging Face cache'
-  throw new Mismatch({ where: path, expected, got: 'neither', hint: `npx roundtrip-rl pull ${path}` })
+  return hubSnapshotOf('models', path) ?? path
 }

@@ -21,7 +21,9 @@ export function familyOf(dir: string): ModelFamily {
   if (samFolder(dir) !== null) return 'mobilesam'
   const where = join(dir, 'config.json')
   if (!existsSync(where)) {
-    const hint = existsSync(dir) ? 'name the folder with config.json and the weights' : `there is no folder ${dir}`
+    const hint = existsSync(dir)
+      ? 'name the folder with config.json and the weights'
+      : `there is no folder ${dir}; npx roundtrip-rl pull ORG/NAME downloads a model`
     throw new Mismatch({ where, expected: 'the config.json of a checkpoint', got: 'no such file', hint })
   }
   const raw = readJsonObject(where)
