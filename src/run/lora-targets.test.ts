@@ -13,8 +13,8 @@ import { backward, noGrad, randn, type Tensor, tidy } from '../tensor/index.ts'
 import { type RunInput, resolveRun } from './config.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Learner } from './learner.ts'
+import { loadTrained } from './load-trained.ts'
 import { train } from './train.ts'
-import { loadTrained } from './trained.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden')
 const folder = scratch('targets')
