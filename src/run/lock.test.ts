@@ -89,6 +89,26 @@ test('a lock of another host is valid while it is touched, and a torn one does n
   lockRun(folder).release()
 })
 
+test('clocks of two hosts that differ by an hour change nothing: a touched lock stands, an old one is left', (t) => {
+  const now = Date.now
+  for (const hour of [-3_600_000, 3_600_000]) {
+    const mine = lockRun(folder)
+    const owner = { ...JSON.parse(readFileSync(path, 'utf8')), host: 'elsewhere' }
+    const old = new Date(now() - 3_600_000)
+    writeFileSync(path, JSON.stringify(owner))
+    utimesSync(path, old, old)
+    t.mock.method(Date, 'now', () => now() + hour)
+    try {
+      mine.touch()
+      assert.throws(() => lockRun(folder), /process \d+ on elsewhere/, `${hour} ms`)
+      utimesSync(path, old, old)
+      lockRun(folder).release()
+    } finally {
+      t.mock.restoreAll()
+    }
+  }
+})
+
 test('a lock that was taken over is not removed by its former owner', () => {
   const first = lockRun(folder)
   writeFileSync(path, JSON.stringify({ host: 'elsewhere', pid: 1, born: null, since: 'x', token: 'y' }))
@@ -131,14 +151,18 @@ test('on a file system without hard links, and on one that fails for a while, a 
   const link = t.mock.method(fs, 'linkSync', () => {
     throw Object.assign(new Error('EPERM: operation not permitted, link'), code)
   })
-  const touched = t.mock.method(fs, 'utimesSync', () => {
-    throw Object.assign(new Error('EIO: i/o error, utime'), { code: 'EIO' })
+  const open = fs.openSync
+  let touched = 0
+  t.mock.method(fs, 'openSync', (...[file, flags, mode]: Parameters<typeof open>) => {
+    if (flags !== 'r+') return open(file, flags, mode)
+    touched++
+    throw Object.assign(new Error('EIO: i/o error, open'), { code: 'EIO' })
   })
   syncBuiltinESMExports()
   try {
     const lock = lockRun(folder)
     lock.touch()
-    assert.deepEqual([link.mock.callCount(), touched.mock.callCount()], [1, 1])
+    assert.deepEqual([link.mock.callCount(), touched], [1, 1])
     assert.throws(() => lockRun(folder), refused)
     lock.release()
     assert.deepEqual(

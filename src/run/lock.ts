@@ -1,16 +1,18 @@
 // One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
 import { randomUUID } from 'node:crypto'
 import {
+  closeSync,
   existsSync,
   linkSync,
   lstatSync,
+  openSync,
   readFileSync,
   readlinkSync,
   renameSync,
   rmSync,
   statSync,
-  utimesSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -96,12 +98,22 @@ function writeNew(path: string, text: string): boolean {
 function touch(path: string, own: Owner): void {
   try {
     if (!existsSync(path)) tryCreate(path, own)
-    utimesSync(path, new Date(), new Date())
+    markWritten(path)
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT' && !diskTrouble(error)) throw error
   }
   const owner = readOwner(path)
   if (owner && owner.token !== own.token) refuse(dirname(path), owner)
+}
+
+/** On the clock of the file system, which all hosts share: its first byte is written once more, the same in every lock. */
+function markWritten(path: string): void {
+  const fd = openSync(path, 'r+')
+  try {
+    writeSync(fd, '{', 0)
+  } finally {
+    closeSync(fd)
+  }
 }
 
 /** Null when there is none, or not a whole one: a process that wrote it died. */
@@ -145,10 +157,21 @@ function ownPidSpace(): string | null {
 function isAlive({ host, pidSpace = ownPidSpace(), pid, born }: Owner, path: string): boolean {
   if (host !== hostname() || pidSpace !== ownPidSpace()) {
     const touched = statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0
-    return Date.now() - touched < silentAfter
+    return fileSystemNow(path) - touched < silentAfter
   }
   const now = bornAt(pid)
   return now !== null && (born === null || born === now)
+}
+
+/** The clocks of hosts differ; files of one folder are compared on the clock of their file system. */
+function fileSystemNow(path: string): number {
+  const fresh = `${path}.${randomUUID()}`
+  try {
+    writeFileSync(fresh, '')
+    return statSync(fresh).mtimeMs
+  } finally {
+    rmSync(fresh, { force: true })
+  }
 }
 
 /** Null when there is no such process, or one that has ended and was not fetched. */
