@@ -99,7 +99,7 @@ async function answer(message: Message, rewards: OpenRewards | undefined, screen
   const { scoreGroup } = await import('../rewards/index.ts')
   const rows = await Promise.all(message.groups.map((group) => scoreGroup(scoring.terms, group, scoring.options)))
   rewards.watch.record(step(), rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
-  return { rows, metrics: rewards.metrics(), judged: rewards.judged() } satisfies Scores
+  return { rows, judge: rewards.judgeState() } satisfies Scores
 }
 
 /** ms that scores may still take once the run is to end; schedulers kill after about 30 s. */

@@ -7,13 +7,19 @@ export { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceRewar
 export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
 export * from './config.ts'
 export { iouOf, resizeMaskBilinear } from './iou.ts'
-export { judgeOfAll } from './judge/all-processes.ts'
 export { JudgeFailure } from './judge/chat.ts'
 export { JudgeClient } from './judge/client.ts'
 export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
 export { Judge, type Verdict } from './judge/judge.ts'
 export { parseChoice } from './judge/reply.ts'
-export { type JudgeCount, JudgeStats } from './judge/stats.ts'
+export {
+  type JudgeCount,
+  type JudgeState,
+  JudgeStats,
+  judgeCount,
+  judgeMetrics,
+  sumStates,
+} from './judge/stats.ts'
 export { askedJudge, describeJudge, type JudgeTarget, judgeTarget, requireOwnWord } from './judge/target.ts'
 export { loadReward } from './load.ts'
 export { type MeteorDetail, meteor, meteorDetail, porterStem } from './meteor/index.ts'

@@ -2,7 +2,7 @@ import { Mismatch } from '../core/index.ts'
 import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 import type { RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
-import type { JudgeCount } from './judge/stats.ts'
+import type { JudgeState } from './judge/stats.ts'
 import { askedJudge } from './judge/target.ts'
 import { loadReward } from './load.ts'
 import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
@@ -96,9 +96,8 @@ export interface OpenRewards {
   judge: Judge | undefined
   /** Receives the groups of each step; throws when the judge is unreachable too often. */
   watch: AvailabilityWatch
-  metrics(): Record<string, number>
-  /** Null: no judge is asked. */
-  judged(): JudgeCount | null
+  /** Of the judge so far; null: none is asked. */
+  judgeState(): JudgeState | null
   close(): void
 }
 
@@ -135,8 +134,7 @@ export async function openRewards(
       tasks: Object.fromEntries(await Promise.all(Object.entries(tasks).map(open))),
       judge,
       watch: new AvailabilityWatch(config.judge.maxUnavailableFraction),
-      metrics: () => judge?.metrics() ?? {},
-      judged: () => judge?.stats.count() ?? null,
+      judgeState: () => judge?.state() ?? null,
       close: () => judge?.close(),
     }
   } catch (error) {

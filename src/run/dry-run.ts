@@ -2,7 +2,7 @@
 import { kernelsOff, noKernels } from '../kernels/index.ts'
 import { type Family, isGrounded, isLanguage, type LanguageFamily, modelSizes } from '../models/index.ts'
 import { count } from '../nn/index.ts'
-import type { JudgeCount } from '../rewards/index.ts'
+import { type JudgeCount, judgeCount } from '../rewards/index.ts'
 import { type Batch, type Group, type Run, sampleAndScore, step } from '../rl/index.ts'
 import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
 import { cuda, memory, resetPeak } from '../tensor/index.ts'
@@ -65,13 +65,13 @@ export async function dryRun(config: RunConfig, host: Host, processes = 1): Prom
     host.progress({ kind: 'phase', text: `2 records ${config.dataPath}` })
     records = await openRecords(config, { rules: kind.recordRules?.(config) })
     const encoder = new Encoder(learner.family, config)
-    const scoring: Scoring = { step: 0, metrics: {} }
+    const scoring: Scoring = { step: 0, judge: null }
     const run = runOf(config, kind.build(learner.family, config), learner, encoder, host, scoring)
     host.progress({ kind: 'phase', text: '3 first record: sample, score, differentiate' })
     const items = encoder.items([await records.loader.next()])
     try {
       const found = await tryRecord({ config, learner, records, run, encoder, item: items[0]!, processes })
-      return { ...found, judge: scoring.judged ?? null }
+      return { ...found, judge: scoring.judge && judgeCount(scoring.judge) }
     } finally {
       encoder.release(items)
     }

@@ -1,5 +1,5 @@
 // What a run and the thread around it say to each other.
-import type { Answer, JudgeCount, ScoredRow } from '../rewards/index.ts'
+import type { Answer, JudgeCount, JudgeState, ScoredRow } from '../rewards/index.ts'
 import type { Interval } from '../tracking/index.ts'
 
 /** One message about the progress of a run. */
@@ -11,12 +11,10 @@ export interface Progress {
   fields?: Record<string, number>
 }
 
-/** Rows of each group, and figures of the scoring itself (a judge's calls, cost, failures). */
+/** Rows of each group, and what the judge has counted so far (calls, cost, failures), if one is asked. */
 export interface Scores {
   rows: ScoredRow[][]
-  metrics: Record<string, number>
-  /** Of the judge so far; absent without one. */
-  judged?: JudgeCount | null
+  judge?: JudgeState | null
 }
 
 /** What a run needs from the thread that keeps the terminal and the network. */

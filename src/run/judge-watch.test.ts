@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { JudgeWatch, judgeLine, sumJudged } from './judge-watch.ts'
+import { JudgeStats, judgeCount, sumStates } from '../rewards/index.ts'
+import { JudgeWatch, judgeLine } from './judge-watch.ts'
 
 const count = (scored: number, asked: number, reason: string | null = 'no grade in the reply') => ({
   scored,
@@ -27,9 +28,13 @@ test('a run without a judge, captions that were not asked about and later steps 
 })
 
 test('the last line has the counts of all processes, and a reason if a caption has no score', () => {
-  assert.equal(sumJudged([null, null]), null)
-  const all = sumJudged([count(3, 4, null), null, count(1, 4, 'timeout')])
+  assert.equal(sumStates([null, null]), null)
+  const stats = [3, 1].map((judged) => Object.assign(new JudgeStats(), { judged, unjudged: 4 - judged }))
+  stats[1]!.addUnjudged('timeout')
+  stats[1]!.unjudged--
+  const states = stats.map((one) => one.state({ costPerMillionIn: 1, costPerMillionOut: 1 }, 0))
+  const all = judgeCount(sumStates([states[0]!, null, states[1]!])!)
   assert.deepEqual(all, count(4, 8, 'timeout'))
-  assert.equal(judgeLine(all!), 'judge scored 4 of 8 captions; the last one without a score: timeout')
+  assert.equal(judgeLine(all), 'judge scored 4 of 8 captions; the last one without a score: timeout')
   assert.equal(judgeLine(count(8, 8)), 'judge scored 8 of 8 captions')
 })

@@ -10,14 +10,6 @@ export function judgeLine({ scored, asked, reason }: JudgeCount): string {
   return `judge scored ${scored} of ${asked} captions${why}`
 }
 
-/** Counts of several processes as one. */
-export function sumJudged(counts: readonly (JudgeCount | null)[]): JudgeCount | null {
-  const known = counts.filter((count) => count !== null)
-  if (known.length === 0) return null
-  const sum = (key: 'scored' | 'asked') => known.reduce((n, count) => n + count[key], 0)
-  return { scored: sum('scored'), asked: sum('asked'), reason: known.find((c) => c.reason !== null)?.reason ?? null }
-}
-
 export class JudgeWatch {
   #steps = 0
   #reported = false

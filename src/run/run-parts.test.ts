@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import test from 'node:test'
-import type { Answer } from '../rewards/index.ts'
+import { type Answer, JudgeStats } from '../rewards/index.ts'
 import { Stopped } from '../rl/index.ts'
 import { type RunInput, resolveRun } from './config.ts'
 import type { Host } from './host.ts'
-import { runOf } from './run-parts.ts'
+import { runOf, type Scoring } from './run-parts.ts'
 
 type Scores = Awaited<ReturnType<Host['score']>>
 
@@ -12,20 +12,21 @@ const answer = { id: 'a', record: { category: ['cat'], image: { width: 1 } } } a
 const row = (total: number) => ({ total, parts: {}, counted: [], dropped: [] })
 
 function scoring(answers: (task: string, groups: readonly (readonly Answer[])[]) => Scores, input: RunInput = {}) {
-  const seen = { step: 7, metrics: {} as Record<string, number> }
+  const seen: Scoring = { step: 7, judge: null }
   const host: Pick<Host, 'score'> = { score: async (task, groups) => answers(task, groups) }
   const run = runOf(resolveRun(input), [], {} as never, {} as never, host, seen)
   return { seen, score: () => run.score('loop1', [[{ answer }], [{ answer }]]) }
 }
 
-test('figures of the scoring reach the step; each group gets its own scores', async () => {
-  const { score, seen } = scoring(() => ({ rows: [[row(0.25)], [row(0.75)]], metrics: { 'judge/calls': 3 } }))
+test('what the judge counted reaches the step; each group gets its own scores', async () => {
+  const judge = new JudgeStats().state({ costPerMillionIn: 1, costPerMillionOut: 1 }, 3)
+  const { score, seen } = scoring(() => ({ rows: [[row(0.25)], [row(0.75)]], judge }))
   const rows = await Promise.all(score())
   assert.deepEqual(
     rows.map(([first]) => first!.total),
     [0.25, 0.75],
   )
-  assert.deepEqual(seen.metrics, { 'judge/calls': 3 })
+  assert.equal(seen.judge, judge)
 })
 
 test('rewards are told the step, and are given the picture only where one of the user’s own may look at it', async () => {
@@ -34,7 +35,7 @@ test('rewards are told the step, and are given the picture only where one of the
     Promise.all(
       scoring((_, groups) => {
         sent.push(...groups.flat())
-        return { rows: [[row(0)], [row(0)]], metrics: {} }
+        return { rows: [[row(0)], [row(0)]] }
       }, input).score(),
     )
   await collect()

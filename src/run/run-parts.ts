@@ -1,17 +1,16 @@
 // What a step is given of a run: settings, weights in their roles, and the way to its scores.
 import { alone, type World } from '../distributed/index.ts'
-import { type Answer, hasOwnRewards, type JudgeCount } from '../rewards/index.ts'
+import { type Answer, hasOwnRewards, type JudgeState } from '../rewards/index.ts'
 import { initialEntropyState, type Run, type Scored, Stopped, type Task } from '../rl/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import type { Learner } from './learner.ts'
 
-/** Of the scoring itself: which step asks, and the figures that came back (a judge's calls, cost, failures). */
+/** Of the scoring itself: which step asks, and what the judge of this process has counted. */
 export interface Scoring {
   step: number
-  readonly metrics: Record<string, number>
-  judged?: JudgeCount | null
+  judge: JudgeState | null
 }
 
 /** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
@@ -37,7 +36,7 @@ export function runOf(
   learner: Learner,
   encoder: Encoder,
   host: Pick<Host, 'score'>,
-  scoring: Scoring = { step: 0, metrics: {} },
+  scoring: Scoring = { step: 0, judge: null },
   world: World = alone,
 ): Run {
   const pictures = hasOwnRewards(config.rewards)
@@ -65,8 +64,7 @@ export function runOf(
       const one = replies.map(async (_, i) => {
         const scores = await all
         if (!scores) throw new Stopped()
-        Object.assign(scoring.metrics, scores.metrics)
-        scoring.judged = scores.judged
+        scoring.judge = scores.judge ?? scoring.judge
         return withFigures(scores.rows[i]!, replies[i]!)
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)

@@ -11,6 +11,7 @@ import type { Settings } from './flat-settings.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
+import { overProcesses } from './over-processes.ts'
 import { SkippedUpdates } from './skipped-updates.ts'
 
 /** Settings by path where sft differs from train; the learning rate is the one the reference fine-tunes with. */
@@ -98,8 +99,10 @@ class SftWork implements Work {
         await learner.share(world)
         ema.update(learner.params())
       }
-      const memory = memoryFigures(learner.family.placement.device)
-      return this.#log(whole, norm, learningRate, { step_time: (performance.now() - startedAt) / 1000, ...memory })
+      const clocks = { step_time: (performance.now() - startedAt) / 1000 }
+      const max = memoryFigures(learner.family.placement.device)
+      const timing = overProcesses(await world.gather({ mean: clocks, max }))
+      return this.#log(whole, norm, learningRate, timing)
     } finally {
       optim.zeroGrad()
     }

@@ -2,20 +2,21 @@
 
 import { Mismatch } from '../core/index.ts'
 import { alone, type World } from '../distributed/index.ts'
-import { type JudgeCount, judgeOfAll } from '../rewards/index.ts'
+import { type JudgeCount, judgeCount, judgeMetrics, sumStates } from '../rewards/index.ts'
 import { grpoWarnings, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
-import { type Alarm, AlarmWatch, alarmPrefix, alarmText, type EvalEvent } from '../tracking/index.ts'
+import { type Alarm, AlarmWatch, alarmPrefix, alarmText, type EvalEvent, type Metrics } from '../tracking/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
 import { Batches, type NextBatch, type Sampled } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
-import { JudgeWatch, sumJudged } from './judge-watch.ts'
+import { JudgeWatch } from './judge-watch.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
 import { memoryFigures } from './memory-figures.ts'
 import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
+import { overProcesses } from './over-processes.ts'
 import { runOf, type Scoring } from './run-parts.ts'
 import { writeSamples } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
@@ -43,7 +44,7 @@ export async function train(
     },
   }
   const result = await runLoop(config, host, options, finish)
-  const judge = sumJudged(await world.gather(work?.judged ?? null))
+  const judge = work?.judged
   return judge ? { ...result, judge } : result
 }
 
@@ -71,7 +72,7 @@ class TrainWork implements Work {
   readonly #opened: Opened
   readonly #run: Run
   readonly #batches: Batches
-  readonly #scoring: Scoring = { step: 0, metrics: {} }
+  readonly #scoring: Scoring = { step: 0, judge: null }
   readonly #memory: Retry
   readonly #judge = new JudgeWatch()
   readonly #alarms = new AlarmWatch()
@@ -100,9 +101,8 @@ class TrainWork implements Work {
     return { tasks: this.#run.tasks.map(({ name, title }) => ({ name, title })) }
   }
 
-  get judged(): JudgeCount | null {
-    return this.#scoring.judged ?? null
-  }
+  /** Of all processes, after the last step. */
+  judged: JudgeCount | null = null
 
   /** Tasks measure what they need on held-out records; without any, on the first. */
   async begin(): Promise<void> {
@@ -126,24 +126,35 @@ class TrainWork implements Work {
     const startedAt = performance.now()
     const seconds: Record<string, number> = {}
     const { encoder } = this.#opened
+    const { world } = this.#run
+    const waited = [world.waited]
     const encodedBefore = encoder.seconds
     this.#scoring.step = number + 1
     const { batch, fresh, decoded } = await this.#next(number, seconds)
+    waited.push(world.waited)
     const [learnedAt, encodedAt] = [performance.now(), encoder.seconds]
     const { report, updated } = await this.#learn(number, batch, learningRate)
+    waited.push(world.waited)
     const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
-    if (this.#run.world.sent > 0) seconds.reduce = report.reduceSeconds
+    if (world.sent > 0) seconds.reduce = report.reduceSeconds
     seconds.learn = learning - report.reduceSeconds
     seconds.encode = encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
-    const counted = await this.#ofAllProcesses()
-    const log = this.#log(report, learningRate, seconds, { startedAt, decoded, ...counted })
-    const warning = this.#judge.afterStep(this.judged)
-    if (warning) this.#opened.notices.tell({ kind: 'judge', text: warning })
+    const spent = (performance.now() - startedAt) / 1000
+    const waits: Metrics =
+      world.size > 1 ? { 'wait/sample': waited[1]! - waited[0]!, 'wait/learn': waited[2]! - waited[1]! } : {}
+    const measured = await this.#overProcesses({ step_time: spent, ...phases(seconds, spent), ...waits })
+    const log = this.#log(report, learningRate, decoded, measured)
+    this.#watchJudge()
     this.#raise(this.#alarms.afterStep(await writeSamples(fresh, number + 1, this.#opened)))
     this.#watchSpread(number + 1, report)
     return log
+  }
+
+  #watchJudge(): void {
+    const warning = this.#judge.afterStep(this.judged)
+    if (warning && this.#run.world.rank === 0) this.#opened.notices.tell({ kind: 'judge', text: warning })
   }
 
   /** A step that was stopped while it was scored leaves the data where it began. */
@@ -202,49 +213,38 @@ class TrainWork implements Work {
     Object.assign(this.#run.balance, balanceOf(this.#norms))
   }
 
-  #log(
-    report: StepReport,
-    learningRate: number,
-    seconds: Record<string, number>,
-    {
-      startedAt,
-      decoded,
-      nan,
-      judge,
-    }: { startedAt: number; decoded: number; nan: number; judge: Record<string, number> },
-  ): StepLog {
+  #log(report: StepReport, learningRate: number, decoded: number, measured: Metrics): StepLog {
     const { useAdaptiveEntropy } = this.#opened.config.rl
-    const { store } = this.#opened.encoder
-    const spent = (performance.now() - startedAt) / 1000
-    const { device } = this.#opened.learner.family.placement
+    const { 'iou/nan': nan, ...clocks } = measured
     const metrics = {
       ...report.metrics(learningRate),
-      'iou/nan': nan,
+      'iou/nan': nan!,
       ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
     }
-    const timing = {
-      step_time: spent,
-      tokens_per_second: decoded / spent,
-      ...this.#sampled(),
-      ...memoryFigures(device),
-      ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}),
-      ...judge,
-      ...this.#sent(),
-      ...phases(seconds, spent),
-    }
+    const tokensPerSecond = decoded / clocks.step_time!
+    const timing = { ...clocks, tokens_per_second: tokensPerSecond, ...this.#sampled() }
     const fields: Record<string, number> = {}
     for (const { name } of this.#run.tasks) fields[name] = report.rewardMean(name)
     fields.grad = report.gradNorm
-    fields['tok/s'] = decoded / spent
+    fields['tok/s'] = tokensPerSecond
     return { metrics, timing, fields }
   }
 
-  /** Counts that each process keeps: mask logits since the last step that were not numbers, and what the judge was asked. */
-  async #ofAllProcesses(): Promise<{ nan: number; judge: Record<string, number> }> {
-    const own = { nan: maskLogits.nan - this.#nan, judge: this.#scoring.metrics }
+  /** Clocks, counts and memory of this step over all processes; the judge's counts are those since the start. */
+  async #overProcesses(clocks: Metrics): Promise<Metrics> {
+    const { encoder, learner } = this.#opened
+    const { store } = encoder
+    const nan = maskLogits.nan - this.#nan
     this.#nan = maskLogits.nan
-    const all = await this.#run.world.gather(own)
-    return { nan: all.reduce((sum, { nan }) => sum + nan, 0), judge: judgeOfAll(all.map(({ judge }) => judge)) }
+    const own = {
+      mean: clocks,
+      sum: { 'iou/nan': nan, ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}) },
+      max: { ...memoryFigures(learner.family.placement.device), ...this.#sent() },
+    }
+    const all = await this.#run.world.gather({ own, judge: this.#scoring.judge })
+    const judge = sumStates(all.map((one) => one.judge))
+    this.judged = judge && judgeCount(judge)
+    return { ...overProcesses(all.map((one) => one.own)), ...(judge ? judgeMetrics(judge) : {}) }
   }
 
   /** Since the last step; how the processes shared the work only where there are several. */

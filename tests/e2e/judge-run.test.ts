@@ -6,7 +6,7 @@ import test, { after } from 'node:test'
 import { renderReport } from '../../src/dashboard/index.ts'
 import { runInEngineThread } from '../../src/engine/index.ts'
 import { train } from '../../src/host/index.ts'
-import { JudgeConfig, JudgeStats } from '../../src/rewards/index.ts'
+import { JudgeConfig, JudgeStats, judgeMetrics } from '../../src/rewards/index.ts'
 import type { Progress } from '../../src/run/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { type Asked, startServer } from '../support/judge-server.ts'
@@ -80,7 +80,7 @@ const result = await train(
 await judge.close()
 const run = readRun(join(folder, 'run'))
 
-const judgeFigures = Object.keys(new JudgeStats().metrics(JudgeConfig.parse({})))
+const judgeFigures = Object.keys(judgeMetrics(new JudgeStats().state(JudgeConfig.parse({}), 0)))
 
 const textsOf = (kind: Progress['kind']) => progress.filter((e) => e.kind === kind).map((e) => e.text ?? '')
 
@@ -103,7 +103,7 @@ test('the result counts the captions that the judge scored, and a judge that wor
 })
 
 test('every step logs all figures of the judge, and the report has a curve of each', async () => {
-  assert.equal(judgeFigures.length, 20)
+  assert.equal(judgeFigures.length, 21)
   const logged = run.timing.filter((line) => line.t === 'step').map((line) => line.metrics ?? {})
   assert.equal(logged.length, steps)
   for (const metrics of logged)

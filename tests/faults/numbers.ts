@@ -37,7 +37,7 @@ async function notFinite(bench: Bench): Promise<string> {
   const host = hostOf(undefined, {
     score: async (_, groups) => {
       const rows = await Promise.all(groups.map((group) => scoreGroup([{ reward, weight: 1 }], group)))
-      return { rows, metrics: {} }
+      return { rows }
     },
   })
   await refusal(() => bench.train('nan-reward', {}, host), /reward made: expected a number from 0 to 1.*got NaN/)

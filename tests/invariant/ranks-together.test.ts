@@ -102,26 +102,18 @@ const partlyScored: Scores = (answer, k, task) =>
 const rewardMetrics = ({ metrics }: Line) =>
   Object.fromEntries(Object.entries(metrics).filter(([key]) => /\/(rewards?|unscored|frac_reward)/.test(key)))
 
-for (const [what, rl] of Object.entries({
-  'one piece': { scaleRewards: 'batch' as const },
-  'two pieces': { gradientAccumulationSteps: 2, numGenerations: 3 },
-}))
-  test(`${what}: reward metrics and unscored counts of 2 ranks are those of one, and of the samples`, async () => {
-    const name = what.replace(' ', '-')
-    const outputs: string[] = []
-    for (const size of [1, 2])
-      outputs.push(await run(`metrics-${name}-${size}`, size, { maxSteps: 2, rl }, () => hostOf(partlyScored)))
-    const [one, two] = outputs.map((output) => events(output, 'step').map(rewardMetrics))
-    assert.deepEqual(two, one)
-    for (const [i, metrics] of two!.entries())
-      for (const loop of ['loop1', 'loop2']) {
-        const rows = lines<Row>(outputs[1]!, 'samples.jsonl').filter((row) => row.step === i + 1 && row.loop === loop)
-        const scored = rows.flatMap(({ total }) => total ?? [])
-        const reward = scored.reduce((sum, total) => sum + total, 0) / scored.length
-        assert.equal(metrics[`${loop}/unscored`], rows.length - scored.length)
-        assert.ok(rows.length > scored.length && Math.abs(metrics[`${loop}/reward`]! - reward) < roundingBound(18))
-      }
-  })
+test('reward metrics and unscored counts of 2 ranks are those of the samples', async () => {
+  const rl = { gradientAccumulationSteps: 2, numGenerations: 3 }
+  const output = await run('metrics', 2, { maxSteps: 1, rl }, () => hostOf(partlyScored))
+  for (const [i, metrics] of events(output, 'step').map(rewardMetrics).entries())
+    for (const loop of ['loop1', 'loop2']) {
+      const rows = lines<Row>(output, 'samples.jsonl').filter((row) => row.step === i + 1 && row.loop === loop)
+      const scored = rows.flatMap(({ total }) => total ?? [])
+      const reward = scored.reduce((sum, total) => sum + total, 0) / scored.length
+      assert.equal(metrics[`${loop}/unscored`], rows.length - scored.length)
+      assert.ok(rows.length > scored.length && Math.abs(metrics[`${loop}/reward`]! - reward) < roundingBound(18))
+    }
+})
 
 test('with moments split over 3 ranks weights and moments are the same bits', async () => {
   const whole = await run('whole', 3, { maxSteps: 1 })

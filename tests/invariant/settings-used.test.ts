@@ -274,7 +274,11 @@ test('both round trips: every setting of the rewards acts', async () => {
     const open = await openRewards(config.rewards, taskKinds.cycle.rewards(config).tasks)
     const groups = Object.values(open.tasks).flatMap(({ terms, options }) => [answers, [empty]].map((group) => scoreGroup(terms, group, options))) // biome-ignore format: one line
     const rows = await Promise.all(groups)
-    const { 'judge/latency_p50': _, 'judge/latency_p95': __, ...metrics } = open.metrics()
+    const {
+      'judge/latency_p50': _,
+      'judge/latency_p95': __,
+      ...metrics
+    } = open.judge?.metrics() ?? ({} as Record<string, number>)
     open.close()
     return JSON.stringify([rows, metrics])
   }

@@ -143,7 +143,6 @@ export function hostOf(scores: Scores = spread, more: Partial<Host> = {}): Host 
   return {
     score: async (task, groups) => ({
       rows: groups.map((answers) => answers.map((a, k) => row(scores(a, k, task)))),
-      metrics: {},
     }),
     progress: () => undefined,
     stopping: () => false,

@@ -16,7 +16,7 @@ import {
   tally,
 } from './questions.ts'
 import { firstJson, readChoice, readChoices, readGrade } from './reply.ts'
-import { JudgeStats } from './stats.ts'
+import { type JudgeState, JudgeStats, judgeMetrics } from './stats.ts'
 
 export interface Verdict {
   /** Null: not judged, `reason` says why. */
@@ -63,8 +63,12 @@ export class Judge {
     await this.#client.health()
   }
 
+  state(): JudgeState {
+    return this.stats.state(this.config, this.#client.breakerOpened)
+  }
+
   metrics(): Record<string, number> {
-    return { ...this.stats.metrics(this.config), 'judge/breaker_opened': this.#client.breakerOpened }
+    return judgeMetrics(this.state())
   }
 
   flush(): void {

@@ -6,6 +6,17 @@ export interface JudgeCount {
   reason: string | null
 }
 
+type Counted = { [K in keyof JudgeStats]: JudgeStats[K] extends number ? K : never }[keyof JudgeStats]
+type Counter = Counted | 'breakerOpened' | 'cost'
+
+/** What a judge has counted since its start, as plain data: states of several processes add up. */
+export interface JudgeState {
+  counts: Readonly<Record<Counter, number>>
+  /** Of its last calls, in milliseconds. */
+  latencies: Float64Array
+  reason: string | null
+}
+
 /** Counts of a judge since its start, and the latencies of its last calls. */
 export class JudgeStats {
   calls = 0
@@ -39,45 +50,65 @@ export class JudgeStats {
     this.lastReason = reason
   }
 
-  count(): JudgeCount {
-    return { scored: this.judged, asked: this.judged + this.unjudged, reason: this.lastReason ?? null }
-  }
-
   addLatency(ms: number): void {
     this.#latencies[this.#timed++ % this.#latencies.length] = ms
   }
 
-  /** The p-th part of the last 2,048 calls took no longer, in milliseconds. */
-  latency(p: number): number {
-    const n = Math.min(this.#timed, this.#latencies.length)
-    if (n === 0) return 0
-    return this.#latencies.slice(0, n).sort()[Math.min(n - 1, Math.floor(p * n))]!
+  state(price: { costPerMillionIn: number; costPerMillionOut: number }, breakerOpened: number): JudgeState {
+    const cost = (this.tokensIn * price.costPerMillionIn + this.tokensOut * price.costPerMillionOut) / 1e6
+    const { lastReason = null, ...counts } = { ...this, breakerOpened, cost }
+    return { counts, latencies: this.#latencies.slice(0, this.#timed), reason: lastReason }
   }
+}
 
-  /** As logged. Shares are of what they count among; 0 if nothing was counted. */
-  metrics(price: { costPerMillionIn: number; costPerMillionOut: number }): Record<string, number> {
-    const share = (part: number, whole: number) => (whole > 0 ? part / whole : 0)
-    return {
-      'judge/calls': this.calls,
-      'judge/retries': this.retries,
-      'judge/failures': this.failures,
-      'judge/cache_hit': share(this.cacheHits, this.cacheHits + this.cacheMisses),
-      'judge/latency_p50': this.latency(0.5),
-      'judge/latency_p95': this.latency(0.95),
-      'judge/judged': this.judged,
-      'judge/unjudged': this.unjudged,
-      'judge/unparsed': this.unparsed,
-      'judge/unjudgeable': this.unjudgeable,
-      'judge/cut': this.cut,
-      'judge/injection': this.injection,
-      'judge/canary_fail': share(this.canaryFails, this.canaries),
-      'judge/raw': share(this.raw, this.asked),
-      'judge/positive': share(this.positive, this.asked),
-      'judge/negative': share(this.negative, this.negativeCount),
-      'judge/recognised': share(this.recognised, this.asked),
-      'judge/tokens_in': this.tokensIn,
-      'judge/tokens_out': this.tokensOut,
-      'judge/cost': (this.tokensIn * price.costPerMillionIn + this.tokensOut * price.costPerMillionOut) / 1e6,
-    }
+/** Null: none of them has a judge. */
+export function sumStates(states: readonly (JudgeState | null)[]): JudgeState | null {
+  const all = states.filter((state) => state !== null)
+  if (all.length <= 1) return all[0] ?? null
+  const names = Object.keys(all[0]!.counts) as Counter[]
+  const total = (name: Counter) => all.reduce((sum, { counts }) => sum + counts[name], 0)
+  return {
+    counts: Object.fromEntries(names.map((name) => [name, total(name)])) as JudgeState['counts'],
+    latencies: Float64Array.from(all.flatMap(({ latencies }) => [...latencies])),
+    reason: all.find(({ reason }) => reason !== null)?.reason ?? null,
+  }
+}
+
+export function judgeCount({ counts, reason }: JudgeState): JudgeCount {
+  return { scored: counts.judged, asked: counts.judged + counts.unjudged, reason }
+}
+
+/** The p-th part of the calls took no longer, in milliseconds. */
+function latency({ latencies }: JudgeState, p: number): number {
+  const n = latencies.length
+  return n === 0 ? 0 : latencies.slice().sort()[Math.min(n - 1, Math.floor(p * n))]!
+}
+
+/** As logged. Shares are of what they count among; 0 if nothing was counted. */
+export function judgeMetrics(state: JudgeState): Record<string, number> {
+  const { counts: c } = state
+  const share = (part: number, whole: number) => (whole > 0 ? part / whole : 0)
+  return {
+    'judge/calls': c.calls,
+    'judge/retries': c.retries,
+    'judge/failures': c.failures,
+    'judge/cache_hit': share(c.cacheHits, c.cacheHits + c.cacheMisses),
+    'judge/latency_p50': latency(state, 0.5),
+    'judge/latency_p95': latency(state, 0.95),
+    'judge/judged': c.judged,
+    'judge/unjudged': c.unjudged,
+    'judge/unparsed': c.unparsed,
+    'judge/unjudgeable': c.unjudgeable,
+    'judge/cut': c.cut,
+    'judge/injection': c.injection,
+    'judge/canary_fail': share(c.canaryFails, c.canaries),
+    'judge/raw': share(c.raw, c.asked),
+    'judge/positive': share(c.positive, c.asked),
+    'judge/negative': share(c.negative, c.negativeCount),
+    'judge/recognised': share(c.recognised, c.asked),
+    'judge/tokens_in': c.tokensIn,
+    'judge/tokens_out': c.tokensOut,
+    'judge/cost': c.cost,
+    'judge/breaker_opened': c.breakerOpened,
   }
 }

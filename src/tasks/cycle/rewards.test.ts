@@ -80,7 +80,7 @@ test('openRewards checks the judge before the run and gives both loops ready to 
     const open = await opened({ preset: 'cycle-judge', judge: judgeConfig })
     const [row] = await scoreGroup(open.tasks.loop2!.terms, [answer], open.tasks.loop2!.options)
     assert.ok(Math.abs(row!.total! - (0.25 * m + 0.75 * judge)) < 1e-12)
-    assert.ok(open.metrics()['judge/calls']! > 0)
+    assert.ok(open.judgeState()!.counts.calls > 0)
     open.close()
     const none = await opened({})
     assert.equal(none.judge, undefined)
