@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
-import { inWorld } from '../distributed/index.ts'
+import { inWorld, type World } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
 import { type RunConfig, type SftResult, type SftSettings, sftDefaults } from '../run/index.ts'
@@ -78,9 +78,11 @@ export async function sftWork(
   input: { config: RunConfig; settings: SftSettings },
   port: EnginePort,
 ): Promise<SftResult> {
-  const { sft } = await import('../run/index.ts')
+  const { commonFacts, sft } = await import('../run/index.ts')
   const { config, settings } = input
-  return inWorld({ collective: config.distTimeout }, (world) => sft(config, settings, portHost(port), world))
+  const limits = { collective: config.distTimeout }
+  const work = (world: World) => sft(config, settings, portHost(port), world)
+  return inWorld(limits, work, () => commonFacts(config))
 }
 
 function summary(config: RunConfig, result: SftResult): string {

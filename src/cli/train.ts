@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
-import { inWorld } from '../distributed/index.ts'
+import { inWorld, type World } from '../distributed/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { failing, portHost, requirePaths, runHosted, type ScoredSettings } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
@@ -51,8 +51,10 @@ async function run(argv: readonly string[]): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
-  const { train } = await import('../run/index.ts')
-  return inWorld({ collective: config.distTimeout }, (world) => train(config, portHost(port), undefined, world))
+  const { commonFacts, train } = await import('../run/index.ts')
+  const limits = { collective: config.distTimeout }
+  const work = (world: World) => train(config, portHost(port), undefined, world)
+  return inWorld(limits, work, () => commonFacts(config))
 }
 
 /** Runs in the engine thread. */

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict'
-import { readdirSync } from 'node:fs'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { Unavailable } from '../core/index.ts'
 import { deviceIndex, firstHost, podWarning, readPlace } from './environment.ts'
 import { inWorld, joinWorld } from './join.ts'
+import { torchrunVersion } from './torchrun.ts'
 import { alone } from './world.ts'
 
 const torchrun = {
@@ -42,14 +47,14 @@ test('a starter that says nothing of the host has one process on each', () => {
   assert.deepEqual([localRank, localSize], [0, 1])
 })
 
-test('rank 0 serves the store unless torchrun already does', () => {
+test('rank 0 serves the store, next to that of torchrun if it has one', () => {
   const server = (more: Record<string, string>) => readPlace({ ...torchrun, RANK: '0', ...more }).meeting
   assert.deepEqual(server({}), { kind: 'tcp', host: 'node7', port: 29777, server: true })
   assert.deepEqual(server({ TORCHELASTIC_USE_AGENT_STORE: 'True' }), {
     kind: 'tcp',
     host: 'node7',
-    port: 29777,
-    server: false,
+    port: 29778,
+    server: true,
   })
   assert.deepEqual(server({ TORCHELASTIC_USE_AGENT_STORE: 'False' }), {
     kind: 'tcp',
@@ -57,6 +62,25 @@ test('rank 0 serves the store unless torchrun already does', () => {
     port: 29777,
     server: true,
   })
+})
+
+test('the torch of the torchrun above a process is found, whatever is between them', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-torchrun-'))
+  const python = join(folder, 'python')
+  writeFileSync(python, '#!/bin/sh\necho 2.11.0+cu130\n', { mode: 0o755 })
+  const starts = "console.log(require('child_process').spawn('sleep', ['60']).pid); setInterval(() => {}, 1000)"
+  for (const [words, version] of [
+    [['/usr/bin/torchrun'], '2.11.0+cu130'],
+    [['a-program'], null],
+  ] as const) {
+    const stdio = ['ignore', 'pipe', 'inherit'] as const
+    const child = spawn(process.execPath, ['-e', starts, ...words], { argv0: python, stdio: [...stdio] })
+    const below = Number(String((await once(child.stdout!, 'data'))[0]))
+    assert.equal(torchrunVersion(below), version)
+    process.kill(below)
+    child.kill()
+  }
+  rmSync(folder, { recursive: true })
 })
 
 test('our launcher gives a file to meet in', () => {

@@ -3,7 +3,7 @@ import { Mismatch } from '../core/index.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
-/** Where processes meet: a file on one host, or a server on the host of rank 0 (or of the launcher). */
+/** Where processes meet: a file on one host, or a server on the host of rank 0. */
 export type Meeting = { kind: 'file'; path: string } | { kind: 'tcp'; host: string; port: number; server: boolean }
 
 export interface Place {
@@ -147,9 +147,12 @@ function meetingOf(env: Environment, rank: number, host: string | undefined): Me
     })
   }
   const port = env['MASTER_PORT'] === undefined ? defaultPort : count(env, 'MASTER_PORT', 1)
-  // torchrun says whether it already listens on the port; then rank 0 is a client like the others
-  return { kind: 'tcp', host, port, server: rank === 0 && env['TORCHELASTIC_USE_AGENT_STORE'] !== 'True' }
+  // torchrun may listen on the port itself, with the protocol of its torch: processes meet at their own store, next to it
+  const isTaken = env['TORCHELASTIC_USE_AGENT_STORE'] === 'True'
+  return { kind: 'tcp', host, port: isTaken ? nextPort(port) : port, server: rank === 0 }
 }
+
+const nextPort = (port: number) => (port < 65535 ? port + 1 : port - 1)
 
 function prefixOf(run: string, restart: string | undefined): string {
   return `${run}/${restart ?? 0}`

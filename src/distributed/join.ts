@@ -3,12 +3,21 @@ import { type Place, readPlace } from './environment.ts'
 import { exitCodeOf, writeErrorFile } from './failure.ts'
 import { GroupWorld } from './group-world.ts'
 import { defaultLimits, type Limits, Link } from './link.ts'
+import type { FindFacts } from './meeting.ts'
+import { reportTorchrun } from './torchrun.ts'
 import { alone, type World } from './world.ts'
 
+const noFacts: FindFacts = async () => ({})
+
 /** The world this process was started into. Alone nothing is opened. */
-export async function joinWorld(place: Place = readPlace(), limits: Partial<Limits> = {}): Promise<World> {
+export async function joinWorld(
+  place: Place = readPlace(),
+  limits: Partial<Limits> = {},
+  facts: FindFacts = noFacts,
+): Promise<World> {
   if (place.meeting === null) return alone
-  const link = await Link.open(place, place.meeting, { ...defaultLimits, ...limits })
+  const link = await Link.open(place, place.meeting, { ...defaultLimits, ...limits }, facts)
+  reportTorchrun(place)
   const world = new GroupWorld(link)
   await world.barrier()
   log.debug(`rank ${place.rank} of ${place.size}, started by ${place.source}`)
@@ -16,14 +25,18 @@ export async function joinWorld(place: Place = readPlace(), limits: Partial<Limi
 }
 
 /**
- * Runs `work` in the world this process was started into. An error is reported to the other processes, and gets the exit code that
- * shows a launcher whether a restart can help (launcherCode). In a single process only an error with a code sets it.
+ * Runs `work` in the world this process was started into, after all processes have found the same `facts`. An error reaches the other
+ * processes, and gets the exit code that shows a launcher whether another start can help (launcherCode). Alone, an error has it that brings one.
  */
-export async function inWorld<T>(limits: Partial<Limits>, work: (world: World) => Promise<T>): Promise<T> {
+export async function inWorld<T>(
+  limits: Partial<Limits>,
+  work: (world: World) => Promise<T>,
+  facts: FindFacts = noFacts,
+): Promise<T> {
   const place = readPlace()
   let world: World | undefined
   try {
-    world = await joinWorld(place, limits)
+    world = await joinWorld(place, limits, facts)
     const result = await work(world)
     await world.close()
     return result

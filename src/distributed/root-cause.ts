@@ -17,8 +17,6 @@ export interface PeerNote {
 
 export interface Beat {
   rank: number
-  /** Unix time, ms. */
-  at: number
   step: number
   phase: string
 }
@@ -28,34 +26,36 @@ export interface Sighting {
   notes: readonly PeerNote[]
   beats: readonly (Beat | null)[]
   peers: readonly PeerProcess[]
-  now: number
+  /** Observed ms without a new heartbeat, by rank. */
+  silent: readonly number[]
   beatSeconds: number
 }
 
-/** 'unix-ms step phase...' */
+/** 'unix-ms step phase...'; the time is on the clock of another host and says nothing here. */
 export function parseBeat(rank: number, text: string): Beat {
-  const [at, step, ...phase] = text.split(' ')
-  return { rank, at: Number(at), step: Number(step), phase: phase.join(' ') }
+  const [, step, ...phase] = text.split(' ')
+  return { rank, step: Number(step), phase: phase.join(' ') }
+}
+
+/** `rank 1 on node7`; without the host while it is not known. */
+export function nameOf(peers: readonly PeerProcess[], rank: number): string {
+  const host = peers[rank]?.host
+  return host === undefined ? `rank ${rank}` : `rank ${rank} on ${host}`
 }
 
 /** A note of a failed rank, else a dead process of this host, else a silent rank, else the transport's own words. */
 export function rootCause(sighting: Sighting, own: number, text: string): string {
-  const { notes, beats, peers, now, beatSeconds } = sighting
+  const { notes, beats, peers, silent, beatSeconds } = sighting
+  const name = (rank: number) => nameOf(peers, rank)
   const note = notes.find((one) => one.rank !== own)
-  if (note) return `rank ${note.rank} failed in step ${note.step} (${note.phase}): ${note.message}`
-  const gone = peers.flatMap((peer, rank) => (rank !== own && !alive(peer) ? [rank] : []))
-  if (gone.length > 0) return `${ranksOf(gone)} ended without a message (killed?); ${lastSeen(beats, gone)}; ${text}`
-  const silent = beats.filter((beat) => beat && beat.rank !== own && now - beat.at > 2000 * beatSeconds) as Beat[]
-  if (silent.length === 0) return text
-  const words = silent.map((b) => `rank ${b.rank} silent for ${Math.round((now - b.at) / 1000)} s`)
-  return `${words.join(', ')}; ${lastSeen(
-    beats,
-    silent.map((b) => b.rank),
-  )}; ${text}`
-}
-
-function ranksOf(ranks: readonly number[]): string {
-  return ranks.length === 1 ? `rank ${ranks[0]}` : `ranks ${ranks.join(', ')}`
+  if (note) return `${name(note.rank)} failed in step ${note.step} (${note.phase}): ${note.message}`
+  const gone = [...peers.keys()].filter((rank) => rank !== own && !alive(peers[rank]!))
+  if (gone.length > 0)
+    return `${gone.map(name).join(', ')} ended without a message (killed?); ${lastSeen(beats, gone)}; ${text}`
+  const quiet = [...silent.keys()].filter((rank) => rank !== own && silent[rank]! > 2000 * beatSeconds)
+  if (quiet.length === 0) return text
+  const words = quiet.map((rank) => `${name(rank)} silent for ${Math.round(silent[rank]! / 1000)} s`)
+  return `${words.join(', ')} (stopped, or its host or the network is down); ${lastSeen(beats, quiet)}; ${text}`
 }
 
 function lastSeen(beats: readonly (Beat | null)[], ranks: readonly number[]): string {

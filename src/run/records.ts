@@ -47,11 +47,18 @@ export function recordFacts({ source, heldOut }: Pick<Records, 'source' | 'heldO
   return { 'data: records': source.length, 'data: files': digest(source.fingerprint), 'data: held out': digest(held) }
 }
 
-/** Opens the sources once and closes them: a wrong path is reported before the model is loaded. */
-export async function checkSources(config: RunConfig): Promise<void> {
+/** Opens the sources once and closes them: a wrong path is reported before the model is loaded. Gives a hash of what they are. */
+export async function checkSources(config: RunConfig): Promise<Record<'data' | 'held-out data', string>> {
   const { dataPath, evalPath, data } = config
-  if (dataPath) await (await openRunSource(dataPath, data)).close()
-  if (evalPath) await (await openEvalSource(evalPath, data)).close()
+  return {
+    data: dataPath ? await hashSource(await openRunSource(dataPath, data)) : 'none',
+    'held-out data': evalPath ? await hashSource(await openEvalSource(evalPath, data)) : 'none',
+  }
+}
+
+async function hashSource(source: Source): Promise<string> {
+  await source.close()
+  return `${source.length} records, ${sha256(source.fingerprint).slice(0, 16)}`
 }
 
 /** The records to train on and those held out; what the source has to say about itself comes along. */

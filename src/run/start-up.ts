@@ -2,6 +2,7 @@
 import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
 import { buildRecord } from '../engine/index.ts'
+import { kernelsOff, noKernels } from '../kernels/index.ts'
 import { count, isInt8 } from '../nn/index.ts'
 import { askedJudge, describeJudge } from '../rewards/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
@@ -9,8 +10,10 @@ import { describeEnvironment } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 import type { Host } from './host.ts'
+import { weightHashes } from './identity.ts'
 import type { GroupCount, Learner } from './learner.ts'
 import type { Notice } from './notices.ts'
+import { checkSources } from './records.ts'
 
 export const startUpSteps = [
   'model',
@@ -43,6 +46,21 @@ export function environmentOf(config: RunConfig): Record<string, unknown> {
     dtype,
     deterministic: device === 'cpu',
   })
+}
+
+/** What every process of a run must have alike before they meet. */
+export async function commonFacts(config: RunConfig): Promise<Record<string, string>> {
+  const { product, commit, torch, device, dtype } = environmentOf(config)
+  const place = String(device)
+  return {
+    torch: String(torch),
+    product: `${product}${commit ? ` at commit ${commit}` : ''}`,
+    device: place.split(':')[0]!,
+    dtype: String(dtype),
+    kernels: kernelsOff() ?? noKernels(place) ?? 'on',
+    ...Object.fromEntries(weightHashes(config.model)),
+    ...(await checkSources(config)),
+  }
 }
 
 export function tellEnvironment(config: RunConfig, host: Told): void {

@@ -112,7 +112,7 @@ async function stoppedRank(): Promise<string> {
   const end = await ranks[0]!.ended
   ranks[1]!.process.kill('SIGKILL')
   assert.equal(end.code, 75)
-  return /rank 1 silent for \d+ s[^\n]*/.exec(end.stderr)?.[0] ?? assert.fail(end.stderr)
+  return /rank 1 on \S+ silent for \d+ s[^\n]*/.exec(end.stderr)?.[0] ?? assert.fail(end.stderr)
 }
 
 /** What every rank must end with. */
@@ -170,7 +170,13 @@ export const processes: readonly Row[] = [
   row(19, 'rank-sigterm', 'SIGTERM to one rank alone', 'ends', oneTerminated),
   row(20, 'torchrun', 'SIGTERM to torchrun', 'ends', underTorchrun),
   row(22, 'rank-stopped', 'SIGSTOP of a rank', 'ends', stoppedRank),
-  row(23, 'rank-throws', 'an exception on one rank', 'ends', ending('announces', 75, /rank 1 failed in step 7 [^\n]*/)),
+  row(
+    23,
+    'rank-throws',
+    'an exception on one rank',
+    'ends',
+    ending('announces', 75, /rank 1 on \S+ failed in step 7 [^\n]*/),
+  ),
   row(24, 'rank-differs', 'a rank with other tensors', 'words', ending('layouts', 2, /tensors of rank 1:[^\n]*/)),
   row(25, 'meeting', 'a rank that never comes, a taken port, a wrong address', 'words', meetings),
   row(26, 'diverged', 'one weight of one rank changed by one bit', 'words', ending('diverged', 70, /step 20: [^\n]*/)),

@@ -30,21 +30,21 @@ for (const { victim, port } of [
     for (const [rank, end] of ended.entries()) {
       if (rank === victim) continue
       assert.equal(end.code, 75, end.stderr)
-      assert.match(end.stderr, new RegExp(`rank ${victim} ended without a message`))
+      assert.match(end.stderr, new RegExp(`rank ${victim} on \\S+ ended without a message`))
     }
   })
 }
 
-test('a stopped rank is named as silent, and the others end with 75 at the time limit', async (t) => {
-  const limit = 4
-  const ranks = startRanks(3, 'forever', { env: { TEST_LIMIT: String(limit), TEST_BEAT: '0.5' } })
+test('a stopped rank is named as silent, and the others end with 75 after six heartbeats, long before the time limit', async (t) => {
+  const limit = 6 * 0.5
+  const ranks = startRanks(3, 'forever', { env: { TEST_BEAT: '0.5' } })
   await allSaid(ranks, 'beaten')
   ranks[1]!.process.kill('SIGSTOP')
   const ended = await inTime(t, 'stopped', 1000 * limit + bound, Promise.all([ranks[0]!.ended, ranks[2]!.ended]))
   ranks[1]!.process.kill('SIGKILL')
   for (const end of ended) {
     assert.equal(end.code, 75, end.stderr)
-    assert.match(end.stderr, /rank 1 silent for \d+ s/)
+    assert.match(end.stderr, /rank 1 on \S+ silent for \d+ s/)
     assert.match(end.stderr, /last phase of rank 1: learn, step \d+/)
   }
 })
@@ -53,7 +53,7 @@ test('a rank that does not respond is reported long before the time limit', asyn
   const ranks = startRanks(2, 'forever', { env: { TEST_BEAT: '0.2' } })
   await allSaid(ranks, 'beaten')
   ranks[1]!.process.kill('SIGSTOP')
-  await ranks[0]!.warned(/rank 1 silent for \d+ s, last phase learn, step \d+/)
+  await ranks[0]!.warned(/rank 1 on \S+ silent for \d+ s, last phase learn, step \d+/)
   for (const { process } of ranks) process.kill('SIGKILL')
   await endsOf(ranks)
 })
@@ -65,7 +65,7 @@ test('a rank that throws reports why, and the others end with 75 and its message
   assert.equal(ended[1]!.code, 70)
   for (const rank of [0, 2]) {
     assert.equal(ended[rank]!.code, 75, ended[rank]!.stderr)
-    assert.match(ended[rank]!.stderr, /rank 1 failed in step 7 \(rollout\): the judge said no/)
+    assert.match(ended[rank]!.stderr, /rank 1 on \S+ failed in step 7 \(rollout\): the judge said no/)
   }
 })
 
@@ -77,7 +77,7 @@ test('a rank that leaves with 0 in the middle ends the others with 75', async (t
     ended.map((end) => end.code),
     [75, 0],
   )
-  assert.match(ended[0]!.stderr, /rank 1 ended without a message/)
+  assert.match(ended[0]!.stderr, /rank 1 on \S+ ended without a message/)
 })
 
 test('tensors of different sizes are refused by name with 2, and no process aborts', async () => {
@@ -86,6 +86,21 @@ test('tensors of different sizes are refused by name with 2, and no process abor
     assert.equal(end.code, 2, end.stderr)
     assert.equal(end.signal, null)
     assert.match(end.stderr, /tensors of rank 1: entry 2 of 2: expected other float32 10, got other float32 12/)
+  }
+})
+
+test('a version, a setting or a file that differs is named with both values and hosts before any collective', async () => {
+  const common = { torch: '2.11.0', product: '0.1.0', dtype: 'bfloat16', kernels: 'on', data: '9 records, aa' }
+  for (const other of [{ torch: '1.13.0' }, { data: '9 records, ab' }]) {
+    const facts = JSON.stringify([common, { ...common, ...other }])
+    const [[name, value]] = Object.entries(other) as [[keyof typeof common, string]]
+    for (const end of await endsOf(startRanks(2, 'collectives', { env: { TEST_FACTS: facts } }))) {
+      assert.equal(end.code, 2, end.stderr)
+      assert.match(
+        end.stderr,
+        new RegExp(`rank 1 on \\S+: ${name}: expected ${common[name]}, as on rank 0 on \\S+, got ${value}`),
+      )
+    }
   }
 })
 

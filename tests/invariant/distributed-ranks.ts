@@ -31,6 +31,8 @@ export interface StartOptions {
   env?: Record<string, string>
   /** Extra words for each rank's scenario. */
   words?: (rank: number) => string[]
+  /** Words in front of the command of a rank, such as those that run it on another host. */
+  on?: (rank: number) => string[]
   /** Ranks that are started; all unless given. */
   only?: readonly number[]
 }
@@ -40,13 +42,13 @@ const work = ownProgram('./distributed-work.ts', import.meta.url)
 export function startRanks(size: number, scenario: string, options: StartOptions = {}): Rank[] {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-ranks-'))
   const ranks = options.only ?? Array.from({ length: size }, (_, r) => r)
-  const meeting: Record<string, string> = options.port
-    ? { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(options.port) }
-    : { ROUNDTRIP_STORE: join(folder, 'store') }
+  const file: Record<string, string> = options.env?.['MASTER_ADDR'] ? {} : { ROUNDTRIP_STORE: join(folder, 'store') }
+  const meeting = options.port ? { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(options.port) } : file
   const started = ranks.map((rank) => {
     const env = { ...process.env, ...meeting, ...place(rank, size), ...options.env }
-    const args = [...work, scenario, ...(options.words?.(rank) ?? [])]
-    return follow(spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] }))
+    const own = [process.execPath, ...work, scenario, ...(options.words?.(rank) ?? [])]
+    const [program, ...args] = [...(options.on?.(rank) ?? []), ...own]
+    return follow(spawn(program!, args, { env, stdio: ['ignore', 'pipe', 'pipe'] }))
   })
   void Promise.all(started.map((rank) => rank.ended)).then(() => rmSync(folder, { recursive: true, force: true }))
   return started

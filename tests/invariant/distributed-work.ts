@@ -296,7 +296,8 @@ if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
     say('joining')
     const gate = process.env['TEST_GATE']
     while (gate && !existsSync(gate)) await new Promise((done) => setTimeout(done, 10))
-    world = await joinWorld(readPlace(), { collective, rendezvous, beat })
+    const facts = JSON.parse(process.env['TEST_FACTS'] ?? '[]') as Record<string, string>[]
+    world = await joinWorld(readPlace(), { collective, rendezvous, beat }, async () => facts[readPlace().rank] ?? {})
     for (const name of process.argv[2]!.split(',')) await scenarios[name]!(world)
     await world.close()
   } catch (error) {
