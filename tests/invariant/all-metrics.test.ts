@@ -16,7 +16,7 @@ const folder = scratch('all-metrics')
 const toy = makeToy(join(folder, 'toy'))
 const assets = join(import.meta.dirname, '../../assets/points-miniature')
 /** Some captions get no score: their reply has no grade. */
-const server = await startServer((asked) => (/[aeiou]\b/.test(asked.text) ? 'no idea' : honest(asked)))
+const server = await startServer((asked) => (asked.text.length % 2 === 0 ? 'no idea' : honest(asked)))
 after(async () => {
   await server.close()
   rmSync(folder, { recursive: true, force: true })
@@ -151,9 +151,9 @@ for (const task of ['cycle', 'points'] as const)
         for (const name of Object.keys(metrics).filter((key) => key.startsWith('judge/') && !ofCaches.test(key)))
           assert.ok(Math.abs(found[name]! - metrics[name]!) < 1e-9, `${what} ${name}: ${found[name]}, ${metrics[name]}`)
       }
-      const calls = several.timing.reduce((sum, { metrics }) => sum + (metrics['judge/calls'] ?? 0), 0)
-      assert.equal(calls, several.asked, `${what}: calls that the server saw`)
+      const count = (name: string) => several.timing.reduce((sum, { metrics }) => sum + (metrics[name] ?? 0), 0)
+      assert.equal(count('judge/calls') - count('judge/retries'), several.asked, `${what}: calls that the server saw`)
     }
-    if (task === 'cycle')
-      assert.ok(one.timing[0]!.metrics['judge/unjudged']! > 0 && one.timing[0]!.metrics['judge/judged']! > 0)
+    const judged = (name: string) => one.timing.some(({ metrics }) => (metrics[`judge/${name}`] ?? 0) > 0)
+    if (task === 'cycle') assert.deepEqual([judged('judged'), judged('unjudged')], [true, true])
   })

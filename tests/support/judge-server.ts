@@ -83,6 +83,7 @@ export async function startServer(
     running--
     send(response, reply)
   })
+  server.keepAliveTimeout = 0 // a test that computes for seconds would find its connections closed
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const close = () =>
     new Promise<void>((resolve) => {
