@@ -184,18 +184,18 @@ test('a dry run prints start-up, texts, rewards and advantages, and writes nothi
   assert.equal([...out.matchAll(/^k +text +answer +.*spread +reward +advantage/gm)].length, 2)
   assert.equal(existsSync(at('dry')), false)
   assert.match(out.trimEnd().split('\n').at(-1)!, /^verdict: can(not)? learn/)
-  const flat =
-    "export const reward = { name: 'flat', range: [0, 1], doc: 'half', score: (all) => all.map(() => 0.5) }\n"
+  const flat = "export const reward = { name: 'flat', range: [0, 1], doc: 'half', score: () => 0.5 }\n"
   writeFileSync(at('flat.mjs'), flat)
+  const terms = JSON.stringify([{ type: 'module', path: at('flat.mjs') }])
   const equal = [
-    '--reward',
-    at('flat.mjs'),
     '--loop2.weight',
     '0',
     '--train',
     'mlp1,lora',
     '--rewards.loop1.terms',
-    '[]',
+    terms,
+    '--num_generations',
+    '2',
   ]
   const strict = await roundtrip('train', '--model', model, ...small, ...equal, '--dry-run', '--strict')
   assert.equal(strict.code, 1, strict.err)
