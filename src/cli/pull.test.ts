@@ -179,7 +179,7 @@ test('names and hashes of a hostile server never become paths outside the cache'
   assert.deepEqual(filesIn(home), [])
 })
 
-/** The command in a process of its own. */
+/** The command in a separate process. */
 function command(
   words: readonly string[],
   more: NodeJS.ProcessEnv = {},
