@@ -98,6 +98,14 @@ test('masks that grow to fit their records, other words and shorter answers rais
   assert.deepEqual(learned, [])
 })
 
+test('masks that grow beyond their records while the IoU rises raise nothing', () => {
+  const overshot = alarmsAlong((how, record, random) => ({
+    ...rising(how, random),
+    made: square(record % 8, 1 + Math.round(4 * how)),
+  }))
+  assert.deepEqual(overshot, [])
+})
+
 test('masks that fit their records worse without more reward raise no alarm about a trick', () => {
   assert.deepEqual(
     alarmsAlong((how, record) => ({ made: square(record % 8, 4 + Math.round(2 * how)) })),
