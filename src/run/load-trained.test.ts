@@ -10,7 +10,7 @@ import { loadTrained } from './load-trained.ts'
 
 const folder = scratch('trained')
 after(() => rmSync(folder, { recursive: true, force: true }))
-const family = { module: { slots: () => [] }, model: { placement: { device: 'cpu' } } } as unknown as Family
+const family = { module: { slots: () => [] }, placement: { device: 'cpu' } } as unknown as Family
 
 test('of a run the newest whole checkpoint is taken, and a newer one that is damaged is reported', (t) => {
   const run = join(folder, 'run')
@@ -49,7 +49,7 @@ class Net extends Module {
 
 test('the trained weights are put in place, with `ema` the EMA copies, and `ema` without a file is refused', () => {
   const net = new Net()
-  const family = { module: net, model: { placement: { device: 'cpu' } } } as unknown as Family
+  const family = { module: net, placement: { device: 'cpu' } } as unknown as Family
   const weights = (...values: number[]) => {
     const data = new Uint8Array(Float32Array.from(values).buffer)
     return (file: string) => writeSafetensors(file, [{ name: 'head.weight', dtype: 'F32', shape: [1, 2], data }])

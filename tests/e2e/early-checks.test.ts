@@ -30,7 +30,8 @@ for (const command of ['train', 'train --dry-run', 'sft', 'eval'])
     const [name, ...more] = command.split(' ')
     const output = join(at('fresh'), 'deep', 'run')
     const paths = ['--model', spoiltModel(), '--data', at('nothing'), '--output', output]
-    const words = name === 'eval' ? paths.slice(0, 4) : [...paths, ...quick]
+    const own = name === 'sft' ? ['--maxSteps', '1', '--threads', '1'] : quick
+    const words = name === 'eval' ? paths.slice(0, 4) : [...paths, ...own]
     const { code, err } = await roundtrip(name!, ...more, ...words)
     assert.equal(code, 1)
     assert.ok(err.includes(at('nothing')), err)

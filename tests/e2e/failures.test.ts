@@ -296,7 +296,7 @@ test('a damaged newest checkpoint is passed over; when all are damaged nothing i
   const events = readFileSync(join(at('damaged'), 'events.jsonl'))
   await assert.rejects(
     train(configOf('damaged'), hostOf()),
-    /checkpoints: expected a whole one.*5, all damaged: state.json/,
+    /checkpoints: expected a complete one.*5, all damaged: state.json/,
   )
   assert.deepEqual(readFileSync(join(at('damaged'), 'events.jsonl')), events)
 })

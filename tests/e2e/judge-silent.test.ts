@@ -47,7 +47,7 @@ test('the first step warns, on the terminal and in events.jsonl', () => {
 test('the last lines and a dry run say how many captions the judge scored', () => {
   const reason = 'the last one without a score: no grade in the reply'
   assert.match(run.stdout, new RegExp(`^judge scored 0 of [1-4] captions; ${reason}$`, 'm'))
-  assert.match(dry.stdout, new RegExp(`^judge scored 0 of [12] captions; ${reason}$`, 'm'))
+  assert.match(dry.stdout, new RegExp(`^judge scored 0 of \\d+ captions; ${reason}$`, 'm'))
 })
 
 test('a dry run names the judge that it asks', () => {

@@ -42,7 +42,7 @@ test('without a learning rate the points demo ends where it began, to the digit'
   assert.deepEqual(told.after, told.before)
   for (const name of metrics)
     assert.deepEqual(Object.keys(told.before[name] ?? {}).sort(), ['high', 'low', 'mean'], name)
-  assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point made negative"/)
+  assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point policy negative"/)
 })
 
 /** What points/gain rises by in a short run. */

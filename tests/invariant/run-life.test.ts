@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { writeGarArrow } from '../../src/data/arrow/write.ts'
 import { alone, type World } from '../../src/distributed/index.ts'
+import { JudgeStats } from '../../src/rewards/index.ts'
 import { type RunInput, totalSteps, train } from '../../src/run/index.ts'
 import { openRecords } from '../../src/run/records.ts'
 import { maskLogits } from '../../src/sam/index.ts'
@@ -51,7 +52,11 @@ test('it evaluates and saves after the requested steps, keeps the newest checkpo
   const rhythm = { maxSteps: 5, evalSteps: 2, evalRecords: 1, saveSteps: 2, saveTotalLimit: 2 }
   const plain = hostOf(scores)
   const counting = hostOf(scores, {
-    score: async (task, groups) => ({ ...(await plain.score(task, groups))!, metrics: { 'judge/calls': steps.size } }),
+    score: async (task, groups) => {
+      const counted = Object.assign(new JudgeStats(), { calls: steps.size })
+      const judge = counted.state({ costPerMillionIn: 0, costPerMillionOut: 0 }, 0)
+      return { ...(await plain.score(task, groups))!, judge }
+    },
   })
   await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), counting)
   const calls = readRun(at('rhythm')).timing.flatMap((e) => (e.t === 'step' ? [e.metrics!['judge/calls']] : []))
