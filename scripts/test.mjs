@@ -15,7 +15,12 @@ const minute = 60_000
 const unit = ['src', 'scripts', 'tools', 'tests/fuzz', 'tests/mutants', 'tests/soak']
 const groups = [
   { name: 'unit', folders: unit, parallel: availableParallelism(), timeout: 30 * minute },
-  { name: 'invariant', folders: ['tests/invariant', 'tests/parity'], parallel: availableParallelism(), timeout: 30 * minute },
+  {
+    name: 'invariant',
+    folders: ['tests/invariant', 'tests/parity'],
+    parallel: availableParallelism(),
+    timeout: 30 * minute,
+  },
   { name: 'e2e', folders: ['tests/e2e', 'tests/faults'], parallel: availableParallelism(), timeout: 30 * minute },
   { name: 'gpu', folders: ['tests/gpu'], parallel: 1, timeout: 10 * minute },
 ]
