@@ -126,7 +126,7 @@ test(
 
 test('each side names the other when the link goes down in a collective', skip, async () => {
   const ranks = startRanks(2, 'forever', { on, env: { ...meeting(29512), TEST_BEAT: '0.5' } })
-  await Promise.all(ranks.map((rank) => rank.said('running')))
+  await Promise.all(ranks.map((rank) => rank.said('beaten')))
   hosts!.link('down')
   const ended = await inAMinute(Promise.all(ranks.map((rank) => rank.ended)))
   hosts!.link('up')
