@@ -53,9 +53,9 @@ test('it evaluates and saves after the requested steps, keeps the newest checkpo
   const plain = hostOf(scores)
   const counting = hostOf(scores, {
     score: async (task, groups) => {
+      const scored = await plain.score(task, groups)
       const counted = Object.assign(new JudgeStats(), { calls: steps.size })
-      const judge = counted.state({ costPerMillionIn: 0, costPerMillionOut: 0 }, 0)
-      return { ...(await plain.score(task, groups))!, judge }
+      return { ...scored!, judge: counted.state({ costPerMillionIn: 0, costPerMillionOut: 0 }, 0) }
     },
   })
   await train(toyRun(toy, at('rhythm'), { ...small, ...rhythm }), counting)
