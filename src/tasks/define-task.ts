@@ -142,9 +142,10 @@ export function defineTask(definition: TaskDefinition): TaskKind {
   const { name, doc, rewards, metrics, trains = ['mlp1', 'lora'] } = definition
   const open = (family: Family, config: CommonSettings) => new DefinedTask(definition, requireGrounded(family), config)
   const terms = rewards.map(({ reward, weight = 1 }) => ({ type: 'task' as const, of: 'text', weight, reward }))
-  const plan: TaskRewardsPlan = {
-    tasks: { [name]: { rewards: { terms, shaping: 'none' }, produced: ['caption', 'text'], shapes: 'caption' } },
-    notices: [],
+  const plan = ({ rewards: { modules } }: CommonSettings): TaskRewardsPlan => {
+    const all = [...terms, ...modules.map((m) => ({ type: 'module' as const, ...m }))]
+    const own = { rewards: { terms: all, shaping: 'none' as const }, produced: ['caption', 'text'] }
+    return { tasks: { [name]: { ...own, shapes: 'caption' } }, notices: [] }
   }
   return {
     name,
@@ -154,7 +155,7 @@ export function defineTask(definition: TaskDefinition): TaskKind {
       const [expected, hint] = ['groups that its loss reaches', `--train ${trains.join(',')}`]
       if (got !== '') throw new Mismatch({ where: name, field: 'train', expected, got, hint })
     },
-    rewards: () => plan,
+    rewards: plan,
     build: (family, config) => [open(family, config)],
     evaluator(family, config) {
       const task = open(family, config)

@@ -56,5 +56,8 @@ test('defaults: the task samples, answers, scores itself again, is stored and ev
   assert.throws(() => kind.check({ ...config, train: ['lora', 'mask_decoder'] } as CommonSettings), /own: train: expected groups that its loss reaches, got mask_decoder. --train mlp1,lora/) // biome-ignore format: one line
   const { terms } = kind.rewards(config as CommonSettings).tasks['own']!.rewards
   assert.deepEqual(terms.map((term) => term.weight), [2, 1]) // biome-ignore format: one line
+  const modules = [{ path: './mine.mjs', weight: 0.5 }]
+  const added = kind.rewards({ ...config, rewards: { ...config.rewards, modules } } as CommonSettings).tasks['own']!
+  assert.deepEqual(added.rewards.terms.at(-1), { type: 'module', path: './mine.mjs', weight: 0.5 }, '--reward')
   disposeModel(family)
 })
