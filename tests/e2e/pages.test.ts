@@ -21,7 +21,8 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 
 const cpu = '--device cpu --dtype float32 --threads 1 --rl.maxCompletionLength 8'
 const tiny = `${cpu} --data.workers 0 --lora.rank 4`
-const step = `${tiny} --maxSteps 1 --batchSize 1 --rl.numGenerations 2 --rl.gradientAccumulationSteps 1 --evalRecords 0`
+const lesson = `${tiny} --maxSteps 1 --batchSize 1 --rl.gradientAccumulationSteps 1 --evalRecords 0`
+const step = `${lesson} --rl.numGenerations 2`
 const needsLauncher = 'needs a launcher, several hosts or GPUs'
 const slow = 'takes hours, or runs the tests themselves'
 
@@ -37,9 +38,11 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
     command: /roundtrip-rl train --task segment/,
     extra: '--device cpu --threads 1 --data.workers 0 --maxSteps 1 --batchSize 1 --rl.numGenerations 2 --evalRecords 0',
   },
-  { command: /roundtrip-rl (train|sft) .*--recipe points/, extra: `${step} --points.wording short` },
+  { command: /roundtrip-rl sft .*--recipe points/, extra: `${lesson} --points.wording short` },
+  { command: /roundtrip-rl sft /, extra: lesson },
+  { command: /roundtrip-rl train .*--recipe points/, extra: `${step} --points.wording short` },
   { command: /roundtrip-rl train .*groupFilter/, extra: `${step} --rl.maxResampleTimes 1` },
-  { command: /roundtrip-rl (train|sft) /, extra: step },
+  { command: /roundtrip-rl train /, extra: step },
   { command: /roundtrip-rl eval --benchmark .*--model/, extra: cpu },
   { command: /roundtrip-rl eval --(benchmark|compare)/, extra: '' },
   { command: /roundtrip-rl eval /, extra: `${cpu} --data.workers 0 --records 2` },
