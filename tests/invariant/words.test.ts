@@ -46,6 +46,16 @@ test('quoted output, code and generated pages pass', () => {
   assert.deepEqual(check('docs/reference.md', 'The run goes on.\n'), passes)
 })
 
+test('in code, comments, sentences and identifiers are checked, and nothing else', () => {
+  const path = 'src/core/x.ts'
+  const comment = '/** The run goes on. */\nexport const x = 1\n'
+  assert.deepEqual(check(path, comment), fails(`${path}:1: "goes on": write continues, resumes\n`))
+  const message = "throw new Error('the judge is told')\n"
+  assert.deepEqual(check(path, message), fails(`${path}:1: "told": write reported, logged, shown, printed\n`))
+  assert.deepEqual(check(path, 'const mostRows = 3\n'), fails(`${path}:1: "mostRows": write max...\n`))
+  assert.deepEqual(check(path, "const key = 'told'\n// see `goes on`\nconst behind = key\n"), passes)
+})
+
 test('a line of the list of right uses passes in its own file alone', () => {
   const line = '| speaks of a door? | not mentioned | 1 |\n'
   assert.deepEqual(check('docs/rewards.md', line), passes)
