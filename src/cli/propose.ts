@@ -6,6 +6,7 @@ import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Rle } from '../mask/index.ts'
 import type { RunConfig } from '../run/index.ts'
+import type { Segmenter } from '../sam/index.ts'
 import { readImage } from './model.ts'
 
 export interface ProposeInput {
@@ -134,7 +135,7 @@ async function proposeAll(input: ProposeInput, pictures: readonly string[], port
   return { masks, unreadable }
 }
 
-async function proposeOf(segmenter: import('../sam/index.ts').Segmenter, image: RgbImage) {
+async function proposeOf(segmenter: Segmenter, image: RgbImage) {
   const { proposeMasks } = await import('../sam/index.ts')
   const { encodeRle } = await import('../mask/index.ts')
   return proposeMasks(segmenter, image).map(({ mask, ...rest }) => ({ ...rest, mask, rle: encodeRle(mask) }))

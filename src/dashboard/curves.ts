@@ -1,7 +1,7 @@
 import { type Run, runTasks } from '../tracking/index.ts'
 import { lineChart, type Point, type Series } from './markup/chart.ts'
-import { exactFigures, firstFigures, meaningOf, rank, splitKey } from './markup/figures.ts'
 import { html, type Markup } from './markup/html.ts'
+import { exactMetrics, firstMetrics, meaningOf, rank, splitKey } from './markup/metrics.ts'
 
 /** Colour slot of a task: by its place in the run's list; beyond the slots, and for the whole run, the last one. */
 function slotOf(at: number): Series['slot'] {
@@ -28,7 +28,7 @@ export function seriesOf(run: Run): Map<string, Series[]> {
       name: task?.name ?? name,
       slot: slotOf(at),
       points,
-      exact: exactFigures.includes(name),
+      exact: exactMetrics.includes(name),
     }
     figures.set(name, [...(figures.get(name) ?? []), series])
   }
@@ -40,8 +40,8 @@ export function curves(run: Run): Markup {
   const figures = [...seriesOf(run)].sort(([a], [b]) => rank(a) - rank(b))
   if (figures.length === 0) return html`<section><h2>Curves</h2><p>No step has been logged yet.</p></section>`
   const draw = (which: typeof figures) => which.map(([name, series]) => lineChart(name, series, meaningOf(name)))
-  const main = figures.filter(([name]) => rank(name) < firstFigures.length)
-  const rest = figures.filter(([name]) => rank(name) === firstFigures.length)
+  const main = figures.filter(([name]) => rank(name) < firstMetrics.length)
+  const rest = figures.filter(([name]) => rank(name) === firstMetrics.length)
   const more =
     rest.length > 0
       ? html`<details${main.length === 0 ? html` open` : undefined}><summary>${rest.length} more figures</summary><div class="charts" style="margin-top:12px">${draw(rest)}</div></details>`

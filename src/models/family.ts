@@ -76,7 +76,7 @@ export interface Family<I = object, F extends object = object> {
   export(dir: string, maxShardBytes?: number): string[]
 }
 
-/** A family that reads prompts (P) and answers in words. */
+/** A family that reads prompts (P) and answers with text. */
 export interface LanguageFamily<I = object, F extends object = object, P extends PromptIds = PromptIds>
   extends Family<I, F> {
   /** For generation and teacher forcing. */

@@ -1,28 +1,14 @@
 // Prompts of folders whose family has no built-in template.
 import assert from 'node:assert/strict'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
+import { folder, scratch, turns } from '../../tests/support/template-folders.ts'
 import { folderTemplate } from '../text/index.ts'
 import { openFamily, promptOf } from './open.ts'
 import type { Sa2VAFamily } from './sa2va/index.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden')
-const scratch = mkdtempSync(join(tmpdir(), 'jinja-'))
-after(() => rmSync(scratch, { recursive: true, force: true }))
-
-let folders = 0
-
-function folder(files: Record<string, string>): string {
-  const dir = join(scratch, String(folders++))
-  mkdirSync(dir)
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text)
-  return dir
-}
-
-const turns =
-  "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content | trim + '<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 
 test("a Sa2VA whose template is not built in opens, and its prompts are the folder's", () => {
   const dir = join(scratch, 'sa2va')

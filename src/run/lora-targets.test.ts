@@ -1,4 +1,4 @@
-// `lora.targets`: which layers get adapters, how PEFT is told, and that runs with other targets learn, resume and export.
+// `lora.targets`: which layers get adapters, what PEFT reads, and that runs with other targets learn, resume and export.
 import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,26 +1,12 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { test } from 'node:test'
+import { folder, turns } from '../../tests/support/template-folders.ts'
 import { folderTemplate } from './folder-template.ts'
 import { renderTemplate, templateOf } from './jinja.ts'
 
 const golden = join(import.meta.dirname, '../../tests/fixtures/golden')
-const scratch = mkdtempSync(join(tmpdir(), 'jinja-'))
-after(() => rmSync(scratch, { recursive: true, force: true }))
-
-let folders = 0
-
-function folder(files: Record<string, string>): string {
-  const dir = join(scratch, String(folders++))
-  mkdirSync(dir)
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text)
-  return dir
-}
-
-const turns =
-  "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content | trim + '<|end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 
 test('the template is that of chat_template.jinja, chat_template.json or tokenizer_config.json, in this order', () => {
   const named = (name: string) => JSON.stringify({ chat_template: name })

@@ -58,7 +58,7 @@ async function stoppedInside(out: string): Promise<Outcome> {
   }
 }
 
-test('a model is stopped by a signal and goes on: the same metrics and rows as without the stop', async () => {
+test('a model is stopped by a signal and resumes: the same metrics and rows as without the stop', async () => {
   const whole = succeeded(await roundtrip(...onScenes, '--out', at('whole')))
   assert.match(whole.out, /refcoco +val +union +24 +12 +0 +\d/)
   assert.match(whole.out, /val +testA +testB\n/)

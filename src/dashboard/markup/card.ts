@@ -1,7 +1,7 @@
 // One sample: its picture with what was drawn on it, what was said, and its scores.
 
-import { numberOf, short } from './figures.ts'
 import { type Content, html, type Markup } from './html.ts'
+import { numberOf, short } from './metrics.ts'
 import type { SampleView, ShownView } from './view-types.ts'
 
 const authors: Record<string, string> = { record: 'record', policy: 'policy', ema: 'EMA copy', judge: 'judge' }

@@ -1,5 +1,5 @@
-import { short } from './figures.ts'
 import { type Content, html, type Markup } from './html.ts'
+import { short } from './metrics.ts'
 
 export interface Point {
   step: number

@@ -1,8 +1,8 @@
 // Held-out metrics before and after with their 95 % intervals, of one run or of several.
 
 import { lineChart, whiskerPlot } from './chart.ts'
-import { numberOf } from './figures.ts'
 import { html, type Markup } from './html.ts'
+import { numberOf } from './metrics.ts'
 import type { EvalView } from './view-types.ts'
 
 export interface EvaluatedRun {

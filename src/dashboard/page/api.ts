@@ -1,5 +1,5 @@
 // Questions to the server. Numbers that JSON has no word for come as strings, as in the run's files.
-import { numberOf } from '../markup/figures.ts'
+import { numberOf } from '../markup/metrics.ts'
 import type { RunSummary, RunView, SamplesView } from '../markup/view-types.ts'
 
 export type { EvalView, NoticeView, RunSummary, RunView, SampleView, ShownView } from '../markup/view-types.ts'

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { exactFigures, firstFigures, meaningOf, rank, splitKey } from '../markup/figures.ts'
+import { exactMetrics, firstMetrics, meaningOf, rank, splitKey } from '../markup/metrics.ts'
 import type { Range, RunView } from './api.ts'
 import { colourOf, smoothed } from './format.ts'
 import { type Curve, Plot } from './plot.tsx'
@@ -66,7 +66,7 @@ export function curvesOf(
         dash: runs.length > 1 ? dashes[at % dashes.length] : undefined,
         steps: found.steps,
       }
-      const bend = smoothing > 0 && !exactFigures.includes(name)
+      const bend = smoothing > 0 && !exactMetrics.includes(name)
       if (bend) curves.push({ ...common, label: `${common.label} (each step)`, values: found.values, faint: true })
       curves.push({ ...common, values: bend ? smoothed(found.values, smoothing) : found.values })
     }
@@ -125,7 +125,7 @@ export function Curves(props: CurvesProps) {
     words === ''
       ? figures
       : figures.filter((f) => [f.name, ...f.keys.keys()].some((n) => n.toLowerCase().includes(words.toLowerCase())))
-  const first = found.filter((f) => rank(f.name) < firstFigures.length)
+  const first = found.filter((f) => rank(f.name) < firstMetrics.length)
   const few = first.length > 0 ? first : found.slice(0, shownAtOnce)
   const shown = all || words !== '' ? found.slice(0, 120) : few
   const zoomed = props.range.from !== undefined || props.range.to !== undefined

@@ -1,7 +1,7 @@
 // One frame of curves: uPlot draws, the keyboard moves and zooms, what is seen can be taken away as PNG, SVG or CSV.
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
-import { short } from '../markup/figures.ts'
+import { short } from '../markup/metrics.ts'
 import type { Range } from './api.ts'
 import { bytes, download } from './format.ts'
 import { svgOf } from './svg.ts'

@@ -1,5 +1,5 @@
 // Curves as a drawing of their own, for a paper or a slide.
-import { short } from '../markup/figures.ts'
+import { short } from '../markup/metrics.ts'
 
 import type { Curve } from './plot.tsx'
 

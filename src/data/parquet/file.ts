@@ -189,13 +189,13 @@ export class ParquetFile {
     return row
   }
 
-  /** First and end row that are best read together from `first` on: about 16 MiB of a column, or the rest of a group without a page index. */
-  together(first: number, column: string): [number, number] {
+  /** End of the rows that are best read together from `first` on: about 16 MiB of a column, or the rest of a group without a page index. */
+  endTogether(first: number, column: string): number {
     const [start, end, group] = this.#group(first)
     const chunks = this.#chunks.filter((c) => c.group === group && c.path.split('.')[0] === column)
-    if (chunks.some((c) => c.index.length === 0)) return [first, end]
+    if (chunks.some((c) => c.index.length === 0)) return end
     const bytes = chunks.reduce((sum, c) => sum + c.end - c.begin, 0)
-    return [first, Math.min(end, first + Math.max(1, Math.floor((stretch / Math.max(1, bytes)) * (end - start))))]
+    return Math.min(end, first + Math.max(1, Math.floor((stretch / Math.max(1, bytes)) * (end - start))))
   }
 
   /** First row, end row and number of the group of a row. */

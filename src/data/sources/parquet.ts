@@ -105,16 +105,16 @@ async function toShard(file: ParquetFile, columns: Columns): Promise<RowShard> {
 }
 
 /** Neighbouring images are read together: one at a time costs a page or, without a page index, a whole group each. */
-async function* imagesOf(file: ParquetFile, rows: readonly number[], image: string): AsyncGenerator {
+export async function* imagesOf(file: ParquetFile, rows: readonly number[], image: string): AsyncGenerator {
   for (let i = 0; i < rows.length; ) {
     const first = rows[i]!
-    const [, end] = file.together(first, image)
-    const next = rows.findIndex((row, at) => at > i && row >= end)
-    const some = rows.slice(i, next < 0 ? rows.length : next)
+    const end = file.endTogether(first, image)
+    const from = i
+    while (i < rows.length && rows[i]! < end) i++
+    const some = rows.slice(from, i)
     const read = await file.range(first, some.at(-1)! + 1, [image]).catch(() => null)
     if (read) for (const row of some) yield read[row - first]![image]
     else yield* oneByOne(some, async (row) => (await file.range(row, row + 1, [image]))[0]![image])
-    i += some.length
   }
 }
 

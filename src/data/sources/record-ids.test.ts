@@ -7,8 +7,11 @@ import { type Field, Table, tableToIPC, Utf8, vectorFromArray } from 'apache-arr
 import { fixtures, garRow, grey, rowsOf, testFolder } from '../../../tests/support/data.ts'
 import { type GarRow, garSchema, writeGarArrow } from '../arrow/write.ts'
 import type { DataOptions } from '../config.ts'
+import { FilePool } from '../files.ts'
 import { splitIndices } from '../order.ts'
+import { ParquetFile } from '../parquet/file.ts'
 import { openSource } from './open.ts'
+import { imagesOf } from './parquet.ts'
 
 const root = testFolder()
 const rows = await Promise.all(Array.from({ length: 60 }, (_, i) => garRow(i)))
@@ -148,5 +151,19 @@ test('Parquet, COCO and JSONL keep their held-out part under another name', asyn
     writeFileSync(join(folder, 'instances.json'), JSON.stringify({ ...file, annotations }))
     writeFileSync(join(folder, 'a.png'), await grey(24, 16))
     assert.deepEqual(await keys(folder), [['3', '3'], ['9', '9']]) // biome-ignore format: a table
+  }
+})
+
+test('images of Parquet rows that are read together are those of the rows one by one', async () => {
+  for (const name of ['train-00000-of-00001.parquet', 'zstd.parquet']) {
+    const pool = new FilePool()
+    const file = await ParquetFile.open(join(fixtures, name), pool)
+    const rows = Array.from({ length: file.rows }, (_, i) => i).filter((i) => i % 3 !== 1)
+    const together: unknown[] = []
+    for await (const image of imagesOf(file, rows, 'image')) together.push(image)
+    const single = await Promise.all(rows.map(async (i) => (await file.row(i, ['image'], 'image')).image))
+    assert.deepEqual(together, single)
+    assert.ok(new Set(single.map((image) => JSON.stringify(image))).size > 1, 'they differ')
+    await pool.close()
   }
 })

@@ -120,8 +120,12 @@ async function rowKeys(info: RowSourceInfo, shards: readonly RowShard[]): Promis
   const starts = [0]
   for (const shard of shards) starts.push(starts.at(-1)! + shard.keys.length)
   const images = async function* (rows: readonly number[]) {
-    for (const [i, shard] of shards.entries())
-      yield* shard.images(rows.filter((r) => r >= starts[i]! && r < starts[i + 1]!).map((r) => r - starts[i]!))
+    let at = 0
+    for (const [i, shard] of shards.entries()) {
+      const own: number[] = []
+      for (; at < rows.length && rows[at]! < starts[i + 1]!; at++) own.push(rows[at]! - starts[i]!)
+      yield* shard.images(own)
+    }
   }
   const files = shards.map(({ path }) => path)
   const build = async () => [...(await withImages(all, images))]

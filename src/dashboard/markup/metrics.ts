@@ -20,7 +20,7 @@ const first: Readonly<Record<string, string>> = {
   learning_rate: 'by its schedule',
   step_time: 'time of a step, seconds',
 }
-export const firstFigures = Object.keys(first)
+export const firstMetrics = Object.keys(first)
 
 const meanings: Readonly<Record<string, string>> = {
   ...first,
@@ -35,7 +35,7 @@ const meanings: Readonly<Record<string, string>> = {
 export const meaningOf = (name: string): string => (Object.hasOwn(meanings, name) ? meanings[name]! : '')
 
 /** Given by a schedule or counted: smoothing would only bend them. */
-export const exactFigures = ['learning_rate', 'epoch', 'num_tokens']
+export const exactMetrics = ['learning_rate', 'epoch', 'num_tokens']
 
 /** 'points/kl' -> the task 'points' and 'kl'; a name without a task's prefix belongs to the whole run. */
 export function splitKey(
@@ -49,8 +49,8 @@ export function splitKey(
 
 /** Place of a figure in the order of reading; figures of no name of their own come last. */
 export function rank(name: string): number {
-  const at = firstFigures.indexOf(name)
-  return at < 0 ? firstFigures.length : at
+  const at = firstMetrics.indexOf(name)
+  return at < 0 ? firstMetrics.length : at
 }
 
 /** `1 notice`, `2 notices`. */
