@@ -143,15 +143,19 @@ export class Link {
   /** The first failure ends the link: ranks may differ from here on. */
   async #lost(what: string, error: unknown): Promise<never> {
     if (this.#failure) throw this.#failure
-    for (const group of [this.#gloo, this.#nccl]) if (group >= 0) native().groupAbort(group)
     const text = `${what} of ${this.#liveness.where}: ${messageOf(error)}`
-    const early = error instanceof PeerFailure ? error : null
-    this.#failure = early ?? new PeerFailure(text)
-    if (!early) this.#failure = new PeerFailure(await this.#liveness.causeOf(text))
+    const early = error instanceof PeerFailure
+    this.#failure = early ? error : new PeerFailure(text)
+    if (early) await this.#liveness.fail(error) // before the abort, for which the others would blame this rank
+    for (const group of [this.#gloo, this.#nccl]) if (group >= 0) native().groupAbort(group)
+    if (!early) {
+      this.#failure = new PeerFailure(await this.#liveness.causeOf(text))
+      await this.#liveness.fail(this.#failure)
+    }
     throw this.#failure
   }
 
-  /** Leaves a note for the others, unless it was one of them that failed. */
+  /** Leaves a note for the others, unless there is one already. */
   async fail(error: unknown): Promise<void> {
     if (!this.#failure) await this.#liveness.fail(error)
   }

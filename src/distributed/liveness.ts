@@ -196,7 +196,9 @@ export class Liveness {
 
   /** Leaves a note for the others. */
   async fail(error: unknown): Promise<void> {
-    const note: PeerNote = { rank: this.#place.rank, step: this.#step, phase: this.#phase, message: messageOf(error) }
+    const afterPeer = error instanceof PeerFailure
+    const at = { rank: this.#place.rank, step: this.#step, phase: this.#phase }
+    const note: PeerNote = { ...at, message: messageOf(error), afterPeer }
     const written = this.set(`fail/${this.#place.rank}`, JSON.stringify(note)).then(() => this.set(failedKey, 'yes'))
     await within(written, lastWords).catch(() => undefined)
   }

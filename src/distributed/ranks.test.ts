@@ -80,6 +80,14 @@ test('the cause of a failure is a note of another rank, then a process that ende
   const ended = { ...calm, peers: [here, { ...here, pid: 2 ** 22 + 1 }] }
   const gone = `${name} ended without a message (killed?); last phase of rank 1: learn, step 3; reset`
   assert.equal(rootCause(ended, 0, 'reset'), gone)
+  const left = { ...note(1), message: 'rank 2 silent', afterPeer: true }
+  assert.equal(
+    rootCause({ ...ended, notes: [left] }, 0, 'reset'),
+    'rank 2 silent',
+    'a rank that names its cause is not the cause',
+  )
+  const third = { ...ended, peers: [...ended.peers, here], silent: [0, 0, 11_000] }
+  assert.match(rootCause({ ...third, notes: [left] }, 0, 'reset'), /^rank 2 on \S+ silent for 11 s/)
   const elsewhere = { ...calm, peers: [here, { host: 'another', pid: 2 ** 22 + 1 }] }
   assert.equal(rootCause(elsewhere, 0, 'reset'), 'reset', 'a process of another host cannot be seen')
   const after = (ms: number) => rootCause({ ...elsewhere, silent: [0, ms] }, 0, 'reset')

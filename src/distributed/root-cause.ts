@@ -7,12 +7,14 @@ export interface PeerProcess {
   pid: number
 }
 
-/** The last words of a process that failed. */
+/** The last message of a process that failed. */
 export interface PeerNote {
   rank: number
   step: number
   phase: string
   message: string
+  /** The process ends because of another one, which the message names. */
+  afterPeer?: boolean
 }
 
 export interface Beat {
@@ -43,17 +45,20 @@ export function nameOf(peers: readonly PeerProcess[], rank: number): string {
   return host === undefined ? `rank ${rank}` : `rank ${rank} on ${host}`
 }
 
-/** A note of a failed rank, else a dead process of this host, else a silent rank, else the transport's own words. */
+/** A note of a rank that failed by itself, else a process of this host that ended without a note, else a silent rank, else what another rank found, else the transport's text. */
 export function rootCause(sighting: Sighting, own: number, text: string): string {
   const { notes, beats, peers, silent, beatSeconds } = sighting
   const name = (rank: number) => nameOf(peers, rank)
-  const note = notes.find((one) => one.rank !== own)
+  const others = notes.filter((one) => one.rank !== own)
+  const note = others.find((one) => !one.afterPeer)
   if (note) return `${name(note.rank)} failed in step ${note.step} (${note.phase}): ${note.message}`
-  const gone = [...peers.keys()].filter((rank) => rank !== own && !alive(peers[rank]!))
+  const gone = [...peers.keys()].filter(
+    (rank) => rank !== own && !others.some((one) => one.rank === rank) && !alive(peers[rank]!),
+  )
   if (gone.length > 0)
     return `${gone.map(name).join(', ')} ended without a message (killed?); ${lastSeen(beats, gone)}; ${text}`
   const quiet = [...silent.keys()].filter((rank) => rank !== own && silent[rank]! > 2000 * beatSeconds)
-  if (quiet.length === 0) return text
+  if (quiet.length === 0) return others[0]?.message ?? text
   const words = quiet.map((rank) => `${name(rank)} silent for ${Math.round(silent[rank]! / 1000)} s`)
   return `${words.join(', ')} (stopped, or its host or the network is down); ${lastSeen(beats, quiet)}; ${text}`
 }
