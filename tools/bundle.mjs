@@ -18,7 +18,7 @@ const machines = { x64: 'x86_64', arm64: 'aarch64' }
 const arch = flags.arch
 const foreign = arch !== process.arch
 const name = `roundtrip-offline-linux-${arch}`
-const most = 80e6 // bytes; golden data of three families is 20 MB of it, Node 33
+const maxBytes = 80e6 // golden data of three families is 20 MB of it, Node 33 MB
 const build = join(root, 'build')
 const stage = join(build, name)
 const app = join(stage, 'app')
@@ -112,7 +112,7 @@ function copyNode() {
 function copyTree() {
   for (const folder of code) copy(folder, notSource)
   if (fixtures) copy('tests/fixtures/golden/qwen2_5_vl-tiny/config.json') // all that the rows of `faults` read of it
-  copy('assets', (path) => basename(path) !== 'miniature-full') // read by tools/experiments.ts alone
+  copy('assets', (path) => basename(path) !== 'miniature-full') // only for experiments with loop 2
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
   const commands = ['setup', 'test', 'bench'].map((name) => `scripts/${name}.mjs`)
   for (const path of [...commands, 'scripts/lib']) copy(path)
@@ -150,5 +150,5 @@ main(async () => {
   const { size } = statSync(archive)
   rmSync(stage, { recursive: true, force: true })
   progress.say(`${relative(process.cwd(), archive)}: ${(size / 1e6).toFixed(1)} MB, ${seconds(start)}`)
-  if (size > most) throw new SetupError(`the archive is larger than ${most / 1e6} MB`)
+  if (size > maxBytes) throw new SetupError(`the archive is larger than ${maxBytes / 1e6} MB`)
 })

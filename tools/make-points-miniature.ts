@@ -12,9 +12,8 @@ import { writeModule } from './points-miniature/write.ts'
 
 const seed = 1
 const [what, out] = process.argv.slice(2)
-const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy, untaught: makeUntaught }
-if (!out || !what || !Object.hasOwn(makers, what))
-  throw new Error('usage: make-points-miniature sam2|policy|untaught OUT')
+const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy }
+if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|policy OUT')
 setThreads(1) // the number of threads decides the last bits
 makers[what]!(out)
 log.info(`${out}: ${what}`)
@@ -34,11 +33,6 @@ function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void
   writeModule(model, folder)
   const config = { model_type: 'sam2', grounding_encoder_config: segmenterConfig }
   writeFileSync(join(folder, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
-}
-
-/** The control that was taught nothing: the policy with its first random weights. */
-function makeUntaught(folder: string): void {
-  newPolicy(join(folder, 'untrained'), seed)
 }
 
 /**

@@ -4,7 +4,6 @@
 
 export { type ComparedSentence, type ComparisonPage, renderComparison } from './comparison.ts'
 export { isLoopback } from './guard.ts'
-export { type Point, smooth, ticks } from './markup/chart.ts'
 export { type ModelCard, modelCard } from './model-card.ts'
 export { renderReport } from './report.ts'
 export { cardOfRun, cardPicture } from './run-card.ts'

@@ -1,33 +1,24 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
 import { captionWords, planScene } from '../../src/scenes/index.ts'
 import { chatTemplates, loadTokenizer, regionCaptionPrompt } from '../../src/text/index.ts'
 import { corpusLines, sa2vaAddedTokens, trainSceneTokenizer } from './corpus.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-tokenizer-'))
 after(() => rmSync(scratch, { recursive: true }))
 
-function train(): string {
-  const out = join(scratch, 'made', 'here')
-  const script = ['--import', 'tsx', 'tools/train-tokenizer.ts', out, '--scenes', '300', '--seed', '1']
-  execFileSync(process.execPath, script, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
-  return out
-}
-
-describe('tools/train-tokenizer', () => {
-  const folder = train()
-  const tokenizer = loadTokenizer(folder)
+describe('trainSceneTokenizer', () => {
+  const options = { seed: 1, scenes: 300, maxMerges: 400 }
+  const trained = trainSceneTokenizer(options)
+  writeFileSync(join(scratch, 'tokenizer.json'), JSON.stringify(trained))
+  const tokenizer = loadTokenizer(scratch)
   const pieces = (text: string) => Array.from(tokenizer.encode(text), (id) => tokenizer.tokenText(id))
 
-  test('training again, in this process, gives what the script wrote', () => {
-    const written: unknown = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8'))
-    assert.deepEqual(trainSceneTokenizer({ seed: 1, scenes: 300, maxMerges: 400 }), written)
+  test('training again gives the same tokenizer', () => {
+    assert.deepEqual(trainSceneTokenizer(options), trained)
   })
 
   test('every word of a caption is one token with its leading space', () => {
