@@ -7,4 +7,7 @@ export const allowed = [
   { file: 'src/rewards/judge/hostile.test.ts', text: 'seen from behind', reason: 'behind in space' },
   { file: 'src/rewards/judge/judge.test.ts', text: 'collar', reason: 'the door of a picture' },
   { file: 'src/rewards/judge/questions.test.ts', text: 'stands on a branch', reason: 'a bird' },
+  { file: 'tests/e2e/behaviour.test.ts', text: 'class="', reason: 'a class of the page' },
+  { file: 'tests/e2e/judge-run.test.ts', text: 'a wing or a door', reason: 'the door of a picture' },
+  { file: 'tests/invariant/notice.test.ts', text: 'NOTICE', reason: 'the name of a file' },
 ]

@@ -36,9 +36,9 @@ test('an empty mask that scores best raises its alarm, which terminal and report
   assert.equal(pairs.wins + pairs.losses + pairs.ties, 4)
   assert.equal((await roundtrip('report', run)).code, 0)
   const page = readFileSync(join(run, 'report.html'), 'utf8')
-  const card = page.indexOf('class="alarm card"')
-  assert.ok(card > 0 && card < page.indexOf('class="facts card"'), 'before the facts of the run')
-  assert.match(page.slice(card, page.indexOf('class="facts card"')), /<image [^>]*href="data:image\/png/)
+  const alarmAt = page.indexOf('class="alarm card"')
+  assert.ok(alarmAt > 0 && alarmAt < page.indexOf('class="facts card"'), 'before the facts of the run')
+  assert.match(page.slice(alarmAt, page.indexOf('class="facts card"')), /<image [^>]*href="data:image\/png/)
 })
 
 test('compare gives the metrics of both evaluations of the run, the records that changed, and a page', async () => {

@@ -24,7 +24,7 @@ function succeeded(outcome: Outcome): Outcome {
 
 const tableOf = (file: string) => (JSON.parse(readFileSync(file, 'utf8')) as { table: Row[] }).table
 
-test('every figure of benchmarks-tiny comes from its predictions, in every protocol', async () => {
+test('every metric of benchmarks-tiny comes from its predictions, in every protocol', async () => {
   const expected = tableOf(join(golden, 'expected.json'))
   const names = [...new Set(expected.map((row) => row['benchmark']))].join(',')
   const predictions = ['--predictions', join(golden, 'predictions.jsonl'), '--out', at('golden'), '--json']

@@ -15,7 +15,7 @@ const folder = mkdtempSync(join(tmpdir(), 'roundtrip-commands-'))
 const at = (name: string) => join(folder, name)
 const golden = fileURLToPath(new URL('../fixtures/golden/sa2va-tiny', import.meta.url))
 const tiny = at('tiny')
-/** Says [SEG] and draws something; made by the first sft. */
+/** Says [SEG] and draws something; written by the first sft. */
 const model = at('model')
 
 const records = ['--dataPath', 'scenes:24', '--data.evalFraction', '0.3', '--data.workers', '0', '--evalRecords', '2']
@@ -23,7 +23,7 @@ const short = [...records, '--rl.maxCompletionLength', '16']
 const small = [...short, '--lora.rank', '4', '--lora.alpha', '8']
 const whole = ['--train', 'all', '--optim.lrSchedulerType', 'constant', '--optim.warmupSteps', '0']
 const sft = ['sft', '--model', tiny, ...short, ...whole, '--batchSize', '2', '--optim.learningRate', '5e-3']
-/** Every group has spread; held, a run waits in its second step (two loops, one record, two samples). */
+/** Rewards that differ within every group. After `hold()` a run waits in its second step: two loops, one record, two samples. */
 const reward = heldReward(at('spread.mjs'), 4)
 const train = [
   'train',
@@ -124,9 +124,9 @@ const startUp = 'model adapters trainable records rewards trainer folder trainin
 
 /** Where it runs, then nine numbered steps in order; the trainable groups with their share of all values. */
 function assertStartUp(text: string): void {
-  const told = [...text.matchAll(/^([1-9]) (\w+) /gm)].map(([, number, name]) => `${number} ${name}`)
+  const steps = [...text.matchAll(/^([1-9]) (\w+) /gm)].map(([, number, name]) => `${number} ${name}`)
   assert.deepEqual(
-    told,
+    steps,
     startUp.map((name, i) => `${i + 1} ${name}`),
   )
   assert.match(text, /^roundtrip \d+\.\d+\.\d+( at commit [0-9a-f]{12})?, torch \d\S*, node v\d\S*, cpu float32, /m)
@@ -230,7 +230,7 @@ test('doctor passes on a model that can learn', async () => {
   assert.match(out, /^PASS$/m)
 })
 
-test('an unknown flag and a changed setting are errors in words', async () => {
+test('an unknown flag and a changed setting are clear errors', async () => {
   const [flag, changed] = await Promise.all([
     roundtrip('train', '--model', model, '--num_generation', '4'),
     roundtrip(...train, '--maxSteps', '6', '--output', at('straight'), '--seed', '7'),

@@ -1,4 +1,4 @@
-// The demo as a user starts it, shortened: real processes in a folder of their own.
+// The demo as a user starts it, shortened: real processes in a separate folder.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
@@ -70,7 +70,7 @@ test('the next run of the seed replaces the folder and starts from the same metr
   assert.ok(configOf().optim.learningRate > 0)
 })
 
-test('a folder named by hand that holds a run is not replaced', async () => {
+test('an --output folder that has a run is not replaced', async () => {
   const refused = await demo([...short, '--output', run])
   assert.equal(refused.code, 1)
   assert.match(refused.err, /output: expected a folder without a run/)

@@ -9,16 +9,16 @@ const work = new URL(`./engine-work.${extension}`, import.meta.url)
 const engine = new URL(`../../src/engine/index.${extension}`, import.meta.url).href
 
 test('the engine thread gives its result, asks main, hears refusals and sends progress', async () => {
-  const heard: unknown[] = []
+  const received: unknown[] = []
   const onMessage: EngineThreadOptions['onMessage'] = async (message) => {
     const asked = message as { double?: number; refuse?: boolean }
     if (asked.refuse) throw Object.assign(new TypeError('no judge today'), { code: 'ERR_JUDGE' })
     if (asked.double !== undefined) return 2 * asked.double
-    heard.push(message)
+    received.push(message)
   }
   const result = await runInEngineThread(work, 'converse', { from: 21 }, { onMessage })
   assert.deepEqual(result, { doubled: 42, refused: 'TypeError:ERR_JUDGE:no judge today', live: 0 })
-  assert.deepEqual(heard, [{ progress: 1 }])
+  assert.deepEqual(received, [{ progress: 1 }])
 })
 
 /** Times between ticks of 5 ms in the main thread while another one works, in order of length. */
@@ -134,7 +134,7 @@ test('after a thread has ended the next one finds an empty engine', async () => 
   assert.equal(await runInEngineThread(work, 'litter', null), 10)
 })
 
-test('a second environment that loads the addon gets an error, and the first goes on', async () => {
+test('a second environment that loads the addon gets an error, and the first continues', async () => {
   const second = new Promise((resolve, reject) => {
     const loader = extension === 'ts' ? import.meta.resolve('tsx/esm/api') : null
     const code = `(async () => {
@@ -145,7 +145,7 @@ test('a second environment that loads the addon gets an error, and the first goe
     const options: EngineThreadOptions = {
       async onMessage() {
         const worker = new Worker(code, { eval: true, execArgv: [] })
-        resolve(await new Promise((heard, fail) => worker.on('message', heard).on('error', fail)))
+        resolve(await new Promise((done, fail) => worker.on('message', done).on('error', fail)))
       },
     }
     runInEngineThread(work, 'compute', { seconds: 2, size: 64 }, options).catch(reject)

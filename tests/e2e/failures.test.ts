@@ -1,4 +1,4 @@
-// What goes wrong in long runs, and what is left: the reason in words, the last good checkpoint whole, and a run that goes on from it.
+// Failures of long runs. Each leaves a clear reason and the last good checkpoint, and the run resumes from it.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
@@ -47,7 +47,7 @@ function assertIntact(name: string, step: number): void {
   assert.equal(newestValid(at(name)).checkpoint?.step, step)
 }
 
-/** Bytes of four steps that nothing disturbed; made once for each kind of settings. */
+/** Bytes of four steps that nothing disturbed; computed once for each kind of settings. */
 const calm = new Map<string, Promise<Map<string, string>>>()
 function undisturbed(key: string, more: Parameters<typeof toyRun>[2] = {}): Promise<Map<string, string>> {
   let found = calm.get(key)
@@ -76,7 +76,7 @@ function hostWith(wrong: (id: string) => number): Host {
     score: async (_, groups) => {
       const step = 1 + Math.floor(calls++ / 2) // two loops a step
       const rows = await Promise.all(groups.map((g) => scoreGroup([{ reward: mine(step), weight: 1 }], g)))
-      const plain = rows.map((group) => group.map(({ figures: _, ...row }) => row)) // the calm scorer tells none
+      const plain = rows.map((group) => group.map(({ figures: _, ...row }) => row)) // the undisturbed scorer returns none
       return { rows: plain }
     },
   })
@@ -123,7 +123,7 @@ test('a loss that is not finite ends the run before the update, with record, loo
   assert.deepEqual(runBytes(at('nan')), await undisturbed('unscaled', more))
 })
 
-test('onNonFinite skip leaves weights, EMA and optimizer as they were, notes it, and goes on', async () => {
+test('onNonFinite skip leaves weights, EMA and optimizer as they were, notes it, and continues', async () => {
   const more = { rl: { scaleRewards: 'none' as const }, onNonFinite: 'skip' as const }
   const result = await train(configOf('skip', more), bursting(3))
   assert.equal(result.step, 4)
@@ -155,7 +155,7 @@ test('a NaN among the weights of the model is refused by name before anything is
   )
 })
 
-/** Gives 7 of 10 until it is told to go away; then it drops every connection. */
+/** Gives 7 of 10 until it is switched off; then it drops every connection. */
 async function judge() {
   let there = true
   const server = createServer((request, response) => {
@@ -227,7 +227,7 @@ async function judged(
   }
 }
 
-test('a judge that is away is no zero: its term is dropped for whole groups, and the others decide', () =>
+test('an unreachable judge does not score 0: its term is dropped for whole groups, and the others decide', () =>
   judged('judge-meteor', 'meteor', async (_, run) => {
     await run()
     const rows = lines('judge-meteor', 'samples').filter((s) => s.loop === 'loop1')
@@ -250,7 +250,7 @@ test('with onUnavailable skip a group without its judge has no reward, no advant
     assert.equal(step.metrics!['loop1/reward_mean'], undefined)
   }))
 
-test('with onUnavailable stop the run ends with the reason, and goes on when the judge is back', () =>
+test('with onUnavailable stop the run ends with the reason, and resumes when the judge is back', () =>
   judged('judge-stop', 'stop', async (_, run, back) => {
     await assert.rejects(run(), /judge: expected a score for every sample, got none.*onUnavailable is stop/)
     assertIntact('judge-stop', 2)
@@ -259,7 +259,7 @@ test('with onUnavailable stop the run ends with the reason, and goes on when the
     assert.equal(result.step, 4)
   }))
 
-test('a disk that is full ends the run in words; with room again it goes on to the same bytes', () => {
+test('a full disk ends the run with a clear message; with room again it resumes to the same bytes', () => {
   const work = ownProgram('./resume-work.ts', import.meta.url)
   const run = (output: string, limit: string, steps: string) =>
     spawnSync('sh', ['-c', `ulimit -f ${limit}; exec "$0" "$@"`, process.execPath, ...work, toy, output, '1', steps], {
@@ -301,13 +301,13 @@ test('a damaged newest checkpoint is passed over; when all are damaged nothing i
   assert.deepEqual(readFileSync(join(at('damaged'), 'events.jsonl')), events)
 })
 
-test('other settings do not go on with a run, and the refusal holds nothing open', async () => {
+test('a run is not resumed with other settings, and the rejection leaves nothing open', async () => {
   await undisturbed('plain')
   const config = toyRun(toy, at('calm-plain'), { ...small, seed: 7, data: { workers: 2 } })
   await assert.rejects(train(config, hostOf()), /expected the settings the run was started with/)
 })
 
-test('samples.jsonl stops growing at samplesMiB, in words, and the same after a resume', async () => {
+test('samples.jsonl stops growing at samplesMiB, with a warning, and the same after a resume', async () => {
   const more = { samplesMiB: 0.002 }
   await train(configOf('capped', more), hostOf())
   const notes = lines('capped', 'events').filter((e) => e.kind === 'samples-full')

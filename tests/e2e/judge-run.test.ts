@@ -91,7 +91,7 @@ test('the start-up lines name the terms of both loops and the judge that is aske
   assert.ok(textsOf('note').includes(`  judge: words at ${judge.url}, mode checklist, without a key`))
 })
 
-test('the result counts the captions that the judge scored, and a judge that works is no warning', () => {
+test('the result counts the captions that the judge scored, and a working judge causes no warning', () => {
   const { judged, unjudged } = { judged: 'judge/judged', unjudged: 'judge/unjudged' }
   const last = run.timing.filter((line) => line.t === 'step').at(-1)!.metrics!
   assert.ok(last[judged]! > 0)
@@ -102,7 +102,7 @@ test('the result counts the captions that the judge scored, and a judge that wor
   )
 })
 
-test('every step logs all figures of the judge, and the report has a curve of each', async () => {
+test('every step logs all metrics of the judge, and the report has a curve of each', async () => {
   assert.equal(judgeFigures.length, 21)
   const logged = run.timing.filter((line) => line.t === 'step').map((line) => line.metrics ?? {})
   assert.equal(logged.length, steps)

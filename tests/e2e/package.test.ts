@@ -89,7 +89,7 @@ test('publint finds nothing to say about the package', () => {
   assert.match(run(root, `npx publint --strict --pack false ${installed}`), /All good!/)
 })
 
-test('the command answers to its name, tells its version and sets itself up', () => {
+test('the command answers to its name, prints its version and sets itself up', () => {
   for (const name of ['roundtrip-rl', 'roundtrip'])
     assert.equal(run(project, `npx ${name} --version`).trim(), own.version)
   const record = JSON.parse(run(project, 'npx roundtrip-rl setup --json')) as { addon: string; root: string }
@@ -100,7 +100,7 @@ test('the command answers to its name, tells its version and sets itself up', ()
 
 test('new writes a task, a reward and a data source that type-check and train', () => {
   for (const kind of ['task', 'reward', 'data']) run(project, `npx roundtrip-rl new ${kind} own-${kind}`)
-  const [, wanted] = run(project, 'npx roundtrip-rl new task made/own-two').trimEnd().split('\n')
+  const [, wanted] = run(project, 'npx roundtrip-rl new task nested/own-two').trimEnd().split('\n')
   const command = wanted!.replace('--data scenes:40', '--data ./own-data.ts --reward ./own-reward.ts')
   run(project, `${command} --maxSteps 1 --rl.numGenerations 2 --rl.maxCompletionLength 12 --evalRecords 2 --threads 1`)
   const events = readFileSync(join(project, 'runs/new-task/events.jsonl'), 'utf8')
@@ -109,7 +109,7 @@ test('new writes a task, a reward and a data source that type-check and train', 
   assert.deepEqual([again.status, /expected a file that does not exist yet/.test(again.stderr)], [1, true])
 })
 
-test('every example type-checks against the declarations, and a wrong use of each door does not', () => {
+test('every example type-checks against the declarations, and a wrong use of each entry point does not', () => {
   const options = {
     target: 'es2022',
     module: 'nodenext',
@@ -137,7 +137,7 @@ export const reward: Reward = { name: 'x', doc: '', score: () => 1 }
 openSource(7)
 // @ts-expect-error a family is opened by its folder
 openFamily({})
-// @ts-expect-error a tensor is no number
+// @ts-expect-error a tensor is not a number
 export const n: number = tensor([1, 2])
 // @ts-expect-error a kind builds tasks
 export const kind: TaskKind = { name: 'x', doc: '' }
@@ -154,8 +154,8 @@ const model = 'node_modules/roundtrip-rl/assets/miniature'
 test('a run from TypeScript trains on a source and a reward of the user, and its folder can be read', () => {
   const text = readFileSync(join(project, 'train.ts'), 'utf8')
   assert.ok(text.trimEnd().split('\n').length < 20)
-  const told = run(project, `OMP_NUM_THREADS=1 npx tsx train.ts ${model} ./my-data.ts runs/first`)
-  assert.match(told, /^step 2: cycle\/iou [\d.e-]+ -> [\d.e-]+$/m)
+  const printed = run(project, `OMP_NUM_THREADS=1 npx tsx train.ts ${model} ./my-data.ts runs/first`)
+  assert.match(printed, /^step 2: cycle\/iou [\d.e-]+ -> [\d.e-]+$/m)
   const read = run(project, 'npx tsx read-run.ts runs/first')
   assert.match(read, /^before {3}cycle\/iou/m)
   assert.match(read, /^step 2 {2}loop1\/reward_mean [\d.]+ {2}loop2\/reward_mean [\d.]+$/m)
@@ -187,7 +187,7 @@ test('the reward and the run of README work as printed in a project with nothing
   rmSync(plain, { recursive: true, force: true })
 })
 
-test('a task that lives outside the package trains, evaluates and resumes by its path', () => {
+test('a task outside the package trains, evaluates and resumes by its path', () => {
   const flags = `--task ./my-task.ts --train mlp1,lora --model ${model} --data ./my-data.ts --output runs/short ${small} ${quick} --optim.lrSchedulerType constant`
   const first = run(project, `npx roundtrip-rl train ${flags}`)
   assert.match(first, /short\/meteor/)

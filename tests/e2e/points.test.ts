@@ -37,11 +37,11 @@ test('without a learning rate the points demo ends where it began, to the digit'
   const flags = '--maxSteps 2 --batchSize 2 --evalRecords 6 --json --rl.learningRate 0'
   const { code, out, err } = await roundtrip('demo', ...demo('still', flags))
   assert.equal(code, 0, err)
-  const told = JSON.parse(out.trimEnd().split('\n').at(-1)!) as Record<'before' | 'after', Record<string, Interval>>
-  assert.deepEqual(Object.keys(told), ['seed', 'seconds', 'before', 'after'])
-  assert.deepEqual(told.after, told.before)
+  const result = JSON.parse(out.trimEnd().split('\n').at(-1)!) as Record<'before' | 'after', Record<string, Interval>>
+  assert.deepEqual(Object.keys(result), ['seed', 'seconds', 'before', 'after'])
+  assert.deepEqual(result.after, result.before)
   for (const name of metrics)
-    assert.deepEqual(Object.keys(told.before[name] ?? {}).sort(), ['high', 'low', 'mean'], name)
+    assert.deepEqual(Object.keys(result.before[name] ?? {}).sort(), ['high', 'low', 'mean'], name)
   assert.match(readFileSync(join(folder, 'still', 'report.html'), 'utf8'), /<circle class="point policy negative"/)
 })
 

@@ -1,5 +1,5 @@
-// One run in a process of its own, to be killed: node --import tsx resume-work.ts MODEL OUTPUT PASSES [STEPS]. Says where it is: "at 0" when
-// the model is open, "at N" after step N.
+// One run in a separate process, to be killed: node --import tsx resume-work.ts MODEL OUTPUT PASSES [STEPS].
+// Prints "at 0" when the model is open, and "at N" after step N.
 import { writeSync } from 'node:fs'
 import { train } from '../../src/run/index.ts'
 import { hostOf, toyRun } from '../support/runs.ts'

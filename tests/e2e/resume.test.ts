@@ -24,9 +24,9 @@ interface Ended {
   text: string
 }
 
-/** A moment: so many milliseconds after the process has said so many times where it is. */
+/** When to kill: `wait` ms after the process has printed more than `lines` lines "at N". */
 interface Moment {
-  heard: number
+  lines: number
   wait: number
 }
 
@@ -42,7 +42,7 @@ async function run(output: string, passes: number, kill?: Moment): Promise<Ended
   })
   child.stdout.setEncoding('utf8').on('data', (some: string) => {
     text += some
-    if (!kill || planned || (text.match(/^at \d+$/gm)?.length ?? 0) <= kill.heard) return
+    if (!kill || planned || (text.match(/^at \d+$/gm)?.length ?? 0) <= kill.lines) return
     planned = true
     void sleep(kill.wait).then(() => child.kill('SIGKILL'))
   })
@@ -52,8 +52,8 @@ async function run(output: string, passes: number, kill?: Moment): Promise<Ended
 }
 
 const random = stream(11, streamId.test, 'kills')
-/** From the opened model to behind the last step; the wait reaches into the next steps, the evaluations and the checkpoints. */
-const moment = (): Moment => ({ heard: random.below(4), wait: random.uniform() * 500 })
+/** From the opened model to after the last step; the wait reaches into the next steps, the evaluations and the checkpoints. */
+const moment = (): Moment => ({ lines: random.below(4), wait: random.uniform() * 500 })
 
 const kills = 20
 /** Newest checkpoint that each kill left; -1: none. */
@@ -89,7 +89,7 @@ test('runs killed with SIGKILL at 20 random moments end with the bytes of a run 
   const worker = async (passes: number) => {
     for (let i = 0; left.length < kills; i++) {
       const output = join(folder, `killed-${passes}-${i}`)
-      assert.deepEqual(await disturbed(output, passes), expected.get(passes), `${output}, killed behind ${left}`)
+      assert.deepEqual(await disturbed(output, passes), expected.get(passes), `${output}, killed after ${left}`)
       assert.deepEqual(
         readdirSync(output).filter((f) => f.startsWith('.tmp-')),
         [],

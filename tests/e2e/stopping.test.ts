@@ -33,14 +33,14 @@ function savedStep(output: string): number {
   return checkpoint!.step
 }
 
-/** Held: the scores of the second step do not come, and a scorer that hangs does not keep the run from saving. */
+/** `held`: the scores of the second step never arrive. A hanging scorer does not keep the run from saving. */
 for (const [signal, code, held] of [
   ['SIGHUP', 129, true],
   ['SIGTERM', 143, false],
   ['SIGUSR1', 138, true],
 ] as const) {
   const what = held ? 'while the scorer hangs saves the step before' : 'finishes the step, saves'
-  test(`${signal} ${what} and ends with ${code}; the same command goes on`, async () => {
+  test(`${signal} ${what} and ends with ${code}; the same command resumes`, async () => {
     const reward = heldReward(at(`${signal}.mjs`), samples)
     if (held) reward.hold()
     const run = start(...train(signal, ...endless, '--reward', reward.path))
@@ -108,7 +108,7 @@ test('a second run in the same folder is refused by name, and the first is unhar
   assert.match(second.err, /run\.lock: expected a run folder that nobody writes to, got one that process \d+ on \S+/)
   assert.equal(outcome.code, 0, outcome.err)
   assert.equal(savedStep('twice'), 3)
-  assert.ok(!existsSync(join(at('twice'), 'run.lock')), 'the lock is gone')
+  assert.ok(!existsSync(join(at('twice'), 'run.lock')), 'the lock is removed')
   const events = readFileSync(join(at('twice'), 'events.jsonl'), 'utf8')
     .trim()
     .split('\n')
@@ -119,7 +119,7 @@ test('a second run in the same folder is refused by name, and the first is unhar
   )
 })
 
-test('a run whose rewards never differ ends in words, not with success', async () => {
+test('a run whose rewards never differ ends with an error', async () => {
   const same = at('same.mjs')
   writeFileSync(same, "export const reward = { name: 'same', range: [0, 1], doc: 'equal', score: () => 0.5 }\n")
   const terms = JSON.stringify([{ type: 'module', path: same }])

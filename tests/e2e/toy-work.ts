@@ -1,4 +1,4 @@
-// The toy model, made in an engine thread: the engine then is free for the run's own.
+// Writes the toy model in an engine thread, so that the engine is free for the run.
 import { makeToy } from '../support/runs.ts'
 
 export const toyWork = (dir: string): string => makeToy(dir)

@@ -53,7 +53,7 @@ const spread = ({ id }: Answer) => {
   return isFlat(id.slice(0, at)) ? 0.5 : (1 + Number(id.slice(at + 1))) / 10
 }
 
-/** The rewards of the run with their judge, each rank with a cache of its own; a rank stops after `last` steps. */
+/** The rewards of the run with their judge, each rank with a separate cache; a rank stops after `last` steps. */
 async function hostOfRank(config: RunConfig, world: World, last: number): Promise<{ host: Host; open: OpenRewards }> {
   const cacheDir = join(config.output, `judge-${world.rank}`)
   const kind = taskKinds[config.task as 'cycle'] as TaskKind<RunConfig>

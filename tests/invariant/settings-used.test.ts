@@ -192,7 +192,7 @@ test('train, points: every setting of learning acts', async () => {
   assert.deepEqual(await ignored(bases.points(), own, (input) => outcome(input, 'train')), [])
 })
 
-test('train, segment: every setting of its own acts', async () => {
+test('train, segment: every setting of the task has an effect', async () => {
   assert.deepEqual(await ignored(bases.segment(), drawing, (input) => outcome(input, 'train')), [])
 })
 

@@ -1,4 +1,4 @@
-// Debian's Chromium, driven by playwright-core; tests that need it are skipped by name where it is absent.
+// Debian's Chromium, driven by playwright-core; tests that need it are skipped by name if it is not installed.
 import { existsSync } from 'node:fs'
 import type { Browser } from 'playwright-core'
 
@@ -6,7 +6,7 @@ const programs = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-
 
 export const chromiumPath = programs.find((path) => path && existsSync(path))
 
-/** What `test` takes as options: the reason to skip where there is no browser. */
+/** What `test` takes as options: the reason to skip without a browser. */
 export const needsBrowser = chromiumPath ? {} : { skip: 'no chromium here: apt-get install chromium' }
 
 export async function openBrowser(): Promise<Browser> {

@@ -197,7 +197,7 @@ test('ended and broken runs are shown as what they are, and none of the views ha
   await page.close()
 })
 
-test('ten runs stand side by side, named by the setting in which they differ', needsBrowser, async () => {
+test('ten runs are shown side by side, named by the setting in which they differ', needsBrowser, async () => {
   for (let seed = 0; seed < 10; seed++) makeRun(`ten/run-${seed}`, 8, { seed, end: 'done' })
   const { url } = await watch(join(folder, 'ten'))
   const { page, faults } = await open(url)
