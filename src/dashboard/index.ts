@@ -1,4 +1,4 @@
-// Dashboard: a run folder as a page for people: figures with intervals, curves, rollouts with their masks.
+// Dashboard: a run folder as a page for people: metrics with intervals, curves, rollouts with their masks.
 // May import tracking, mask and core; knows nothing of training.
 // Start reading at report.ts, or at server.ts for the live page.
 

@@ -190,11 +190,10 @@ test('ticks are round, thinning keeps the spikes, smoothing keeps a straight lin
     [0, Number.POSITIVE_INFINITY],
   ] as const)
     assert.ok(ticks(low, high, 5).length <= 20, `${low} to ${high}`)
-  const points = Array.from({ length: 10_000 }, (_, step) => ({ step, value: step === 7777 ? 50 : step / 1e4 }))
-  const few = thin(points)
-  assert.ok(few.length <= 400 && few.some((p) => p.value === 50))
-  const line = smooth(Array.from({ length: 240 }, (_, step) => ({ step, value: 2 * step })))
-  assert.ok(Math.abs(line[120]!.value - 240) < 1e-9)
+  const few = thin(Array.from({ length: 10_000 }, (_, step) => (step === 7777 ? 50 : step / 1e4)))
+  assert.ok(few.length <= 400 && few.includes(7777))
+  const line = smooth(Array.from({ length: 240 }, (_, step) => 2 * step))
+  assert.ok(Math.abs(line[120]! - 240) < 1e-9)
 })
 
 test('settings are flattened by name, and what opens doors is not shown', () => {

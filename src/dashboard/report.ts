@@ -24,7 +24,7 @@ export async function renderReport(run: Run): Promise<string> {
     header(run, behaviour.alarms),
     html`<section><h2>Evaluation</h2>${evaluations([{ label: run.name, evals: view.evals, note: view.evalNote }])}</section>`,
     html`<section><h2>Behaviour</h2>${behaviour.body}</section>`,
-    curves(run),
+    curves(followed),
     shown.markup,
     html`<section><h2>Notices</h2><div class="card scroll">${noticeTables({ ...view, problemTexts })}</div></section>`,
   ])

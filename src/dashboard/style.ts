@@ -1,12 +1,9 @@
-/**
- * Style of the report and, with page/page.css after it, of the live page. Two schemes by the reader's setting; slots 1 and 2 are the
- * first two tasks, slot 3 the rest.
- */
+import { chartStyle, dark, light } from './markup/chart-style.ts'
+
+/** Style of the report and, with page/page.css after it, of the live page. The colours follow the reader's light or dark scheme. */
 export const style = `
-:root { color-scheme: light dark; --page: #f6f5f2; --card: #fdfdfc; --ink: #1b1b1a; --soft: #5c5b57; --line: #e2e0da; --link: #1a5fb4; --mark: #fff0a8;
-  --s1: #2a78d6; --s2: #d9541e; --s3: #6d6c68; --good: #0a7a33; --bad: #b3261e; --record: #00b884; --policy: #ff4fa3; --ema: #ffb000; --judge: #4f8cff; }
-@media (prefers-color-scheme: dark) { :root { --page: #141413; --card: #1e1e1c; --ink: #f0efeb; --soft: #b3b1aa; --link: #8ab8f5; --mark: #5a4a00;
-  --line: #353430; --s1: #4f97ec; --s2: #ee7443; --s3: #a8a69f; --good: #4cc374; --bad: #ff8a80; } }
+:root { color-scheme: light dark; ${light} }
+@media (prefers-color-scheme: dark) { :root { ${dark} } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
 main { max-width: 1180px; margin: 0 auto; padding: 28px 20px 60px; }
@@ -35,22 +32,15 @@ b.name span { display: inline-block; }
 .up { color: var(--good); } .down { color: var(--bad); } .flat { color: var(--soft); }
 .legend { display: flex; flex-wrap: wrap; gap: 4px 20px; color: var(--soft); font-size: 13px; margin: 0 0 10px; }
 .key { display: inline-block; width: 14px; height: 3px; border-radius: 2px; margin-right: 6px; vertical-align: middle; background: currentColor; }
-.key.s1 { color: var(--s1); } .key.s2 { color: var(--s2); } .key.s3 { color: var(--s3); }
 .key.dot { width: 10px; height: 10px; border-radius: 50%; }
 .key.before { background: var(--card); border: 2px solid var(--soft); } .key.after { background: var(--s1); }
 .key.record { background: var(--record); } .key.judge { background: var(--judge); } .key.policy { background: repeating-linear-gradient(90deg, var(--policy) 0 4px, transparent 4px 6px); } .key.ema { background: repeating-linear-gradient(90deg, var(--ema) 0 3px, transparent 3px 5px); }
 svg { display: block; width: 100%; height: auto; }
-svg .grid { stroke: var(--line); stroke-width: 1; }
-svg .tick { fill: var(--soft); font-size: 10.5px; font-variant-numeric: tabular-nums; }
 .charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(320px, 100%), 1fr)); gap: 14px; }
 .chart { margin: 0; padding: 12px 12px 8px; min-width: 0; }
 figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 12px; font-size: 13px; margin-bottom: 6px; }
 figcaption b { overflow-wrap: anywhere; } figcaption small { flex-basis: 100%; color: var(--soft); font-size: 12px; } .values { display: flex; flex-wrap: wrap; gap: 0 12px; color: var(--soft); font-variant-numeric: tabular-nums; }
 .lost { color: var(--bad); }
-.raw, .line { fill: none; stroke: currentColor; stroke-linejoin: round; stroke-linecap: round; }
-.raw { stroke-width: 1; opacity: 0.28; } .line { stroke-width: 2; }
-.end { fill: currentColor; stroke: var(--card); stroke-width: 1.5; }
-path.s1, circle.s1 { color: var(--s1); } path.s2, circle.s2 { color: var(--s2); } path.s3, circle.s3 { color: var(--s3); }
 .hover rect { fill: transparent; } .hover line { stroke: var(--soft); stroke-width: 1; opacity: 0; } .hover:hover line { opacity: 0.6; }
 .whiskers { max-width: 420px; min-width: 160px; }
 .whiskers .tick { font-size: 8.5px; }
@@ -86,5 +76,5 @@ h4 { font-size: 13px; margin: 14px 0 6px; }
 .behaviour { padding: 8px 16px 4px; overflow-x: auto; } .behaviour td, .behaviour th { vertical-align: middle; } .behaviour details { margin: 0; font-size: 12.5px; }
 .pairs blockquote { margin: 2px 0 6px; font-size: 13px; overflow-wrap: anywhere; }
 .spark { width: 100px; max-width: 100%; } .spark path { fill: none; stroke: var(--s1); stroke-width: 1.5; }
-@media print { .chart, .rollout { break-inside: avoid; } }
+${chartStyle}@media print { .chart, .rollout { break-inside: avoid; } }
 `

@@ -15,7 +15,7 @@ test('NOTICE has the copyright of every package that is bundled into the live pa
     [...text.matchAll(/from '([^.'][^']*)'/g)].map(([, name]) => name!.split('/')[0]!),
   )
   const bundled = [...new Set(imported)].filter((name) => !name.startsWith('node:'))
-  assert.ok(bundled.length >= 2, `${bundled}`)
+  assert.ok(bundled.length >= 1, `${bundled}`)
   const notice = readFileSync(join(root, 'NOTICE'), 'utf8')
   for (const name of bundled) {
     const licence = readFileSync(join(root, 'node_modules', name, 'LICENSE'), 'utf8')

@@ -1,9 +1,10 @@
 // Held-out metrics before and after with their 95 % intervals, of one run or of several.
 
-import { lineChart, whiskerPlot } from './chart.ts'
+import { lineChart, smooth } from './chart.ts'
 import { html, type Markup } from './html.ts'
 import { numberOf } from './metrics.ts'
 import type { EvalView } from './view-types.ts'
+import { whiskerPlot } from './whiskers.ts'
 
 export interface EvaluatedRun {
   label: string
@@ -79,10 +80,10 @@ function history({ label, evals }: EvaluatedRun, several: boolean): Markup | und
   if (evals.length < 3) return undefined
   const keys = [...new Set(evals.flatMap((e) => Object.keys(e.metrics)))]
   const charts = keys.map((key) => {
-    const points = evals.flatMap((e) =>
-      e.metrics[key] ? [{ step: e.step, value: numberOf(e.metrics[key].mean) }] : [],
-    )
-    return lineChart(key, [{ name: key, slot: 1, points }])
+    const rounds = evals.filter((e) => e.metrics[key])
+    const values = rounds.map((e) => numberOf(e.metrics[key]!.mean))
+    const curve = { label: key, slot: 1, steps: rounds.map(({ step }) => step), values: smooth(values), raw: values }
+    return lineChart(key, [curve], {})
   })
   return html`<details><summary>${several ? `${label}: ` : ''}all ${evals.length} rounds over the steps</summary><div class="charts">${charts}</div></details>`
 }

@@ -1,6 +1,6 @@
-// Which curves come first and how their names are split; the live page's script uses it too, so nothing is imported here.
+// Names, order and meaning of metrics, and numbers as text. Also part of the live page's script.
 
-/** What a reader looks at first, in this order, each in a few words; everything else is folded away below. */
+/** The metrics shown first, in this order, with their meaning. */
 const first: Readonly<Record<string, string>> = {
   reward_mean: 'mean reward of the samples',
   'rewards/iou/mean': 'mean IoU, before its weight',
@@ -24,17 +24,17 @@ export const firstMetrics = Object.keys(first)
 
 const meanings: Readonly<Record<string, string>> = {
   ...first,
-  live_tensors: 'tensors that the run holds after a step',
-  live_bytes: 'tensors that the run holds after a step',
+  live_tensors: 'tensors alive after a step',
+  live_bytes: 'tensors alive after a step',
   host_bytes: 'memory of the whole process',
-  gpu_bytes: 'memory of the card in use after a step',
-  gpu_peak_bytes: 'most memory of the card in use so far',
+  gpu_bytes: 'GPU memory in use after a step',
+  gpu_peak_bytes: 'peak of the GPU memory in use',
 }
 
-/** What a figure says, with its unit; empty where its name has to do. */
+/** What a metric means, with its unit; empty if only its name is known. */
 export const meaningOf = (name: string): string => (Object.hasOwn(meanings, name) ? meanings[name]! : '')
 
-/** Given by a schedule or counted: smoothing would only bend them. */
+/** Follow a schedule or count something: they are not smoothed. */
 export const exactMetrics = ['learning_rate', 'epoch', 'num_tokens']
 
 /** 'points/kl' -> the task 'points' and 'kl'; a name without a task's prefix belongs to the whole run. */
@@ -47,7 +47,7 @@ export function splitKey(
   return task ? { task, at, name: key.slice(task.name.length + 1) } : { at, name: key }
 }
 
-/** Place of a figure in the order of reading; figures of no name of their own come last. */
+/** Position of a metric in the order of reading; unknown names come last. */
 export function rank(name: string): number {
   const at = firstMetrics.indexOf(name)
   return at < 0 ? firstMetrics.length : at
@@ -61,6 +61,14 @@ const odd: Record<string, number> = { NaN: Number.NaN, Infinity: Number.POSITIVE
 /** Numbers that JSON has no word for come as strings. */
 export const numberOf = (value: unknown): number =>
   typeof value === 'number' ? value : (odd[String(value)] ?? Number.NaN)
+
+export function bytes(value: number): string {
+  if (!Number.isFinite(value)) return String(value)
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
+  let [size, unit] = [value, 0]
+  for (; Math.abs(size) >= 1024 && unit < units.length - 1; unit++) size /= 1024
+  return `${Number.isInteger(size) ? size : size.toFixed(1)} ${units[unit]}`
+}
 
 /** A number in a few characters. */
 export function short(value: number): string {

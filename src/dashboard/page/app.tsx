@@ -1,6 +1,5 @@
 import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import 'uplot/dist/uPlot.min.css'
 import './page.css'
 import { evaluations } from '../markup/evaluations.ts'
 import { counted } from '../markup/metrics.ts'
@@ -9,7 +8,7 @@ import { Behaviour } from './behaviour.tsx'
 import { Curves, Work } from './curves.tsx'
 import { Shared } from './markup.tsx'
 import { Rollouts } from './rollouts.tsx'
-import { useDark, useRuns, useTab } from './state.ts'
+import { useRuns, useTab } from './state.ts'
 import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
 
 const tabs = ['curves', 'behaviour', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
@@ -87,7 +86,6 @@ function App() {
   const [chosen, setChosen] = useState<Set<string> | null>(null)
   const [range, setRange] = useState<Range>({})
   const [labelBy, setLabelBy] = useState('')
-  const dark = useDark()
   const tab = useTab(tabs)
   useEffect(
     () =>
@@ -105,7 +103,7 @@ function App() {
     const value = run.config.find(([key]) => key === labelBy)?.[1]
     return labelBy !== '' && value !== undefined ? `${labelBy.split('.').at(-1)} ${value}` : run.name
   }
-  const shared = { runs: views, labelOf, range, setRange, dark }
+  const shared = { runs: views, labelOf, range, setRange }
   return (
     <>
       <header>

@@ -1,112 +1,49 @@
 import { useState } from 'preact/hooks'
-import { exactMetrics, firstMetrics, meaningOf, rank, splitKey } from '../markup/metrics.ts'
+import type { Curve } from '../markup/chart.ts'
+import { type CurveRun, curvesOf, isBytes, isFirst, type Metric, metricsOf, slotAt } from '../markup/curves.ts'
+import { counted, meaningOf } from '../markup/metrics.ts'
 import type { Range, RunView } from './api.ts'
-import { colourOf, smoothed } from './format.ts'
-import { type Curve, Plot } from './plot.tsx'
-import { type SeriesByRun, useSeries } from './state.ts'
+import { smoothed } from './format.ts'
+import { Plot } from './plot.tsx'
+import { useSeries } from './state.ts'
 
 export interface CurvesProps {
   runs: readonly RunView[]
   labelOf(run: RunView): string
   range: Range
   setRange(range: Range): void
-  dark: boolean
 }
 
-const dashes = [undefined, [6, 4], [2, 3], [8, 3, 2, 3]]
-
-interface Figure {
-  name: string
-  /** Key of each curve with the place of its task. */
-  keys: Map<string, number>
-}
-
-/** One figure for all tasks and runs that have it. */
-function figuresOf(runs: readonly RunView[], namesOf: (run: RunView) => readonly string[]): Figure[] {
-  const figures = new Map<string, Figure>()
-  for (const run of runs) {
-    for (const key of namesOf(run)) {
-      const { name, at } = splitKey(key, run.tasks)
-      const figure = figures.get(name) ?? { name, keys: new Map() }
-      figure.keys.set(key, Math.max(0, at))
-      figures.set(name, figure)
-    }
-  }
-  return [...figures.values()].sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
-}
-
-export interface DrawOptions {
-  smoothing: number
-  dark: boolean
-  labelOf(run: RunView): string
-}
-
-/** A colour for each label where runs are compared, else one for each task. */
-export function curvesOf(
-  keys: ReadonlyMap<string, number>,
-  runs: readonly RunView[],
-  series: SeriesByRun,
-  options: DrawOptions,
-): Curve[] {
-  const { smoothing, dark, labelOf } = options
-  const labels = [...new Set(runs.map(labelOf))]
-  const curves: Curve[] = []
-  for (const run of runs) {
-    for (const [key, at] of keys) {
-      const found = series.get(run.id)?.get(key)
-      if (!found || found.steps.length === 0) continue
-      const { task, name } = splitKey(key, run.tasks)
-      const words = [runs.length > 1 ? labelOf(run) : '', task && keys.size > 1 ? task.title : ''].filter(
-        (w) => w !== '',
-      )
-      const colour = colourOf(runs.length > 1 ? labels.indexOf(labelOf(run)) : at, dark)
-      const common = {
-        label: words.join(', ') || name,
-        colour,
-        dash: runs.length > 1 ? dashes[at % dashes.length] : undefined,
-        steps: found.steps,
-      }
-      const bend = smoothing > 0 && !exactMetrics.includes(name)
-      if (bend) curves.push({ ...common, label: `${common.label} (each step)`, values: found.values, faint: true })
-      curves.push({ ...common, values: bend ? smoothed(found.values, smoothing) : found.values })
-    }
-  }
-  return curves
-}
-
-const csvPath = (runs: readonly RunView[], keys: Iterable<string>) => {
-  const names = Array.from(keys, (key): [string, string] => ['name', key])
+const csvPath = (runs: readonly RunView[], keys: readonly string[]) => {
+  const names = keys.map((key): [string, string] => ['name', key])
   return `/api/csv?${new URLSearchParams([...runs.map((run): [string, string] => ['run', run.id]), ...names])}`
 }
 
-const isBytes = (name: string) => /bytes(_sent)?$/.test(name)
+interface ChartsProps extends CurvesProps {
+  metrics: readonly Metric[]
+  logarithmic?: boolean
+  smoothing?: number
+}
 
-function Charts({
-  figures,
-  logarithmic,
-  smoothing,
-  ...props
-}: CurvesProps & { figures: Figure[]; logarithmic: boolean; smoothing: number }) {
-  const wanted = new Set(figures.flatMap((f) => [...f.keys.keys()]))
-  const series = useSeries(
-    props.runs,
-    (run) => [...run.metrics, ...run.timing].filter((name) => wanted.has(name)),
-    props.range,
+function Charts({ runs, labelOf, range, setRange, metrics, logarithmic, smoothing = 0 }: ChartsProps) {
+  const wanted = new Set(metrics.flatMap(({ keys }) => keys))
+  const series = useSeries(runs, (run) => [...run.metrics, ...run.timing].filter((name) => wanted.has(name)), range)
+  const shown = runs.map(
+    (run): CurveRun => ({ label: labelOf(run), tasks: run.tasks, seriesOf: (key) => series.get(run.id)?.get(key) }),
   )
+  const smooth = smoothing > 0 ? (values: readonly number[]) => smoothed(values, smoothing) : undefined
   return (
     <div class="charts">
-      {figures.map((figure) => (
+      {metrics.map((metric) => (
         <Plot
-          key={figure.name}
-          title={figure.name}
-          meaning={meaningOf(figure.name)}
-          curves={curvesOf(figure.keys, props.runs, series, { smoothing, dark: props.dark, labelOf: props.labelOf })}
+          key={metric.name}
+          title={metric.name}
+          meaning={meaningOf(metric.name)}
+          curves={curvesOf(metric, shown, smooth)}
           logarithmic={logarithmic}
-          range={props.range}
-          setRange={props.setRange}
-          dark={props.dark}
-          inBytes={isBytes(figure.name)}
-          csv={csvPath(props.runs, figure.keys.keys())}
+          setRange={setRange}
+          inBytes={isBytes(metric.name)}
+          csv={csvPath(runs, metric.keys)}
         />
       ))}
     </div>
@@ -115,20 +52,23 @@ function Charts({
 
 const shownAtOnce = 24
 
+/** The metrics that the reader wants to see: found by name, all, or the first ones. */
+function choose(metrics: readonly Metric[], words: string, all: boolean): { shown: Metric[]; found: number } {
+  const holds = (text: string) => text.toLowerCase().includes(words.toLowerCase())
+  const found = metrics.filter(({ name, keys }) => [name, ...keys].some(holds))
+  const first = found.filter(isFirst)
+  const few = first.length > 0 ? first : found.slice(0, shownAtOnce)
+  return { shown: all || words !== '' ? found.slice(0, 120) : few, found: found.length }
+}
+
 export function Curves(props: CurvesProps) {
   const [smoothing, setSmoothing] = useState(0.8)
   const [logarithmic, setLogarithmic] = useState(false)
   const [words, setWords] = useState('')
   const [all, setAll] = useState(false)
-  const figures = figuresOf(props.runs, (run) => run.metrics)
-  const found =
-    words === ''
-      ? figures
-      : figures.filter((f) => [f.name, ...f.keys.keys()].some((n) => n.toLowerCase().includes(words.toLowerCase())))
-  const first = found.filter((f) => rank(f.name) < firstMetrics.length)
-  const few = first.length > 0 ? first : found.slice(0, shownAtOnce)
-  const shown = all || words !== '' ? found.slice(0, 120) : few
-  const zoomed = props.range.from !== undefined || props.range.to !== undefined
+  const metrics = metricsOf(props.runs, (run) => run.metrics)
+  const { shown, found } = choose(metrics, words, all)
+  const isZoomed = props.range.from !== undefined || props.range.to !== undefined
   return (
     <section aria-label="Curves">
       <div class="controls">
@@ -149,21 +89,19 @@ export function Curves(props: CurvesProps) {
           scale
         </label>
         <label>
-          figures with <input type="search" value={words} onInput={(e) => setWords(e.currentTarget.value)} />
+          metrics with <input type="search" value={words} onInput={(e) => setWords(e.currentTarget.value)} />
         </label>
         <label>
-          <input type="checkbox" checked={all} onChange={(e) => setAll(e.currentTarget.checked)} /> all {figures.length}{' '}
-          figures
+          <input type="checkbox" checked={all} onChange={(e) => setAll(e.currentTarget.checked)} /> all {metrics.length}{' '}
+          metrics
         </label>
-        <button type="button" disabled={!zoomed} onClick={() => props.setRange({})}>
+        <button type="button" disabled={!isZoomed} onClick={() => props.setRange({})}>
           all steps
         </button>
       </div>
-      {figures.length === 0 && <p>No step has been logged yet.</p>}
-      <Charts {...props} figures={shown} logarithmic={logarithmic} smoothing={smoothing} />
-      {shown.length < found.length && (
-        <p>{found.length - shown.length} more figures are not shown; look for them by name.</p>
-      )}
+      {metrics.length === 0 && <p>No step has been logged yet.</p>}
+      <Charts {...props} metrics={shown} logarithmic={logarithmic} smoothing={smoothing} />
+      {shown.length < found && <p>{counted(found - shown.length, 'metric')} not shown; search by name.</p>}
       <p class="small">
         Drag over a chart to zoom. In a chart: arrow keys read values, + and - zoom, 0 shows all steps.
       </p>
@@ -171,12 +109,12 @@ export function Curves(props: CurvesProps) {
   )
 }
 
-/** Phases of the step as a stacked band, memory, and other figures of the clock. */
+/** Phases of the step as a stacked band, memory, and other metrics of the clock. */
 export function Work(props: CurvesProps) {
   const prefix = 'seconds/'
-  const rest = figuresOf(props.runs, (run) => run.timing.filter((name) => !name.startsWith(prefix)))
-  const memory = rest.filter((f) => isBytes(f.name))
-  const others = rest.filter((f) => !isBytes(f.name))
+  const rest = metricsOf(props.runs, (run) => run.timing.filter((name) => !name.startsWith(prefix)))
+  const memory = rest.filter(({ name }) => isBytes(name))
+  const others = rest.filter(({ name }) => !isBytes(name))
   const series = useSeries(props.runs, (run) => run.timing.filter((name) => name.startsWith(prefix)), props.range)
   return (
     <section aria-label="Step and memory">
@@ -189,10 +127,8 @@ export function Work(props: CurvesProps) {
             <Plot
               key={run.id}
               title={`${props.labelOf(run)}: seconds of a step`}
-              curves={stacked(names, prefix, series.get(run.id), props.dark)}
-              range={props.range}
+              curves={stacked(names, prefix, series.get(run.id))}
               setRange={props.setRange}
-              dark={props.dark}
               csv={csvPath([run], names)}
             />
           )
@@ -200,9 +136,9 @@ export function Work(props: CurvesProps) {
       </div>
       <h2>Memory</h2>
       {memory.length === 0 && <p>No memory is logged.</p>}
-      <Charts {...props} figures={memory} logarithmic={false} smoothing={0} />
+      <Charts {...props} metrics={memory} />
       <h2>Speed and counts</h2>
-      <Charts {...props} figures={others} logarithmic={false} smoothing={0} />
+      <Charts {...props} metrics={others} />
     </section>
   )
 }
@@ -212,10 +148,9 @@ function stacked(
   names: readonly string[],
   prefix: string,
   series: ReadonlyMap<string, { steps: number[]; values: number[] }> | undefined,
-  dark: boolean,
 ): Curve[] {
   const steps = [...new Set(names.flatMap((name) => series?.get(name)?.steps ?? []))].sort((a, b) => a - b)
-  const sums = new Map<number, number>()
+  const sums = steps.map(() => 0)
   const bands = names.map((name, at): Curve => {
     const found = series?.get(name)
     const values = new Map(found?.steps.map((step, i) => [step, found.values[i]!]))
@@ -225,11 +160,11 @@ function stacked(
       last = Number.isFinite(value) ? value : last
       return last
     })
-    const heights = steps.map((step, i) => {
-      sums.set(step, (sums.get(step) ?? 0) + own[i]!)
-      return sums.get(step)!
+    const heights = own.map((value, i) => {
+      sums[i]! += value
+      return sums[i]!
     })
-    return { label: name.slice(prefix.length), colour: colourOf(at, dark), fill: true, steps, values: heights, own }
+    return { label: name.slice(prefix.length), slot: slotAt(at), steps, values: heights, own }
   })
   return bands.reverse()
 }

@@ -1,22 +1,10 @@
-// What several views share: the runs that are looked at, the range of steps, the reader's colour scheme.
+// State that several views share: the chosen runs, and answers of the server.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { type Range, type RunSummary, type RunView, readRun, readSeries, type Series } from './api.ts'
 
-export function useDark(): boolean {
-  const query = '(prefers-color-scheme: dark)'
-  const [dark, setDark] = useState(() => matchMedia(query).matches)
-  useEffect(() => {
-    const list = matchMedia(query)
-    const heard = () => setDark(list.matches)
-    list.addEventListener('change', heard)
-    return () => list.removeEventListener('change', heard)
-  }, [])
-  return dark
-}
-
 /**
- * Reads again whenever `key` changes, one question at a time: while an answer is under way, only the newest key is
- * remembered. A failed question leaves what was known.
+ * Reads again whenever `key` changes, one request at a time: during a request, only the newest key is remembered.
+ * After a failed request the last answer stays.
  */
 export function useAnswer<T>(key: string, read: () => Promise<T>, first: T): [T, string] {
   const [answer, setAnswer] = useState(first)
@@ -90,14 +78,14 @@ export function useSeries(
   return series
 }
 
-/** The part of the address behind #; views are links. */
+/** The part of the address after #: views are links. */
 export function useTab(tabs: readonly string[]): string {
   const read = () => decodeURIComponent(location.hash.slice(1)) || tabs[0]!
   const [tab, setTab] = useState(read)
   useEffect(() => {
-    const heard = () => setTab(read())
-    addEventListener('hashchange', heard)
-    return () => removeEventListener('hashchange', heard)
+    const update = () => setTab(read())
+    addEventListener('hashchange', update)
+    return () => removeEventListener('hashchange', update)
   })
   return tabs.includes(tab) ? tab : tabs[0]!
 }
