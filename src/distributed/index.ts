@@ -1,18 +1,9 @@
 // Distributed: several processes that train as one. `World` is the interface to the other processes; with one process it is the identity.
 // May import core, config, engine, tensor.
 // Start reading at world.ts; environment.ts for launchers, failure.ts for how a run of several ends.
-export { deviceIndex, type Environment, type Meeting, type Place, podWarning, readPlace } from './environment.ts'
-export {
-  Disagreement,
-  Divergence,
-  exitCodeOf,
-  exitCodes,
-  mayRestart,
-  PeerFailure,
-  writeErrorFile,
-} from './failure.ts'
+export { deviceIndex, type Environment, type Place, podWarning, readPlace } from './environment.ts'
+export { Divergence, exitCodeOf, exitCodes, mayRestart } from './failure.ts'
 export { requireSameSettings, requireSameValues } from './handshake.ts'
 export { inWorld, joinWorld } from './join.ts'
-export { defaultLimits, type Limits } from './link.ts'
 export { ownersOf, shareOwned, wholeState } from './partition.ts'
-export { alone, type NamedTensors, type SumOptions, type World } from './world.ts'
+export { alone, type NamedTensors, type World } from './world.ts'

@@ -1,5 +1,5 @@
 // Host: the main thread's side of a run. It starts the engine thread, scores for it, shows its progress and hears signals.
 // May import run and everything below. The commands and src/public use it.
 // Start reading at start.ts, then hosted.ts.
-export { failing, type HostedRun, portHost, runHosted, type ScoredSettings } from './hosted.ts'
+export { failing, portHost, runHosted, type ScoredSettings } from './hosted.ts'
 export { evaluate, requirePaths, type StartOptions, type SupervisedOptions, sft, train } from './start.ts'

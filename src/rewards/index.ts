@@ -4,33 +4,18 @@
 import { formatReward, iouReward, lengthReward, meteorReward } from './builtin.ts'
 
 export { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
-export { cleanCaption, countSeg, countWords, lengthFactor } from './caption.ts'
+export { cleanCaption, countWords } from './caption.ts'
 export * from './config.ts'
-export { iouOf, resizeMaskBilinear } from './iou.ts'
-export { JudgeFailure } from './judge/chat.ts'
+export { iouOf } from './iou.ts'
 export { JudgeClient } from './judge/client.ts'
-export { type Flag, makeSafe, talksToJudge } from './judge/hostile.ts'
-export { Judge, type Verdict } from './judge/judge.ts'
+export { talksToJudge } from './judge/hostile.ts'
+export { Judge } from './judge/judge.ts'
 export { parseChoice } from './judge/reply.ts'
-export {
-  type JudgeCount,
-  type JudgeState,
-  JudgeStats,
-  judgeCount,
-  judgeMetrics,
-  sumStates,
-} from './judge/stats.ts'
-export { askedJudge, describeJudge, type JudgeTarget, judgeTarget, requireOwnWord } from './judge/target.ts'
+export { type JudgeCount, type JudgeState, JudgeStats, judgeCount, judgeMetrics, sumStates } from './judge/stats.ts'
+export { askedJudge, describeJudge, judgeTarget, requireOwnWord } from './judge/target.ts'
 export { loadReward } from './load.ts'
 export { type MeteorDetail, meteor, meteorDetail, porterStem } from './meteor/index.ts'
-export {
-  AvailabilityWatch,
-  type CountedTerm,
-  type ScoredRow,
-  type ScoreOptions,
-  scoreColumn,
-  scoreGroup,
-} from './mix.ts'
+export { type ScoredRow, scoreGroup } from './mix.ts'
 export {
   type Answer,
   type BatchReward,
@@ -48,10 +33,8 @@ export {
   hasOwnRewards,
   type OpenRewards,
   type OpenTask,
-  type OpenTerms,
   openRewards,
   scoreOptions,
-  type TaskScoring,
   type TaskTerm,
 } from './terms.ts'
 

@@ -1,46 +1,17 @@
 // The method alone: sample, score, learn, follow; losses, advantages, masks, entropy. No model, no file, no task by name.
 // May import optim, distributed, nn, tensor, config and core.
 // Start reading at step.ts, then task.ts and grpo.ts.
-export { type AdvantageOptions, type Advantages, groupAdvantages, type Score } from './advantages.ts'
-export {
-  GrpoConfig,
-  type GrpoInput,
-  type GrpoPreset,
-  grpoPresetNames,
-  grpoPresets,
-  grpoWarnings,
-  type KnownOfRun,
-  type LossType,
-  lossTypes,
-  resolveGrpo,
-  rolloutModes,
-  tokenNormalized,
-  validateGrpo,
-} from './config.ts'
-export {
-  adaptEntropy,
-  currentEntropyCoef,
-  type EntropyState,
-  entropyThreshold,
-  initialEntropyState,
-} from './entropy.ts'
-export {
-  advantagesOf,
-  type Columns,
-  type CountedTerm,
-  columnSum,
-  columnsOf,
-  decodedTokens,
-  type Group,
-  type Scored,
-} from './group.ts'
+export { groupAdvantages, type Score } from './advantages.ts'
+export { GrpoConfig, type GrpoInput, grpoWarnings, type LossType, lossTypes, resolveGrpo } from './config.ts'
+export { type EntropyState, initialEntropyState } from './entropy.ts'
+export { advantagesOf, columnSum, columnsOf, decodedTokens, type Group, type Scored } from './group.ts'
 export { grpoLoss, type LossConfig, type LossInput, type LossResult } from './grpo.ts'
 export { klOf } from './kl.ts'
 export { allPlainDensities, NonFinite, plainDensities } from './learn.ts'
-export { type CompletionMasks, completionMasks, type MaskOptions } from './masks.ts'
+export { completionMasks } from './masks.ts'
 export { needsOldLogps } from './plan.ts'
-export { logpDifference, type RolloutOptions, type RolloutWeights, rolloutWeights } from './rollout.ts'
-export type { Batch, Roles, Run, StepConfig } from './run.ts'
+export { type RolloutOptions, rolloutWeights } from './rollout.ts'
+export type { Batch, Roles, Run } from './run.ts'
 export { sampleAndScore, withAdvantages } from './sample.ts'
 export { ownPieces } from './share.ts'
 export { step } from './step.ts'

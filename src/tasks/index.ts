@@ -21,25 +21,17 @@ export {
   type Task,
 } from '../rl/index.ts'
 export { recordContext } from './context.ts'
-export {
-  type Cycle,
-  type CycleConfig,
-  type MaskSupervision,
-  requireGrounded,
-  supervisesMasks,
-} from './cycle/config.ts'
-export { type CycleScores, scoreRecords, summariseScores } from './cycle/evaluate.ts'
+export { type Cycle, type MaskSupervision, requireGrounded, supervisesMasks } from './cycle/config.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
-export { captionOf, describeAll, type Found, type Phrase, type Region, segmentAll } from './cycle/prompts.ts'
+export { captionOf, describeAll, segmentAll } from './cycle/prompts.ts'
 export { resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
-export { readRows, type SupervisedRecord, type SupervisedRow, segmentRow, supervisedLoss } from './cycle/supervised.ts'
+export { readRows, type SupervisedRecord, segmentRow, supervisedLoss } from './cycle/supervised.ts'
 export { defineTask, type TaskDefinition } from './define-task.ts'
 export type {
   CommonSettings,
   Evaluator,
   LessonOptions,
-  LessonPlace,
   Lessons,
   RecordChooser,
   RecordRatios,

@@ -2,19 +2,11 @@
 // May import rows below 5; needs core, engine (where the package is) and mask.
 // Start reading at events.ts, then run-writer.ts.
 export { AlarmWatch } from './behaviour/alarm-watch.ts'
-export { type Alarm, alarmPrefix, alarmRules, alarmText, heldOutAlarm, valueText } from './behaviour/alarms.ts'
-export {
-  type Behaviour,
-  type BehaviourItem,
-  behaviourOf,
-  type TaskBehaviour,
-  windowSamples,
-} from './behaviour/behaviour.ts'
-export type { Pair, Pairs } from './behaviour/pairs.ts'
-export { describeEnvironment, type EnvironmentFacts, gitCommit } from './environment.ts'
+export { type Alarm, alarmPrefix, alarmText, valueText } from './behaviour/alarms.ts'
+export { type Behaviour, type BehaviourItem, behaviourOf, type TaskBehaviour } from './behaviour/behaviour.ts'
+export type { Pair } from './behaviour/pairs.ts'
+export { describeEnvironment } from './environment.ts'
 export type {
-  Author,
-  CheckpointEvent,
   EvalEvent,
   Interval,
   MaskRle,
@@ -25,32 +17,18 @@ export type {
   SampleRef,
   Shown,
   ShownPoint,
-  StartEvent,
   StepEvent,
-  StopEvent,
   TaskName,
-  TimingLine,
-  WarningEvent,
 } from './events.ts'
-export { FollowedRun, followWhole, type RunEnd } from './follow.ts'
+export { FollowedRun, followWhole } from './follow.ts'
 export { JsonLines, readLines } from './json-lines.ts'
-export { MetricTable, type SeriesPoints, type SeriesQuery } from './metric-table.ts'
 export { maskPath } from './outline.ts'
 export { shownOf } from './parse.ts'
-export {
-  clock,
-  type Progress,
-  type ProgressFields,
-  type ProgressOptions,
-  type ProgressStream,
-  progress,
-  short,
-} from './progress.ts'
+export { clock, progress, short } from './progress.ts'
 export { maxImageBytes, runFiles } from './run-files.ts'
 export { type Run, readRun, runTasks, startFacts } from './run-reader.ts'
-export { type NewRun, type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
-export { SampleIndex } from './sample-index.ts'
-export { type SampleOrder, type SampleQuery, type SampleRows, sampleOrders, selectSamples } from './sample-query.ts'
+export { type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
+export { type SampleOrder, type SampleQuery, sampleOrders, selectSamples } from './sample-query.ts'
 export {
   apartFrom,
   type BootstrapOptions,
@@ -63,7 +41,5 @@ export {
   type Sums,
   smallSampleNote,
 } from './statistics.ts'
-export { crc32c, TensorboardWriter } from './tensorboard.ts'
 export { pictureOf } from './trackers/pictures.ts'
-export { type Picture, type TrackerName, trackerNames } from './trackers/tracker.ts'
-export type { AwayTracker } from './trackers/trackers.ts'
+export { type TrackerName, trackerNames } from './trackers/tracker.ts'

@@ -2,7 +2,6 @@
 // May import core. The table comes from scripts/gen-wordnet.ts and is read at the first synonym lookup.
 // Start reading at score.ts, then align.ts.
 export { porterStem } from './porter.ts'
-export { type MeteorDetail, type MeteorOptions, meteor, meteorDetail } from './score.ts'
-export type { PosName } from './table.ts'
-export { type MeteorTokenizer, tokenize } from './tokens.ts'
-export { type WordNet, wordNet } from './wordnet.ts'
+export { type MeteorDetail, meteor, meteorDetail } from './score.ts'
+export { tokenize } from './tokens.ts'
+export { wordNet } from './wordnet.ts'
