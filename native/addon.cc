@@ -1,4 +1,4 @@
-// The addon: one engine of one thread, and all its calls by name.
+// Entry point of the addon. One thread of the process owns the engine; JavaScript calls its functions by name.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -36,11 +36,12 @@ ENTRY(init) {
   rt::cudaLoad();
   napi_add_env_cleanup_hook(env, cleanup, nullptr);
   at::globalContext().setFlushDenormal(true);
-  at::globalContext().setAllowTF32CuDNN(false);  // float32 is float32: convolutions would round their inputs to 10 bits
+  at::globalContext().setAllowTF32CuDNN(false);  // TF32 would round the inputs of float32 convolutions to 10 bits
 #if TORCH_AT_LEAST(2, 4)
-  at::globalContext().setSDPUseCuDNN(false);  // its gradients are NaN where every score of a query is below -88 and keys do not fill a tile
+  // cuDNN's attention gives NaN gradients if all scores of a query are below -88 and the keys do not fill a tile.
+  at::globalContext().setSDPUseCuDNN(false);
 #endif
-  c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // never shown, and 5 ms for each error
+  c10::SetStackTraceFetcher([]() -> std::string { return {}; });  // a C++ stack trace is never shown and costs 5 ms per error
   END_CALL
 }
 

@@ -1,4 +1,5 @@
-// Caching CPU allocator with exact counters. Scopes free late and in bulk; without a cache the heap is faulted in again each step.
+// Caching CPU allocator with exact counters. Scopes free many tensors at once; without a cache every step would get new pages from the
+// operating system.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -16,11 +17,11 @@ constexpr size_t kAlign = 64;
 constexpr int kClasses = 256;
 
 struct Header {
-  size_t bytes;    // asked for
-  int sizeClass;   // -1: not cached
+  size_t bytes;   // as requested
+  int sizeClass;  // -1: not cached
 };
 
-// Classes: four per power of two from 64 bytes on.
+// Size classes: four per power of two, from 64 bytes.
 int classOf(size_t n) {
   if (n <= kAlign) return 0;
   const int power = 63 - __builtin_clzll(n - 1);  // 2^power < n <= 2^(power+1)
@@ -102,7 +103,7 @@ void freeBlock(void* data) {
 }
 
 struct CachingAllocator final : c10::Allocator {
-  // `allocate` is const in some versions and not in others, copy_data came later: whichever the base declares is overridden.
+  // Depending on the torch version `allocate` is const or not, and copy_data exists or not: define all of them.
   c10::DataPtr allocate(size_t n) const { return make(n); }
   c10::DataPtr allocate(size_t n) { return make(n); }
   void copy_data(void* dst, const void* src, std::size_t n) const { std::memcpy(dst, src, n); }

@@ -1,4 +1,4 @@
-// Gradients: recording them, computing them, and questions about their graph.
+// Gradients: recording, computing, and queries about the autograd graph.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,7 +11,7 @@ using rt::buf;
 using rt::engine;
 using rt::tensorsAt;
 
-// buffer[0] = on -> buffer[0] = what it was
+// buffer[0] = on -> buffer[0] = the previous value
 ENTRY(gradMode) {
   BODY
   const bool was = at::GradMode::is_enabled();
@@ -19,7 +19,7 @@ ENTRY(gradMode) {
   buf()[0] = was;
   END_CALL
 }
-// buffer[0] = on: ops go past autograd altogether, also past its notes about views and writes in place, until the same with 0
+// buffer[0] = on. While on, ops skip autograd completely, including its tracking of views and in-place writes.
 ENTRY(untracked) {
   BODY
   static std::vector<std::unique_ptr<at::AutoDispatchBelowADInplaceOrView>> guards;
@@ -96,9 +96,9 @@ ENTRY(shareGraph) {
   buf()[0] = rt::shareOperations(some, others);
   END_CALL
 }
-// buffer[0] = handle -> buffer[0] = owners of the tensor: handles, graphs
+// buffer[0] = handle -> buffer[0] = number of owners of the tensor: handles and graphs
 DO(useCount, buf()[0] = static_cast<double>(engine().table.get(buf()[0]).use_count()))
-// buffer[0] = handle; argument: why a backward must not reach it any more
+// buffer[0] = handle; argument: the error of a backward that reaches it from now on
 DO(refuse, rt::refuseGradients(engine().table.get(buf()[0]), a.text(0)))
 
 const std::vector<rt::Named> autogradCalls = {

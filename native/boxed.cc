@@ -1,4 +1,4 @@
-// Ops by name: the argument plan of a schema, words -> IValues -> callBoxed -> handles.
+// Ops by name. The schema says how to decode the numbers in the buffer into IValues; callBoxed runs the op; results become handles.
 #include "compat.h"
 #include "engine.h"
 
@@ -71,56 +71,22 @@ at::Generator generatorOf(double word) {
   return all[static_cast<size_t>(word)];
 }
 
-c10::IValue tensorList(Reader& r) {
-  c10::List<at::Tensor> list;
+// n, then n elements, each read by `element`
+template <class T, class F>
+c10::IValue listOf(Reader& r, c10::List<T> list, F&& element) {
   const int64_t n = r.integer();
   list.reserve(n);
-  for (int64_t i = 0; i < n; i++) list.push_back(engine().table.get(r.next()));
+  for (int64_t i = 0; i < n; i++) list.push_back(element());
   return list;
 }
 
-c10::IValue optionalTensorList(Reader& r) {
-  c10::List<Maybe<at::Tensor>> list;
-  const int64_t n = r.integer();
-  for (int64_t i = 0; i < n; i++) {
-    const double handle = r.next();
-    if (handle == -1) list.push_back(Maybe<at::Tensor>());
-    else list.push_back(engine().table.get(handle));
-  }
-  return list;
-}
-
-c10::IValue intList(Reader& r) {
-  const int64_t n = r.integer();
-  c10::List<int64_t> list;
-  list.reserve(n);
-  for (int64_t i = 0; i < n; i++) list.push_back(r.integer());
-  return list;
-}
-
-c10::IValue floatList(Reader& r) {
-  const int64_t n = r.integer();
-  c10::List<double> list;
-  for (int64_t i = 0; i < n; i++) list.push_back(r.next());
-  return list;
-}
-
-c10::IValue boolList(Reader& r) {
-  const int64_t n = r.integer();
-  c10::List<bool> list;
-  for (int64_t i = 0; i < n; i++) list.push_back(r.next() != 0);
-  return list;
-}
-
-c10::IValue scalarList(Reader& r) {
-  const int64_t n = r.integer();
-  c10::impl::GenericList list(c10::NumberType::get());
-  for (int64_t i = 0; i < n; i++) list.push_back(c10::IValue(scalarOf(r)));
-  return list;
+Maybe<at::Tensor> optionalTensor(double handle) {
+  if (handle == -1) return {};
+  return engine().table.get(handle);
 }
 
 c10::IValue decode(char kind, Reader& r) {
-  // optional kinds carry one word more in front: 0 = none
+  // an optional argument has one number in front: 0 = none
   if (kind >= 'a' && kind != 'x') {
     if (r.next() == 0) return c10::IValue();
     kind = static_cast<char>(toupper(kind));
@@ -134,12 +100,12 @@ c10::IValue decode(char kind, Reader& r) {
     case 'R': return engine().strings.at(static_cast<size_t>(r.next()));
     case 'D': return deviceOf(r.next());
     case 'G': return generatorOf(r.next());
-    case 'L': return intList(r);
-    case 'P': return floatList(r);
-    case 'O': return boolList(r);
-    case 'Q': return scalarList(r);
-    case 'X': return tensorList(r);
-    case 'x': return optionalTensorList(r);
+    case 'L': return listOf(r, c10::List<int64_t>(), [&] { return r.integer(); });
+    case 'P': return listOf(r, c10::List<double>(), [&] { return r.next(); });
+    case 'O': return listOf(r, c10::List<bool>(), [&] { return r.next() != 0; });
+    case 'Q': return listOf(r, c10::impl::GenericList(c10::NumberType::get()), [&] { return c10::IValue(scalarOf(r)); });
+    case 'X': return listOf(r, c10::List<at::Tensor>(), [&] { return engine().table.get(r.next()); });
+    case 'x': return listOf(r, c10::List<Maybe<at::Tensor>>(), [&] { return optionalTensor(r.next()); });
     default: TORCH_CHECK(false, "an argument type of this op is not supported");
   }
 }
@@ -245,7 +211,7 @@ int resolveOp(const std::string& name, const std::string& overload) {
 }
 
 void execOp() {
-  static torch::jit::Stack stack;  // one thread owns the engine; nested calls do not happen
+  static torch::jit::Stack stack;  // shared: one thread owns the engine, and calls are never nested
   stack.clear();
   const auto index = static_cast<size_t>(engine().buffer[0]);
   TORCH_CHECK(index < engine().ops.size(), "unknown op id");

@@ -1,4 +1,4 @@
-// Arguments, errors and names of the calls from JavaScript.
+// Helpers of the functions that JavaScript calls: arguments, errors, registration.
 #include "calls.h"
 
 #include <c10/util/Exception.h>

@@ -1,4 +1,5 @@
-// What the calls from JavaScript share. Numbers travel in one Float64Array (the buffer); calls take as few JavaScript values as possible.
+// Helpers of the functions that JavaScript calls. Numbers are passed in one shared Float64Array (the buffer), because reading
+// JavaScript values through Node-API is slow.
 #pragma once
 #include <node_api.h>
 
@@ -12,7 +13,7 @@ namespace rt {
 
 std::string textOf(const std::exception& e);  // without a C++ stack trace
 napi_value errorOf(napi_env env, const std::string& text, const char* code);
-// Throws what is being caught to JavaScript; of a failed op also the fields op, schema, args.
+// Rethrows the current exception in JavaScript. The error of a failed op has the fields op, schema and args.
 void rethrow(napi_env env, const char* code, bool ofOp);
 
 template <class F>
@@ -25,7 +26,7 @@ napi_value guard(napi_env env, F&& body, const char* code, bool ofOp = false) {
   return nullptr;
 }
 
-struct Args {  // read on first use: most calls have none
+struct Args {  // read on first use, because most calls have no arguments
   napi_env env;
   napi_callback_info info;
   mutable napi_value v[6];

@@ -1,5 +1,5 @@
-// Processes that work as one: stores, groups and collectives of c10d. Collectives are launched on the calling thread, which fixes
-// their order; every wait is a promise, no thread blocks on it.
+// Stores, process groups and collectives of c10d. Collectives are launched on the calling thread, which fixes their order; waiting is a
+// promise and blocks no thread.
 #pragma once
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -30,11 +30,11 @@ struct Pending {
   std::string failure;
   bool failed = false;
   std::function<napi_value(napi_env)> value;  // runs on the thread of the promise; absent: undefined
-  std::vector<at::Tensor> tensors;            // in flight: alive until the end
+  std::vector<at::Tensor> tensors;            // of the collective: kept until it ends
   c10::intrusive_ptr<c10d::Work> work;
-  std::shared_ptr<int> inFlight;              // of the group, counted on the thread of the promise
+  std::shared_ptr<int> inFlight;              // counter of the group; only the thread of the promise writes it
 
-  void settle() { napi_call_threadsafe_function(wake, this, napi_tsfn_nonblocking); }  // refused while closing: then it leaks
+  void settle() { napi_call_threadsafe_function(wake, this, napi_tsfn_nonblocking); }  // fails while Node closes; the leak does not matter then
   void fail(const std::string& text) {
     failed = true;
     failure = text;
@@ -45,8 +45,8 @@ struct Pending {
 napi_value promise(napi_env env, Pending*& pending);
 std::function<napi_value(napi_env)> numberValue(double x);
 
-// A store with the one thread that talks to it: a call may wait for a peer, and c10d holds a lock while it does. The thread also
-// writes the heartbeat, so that it continues while the engine computes and stops when the process is stopped.
+// A store with the only thread that calls it: a call may wait for a peer, and c10d keeps a lock meanwhile. The thread also writes the
+// heartbeat, so that it continues while the engine computes and stops when the process does.
 class StoreThread : public std::enable_shared_from_this<StoreThread> {
  public:
   c10::intrusive_ptr<c10d::Store> store;
@@ -79,7 +79,7 @@ T& opened(std::map<int, T>& all, int id, const char* what) {
 
 int newId();  // of a store or a group
 std::map<int, std::shared_ptr<StoreThread>>& stores();
-// Runs a job of the store's thread; its answer settles the promise.
+// Runs a job on the store's thread; its result settles the promise.
 napi_value onStore(napi_env env, int store, std::function<void(StoreThread&, Pending&)> job);
 
 }  // namespace rt

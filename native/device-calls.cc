@@ -1,4 +1,4 @@
-// CUDA devices, captured graphs, custom kernels and products.
+// CUDA devices, CUDA graphs, custom kernels and matrix products.
 #include <sstream>
 
 #include "calls.h"
@@ -34,7 +34,7 @@ ENTRY(nvrtcVersion) {
   BODY return str(env, rt::nvrtcVersion(a.text(0)));
   END_CALL
 }
-// (path of libnvrtc, source, options one a line) -> machine code
+// (path of libnvrtc, source, options, one per line) -> machine code
 ENTRY(nvrtcCompile) {
   BODY
   std::vector<std::string> options;
@@ -48,11 +48,12 @@ ENTRY(nvrtcCompile) {
 }
 GIVE(kernelModule, rt::kernelModule(a.bytes(0).first))
 GIVE(kernelFunction, rt::kernelFunction(a.integer(0), a.text(1), a.integer(2)))
-// buffer = kernel, grid x 3, block, shared bytes, cluster, overlap, n, then per argument: kind (0 tensor, 1 int, 2 float, 3 null), value
+// buffer = kernel, grid (3 numbers), block, shared bytes, cluster, overlap, n, then n arguments: kind (0 tensor, 1 int, 2 float,
+// 3 null), value
 DO(kernelLaunch, rt::kernelLaunch(buf()))
 
-// buffer = n, then per product: a, b (handle or -2 - i: what product i made, first column, columns or -1, transposed), the place likewise or
-// -1, bias or -1, float32, scale, add -> for each the handle of a new matrix, or -1 where it had a place
+// buffer = n, then per product: a, b, out or -1, bias or -1, float32, scale, add -> per product the handle of a new matrix, or -1 with out.
+// a, b and out are four numbers: handle (or -2 - i: the result of product i), first column, number of columns or -1 (all), transposed
 DO(products, rt::products(buf()))
 
 const std::vector<rt::Named> deviceCalls = {

@@ -1,4 +1,4 @@
-// CUDA: device facts, streams, events, graphs. Built without CUDA every call but the counts says so.
+// CUDA: device properties, streams, events, graphs. In a build without CUDA most calls throw.
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <dlfcn.h>
@@ -24,8 +24,8 @@ namespace {
 using c10::cuda::CUDAGuard;
 using PoolId = decltype(at::cuda::graph_pool_handle());
 
-// One side stream and one memory pool for all captures on a device: blocks are cached per stream, and a pool of its own would stay
-// reserved with every graph. The anchor is a graph that is never freed; without one the pool would end with the last graph.
+// One side stream and one memory pool for all captures on a device: the allocator caches blocks per stream, and each separate pool
+// would keep memory reserved. The anchor is a graph that is never freed; without it the pool would be freed with the last graph.
 struct Captures {
   c10::cuda::CUDAStream stream;
   PoolId pool;
@@ -52,7 +52,7 @@ at::cuda::CUDAEvent& eventAt(int id) {
 
 c10::DeviceIndex index(int device) { return static_cast<c10::DeviceIndex>(device); }
 
-// The first free place of a list.
+// Stores the item at the first free index and returns the index.
 template <class T>
 int place(std::vector<std::unique_ptr<T>>& list, std::unique_ptr<T> item) {
   for (size_t i = 0; i < list.size(); i++)
@@ -72,7 +72,7 @@ Captures& capturesOf(int device) {
   return found->second;
 }
 
-// Thread-local: other threads (a prefetch, a watchdog of collectives) may allocate meanwhile.
+// Thread-local mode: other threads (prefetch, watchdog of collectives) may allocate during the capture.
 void beginCapture(at::cuda::CUDAGraph& graph, PoolId pool) {
 #if TORCH_AT_LEAST(2, 1)
   graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
@@ -81,7 +81,7 @@ void beginCapture(at::cuda::CUDAGraph& graph, PoolId pool) {
 #endif
 }
 
-// On the side stream, which is current.
+// Call with the side stream as the current stream.
 void ensureAnchor(Captures& c, int device) {
   if (c.anchor) return;
   auto anchor = std::make_unique<at::cuda::CUDAGraph>();
@@ -94,7 +94,7 @@ void ensureAnchor(Captures& c, int device) {
 }
 }  // namespace
 
-void cudaLoad() { setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0); }  // read once, and a fixed order of sums asks for it
+void cudaLoad() { setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0); }  // required by deterministic algorithms; cuBLAS reads it once
 
 void cudaFixedOrder(bool on) {
   at::globalContext().setDeterministicAlgorithms(on, /*warn_only=*/false);
@@ -125,7 +125,7 @@ void cudaUseSideStream(bool on, int device) {
 }
 
 void cudaMemory(int device, double* out) {
-  at::empty({1}, at::TensorOptions().device(at::kCUDA, index(device)));  // the allocator may be asleep
+  at::empty({1}, at::TensorOptions().device(at::kCUDA, index(device)));  // initializes the allocator, which has no stats before its first use
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index(device));
   out[0] = static_cast<double>(stats.allocated_bytes[0].current);
   out[1] = static_cast<double>(stats.reserved_bytes[0].current);
@@ -167,10 +167,10 @@ void cudaGraphEnd(int graph, int device) {
   try {
     graphAt(graph).capture_end();
   } catch (...) {
-    // The allocator may still take the pool for one that is being recorded: the next capture gets another.
+    // The allocator may still treat the pool as being captured: the next capture gets a new one.
     Captures& c = capturesOf(device);
     c.pool = at::cuda::graph_pool_handle();
-    c.anchor.release();  // freeing it could end the pool that is in doubt
+    c.anchor.release();  // freeing it could free the old pool
     throw;
   }
 }

@@ -1,4 +1,4 @@
-// The engine of the addon: tensor slots and scopes, ops by name, caching allocator. No Node-API here, no model knowledge.
+// The engine of the addon: table of tensors with scopes, ops by name, caching allocator. Knows neither Node-API nor models.
 #pragma once
 #include <ATen/Tensor.h>
 #include <ATen/core/Generator.h>
@@ -12,15 +12,15 @@
 
 namespace rt {
 
-// A handle is slot + 2^32 * generation: exact in a double, and a stale one is detected.
+// Table of tensors. A handle is slot + 2^32 * generation: exact in a double, and the handle of a freed tensor is detected.
 class Table {
  public:
   double put(at::Tensor t);
   at::Tensor& get(double handle);  // throws StaleHandle
-  void free(double handle);        // freeing twice is silent
-  void keep(double handle);        // out of every scope: freed only by free()
+  void free(double handle);        // no error if it is already freed
+  void keep(double handle);        // removes it from its scope: only free() frees it
   void begin();
-  void end(const double* kept, size_t n);  // frees the top scope but the kept ones, which move to the parent
+  void end(const double* kept, size_t n);  // frees the innermost scope; the kept tensors move to its parent
   void clear();
   bool alive(double handle) const;
   size_t live() const { return live_; }
@@ -55,7 +55,7 @@ struct StaleHandle : std::runtime_error {
 struct Arg {
   std::string name;
   char kind;          // see kindOf in boxed.cc; lower case = optional; '?' = not supported
-  int fixed;          // n of int[n], 0 if free
+  int fixed;          // n of int[n], 0 if the length is not fixed
   bool hasDefault, kwargOnly;
 };
 
@@ -82,13 +82,13 @@ Engine& engine();
 
 int resolveOp(const std::string& name, const std::string& overload);  // -1: no such op
 void execOp();                                                         // command in buffer, results back in buffer
-std::string describeCall();                                            // the failed command's arguments, for the error text
+std::string describeCall();                                            // arguments of the failed op, for the error text
 std::vector<std::string> allSchemas();
 
 // graph.cc
 std::vector<bool> reachedLeaves(const std::vector<at::Tensor>& roots, const std::vector<at::Tensor>& leaves);
 bool shareOperations(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others);  // leaves do not count
-void refuseGradients(const at::Tensor& leaf, const std::string& why);  // a backward that reaches it from now on fails
+void refuseGradients(const at::Tensor& leaf, const std::string& why);  // a later backward that reaches it fails
 
 // io.cc
 int mapOpen(const std::string& path);
@@ -108,14 +108,14 @@ void emptyHostCache();
 // groups.cc
 void collectivesShutdown();
 
-// cuda.cc, or its stand-ins in device.cc when built without CUDA
+// device.cc
 int cudaCount();
-void cudaLoad();  // registers the CUDA backend when the libraries are there
+void cudaLoad();  // sets the environment that cuBLAS reads
 void cudaUse(int device);  // the current device from now on
 int cudaCurrent();
 void cudaSynchronize(int device);
-void cudaUseSideStream(bool on, int device);  // one for all captures of the process
-void cudaFixedOrder(bool on);  // of sums; ops without one throw
+void cudaUseSideStream(bool on, int device);  // the stream of all graph captures
+void cudaFixedOrder(bool on);  // deterministic algorithms; ops without one throw
 void cudaMemory(int device, double* out);  // allocated, reserved, peak allocated, total
 void cudaResetPeak(int device);
 void cudaEmptyCache();
@@ -133,13 +133,13 @@ void cudaFacts(int device, double* out);  // compute capability (90 for 9.0), mu
 void* cudaStream(int device);             // the current one
 
 // products.cc
-void products(double* command);  // results back in place of the command
+void products(double* command);  // results overwrite the command
 
 // launch.cc: custom kernels
 std::string nvrtcVersion(const std::string& path);  // path of libnvrtc
 std::string nvrtcCompile(const std::string& path, const std::string& source, const std::vector<std::string>& options);  // machine code
 int kernelModule(const void* image);
-int kernelFunction(int module, const std::string& name, int shared);  // shared: most bytes of a launch
+int kernelFunction(int module, const std::string& name, int shared);  // shared: maximum bytes of a launch
 void kernelLaunch(const double* command);
 
 }  // namespace rt

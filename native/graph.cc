@@ -1,4 +1,4 @@
-// Looking at an autograd graph: which leaves it reaches, whether two graphs have operations in common, and leaves that are used up.
+// Queries about an autograd graph: which leaves it reaches, and whether two graphs share operations.
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -14,7 +14,7 @@ namespace {
 using torch::autograd::AccumulateGrad;
 using torch::autograd::Node;
 
-// Calls visit(node) once for every node that leads to the tensors; stops when it gives true.
+// Calls visit(node) once for every node of the graph of `roots`; stops when it returns true.
 template <class F>
 bool walk(const std::vector<at::Tensor>& roots, F&& visit) {
   std::unordered_set<Node*> seen;
@@ -57,7 +57,7 @@ bool shareOperations(const std::vector<at::Tensor>& some, const std::vector<at::
 }
 
 void refuseGradients(const at::Tensor& leaf, const std::string& why) {
-  if (!leaf.requires_grad() || leaf.use_count() == 1) return;  // nobody else can reach it
+  if (!leaf.requires_grad() || leaf.use_count() == 1) return;  // no graph has it
   leaf.register_hook([why](at::Tensor) { TORCH_CHECK(false, why); });
 }
 

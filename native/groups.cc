@@ -1,4 +1,4 @@
-// Groups of c10d: Gloo for CPU tensors, NCCL for CUDA tensors where the build has it.
+// Process groups of c10d: Gloo for CPU tensors, NCCL for CUDA tensors if the build has it.
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include <thread>
@@ -21,7 +21,7 @@ using GroupBase = c10d::Backend;
 using GroupBase = c10d::ProcessGroup;
 #endif
 
-// Members that only some versions have; the int/long pair prefers the first where it compiles.
+// Methods that only some torch versions have: the `int` overload is preferred if it compiles, else the `long` one does nothing.
 template <class G>
 auto abortGroup(G& g, int) -> decltype(g.abort(), void()) {
   g.abort();
@@ -93,7 +93,7 @@ std::vector<at::Tensor> tensorsInBuffer() {
   return out;
 }
 
-// NCCL's work is ordered by streams; Gloo's is done when its future is.
+// NCCL work is ordered by streams and needs no wait on the host; Gloo work is complete when its future is.
 void follow(Pending* pending, bool cuda) {
   if (cuda) {
     pending->work->wait();
@@ -160,7 +160,7 @@ ENTRY(groupAllGather) {
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// (group): what is in flight never settles; the group is not destroyed, because that would wait for its peers
+// (group): pending promises never settle. The group is not destroyed, because its destructor would wait for the peers.
 ENTRY(groupAbort) {
   BODY
   auto group = opened(groups(), a.integer(0), "group");
@@ -169,7 +169,7 @@ ENTRY(groupAbort) {
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// (group) -> promise; orderly: nothing may be in flight
+// (group) -> promise. No collective may be in flight.
 ENTRY(groupClose) {
   BODY
   auto group = opened(groups(), a.integer(0), "group");
@@ -187,7 +187,7 @@ ENTRY(groupClose) {
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// -> which transports this build has
+// -> the backends of this build
 napi_value groupBackends(napi_env env, napi_callback_info) {
 #ifdef ROUNDTRIP_NCCL
   return str(env, "gloo nccl");
@@ -196,7 +196,7 @@ napi_value groupBackends(napi_env env, napi_callback_info) {
 #endif
 }
 
-// (device index): the thread's device, before the first NCCL call
+// (device index): sets the device of this thread; call it before the first NCCL call
 ENTRY(groupDevice) {
   BODY
 #ifdef ROUNDTRIP_NCCL
@@ -207,7 +207,7 @@ ENTRY(groupDevice) {
 
 }  // namespace
 
-// Before the tensors go: groups with work in flight or with dead peers are left to the end of the process.
+// Call before the tensors are freed. Groups are not destroyed: one with work in flight or lost peers would block.
 void collectivesShutdown() {
   for (auto& entry : groups()) (void)entry.second->group.release();
   groups().clear();

@@ -1,5 +1,5 @@
-// Memory-mapped files as tensors: private pages, so that a write never reaches the file. A file that is cut while it is mapped, or
-// whose disk fails, ends the process with the file's name instead of a bare SIGBUS.
+// Memory-mapped files as tensors, with private pages: writes never reach the file. If a mapped file is truncated or its disk fails,
+// the process ends with an error that names the file instead of a bare SIGBUS.
 #include <ATen/Functions.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ namespace rt {
 
 namespace {
 
-/** What the signal handler may look at: nodes are never freed, only marked. */
+// List that the signal handler reads: nodes are never freed, only marked as not live.
 struct Mapped {
   const char* base;
   size_t size;
@@ -42,7 +42,7 @@ void say(const char* text) {
   if (write(STDERR_FILENO, text, std::strlen(text)) < 0) return;
 }
 
-/** Calls only what a signal handler may call. */
+// Calls only async-signal-safe functions.
 void onBusError(int signal, siginfo_t* info, void*) {
   const char* at = static_cast<const char*>(info->si_addr);
   for (Mapped* m = mapped.load(); m; m = m->next) {
@@ -53,7 +53,7 @@ void onBusError(int signal, siginfo_t* info, void*) {
         "while they are in use: put the file back, or copy it to a local disk, and start the same command again\n");
     _exit(74);
   }
-  std::signal(signal, SIG_DFL);  // not ours: the access is made again and ends the process as it would have
+  std::signal(signal, SIG_DFL);  // not a mapped file: the repeated access ends the process as usual
 }
 
 Mapped* remember(const std::string& path, void* base, int64_t size) {

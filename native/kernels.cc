@@ -34,7 +34,7 @@ CLONES void emaStep(float* dst, const float* src, int64_t n, float decay) {
 
 namespace {
 
-// Four words of Philox 4x32-10 at a counter, as src/core/random.ts makes them.
+// Four words of Philox 4x32-10 at a counter, equal to those of src/core/random.ts.
 inline void philox(uint64_t counter, uint32_t k0, uint32_t k1, uint32_t* out) {
   auto c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
   uint32_t c2 = 0, c3 = 0;

@@ -1,4 +1,4 @@
-// Float32 loops on contiguous CPU memory. No torch header here: kernels.cc has its own compiler flags and compiles in a second.
+// Float32 loops on contiguous CPU memory. Without torch headers, because kernels.cc has its own compiler flags.
 #pragma once
 #include <cstdint>
 
@@ -9,6 +9,6 @@ struct AdamW {
 };
 void adamwStep(float* p, const float* g, float* m, float* v, int64_t n, const AdamW& h);
 void emaStep(float* dst, const float* src, int64_t n, float decay);
-void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound);  // (2 u - 1) bound of a counter-based stream
+void uniformFill(float* out, int64_t n, uint32_t k0, uint32_t k1, double bound);  // (2 u - 1) * bound, u from a counter-based stream
 
 }  // namespace rt

@@ -1,5 +1,5 @@
-// Custom kernels: compiled by NVRTC, loaded and launched through the driver. Both libraries are found at run time, so that a build needs no
-// header of theirs. No kernel is known here.
+// Custom CUDA kernels: compiled by NVRTC, loaded and launched through the driver API. Both libraries are opened at run time, so the build
+// does not need their headers. The kernels themselves are in src/kernels.
 #include <dlfcn.h>
 
 #include <map>
@@ -17,7 +17,7 @@ F symbol(void* library, const char* name) {
   return reinterpret_cast<F>(found);
 }
 
-// The driver's own layouts (cuda.h: CUlaunchAttribute, CUlaunchConfig).
+// Same layout as in cuda.h: CUlaunchAttribute, CUlaunchConfig.
 struct Attribute {
   unsigned id;
   char pad[4];
@@ -120,7 +120,7 @@ std::string nvrtcCompile(const std::string& path, const std::string& source, con
 
 int kernelModule(const void* image) {
   void* module = nullptr;
-  cudaSynchronize(cudaCurrent());  // the device's context comes with the first call that needs one
+  cudaSynchronize(cudaCurrent());  // creates the context of the device
   check(driver().load(&module, image), "loading a module of kernels");
   modules().push_back(module);
   return static_cast<int>(modules().size()) - 1;

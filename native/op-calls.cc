@@ -1,4 +1,4 @@
-// Ops of torch by name: look one up, run one.
+// Calls that look up and run torch ops by name.
 #include "calls.h"
 
 namespace {

@@ -1,6 +1,5 @@
-// Matrix products of parts of matrices, several in one call: what a derivative written by hand is made of. Views and allocations that an op
-// by name would cost the host each time are made here, and bfloat16 on CUDA goes straight to cuBLAS: what ATen asks of it anew for each
-// product (a handle's stream and workspace, the best algorithm) is asked once for each shape.
+// Several matrix products in one call, for the manually written backward passes. Operands may be column ranges, so the host creates no view
+// per operand. bfloat16 on CUDA calls cuBLASLt directly and caches the algorithm per shape, which ATen looks up for every product.
 #include <ATen/Functions.h>
 
 #include "engine.h"
@@ -18,7 +17,7 @@ namespace rt {
 
 namespace {
 
-// Some columns of a contiguous matrix, read across where `transposed`: rows x columns as it is read.
+// A column range of a contiguous matrix. `rows` and `columns` are those after the transposition.
 struct Matrix {
   at::Tensor of;
   int64_t from, rows, columns;
@@ -31,17 +30,17 @@ struct Matrix {
   }
 };
 
-// A handle, or -2 - i: what product i of the same call made.
-at::Tensor tensorOf(double word, const std::vector<at::Tensor>& made) {
+// A handle, or -2 - i: the result of product i of the same call.
+at::Tensor tensorOf(double word, const std::vector<at::Tensor>& results) {
   if (word >= 0) return engine().table.get(word);
   const auto i = static_cast<size_t>(-2 - word);
-  TORCH_CHECK(word <= -2 && i < made.size() && made[i].defined(), "products: no result ", i, " comes before");
-  return made[i];
+  TORCH_CHECK(word <= -2 && i < results.size() && results[i].defined(), "products: no result ", i, " comes before");
+  return results[i];
 }
 
 // handle, first column, columns (-1: all), transposed
-Matrix matrixAt(const double*& d, const std::vector<at::Tensor>& made) {
-  Matrix m{tensorOf(d[0], made), static_cast<int64_t>(d[1]), 0, static_cast<int64_t>(d[2]), d[3] != 0};
+Matrix matrixAt(const double*& d, const std::vector<at::Tensor>& results) {
+  Matrix m{tensorOf(d[0], results), static_cast<int64_t>(d[1]), 0, static_cast<int64_t>(d[2]), d[3] != 0};
   d += 4;
   TORCH_CHECK(m.of.dim() == 2 && m.of.is_contiguous(), "products: expected a contiguous matrix, got ", m.of.sizes());
   m.rows = m.of.size(0);
@@ -61,7 +60,7 @@ bool straight(const Matrix& a, const Matrix& b, const at::Tensor& out) {
   return a.of.is_cuda() && a.of.scalar_type() == at::kBFloat16 && b.of.scalar_type() == at::kBFloat16 && (type == at::kBFloat16 || type == at::kFloat);
 }
 
-// How one shape is multiplied. Rows of ours are columns there, so that the factors change places: b comes first.
+// How one shape is multiplied. cuBLAS is column-major, so the factors are swapped: out^T = b^T a^T.
 struct Plan {
   cublasLtMatmulDesc_t operation;
   cublasLtMatrixLayout_t b, a, out;
@@ -70,7 +69,7 @@ struct Plan {
 constexpr size_t kWorkspace = 32 << 20, kMaxPlans = 1024;
 using Key = std::array<int64_t, 14>;
 
-// The largest power of two up to 256 that the address is a multiple of.
+// Alignment of the address in bytes: a power of two, at most 256.
 int64_t alignment(const char* p) {
   const auto bits = reinterpret_cast<uintptr_t>(p) | 256;
   return static_cast<int64_t>(bits & (~bits + 1));
@@ -119,7 +118,7 @@ Plan planFor(cublasLtHandle_t handle, const Matrix& a, const Matrix& b, const Ma
   return p;
 }
 
-// Of one device and stream: products of one stream may share a workspace.
+// State per device and stream: products of one stream share a workspace.
 struct Multiplier {
   cublasLtHandle_t handle = nullptr;
   at::Tensor workspace;
@@ -145,7 +144,7 @@ void forget(std::map<Key, Plan>& plans) {
   plans.clear();
 }
 
-// `bias`: one number for each column of the result, or null.
+// `bias`: one number per column of the result, or null.
 void multiply(const Matrix& a, const Matrix& b, const Matrix& out, float alpha, bool add, const void* bias) {
   const int device = a.of.device().index();
   const c10::cuda::CUDAGuard guard(a.of.device());
@@ -179,7 +178,7 @@ void into(const Matrix& out, const Matrix& a, const Matrix& b, bool add) {
   else at::mm_out(place, a.view(), b.view());
 }
 
-// `bias`: may be undefined.
+// `bias` may be undefined.
 at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double scale, const at::Tensor& bias) {
 #ifdef ROUNDTRIP_CUDA
   at::Tensor out = at::empty({a.rows, b.columns}, a.of.options().dtype(type));
@@ -189,17 +188,17 @@ at::Tensor fresh(const Matrix& a, const Matrix& b, at::ScalarType type, double s
   }
 #endif
   if (bias.defined()) return at::addmm(bias, a.view(), b.view());
-  at::Tensor made = at::mm(a.view(), b.view()).to(type);
-  return scale == 1 ? made : made.mul_(scale);
+  at::Tensor product = at::mm(a.view(), b.view()).to(type);
+  return scale == 1 ? product : product.mul_(scale);
 }
 
 }  // namespace
 
 void products(double* buffer) {
   const double* d = buffer;
-  std::vector<at::Tensor> made(static_cast<size_t>(*d++));
-  for (auto& result : made) {
-    const Matrix a = matrixAt(d, made), b = matrixAt(d, made);
+  std::vector<at::Tensor> results(static_cast<size_t>(*d++));
+  for (auto& result : results) {
+    const Matrix a = matrixAt(d, results), b = matrixAt(d, results);
     TORCH_CHECK(a.columns == b.rows, "products: [", a.rows, ", ", a.columns, "] times [", b.rows, ", ", b.columns, "]");
     if (d[0] == -1) {
       const at::Tensor bias = d[4] == -1 ? at::Tensor() : engine().table.get(d[4]);
@@ -209,11 +208,11 @@ void products(double* buffer) {
       result = fresh(a, b, d[5] != 0 && type != at::kDouble ? at::kFloat : type, d[6], bias);
     } else {
       const double* place = d;
-      into(matrixAt(place, made), a, b, d[7] != 0);
+      into(matrixAt(place, results), a, b, d[7] != 0);
     }
     d += 8;
   }
-  for (auto& result : made) *buffer++ = result.defined() ? engine().table.put(std::move(result)) : -1;
+  for (auto& result : results) *buffer++ = result.defined() ? engine().table.put(std::move(result)) : -1;
 }
 
 }  // namespace rt

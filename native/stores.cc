@@ -1,4 +1,4 @@
-// Stores of c10d: where processes meet, each with a thread of its own, and the promises that other threads settle.
+// Stores of c10d, the key-value stores through which processes find each other, each with its thread; promises settled by other threads.
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -22,7 +22,7 @@ namespace {
 
 void onSettled(napi_env env, napi_value, void*, void* data) {
   auto* pending = static_cast<Pending*>(data);
-  if (!env) return;  // the thread is ending: nobody waits
+  if (!env) return;  // the environment is closing: nobody waits
   if (pending->inFlight) --*pending->inFlight;
   napi_value result = nullptr;
   if (pending->failed) {
@@ -76,7 +76,7 @@ void StoreThread::stop(bool orderly) {
 void StoreThread::loop() {
   for (auto job = next(); job; job = next()) job();
   if (orderly_) store.reset();
-  else (void)store.release();  // the process is ending: its destructor would talk to peers that may be gone
+  else (void)store.release();  // the process is ending: the destructor would wait for peers that may have ended
 }
 std::function<void()> StoreThread::next() {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -99,7 +99,7 @@ std::function<void()> StoreThread::beatJob() {
   return [this, key = key_, text] {
     try {
       store->set(key, std::vector<uint8_t>(text.begin(), text.end()));
-    } catch (const std::exception&) {  // a store that is gone shows at the next collective
+    } catch (const std::exception&) {  // the next collective reports a lost store
     }
   };
 }
@@ -131,56 +131,49 @@ napi_value onStore(napi_env env, int store, std::function<void(StoreThread&, Pen
 
 namespace {
 
-// A member that only some versions have; the int/long pair prefers the first where it compiles.
+// A member that only some torch versions have: the `int` overload is preferred if it compiles.
 template <class O>
-auto withoutLibuv(O& o, int) -> decltype(o.useLibUV = false, void()) {  // Node has a libuv of its own, and the linker would mix them
+auto withoutLibuv(O& o, int) -> decltype(o.useLibUV = false, void()) {  // its symbols would be resolved to Node's libuv
   o.useLibUV = false;
 }
 template <class O>
 void withoutLibuv(O&, long) {}
 
-int addStore() {
+using Open = std::function<c10::intrusive_ptr<c10d::Store>()>;
+
+// Opens a store on its new thread -> promise of an id
+napi_value addStore(napi_env env, const std::string& prefix, Milliseconds timeout, Open open) {
   const int id = newId();
   auto thread = std::make_shared<StoreThread>();
   thread->start();
   stores()[id] = thread;
-  return id;
+  return onStore(env, id, [=](StoreThread& own, Pending& pending) {
+    auto store = open();
+    store->setTimeout(timeout);
+    own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+    pending.value = numberValue(id);
+  });
 }
 
 // (path, size, prefix, timeout ms) -> promise of an id
 ENTRY(fileStore) {
   BODY
-  const std::string path = a.text(0), prefix = a.text(2);
-  const int size = a.integer(1);
-  const auto timeout = milliseconds(a.number(3));
-  const int id = addStore();
-  return onStore(env, id, [=](StoreThread& own, Pending& pending) {
-    auto file = c10::make_intrusive<c10d::FileStore>(path, size);
-    file->setTimeout(timeout);
-    own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, file);
-    pending.value = numberValue(id);
-  });
+  return addStore(env, a.text(2), milliseconds(a.number(3)),
+                  [path = a.text(0), size = a.integer(1)] { return c10::make_intrusive<c10d::FileStore>(path, size); });
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
 // (host, port, server, size, prefix, timeout ms) -> promise of an id
 ENTRY(tcpStore) {
   BODY
-  const std::string host = a.text(0), prefix = a.text(4);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(a.integer(1));
   options.isServer = a.integer(2) != 0;
   options.numWorkers = static_cast<std::size_t>(a.integer(3));
-  options.waitWorkers = false;  // the first barrier waits, and says who is missing
+  options.waitWorkers = false;  // the first barrier waits, and its error names the missing ranks
   options.timeout = milliseconds(a.number(5));
   withoutLibuv(options, 0);
-  const int id = addStore();
-  return onStore(env, id, [=](StoreThread& own, Pending& pending) {
-    auto tcp = c10::make_intrusive<c10d::TCPStore>(host, options);
-    tcp->setTimeout(options.timeout);
-    own.store = c10::make_intrusive<c10d::PrefixStore>(prefix, tcp);
-    pending.value = numberValue(id);
-  });
+  return addStore(env, a.text(4), options.timeout, [host = a.text(0), options] { return c10::make_intrusive<c10d::TCPStore>(host, options); });
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
@@ -211,14 +204,14 @@ ENTRY(storeGet) {
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// (store, key, text, every ms): from now on the store's thread writes "unix-ms text" under the key
+// (store, key, text, ms): from now on the store's thread writes "unix-ms text" under the key at this interval
 ENTRY(storeBeat) {
   BODY
   opened(stores(), a.integer(0), "store")->beat(a.text(1), a.text(2), milliseconds(a.number(3)));
   END_CALL_WITH("ERR_COLLECTIVE")
 }
 
-// (store): its thread ends after the jobs it has
+// (store): its thread ends after the queued jobs
 ENTRY(storeClose) {
   BODY
   opened(stores(), a.integer(0), "store")->stop(true);

@@ -1,3 +1,4 @@
+// The table of tensors: slots, generations, scopes.
 #include "engine.h"
 
 namespace rt {
@@ -5,12 +6,12 @@ namespace rt {
 namespace {
 constexpr double kSlots = 4294967296.0;  // 2^32
 constexpr uint32_t kGenerations = 1u << 21;
-// Free slots wait in a queue of at least this length, so that a stale handle meets its own generation again after 2^33 tensors at the soonest.
+// Minimum length of the queue of free slots: the handle of a freed tensor becomes valid again after 2^33 new tensors at the earliest.
 constexpr size_t kWaiting = 4096;
 }  // namespace
 
 Engine& engine() {
-  static Engine* e = new Engine();  // never destroyed: static order at exit does not matter
+  static Engine* e = new Engine();  // never destroyed, so the order of static destructors does not matter
   return *e;
 }
 
@@ -57,7 +58,7 @@ bool Table::alive(double handle) const { return const_cast<Table*>(this)->find(h
 
 void Table::release(uint32_t index) {
   Slot& slot = slots_[index];
-  at::Tensor dying = std::move(slot.tensor);  // a destructor may be slow, but never sees a half-freed slot
+  const at::Tensor freed = std::move(slot.tensor);  // destroyed last, when the slot is consistent
   slot.tensor = at::Tensor();
   slot.used = false;
   slot.generation = slot.generation + 1 == kGenerations ? 1 : slot.generation + 1;
@@ -86,7 +87,7 @@ void Table::end(const double* kept, size_t n) {
   const auto depth = static_cast<int32_t>(scopes_.size());
   for (size_t i = 0; i < n; i++) {
     Slot* slot = find(kept[i]);
-    if (!slot || slot->scope != depth) continue;  // kept elsewhere, or of an outer scope
+    if (!slot || slot->scope != depth) continue;  // kept by keep(), or of an outer scope
     slot->scope = depth - 1;
     if (depth > 0) scopes_.back().push_back({static_cast<uint32_t>(slot - slots_.data()), slot->generation});
   }

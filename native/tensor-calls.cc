@@ -1,4 +1,4 @@
-// Tensors and their bytes, scopes, memory, random generators, files in memory, and loops over many tensors at once.
+// Calls for tensors and their bytes, scopes, memory, random generators, mapped files, and loops over many tensors.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
@@ -41,7 +41,7 @@ ENTRY(fromTyped) {
   END_CALL
 }
 
-// buffer[0] = handle; argument: typed array of exactly the tensor's bytes, filled
+// buffer[0] = handle; argument: typed array of the same number of bytes, which is filled
 ENTRY(toTyped) {
   BODY
   auto [data, size] = a.bytes(0);
@@ -115,7 +115,7 @@ ENTRY(generatorNew) {  // (device index or -1 for the CPU) -> id
   return num(env, static_cast<double>(id));
   END_CALL
 }
-// (id): the generator is freed, its place goes to the next
+// (id): frees the generator; the id is reused
 ENTRY(generatorFree) {
   BODY
   const auto id = static_cast<size_t>(a.integer(0));

@@ -12,6 +12,7 @@ const pages = ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'docs']
 const folders = [
   'bench',
   'examples',
+  'native',
   'scripts',
   'src/benchmarks',
   'src/checkpoint',

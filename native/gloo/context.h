@@ -1,6 +1,6 @@
-// What ProcessGroupGloo.hpp names of Gloo, declared and nothing more: the header holds these types behind pointers, and the
-// code that uses them is inside libtorch. So the addon builds where Gloo's own headers are not installed (no wheel has them).
-// Rule: no Gloo method is called and no GlooStore is made in our code; then no layout of Gloo's enters the addon.
+// Declarations of the Gloo types that ProcessGroupGloo.hpp names. It uses them through pointers only, and the code is inside libtorch,
+// so the addon builds without Gloo's headers (no wheel has them).
+// Rule: never call a Gloo method or create a GlooStore here; then the addon does not depend on the layout of Gloo's types.
 #pragma once
 #include <chrono>
 #include <memory>

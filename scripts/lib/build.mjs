@@ -84,10 +84,10 @@ function identity({ torch, flags, link, compiler, cuda, include }) {
   return JSON.stringify([torch.version, torch.path, library(torch).size, flags, link, compiler.version, cuda, api])
 }
 
-function sourcesOf(build) {
-  const all = nativeFiles().filter((path) => path.endsWith('.cc') && !path.includes('/'))
-  if (all.length === 0) throw new SetupError(`no C++ sources in ${native}`)
-  return build.cuda ? all : all.filter((path) => path !== 'cuda.cc')
+function sources() {
+  const names = nativeFiles().filter((path) => path.endsWith('.cc') && !path.includes('/'))
+  if (names.length === 0) throw new SetupError(`no C++ sources in ${native}`)
+  return names.map((name) => ({ name, size: statSync(join(native, name)).size }))
 }
 
 export const keyOf = (build, sources) => sha256(identity(build) + sources).slice(0, 20)
@@ -161,9 +161,8 @@ async function compileAll(build, key, { say }) {
     native,
     nativeFiles().filter((path) => !path.endsWith('.cc')),
   )
-  const sources = sourcesOf(build).map((name) => ({ name, size: statSync(join(native, name)).size }))
   const cores = availableParallelism()
-  const units = unitsOf(sources, cores).map((unit) => ({ ...unit, object: objectPath(build, unit, headers) }))
+  const units = unitsOf(sources(), cores).map((unit) => ({ ...unit, object: objectPath(build, unit, headers) }))
   mkdirSync(join(cacheFolder(), 'native', 'objects'), { recursive: true })
   const queue = units.filter(({ object }) => !existsSync(object))
   const total = queue.length
