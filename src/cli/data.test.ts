@@ -34,7 +34,7 @@ test('make-scenes, inspect and preview work on each other in both formats', asyn
     assert.match(made, /12 scenes/)
     const text = await run(t, 'inspect', out)
     assert.match(text, /records: 12\n/)
-    assert.match(text, /unusable: 0 of 12 looked at \(0\.0 %\)/)
+    assert.match(text, /unusable: 0 of 12 checked \(0\.0 %\)/)
     assert.match(text, /words in the caption\n(.*\n)*.*#/)
   }
   const page = join(root, 'page.html')
@@ -54,7 +54,7 @@ test('inspect counts unusable records with their reasons, and preview shows them
   const text = await run(t, 'inspect', file)
   assert.match(
     text,
-    /unusable: 1 of 1 looked at \(100\.0 %\)\n {2}image-missing: 1, for example .*line 1: image: expected a readable file/,
+    /unusable: 1 of 1 checked \(100\.0 %\)\n {2}image-missing: 1, for example .*line 1: image: expected a readable file/,
   )
   const page = join(root, 'bad.html')
   await run(t, 'preview', file, '--out', page)

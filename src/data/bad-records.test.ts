@@ -178,7 +178,7 @@ test('a duplicate id is counted and named', async () => {
   )
 })
 
-test('a line that is no JSON is counted and named', async () => {
+test('a line that is not JSON is counted and named', async () => {
   await expectReject(
     await jsonlWith('jsonl-torn', Buffer.from('{"id": "b", "im')),
     2,

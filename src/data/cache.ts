@@ -2,8 +2,8 @@ import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { atomicWrite, cacheFolder, log, messageOf, sha256 } from '../core/index.ts'
 
-/** Name, size and time of a file: another of these means another content. */
-export function fileStamp(path: string): string {
+/** Name, size and time of a file; if one of them changes, the content counts as changed. */
+function fileStamp(path: string): string {
   const { size, mtimeMs } = statSync(path)
   return `${resolve(path)} ${size} ${mtimeMs}`
 }
@@ -14,17 +14,17 @@ interface Stored<T> {
 }
 
 export interface CacheKey {
-  /** Which index, with its version: another layout gets another name. */
+  /** Name and version of the index; a new layout gets a new version. */
   kind: string
-  /** Files the index speaks of. */
+  /** Files that are indexed. */
   files: readonly string[]
   /** Settings it depends on. */
   settings?: string
 }
 
 /**
- * An index of files, read from the cache when they are unchanged, else built and stored. A cache that cannot be read or
- * written costs time, never the run: it is told and the index is built.
+ * An index of files, read from the cache if they are unchanged, else built and stored. If the cache cannot be read or
+ * written, a warning is logged and the index is built.
  */
 export async function cachedIndex<T>(key: CacheKey, build: () => Promise<T>): Promise<T> {
   const stamp = sha256(key.files.map(fileStamp).join('\n'))

@@ -1,6 +1,6 @@
 import { z } from 'zod'
 
-/** Settings of the data room: what is read, in which order, and what happens to records that cannot be used. */
+/** What is read, in which order, and what happens to records that cannot be used. */
 export const DataConfig = z.strictObject({
   seed: z
     .int()
@@ -84,15 +84,15 @@ export const DataConfig = z.strictObject({
   skipBrokenShards: z
     .boolean()
     .default(false)
-    .describe('go on without shards that are truncated or not downloaded; false ends the run naming them'),
+    .describe('skip shards that are truncated or not downloaded; false ends the run with an error that names them'),
   workers: z.int().min(0).max(64).default(2).describe('threads that decode images; 0 decodes in the main thread'),
   prefetch: z.int().min(1).default(16).describe('records read ahead of the training step'),
   prefetchMiB: z
     .number()
     .positive()
     .default(256)
-    .describe('decoded images held ahead, in MiB; reading waits beyond it'),
+    .describe('limit on decoded images that are read ahead, in MiB; reading waits above it'),
 })
 export type DataConfig = z.infer<typeof DataConfig>
-/** What callers write: every setting may be left out. */
+/** The same with every setting optional. */
 export type DataOptions = z.input<typeof DataConfig>

@@ -62,7 +62,7 @@ for (const [name, place] of files) {
   })
 }
 
-test('skipBrokenShards goes on without every kind of broken shard and says which', { timeout: 120_000 }, async () => {
+test('skipBrokenShards continues without every kind of broken shard and names them', { timeout: 120_000 }, async () => {
   for (const [name] of files.filter(([n]) => n.endsWith('.arrow'))) {
     const folder = join(root, `skip-${name}`)
     await writeGarArrow(folder, rowsOf([await garRow(0), await garRow(1)]))
@@ -116,7 +116,7 @@ test('a shard whose end is zeros, as an interrupted download leaves it, is refus
   appendFileSync(path, Buffer.alloc(4096))
   await assert.rejects(
     scanShard(path),
-    /zeros\.arrow: byte \d+: expected the end of the file, got 409\d bytes behind it/,
+    /zeros\.arrow: byte \d+: expected the end of the file, got 409\d bytes after it/,
   )
 })
 
@@ -130,7 +130,7 @@ test('a file whose footer lists more batches than are found is refused', async (
   await assert.rejects(scanShard(path), /footer\.arrow: footer at byte \d+: expected \d+ record batches/)
 })
 
-test('JSONL values of any type are bad records, never errors of ours', async () => {
+test('JSONL values of any type are bad records, never internal errors', async () => {
   const path = join(root, 'types.jsonl')
   const odd = [-1, 0, '', 'x', [], [1], {}, null, true, 1e308, [[]], { length: 5 }, ['__proto__']]
   const lines = odd.flatMap((value) => [
@@ -176,7 +176,7 @@ test('a loader stops when a shard was cut under it', async () => {
   const rest = async () => {
     for (let i = 0; i < 200; i++) await loader.next()
   }
-  // what lies in the block cache is still given out; within the second after which files are looked at again it ends
+  // the block cache still serves its bytes; the change is an error at the next check, after at most a second
   await assert.rejects(
     async () => {
       for (const end = Date.now() + 20_000; Date.now() < end; ) await rest()
@@ -209,7 +209,7 @@ test('devices, pipes and folders named as image or mask are bad records, at once
   await assert.rejects(openSource(join(folder, 'pipe')), Mismatch)
 })
 
-test('a line of more than 16 MiB is a bad record and is never held in memory', { timeout: 120_000 }, async () => {
+test('a line of more than 16 MiB is a bad record and is never loaded into memory', { timeout: 120_000 }, async () => {
   const path = join(root, 'long.jsonl')
   const file = openSync(path, 'w')
   for (let i = 0; i < 300; i++) writeSync(file, Buffer.alloc(1 << 20, 0x78))

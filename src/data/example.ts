@@ -7,14 +7,14 @@ import { ChangedFile } from './files.ts'
 export interface Example {
   id: string
   image: RgbImage
-  /** What the model takes of the image, where a decoding thread prepared it. */
+  /** The model's inputs for this image, if a decoding thread prepared them. */
   prepared?: object
   /** At the image's own resolution. */
   mask: Mask
   /** As the source wrote it, outer white space removed. */
   caption: string
   category?: string[]
-  /** The other regions of a record that speaks of several. */
+  /** The other regions, if the text of the record is about several. */
   extraMasks?: Mask[]
   meta: Record<string, unknown>
 }
@@ -65,18 +65,18 @@ export class BadRecord extends Mismatch {
   }
 }
 
-/** Turns the message of a lower room into a counted reason; anything that is not bad input passes through. */
+/** Turns a Mismatch into a BadRecord with a reason that is counted; other errors are returned unchanged. */
 export function asBadRecord(error: unknown, reason: Reason, where: string, field: string): unknown {
   if (error instanceof BadRecord || error instanceof ChangedFile || !(error instanceof Mismatch)) return error
   const { expected, got, hint } = error.info
   return new BadRecord(reason, { where, field, expected, got, hint }, { cause: error })
 }
 
-/** What a task asks of records beside the common rules. */
+/** Rules of a task for its records, in addition to the common ones. */
 export interface RecordRules {
-  /** Whether a record without a pixel inside its mask can be used; absent: never. Where it is told, others are no damage of the data. */
+  /** Whether a record with an empty mask can be used; absent: never. If given, rejected empty masks do not count as damaged data. */
   usesEmpty?(region: Region): boolean
-  /** Records that are read, in stored order; absent: all of the part. */
+  /** Indices of the records to read, in stored order; absent: all of the split. */
   only?: Uint32Array
   /** The task reads no captions; absent: a source without captions is rejected. */
   usesNoCaption?: boolean
@@ -88,29 +88,29 @@ export interface RegionOptions {
   image?: boolean
 }
 
-/** A set of records with random access. Nothing but the index is held in memory. */
+/** A set of records with random access. Only the index is in memory. */
 export interface Source {
   /** "gar-fine-grained", "refcocog", ...: the first part of every id. */
   readonly name: string
-  /** What was detected, in words. */
+  /** The detected format, for messages. */
   readonly format: string
   readonly length: number
-  /** Names, sizes and count of what is read; equal for equal data wherever it lies. */
+  /** Hash of names, sizes and counts; the same for the same data in another folder. */
   readonly fingerprint: string
   /** Lines about the storage: columns, splits, fields. */
   readonly schema: readonly string[]
-  /** Facts worth telling before a run: missing shards, left-out records. */
+  /** Printed before a run: missing shards, left-out records. */
   readonly warnings: readonly string[]
-  /** Records that the format holds but the settings leave out, by cause. */
+  /** Number of records that the settings leave out, by cause. */
   readonly leftOut: Readonly<Record<string, number>>
   /** Shards that could not be used (skipBrokenShards). */
   readonly broken: readonly BadRecord[]
   /** No record has a caption: they are empty. */
   readonly withoutCaptions?: boolean
   id(index: number): string
-  /** What decides the part a record is in: its id without the names of folders and shards. */
+  /** Decides the split a record is in: its id without the names of folders and shards. */
   key(index: number): string
-  /** What 0.1.0 called it: folder, shard and row. */
+  /** Its id in version 0.1.0: folder, shard and row. */
   place(index: number): string
   region(index: number, options?: RegionOptions): Promise<Region>
   /** Decoded and checked; throws BadRecord. */
@@ -118,10 +118,12 @@ export interface Source {
   close(): Promise<void>
 }
 
-/** What each format implements: `id` is the place of a record. openSource adds decoding and the rejection of empty sets. */
-export interface RecordSource extends Omit<Source, 'get' | 'key' | 'place'> {
+/** What each format implements; `id` is the location of a record. openSource adds decoding and rejects empty sets. */
+export interface RecordSource
+  extends Pick<Source, 'name' | 'format' | 'length' | 'fingerprint' | 'schema' | 'id' | 'region'>,
+    Partial<Pick<Source, 'warnings' | 'leftOut' | 'broken' | 'withoutCaptions' | 'close'>> {
   /** Absent: the id without the source's name. */
   key?(index: number): string
-  /** What tells records of several parts apart that have the same key. */
+  /** Distinguishes records of several parts that have the same key. */
   part?(index: number): string
 }

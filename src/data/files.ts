@@ -21,11 +21,13 @@ interface Known {
   checkedAt: number
 }
 
-/** A file that is no longer the one its index was made for: never a bad record, always the end of the run. */
+/** A file that changed after its index was built. It always ends the run; it never counts as a bad record. */
 export class ChangedFile extends Mismatch {}
 
+export const damagedHint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
+
 /**
- * Positional reads from many files with few of them open. Small reads go through a block cache, because the offsets of
+ * Positional reads from many files with few of them open. Small reads use a block cache, because the offsets of
  * neighbouring rows share blocks; image bytes are read directly and belong to the caller.
  */
 export class FilePool {
@@ -35,23 +37,12 @@ export class FilePool {
   readonly #recheckMs: number
   #closed = false
 
-  /** `recheckMs`: how long a file is taken for unchanged after it was looked at. */
+  /** `recheckMs`: time between two checks that a file has not changed. */
   constructor(options: { recheckMs?: number } = {}) {
     this.#recheckMs = options.recheckMs ?? recheckMs
   }
 
-  /** Gives a pool to what opens a source; closes it again when that fails. */
-  static async opening<T>(open: (pool: FilePool) => Promise<T>): Promise<T> {
-    const pool = new FilePool()
-    try {
-      return await open(pool)
-    } catch (error) {
-      await pool.close()
-      throw error
-    }
-  }
-
-  /** Remembers what a file is now; from here on another size or time is an error that names it. */
+  /** Stores size and time of a file; a later read fails if they have changed. */
   watch(path: string): void {
     if (!this.#known.has(path)) this.#known.set(path, known(regularFile(path)))
   }
@@ -63,17 +54,14 @@ export class FilePool {
     const first = Math.floor(offset / blockSize)
     const last = Math.floor((offset + length - 1) / blockSize)
     if (last - first > 1) return await this.#direct(path, offset, length)
-    const blocks =
-      first === last
-        ? [await this.#block(path, first)]
-        : [await this.#block(path, first), await this.#block(path, last)]
-    const joined = blocks.length === 1 ? blocks[0]! : Buffer.concat(blocks)
+    const head = await this.#block(path, first)
+    const joined = first === last ? head : Buffer.concat([head, await this.#block(path, last)])
     const from = offset - first * blockSize
     if (from + length > joined.length) throw await this.#cut(path, offset, length, joined.length - from)
     return Buffer.from(joined.subarray(from, from + length))
   }
 
-  /** Files with reads under way are closed by the last of them. */
+  /** A file that is being read is closed after its last read. */
   async close(): Promise<void> {
     this.#closed = true
     this.#blocks.clear()
@@ -106,7 +94,7 @@ export class FilePool {
     return bytes
   }
 
-  /** The file as it was when first seen; throws when it is another one now. */
+  /** Size and time of the file when first seen; throws if they have changed. */
   async #unchanged(path: string, now = Date.now()): Promise<Known> {
     this.watch(path)
     const before = this.#known.get(path)!
@@ -119,13 +107,13 @@ export class FilePool {
     throw changed(path, before, after)
   }
 
-  /** Fewer bytes than there were: changed by somebody, or a disk that lies. */
+  /** The error for a read with too few bytes: the file changed, or it is too short. */
   async #cut(path: string, offset: number, length: number, got: number): Promise<Mismatch> {
     const error = await this.#unchanged(path, Number.POSITIVE_INFINITY).catch((e: Mismatch) => e)
     return error instanceof Mismatch ? error : tooShort(path, offset, length, got)
   }
 
-  /** As many of the bytes as the file has. Not from Node's shared pool: the buffer may be moved to a worker. */
+  /** Up to `length` bytes. Not from Node's shared pool: the buffer may be moved to a worker. */
   async #upTo(path: string, offset: number, length: number): Promise<Buffer> {
     assert(!this.#closed, 'a closed pool reads nothing')
     const file = this.#lookup(path)
@@ -150,25 +138,17 @@ export class FilePool {
   }
 
   #lookup(path: string): Opened {
-    const file = this.#open.get(path) ?? this.#opened(path)
+    const file = this.#open.get(path) ?? { handle: open(path, 'r'), users: 0 }
+    file.handle.catch(() => this.#open.delete(path)) // the next read tries again
     this.#open.delete(path) // to the end: least recently used first
     this.#open.set(path, file)
     return file
   }
 
-  #opened(path: string): Opened {
-    const handle = open(path, 'r')
-    handle.catch(() => this.#open.delete(path)) // the next read tries again
-    return { handle, users: 0 }
-  }
-
   async #closeIdle(): Promise<void> {
     if (this.#open.size <= maxOpen) return
-    for (const [path, file] of this.#open) {
-      if (file.users > 0) continue
-      await this.#closeFile(path, file)
-      return
-    }
+    const idle = [...this.#open].find(([, file]) => file.users === 0)
+    if (idle) await this.#closeFile(...idle)
   }
 }
 

@@ -44,7 +44,10 @@ test('sizes, shares and words are counted in the bins they belong to; what canno
     ['broken-shard', 1],
     ['no-mask', 1],
   ])
-  assert.deepEqual([found.records, found.looked, found.warnings, found.leftOut], [3, 3, ['a warning'], { relation: 4 }])
+  assert.deepEqual(
+    [found.records, found.checked, found.warnings, found.leftOut],
+    [3, 3, ['a warning'], { relation: 4 }],
+  )
   assert.deepEqual(
     found.first.map(({ id, image, mask }) => [id, image, mask]),
     [
@@ -52,5 +55,5 @@ test('sizes, shares and words are counted in the bins they belong to; what canno
       ['high', '20 x 600', '100.00 % inside, box [0,0,20,600]'],
     ],
   )
-  assert.equal((await inspectSource(source, { sample: 2 })).looked, 2)
+  assert.equal((await inspectSource(source, { sample: 2 })).checked, 2)
 })

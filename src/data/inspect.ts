@@ -2,13 +2,13 @@ import { maskArea, maskBox } from '../mask/index.ts'
 import { BadRecord, type Example, type Reason, type Source } from './example.ts'
 import { shuffleInPlace } from './order.ts'
 
-export interface Histogram {
+interface Histogram {
   title: string
   /** Rows: label and count. */
   bins: { label: string; count: number }[]
 }
 
-export interface FirstRecord {
+interface FirstRecord {
   id: string
   image: string
   mask: string
@@ -24,31 +24,31 @@ export interface Inspection {
   warnings: readonly string[]
   leftOut: Readonly<Record<string, number>>
   first: FirstRecord[]
-  /** Records decoded to count the unusable ones. */
-  looked: number
+  /** Records that were decoded to count the unusable ones. */
+  checked: number
   rejects: Partial<Record<Reason, { count: number; example: string }>>
   histograms: Histogram[]
 }
 
-export interface InspectOptions {
+interface InspectOptions {
   /** Records to decode; all when there are fewer. */
   sample?: number
   onProgress?: (done: number, total: number) => void
 }
 
-/** Looks at the first records and at a random sample, decoding each as training would. */
+/** Decodes the first records and a random sample as training does. */
 export async function inspectSource(source: Source, options: InspectOptions = {}): Promise<Inspection> {
   const { sample = 500 } = options
   const order = Uint32Array.from({ length: source.length }, (_, i) => i)
   if (sample < source.length) shuffleInPlace(order, 0, 0)
-  const looked = Math.min(sample, source.length)
+  const checked = Math.min(sample, source.length)
   const rejects: Inspection['rejects'] = {}
   for (const bad of source.broken) countReject(rejects, bad)
   const sizes = { side: [] as number[], share: [] as number[], words: [] as number[] }
-  for (let i = 0; i < looked; i++) {
+  for (let i = 0; i < checked; i++) {
     const example = await tryGet(source, order[i]!, rejects)
     if (example) measure(example, sizes)
-    options.onProgress?.(i + 1, looked)
+    options.onProgress?.(i + 1, checked)
   }
   const { name, format, length: records, schema, warnings, leftOut } = source
   const histograms = [
@@ -64,7 +64,7 @@ export async function inspectSource(source: Source, options: InspectOptions = {}
     warnings,
     leftOut,
     first: await firstRecords(source),
-    looked,
+    checked,
     rejects,
     histograms,
   }
@@ -93,7 +93,7 @@ function measure({ image, mask, caption }: Example, sizes: { side: number[]; sha
 }
 
 /** Counts per half-open bin [edge, next edge); the last one is open above. */
-export function histogram(title: string, values: readonly number[], edges: readonly number[]): Histogram {
+function histogram(title: string, values: readonly number[], edges: readonly number[]): Histogram {
   const bins = edges.map((edge, i) => {
     const next = edges[i + 1]
     const count = values.filter((v) => v >= edge && (next === undefined || v < next)).length
@@ -126,13 +126,13 @@ function firstRecord({ id, image, mask, caption, category }: Example): FirstReco
 const barWidth = 40
 
 function drawHistogram({ title, bins }: Histogram): string[] {
-  const most = Math.max(1, ...bins.map((b) => b.count))
+  const max = Math.max(1, ...bins.map((b) => b.count))
   const labels = Math.max(...bins.map((b) => b.label.length))
   const counts = Math.max(...bins.map((b) => String(b.count).length))
   return [
     title,
     ...bins.map(({ label, count }) => {
-      const bar = '#'.repeat(count === 0 ? 0 : Math.max(1, Math.round((barWidth * count) / most)))
+      const bar = '#'.repeat(count === 0 ? 0 : Math.max(1, Math.round((barWidth * count) / max)))
       return `  ${label.padStart(labels)}  ${String(count).padStart(counts)}  ${bar}`.trimEnd()
     }),
   ]
@@ -140,7 +140,7 @@ function drawHistogram({ title, bins }: Histogram): string[] {
 
 /** The inspection as text for a terminal. */
 export function renderInspection(inspection: Inspection): string {
-  const { name, format, records, schema, warnings, leftOut, first, looked, rejects, histograms } = inspection
+  const { name, format, records, schema, warnings, leftOut, first, checked, rejects, histograms } = inspection
   const lines = [`${name}: ${format}`, `records: ${records}`]
   for (const [why, n] of Object.entries(leftOut)) lines.push(`left out: ${n}, ${why}`)
   for (const warning of warnings) lines.push(`warning: ${warning}`)
@@ -150,8 +150,8 @@ export function renderInspection(inspection: Inspection): string {
   }
   const entries = Object.entries(rejects)
   const total = entries.reduce((sum, [why, r]) => sum + (why === 'broken-shard' ? 0 : r.count), 0)
-  const share = looked === 0 ? 0 : (100 * total) / looked
-  lines.push('', `unusable: ${total} of ${looked} looked at (${share.toFixed(1)} %)`)
+  const share = checked === 0 ? 0 : (100 * total) / checked
+  lines.push('', `unusable: ${total} of ${checked} checked (${share.toFixed(1)} %)`)
   for (const [why, { count, example }] of entries) lines.push(`  ${why}: ${count}, for example ${example}`)
   for (const h of histograms) lines.push('', ...drawHistogram(h))
   return `${lines.join('\n')}\n`

@@ -54,7 +54,7 @@ for (const world of [1, 2]) {
           loader.restore(JSON.parse(saved))
           assert.deepEqual(await take(loader, 50 - stop), whole.slice(stop), `stopped after ${stop}`)
           const { seen, rejects } = loader.state()
-          assert.equal(seen, 50 + rejects['image-unreadable']!, `looked at, stopped after ${stop}`)
+          assert.equal(seen, 50 + rejects['image-unreadable']!, `read, stopped after ${stop}`)
         })
       }
     }

@@ -6,7 +6,7 @@ import { BadRecord, type Example, type Reason, type RecordRules, type Region, ty
 import { curriculumBuckets, epochOrder, splitIndices } from './order.ts'
 import { DecodePool } from './pool.ts'
 
-/** Where a loader stands: enough to go on with the exact next record. Plain data, stored in checkpoints. */
+/** Position of a loader: enough to resume at the exact next record. Plain data, stored in checkpoints. */
 export interface LoaderState {
   version: 1
   fingerprint: string
@@ -14,9 +14,9 @@ export interface LoaderState {
   rank: number
   world: number
   epoch: number
-  /** Of this rank's order in the epoch; the next record to hand out. */
+  /** Index of the next record in this rank's order of the epoch. */
   position: number
-  /** Records looked at so far, and those of them that could not be used. */
+  /** Records read so far, and how many of them could not be used. */
   seen: number
   rejects: Partial<Record<Reason, number>>
 }
@@ -50,11 +50,11 @@ interface Slot {
   result: Promise<Example | Error>
 }
 
-const judgedAfter = 1000 // records before the share of rejects is judged
-const kept = 100 // rejected records remembered for reports
-const told = 20 // rejected records named in the log
+const checkedAfter = 1000 // records before the share of rejects is checked
+const maxKept = 100 // rejected records kept for reports
+const maxLogged = 20 // rejected records named in the log
 
-/** Examples of the training or the held-out part, in a reproducible order. */
+/** Examples of the train or eval split, in a reproducible order. */
 export function openLoader(
   source: Source,
   options: DataOptions = {},
@@ -76,17 +76,17 @@ class StreamLoader implements Loader {
   readonly #rules: RecordRules
   #buckets: Promise<Uint32Array | null> | null = null
   #order: { epoch: number; indices: Uint32Array } | null = null
-  /** Read ahead, in order; the cursor is behind the last of them. */
+  /** Records that are read ahead, in order; the cursor is the next one. */
   #queue: Slot[] = []
   #cursor = { epoch: 0, position: 0 }
-  #heldBytes = 0
-  /** Of the largest image so far: the next one may be as large. */
+  #queuedBytes = 0
+  /** Size of the largest prepared image so far, as an estimate for the next one. */
   #preparedBytes = 0
   #filling: Promise<void> | null = null
-  /** Raised by restore and close: work started before it is dropped. */
+  /** Incremented by restore and close, which drop the work started before. */
   #generation = 0
   #turn: Promise<unknown> = Promise.resolve()
-  #asked = 0
+  #pending = 0
   #failure: Error | null = null
   #state: LoaderState
 
@@ -124,7 +124,7 @@ class StreamLoader implements Loader {
   }
 
   restore(state: LoaderState): void {
-    assert(this.#asked === 0, 'a position is restored while no record is being asked for')
+    assert(this.#pending === 0, 'a position is restored while no record is being asked for')
     const here = this.#state
     for (const field of ['version', 'fingerprint', 'seed', 'rank', 'world'] as const) {
       if (state[field] === here[field]) continue
@@ -161,14 +161,14 @@ class StreamLoader implements Loader {
   #drop(): void {
     this.#generation++
     this.#queue = []
-    this.#heldBytes = 0
+    this.#queuedBytes = 0
     this.#filling = null
   }
 
-  /** Calls are answered one after the other, in the order they came. */
+  /** Answers calls one after the other, in order. */
   #inTurn<T>(task: () => Promise<T>): Promise<T> {
-    this.#asked++
-    const mine = this.#turn.then(task).finally(() => this.#asked--)
+    this.#pending++
+    const mine = this.#turn.then(task).finally(() => this.#pending--)
     this.#turn = mine.catch(() => undefined)
     return mine
   }
@@ -181,7 +181,7 @@ class StreamLoader implements Loader {
       if (this.#state.epoch > lastEpoch) return null
       const slot = await this.#shift()
       const result = await slot.result
-      this.#heldBytes -= slot.bytes
+      this.#queuedBytes -= slot.bytes
       this.#fill()
       if (result instanceof Error) this.#reject(result, ++fruitless)
       this.#advance(slot)
@@ -212,19 +212,19 @@ class StreamLoader implements Loader {
     const { rejects } = this.#state
     rejects[error.reason] = (rejects[error.reason] ?? 0) + 1
     this.rejected.push(error)
-    if (this.rejected.length > kept) this.rejected.shift()
+    if (this.rejected.length > maxKept) this.rejected.shift()
     const leftOut = error.reason === 'empty-mask' && this.#rules.usesEmpty !== undefined
     if (this.#config.onBadRecord === 'stop' && !leftOut) throw this.#fail(error)
     const total = this.#damaged()
-    if (total <= told && !leftOut) log.warn(`skipped (${error.reason}): ${error.message}`)
-    if (total === told && !leftOut) log.warn('further unusable records are counted, not named')
+    if (total <= maxLogged && !leftOut) log.warn(`skipped (${error.reason}): ${error.message}`)
+    if (total === maxLogged && !leftOut) log.warn('further unusable records are counted, not named')
     const seen = this.#state.seen + 1
-    const judged = seen >= Math.min(judgedAfter, this.epochLength)
-    if (judged && total > this.#config.maxRejectFraction * seen) throw this.#fail(this.#tooMany(total, seen))
+    const checked = seen >= Math.min(checkedAfter, this.epochLength)
+    if (checked && total > this.#config.maxRejectFraction * seen) throw this.#fail(this.#tooMany(total, seen))
     if (fruitless >= this.epochLength) throw this.#fail(this.#tooMany(fruitless, seen))
   }
 
-  /** Unusable records, without whole shards and without those that the task leaves out. */
+  /** Number of unusable records, without broken shards and records that the task leaves out. */
   #damaged(): number {
     const expected = this.#rules.usesEmpty ? ['broken-shard', 'empty-mask'] : ['broken-shard']
     return Object.entries(this.#state.rejects).reduce((sum, [why, n]) => sum + (expected.includes(why) ? 0 : n), 0)
@@ -246,7 +246,7 @@ class StreamLoader implements Loader {
     return error
   }
 
-  /** Reads ahead until the window or the memory budget is full; one reader at a time, decoding runs beside it. */
+  /** Reads ahead until the window or the memory budget is full: one read at a time, decoding in parallel. */
   #fill(): void {
     if (this.#filling) return
     const filling = this.#fillWindow(this.#generation).finally(() => {
@@ -258,7 +258,7 @@ class StreamLoader implements Loader {
   async #fillWindow(generation: number): Promise<void> {
     const budget = this.#config.prefetchMiB * 1024 * 1024
     const room = () =>
-      this.#queue.length < this.#config.prefetch && (this.#heldBytes < budget || this.#queue.length === 0)
+      this.#queue.length < this.#config.prefetch && (this.#queuedBytes < budget || this.#queue.length === 0)
     try {
       while (!this.#failure && room()) {
         const order = await this.#orderOf(this.#cursor.epoch)
@@ -283,10 +283,10 @@ class StreamLoader implements Loader {
     const hold = (bytes: number) => this.#hold(slot, bytes, generation)
     const slot: Slot = { epoch, position, bytes: 0, result: this.#decode(region, hold) }
     this.#queue.push(slot)
-    await region.catch(() => undefined) // told through the slot
+    await region.catch(() => undefined) // the slot reports it
   }
 
-  /** Decodes behind the reader's back; errors become the slot's result, to be met in order. */
+  /** Decodes in parallel with reading. An error becomes the result of the slot, so that it is reported in order. */
   async #decode(region: Promise<Region>, hold: (bytes: number) => void): Promise<Example | Error> {
     try {
       const read = await region
@@ -303,7 +303,7 @@ class StreamLoader implements Loader {
   #hold(slot: Slot, bytes: number, generation: number): void {
     if (generation !== this.#generation) return
     slot.bytes = bytes
-    this.#heldBytes += bytes
+    this.#queuedBytes += bytes
   }
 
   async #orderOf(epoch: number): Promise<Uint32Array> {
@@ -318,13 +318,8 @@ class StreamLoader implements Loader {
 
 function captionsMissing(where: string): Mismatch {
   const hint = 'write captions.tsv next to images/: IMAGE<tab>OBJECT<tab>CAPTION, one line per object'
-  return new Mismatch({
-    where,
-    field: 'captions',
-    expected: 'one for each object: this task reads them',
-    got: 'none',
-    hint,
-  })
+  const expected = 'one for each object: this task reads them'
+  return new Mismatch({ where, field: 'captions', expected, got: 'none', hint })
 }
 
 /** Bytes of the typed arrays in plain data. */

@@ -1,21 +1,20 @@
-import { readFileSync } from 'node:fs'
-import { log, Mismatch, stream, streamId } from '../core/index.ts'
+import { type JsonLine, log, Mismatch, readJsonLines, stream, streamId } from '../core/index.ts'
 import { maskArea } from '../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from './cache.ts'
 import type { DataConfig } from './config.ts'
 import { BadRecord, type Source } from './example.ts'
 
-/** A number from 0 to 1; the record is in the eval part if it is below evalFraction. Adding data does not change it. */
+/** A number from 0 to 1; a record is in the eval split if it is below evalFraction. Adding data does not change it. */
 export function splitNumber(key: string): number {
   return stream(streamId.data, 'split', key).uniformAt(0)
 }
 
-/** Does the record of a key belong to the eval part? */
+/** Whether the record with this key is in the eval split. */
 export function isEval(key: string, fraction: number): boolean {
   return splitNumber(key) < fraction
 }
 
-/** Records of the configured part, in stored order; an empty part is an error unless it is allowed. */
+/** Records of the configured split, in stored order; an empty one is an error unless `allowEmpty`. */
 export function splitIndices(source: Source, config: DataConfig, allowEmpty = false): Uint32Array {
   const all = Uint32Array.from({ length: source.length }, (_, i) => i)
   if (config.split === 'all') return all
@@ -23,13 +22,8 @@ export function splitIndices(source: Source, config: DataConfig, allowEmpty = fa
   const part = all.filter((i) => isEval(source.key(i), config.evalFraction) === wanted)
   if (part.length > 0 || allowEmpty) return part
   const hint = `evalFraction is ${config.evalFraction} of ${source.length} records`
-  throw new Mismatch({
-    where: source.name,
-    field: `split ${config.split}`,
-    expected: 'at least one record',
-    got: 0,
-    hint,
-  })
+  const field = `split ${config.split}`
+  throw new Mismatch({ where: source.name, field, expected: 'at least one record', got: 0, hint })
 }
 
 /** Fisher-Yates decided by (seed, epoch) alone. */
@@ -37,9 +31,7 @@ export function shuffleInPlace(items: Uint32Array, seed: number, epoch: number):
   const random = stream(seed, streamId.data, epoch)
   for (let i = items.length - 1; i > 0; i--) {
     const j = random.below(i + 1)
-    const held = items[i]!
-    items[i] = items[j]!
-    items[j] = held
+    ;[items[i], items[j]] = [items[j]!, items[i]!]
   }
 }
 
@@ -59,16 +51,15 @@ export function epochOrder(
   )
 }
 
-/** Share of the image each mask covers; NaN for records that cannot be used. Kept in the cache. */
+/** Share of the image that each mask covers; NaN for records that cannot be used. Cached. */
 async function maskShares(source: Source): Promise<Float64Array> {
   const packed = await cachedIndex({ kind: 'mask-shares-1', files: [], settings: source.fingerprint }, async () => {
     const shares = new Float64Array(source.length)
-    const began = Date.now()
-    let told = began
+    let loggedAt = Date.now()
     for (let i = 0; i < shares.length; i++) {
       shares[i] = await maskShare(source, i)
-      if (Date.now() - told < 5000) continue
-      told = Date.now()
+      if (Date.now() - loggedAt < 5000) continue
+      loggedAt = Date.now()
       log.info(`${source.name}: mask sizes of ${i + 1} of ${shares.length} records`)
     }
     return packNumbers(shares)
@@ -88,22 +79,9 @@ async function maskShare(source: Source, index: number): Promise<number> {
 
 /** Scores stored by id: JSONL of {"id", "score"}. */
 function storedScores(source: Source, file: string | undefined): Float64Array {
-  if (file === undefined) {
-    throw new Mismatch({
-      where: 'data',
-      field: 'difficultyFile',
-      expected: 'a JSONL of {"id", "score"}',
-      got: 'nothing',
-    })
-  }
-  const byId = new Map<string, number>()
-  readFileSync(file, 'utf8')
-    .split('\n')
-    .forEach((line, i) => {
-      if (line.trim() === '') return
-      const { id, score } = parseScore(line, `${file}: line ${i + 1}`)
-      byId.set(id, score)
-    })
+  const expected = 'a JSONL of {"id", "score"}'
+  if (file === undefined) throw new Mismatch({ where: 'data', field: 'difficultyFile', expected, got: 'nothing' })
+  const byId = new Map(readJsonLines(file).map(scoreOfLine))
   const scoreOf = (i: number) => byId.get(source.id(i)) ?? byId.get(source.place(i)) ?? Number.NaN
   const scores = Float64Array.from({ length: source.length }, (_, i) => scoreOf(i))
   const missing = scores.filter(Number.isNaN).length
@@ -114,16 +92,10 @@ function storedScores(source: Source, file: string | undefined): Float64Array {
   return scores
 }
 
-function parseScore(line: string, where: string): { id: string; score: number } {
-  let value: unknown
-  try {
-    value = JSON.parse(line)
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'JSON', got: error }, { cause: error })
-  }
-  const { id, score } = (value ?? {}) as { id?: unknown; score?: unknown }
-  if (typeof id === 'string' && typeof score === 'number' && Number.isFinite(score)) return { id, score }
-  throw new Mismatch({ where, expected: '{"id": text, "score": number}', got: line.slice(0, 80) })
+function scoreOfLine({ value, where }: JsonLine): [string, number] {
+  const { id, score } = value
+  if (typeof id === 'string' && typeof score === 'number' && Number.isFinite(score)) return [id, score]
+  throw new Mismatch({ where, expected: '{"id": text, "score": number}', got: value })
 }
 
 /** Bucket of every record, first bucket first; null without a curriculum. */

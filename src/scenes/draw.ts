@@ -14,7 +14,7 @@ const rgbOf: Readonly<Record<Colour, Rgb>> = {
   orange: [242, 130, 22],
 }
 
-/** Is the point, in radii from the centre, inside? Every shape stays within radius 1. */
+/** Whether a point, in radii from the centre, is inside. Every shape fits into radius 1. */
 const insideOf: Readonly<Record<Shape, (u: number, v: number) => boolean>> = {
   circle: (u, v) => u * u + v * v <= 0.81,
   square: (u, v) => Math.max(Math.abs(u), Math.abs(v)) <= 0.7,
@@ -37,7 +37,7 @@ function insideStar(u: number, v: number): boolean {
   return ex * y - ey * (x - 1) >= 0
 }
 
-export interface Drawing {
+interface Drawing {
   image: RgbImage
   /** Row-major; 0 background, k + 1 object k. */
   owner: Uint8Array
@@ -48,7 +48,7 @@ export function draw(objects: readonly SceneObject[], size: number, random: Rand
   const owner = ownerMap(objects, size)
   const paints = [makeBackground(random), ...objects.map((object) => makePaint(object, random))] // by owner
   const grain = 2 + random.below(3) // largest deviation of a pixel, in levels
-  // A counter range of its own: the grain does not depend on how many numbers were drawn before.
+  // A separate counter range: the grain does not depend on how many numbers were drawn before.
   const grainFrom = 1 << 20
   const data = new Uint8Array(size * size * 3)
   for (let at = 0; at < owner.length; at++) {
@@ -62,7 +62,7 @@ export function draw(objects: readonly SceneObject[], size: number, random: Rand
   return { image: { width: size, height: size, data }, owner }
 }
 
-/** Is the point inside the object? */
+/** Whether the point is inside the object. */
 export function covers(object: SceneObject, x: number, y: number): boolean {
   return insideOf[object.shape]((x - object.x) / object.radius, (y - object.y) / object.radius)
 }

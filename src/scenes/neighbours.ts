@@ -1,6 +1,5 @@
-// Generated scenes with confusable neighbours: an object and others that touch it. A click on one of them makes a segmenter take the
-// whole cluster; a negative click on another part tells it what is not meant. A pure function of (seed, index). Lengths are pixels of
-// the square image.
+// Generated scenes with confusable neighbours: an object and others that touch it. One click makes a segmenter take the whole cluster;
+// a negative click on another part excludes that part. A pure function of (seed, index). Lengths are pixels of the square image.
 import { type RandomStream, shuffled, stream, streamId } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
@@ -32,7 +31,7 @@ export interface ScenePart {
 export interface PointScene {
   id: string
   query: string
-  /** The target, then what touches it; every part has a colour of its own. */
+  /** The target, then what touches it; every part has a different colour. */
   parts: readonly ScenePart[]
   /** Row-major; 0 background, k + 1 part k. */
   owner: Uint8Array
@@ -57,10 +56,10 @@ export function makePointScene(seed: number, index: number): PointScene {
   return { id, query, parts, owner, record }
 }
 
-/** Share of scenes where nothing is confusable. */
+/** Share of scenes without neighbours. */
 const aloneShare = 0.12
 
-/** The target stands in one of four places, its neighbour on one of its four sides. */
+/** The target is in one of four places, its neighbour on one of its four sides. */
 function layOut(random: RandomStream): ScenePart[] {
   const [first, second] = shuffled(Object.keys(colours) as Colour[], random)
   const place = () => random.pick([40, 72]) + random.below(5) - 2
@@ -105,7 +104,7 @@ function ownerMap(parts: readonly ScenePart[]): Uint8Array {
   return owner
 }
 
-/** Tiles of 28 pixels, each a grey of its own: a model whose positions are relative can tell from the floor where it looks. */
+/** Tiles of 28 pixels in different greys: they show a model with relative positions where it is in the image. */
 function floorAt(pixel: number): number[] {
   const tiles = sceneSide / 28
   const tile = Math.floor(Math.floor(pixel / sceneSide) / 28) * tiles + Math.floor((pixel % sceneSide) / 28)
@@ -114,7 +113,7 @@ function floorAt(pixel: number): number[] {
 }
 
 function paint(parts: readonly ScenePart[], owner: Uint8Array, random: RandomStream): Uint8Array {
-  const noiseFrom = 1 << 20 // a counter range of its own
+  const noiseFrom = 1 << 20 // a separate counter range
   const data = new Uint8Array(3 * owner.length)
   owner.forEach((k, at) => {
     const shift = (random.wordAt(noiseFrom + at) % 13) - 6

@@ -44,7 +44,7 @@ describe('captions', () => {
     )
   })
 
-  test('no colour, shape, size or texture alone tells the target in at least 30 % of the scenes', () => {
+  test('no colour, shape, size or texture alone identifies the target in at least 30 % of the scenes', () => {
     const hard = share((i) => {
       const { objects, target } = plans[i]!
       const object = objects[target]!

@@ -88,7 +88,7 @@ function checkedOptions(options: SceneOptions): Required<SceneOptions> {
   return full
 }
 
-/** Objects a caption could mean; empty for a text that is no caption of this world. */
+/** Objects a caption could mean; empty for a text that is not a caption of this world. */
 export function resolveCaption(caption: string, objects: readonly SceneObject[]): number[] {
   const description = parseCaption(caption)
   return description ? candidates(description, objects) : []

@@ -32,7 +32,7 @@ describe('parseCaption', () => {
     'the red circle above',
     '[SEG]',
   ]) {
-    test(`"${caption}" is no caption`, () => assert.equal(parseCaption(caption), null))
+    test(`"${caption}" is not a caption`, () => assert.equal(parseCaption(caption), null))
   }
 })
 

@@ -34,8 +34,8 @@ function positionPhrases(position: Position): readonly string[] {
   return [`at the ${position}`, `near the ${position}`]
 }
 
-/** Every phrase that can stand behind a noun without naming another object. */
-export const placePhrases: readonly string[] = positions.flatMap(positionPhrases)
+/** Every phrase that can follow a noun without naming another object. */
+const placePhrases: readonly string[] = positions.flatMap(positionPhrases)
 
 /** One of the wordings of a description. */
 export function word(description: Description, random: RandomStream): string {

@@ -1,6 +1,7 @@
-// Bounds of the flatbuffers that Arrow's messages are: the package that decodes them trusts every offset and count, so a
-// damaged one makes it loop for hours. Everything it will follow is looked at here first.
+// Checks the bounds of Arrow's messages, which are flatbuffers. The package that decodes them trusts every offset and count: a
+// damaged one makes it loop for hours. So all of them are checked here first.
 import { Mismatch } from '../../core/index.ts'
+import { damagedHint } from '../files.ts'
 
 /** What a slot of a table holds besides plain numbers. */
 type Kind =
@@ -47,7 +48,7 @@ const maxDepth = 64
 class FlatChecker {
   readonly #view: DataView
   readonly #fail: (what: string) => never
-  /** Tables may be shared; without an end to their number a small file could unfold without end. */
+  /** Tables may be shared; without a limit a small file could expand without end. */
   #tablesLeft: number
 
   constructor(bytes: Uint8Array, fail: (what: string) => never) {
@@ -101,7 +102,7 @@ class FlatChecker {
     this.#need(at, Math.max(4, size))
     for (let slot = 0; 4 + 2 * slot + 2 <= length; slot++) {
       const place = this.#slot(at, slot)
-      if (place >= at + size) this.#fail(`a field at ${place}, behind its table`)
+      if (place >= at + size) this.#fail(`a field at ${place}, after its table`)
       const kind = shape[slot]
       if (place > 0 && kind) this.#value(at, place, kind, depth)
     }
@@ -125,18 +126,13 @@ class FlatChecker {
 }
 
 function checker(bytes: Uint8Array, where: string, at: number, what: string): FlatChecker {
+  const expected = `offsets and counts inside its ${bytes.length} bytes`
   return new FlatChecker(bytes, (got) => {
-    throw new Mismatch({
-      where,
-      field: `${what} at byte ${at}`,
-      expected: `offsets and counts inside its ${bytes.length} bytes`,
-      got,
-      hint: 'the file is damaged; fetch it again, or pass skipBrokenShards',
-    })
+    throw new Mismatch({ where, field: `${what} at byte ${at}`, expected, got, hint: damagedHint })
   })
 }
 
-/** Throws unless every offset, count and text of a message lies inside its bytes. */
+/** Throws unless every offset, count and text of a message is inside its bytes. */
 export function checkMessage(bytes: Uint8Array, where: string, at: number): void {
   checker(bytes, where, at, 'message').root(messageShape)
 }

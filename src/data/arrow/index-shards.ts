@@ -8,21 +8,16 @@ import { type ShardIndex, scanShard } from './messages.ts'
 import { RowReader } from './rows.ts'
 
 export interface RecordIndex extends ShardIndex {
-  /** Records per row where rows may hold several masks; null when each row is one. */
+  /** Records per row if rows may have several masks; null if each row is one record. */
   perRow: number[] | null
-  /** What names each row: row-keys.ts. */
+  /** The key of each row: row-keys.ts. */
   keys: string[]
 }
 
-/** Logical schema that Hugging Face datasets keeps beside the Arrow one. */
-export function featuresOf(schema: Schema): unknown {
-  const text = schema.metadata.get('huggingface')
-  if (!text) return null
-  try {
-    return (JSON.parse(text) as { info?: { features?: unknown } }).info?.features ?? null
-  } catch {
-    return null // only a hint: the Arrow schema is the truth
-  }
+/** The columns of a shard that hold image, mask, text, category and id. */
+export function columnsOf(schema: Schema, path: string): Columns {
+  const names = schema.fields.map((f) => f.name)
+  return chooseColumns(names, schema.metadata.get('huggingface'), path)
 }
 
 /** Path of the list whose length is the number of masks; null when a row has one mask by its type. */
@@ -59,7 +54,7 @@ async function keysOf(reader: RowReader, columns: Columns): Promise<string[]> {
   return keys
 }
 
-/** A row that cannot be read is named by its place; it is rejected with the reason when it is asked for. */
+/** A row that cannot be read gets its position as the key; it is rejected with a reason when it is used. */
 async function oneByOne(reader: RowReader, columns: Columns, batch: number, keys: string[]): Promise<void> {
   const end = keys.length + reader.rowsIn(batch)
   while (keys.length < end) {
@@ -74,8 +69,7 @@ export async function indexShard(path: string, pool: FilePool): Promise<RecordIn
   return await cachedIndex({ kind: 'arrow-3', files: [path] }, async () => {
     const index = await scanShard(path)
     const reader = await RowReader.open(path, pool, index)
-    const names = reader.schema.fields.map((f) => f.name)
-    const columns = chooseColumns(names, featuresOf(reader.schema), path)
+    const columns = columnsOf(reader.schema, path)
     return { ...index, perRow: await countRecords(reader, columns), keys: await keysOf(reader, columns) }
   })
 }

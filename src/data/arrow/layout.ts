@@ -1,6 +1,7 @@
 // Which nodes and buffers of a record batch belong to which column, and whether they are long enough for its rows.
-import { type DataType, type Field, type Schema, Type } from 'apache-arrow'
+import { type DataType, type Field, Type } from 'apache-arrow'
 import { Mismatch } from '../../core/index.ts'
+import { damagedHint } from '../files.ts'
 
 /** A field with the place of its node and buffers in the batch's lists, pre-order over the schema tree. */
 export interface Column {
@@ -18,15 +19,23 @@ export interface BufferPlace {
   length: number
 }
 
-/** What the metadata of a batch say; nothing of it is trusted before checkBatch. */
+/** The metadata of a batch, untrusted until BatchChecker has checked them. */
 export interface BatchHeader {
   length: number
   nodes: { length: number; nullCount: number }[]
   buffers: BufferPlace[]
+  compression?: unknown
+}
+
+/** The columns of a schema, and how many nodes and buffers a batch of them has. */
+export interface Layout {
+  columns: Column[]
+  nodes: number
+  buffers: number
 }
 
 /** The type whose values are in the column's own buffers: the index type for dictionaries. */
-export function storedType({ type, dictionaryId }: Pick<Column, 'type' | 'dictionaryId'>): DataType {
+function storedType({ type, dictionaryId }: Pick<Column, 'type' | 'dictionaryId'>): DataType {
   return dictionaryId === null ? type : (type as unknown as { indices: DataType }).indices
 }
 
@@ -92,8 +101,8 @@ function checkType(type: DataType, where: string, field: string): void {
 
 const lists: readonly Type[] = [Type.List, Type.LargeList, Type.FixedSizeList, Type.Map]
 
-/** Columns of a schema with their places; types that cannot be read are refused. */
-export function layout(fields: readonly Field[], where: string): { columns: Column[]; nodes: number; buffers: number } {
+/** Columns of a schema with the positions of their nodes and buffers. Rejects types that cannot be read. */
+export function layout(fields: readonly Field[], where: string): Layout {
   let node = 0
   let buffer = 0
   const place = (field: Field | null | undefined, path: string): Column => {
@@ -115,7 +124,7 @@ export function layout(fields: readonly Field[], where: string): { columns: Colu
 }
 
 /** The layout of a dictionary's values, which are a batch of one column. */
-export function dictionaryLayout(type: DataType, where: string): ReturnType<typeof layout> {
+export function dictionaryLayout(type: DataType, where: string): Layout {
   return layout([{ name: 'dictionary', type } as unknown as Field], where)
 }
 
@@ -131,7 +140,7 @@ export class BatchChecker {
     this.#site = { where, field: `record batch at byte ${at}` }
   }
 
-  check(expected: ReturnType<typeof layout>): void {
+  check(expected: Layout): void {
     const { length, nodes, buffers } = this.#header
     if (!isCount(length) || length > 8 * this.#bodyLength)
       this.#fail(`rows that its ${this.#bodyLength} bytes can hold`, `${length} rows`)
@@ -174,8 +183,7 @@ export class BatchChecker {
   }
 
   #fail(expected: string, got: string): never {
-    const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
-    throw new Mismatch({ ...this.#site, expected, got, hint })
+    throw new Mismatch({ ...this.#site, expected, got, hint: damagedHint })
   }
 }
 
@@ -204,8 +212,4 @@ export function offsetBits(type: DataType): number {
 function childRows(type: DataType, length: number): number {
   if (type.typeId === Type.Struct) return length
   return type.typeId === Type.FixedSizeList ? length * (type as unknown as { listSize: number }).listSize : 0
-}
-
-export function columnsOf(schema: Schema, where: string): ReturnType<typeof layout> {
-  return layout(schema.fields, where)
 }

@@ -1,16 +1,19 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { type DataType, Message, type Schema } from 'apache-arrow'
 import { Mismatch, messageOf, refuseFailedDownload, regularFile, unreadable } from '../../core/index.ts'
-
+import { damagedHint } from '../files.ts'
 import { checkMessage, footerCounts } from './flat.ts'
-import { BatchChecker, type BatchHeader, type Column, columnsOf, dictionaryLayout, type layout } from './layout.ts'
+import { BatchChecker, type BatchHeader, type Column, dictionaryLayout, type Layout, layout } from './layout.ts'
 
-/** Where a record batch lies in its shard; the body is read row by row, never whole. */
-export interface BatchEntry {
+/** Location of a message in its shard. The body of a batch is read row by row, never as a whole. */
+interface MessagePlace {
   metaOffset: number
   metaLength: number
   bodyOffset: number
   bodyLength: number
+}
+
+export interface BatchEntry extends MessagePlace {
   rows: number
 }
 
@@ -19,7 +22,7 @@ export interface ShardIndex {
   schemaOffset: number
   schemaLength: number
   batches: BatchEntry[]
-  dictionaries: Omit<BatchEntry, 'rows'>[]
+  dictionaries: MessagePlace[]
   rows: number
 }
 
@@ -95,7 +98,7 @@ class ShardScanner {
     if (this.#hasFooter && !(stated && rest > 10)) throw this.truncated(at, 'the list of messages, before the footer')
     if (!this.#hasFooter && rest >= 8) {
       const hint = 'a download that was interrupted leaves zeros; fetch the shard again, or pass skipBrokenShards'
-      const got = `${rest} bytes behind it`
+      const got = `${rest} bytes after it`
       throw new Mismatch({ where: this.#path, field: `byte ${at}`, expected: 'the end of the file', got, hint })
     }
     return null
@@ -116,7 +119,7 @@ class ShardScanner {
       field: `footer at byte ${at}`,
       expected: `${found.batches} record batches and ${found.dictionaries} dictionaries`,
       got: `${index.batches.length} and ${index.dictionaries.length}`,
-      hint: 'the file is damaged; fetch it again, or pass skipBrokenShards',
+      hint: damagedHint,
     })
   }
 
@@ -178,15 +181,11 @@ async function scanOpened(scanner: ShardScanner, start: number, path: string): P
 
 function addFrame(index: ShardIndex, frame: Frame, checks: SchemaChecks, path: string): void {
   const { message, metaOffset, metaLength, bodyOffset } = frame
+  const got = `message type ${message.headerType}`
   const first = index.schemaLength === 0
   if (first !== message.isSchema()) {
     const expected = first ? 'a schema message first' : 'record batches after the schema'
-    throw new Mismatch({
-      where: path,
-      field: `byte ${metaOffset}`,
-      expected,
-      got: `message type ${message.headerType}`,
-    })
+    throw new Mismatch({ where: path, field: `byte ${metaOffset}`, expected, got })
   }
   const place = { metaOffset, metaLength, bodyOffset, bodyLength: message.bodyLength }
   if (message.isSchema()) {
@@ -201,17 +200,20 @@ function addFrame(index: ShardIndex, frame: Frame, checks: SchemaChecks, path: s
     checks.dictionary(message, place)
     index.dictionaries.push(place)
   } else {
-    const got = `message type ${message.headerType}`
     throw new Mismatch({ where: path, field: `byte ${metaOffset}`, expected: 'a record batch or a dictionary', got })
   }
 }
 
-type Place = Omit<BatchEntry, 'rows'>
+interface DictionaryHeader {
+  id: number
+  isDelta: boolean
+  data: BatchHeader
+}
 
 /** Decodes and checks the messages of a shard against its schema. */
 export class SchemaChecks {
   readonly #path: string
-  #layout: ReturnType<typeof layout> | null = null
+  #layout: Layout | null = null
 
   constructor(path: string) {
     this.#path = path
@@ -223,22 +225,19 @@ export class SchemaChecks {
 
   schema(message: Message, at: number): Schema {
     const schema = guarded(this.#path, `schema at byte ${at}`, () => message.header() as unknown as Schema)
-    this.#layout = columnsOf(schema, this.#path)
+    this.#layout = layout(schema.fields, this.#path)
     return schema
   }
 
-  batch(message: Message, place: Place): BatchHeader {
-    const header = this.#header<BatchHeader & { compression?: unknown }>(message, place)
+  batch(message: Message, place: MessagePlace): BatchHeader {
+    const header = this.#header<BatchHeader>(message, place)
     if (header.compression) throw compressed(this.#path, place.metaOffset)
     new BatchChecker(header, place.bodyLength, this.#path, place.metaOffset).check(this.#layout!)
     return header
   }
 
-  dictionary(message: Message, place: Place): { id: number; isDelta: boolean; data: BatchHeader } {
-    const header = this.#header<{ id: number; isDelta: boolean; data: BatchHeader & { compression?: unknown } }>(
-      message,
-      place,
-    )
+  dictionary(message: Message, place: MessagePlace): DictionaryHeader {
+    const header = this.#header<DictionaryHeader>(message, place)
     if (header.data.compression) throw compressed(this.#path, place.metaOffset)
     const type = dictionaryType(this.columns, header.id)
     if (!type) {
@@ -250,7 +249,7 @@ export class SchemaChecks {
     return header
   }
 
-  #header<T>(message: Message, { metaOffset }: Place): T {
+  #header<T>(message: Message, { metaOffset }: MessagePlace): T {
     return guarded(this.#path, `message at byte ${metaOffset}`, () => message.header() as unknown as T)
   }
 }
@@ -265,19 +264,18 @@ function dictionaryType(columns: readonly Column[], id: number): DataType | null
   return null
 }
 
-/** Whatever the decoder throws is about the file. */
+/** Errors of the decoder mean a damaged file. */
 function guarded<T>(where: string, field: string, decode: () => T): T {
   try {
     return decode()
   } catch (error) {
     if (error instanceof Mismatch) throw error
-    const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
-    const got = messageOf(error)
-    throw new Mismatch({ where, field, expected: 'Arrow metadata', got, hint }, { cause: error })
+    const info = { where, field, expected: 'Arrow metadata', got: messageOf(error), hint: damagedHint }
+    throw new Mismatch(info, { cause: error })
   }
 }
 
-/** A message whose every offset lies inside its bytes; its header still has to be checked against the schema. */
+/** Decodes a message after checking that its offsets are inside its bytes. Its header is not checked against the schema yet. */
 export function decodeMessage(bytes: Uint8Array, path: string, at: number): Message {
   checkMessage(bytes, path, at)
   const message = guarded(path, `message at byte ${at}`, () => Message.decode(bytes))

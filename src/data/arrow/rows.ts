@@ -1,6 +1,7 @@
 import { type DataType, type Schema, Type } from 'apache-arrow'
 import { assert, Mismatch } from '../../core/index.ts'
 import type { FilePool } from '../files.ts'
+import { GroupedRecords } from '../grouped-records.ts'
 import { type BatchHeader, type BufferPlace, type Column, offsetBits } from './layout.ts'
 import { type BatchEntry, decodeMessage, SchemaChecks, type ShardIndex } from './messages.ts'
 
@@ -12,7 +13,7 @@ interface Batch {
   buffers: BufferPlace[]
 }
 
-/** Values of one list or row that are made into objects; no caption, mask or conversation has more. */
+/** Limit on the values of one list or row; no caption, mask or conversation has more. */
 const maxValues = 4_000_000
 const maxBytes = 2 ** 31 - 1 // of one read
 
@@ -29,7 +30,7 @@ export class RowReader {
   readonly #index: ShardIndex
   readonly #columns: Column[]
   readonly #checks: SchemaChecks
-  readonly #starts: number[] = []
+  readonly #records: GroupedRecords
   readonly #batches = new Map<number, Promise<Batch>>()
   readonly #dictionaries = new Map<number, Promise<unknown[]>>()
 
@@ -40,11 +41,7 @@ export class RowReader {
     this.schema = schema
     this.#checks = checks
     this.#columns = checks.columns
-    let start = 0
-    for (const batch of index.batches) {
-      this.#starts.push(start)
-      start += batch.rows
-    }
+    this.#records = new GroupedRecords(index.batches.map((batch) => batch.rows))
   }
 
   static async open(path: string, pool: FilePool, index: ShardIndex): Promise<RowReader> {
@@ -64,7 +61,7 @@ export class RowReader {
 
   /** The named columns of one row; columns the shard lacks are left out. */
   async row(index: number, names: readonly string[]): Promise<Record<string, unknown>> {
-    const [at, inBatch] = this.#find(index)
+    const [at, inBatch] = this.#records.find(index)
     const batch = await this.#batch(at)
     const out: Record<string, unknown> = {}
     for (const column of this.#columns) {
@@ -103,22 +100,10 @@ export class RowReader {
     return Array.from({ length: batch.rows }, (_, i) => (valid(i) ? offsets[i + 1]! - offsets[i]! : 0))
   }
 
-  #find(index: number): [number, number] {
-    assert(index >= 0 && index < this.rows, `row ${index} of ${this.rows}`)
-    let low = 0
-    let high = this.#starts.length - 1
-    while (low < high) {
-      const middle = (low + high + 1) >> 1
-      if (this.#starts[middle]! <= index) low = middle
-      else high = middle - 1
-    }
-    return [low, index - this.#starts[low]!]
-  }
-
-  /** Buffer places of a batch; decoded on demand, a few kept. */
+  /** Buffer offsets of a batch, decoded on demand; the last few are cached. */
   async #batch(index: number): Promise<Batch> {
-    const held = this.#batches.get(index)
-    if (held) return await held
+    const known = this.#batches.get(index)
+    if (known) return await known
     const batch = this.#readBatch(this.#index.batches[index]!)
     this.#batches.set(index, batch)
     if (this.#batches.size > 16) this.#batches.delete(this.#batches.keys().next().value!)
@@ -146,8 +131,12 @@ export class RowReader {
   async #validity(batch: Batch, column: Column, start: number, count: number): Promise<(i: number) => boolean> {
     if (column.type.typeId === Type.Null) return () => false
     if ((batch.buffers[column.buffer]?.length ?? 0) === 0 || count === 0) return () => true
+    return await this.#bits(batch, column.buffer, start, count)
+  }
+
+  async #bits(batch: Batch, buffer: number, start: number, count: number): Promise<(i: number) => boolean> {
     const first = start >> 3
-    const bits = await this.#bytes(batch, column.buffer, first, ((start + count - 1) >> 3) - first + 1)
+    const bits = await this.#bytes(batch, buffer, first, ((start + count - 1) >> 3) - first + 1)
     return (i) => ((bits[((start + i) >> 3) - first]! >> ((start + i) & 7)) & 1) === 1
   }
 
@@ -158,17 +147,12 @@ export class RowReader {
     const offsets = Array.from({ length: count + 1 }, (_, i) =>
       wide ? Number(bytes.readBigInt64LE(i * 8)) : bytes.readInt32LE(i * 4),
     )
-    const most = this.#most(batch, column)
+    const [child] = column.children
+    const most = child ? batch.lengths[child.node]! : batch.buffers[column.buffer + 2]!.length
     const wrong = offsets.findIndex((at, i) => at < (offsets[i - 1] ?? 0) || at > most)
     if (wrong < 0) return offsets
     const expected = `rising offsets from 0 to ${most}`
     throw new Mismatch({ where: this.path, field, expected, got: `${offsets[wrong - 1] ?? 0}, then ${offsets[wrong]}` })
-  }
-
-  /** How far the offsets of a list or of texts may reach. */
-  #most(batch: Batch, column: Column): number {
-    const [child] = column.children
-    return child ? batch.lengths[child.node]! : batch.buffers[column.buffer + 2]!.length
   }
 
   /** Values `start` to `start + count` of a column. */
@@ -232,7 +216,7 @@ export class RowReader {
     return text ? pieces.map((piece) => this.#text(piece, field)) : pieces
   }
 
-  /** An undecodable value is returned, not thrown: it may lie under a null. */
+  /** An undecodable value is returned, not thrown: the row may be null there. */
   #text(bytes: Buffer, field: string): string | NotUtf8 {
     try {
       return utf8.decode(bytes)
@@ -245,16 +229,8 @@ export class RowReader {
   async #readFixed(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {
     const { type } = column
     if (type.typeId === Type.Bool) {
-      const bits = await this.#bytes(
-        batch,
-        column.buffer + 1,
-        start >> 3,
-        ((start + count - 1) >> 3) - (start >> 3) + 1,
-      )
-      return Array.from(
-        { length: count },
-        (_, i) => ((bits[((start + i) >> 3) - (start >> 3)]! >> ((start + i) & 7)) & 1) === 1,
-      )
+      const isSet = await this.#bits(batch, column.buffer + 1, start, count)
+      return Array.from({ length: count }, (_, i) => isSet(i))
     }
     const [width, read] = fixedReader(type, this.path, field)
     const bytes = await this.#bytes(batch, column.buffer + 1, start * width, count * width)
@@ -275,9 +251,9 @@ export class RowReader {
 
   async #dictionary(column: Column, field: string): Promise<unknown[]> {
     const id = column.dictionaryId!
-    const held = this.#dictionaries.get(id) ?? this.#readDictionaryValues(column, field)
-    this.#dictionaries.set(id, held)
-    return await held
+    const values = this.#dictionaries.get(id) ?? this.#readDictionaryValues(column, field)
+    this.#dictionaries.set(id, values)
+    return await values
   }
 
   async #readDictionaryValues(column: Column, field: string): Promise<unknown[]> {

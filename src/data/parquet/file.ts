@@ -4,7 +4,7 @@ import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
 import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
 import { Mismatch, messageOf, refuseFailedDownload, regularFile } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
-import { FilePool } from '../files.ts'
+import { damagedHint, FilePool } from '../files.ts'
 import { type Chunk, checkMetadata } from './metadata.ts'
 import { checkLocations, PageChecker, type Unpack } from './pages.ts'
 
@@ -49,8 +49,8 @@ export class ParquetFile {
   readonly #tools: Tools
   readonly #chunks: Chunk[]
   readonly #unpackers: Record<string, Unpack>
-  /** The row group read last, without images: its neighbours are often asked for next. */
-  #held: { key: string; rows: Promise<Row[]> } | null = null
+  /** The row group read last, without images: its other rows are often read next. */
+  #lastGroup: { key: string; rows: Promise<Row[]> } | null = null
 
   private constructor(path: string, metadata: FileMetaData, pool: FilePool, tools: Tools, size: number) {
     this.path = path
@@ -82,17 +82,13 @@ export class ParquetFile {
   }
 
   get columns(): string[] {
-    return this.metadata.row_groups[0]?.columns.map((c) => c.meta_data?.path_in_schema[0] ?? '').filter(unique) ?? []
+    const columns = this.metadata.row_groups[0]?.columns ?? []
+    return [...new Set(columns.map((c) => c.meta_data?.path_in_schema[0] ?? ''))]
   }
 
-  /** Only a hint, so a damaged one counts for none. */
-  get features(): unknown {
-    const text = this.metadata.key_value_metadata?.find((entry) => entry.key === 'huggingface')?.value
-    try {
-      return text ? ((JSON.parse(text) as { info?: { features?: unknown } } | null)?.info?.features ?? null) : null
-    } catch {
-      return null
-    }
+  /** Metadata of Hugging Face datasets. */
+  get datasetInfo(): string | undefined {
+    return this.metadata.key_value_metadata?.find((entry) => entry.key === 'huggingface')?.value
   }
 
   async range(start: number, end: number, columns: readonly string[]): Promise<Row[]> {
@@ -103,8 +99,7 @@ export class ParquetFile {
     } catch (error) {
       if (error instanceof Mismatch) throw error
       const field = `rows ${start} to ${end - 1} of ${columns.join(', ')}`
-      const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
-      const info = { where: this.path, field, expected: 'readable pages', got: messageOf(error), hint }
+      const info = { where: this.path, field, expected: 'readable pages', got: messageOf(error), hint: damagedHint }
       throw new Mismatch(info, { cause: error })
     }
   }
@@ -127,7 +122,7 @@ export class ParquetFile {
     const rows: Row[] = []
     for (const group of plan.groups) {
       const read = readRowGroup(options, plan, group)
-      for (const column of read.asyncColumns) column.data.catch(() => undefined) // told by the first that fails
+      for (const column of read.asyncColumns) column.data.catch(() => undefined) // the first that fails is reported
       const whole = assembleAsync(read, schema, options.parsers)
       for (const column of whole.asyncColumns) column.data.catch(() => undefined)
       for (const row of await asyncGroupToRows(whole, group.selectStart, group.selectEnd, [...columns], 'object'))
@@ -170,12 +165,8 @@ export class ParquetFile {
     if (codec === 'UNCOMPRESSED') return null
     const found = this.#unpackers[codec]
     if (found) return found
-    throw new Mismatch({
-      where: this.path,
-      field: 'codec',
-      expected: Object.keys(this.#unpackers).join(', '),
-      got: codec,
-    })
+    const expected = Object.keys(this.#unpackers).join(', ')
+    throw new Mismatch({ where: this.path, field: 'codec', expected, got: codec })
   }
 
   /** One row: the small columns of its group are kept, the image is read for the row alone. */
@@ -183,8 +174,8 @@ export class ParquetFile {
     const small = names.filter((name) => name !== image)
     const [start, end] = this.#group(index)
     const key = `${start} ${small.join(' ')}`
-    if (this.#held?.key !== key) this.#held = { key, rows: this.range(start, end, small) }
-    const row = throwStored({ ...(await this.#held.rows)[index - start]! })
+    if (this.#lastGroup?.key !== key) this.#lastGroup = { key, rows: this.range(start, end, small) }
+    const row = throwStored({ ...(await this.#lastGroup.rows)[index - start]! })
     if (names.includes(image)) row[image] = (await this.range(index, index + 1, [image]))[0]![image]
     return row
   }
@@ -233,10 +224,6 @@ export async function readParquet(path: string): Promise<Row[]> {
   }
 }
 
-function unique<T>(value: T, index: number, all: readonly T[]): boolean {
-  return all.indexOf(value) === index
-}
-
 function asBuffer(path: string, byteLength: number, pool: FilePool): AsyncBuffer {
   const slice = async (start: number, end = byteLength): Promise<ArrayBuffer> => {
     const bytes = await pool.read(path, start, end - start)
@@ -245,7 +232,7 @@ function asBuffer(path: string, byteLength: number, pool: FilePool): AsyncBuffer
   return { byteLength, slice }
 }
 
-/** Undecodable text is returned: only its own record may fail, not the row group. */
+/** Undecodable text is returned, not thrown: only its record is rejected, not the row group. */
 function strictText(bytes: Uint8Array, where: string): string | NotUtf8 {
   try {
     return utf8.decode(bytes)

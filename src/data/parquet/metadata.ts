@@ -1,7 +1,7 @@
-// Bounds of a Parquet file's footer: its counts and offsets are checked against each other and against the file before
-// the decoder, which believes them, is let near.
+// Checks the counts and offsets in a Parquet file's footer against each other and against the file, because the decoder trusts them.
 import type { ColumnMetaData, FileMetaData, RowGroup, SchemaElement } from 'hyparquet'
 import { Mismatch } from '../../core/index.ts'
+import { damagedHint } from '../files.ts'
 
 /** One column of one row group: where its pages are and how their levels are packed. */
 export interface Chunk {
@@ -22,11 +22,10 @@ export interface Chunk {
 /** Long runs of one value take few bytes, but not less than this many values a byte beyond the first million. */
 const valuesPerByte = 1000
 
-/** Throws unless rows, values and places agree; the chunks by their first byte. */
+/** Throws unless rows, values and offsets agree; returns the chunks sorted by their first byte. */
 export function checkMetadata(metadata: FileMetaData, fileSize: number, where: string): Chunk[] {
   const fail = (field: string, expected: string, got: unknown): never => {
-    const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
-    throw new Mismatch({ where, field, expected, got: String(got), hint })
+    throw new Mismatch({ where, field, expected, got: String(got), hint: damagedHint })
   }
   const levels = levelsOf(metadata.schema, fail)
   let rows = 0
@@ -99,7 +98,7 @@ interface Levels {
 
 const maxDepth = 64
 
-/** Levels of every leaf by its path; refuses a list of elements that is no tree. */
+/** Levels of every leaf by its path. Rejects a list of elements that does not form a tree. */
 function levelsOf(schema: readonly SchemaElement[], fail: Fail): Map<string, Levels> {
   const leaves = new Map<string, Levels>()
   let next = 0

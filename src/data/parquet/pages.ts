@@ -1,7 +1,8 @@
-// Every page is looked at before it is decoded: sizes, counts, check sum, and the runs of its levels and indices, whose
-// lengths the decoder would otherwise write without an end.
+// Checks every page before it is decoded: sizes, counts, check sum, and the runs of its levels and indices, whose lengths the decoder
+// does not limit.
 import type { PageHeader, PageLocation } from 'hyparquet/src/types.js'
 import { crc32, Mismatch } from '../../core/index.ts'
+import { damagedHint } from '../files.ts'
 import type { Chunk } from './metadata.ts'
 
 /** (bytes, length when unpacked) => unpacked */
@@ -17,12 +18,12 @@ const encodings = [
   'BYTE_STREAM_SPLIT',
 ]
 
-/** Most that a page may grow when unpacked: small ones may by any factor, large ones as far as zlib goes. */
+/** Decompression limit: 16 MiB, or 1,100 times the packed size. */
 function maxUnpacked(packed: number): number {
   return Math.max(16 * 1024 * 1024, 1100 * packed)
 }
 
-export interface PageTools {
+interface PageTools {
   /** Reads a page header, leaving the reader at the page. */
   header(reader: { view: DataView; offset: number }): PageHeader
   /** null for pages that are not packed. */
@@ -44,7 +45,7 @@ export class PageChecker {
     this.#tools = tools
   }
 
-  /** Pages of a stretch of the file that begins at byte `at` with a page. */
+  /** Checks the pages in `bytes`, a part of the file that begins at byte `at`. */
   check(bytes: ArrayBuffer, at: number, locations: readonly PageLocation[] | null): void {
     const reader = { view: new DataView(bytes), offset: 0 }
     let values = 0
@@ -103,11 +104,11 @@ export class PageChecker {
     const bytes = this.#open(header, packed)
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     let at = 0
-    for (const [i, most] of [this.#chunk.maxRepetition, this.#chunk.maxDefinition].entries()) {
-      if (most === 0) continue
+    for (const [i, max] of [this.#chunk.maxRepetition, this.#chunk.maxDefinition].entries()) {
+      if (max === 0) continue
       const length = at + 4 <= bytes.length ? view.getUint32(at, true) : Number.POSITIVE_INFINITY
       if (at + 4 + length > bytes.length) this.#fail(place, 'levels inside the page', `${length} bytes of them`)
-      const zeros = this.#runs(bytes.subarray(at + 4, at + 4 + length), bitsFor(most), count, place, most)
+      const zeros = this.#runs(bytes.subarray(at + 4, at + 4 + length), bitsFor(max), count, place, max)
       if (i === 0) this.#rows += zeros
       at += 4 + length
     }
@@ -121,7 +122,7 @@ export class PageChecker {
     if (!inside) this.#fail(place, 'levels and nulls inside the page', { first, second, nulls })
     if (!(page.num_rows >= 0 && page.num_rows <= count)) this.#fail(place, `at most ${count} rows`, page.num_rows)
     const { maxRepetition, maxDefinition } = this.#chunk
-    const levels = (bytes: Uint8Array, most: number) => this.#runs(bytes, bitsFor(most), count, place, most)
+    const levels = (bytes: Uint8Array, max: number) => this.#runs(bytes, bitsFor(max), count, place, max)
     if (maxRepetition > 0) this.#rows += levels(packed.subarray(0, first), maxRepetition)
     if (maxDefinition > 0) levels(packed.subarray(first, first + second), maxDefinition)
     const rest = packed.subarray(first + second)
@@ -143,8 +144,8 @@ export class PageChecker {
     return unpack ? unpack(packed, header.uncompressed_page_size - levels) : packed
   }
 
-  /** Runs of Parquet's hybrid coding; the values may be fewer, where some are null. How many are 0. */
-  #runs(bytes: Uint8Array, width: number, values: number, place: number, most: number): number {
+  /** Checks runs of Parquet's hybrid coding, which may have fewer values if some are null. Returns how many are 0. */
+  #runs(bytes: Uint8Array, width: number, values: number, place: number, max: number): number {
     if (width > 32) this.#fail(place, 'numbers of at most 32 bits', `${width} bits`)
     let seen = 0
     let zeros = 0
@@ -162,15 +163,15 @@ export class PageChecker {
       if (count > values - seen + (packed ? 511 : 0)) this.#fail(place, `runs of ${values} values`, `a run of ${count}`)
       const used = Math.min(count, values - seen)
       const length = packed ? half * width : Math.ceil(width / 8)
-      zeros += this.#run(bytes.subarray(at, at + length), packed ? used : 1, width, place, most) * (packed ? 1 : used)
+      zeros += this.#run(bytes.subarray(at, at + length), packed ? used : 1, width, place, max) * (packed ? 1 : used)
       seen += count
       at += length
     }
     return zeros
   }
 
-  /** Values of one run, each at most `most`; how many are 0. */
-  #run(bytes: Uint8Array, count: number, width: number, place: number, most: number): number {
+  /** Checks that the values of one run are at most `max`. Returns how many are 0. */
+  #run(bytes: Uint8Array, count: number, width: number, place: number, max: number): number {
     let zeros = 0
     for (let i = 0; i < count && ((i + 1) * width) / 8 <= bytes.length; i++) {
       let value = 0
@@ -178,7 +179,7 @@ export class PageChecker {
         const at = i * width + bit
         value += ((bytes[at >> 3]! >> (at & 7)) & 1) * 2 ** bit
       }
-      if (value > most) this.#fail(place, `levels and indices of at most ${most}`, value)
+      if (value > max) this.#fail(place, `levels and indices of at most ${max}`, value)
       if (value === 0) zeros++
     }
     return zeros
@@ -196,13 +197,12 @@ export class PageChecker {
 
   #fail(place: number, expected: string, got: unknown): never {
     const field = `${this.#chunk.path} in row group ${this.#chunk.group}: page at byte ${place}`
-    const hint = 'the file is damaged; fetch it again, or pass skipBrokenShards'
-    throw new Mismatch({ where: this.#where, field, expected, got, hint })
+    throw new Mismatch({ where: this.#where, field, expected, got, hint: damagedHint })
   }
 }
 
-function bitsFor(most: number): number {
-  return 32 - Math.clz32(most)
+function bitsFor(max: number): number {
+  return 32 - Math.clz32(max)
 }
 
 /** Pages in rising order from row 0, inside their column. */

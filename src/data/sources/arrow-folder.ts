@@ -1,29 +1,27 @@
 // Hugging Face `save_to_disk` folders, bare shards of one, and single .arrow files.
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { Mismatch, readJson } from '../../core/index.ts'
-import { featuresOf, indexShard, type RecordIndex } from '../arrow/index-shards.ts'
+import { columnsOf, indexShard, type RecordIndex } from '../arrow/index-shards.ts'
 import { RowReader } from '../arrow/rows.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
-import { FilePool } from '../files.ts'
-import { type Columns, chooseColumns } from './regions.ts'
+import type { FilePool } from '../files.ts'
+import type { Columns } from './regions.ts'
 import { oneByOne, type RowShard, rowSource } from './row-source.ts'
-import { insideFolder, missingShards, noneReadable, openEach } from './shards.ts'
+import { insideFolder, missingShards, namesIn, noneReadable, openEach } from './shards.ts'
 
 const ignored = /^(cache-.*\.arrow|indices\.arrow|tmp.*)$/
 
 function arrowNames(folder: string): string[] {
-  return readdirSync(folder)
-    .filter((name) => name.endsWith('.arrow') && !ignored.test(name))
-    .sort()
+  return namesIn(folder, /\.arrow$/).filter((name) => !ignored.test(name))
 }
 
 export function hasArrow(folder: string): boolean {
   return arrowNames(folder).length > 0
 }
 
-/** `NAME-train.arrow`, `NAME-train-00000-of-00002.arrow`: what `load_dataset` leaves carries its split, without state.json. */
+/** The files of one split. `load_dataset` writes the split into the name: `NAME-train.arrow`, `NAME-train-00000-of-00002.arrow`. */
 function ofSplit(folder: string, split: string): string[] {
   const names = arrowNames(folder)
   const splitOf = (name: string) => /-([^-]+?)(?:-\d{5}-of-\d{5})?\.arrow$/.exec(name)?.[1]
@@ -46,16 +44,17 @@ function shardFiles(folder: string, config: DataConfig): { files: string[]; miss
     throw new Mismatch({ where: state, field: '_data_files', expected: 'a list of {filename}', got: listed })
   }
   const names = [...new Set(listed.map((f) => insideFolder(f.filename as string, state, '_data_files')))]
-  const [there, missing] = [
-    names.filter((n) => existsSync(join(folder, n))),
-    names.filter((n) => !existsSync(join(folder, n))),
-  ]
-  return { files: there.map((name) => join(folder, name)), missing, stated: true }
+  const missing = names.filter((name) => !existsSync(join(folder, name)))
+  const files = names.filter((name) => !missing.includes(name)).map((name) => join(folder, name))
+  return { files, missing, stated: true }
 }
 
-/** `gar-fine-grained-part1` for the known folders, NAME in a `datasets` cache, else the folder's own name. */
-export function sourceName(folder: string): string {
-  const gar = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/.exec(basename(folder))
+/** Folders of Grasp-Any-Region. */
+export const garFolder = /^(Seed|Relation|Fine-Grained)-Dataset(-Part\d+)?$/
+
+/** `gar-fine-grained-part1` for Grasp-Any-Region, NAME in a `datasets` cache, else the folder's name. */
+function sourceName(folder: string): string {
+  const gar = garFolder.exec(basename(folder))
   if (gar) return `gar-${gar[1]}${gar[2] ?? ''}`.toLowerCase()
   return /___([^/]+)\/[^/]+\/[^/]+\/[^/]+$/.exec(folder)?.[1] ?? basename(folder)
 }
@@ -70,16 +69,11 @@ interface Opened {
 async function openShard(path: string, pool: FilePool): Promise<Opened> {
   const index = await indexShard(path, pool)
   const { schema } = await RowReader.open(path, pool, index)
-  const names = schema.fields.map((f) => f.name)
-  return { path, index, columns: chooseColumns(names, featuresOf(schema), path) }
+  return { path, index, columns: columnsOf(schema, path) }
 }
 
 /** A folder of Arrow shards or one shard file. */
-export async function openArrow(path: string, config: DataConfig): Promise<RecordSource> {
-  return await FilePool.opening(async (pool) => await openShards(path, config, pool))
-}
-
-async function openShards(path: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
+export async function openArrow(path: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const single = statSync(path).isFile()
   const folder = single ? dirname(path) : path
   const { files, missing, stated } = single ? { files: [path], missing: [], stated: false } : shardFiles(path, config)
@@ -115,13 +109,12 @@ async function openShards(path: string, config: DataConfig, pool: FilePool): Pro
       ],
       broken,
       relation: config.relation,
-      close: () => pool.close(),
     },
     shards,
   )
 }
 
-/** A stream cut between two messages looks whole; the row count that `datasets` wrote down can tell. */
+/** A stream that ends between two messages looks complete; the row count in dataset_info.json shows the difference. */
 function rowCountWarning(folder: string, shards: readonly RowShard[]): string[] {
   const file = join(folder, 'dataset_info.json')
   if (!existsSync(file)) return []
@@ -135,9 +128,6 @@ function rowCountWarning(folder: string, shards: readonly RowShard[]): string[] 
 }
 
 function lazily<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | null = null
-  return () => {
-    made ??= make()
-    return made
-  }
+  let value: Promise<T> | undefined
+  return () => (value ??= make())
 }

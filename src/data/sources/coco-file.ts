@@ -1,34 +1,31 @@
-// What the readers of COCO's JSON share: elements found by their place in the file, segmentations as masks, image folders.
-import { existsSync } from 'node:fs'
+// Shared by COCO and RefCOCO: elements of the JSON file by their offset, segmentations as masks, image folders, the source of the records.
+import { existsSync, statSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
-import { Mismatch, messageOf } from '../../core/index.ts'
+import { type JsonObject, Mismatch, parseJson, sha256 } from '../../core/index.ts'
 import { decodeRle, type Mask, polygonsToMask, type Rle } from '../../mask/index.ts'
-import { asBadRecord, BadRecord } from '../example.ts'
+import { packNumbers, unpackNumbers } from '../cache.ts'
+import { asBadRecord, BadRecord, type RecordSource } from '../example.ts'
 import type { FilePool } from '../files.ts'
 import { jsonSpans } from '../json-spans.ts'
+import { PackedStrings } from '../strings.ts'
+import { nonEmpty } from './regions.ts'
+import { insideFolder } from './shards.ts'
 
-export type Fields = Record<string, unknown>
-
-export function parseObject(bytes: Buffer, where: string): Fields {
-  let value: unknown
-  try {
-    value = JSON.parse(bytes.toString('utf8'))
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'JSON', got: messageOf(error) }, { cause: error })
-  }
-  if (typeof value === 'object' && value !== null) return value as Fields
+export function parseObject(bytes: Buffer, where: string): JsonObject {
+  const value = parseJson(bytes.toString('utf8'), where, 'JSON')
+  if (typeof value === 'object' && value !== null) return value as JsonObject
   throw new Mismatch({ where, expected: 'a JSON object', got: value })
 }
 
-/** Calls `take` with every element of one member of a file, one at a time. */
-export async function readSpans<T>(
+/** Calls `take` with every element of one list of a file, one at a time. */
+export async function readSpans(
   file: string,
   member: string,
   pool: FilePool,
-  take: (value: T, at: number, length: number) => void,
+  take: (value: JsonObject, at: number, length: number) => void,
 ): Promise<void> {
   for await (const { offset, length } of jsonSpans(file, member)) {
-    take(parseObject(await pool.read(file, offset, length), `${file}: byte ${offset}`) as T, offset, length)
+    take(parseObject(await pool.read(file, offset, length), `${file}: byte ${offset}`), offset, length)
   }
 }
 
@@ -41,6 +38,97 @@ export function segmentationMask(segmentation: unknown, height: number, width: n
     throw asBadRecord(error, 'mask-unreadable', where, 'segmentation')
   }
   throw new BadRecord('no-mask', { where, field: 'segmentation', expected: 'polygons or RLE', got: 'an empty list' })
+}
+
+/** Records of annotations, as the cache stores them. */
+export interface AnnotationIndex {
+  ids: string[]
+  captions: string[]
+  images: string[]
+  /** Per record: offset and length of the annotation, image number, height, width, in turn. */
+  places: string
+}
+
+/** Collects the images of a file, then records that refer to them. */
+export class AnnotationIndexer {
+  readonly #images = new Map<unknown, { number: number; height: number; width: number }>()
+  readonly #names: string[] = []
+  readonly #ids: string[] = []
+  readonly #captions: string[] = []
+  readonly #places: number[] = []
+
+  async readImages(file: string, pool: FilePool): Promise<void> {
+    await readSpans(file, 'images', pool, ({ id, file_name, height, width }) => {
+      const number = this.#names.push(insideFolder(file_name, file, `image ${id}: file_name`)) - 1
+      this.#images.set(id, { number, height: Number(height), width: Number(width) })
+    })
+  }
+
+  add(id: string, caption: string, offset: number, length: number, imageId: unknown): void {
+    const { number, height, width } = this.#images.get(imageId) ?? { number: -1, height: 0, width: 0 }
+    this.#ids.push(id)
+    this.#captions.push(caption)
+    this.#places.push(offset, length, number, height, width)
+  }
+
+  index(): AnnotationIndex {
+    const places = packNumbers(Float64Array.from(this.#places))
+    return { ids: this.#ids, captions: this.#captions, images: this.#names, places }
+  }
+}
+
+interface AnnotationSource extends Pick<RecordSource, 'name' | 'format' | 'leftOut'> {
+  /** The file of the annotations. */
+  instances: string
+  index: AnnotationIndex
+  /** What the records depend on, for the fingerprint. */
+  settings: string
+  schema: readonly string[]
+  /** Folders where the images may be, and a hint if they are in none of them. */
+  folder: string
+  roots: readonly string[]
+  hint: string
+  idOf(stored: string): string
+  whereOf(stored: string): string
+  /** Which field is empty if a record has no text, and what an annotation without an image lacks. */
+  textField: string
+  missing: string
+}
+
+export function annotationSource(from: AnnotationSource, pool: FilePool): RecordSource {
+  const { name, instances, index } = from
+  const places = unpackNumbers(index.places)
+  const ids = new PackedStrings(index.ids)
+  const captions = new PackedStrings(index.captions)
+  const images = new PackedStrings(index.images)
+  const root = findImages(from.roots, index.images[places[2] ?? 0], from.folder, from.hint)
+  return {
+    name,
+    format: from.format,
+    length: ids.length,
+    fingerprint: sha256(JSON.stringify([name, from.settings, ids.length, statSync(instances).size])),
+    schema: [...from.schema, `images in ${root}`],
+    leftOut: from.leftOut,
+    id: (i) => from.idOf(ids.at(i)),
+    region: async (i, options) => {
+      const where = from.whereOf(ids.at(i))
+      const [offset, length, image, height, width] = places.subarray(5 * i, 5 * i + 5) as unknown as number[]
+      if (length === 0 || image! < 0) {
+        const field = length === 0 ? 'ann_id' : 'image_id'
+        throw new BadRecord('bad-record', { where, field, expected: from.missing, got: 'none' })
+      }
+      const { segmentation, category_id } = parseObject(await pool.read(instances, offset!, length!), where)
+      const file = images.at(image!)
+      return {
+        id: from.idOf(ids.at(i)),
+        where,
+        image: options?.image === false ? null : { path: join(root, file) },
+        mask: segmentationMask(segmentation, height!, width!, where),
+        caption: nonEmpty(captions.at(i), where, from.textField),
+        meta: { source: name, category_id, image: file },
+      }
+    },
+  }
 }
 
 const train2014 = [
@@ -59,8 +147,8 @@ export function refImageFolders(folder: string): string[] {
   return bases.flatMap((base) => train2014.map((name) => join(base, name)))
 }
 
-/** The first of the folders that holds the first image, else the first that exists. */
-export function findImages(tried: readonly string[], first: string | undefined, folder: string, hint: string): string {
+/** The first of the folders that contains the first image, else the first that exists. */
+function findImages(tried: readonly string[], first: string | undefined, folder: string, hint: string): string {
   const found = tried.find((f) => first !== undefined && existsSync(join(f, first))) ?? tried.find((f) => existsSync(f))
   if (found !== undefined) return found
   const expected = first === undefined ? 'a folder of images' : `a folder with ${first}`

@@ -133,7 +133,7 @@ describe('pictures', () => {
   })
 
   /** Drawings of the test have one colour each: a pixel of exactly that colour is a visible pixel of that object. */
-  test('the mask is the visible part of the target: no pixel of another object is inside, none of its own is missing', async () => {
+  test('the mask is the visible part of the target: no pixel of another object is inside, none of the target is missing', async () => {
     const examples = (await all(await open('emoji:24:2:160'))) as Example[]
     let occluded = 0
     for (const { image, mask, meta, id } of examples) {

@@ -106,9 +106,6 @@ function sourceOf(
       `${groups.size} groups of objects; a group is trained on or held out as a whole`,
       `backgrounds: ${photos.length} photographs, generated textures`,
     ],
-    warnings: [],
-    leftOut: {},
-    broken: [],
     id: (index) => `${name}-${index}`,
     part: (index) => `${name}-${index}`,
     key: (index) => composer.groupOf(index),
@@ -117,7 +114,6 @@ function sourceOf(
       id: `${name}-${index}`,
       where: `${name}: picture ${index}`,
     }),
-    close: async () => undefined,
   }
 }
 

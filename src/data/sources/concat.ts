@@ -1,7 +1,7 @@
 import { sha256 } from '../../core/index.ts'
 import type { BadRecord, RecordSource } from '../example.ts'
+import { GroupedRecords } from '../grouped-records.ts'
 import { keyOf } from './record-ids.ts'
-import { lastAtMost } from './row-source.ts'
 
 /** Several sources read as one, in the given order; `broken` are parts that could not be opened. */
 export function concatSources(
@@ -9,39 +9,32 @@ export function concatSources(
   parts: readonly RecordSource[],
   broken: readonly BadRecord[] = [],
 ): RecordSource {
-  const starts = [0]
-  for (const [i, part] of parts.entries()) starts.push(starts[i]! + part.length)
-  const length = starts.pop()!
-  const place = (index: number): [RecordSource, number] => {
-    const i = lastAtMost(starts, index)
-    return [parts[i]!, index - starts[i]!]
+  const records = new GroupedRecords(parts.map((part) => part.length))
+  const find = (index: number): [RecordSource, number] => {
+    const [i, at] = records.find(index)
+    return [parts[i]!, at]
   }
   const leftOut: Record<string, number> = {}
-  for (const part of parts) for (const [why, n] of Object.entries(part.leftOut)) leftOut[why] = (leftOut[why] ?? 0) + n
+  for (const part of parts)
+    for (const [why, n] of Object.entries(part.leftOut ?? {})) leftOut[why] = (leftOut[why] ?? 0) + n
   return {
     name,
     format: `${parts.length} parts: ${parts.map((p) => `${p.name} (${p.format}, ${p.length})`).join('; ')}`,
-    length,
+    length: records.length,
     fingerprint: sha256(parts.map((p) => p.fingerprint).join('\n')),
     schema: parts.flatMap((p) => (parts.length > 1 ? p.schema.map((line) => `${p.name}: ${line}`) : p.schema)),
-    warnings: [...parts.flatMap((p) => p.warnings), ...broken.map((b) => `skipped: ${b.message}`)],
+    warnings: [...parts.flatMap((p) => p.warnings ?? []), ...broken.map((b) => `skipped: ${b.message}`)],
     leftOut,
-    broken: [...parts.flatMap((p) => p.broken), ...broken],
+    broken: [...parts.flatMap((p) => p.broken ?? []), ...broken],
     id: (index) => {
-      const [part, at] = place(index)
+      const [part, at] = find(index)
       return part.id(at)
     },
-    key: (index) => {
-      const [part, at] = place(index)
-      return keyOf(part, at)
-    },
-    part: (index) => place(index)[0].name,
+    key: (index) => keyOf(...find(index)),
+    part: (index) => find(index)[0].name,
     region: async (index, options) => {
-      const [part, at] = place(index)
+      const [part, at] = find(index)
       return await part.region(at, options)
-    },
-    close: async () => {
-      for (const part of parts) await part.close()
     },
   }
 }

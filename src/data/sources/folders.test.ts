@@ -117,7 +117,7 @@ test('plain COCO: regions with the name of their category, crowds left out and c
   await assert.rejects(openSource(folder, { refSplit: 'train' }), /records: expected at least one/)
 })
 
-test('one COCO file beside its images, and captions asked for where there are none', async () => {
+test('one COCO file beside its images, and an error if it has no captions but they are required', async () => {
   const folder = join(root, 'flat')
   for (const name of ['1.png', '2.png', '3.png']) put(join(folder, 'images', name), await grey(24, 16))
   put(join(folder, 'annotations.json'), coco(['1.png', '2.png', '3.png']))

@@ -2,13 +2,22 @@
 // a line, paths relative to the file.
 import { createReadStream } from 'node:fs'
 import { basename, dirname, isAbsolute, join } from 'node:path'
-import { Mismatch, messageOf, refuseFailedDownload, regularFile, sha256, unreadable } from '../../core/index.ts'
+import {
+  isObject,
+  type JsonObject,
+  Mismatch,
+  messageOf,
+  refuseFailedDownload,
+  regularFile,
+  sha256,
+  unreadable,
+} from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, polygonsToMask, type Rle } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool, readStored } from '../files.ts'
+import { type FilePool, readStored } from '../files.ts'
 import { PackedStrings } from '../strings.ts'
-import { categoryOf, nonEmpty } from './regions.ts'
+import { nonEmpty, withCategory } from './regions.ts'
 
 interface LineIndex {
   /** Byte offset and length of each line that is not blank, in turn. */
@@ -20,7 +29,7 @@ interface LineIndex {
   duplicates: number[]
 }
 
-/** Both pass over the mark that some editors put at the start of a file. */
+/** Both skip a byte order mark. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 const readable = new TextDecoder()
 
@@ -34,28 +43,28 @@ interface Line {
   bytes: Buffer | null
 }
 
-/** Byte spans of lines, newlines excluded; memory holds one line. */
+/** Byte spans of lines without their newlines; one line is in memory at a time. */
 async function* lineSpans(path: string): AsyncGenerator<Line> {
-  let held: Buffer[] = []
+  let pending: Buffer[] = []
   let start = 0
   let at = 0
   const line = (end: number): Line => {
     const length = end - start
-    const bytes = length > maxLine ? null : Buffer.concat(held)
-    held = []
+    const bytes = length > maxLine ? null : Buffer.concat(pending)
+    pending = []
     return { offset: start, length, bytes }
   }
   for await (const piece of pieces(path)) {
     let from = 0
     for (let end = piece.indexOf(10); end >= 0; end = piece.indexOf(10, from)) {
-      held.push(piece.subarray(from, end))
+      pending.push(piece.subarray(from, end))
       yield line(at + end)
       from = end + 1
       start = at + from
     }
     at += piece.length
-    if (at - start <= maxLine) held.push(piece.subarray(from))
-    else held = []
+    if (at - start <= maxLine) pending.push(piece.subarray(from))
+    else pending = []
   }
   if (at > start) yield line(at)
 }
@@ -72,7 +81,7 @@ async function* pieces(path: string): AsyncGenerator<Buffer> {
   }
 }
 
-/** The id a line states; lines that cannot be read get their number and fail when asked for. */
+/** The id in a line; a line that cannot be read gets its number, and is rejected when it is used. */
 function statedId(bytes: Buffer | null): string | null {
   if (!bytes) return null
   try {
@@ -103,21 +112,21 @@ async function buildIndex(path: string, name: string): Promise<LineIndex> {
   return { spans: packNumbers(Float64Array.from(spans)), ids, lines: packNumbers(Float64Array.from(lines)), duplicates }
 }
 
-function parseLine(bytes: Buffer, where: string): Record<string, unknown> {
+function parseLine(bytes: Buffer, where: string): JsonObject {
   let text: string
   try {
     text = utf8.decode(bytes)
   } catch {
     throw new BadRecord('not-utf8', { where, expected: 'UTF-8 text', got: `bytes ${badBytes(bytes)}` })
   }
+  let value: unknown
   try {
-    const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Record<string, unknown>
-    throw new BadRecord('bad-record', { where, expected: 'a JSON object', got: value })
+    value = JSON.parse(text)
   } catch (error) {
-    if (error instanceof BadRecord) throw error
     throw new BadRecord('bad-record', { where, expected: 'a JSON object', got: messageOf(error) }, { cause: error })
   }
+  if (isObject(value)) return value
+  throw new BadRecord('bad-record', { where, expected: 'a JSON object', got: value })
 }
 
 /** The first bytes that are not UTF-8, with a few around them. */
@@ -127,7 +136,7 @@ function badBytes(bytes: Buffer): string {
 }
 
 /** A mask in any of the three forms users write. */
-export async function userMask(value: unknown, size: unknown, folder: string, where: string): Promise<Mask> {
+async function userMask(value: unknown, size: unknown, folder: string, where: string): Promise<Mask> {
   if (value === undefined || value === null) {
     throw new BadRecord('no-mask', { where, field: 'mask', expected: 'an RLE, polygons or a PNG path', got: value })
   }
@@ -157,7 +166,7 @@ async function readMaskFile(path: string, folder: string, where: string): Promis
   }
 }
 
-async function toRegion(line: Record<string, unknown>, id: string, folder: string, where: string): Promise<Region> {
+async function toRegion(line: JsonObject, id: string, folder: string, where: string): Promise<Region> {
   const { image, mask, caption = line['query'], category, size, id: _, ...meta } = line
   if (typeof image !== 'string' || image === '') {
     throw new BadRecord('image-missing', { where, field: 'image', expected: 'a path', got: image ?? null })
@@ -165,24 +174,18 @@ async function toRegion(line: Record<string, unknown>, id: string, folder: strin
   if (typeof caption !== 'string') {
     throw new BadRecord('empty-caption', { where, field: 'caption', expected: 'text', got: caption ?? null })
   }
-  const region: Region = {
+  return {
     id,
     where,
     image: { path: isAbsolute(image) ? image : join(folder, image) },
     caption: nonEmpty(caption, where, 'caption'),
     mask: await userMask(mask, size, folder, where),
+    ...withCategory(category),
     meta,
   }
-  const categories = categoryOf(category)
-  if (categories) region.category = categories
-  return region
 }
 
-export async function openJsonl(path: string): Promise<RecordSource> {
-  return await FilePool.opening(async (pool) => await openLines(path, pool))
-}
-
-async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
+export async function openJsonl(path: string, pool: FilePool): Promise<RecordSource> {
   const name = basename(path).replace(/\.jsonl$/, '')
   const folder = dirname(path)
   const { size } = regularFile(path)
@@ -215,10 +218,7 @@ async function openLines(path: string, pool: FilePool): Promise<RecordSource> {
     fingerprint: sha256(JSON.stringify([name, size, ids.length])),
     schema: ['id, image (path), mask (RLE, polygons or PNG path), caption or query, category?'],
     warnings: duplicates.size > 0 ? [`${path}: ${duplicates.size} records repeat an id and will be rejected`] : [],
-    leftOut: {},
-    broken: [],
     id: (index) => ids.at(index),
     region,
-    close: () => pool.close(),
   }
 }

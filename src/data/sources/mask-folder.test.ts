@@ -112,13 +112,13 @@ test('preview draws the outline: pixels deep inside and outside keep their colou
 
 test('captions.tsv names image, object and caption; an image with one object needs no number', async () => {
   const file = join(folder, 'captions.tsv')
-  writeFileSync(file, '\ufeffa.png\t2\tthe cup on the left\r\nb\tthe door\nc\t3\t  \na\t1\ta plate\n\n')
+  writeFileSync(file, '\ufeffa.png\t2\tthe cup on the left\r\nb\tthe vase\nc\t3\t  \na\t1\ta plate\n\n')
   const { source, lines } = await summary()
   assert.equal(source.format, 'images and masks, captions.tsv')
   assert.deepEqual(lines.slice(0, 4), [
     'a/1 "a plate" 12 [3,0,3,4]',
     'a/2 "the cup on the left" 16 [3,5,4,4]',
-    'b "the door" 68 [3,0,17,4]',
+    'b "the vase" 68 [3,0,17,4]',
     'c empty-caption',
   ])
   const loader = openLoader(source, { workers: 0, shuffle: false })

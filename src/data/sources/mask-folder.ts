@@ -1,6 +1,6 @@
 // A plain folder: images/NAME.jpg and masks/NAME.png, whose palette index or grey level names the object (0: background). A record is an
 // object. `captions.tsv`, if there is one, has lines IMAGE, OBJECT, CAPTION; without it the records have no captions.
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { basename, join, parse } from 'node:path'
 import { Mismatch, readTextFile, sha256 } from '../../core/index.ts'
 import { type Labels, labelsFromPng, maskFromDense } from '../../mask/index.ts'
@@ -8,8 +8,7 @@ import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, type RecordSource, type Region } from '../example.ts'
 import { readStored } from '../files.ts'
 import { nonEmpty } from './regions.ts'
-
-const isFolder = (path: string) => existsSync(path) && statSync(path).isDirectory()
+import { isFolder, namesIn } from './shards.ts'
 
 export function isMaskFolder(folder: string): boolean {
   return isFolder(join(folder, 'images')) && isFolder(join(folder, 'masks'))
@@ -17,12 +16,12 @@ export function isMaskFolder(folder: string): boolean {
 
 /** Files by name without ending. */
 function filesIn(folder: string, ending: RegExp): Map<string, string> {
-  const names = readdirSync(folder).filter((name) => ending.test(name) && !name.startsWith('.'))
-  return new Map(names.sort().map((name) => [parse(name).name, join(folder, name)]))
+  const names = namesIn(folder, ending).filter((name) => !name.startsWith('.'))
+  return new Map(names.map((name) => [parse(name).name, join(folder, name)]))
 }
 
 interface ObjectIndex {
-  /** Number of the mask file and of the object, in turn; object 0: a mask that cannot be read, which fails when it is asked for. */
+  /** Number of the mask file and of the object, in turn; object 0: an unreadable mask, which is rejected when it is used. */
   objects: string
   /** Masks without an object. */
   empty: number
@@ -59,10 +58,10 @@ function readCaptions(folder: string): Map<string, string> | null {
   const file = join(folder, 'captions.tsv')
   if (!existsSync(file)) return null
   const captions = new Map<string, string>()
-  for (const [i, line] of readTextFile(file)
+  const lines = readTextFile(file)
     .replace(/^\ufeff/, '')
     .split(/\r?\n/)
-    .entries()) {
+  for (const [i, line] of lines.entries()) {
     if (line.trim() === '') continue
     const columns = line.split('\t')
     const [image, object, caption] = columns.length === 2 ? [columns[0], '', columns[1]] : columns
@@ -90,16 +89,13 @@ export async function openMaskFolder(folder: string): Promise<RecordSource> {
     const { stem, object } = place(index)
     const where = masks.get(stem)!
     const { height, width, numbers } = await readLabels(where)
+    const pixels = Uint8Array.from(numbers, (n) => (n === object ? 1 : 0))
     const caption = captions?.get(`${stem}/${object}`) ?? (isOnly(index) ? captions?.get(`${stem}/`) : '') ?? ''
     return {
       id: id(index),
       where: `${where}: object ${object}`,
       image: { path: images.get(stem)! },
-      mask: maskFromDense(
-        Uint8Array.from(numbers, (n) => (n === object ? 1 : 0)),
-        height,
-        width,
-      ),
+      mask: maskFromDense(pixels, height, width),
       caption: captions ? nonEmpty(caption, `${folder}/captions.tsv: ${stem}, object ${object}`, 'caption') : '',
       meta: { source: name, image: basename(images.get(stem)!), object },
     }
@@ -112,18 +108,15 @@ export async function openMaskFolder(folder: string): Promise<RecordSource> {
     schema: [
       'images/NAME, masks/NAME.png (0 background, 1.. objects), captions.tsv (image, object, caption; optional)',
     ],
-    warnings: [],
     leftOut: {
       ...some('images without a mask', images.size - stems.length),
       ...some('masks without an image', masks.size - stems.length),
       ...some('masks without an object', stored.empty),
       ...some('value 255 next to other objects (border of Pascal VOC)', stored.bordered),
     },
-    broken: [],
     withoutCaptions: captions === null,
     id,
     region,
-    close: async () => undefined,
   }
 }
 

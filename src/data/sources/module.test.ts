@@ -28,7 +28,7 @@ function write(name: string, text: string): string {
   return path
 }
 
-test('a module that exports `source` is read as a dataset; its unusable records are told by reason', async () => {
+test('a module that exports `source` is read as a dataset; its unusable records are counted by reason', async () => {
   const source = await openSource(write('own.mjs', moduleText("['a', 'b']")))
   assert.equal(source.length, 2)
   assert.equal(source.id(1), 'b')
@@ -46,7 +46,7 @@ test('the fingerprint follows the ids and the file, unless the module has one', 
   assert.equal(named.fingerprint, 'v1')
 })
 
-test('ids used twice, missing functions and masks that are no run lengths are refused by field', async () => {
+test('ids used twice, missing functions and masks that are not run lengths are rejected by field', async () => {
   await assert.rejects(
     openSource(write('twice.mjs', moduleText("['a', 'a']"))),
     /source\.id\(1\): expected a text used/,

@@ -1,28 +1,24 @@
-// A source of the user's own: a module that exports `source`. Records stay where they are; the module says how to read one.
+// A custom source: a module that exports `source`, which reads one record at a time.
 import { hashFile, loadExport, Mismatch, sha256 } from '../../core/index.ts'
 import { BadRecord, type RecordSource, type Region } from '../example.ts'
 
-/** What such a module must say; the rest of a source has plain defaults. */
+/** What such a module must export; the rest of a source has defaults. */
 export type SourceModule = Pick<RecordSource, 'name' | 'length' | 'id' | 'region'> & Partial<RecordSource>
 
 const hint = 'export const source = { name, length, id, region } satisfies SourceModule'
 
 export const isModule = (path: string): boolean => /\.[mc]?[jt]s$/.test(path)
 
-/** Unless the module has a fingerprint of its own, its data is taken as changed when its file or its ids do. */
+/** Without a fingerprint in the module, its data counts as changed when its file or its ids change. */
 export async function openModuleSource(path: string): Promise<RecordSource> {
   const source = (await loadExport(path, 'source', hint)) as unknown as SourceModule
   checkSource(path, source)
   const ids = idsOf(path, source)
+  const { name, length, schema = [], warnings, leftOut, broken } = source
   return {
-    format: 'a module of your own',
+    ...{ name, length, schema, warnings, leftOut, broken },
+    format: 'a custom module',
     fingerprint: source.fingerprint ?? sha256([hashFile(path), ...ids].join('\n')),
-    schema: source.schema ?? [],
-    warnings: source.warnings ?? [],
-    leftOut: source.leftOut ?? {},
-    broken: source.broken ?? [],
-    name: source.name,
-    length: source.length,
     id: (index) => ids[index]!,
     region: async (index, options) => checkedRegion(path, await source.region(index, options)),
     close: async () => await source.close?.(),

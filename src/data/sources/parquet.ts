@@ -1,37 +1,27 @@
 // Parquet of the hub's layout: data/SPLIT-00000-of-000NN.parquet, the same columns as the Arrow shards.
-import { readdirSync, statSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
-import { FilePool } from '../files.ts'
+import type { FilePool } from '../files.ts'
 import { ParquetFile } from '../parquet/file.ts'
 import { schemaLines } from '../parquet/schema-text.ts'
 import { type Columns, chooseColumns, masksOf, recordsInRow } from './regions.ts'
 import { keyColumns, rowKey } from './row-keys.ts'
 import { oneByOne, type RowShard, rowSource } from './row-source.ts'
-import { missingShards, noneReadable, openEach } from './shards.ts'
+import { missingShards, namesIn, noneReadable, openEach } from './shards.ts'
 
 /** Parquet files of a folder or of its data/ folder; of one split when names carry splits. */
 export function parquetFiles(path: string, config: DataConfig): string[] {
   if (statSync(path).isFile()) return [path]
   for (const folder of [path, join(path, 'data')]) {
-    const names = listed(folder)
-      .filter((name) => name.endsWith('.parquet'))
-      .sort()
+    const names = namesIn(folder, /\.parquet$/)
     if (names.length === 0) continue
     const ofSplit = names.filter((name) => name.startsWith(`${config.refSplit}-`))
     return (ofSplit.length > 0 ? ofSplit : names).map((name) => join(folder, name))
   }
   return []
-}
-
-function listed(folder: string): string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return [] // no such folder: nothing to list
-  }
 }
 
 async function countRecords(file: ParquetFile, columns: Columns): Promise<{ counts: number[]; keys: string[] }> {
@@ -51,18 +41,14 @@ interface Opened {
   shard: RowShard
 }
 
-/** A file whose footer, columns and small pages can be read; what is found out later spoils single records. */
+/** Opens a file whose footer, columns and small pages can be read. Damage found later rejects single records. */
 async function openOne(path: string, pool: FilePool): Promise<Opened> {
   const file = await ParquetFile.open(path, pool)
-  const columns = chooseColumns(file.columns, file.features, path)
+  const columns = chooseColumns(file.columns, file.datasetInfo, path)
   return { file, columns, shard: await toShard(file, columns) }
 }
 
-export async function openParquet(path: string, config: DataConfig): Promise<RecordSource> {
-  return await FilePool.opening(async (pool) => await openFiles(path, config, pool))
-}
-
-async function openFiles(path: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
+export async function openParquet(path: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const files = parquetFiles(path, config)
   const { good, broken } = await openEach(files, config, (file) => openOne(file, pool))
   const first = good[0]
@@ -82,16 +68,14 @@ async function openFiles(path: string, config: DataConfig, pool: FilePool): Prom
       ],
       broken,
       relation: config.relation,
-      close: () => pool.close(),
     },
     good.map(({ shard }) => shard),
   )
 }
 
 async function toShard(file: ParquetFile, columns: Columns): Promise<RowShard> {
-  const { counts, keys } = await cachedIndex({ kind: 'parquet-3', files: [file.path] }, () =>
-    countRecords(file, columns),
-  )
+  const build = () => countRecords(file, columns)
+  const { counts, keys } = await cachedIndex({ kind: 'parquet-3', files: [file.path] }, build)
   return {
     path: file.path,
     label: basename(file.path).replace(/\.parquet$/, ''),

@@ -82,7 +82,7 @@ function withIds(path: string, some: readonly GarRow[], ids: readonly (string | 
   return path
 }
 
-test("the rows' own ids decide where there are some; a row without one has its content", async () => {
+test('the ids of the rows are their keys; a row without an id uses its content', async () => {
   const ids = rows.map((_, i) => (i === 4 ? null : `photo-${i}`))
   const source = await openSource(withIds(join(root, 'own/a.arrow'), rows, ids))
   assert.deepEqual([source.id(0), source.key(3)], ['photo-0', 'photo-3'])

@@ -1,16 +1,14 @@
 // RefCOCO, RefCOCO+, RefCOCOg: instances.json (COCO) joined with refs(...).p, a pickle read as data, or the same as JSON.
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { Mismatch, readJson, regularFile, sha256, stream, streamId } from '../../core/index.ts'
-import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
+import { Mismatch, readJson, regularFile, stream, streamId } from '../../core/index.ts'
+import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
-import { BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool } from '../files.ts'
-import { PackedStrings } from '../strings.ts'
-import { findImages, parseObject, readSpans, refImageFolders, segmentationMask } from './coco-file.ts'
-import { nonEmpty } from './regions.ts'
-import { insideFolder } from './shards.ts'
+import type { RecordSource } from '../example.ts'
+import type { FilePool } from '../files.ts'
+import { type AnnotationIndex, AnnotationIndexer, annotationSource, readSpans, refImageFolders } from './coco-file.ts'
+import { namesIn } from './shards.ts'
 
 interface Ref {
   ref_id: number
@@ -19,12 +17,7 @@ interface Ref {
   sentences: { sent_id: number; raw: string; sent: string }[]
 }
 
-interface RefIndex {
-  ids: string[]
-  captions: string[]
-  images: string[]
-  /** Per record: offset and length of the annotation, image number, height, width, in turn. */
-  places: string
+interface RefIndex extends AnnotationIndex {
   /** Splits of the file with their number of refs. */
   splits: Record<string, number>
 }
@@ -32,16 +25,12 @@ interface RefIndex {
 const refsName = /^refs.*\.(p|pickle|json)$/
 
 export function isRefCoco(folder: string): boolean {
-  return existsSync(join(folder, 'instances.json')) && readdirSync(folder).some((name) => refsName.test(name))
+  return existsSync(join(folder, 'instances.json')) && namesIn(folder, refsName).length > 0
 }
 
 /** `refs(umd).p` before `refs(google).p`: umd is the one with train, val and test. */
 function refsFile(folder: string): string {
-  const names = readdirSync(folder)
-    .filter((name) => refsName.test(name))
-    .sort()
-    .reverse()
-  return join(folder, names[0]!)
+  return join(folder, namesIn(folder, refsName).at(-1)!)
 }
 
 function readRefs(file: string): Ref[] {
@@ -80,30 +69,21 @@ async function buildIndex(instances: string, refs: string, config: DataConfig, p
   const splits: Record<string, number> = {}
   for (const ref of all) splits[ref.split] = (splits[ref.split] ?? 0) + 1
   const wanted = all.filter((ref) => ref.split === config.refSplit)
-  const used = new Set(wanted.map((ref) => ref.ann_id))
-  const annotations = new Map<number, [offset: number, length: number, image: number]>()
-  await readSpans<{ id: number; image_id: number }>(instances, 'annotations', pool, (a, offset, length) => {
+  const used = new Set<unknown>(wanted.map((ref) => ref.ann_id))
+  const annotations = new Map<unknown, [offset: number, length: number, image: unknown]>()
+  await readSpans(instances, 'annotations', pool, (a, offset, length) => {
     if (used.has(a.id)) annotations.set(a.id, [offset, length, a.image_id])
   })
-  const images = new Map<number, { number: number; height: number; width: number }>()
-  const names: string[] = []
-  await readSpans<{ id: number; file_name: string; height: number; width: number }>(instances, 'images', pool, (i) => {
-    const name = insideFolder(i.file_name, instances, `image ${i.id}: file_name`)
-    images.set(i.id, { number: names.push(name) - 1, height: Number(i.height), width: Number(i.width) })
-  })
+  const indexer = new AnnotationIndexer()
+  await indexer.readImages(instances, pool)
   const name = basename(dirname(instances))
-  const out: RefIndex = { ids: [], captions: [], images: names, places: '', splits }
-  const places: number[] = []
   for (const ref of wanted) {
-    const [offset, length, imageId] = annotations.get(ref.ann_id) ?? [0, 0, -1]
-    const image = images.get(imageId) ?? { number: -1, height: 0, width: 0 }
-    for (const sentence of chosen(ref, config)) {
-      out.ids.push(`${name}/${ref.ref_id}/${sentence.sent_id}`)
-      out.captions.push(config.refSplit === 'train' ? trainingText(sentence.raw) : sentence.sent)
-      places.push(offset, length, image.number, image.height, image.width)
+    for (const { sent_id, raw, sent } of chosen(ref, config)) {
+      const text = config.refSplit === 'train' ? trainingText(raw) : sent
+      indexer.add(`${name}/${ref.ref_id}/${sent_id}`, text, ...(annotations.get(ref.ann_id) ?? [0, 0, -1]))
     }
   }
-  return { ...out, places: packNumbers(Float64Array.from(places)) }
+  return { ...indexer.index(), splits }
 }
 
 function chosen(ref: Ref, config: DataConfig): Ref['sentences'] {
@@ -117,62 +97,32 @@ function trainingText(raw: string): string {
   return text.endsWith('.') ? text.slice(0, -1) : text
 }
 
-function imageFolder(folder: string, first: string | undefined, config: DataConfig): string {
-  const tried = config.imageRoot ? [config.imageRoot] : refImageFolders(folder)
-  return findImages(tried, first, folder, 'set data.imageRoot to the folder of COCO train2014 images')
-}
-
-export async function openRefCoco(folder: string, config: DataConfig): Promise<RecordSource> {
-  return await FilePool.opening(async (pool) => await openRefs(folder, config, pool))
-}
-
-async function openRefs(folder: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
+export async function openRefCoco(folder: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const instances = join(folder, 'instances.json')
   const refs = refsFile(folder)
   pool.watch(instances)
   const settings = `${config.refSplit} ${config.textMode} ${config.textMode === 'random' ? (config.seed ?? 0) : ''}`
-  const stored = await cachedIndex({ kind: 'refcoco-2', files: [instances, refs], settings }, () =>
+  const index = await cachedIndex({ kind: 'refcoco-2', files: [instances, refs], settings }, () =>
     buildIndex(instances, refs, config, pool),
   )
-  const known = Object.entries(stored.splits).map(([split, n]) => `${split} ${n}`)
-  if (stored.ids.length === 0) {
+  const known = Object.entries(index.splits).map(([split, n]) => `${split} ${n}`)
+  if (index.ids.length === 0) {
     throw new Mismatch({ where: refs, field: 'refSplit', expected: `one of ${known.join(', ')}`, got: config.refSplit })
   }
-  const places = unpackNumbers(stored.places)
-  const ids = new PackedStrings(stored.ids)
-  const captions = new PackedStrings(stored.captions)
-  const images = new PackedStrings(stored.images)
-  const root = imageFolder(folder, stored.images[places[2]!], config)
-
-  const region = async (index: number, options?: RegionOptions): Promise<Region> => {
-    const where = `${refs}: ${ids.at(index)}`
-    const [offset, length, image, height, width] = places.subarray(5 * index, 5 * index + 5) as unknown as number[]
-    if (length === 0 || image! < 0) {
-      const field = length === 0 ? 'ann_id' : 'image_id'
-      throw new BadRecord('bad-record', { where, field, expected: `an entry of ${instances}`, got: 'none' })
-    }
-    const { segmentation, category_id } = parseObject(await pool.read(instances, offset!, length!), where)
-    const path = join(root, images.at(image!))
-    return {
-      id: ids.at(index),
-      where,
-      image: options?.image === false ? null : { path },
-      mask: segmentationMask(segmentation, height!, width!, where),
-      caption: nonEmpty(captions.at(index), where, 'sentences'),
-      meta: { source: basename(folder), category_id, image: images.at(image!) },
-    }
-  }
-  return {
+  const source = {
     name: basename(folder),
     format: `RefCOCO style (${basename(refs)}, split ${config.refSplit})`,
-    length: ids.length,
-    fingerprint: sha256(JSON.stringify([basename(folder), settings, ids.length, statSync(instances).size])),
-    schema: [`splits (refs): ${known.join(', ')}`, `images in ${root}`],
-    warnings: [],
-    leftOut: {},
-    broken: [],
-    id: (index) => ids.at(index),
-    region,
-    close: () => pool.close(),
+    instances,
+    index,
+    settings,
+    schema: [`splits (refs): ${known.join(', ')}`],
+    folder,
+    roots: config.imageRoot ? [config.imageRoot] : refImageFolders(folder),
+    hint: 'set data.imageRoot to the folder of COCO train2014 images',
+    idOf: (stored: string) => stored,
+    whereOf: (stored: string) => `${refs}: ${stored}`,
+    textField: 'sentences',
+    missing: `an entry of ${instances}`,
   }
+  return annotationSource(source, pool)
 }

@@ -1,8 +1,8 @@
 // From the columns of a row to regions, for every storage that has rows (Arrow, Parquet). Names are those of the
 // Grasp-Any-Region dataset, `catagory` included.
-import { Mismatch } from '../../core/index.ts'
+import { type JsonObject, Mismatch } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, type Rle } from '../../mask/index.ts'
-import { asBadRecord, BadRecord, type ImageData } from '../example.ts'
+import { asBadRecord, BadRecord, type ImageData, type Region } from '../example.ts'
 
 export interface Columns {
   image: string
@@ -13,9 +13,18 @@ export interface Columns {
   id: string | null
 }
 
-/** Which column is which; `features` is the logical schema Hugging Face stores, a hint for the image column. */
-export function chooseColumns(names: readonly string[], features: unknown, where: string): Columns {
-  const marked = Object.entries((features ?? {}) as Record<string, unknown>)
+/** The logical schema in the metadata that Hugging Face datasets writes. It is only a hint, so a damaged one is ignored. */
+function featuresOf(metadata: string | undefined): JsonObject {
+  try {
+    return (JSON.parse(metadata ?? '{}') as { info?: { features?: JsonObject } } | null)?.info?.features ?? {}
+  } catch {
+    return {}
+  }
+}
+
+/** Which column is which; `metadata`: of Hugging Face datasets, which marks image columns. */
+export function chooseColumns(names: readonly string[], metadata: string | undefined, where: string): Columns {
+  const marked = Object.entries(featuresOf(metadata))
     .filter(([name, f]) => names.includes(name) && (f as { _type?: string } | null)?._type === 'Image')
     .map(([name]) => name)
     .filter((name) => !name.startsWith('mask'))
@@ -34,12 +43,10 @@ export function chooseColumns(names: readonly string[], features: unknown, where
   }
 }
 
-type Fields = Record<string, unknown>
-
 /** `[{a, b}]`, or the transpose `{a: [], b: []}` that old `Sequence` features are stored as; an entry may be null. */
-function listOf(value: unknown, key: string): Fields[] {
+function listOf(value: unknown, key: string): JsonObject[] {
   if (value === null || value === undefined) return []
-  if (Array.isArray(value)) return value.map((entry) => (entry ?? {}) as Fields)
+  if (Array.isArray(value)) return value.map((entry) => (entry ?? {}) as JsonObject)
   const fields = value as Record<string, unknown[]>
   const length = Array.isArray(fields[key]) ? fields[key].length : 0
   return Array.from({ length }, (_, i) => Object.fromEntries(Object.entries(fields).map(([k, v]) => [k, v?.[i]])))
@@ -49,7 +56,7 @@ function listOf(value: unknown, key: string): Fields[] {
 export function masksOf(value: unknown): unknown[] {
   if (value === null || value === undefined) return []
   if (Array.isArray(value)) return value
-  const counts = (value as Fields).counts
+  const counts = (value as JsonObject).counts
   const transposed = Array.isArray(counts) && counts.some((c) => typeof c !== 'number')
   return transposed ? listOf(value, 'counts') : [value]
 }
@@ -69,7 +76,7 @@ function textsOf(value: unknown): string[] {
 
 const prompt = /<Prompt(\d+)>/
 
-/** Does the text of the row speak of several regions by number? */
+/** Whether the text of a row refers to its regions by number. */
 export function namesRegions(value: unknown): boolean {
   return textsOf(value).some((text) => prompt.test(text))
 }
@@ -107,21 +114,14 @@ export async function maskOf(value: unknown, where: string, field: string): Prom
   }
 }
 
-export interface RowRegion {
-  mask: Mask
-  caption: string
-  category?: string[]
-  extraMasks?: Mask[]
-}
-
 /** Region `k` of a row; `split` says that the row is several records. */
 export async function regionOfRow(
-  row: Fields,
+  row: JsonObject,
   columns: Columns,
   k: number,
   split: boolean,
   where: string,
-): Promise<RowRegion> {
+): Promise<Pick<Region, 'mask' | 'caption' | 'category' | 'extraMasks'>> {
   const encoded = masksOf(row[columns.mask])
   if (encoded.length === 0) {
     throw new BadRecord('no-mask', { where, field: columns.mask, expected: 'a mask', got: 'null (the whole image)' })
@@ -133,14 +133,14 @@ export async function regionOfRow(
     throw new BadRecord('turn-count', { where, field: columns.text, expected: 'as many answers as masks', got })
   }
   const mask = await maskOf(encoded[k], where, encoded.length > 1 ? `${columns.mask}[${k}]` : columns.mask)
-  const region: RowRegion = { mask, caption: nonEmpty(answers[k] ?? '', where, columns.text) }
-  const category = columns.category === null ? undefined : categoryOf(row[columns.category])
-  if (category) region.category = category
-  if (relation) {
-    region.caption = region.caption.replace(/<Prompt(\d+)>/g, (_, n) => `Region ${regionLetter(Number(n))}`)
-    region.extraMasks = await Promise.all(encoded.slice(1).map((m, i) => maskOf(m, where, `${columns.mask}[${i + 1}]`)))
+  const caption = nonEmpty(answers[k] ?? '', where, columns.text)
+  const region = { mask, caption, ...withCategory(columns.category === null ? null : row[columns.category]) }
+  if (!relation) return region
+  return {
+    ...region,
+    caption: caption.replace(/<Prompt(\d+)>/g, (_, n) => `Region ${regionLetter(Number(n))}`),
+    extraMasks: await Promise.all(encoded.slice(1).map((m, i) => maskOf(m, where, `${columns.mask}[${i + 1}]`))),
   }
-  return region
 }
 
 /** 0 is A, 25 is Z, 26 is AA. */
@@ -151,15 +151,12 @@ function regionLetter(n: number): string {
 export function nonEmpty(text: string, where: string, field: string): string {
   const caption = text.trim()
   if (caption !== '') return caption
-  throw new BadRecord('empty-caption', {
-    where,
-    field,
-    expected: 'a caption',
-    got: text === '' ? 'nothing' : 'white space',
-  })
+  const got = text === '' ? 'nothing' : 'white space'
+  throw new BadRecord('empty-caption', { where, field, expected: 'a caption', got })
 }
 
-export function categoryOf(value: unknown): string[] | undefined {
-  if (value === null || value === undefined) return undefined
-  return (Array.isArray(value) ? value : [value]).map(String)
+/** The field `category` of a region, if the record has one. */
+export function withCategory(value: unknown): { category?: string[] } {
+  if (value === null || value === undefined) return {}
+  return { category: (Array.isArray(value) ? value : [value]).map(String) }
 }

@@ -1,11 +1,10 @@
-// What names a row wherever its shards are: its own `id`, else its mask and text. Rows that share these are told apart by their image.
+// Keys of rows, the same in any folder and shard: the `id` of the row, else its mask and text. Rows that share these also use their image.
 import { createHash, type Hash } from 'node:crypto'
 import { log } from '../../core/index.ts'
+import type { Row } from '../parquet/file.ts'
 import { answersOf, type Columns, masksOf } from './regions.ts'
 
-type Row = Record<string, unknown>
-
-/** Columns that a key is made of; images are read only where these are not enough. */
+/** Columns that a key is made of. Images are read only for rows with the same key. */
 export function keyColumns({ id, mask, text }: Columns): string[] {
   return id === null ? [mask, text] : [id, mask, text]
 }
@@ -50,7 +49,7 @@ export function repeated(length: number, at: (index: number) => string): number[
   return [...out].sort((a, b) => a - b)
 }
 
-/** Keys of content that several rows have, with a hash of their image. `images` yields one for each row; undefined where it is unreadable. */
+/** Keys that several rows share, with a hash of the image added. `images` yields one per row, undefined if it is unreadable. */
 export async function withImages(
   keys: readonly string[],
   images: (rows: readonly number[]) => AsyncIterable<unknown>,

@@ -1,9 +1,10 @@
-// Records of shards with rows: Arrow and Parquet differ only in how a row is fetched.
+// Records of shards with rows. Arrow and Parquet differ only in how a row is read.
 import { isAbsolute, join } from 'node:path'
-import { assert, Mismatch, sha256 } from '../../core/index.ts'
+import { Mismatch, sha256 } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
 import { asBadRecord, type BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
+import { GroupedRecords } from '../grouped-records.ts'
 import { PackedStrings } from '../strings.ts'
 import { type Columns, imageOf, regionOfRow } from './regions.ts'
 import { withImages } from './row-keys.ts'
@@ -16,14 +17,14 @@ export interface RowShard {
   rows: number
   /** Records per row as `recordsInRow` counts them; null when every row is one record. */
   perRow: readonly number[] | null
-  /** What names each row: row-keys.ts. */
+  /** The key of each row: row-keys.ts. */
   keys: readonly string[]
   row(index: number, columns: readonly string[]): Promise<Record<string, unknown>>
   /** Images of rows in ascending order, as stored; undefined for one that cannot be read. */
   images(rows: readonly number[]): AsyncIterable<unknown>
 }
 
-export interface RowSourceInfo {
+interface RowSourceInfo {
   name: string
   format: string
   /** Image paths are relative to it. */
@@ -33,7 +34,6 @@ export interface RowSourceInfo {
   warnings: readonly string[]
   broken: readonly BadRecord[]
   relation: 'skip' | 'first'
-  close: () => Promise<void>
 }
 
 interface Placed {
@@ -48,44 +48,23 @@ export async function* oneByOne(rows: readonly number[], read: (row: number) => 
   for (const row of rows) yield await read(row).catch(() => undefined)
 }
 
-/** First record of each row of a shard, and the end; null when record = row. */
-function recordStarts(shard: RowShard, relation: 'skip' | 'first'): Uint32Array | null {
-  if (!shard.perRow) return null
-  const starts = new Uint32Array(shard.rows + 1)
-  shard.perRow.forEach((n, row) => {
-    starts[row + 1] = starts[row]! + (n >= 0 ? n : relation === 'first' ? 1 : 0)
-  })
-  return starts
-}
-
-/** Last index whose value is at most x. */
-export function lastAtMost(values: ArrayLike<number>, x: number): number {
-  let low = 0
-  let high = values.length - 1
-  while (low < high) {
-    const middle = (low + high + 1) >> 1
-    if (values[middle]! <= x) low = middle
-    else high = middle - 1
-  }
-  return low
+/** The records of each row of a shard; null if every row is one record. */
+function recordsOf({ perRow }: RowShard, relation: 'skip' | 'first'): GroupedRecords | null {
+  const named = relation === 'first' ? 1 : 0 // records of a row whose text names its regions
+  return perRow && new GroupedRecords(perRow.map((n) => (n >= 0 ? n : named)))
 }
 
 export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]): Promise<RecordSource> {
-  const starts = shards.map((shard) => recordStarts(shard, info.relation))
-  const first = [0] // first record of each shard
-  for (const [i, shard] of shards.entries()) first.push(first[i]! + (starts[i]?.[shard.rows] ?? shard.rows))
-  const length = first.at(-1)!
-  const shardStarts = first.slice(0, -1)
+  const rowsOf = shards.map((shard) => recordsOf(shard, info.relation))
+  const records = new GroupedRecords(shards.map((shard, i) => rowsOf[i]?.length ?? shard.rows))
+  const { length } = records
   const named = shards.reduce((sum, shard) => sum + (shard.perRow?.filter((n) => n < 0).length ?? 0), 0)
 
   const place = (index: number): Placed => {
-    assert(index >= 0 && index < length, `record ${index} of ${length}`)
-    const s = lastAtMost(shardStarts, index)
-    const within = index - first[s]!
-    const rowStarts = starts[s]
-    if (!rowStarts) return { shard: shards[s]!, row: within, region: 0, split: false }
-    const row = lastAtMost(rowStarts, within)
-    return { shard: shards[s]!, row, region: within - rowStarts[row]!, split: shards[s]!.perRow![row]! > 1 }
+    const [s, position] = records.find(index)
+    const shard = shards[s]!
+    const [row, region] = rowsOf[s]?.find(position) ?? [position, 0]
+    return { shard, row, region, split: (shard.perRow?.[row] ?? 1) > 1 }
   }
   const idOf = ({ shard, row, region, split }: Placed) =>
     `${info.name}/${shard.label}/${row}${split ? `/${region}` : ''}`
@@ -110,11 +89,10 @@ export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]
       const placed = place(index)
       return await readRegion(info, placed, idOf(placed), options)
     },
-    close: info.close,
   }
 }
 
-/** Keys of the rows of every shard. Reading images of rows that are alike costs time, so the result is kept. */
+/** Keys of the rows of every shard. Rows with the same key are distinguished by their images; the result is cached. */
 async function rowKeys(info: RowSourceInfo, shards: readonly RowShard[]): Promise<Map<RowShard, PackedStrings>> {
   const all = shards.flatMap((shard) => shard.keys)
   const starts = [0]

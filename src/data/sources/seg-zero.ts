@@ -1,6 +1,6 @@
 // Seg-Zero's layout: Arrow or Parquet shards with id, problem, solution `<box>(x1,y1),(x2,y2)</box><points>(..),(..)</points>` in a frame
 // of 840 x 840, image, img_height, img_width; and a folder of mask PNGs named by id. A missing mask is an error, never a box.
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Mismatch, sha256 } from '../../core/index.ts'
@@ -8,70 +8,57 @@ import { type Mask, maskFromPng } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
-import { asBadRecord, BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
-import { FilePool } from '../files.ts'
+import { asBadRecord, BadRecord, type RecordSource, type Region } from '../example.ts'
+import type { FilePool } from '../files.ts'
+import { GroupedRecords } from '../grouped-records.ts'
 import { ParquetFile } from '../parquet/file.ts'
 import { PackedStrings } from '../strings.ts'
 import { imageOf, nonEmpty } from './regions.ts'
+import type { RowShard } from './row-source.ts'
+import { namesIn } from './shards.ts'
 
 const frame = 840
 
-interface Shard {
-  path: string
-  rows: number
-  row(index: number, names: readonly string[]): Promise<Record<string, unknown>>
-}
+type Shard = Pick<RowShard, 'path' | 'rows' | 'row'>
 
 /** `masks`: the folder of PNGs, value above 127 = object. */
-export async function openSegZero(path: string, masks: string): Promise<RecordSource> {
+export async function openSegZero(path: string, masks: string, pool: FilePool): Promise<RecordSource> {
   const files = shardFiles(path)
-  const pool = new FilePool()
   const shards: Shard[] = []
   for (const file of files) shards.push(await openShard(file, pool))
-  const starts = shards.map((_, s) => shards.slice(0, s).reduce((n, shard) => n + shard.rows, 0))
-  const length = shards.reduce((n, shard) => n + shard.rows, 0)
+  const records = new GroupedRecords(shards.map((shard) => shard.rows))
+  const { length } = records
   const name = basename(path).replace(/\.(arrow|parquet)$/, '')
   const keys = new PackedStrings(await cachedIndex({ kind: 'seg-zero-ids-1', files }, () => idsOf(shards)))
-  const region = async (index: number, options?: RegionOptions): Promise<Region> => {
-    const s = starts.findLastIndex((start) => start <= index)
-    const [shard, row] = [shards[s]!, index - starts[s]!]
-    return await readRow(shard, row, masks, options?.image !== false)
-  }
   return {
     name,
     format: 'Seg-Zero shards with a folder of masks',
     length,
     fingerprint: sha256(JSON.stringify([name, files.map((f) => statSync(f).size), length])),
     schema: ['id, problem, solution, image, img_height, img_width; masks by id'],
-    warnings: [],
-    leftOut: {},
-    broken: [],
     id: (index) => `${name}/${index}`,
     key: (index) => keys.at(index) || String(index),
-    region,
-    close: () => pool.close(),
+    region: async (index, options) => {
+      const [shard, row] = records.find(index)
+      return await readRow(shards[shard]!, row, masks, options?.image !== false)
+    },
   }
 }
 
-/** Their own ids; empty where a row cannot be read, which is reported when it is asked for. */
+/** The ids of all rows; empty for a row that cannot be read, which is rejected when it is used. */
 async function idsOf(shards: readonly Shard[]): Promise<string[]> {
   const ids: string[] = []
   for (const shard of shards)
     for (let row = 0; row < shard.rows; row++)
-      ids.push(
-        await shard.row(row, ['id']).then(
-          (values) => String(values['id'] ?? ''),
-          () => '',
-        ),
-      )
+      ids.push(String((await shard.row(row, ['id']).catch(() => null))?.['id'] ?? ''))
   return ids
 }
 
 function shardFiles(path: string): string[] {
   if (!existsSync(path)) throw new Mismatch({ where: path, expected: 'Seg-Zero shards', got: 'nothing there' })
   if (statSync(path).isFile()) return [path]
-  const names = readdirSync(path).filter((n) => /\.(arrow|parquet)$/.test(n) && !n.startsWith('cache-'))
-  if (names.length > 0) return names.sort().map((n) => join(path, n))
+  const names = namesIn(path, /^(?!cache-).*\.(arrow|parquet)$/)
+  if (names.length > 0) return names.map((n) => join(path, n))
   throw new Mismatch({ where: path, expected: 'files ending in .arrow or .parquet', got: 'none' })
 }
 
@@ -129,14 +116,9 @@ function placesOf(solution: string, { width, height }: { width: number; height: 
     ])
   }
   const [box, points] = [pairs('box'), pairs('points')]
-  if (box.length !== 2 || points.length === 0)
-    throw new BadRecord('bad-record', {
-      where,
-      field: 'solution',
-      expected: '<box>(x1,y1),(x2,y2)</box><points>(x,y),..</points>',
-      got: solution,
-    })
-  return { box: box.flat(), points }
+  if (box.length === 2 && points.length > 0) return { box: box.flat(), points }
+  const expected = '<box>(x1,y1),(x2,y2)</box><points>(x,y),..</points>'
+  throw new BadRecord('bad-record', { where, field: 'solution', expected, got: solution })
 }
 
 function index(value: number, side: number): number {

@@ -1,7 +1,23 @@
-// What sources of several files share: going on without broken ones, naming missing ones, names that stay in their folder.
+// Shared by sources of several files: listing them, skipping broken ones, reporting missing ones, rejecting names outside the folder.
+import { readdirSync, statSync } from 'node:fs'
 import { log, Mismatch } from '../../core/index.ts'
 import type { DataConfig } from '../config.ts'
 import { BadRecord } from '../example.ts'
+
+/** False also for a link that leads nowhere or to itself. */
+export function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory()
+  } catch {
+    return false
+  }
+}
+
+/** The names in a folder that match, sorted; none if there is no such folder. */
+export function namesIn(folder: string, pattern: RegExp): string[] {
+  const names = isFolder(folder) ? readdirSync(folder) : []
+  return names.filter((name) => pattern.test(name)).sort()
+}
 
 /** `have 3 of 44 shards, missing 3 to 43`, or nothing. */
 export function missingShards(folder: string, files: readonly string[], missing: readonly string[] = []): string[] {
@@ -29,7 +45,7 @@ function ranges(numbers: readonly number[]): string {
   return parts.join(', ')
 }
 
-/** Opens each file; a broken one ends the run, or is left out and told when the settings say so. */
+/** Opens each file. A broken one ends the run, or is skipped with a warning if `skipBrokenShards` is set. */
 export async function openEach<T>(
   files: readonly string[],
   config: DataConfig,
@@ -58,16 +74,11 @@ export function noneReadable(where: string, what: string, broken: readonly BadRe
   return new Mismatch({ where, expected: `at least one readable ${what}`, got: `${broken.length} broken`, hint })
 }
 
-/** A relative name that stays below its folder, as written; anything else is refused. */
+/** Returns a relative name that is below its folder; rejects any other. */
 export function insideFolder(name: unknown, where: string, field: string): string {
   const parts = typeof name === 'string' ? name.split(/[/\\]/) : ['..']
   const plain = parts.every((part) => part !== '..') && parts[0] !== '' && !/^[a-z]:$/i.test(parts[0]!)
   if (plain && !(name as string).includes('\0')) return name as string
-  throw new Mismatch({
-    where,
-    field,
-    expected: 'a file below that folder',
-    got: name,
-    hint: 'no absolute paths, no ..',
-  })
+  const hint = 'no absolute paths, no ..'
+  throw new Mismatch({ where, field, expected: 'a file below that folder', got: name, hint })
 }

@@ -112,7 +112,7 @@ test('a save_to_disk folder follows the order of state.json and reads back what 
   await assert.rejects(writeGarArrow(folder, rowsOf(rows)), /already|has some/)
 })
 
-test('bare shards are read, and the missing ones are told by number', async () => {
+test('bare shards are read, and the missing ones are reported by number', async () => {
   const from = join(root, 'Fine-Grained-Dataset-Part2')
   const folder = join(root, 'bare')
   mkdirSync(folder)
@@ -293,7 +293,7 @@ test('generated scenes are a source like any other', async () => {
   await assert.rejects(openSource('scenes:many'), /scenes:COUNT/)
 })
 
-test('the index is taken from the cache while the file is unchanged and made again when it is not', async () => {
+test('the index is taken from the cache while the file is unchanged and built again when it is not', async () => {
   const path = join(root, 'changing.jsonl')
   const line = (id: string) => JSON.stringify({ id, image: 'x.png', mask: boxRle(24, 16, 1, 2, 5, 6), caption: 'c' })
   writeFileSync(path, `${line('a')}\n`)
@@ -312,7 +312,7 @@ test('the index is taken from the cache while the file is unchanged and made aga
   assert.ok(existsSync(cache))
 })
 
-test('a folder that is no dataset is refused with what it holds', async () => {
+test('a folder that is not a dataset is rejected with what it contains', async () => {
   const folder = join(root, 'nothing')
   mkdirSync(folder)
   writeFileSync(join(folder, 'notes.txt'), 'x')
