@@ -1,4 +1,4 @@
-import { type JsonLine, log, Mismatch, readJsonLines, stream, streamId } from '../core/index.ts'
+import { type JsonObject, log, Mismatch, readJsonLines, stream, streamId } from '../core/index.ts'
 import { maskArea } from '../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from './cache.ts'
 import type { DataConfig } from './config.ts'
@@ -92,7 +92,7 @@ function storedScores(source: Source, file: string | undefined): Float64Array {
   return scores
 }
 
-function scoreOfLine({ value, where }: JsonLine): [string, number] {
+function scoreOfLine({ value, where }: { value: JsonObject; where: string }): [string, number] {
   const { id, score } = value
   if (typeof id === 'string' && typeof score === 'number' && Number.isFinite(score)) return [id, score]
   throw new Mismatch({ where, expected: '{"id": text, "score": number}', got: value })
