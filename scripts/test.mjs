@@ -3,37 +3,39 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
+import { run as runTests } from 'node:test'
+import { pathToFileURL } from 'node:url'
 import { useOwnCache } from '../bin/own-cache.mjs'
-import { compiled, ending, loader } from './lib/compiled.mjs'
+import { compileAll } from '../tests/support/loader.mjs'
+import { compiled, ending } from './lib/compiled.mjs'
 import { capture, main, SetupError, seconds } from './lib/progress.mjs'
 import { root } from './lib/record.mjs'
+import reporter from './lib/test-reporter.mjs'
 import { setup } from './setup.mjs'
 
 const minute = 60_000
 
-// fast groups first; `timeout` is for a whole file and ends one that hangs: a machine ten times slower than ours stays below it
-const unit = ['src', 'scripts', 'tools', 'tests/fuzz', 'tests/mutants', 'tests/soak']
+// `timeout` is for a whole file and ends one that hangs: a machine ten times slower than ours stays below it
 const groups = [
-  { name: 'unit', folders: unit, parallel: availableParallelism(), timeout: 30 * minute },
-  {
-    name: 'invariant',
-    folders: ['tests/invariant', 'tests/parity'],
-    parallel: availableParallelism(),
-    timeout: 30 * minute,
-  },
-  { name: 'e2e', folders: ['tests/e2e', 'tests/faults'], parallel: availableParallelism(), timeout: 30 * minute },
-  { name: 'gpu', folders: ['tests/gpu'], parallel: 1, timeout: 10 * minute },
+  { name: 'unit', folders: ['src', 'scripts', 'tools', 'tests/fuzz', 'tests/mutants', 'tests/soak'] },
+  { name: 'whole', folders: ['tests/invariant', 'tests/parity', 'tests/e2e', 'tests/faults'] },
+  { name: 'gpu', folders: ['tests/gpu'], parallel: 1 },
 ]
+const needSources = ['tests/e2e', 'tests/faults']
+const timeout = 30 * minute
+/** These take longest and start first, so that no core is idle at the end. */
+const longest = ['invariant/settings-used', 'e2e/package', 'e2e/pages', 'invariant/distributed-training', 'e2e/demo']
+const rank = (path) => longest.findIndex((part) => path.includes(part)) >>> 0
 
 const threads = { OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREADS: '1' }
 
 function testFiles(folder) {
   const base = join(root, folder)
-  if (!existsSync(base)) return []
+  if (!existsSync(base) || (compiled && needSources.includes(folder))) return []
   return readdirSync(base, { recursive: true })
     .filter((path) => path.endsWith(`.test${ending}`) || (!compiled && path.endsWith('.test.mjs')))
     .map((path) => join(base, path))
-    .sort()
+    .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1))
 }
 
 const run = (program, args, env = process.env) =>
@@ -76,28 +78,28 @@ function readCounts(path, files) {
   return counts
 }
 
-async function runGroup({ name, files, parallel, timeout }) {
+/** Every process of a test gets the assertions' messages and, from sources, the compiled files. */
+async function prepareTests() {
+  const preloads = ['scripts/lib/assert-messages.mjs']
+  if (!compiled) {
+    await compileAll(['src', 'tests', 'scripts', 'tools', 'bench', 'recipes', 'examples'])
+    preloads.push('tests/support/preload.mjs')
+  }
+  const words = preloads.map((path) => `--import=${pathToFileURL(join(root, path))}`)
+  Object.assign(process.env, threads, { NODE_OPTIONS: [process.env.NODE_OPTIONS ?? '', ...words].join(' ').trim() })
+  return true
+}
+
+async function runGroup({ name, files, parallel = availableParallelism() }) {
   const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-test-'))
-  const counted = join(scratch, 'counts.json')
-  const args = [
-    '--test',
-    `--test-concurrency=${parallel}`,
-    `--test-timeout=${timeout}`,
-    '--test-reporter=./scripts/lib/test-reporter.mjs',
-  ]
-  const first = ['--import', join(root, 'scripts/lib/assert-messages.mjs'), ...loader]
+  process.env.ROUNDTRIP_TEST_COUNTS = join(scratch, 'counts.json')
   let counts
-  const ok = await phase(`${name} tests, ${files.length} files`, async () => {
-    const status = await run(process.execPath, [...first, ...args, ...files], {
-      ...process.env,
-      ...threads,
-      ROUNDTRIP_TEST_COUNTS: counted,
-    })
-    counts = readCounts(counted, files)
-    return status && counts.failed === 0
+  await phase(`${name} tests, ${files.length} files`, async () => {
+    for await (const text of reporter(runTests({ files, concurrency: parallel, timeout }))) process.stdout.write(text)
+    counts = readCounts(process.env.ROUNDTRIP_TEST_COUNTS, files)
+    return counts.failed === 0
   })
   rmSync(scratch, { recursive: true, force: true })
-  if (!ok && counts.failed === 0) counts.failed = 1
   return counts
 }
 
@@ -118,8 +120,7 @@ function selectFiles(patterns, record) {
     const matches = (path) => patterns.some((part) => relative(root, path).includes(part))
     const files = patterns.length > 0 ? all.filter(matches) : all
     if (files.length === 0) continue
-    const why =
-      group.name === 'gpu' ? whyNoCuda(record) : group.name === 'e2e' && compiled ? 'they need the sources' : null
+    const why = group.name === 'gpu' ? whyNoCuda(record) : null
     if (why) console.log(`== ${group.name} tests: ${files.length} files skipped: ${why}`)
     else chosen.push({ ...group, files })
   }
@@ -139,6 +140,7 @@ async function testAll(patterns) {
     throw new SetupError(
       `no test file was found${patterns.length > 0 ? ` whose path contains ${patterns.join(' or ')}` : ''}`,
     )
+  await phase('compile', prepareTests)
   const total = { passed: 0, failed: 0, skipped: 0 }
   for (const group of chosen) {
     const counts = await runGroup(group)

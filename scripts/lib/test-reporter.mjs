@@ -3,6 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
+import { withSourceLines } from '../../tests/support/loader.mjs'
 
 const slow = 5000 // ms; such a test gets its own line, so that a long group shows that it moves
 
@@ -12,7 +13,9 @@ function explain(error) {
   const cause = error?.cause ?? error
   const text =
     cause instanceof Error ? (cause.stack ?? cause.message) : typeof cause === 'string' ? cause : inspect(cause)
-  const lines = text.split('\n').filter((line) => !/^\s+at .*\(?node:internal/.test(line))
+  const lines = withSourceLines(text)
+    .split('\n')
+    .filter((line) => !/^\s+at .*\(?node:internal/.test(line))
   return lines
     .slice(0, 60)
     .map((line) => `      ${line}`)

@@ -303,18 +303,16 @@ test('an open page hears of a new step and of a new run', async () => {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   let heard = ''
   const hear = async (pattern: RegExp) => {
-    const started = performance.now()
     while (!pattern.test(heard)) {
       const { value, done } = await reader.read()
       assert.ok(!done)
       heard += value
     }
-    return performance.now() - started
   }
   await hear(/"step":3/)
   writer.step(4, { loss: 1 })
   writer.close()
-  assert.ok((await hear(/"step":4/)) < 20_000) // 250 ms where the machine is not busy
+  await hear(/"step":4/)
   makeRun(join(root, 'two'), 7).close()
   await hear(/"name":"two"/)
   await reader.cancel()

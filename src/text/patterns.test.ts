@@ -55,19 +55,19 @@ test('repeated repetitions and references are refused with the field', () => {
   }
 })
 
-test('a pattern that is slow on a long text is broken off with a Mismatch', { timeout: 120_000 }, () => {
+test('a pattern that is slow on a long text is broken off with a Mismatch', { timeout: 600_000 }, () => {
   const text = 'a'.repeat(5000)
   assert.throws(
     () => withinTime(200, 'tokenizer.json', () => /(?:a|a)*b/.test(text)),
     (error) => error instanceof Mismatch && /within 0\.2 s/.test(error.message),
   )
   assert.equal(
-    withinTime(10_000, 'x', () => 42),
+    withinTime(100_000, 'x', () => 42),
     42,
   )
   assert.throws(
     () =>
-      withinTime(10_000, 'x', () => {
+      withinTime(100_000, 'x', () => {
         throw new RangeError('mine')
       }),
     /mine/,

@@ -2,13 +2,19 @@
 import type { EnginePort } from '../../src/engine/index.ts'
 import { backward, keep, memory, randn, tidy, zeros } from '../../src/tensor/index.ts'
 
-/** Matrix products and backward passes for about `seconds`; gives how many. */
-export function compute({ seconds, size }: { seconds: number; size: number }, port: EnginePort): number {
+export interface Computing {
+  size: number
+  /** Ends the work when it is not 0. */
+  stop?: Int32Array
+}
+
+/** Matrix products and backward passes until `stop`, or for ten minutes; gives how many. */
+export function compute({ size, stop }: Computing, port: EnginePort): number {
   port.send('computing')
   const weight = keep(randn([size, size])).requiresGrad_()
-  const end = performance.now() + seconds * 1000
+  const end = performance.now() + 600_000
   let steps = 0
-  for (; performance.now() < end; steps++)
+  for (; performance.now() < end && !(stop && Atomics.load(stop, 0)); steps++)
     tidy(() => {
       backward(weight.matmul(weight).tanh().matmul(weight).sum())
       weight.setGrad(null)

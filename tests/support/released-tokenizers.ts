@@ -25,7 +25,7 @@ export function fetchTokenizers(): { folder: (name: string) => string; skip: fal
   ]
   const { status, stderr } = spawnSync('npm', ['install', ...packages, ...options], {
     encoding: 'utf8',
-    timeout: 180_000,
+    timeout: 1_800_000,
   })
   if (status === 0 && isThere()) return { folder, skip: false }
   return {

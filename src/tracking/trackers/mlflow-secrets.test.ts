@@ -37,7 +37,7 @@ const warningsOf = (dir: string) => readRun(dir).events.flatMap((e) => (e.t === 
 async function track(dir: string, fails = true): Promise<void> {
   const writer = RunWriter.create(dir, { config, environment: {}, reportTo: ['mlflow'] })
   writer.step(1, { loss: 1 })
-  for (let tries = 0; fails && tries < 400 && warningsOf(dir).length === 0; tries++)
+  for (let tries = 0; fails && tries < 4000 && warningsOf(dir).length === 0; tries++)
     await new Promise((done) => setTimeout(done, 25))
   writer.stop(1, 'done')
   await writer.close()
