@@ -84,7 +84,7 @@ test('folders that cannot be used are named before anything is written', () => {
   writeFileSync(join(empty, 'broken.jpg'), 'not a picture')
   assert.match(message('--images', empty), /got no readable picture.*broken\.jpg/s)
   assert.match(message('--images', join(scratch, 'missing')), /not a folder/)
-  assert.match(message('--images', empty, '--data', 'scenes:4'), /--data: expected nothing/)
+  assert.match(message('--images', empty, '--data', 'scenes:4'), /--dataPath: expected nothing: adapt does not read it/)
   assert.match(message(), /--images: expected a folder of pictures, got nothing/)
   assert.ok(!existsSync(output))
 })

@@ -4,10 +4,11 @@ import type { CommandFlag } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import { failing, requirePaths, runHosted } from '../host/index.ts'
 import type { RunConfig, RunResult } from '../run/index.ts'
+import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
 import { exportModel } from './export.ts'
 import { earlierProposals, type ProposedRecords, type ProposeInput, picturesIn } from './propose.ts'
-import { ofResumed, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
 
 /** Both run in the engine thread. */
@@ -26,23 +27,21 @@ const about =
 
 const output = 'runs/adapt'
 
-export function command(): Command {
-  return runCommand('adapt', about, flags, run)
+export const help: RunCommand = {
+  name: 'adapt',
+  about,
+  flags,
+  example: '--recipe demo --model assets/miniature --images PICTURES --output runs/adapt',
 }
 
-/** The run's settings with the records it will propose; `--data` has no place here. */
+export function command(): Command {
+  return runCommand(help, run)
+}
+
+/** The run's settings with the records it will propose. */
 function readAdapt(argv: readonly string[]): RunSettings & { proposals: string } {
   const first = readRunSettings(argv, flags, { output })
-  if (first.typed.has('dataPath') || first.typed.has('evalPath')) {
-    const hint = '`roundtrip train` trains on annotated data'
-    throw new Mismatch({
-      where: 'adapt',
-      field: '--data',
-      expected: 'nothing: records are proposed',
-      got: 'a path',
-      hint,
-    })
-  }
+  requireRead('adapt', first, first.config)
   const proposals = join(first.config.output, 'proposals')
   const paths = { dataPath: join(proposals, 'train.jsonl'), evalPath: join(proposals, 'eval.jsonl') }
   const settings = readRunSettings(argv, flags, { output, ...paths }, ofResumed(output))

@@ -3,15 +3,22 @@ import test from 'node:test'
 import type { Command } from 'commander'
 import { readFlags } from '../config/index.ts'
 import { type RunInput, resolveRun } from '../run/index.ts'
+import { help as adapt } from './adapt.ts'
 import { command as captionCommand } from './caption.ts'
 import { type Mode, readings, readsSetting, requireRead } from './command-settings.ts'
+import { help as compare } from './compare.ts'
 import { command as dataCommand } from './data.ts'
-import { command as evalCommand } from './eval.ts'
+import { help as demo } from './demo.ts'
+import { help as doctor } from './doctor.ts'
+import { command as evalCommand, help as evaluate } from './eval.ts'
+import { help as plan } from './plan.ts'
 import { command as pointsCommand } from './points.ts'
 import { command as scoreCommand } from './score.ts'
 import { command as segmentCommand } from './segment.ts'
-import { runTable } from './settings.ts'
+import { findRecipe, runHelp, runTable } from './settings.ts'
+import { help as sft } from './sft.ts'
 import { knownOptions } from './spelling.ts'
+import { help as train } from './train.ts'
 
 const modes = Object.keys(readings) as Mode[]
 const given = (...argv: string[]) => readFlags(argv, runTable(), [])
@@ -98,3 +105,17 @@ test("options are accepted under the settings' names too", async () => {
   ]
   for (const [command, typed, expected] of spelled) assert.equal((await known(command, typed)).join(' '), expected)
 })
+
+for (const help of [adapt, compare, demo, doctor, evaluate, plan, sft, train])
+  test(`the settings and the example of ${help.name} --help are read by the command`, () => {
+    const text = runHelp(help)
+    const settings = /^Common settings:\n([\s\S]*?)\n\n/m.exec(text)![1]!.split('\n')
+    const example = /^ {2}npx roundtrip-rl \S+ (.*)$/m.exec(text)![1]!
+    const flags = settings.map((line) => `${line.trim().split(' ')[0]}=${textOf(runTable().find(line.trim().split(' ')[0]!.slice(2))!.path)}`) // biome-ignore format: one line
+    assert.ok(flags.length > 0)
+    for (const argv of [flags, example.replace('runs/first runs/second ', '').split(' ')]) {
+      const { settings, ...typed } = readFlags(argv, runTable(), help.flags, findRecipe)
+      requireRead(help.name, { settings, ...typed }, resolveRun({} as RunInput, []))
+    }
+    assert.equal(/--task/.test(text), readsSetting(help.name, 'cycle', 'task'))
+  })

@@ -19,7 +19,7 @@ import { type ReadSample, shownOf, smallSampleNote } from '../tracking/index.ts'
 import { requireRead } from './command-settings.ts'
 import { recordsOf } from './eval.ts'
 import { runOfCheckpoint } from './exported-card.ts'
-import { readRunSettings, runCommand } from './settings.ts'
+import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { aligned, interval, rounded } from './table.ts'
 
 const flags: CommandFlag[] = [
@@ -31,8 +31,10 @@ const flags: CommandFlag[] = [
 const about =
   'compare A B: two runs, checkpoints or model folders on the same held-out records, with a paired bootstrap 95 % interval of the change from A to B. Data and held-out part are those of the first run of the two; --data PATH takes others.'
 
+export const help: RunCommand = { name: 'compare', about, flags, example: 'runs/first runs/second --evalRecords 8' }
+
 export function command(): Command {
-  return runCommand('compare', about, flags, run)
+  return runCommand(help, run)
 }
 
 interface Side {

@@ -6,7 +6,7 @@ import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/in
 import { runHosted } from '../host/index.ts'
 import type { RunConfig, RunResult } from '../run/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
-import { type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
 
 /** Runs in the engine thread. */
@@ -22,8 +22,10 @@ const flags: CommandFlag[] = [
 const about =
   'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml. --photos trains the mask decoder of a real MobileSAM on photographs: recipes/photos-demo.yaml.'
 
+export const help: RunCommand = { name: 'demo', about, flags, example: '--seed 7 --maxSteps 20' }
+
 export function command(): Command {
-  return runCommand('demo', about, flags, run)
+  return runCommand(help, run)
 }
 
 const shipped = (...path: string[]) => join(packageRoot(), ...path)

@@ -4,7 +4,7 @@ import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
 import type { Finding, RunConfig } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
-import { readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { type RunCommand, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 import { inScratch, strictFlag } from './train.ts'
 
@@ -13,8 +13,10 @@ const flags: CommandFlag[] = [strictFlag, rewardFlag, { name: 'json', doc: 'prin
 const about =
   'Check a model before training: gradients reach every group, frozen weights stay, the image matters, the ratio is 1. The last line is a verdict: can this model learn from these records? Writes nothing.'
 
+export const help: RunCommand = { name: 'doctor', about, flags, example: '--recipe demo --model assets/miniature' }
+
 export function command(): Command {
-  return runCommand('doctor', about, flags, run)
+  return runCommand(help, run)
 }
 
 async function run(argv: readonly string[]): Promise<void> {

@@ -8,7 +8,7 @@ import { benchmarkFlags, missing, runBenchmarks } from './benchmark.ts'
 import { runCompare, takeCompare } from './benchmark-compare.ts'
 import { type Mode, requireRead } from './command-settings.ts'
 import { runOfCheckpoint } from './exported-card.ts'
-import { type RunSettings, readRunSettings, runCommand } from './settings.ts'
+import { type RunCommand, type RunSettings, readRunSettings, runCommand } from './settings.ts'
 import { respell } from './spelling.ts'
 import { evaluationTable } from './table.ts'
 
@@ -23,8 +23,15 @@ const flags: CommandFlag[] = [
 const about =
   'Held-out metrics, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.'
 
+export const help: RunCommand = {
+  name: 'eval',
+  about,
+  flags,
+  example: '--model assets/miniature --data scenes:40 --evalRecords 8',
+}
+
 export function command(): Command {
-  return runCommand('eval', about, flags, run)
+  return runCommand(help, run)
 }
 
 /** `--records N`, or `--evalRecords N` as train spells it; null: all. */

@@ -6,7 +6,7 @@ import { humanBytes } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
 import type { Card, MemoryPlan, RunConfig } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
-import { readRunSettings, runCommand } from './settings.ts'
+import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
 const flags: CommandFlag[] = [
@@ -17,8 +17,10 @@ const flags: CommandFlag[] = [
 const about =
   'Memory of a step of both loops on a GPU, from config.json and the settings: no weight is read, no GPU is needed.'
 
+export const help: RunCommand = { name: 'plan', about, flags, example: '--model assets/miniature --batchSize 4' }
+
 export function command(): Command {
-  return runCommand('plan', about, flags, run)
+  return runCommand(help, run)
 }
 
 const gib = 2 ** 30

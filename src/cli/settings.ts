@@ -16,6 +16,7 @@ import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
 import { basicSettings, firstSettings } from './basic-settings.ts'
+import { type Mode, readsSetting } from './command-settings.ts'
 import { processCount } from './launch.ts'
 import { perProcessFlags, prototypeFlags, prototypeValues, taskFlags, weakFlags } from './prototype-flags.ts'
 import { foreignNames, takeForeignNames } from './prototype-names.ts'
@@ -132,11 +133,26 @@ export function wantsHelp(argv: readonly string[]): boolean {
   return argv.includes('--help') || argv.includes('-h')
 }
 
-/** What `--help` of a command with run settings prints. */
-export function runHelp(name: string, about: string, own: readonly CommandFlag[]): string {
+/** A command that takes run settings. */
+export interface RunCommand {
+  name: Mode
+  about: string
+  flags: readonly CommandFlag[]
+  /** The words after the name in the example of `--help`. */
+  example: string
+}
+
+/** What `--help` of a command with run settings prints: only settings that it reads. */
+export function runHelp({ name, about, flags: own, example }: RunCommand): string {
   const flags = [...own, { name: 'recipe', value: 'FILE', doc: 'settings from a YAML or JSON file, or a shipped name' }]
-  const settings = firstSettings.map(([path, when]) => [`--${path === 'dataPath' ? 'data' : path}`, when] as const)
-  const kinds = Object.entries(taskKinds).map(([kind, { doc }]) => [`--task ${kind}`, doc] as const)
+  const isRead = (path: string) => readsSetting(name, 'cycle', path)
+  const settings = firstSettings
+    .filter(([path]) => isRead(path))
+    .map(([path, when]) => [`--${path === 'dataPath' ? 'data' : path}`, when] as const)
+  const kinds = Object.entries(taskKinds)
+    .filter(([, kind]) => name !== 'sft' || kind.lessons)
+    .map(([kind, { doc }]) => [`--task ${kind}`, doc] as const)
+  const tasks = ['Tasks, or the path of a module that exports one:', ...rowsOf(kinds), '']
   return [
     `usage: npx roundtrip-rl ${name} [--setting value ...]`,
     '',
@@ -144,16 +160,14 @@ export function runHelp(name: string, about: string, own: readonly CommandFlag[]
     '',
     ...rowsOf(flags.map((f) => [`--${f.name}${f.value ? ` ${f.value}` : ''}`, f.doc] as const)),
     '',
-    'Settings of a first run:',
+    'Common settings:',
     ...rowsOf(settings),
     '',
-    'Tasks, or the path of a module that exports one:',
-    ...rowsOf(kinds),
-    '',
+    ...(isRead('task') ? tasks : []),
     'Example:',
-    `  npx roundtrip-rl ${name} --recipe demo --model assets/miniature --data scenes:200 --output runs/first`,
+    `  npx roundtrip-rl ${name} ${example}`,
     '',
-    'Every setting is a flag: --rl.numGenerations 8. `npx roundtrip-rl settings [WORD]` lists them.',
+    'Every setting is a flag; `npx roundtrip-rl settings [WORD]` lists them.',
     '',
   ].join('\n')
 }
@@ -163,21 +177,16 @@ function rowsOf(rows: readonly (readonly [flag: string, doc: string])[]): string
   return rows.map(([flag, doc]) => `  ${flag.padEnd(width)}  ${doc}`)
 }
 
-/** A command that takes run settings: the words after its name come unread. */
-export function runCommand(
-  name: string,
-  about: string,
-  own: readonly CommandFlag[],
-  run: (argv: readonly string[]) => Promise<void>,
-): Command {
-  return new Command(name)
-    .description(about)
+/** The words after the name of such a command are passed on as they are. */
+export function runCommand(command: RunCommand, run: (argv: readonly string[]) => Promise<void>): Command {
+  return new Command(command.name)
+    .description(command.about)
     .helpOption(false)
     .allowUnknownOption()
     .allowExcessArguments()
-    .action(async (_options: unknown, command: Command) => {
-      if (wantsHelp(command.args)) process.stdout.write(runHelp(name, about, own))
-      else await run(command.args)
+    .action(async (_options: unknown, { args }: Command) => {
+      if (wantsHelp(args)) process.stdout.write(runHelp(command))
+      else await run(args)
     })
 }
 

@@ -8,7 +8,7 @@ import { type RunConfig, type SftResult, type SftSettings, sftDefaults } from '.
 import { requireRead } from './command-settings.ts'
 import { writeExportedCard } from './exported-card.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
-import { ofResumed, readRunSettings, runCommand } from './settings.ts'
+import { ofResumed, type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { evaluations } from './table.ts'
 
 const flags: CommandFlag[] = [
@@ -26,8 +26,15 @@ const flags: CommandFlag[] = [
 const about =
   'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers built from its mask. A run folder that holds a run is resumed.'
 
+export const help: RunCommand = {
+  name: 'sft',
+  about,
+  flags,
+  example: '--recipe demo --model assets/miniature --data scenes:200 --output runs/first',
+}
+
 export function command(): Command {
-  return runCommand('sft', about, flags, run)
+  return runCommand(help, run)
 }
 
 /** `--train all` is not a list of groups: it is taken off the line, and any other value is left to the setting. */

@@ -8,7 +8,7 @@ import { failing, portHost, requirePaths, runHosted, type ScoredSettings } from 
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
-import { ofResumed, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
+import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned, clip, evaluations, formatMetric } from './table.ts'
 
 /** For `--dry-run` and `doctor`. */
@@ -28,8 +28,15 @@ const flags: CommandFlag[] = [
 const about =
   'Train with both loops: GRPO on mask -> caption -> mask and caption -> mask -> caption. A run folder that holds a run is resumed.'
 
+export const help: RunCommand = {
+  name: 'train',
+  about,
+  flags,
+  example: '--recipe demo --model assets/miniature --data scenes:200 --output runs/first',
+}
+
 export function command(): Command {
-  return runCommand('train', about, flags, run)
+  return runCommand(help, run)
 }
 
 async function run(argv: readonly string[]): Promise<void> {
