@@ -1,16 +1,16 @@
-// What every *.bench.ts gives: `export async function run(): Promise<BenchRow[]>`. `npm run bench -- NAME [--json]` runs and prints it.
+// Every *.bench.ts has `export async function run(): Promise<BenchRow[]>`; `npm run bench -- NAME [--json]` runs it and prints the rows.
 
-/** One measured thing. `ratio` is ours / other in the same unit, paired where the bench says so; null without a comparison. */
+/** One measurement. `ratio` is ours / other, of pairs measured together if the bench says so; null without a comparison. */
 export type BenchRow = { name: string; ours: number; other: number | null; ratio: number | null; unit: string }
 
-/** A row whose ratio is plainly ours / other; `other` is a competitor, or the limit that must hold where the bench says so. */
+/** A row whose ratio is ours / other. `other` is another program, or a limit if the bench says so. */
 export function row(name: string, ours: number, other: number | null | undefined, unit: string): BenchRow {
   return { name, ours, other: other ?? null, ratio: other == null ? null : ours / other, unit }
 }
 
 const number = (value: number | null): string => (value === null ? '-' : String(Number(value.toPrecision(4))))
 
-/** Rows as an aligned table: names to the left, numbers to the right. */
+/** Rows as an aligned table. */
 export function benchTable(rows: readonly BenchRow[]): string {
   const head = ['name', 'ours', 'other', 'ours/other', 'unit']
   const body = rows.map((row) => [row.name, number(row.ours), number(row.other), number(row.ratio), row.unit])
@@ -31,7 +31,7 @@ export function median(values: readonly number[]): number {
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
 }
 
-/** Two ways in turn, after one round of each that does not count; the ratio is the median of the paired ones. */
+/** Alternates two ways after one warm-up round of each; the ratio is the median over pairs. */
 export async function inTurn(
   row: { name: string; unit: string; rounds: number },
   measure: (work: () => unknown) => number | Promise<number>,

@@ -1,6 +1,6 @@
 // Reading a large Arrow set: opening, random reads, an epoch through the loader with its memory, decode + tiling.
 // ROUNDTRIP_BENCH_ARROW names a set written by tools/make-big-arrow.ts (2 GB for the numbers in docs/data.md); without it a
-// small one is written to the temporary folder. `other` is the limit that must hold, not a competitor.
+// small one is written to the temporary folder. `other` is the limit.
 import { execFile } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -45,7 +45,7 @@ async function epoch(path: string): Promise<{ perSecond: number; peakMB: number;
   return { perSecond, peakMB: peak / 1e6, records }
 }
 
-/** Decode and 448 px tiles one after the other on the main thread, by the processor time they take. */
+/** Images per CPU second: decoding, and decoding plus 448 px tiles, on the main thread. */
 async function decodeAndTile(source: Source, n: number): Promise<{ decode: number; both: number }> {
   const cpu = () => {
     const { user, system } = process.cpuUsage()

@@ -1,4 +1,4 @@
-// A Qwen2 decoder layer written with tensor calls alone, with weights by a formula; engine-layer.py is the same in Python.
+// A Qwen2 decoder layer of plain tensor calls, with weights from a formula; engine-layer.py is the same in Python.
 // B batch, T tokens, D hidden, H heads, K key/value heads, I intermediate size
 import { cat, keep, noGrad, rmsNorm, type Tensor, tensor } from '../src/tensor/index.ts'
 
@@ -83,7 +83,7 @@ function rotate(x: Tensor, { cos, sin }: LayerInput): Tensor {
   return x.mul(cos).add(cat([second.neg(), first], { dim: -1 }).mul(sin))
 }
 
-/** [B, T, D] -> [B, T, D]; attention spelled out, so that both languages run the same ops. */
+/** [B, T, D] -> [B, T, D]. Attention is written out, so that both languages run the same ops. */
 export function layerForward(w: LayerWeights, { heads, kvHeads, hidden }: LayerSize, input: LayerInput): Tensor {
   const { x, mask } = input
   const [B, T] = x.shape as [number, number, number]

@@ -1,5 +1,5 @@
-// The engine beside Python's eager torch of the same libtorch: op overhead, a decoder layer's step, AdamW. Both sides run in turn
-// with the same number of threads; a ratio is the median over rounds of our time / theirs measured one after the other.
+// The engine compared with Python's eager torch on the same libtorch: op overhead, a decoder layer, AdamW. Both sides alternate with the
+// same number of threads; a ratio is the median over rounds of our time / theirs.
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -23,7 +23,7 @@ interface Job {
   unit: string
   /** Seconds of one step -> the unit. */
   scale: number
-  /** Single-threaded work is compared by CPU time, which neighbours on the machine disturb least. */
+  /** Single-threaded work is compared by CPU time, which other processes disturb least. */
   clock: 'wall' | 'cpu'
   prepare: () => () => void
 }
@@ -67,8 +67,8 @@ function prepareLayer(hidden: number): () => void {
 }
 
 function prepareAdamW(tensors: number, elements: number): () => void {
-  const made = (n: number) => Array.from({ length: tensors }, (_, i) => keep(tensor(formula(i + n, elements))))
-  const state = [made(0), made(1), made(0).map(zero), made(0).map(zero)]
+  const tensorsOf = (n: number) => Array.from({ length: tensors }, (_, i) => keep(tensor(formula(i + n, elements))))
+  const state = [tensorsOf(0), tensorsOf(1), tensorsOf(0).map(zero), tensorsOf(0).map(zero)]
   let step = 0
   return () => {
     step++
@@ -138,7 +138,7 @@ const jobs: Job[] = [
   },
 ]
 
-/** Python's side: one process that stays, so that rounds alternate without paying for its start. */
+/** The Python side: one process for all rounds, so that its start is not measured. */
 class Python {
   readonly #child: ChildProcessWithoutNullStreams
   readonly #lines: AsyncIterator<string>
@@ -154,7 +154,7 @@ class Python {
     if (!existsSync(script)) return null
     const child = spawn(python, [script, String(threads)])
     child.stderr.on('data', (text: Buffer) => log.debug(text.toString()))
-    child.stdin.on('error', () => {}) // a Python without torch has ended already: the first answer is missing then
+    child.stdin.on('error', () => {}) // a Python without torch has already ended; its first answer is then missing
     return new Python(child)
   }
 

@@ -1,10 +1,9 @@
-// What the GPU does at the Sa2VA-4B shape with random bfloat16 weights: decoding, training passes and the whole step by phase. `other` is the
-// limit that must hold on an H200, or what the name says. Without a GPU the tiny shape on the CPU, which shows that it runs.
-// ROUNDTRIP_BENCH_STEPS: steps in a row (3).
+// The Sa2VA-4B shape with random bfloat16 weights on a GPU: decoding, training passes and the whole step by phase. `other` is the limit on
+// an H200, or what the name says. Without a GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_STEPS: steps (3).
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { type BenchRow, row } from './bench.ts'
 import { decodeRows, int8DecodeRows } from './gpu/decode.ts'
-import { now, onCard, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
+import { now, onGpu, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
 import { stepRows } from './gpu/step.ts'
 import { trainingRows } from './gpu/training.ts'
 
@@ -17,15 +16,15 @@ export async function run(): Promise<BenchRow[]> {
     maxTiles: 3,
     sampling: { weights: 'merged' },
     loop1: { question },
-    rl: { numGenerations: 4, maxCompletionLength: onCard ? 128 : 16 },
-    ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
+    rl: { numGenerations: 4, maxCompletionLength: onGpu ? 128 : 16 },
+    ...(onGpu ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
   const examples = [0, 1, 2, 3].map((i) => randomExample(i))
   const family = speakingFamily(randomModel(), examples[0]!)
   const from = now()
   const learner = new Learner(family, config)
   const rows = [row('new Learner', now() - from, null, 'ms')]
-  rows.push(...trainingRows(family, learner, examples)) // before merged weights exist: a pass has the GPU to itself
+  rows.push(...trainingRows(family, learner, examples)) // first: merged weights, which sampling allocates, would count in the peak
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
   const decoding = decodeRows(family, learner, examples)
   rows.push(...decoding, ...int8DecodeRows(config, examples, decoding))

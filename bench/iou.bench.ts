@@ -1,4 +1,4 @@
-// IoU of two 1024 x 1024 masks as run lengths, beside NumPy's boolean arithmetic on the same pixels.
+// IoU of two 1024 x 1024 masks as run lengths, compared with NumPy's boolean arithmetic on the same pixels.
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,7 @@ function blob(cx: number, cy: number, radius: number): Uint8Array {
   })
 }
 
-/** Microseconds of one call: the fastest of 40 rounds of `calls` calls, which neighbours on the machine disturb least. */
+/** Microseconds of one call: the fastest of 40 rounds of `calls` calls, which other processes disturb least. */
 function time(call: () => number, calls: number): number {
   for (let i = 0; i < 3 * calls; i++) call()
   const rounds = Array.from({ length: 40 }, () => {

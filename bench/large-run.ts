@@ -8,7 +8,7 @@ export function makeLargeRun(dir: string, counts: string): void {
   writeFileSync(join(dir, 'config.json'), '{"seed":1}')
   writeFileSync(join(dir, 'environment.json'), '{}')
   const files = ['events.jsonl', 'timing.jsonl', 'samples.jsonl'].map((name) => openSync(join(dir, name), 'w'))
-  const names = Array.from({ length: 22 }, (_, i) => `"points/figure_${i}":0.${123456 + i}`).join(',')
+  const names = Array.from({ length: 22 }, (_, i) => `"points/metric_${i}":0.${123456 + i}`).join(',')
   const text = ['', '', '']
   const flush = () => {
     files.forEach((fd, i) => {

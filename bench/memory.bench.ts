@@ -1,7 +1,6 @@
-// Peak of a whole step of both loops at released shapes with random bfloat16 weights; `other` is what `roundtrip plan` says. Without a
-// GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names, separated by commas (1b,4b); ROUNDTRIP_BENCH_FROZEN:
-// exact or int8 alone.
-
+// Peak memory of a whole step of both loops at released shapes with random bfloat16 weights; `other` is the prediction of `roundtrip plan`.
+// Without a GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names with commas (1b,4b).
+// ROUNDTRIP_BENCH_FROZEN: only exact or int8.
 import { useKernels } from '../src/kernels/index.ts'
 import { decodePool, TrainingLayers } from '../src/llm/index.ts'
 import { modelSizes, type Sa2VAFamily } from '../src/models/index.ts'
@@ -13,12 +12,13 @@ import { cuda, emptyCache } from '../src/tensor/index.ts'
 import type { ShapeName } from '../tools/lib/checkpoint-shapes.ts'
 import { type BenchRow, row } from './bench.ts'
 import {
-  onCard,
+  onGpu,
   peakGiB,
   placement,
   question,
   randomExample,
   randomModel,
+  rankRewards,
   resetPeak,
   speakingFamily,
   storeLayersInt8,
@@ -47,13 +47,6 @@ const int8Cases: Case[] = [
   { ...plain, frozenWeights: 'int8', batchSize: 2, tiles: 12 },
 ]
 
-const host = {
-  score: async (_task: string, groups: readonly (readonly object[])[]) => ({
-    rows: groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
-    metrics: {},
-  }),
-}
-
 export async function run(): Promise<BenchRow[]> {
   const shapes = (process.env.ROUNDTRIP_BENCH_SHAPES ?? '1b,4b').split(',') as ShapeName[]
   const rows: BenchRow[] = []
@@ -74,8 +67,8 @@ const settings = (c: Case) =>
     checkpointing: c.checkpointing,
     frozenWeights: c.frozenWeights,
     loop1: { question },
-    rl: { numGenerations: c.K, maxCompletionLength: onCard ? 128 : 16 },
-    ...(onCard ? {} : { lora: { rank: 8, alpha: 16 } }),
+    rl: { numGenerations: c.K, maxCompletionLength: onGpu ? 128 : 16 },
+    ...(onGpu ? {} : { lora: { rank: 8, alpha: 16 } }),
   })
 type Settings = ReturnType<typeof settings>
 
@@ -89,7 +82,7 @@ async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchR
   for (const c of cases) {
     const config = settings(c)
     const measured = await peakOf(family, learner, config, c)
-    const kept = c.checkpointing ? '' : ', layers kept'
+    const kept = c.checkpointing ? '' : ', no checkpointing'
     const stored = c.frozenWeights === 'exact' ? '' : ', frozen matrices in 8 bit'
     const name = `${shape}, batch ${c.batchSize}, K ${c.K}, ${c.tiles} tiles${kept}${stored}, kernels ${c.kernels}`
     rows.push(row(name, measured, planned(family, config, c), 'GiB'))
@@ -103,8 +96,8 @@ async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchR
 }
 
 function planned(family: Sa2VAFamily, config: Settings, { kernels }: Case): number {
-  const card = { bytes: onCard ? cuda.memory(0).total : 0, kernels: kernels === 'auto' }
-  return planMemory(modelSizes(family.config as Record<string, unknown>), config, card).peak / 2 ** 30
+  const gpu = { bytes: onGpu ? cuda.memory(0).total : 0, kernels: kernels === 'auto' }
+  return planMemory(modelSizes(family.config as Record<string, unknown>), config, gpu).peak / 2 ** 30
 }
 
 async function peakOf(family: Sa2VAFamily, learner: Learner, config: Settings, c: Case): Promise<number> {
@@ -112,7 +105,7 @@ async function peakOf(family: Sa2VAFamily, learner: Learner, config: Settings, c
   decodePool.clear()
   const { build } = taskKinds.cycle as TaskKind<Settings>
   const encoder = new Encoder(family, config, { store: null })
-  const bench = runOf(config, build(family, config), learner, encoder, host)
+  const bench = runOf(config, build(family, config), learner, encoder, rankRewards)
   const items = encoder.items(Array.from({ length: c.batchSize }, (_, i) => randomExample(i, c.tiles)))
   resetPeak()
   encoder.inWork(items, () => {

@@ -1,7 +1,6 @@
-// The same step here and in TRL's GRPOTrainer: a random Qwen2.5-VL between the miniature and a real one, LoRA on q, k, v, o, K answers of
-// a fixed length to a question about an image, one reward, one update; the same libtorch for both, two threads, float32, on the CPU.
-// Needs a Python that has trl, peft and datasets (ROUNDTRIP_PEERS_PYTHON names it; default python3).
-
+// The same GRPO step here and in TRL's GRPOTrainer, on the same libtorch: CPU, float32, two threads. A small random Qwen2.5-VL with LoRA on
+// q, k, v, o; K answers of fixed length to a question about an image, one reward, one update.
+// Needs a Python with trl, peft and datasets (ROUNDTRIP_PEERS_PYTHON; default python3).
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -25,7 +24,7 @@ function ask(code: string): string {
   return execFileSync(python, ['-c', code], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
 }
 
-/** The torch of that Python, which both sides then use. */
+/** The torch folder of that Python; both sides use it. */
 function peerTorch(): string {
   try {
     return ask('import trl, peft, datasets, torch, os; print(os.path.dirname(torch.__file__))')
@@ -105,7 +104,7 @@ export async function run(): Promise<BenchRow[]> {
     if (us.tokens !== them.tokens) throw new Error(`answers of ${us.tokens} tokens here and ${them.tokens} there`)
     return [
       row('seconds a step', median(us.seconds), median(them.seconds), 's'),
-      row('processor seconds a step', median(us.processor), median(them.processor), 's'),
+      row('CPU seconds a step', median(us.processor), median(them.processor), 's'),
       row('peak memory of the process', us.peak / 2 ** 20, them.peak / 2 ** 20, 'MiB'),
     ]
   } finally {

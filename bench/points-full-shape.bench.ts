@@ -1,7 +1,6 @@
 // One step of the point task at the full shape of Qwen2.5-VL-3B and SAM2-large, random bf16 weights on CUDA: two records of 840 x 840,
-// K 8, 96 new tokens. Phases and the peak of device memory against 80 GiB. Without a CUDA device the same code runs at the size of
-// the miniatures, which proves the bench and measures nothing.
-
+// K 8, 96 new tokens. Time by phase, and peak GPU memory against 80 GiB. Without a GPU the size of the miniatures, which only shows that
+// the bench runs.
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -18,7 +17,7 @@ import { makePointScene } from '../src/scenes/index.ts'
 import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem } from '../src/tasks/index.ts'
 import { cuda, noGrad, tidy } from '../src/tensor/index.ts'
 import { type BenchRow, row } from './bench.ts'
-import { drawWeights, onCard, placement } from './gpu/random-model.ts'
+import { drawWeights, onGpu, placement, rankRewards } from './gpu/random-model.ts'
 
 /** Sizes of the 3B model; the rest of the miniature's config.json is as released. */
 const full = {
@@ -42,7 +41,7 @@ const fullVision = {
 }
 
 const { device, dtype } = placement
-const side = onCard ? 840 : 112
+const side = onGpu ? 840 : 112
 const miniature = (name: string) => join(packageRoot(), 'assets', 'points-miniature', name)
 const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as JsonObject
 
@@ -63,8 +62,8 @@ function folderOf(config: JsonObject): string {
 
 function randomPolicy(): QwenVLFamily {
   const small = readJson(join(miniature('policy'), 'config.json'))
-  const vision = { ...(small['vision_config'] as JsonObject), ...(onCard ? fullVision : {}) }
-  const config = { ...small, ...(onCard ? full : {}), vision_config: vision, torch_dtype: dtype }
+  const vision = { ...(small['vision_config'] as JsonObject), ...(onGpu ? fullVision : {}) }
+  const config = { ...small, ...(onGpu ? full : {}), vision_config: vision, torch_dtype: dtype }
   const cfg = parseQwenVLConfig(config)
   const dir = folderOf(config)
   const model = drawWeights(new QwenVL(cfg), spread)
@@ -74,7 +73,7 @@ function randomPolicy(): QwenVLFamily {
 
 function randomSam(): Sam2Predictor {
   const small = readJson(join(miniature('sam2'), 'config.json'))['grounding_encoder_config']
-  return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onCard ? {} : small)), spread))
+  return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onGpu ? {} : small)), spread))
 }
 
 /** Random weights write no readable answer; fixed points replace it, so that SAM2 has K masks to draw. */
@@ -106,10 +105,10 @@ export async function run(): Promise<BenchRow[]> {
     dataPath: 'neighbours:2',
     device,
     train: ['lora'],
-    lora: { rank: onCard ? 64 : 8, alpha: onCard ? 128 : 16 },
-    checkpointing: onCard,
+    lora: { rank: onGpu ? 64 : 8, alpha: onGpu ? 128 : 16 },
+    checkpointing: onGpu,
     points: { sam: 'random', imageSize: side, wording: 'short' },
-    rl: { numGenerations: 8, maxCompletionLength: onCard ? 96 : 12, epsilonHigh: 0.28, beta: 0.005 },
+    rl: { numGenerations: 8, maxCompletionLength: onGpu ? 96 : 12, epsilonHigh: 0.28, beta: 0.005 },
   })
   const policy = randomPolicy()
   const setup: PointSetup = {
@@ -124,20 +123,16 @@ export async function run(): Promise<BenchRow[]> {
   const task = new Placing(setup, config, open)
   const seconds: Record<string, number> = {}
   const clocked = async <T>(name: string, work: () => T | Promise<T>): Promise<T> => {
-    if (onCard) cuda.synchronize()
+    if (onGpu) cuda.synchronize()
     const from = performance.now()
     const out = await work()
-    if (onCard) cuda.synchronize()
+    if (onGpu) cuda.synchronize()
     seconds[name] = (performance.now() - from) / 1000
     return out
   }
-  const score = async (_: string, groups: readonly (readonly unknown[])[]) => ({
-    rows: groups.map((g) => g.map((_, k) => ({ total: k / 8, parts: { rank: k / 8 }, counted: [], dropped: [] }))),
-    metrics: {},
-  })
-  const bench = runOf(config, [task], learner, encoder, { score } as never)
+  const bench = runOf(config, [task], learner, encoder, rankRewards)
   for (let number = 0; number < 2; number++) {
-    if (onCard) cuda.resetPeak()
+    if (onGpu) cuda.resetPeak()
     const items = encoder.items([exampleAt(2 * number), exampleAt(2 * number + 1)])
     await clocked('SAM2 and vision tower, 2 images', () => noGrad(() => tidy(() => void open.all(items))))
     const batch = { draw: { seed: 0, step: number }, pieces: [items] }
@@ -151,6 +146,6 @@ export async function run(): Promise<BenchRow[]> {
     row('one step', total, null, 's'),
     row('times SAM2 read an image, in 2 steps of 2', setup.sam.encodes, 4, 'images'),
   )
-  if (onCard) rows.push(row('peak device memory', cuda.memory(0).peak / 2 ** 30, 80, 'GiB'))
+  if (onGpu) rows.push(row('peak device memory', cuda.memory(0).peak / 2 ** 30, 80, 'GiB'))
   return rows
 }

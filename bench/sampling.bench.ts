@@ -1,5 +1,5 @@
-// What the EMA copy of the demo does in a step, against the plain way in the same run, one thread: prompts of one image that read it
-// once or each for itself, masks of one image drawn together or one by one. 8 scenes, 6 phrases and 6 regions of each.
+// Two optimizations of sampling against the plain way, in one run with one thread: prompts of one image share its prefix, and masks of one
+// image are drawn together. 8 scenes with 6 phrases and 6 regions each.
 import { fileURLToPath } from 'node:url'
 import { generate } from '../src/llm/index.ts'
 import { type Features, openSa2VA, type Prompt, prepareImage, type Sa2VA } from '../src/models/index.ts'

@@ -1,7 +1,7 @@
-// The demo's step by 1, 2 and 4 processes with one thread each. Runs take turns, each with as many cores as it has processes. Three kinds of
-// work: the demo's batch shared by all processes, the demo's batch for each of them, and a larger batch shared by all. Rows by the clock are
-// what a user sees, and mean something only where every process has an idle core. Rows by processor time hold beside neighbours too:
-// rollout tokens for each processor second of the process that used most.
+// A step of the demo with 1, 2 and 4 processes of one thread each. Runs alternate; each gets as many cores as processes.
+// Three workloads: the demo's batch split over the processes, the demo's batch for each process, and a larger batch split over them.
+// Wall-clock rows are meaningful only if every process has an idle core. CPU-time rows are valid on a busy machine too: rollout tokens
+// per CPU second of the process that used most.
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -32,16 +32,16 @@ interface Timing {
 interface Metrics {
   seconds: number
   rolloutTokens: number
-  /** For each processor second of the process that used most. */
+  /** Per CPU second of the process that used most. */
   tokensByProcessor: number
-  /** Sampling by the slowest process over the mean of all: of the middle step, and of the most uneven one. */
+  /** Sampling time of the slowest process / mean of all: median over steps, and maximum. */
   uneven: number
   maxUneven: number
   reduce: number
   bytes: number
 }
 
-/** One kind of run: `cores` null leaves it all cores of the machine. */
+/** One kind of run; `cores` null: all cores of the machine. */
 interface Kind {
   processes: number
   batch: number
@@ -50,7 +50,7 @@ interface Kind {
 
 const keyOf = ({ processes, batch, cores }: Kind) => `${processes} ${batch} ${cores ?? 'all'}`
 
-/** The cores this process may use, as taskset names them: 3 of "0-1,6-7" are 0, 1 and 6. */
+/** Numbers of the cores that this process may use: "0-1,6-7" gives 0, 1, 6, 7. */
 function ownCores(): number[] {
   const { stdout } = spawnSync('taskset', ['-cp', String(process.pid)], { encoding: 'utf8' })
   const ranges = (stdout ?? '').trim().split(': ').at(-1) ?? ''
@@ -60,7 +60,7 @@ function ownCores(): number[] {
   })
 }
 
-/** The first two steps warm up. */
+/** Timings of a training run without its first two steps, which warm up. */
 async function trained({ processes, batch, cores }: Kind): Promise<Timing[]> {
   const output = mkdtempSync(join(tmpdir(), 'roundtrip-scaling-'))
   const settings = [
@@ -132,7 +132,7 @@ function kinds(): Kind[] {
   return [...new Map(all.map((kind) => [keyOf(kind), kind])).values()]
 }
 
-/** Each kind in turn, so that slow minutes of the machine meet all of them. */
+/** Alternates the kinds, so that slow minutes of the machine affect all of them. */
 async function inTurns(): Promise<Map<string, Metrics>> {
   const timings = new Map<string, Timing[]>()
   for (let round = 0; round < rounds; round++)
@@ -141,7 +141,7 @@ async function inTurns(): Promise<Map<string, Metrics>> {
       const found = await trained(kind)
       timings.set(key, [...(timings.get(key) ?? []), ...found])
       const { seconds, rolloutTokens, tokensByProcessor } = metrics(found)
-      const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by processor time`
+      const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by CPU time`
       console.error(`processes, records, cores ${key}: ${seconds.toFixed(3)} s a step, ${rates}`)
     }
   return new Map([...timings].map(([key, all]) => [key, metrics(all)]))
@@ -155,7 +155,7 @@ export async function run(): Promise<BenchRow[]> {
       const [ours, other] = [of(many), of(alone)]
       const name = (metric: string) => `${size} processes, ${what}: ${metric}`
       return [
-        row(name('rollout by processor time'), ours.tokensByProcessor, other.tokensByProcessor, 'tokens/s'),
+        row(name('rollout by CPU time'), ours.tokensByProcessor, other.tokensByProcessor, 'tokens/s'),
         row(name('rollout by the clock'), ours.rolloutTokens, other.rolloutTokens, 'tokens/s'),
         row(name('step'), ours.seconds, other.seconds, 's'),
       ]

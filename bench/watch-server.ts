@@ -22,7 +22,7 @@ export async function serveRuns(folder: string): Promise<RunServer> {
   return { url, pid: server.pid!, close: () => void server.kill() }
 }
 
-/** Processor seconds a process has used; ticks are of 10 ms on Linux. */
+/** CPU seconds of a process; a tick is 10 ms on Linux. */
 export function cpuSeconds(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').at(-1)!.split(' ')
   return (Number(fields[11]) + Number(fields[12])) / 100

@@ -1,9 +1,7 @@
-// What the live page costs a training run. Two equal runs train side by side, with one page open on one of them; then the other way
-// round. They compute the same numbers in the same minutes, so neighbours on the machine slow both alike, and processor time is
-// compared, block by block of the same steps. The page is a client that asks what the real one asks, as a browser on another machine
-// would. `WATCH_BENCH_STEPS` and `WATCH_BENCH_PAIRS` make it longer. Rows: processor time of a step with the page and without, whose
-// median ratio is how much slower the run is; processor time of the page's server against the run's, which bounds what it costs
-// if both share one core; bytes that the server read against bytes that the run logged.
+// What the live page costs a training run. Two equal runs train at the same time, and a client requests what the page requests for one of
+// them; then the roles are swapped. CPU time is compared over blocks of the same steps, so other processes slow both alike.
+// Rows: CPU time of a step with and without the page; CPU time of the server and of the run, which bounds the cost on one shared core;
+// bytes read by the server and bytes logged by the run. `WATCH_BENCH_STEPS` and `WATCH_BENCH_PAIRS` make it longer.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +16,7 @@ const pairs = Number(process.env.WATCH_BENCH_PAIRS ?? 2)
 const block = 4
 const unmeasured = 4 // the first steps allocate and plan
 
-/** Bytes a process has read so far, from wherever. */
+/** Bytes a process has read so far. */
 function bytesRead(pid: number): number {
   return Number(/^rchar: (\d+)$/m.exec(readFileSync(`/proc/${pid}/io`, 'latin1'))![1])
 }
@@ -28,12 +26,12 @@ function bytesLogged(run: string): number {
   return files.reduce((sum, name) => sum + statSync(join(run, name)).size, 0)
 }
 
-/** Hears of changes and asks for everything the curves show, as the page does; the returned function closes it. */
+/** On every change requests all series of the curves, as the page does. Returns a function that closes the client. */
 function openPage(url: string): () => void {
   const closing = new AbortController()
   const { signal } = closing
   const ask = async (path: string) => (await fetch(new URL(path, url), { signal })).json()
-  const look = async () => {
+  const requestAll = async () => {
     const { runs } = (await ask('/api/runs')) as { runs: { id: string }[] }
     for (const { id } of runs) {
       const { metrics } = (await ask(`/api/runs/${id}`)) as { metrics: string[] }
@@ -44,7 +42,7 @@ function openPage(url: string): () => void {
   }
   const listen = async () => {
     const { body } = await fetch(new URL('/api/live', url), { signal })
-    for await (const piece of body!) if (Buffer.from(piece).includes('event: runs')) await look()
+    for await (const piece of body!) if (Buffer.from(piece).includes('event: runs')) await requestAll()
   }
   listen().catch((error: unknown) => {
     if (!signal.aborted) throw error
@@ -52,7 +50,7 @@ function openPage(url: string): () => void {
   return () => closing.abort()
 }
 
-/** A training run whose processor time is noted at every `block` steps. */
+/** A training run whose CPU time is recorded every `block` steps. */
 class Training {
   readonly ended: Promise<void>
   /** Processor seconds at the end of each block, by step. */
@@ -73,7 +71,7 @@ class Training {
     })
   }
 
-  look(): void {
+  record(): void {
     const path = join(this.#output, 'timing.jsonl')
     if (this.#child.exitCode !== null || !existsSync(path)) return
     const step = readFileSync(path, 'utf8').split('"t":"step"').length - 1
@@ -101,7 +99,7 @@ async function trainPair(first: 'watched' | 'unwatched'): Promise<Pair> {
   const before = { serving: cpuSeconds(server.pid), read: bytesRead(server.pid) }
   const close = openPage(server.url)
   const timer = setInterval(() => {
-    for (const run of runs.values()) run.look()
+    for (const run of runs.values()) run.record()
   }, 10)
   try {
     await Promise.all([watched.ended, unwatched.ended])
@@ -123,21 +121,21 @@ async function trainPair(first: 'watched' | 'unwatched'): Promise<Pair> {
 }
 
 export async function run(): Promise<BenchRow[]> {
-  const made: Pair[] = []
-  for (let i = 0; i < pairs; i++) made.push(await trainPair(i % 2 === 0 ? 'watched' : 'unwatched'))
-  const blocks = made.flatMap((pair) => pair.blocks).filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b))
+  const results: Pair[] = []
+  for (let i = 0; i < pairs; i++) results.push(await trainPair(i % 2 === 0 ? 'watched' : 'unwatched'))
+  const blocks = results.flatMap((pair) => pair.blocks).filter(([a, b]) => Number.isFinite(a) && Number.isFinite(b))
   const perStep = (which: 0 | 1) => median(blocks.map((seconds) => seconds[which])) / block
-  const total = (of: (pair: Pair) => number) => made.reduce((sum, pair) => sum + of(pair), 0)
+  const total = (of: (pair: Pair) => number) => results.reduce((sum, pair) => sum + of(pair), 0)
   return [
     {
-      name: `processor time of a step, page open and closed, ${blocks.length} blocks`,
+      name: `CPU time of a step, page open and closed, ${blocks.length} blocks`,
       ours: perStep(0),
       other: perStep(1),
       ratio: median(blocks.map(([open, closed]) => open / closed)),
       unit: 's',
     },
     row(
-      'processor time of the server, of the run',
+      'CPU time of the server, of the run',
       total((p) => p.serving),
       total((p) => p.working),
       's',

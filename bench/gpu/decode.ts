@@ -1,5 +1,5 @@
-// Decoding through generate with merged adapters, or beside matrices in 8 bit, draws included: milliseconds a token-step at 4, 16 and 64
-// rows, 4 samples a prompt; beside it a step of the same rows when three of four have finished.
+// Milliseconds per decoding step of `generate` at 4, 16 and 64 rows (4 samples per prompt), including the draws: with merged adapters,
+// and with int8 matrices and separate adapters. Also with three of four rows finished.
 import { RandomStream, stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
@@ -8,28 +8,28 @@ import type { Features, Prompt, Sa2VAFamily } from '../../src/models/index.ts'
 import { Learner, type RunConfig } from '../../src/run/index.ts'
 import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
-import { now, onCard, randomModel, speakingFamily, storeLayersInt8 } from './random-model.ts'
+import { now, onGpu, randomModel, speakingFamily, storeLayersInt8 } from './random-model.ts'
 
-/** Rows; what must hold on an H200; reading weights and cache once at its memory's speed; torch.compile in a CUDA graph there. */
+/** ms on an H200. limit: required; memory: reading weights and cache once at full bandwidth; compiled: torch.compile in a CUDA graph. */
 const cases = [
   { rows: 4, limit: 2.2, memory: 1.51, compiled: 3.37 },
   { rows: 16, limit: 2.6, memory: 1.64, compiled: 3.82 },
   { rows: 64, limit: 3.4, memory: 2.16, compiled: 4.43 },
 ]
 const samples = 4
-const [short, long] = onCard ? [17, 145] : [3, 7]
+const [short, long] = onGpu ? [17, 145] : [3, 7]
 
 const stopId = 0
 
-/** Draws the stop as its second token. */
+/** Draws the stop token as its second token. */
 class Ending extends RandomStream {
   override uniformAt(i: number): number {
     return i === 1 ? 0 : super.uniformAt(i) // the lowest id
   }
 }
 
-/** Prefill and recording are taken out by difference; the best of three. Of four prompts the rows of `ended` end at once. */
-function msAToken(family: Sa2VAFamily, prompts: readonly Prompt[], ended: number): number {
+/** The difference of a long and a short call removes prefill and graph capture; best of three. `ended` of four prompts stop at once. */
+function msPerToken(family: Sa2VAFamily, prompts: readonly Prompt[], ended: number): number {
   const { model, prompter } = family.loaded
   const once = (maxNewTokens: number) => {
     const from = now()
@@ -54,13 +54,13 @@ function timesOf(family: Sa2VAFamily, learner: Learner, examples: readonly Examp
     const prompts = Array.from({ length: rows / samples }, (_, b) =>
       family.loaded.prompter.segment(features[b % features.length]!, examples[0]!.caption),
     )
-    return learner.forSampling(() => msAToken(family, prompts, ended))
+    return learner.forSampling(() => msPerToken(family, prompts, ended))
   }
 }
 
-function afterwards(): void {
+function resetDecoding(): void {
   useKernels('auto')
-  decodePool.clear() // what follows takes no such shapes
+  decodePool.clear() // later rows use other shapes
 }
 
 export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): BenchRow[] {
@@ -76,11 +76,11 @@ export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: read
       ...(rows > samples ? [row(`${name}, 3/4 of them finished`, time(rows, 'auto', 3), auto, 'ms')] : []),
     ]
   })
-  afterwards()
+  resetDecoding()
   return out
 }
 
-/** The same model with its matrices in 8 bit and adapters beside them, against `exact`: rows of decodeRows. */
+/** The same with int8 matrices and separate adapters, compared with `exact`, the rows of decodeRows. */
 export function int8DecodeRows(
   config: RunConfig,
   examples: readonly Example[],
@@ -101,7 +101,7 @@ export function int8DecodeRows(
       row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
     ]
   })
-  afterwards()
+  resetDecoding()
   learner.dispose()
   for (const t of family.module.parameters().values()) t.dispose()
   return out

@@ -1,4 +1,5 @@
-// A Sa2VA of random weights and records for it: the 4B shape in bfloat16 on CUDA, elsewhere the tiny shape in float32, which shows that a bench runs.
+// A Sa2VA with random weights, and records for it: the 4B shape in bfloat16 on CUDA. Without a GPU the tiny shape in float32 only shows
+// that a bench runs.
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,33 +12,33 @@ import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 import { configOf, type ShapeName, tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
 
-export const onCard = cuda.count() > 0
-export const placement = onCard
+export const onGpu = cuda.count() > 0
+export const placement = onGpu
   ? { device: 'cuda:0', dtype: 'bfloat16' as const }
   : { device: 'cpu', dtype: 'float32' as const }
 
-/** Waits for the GPU, then the clock. */
+/** Milliseconds, after the GPU has finished its work. */
 export function now(): number {
   cuda.synchronize()
   return performance.now()
 }
 
-export const peakGiB = (): number => (onCard ? cuda.memory(0).peak / 2 ** 30 : 0)
-export const reservedGiB = (): number => (onCard ? cuda.memory(0).reserved / 2 ** 30 : 0)
+export const peakGiB = (): number => (onGpu ? cuda.memory(0).peak / 2 ** 30 : 0)
+export const reservedGiB = (): number => (onGpu ? cuda.memory(0).reserved / 2 ** 30 : 0)
 export const resetPeak = (): void => {
-  if (onCard) cuda.resetPeak()
+  if (onGpu) cuda.resetPeak()
 }
 
-/** The substitute tokenizer has a token for each letter; with few of them a prompt has about 1,100 tokens. */
+/** Short: the substitute tokenizer has one token per letter. A prompt has about 1,100 tokens, nearly all of the image. */
 export const question = '<image>What is it?'
 
-/** Layers add little to the embeddings, so that what is said next follows from the last token alone, whatever the image. */
+/** Standard deviation of a weight. Layers add little to the embeddings, so the next token depends on the last one, not on the image. */
 function spread(name: string): number {
   if (/embed_tokens/.test(name)) return 1
   return /(o_proj|down_proj)\.weight$/.test(name) ? 0.001 : 0.02
 }
 
-/** Normal numbers of the given spread where `placement` says; ones in vectors. */
+/** Normal numbers with the given standard deviation on the device of `placement`; ones in vectors. */
 export function drawWeights<M extends Module>(model: M, spread: (name: string) => number): M {
   const { device, dtype } = placement
   for (const slot of model.slots()) {
@@ -51,8 +52,16 @@ export function drawWeights<M extends Module>(model: M, spread: (name: string) =
   return model
 }
 
+/** Rewards that differ within a group. */
+export const rankRewards = {
+  score: async (_task: string, groups: readonly (readonly object[])[]) => ({
+    rows: groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
+    metrics: {},
+  }),
+}
+
 export function randomModel(shape: ShapeName = '4b'): Loaded {
-  const raw = configOf(onCard ? shape : 'tiny', placement.dtype)
+  const raw = configOf(onGpu ? shape : 'tiny', placement.dtype)
   const cfg = parseSa2VAConfig(raw)
   const model = drawWeights(new Sa2VA(cfg), spread)
   const dir = mkdtempSync(join(tmpdir(), 'roundtrip-random-'))
@@ -61,15 +70,15 @@ export function randomModel(shape: ShapeName = '4b'): Loaded {
   return { dir, cfg, model, prompter: new Prompter(cfg, loadTokenizer(dir), chatTemplate(cfg.template)) }
 }
 
-/** As loading does it. */
+/** Stores the layers as loading with `frozenWeights int8` does. */
 export function storeLayersInt8(model: Sa2VA): void {
   const isMatrix = layerMatrices(model.decoder)
   for (const slot of model.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, placement.dtype)
 }
 
-/** Tiles side by side and a thumbnail; with three of them a prompt of about 1,100 tokens at the full shape. */
+/** An image of `tiles` tiles side by side; with a thumbnail, three of them give a prompt of about 1,100 tokens at the full shape. */
 export function randomExample(i: number, tiles = 3): Example {
-  const side = onCard ? 448 : 112
+  const side = onGpu ? 448 : 112
   const [width, height] = [tiles * side, side]
   const data = Uint8Array.from(
     { length: width * height * 3 },
@@ -90,7 +99,7 @@ export function randomExample(i: number, tiles = 3): Example {
   }
 }
 
-/** With random weights no answer holds [SEG]; the first token of the greedy answer takes its part, so that every phase runs. */
+/** Random weights never write [SEG]. The first token of the greedy answer is used as [SEG], so that every phase runs. */
 export function speakingFamily(loaded: Loaded, example: Example, maxTiles = 3): Sa2VAFamily {
   const family = new Sa2VAFamily(loaded)
   const id = noGrad(() =>

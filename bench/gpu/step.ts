@@ -1,4 +1,5 @@
-// The whole step of both loops by phase: batch 4, K 4, captions of 128 tokens, mask answers of 12. Each phase waits for the GPU before and after it.
+// A whole step of both loops by phase: batch 4, K 4, captions of 128 tokens, mask answers of 12 tokens. Each phase waits for the GPU
+// before and after it.
 import type { Example } from '../../src/data/index.ts'
 import type { Sa2VAFamily } from '../../src/models/index.ts'
 import { type Batch, type Run, step, type Task } from '../../src/rl/index.ts'
@@ -6,15 +7,15 @@ import { Encoder, type Learner, type RunConfig, runOf } from '../../src/run/inde
 import { type CycleSample, type TaskKind, taskKinds } from '../../src/tasks/index.ts'
 import { cuda } from '../../src/tensor/index.ts'
 import { type BenchRow, median, row } from '../bench.ts'
-import { now, peakGiB, reservedGiB, resetPeak } from './random-model.ts'
+import { now, peakGiB, rankRewards, reservedGiB, resetPeak } from './random-model.ts'
 
 const maskTokens = 12
-/** The substitute tokenizer has a token for each letter: text is cut to a caption's length. */
+/** The substitute tokenizer has one token per letter, so texts are cut to the length of a caption. */
 const captionLetters = 128
 
 const cut = (s: CycleSample): CycleSample => ({ ...s, caption: s.caption?.slice(0, captionLetters) ?? null })
 
-/** Milliseconds by phase. What passes between two phases is counted under the name that the first of them leaves. */
+/** Milliseconds by phase. Time between two phases counts as the phase that the first one names in `leaves`. */
 class Phases {
   readonly ms = new Map<string, number>()
   fenced = false
@@ -50,7 +51,7 @@ function timing<T extends object>(of: T, wrapped: Record<string, (call: () => un
   })
 }
 
-/** Samples captions of full length and asks for masks in few tokens, as trained models do; the task is otherwise the run's own. */
+/** The tasks of a run, but captions have full length and mask answers few tokens, as with trained models. */
 function timedTasks(family: Sa2VAFamily, config: RunConfig, phases: Phases, inReference: () => boolean): Task[] {
   const { build } = taskKinds.cycle as TaskKind<RunConfig>
   const short = build(family, { ...config, rl: { ...config.rl, maxCompletionLength: maskTokens } })
@@ -102,13 +103,6 @@ function timedLearner(learner: Learner, phases: Phases, reference: (on: boolean)
   return new Proxy(timed, { get: (target, key) => (key === 'optim' ? optim : Reflect.get(target, key)) })
 }
 
-const host = {
-  score: async (_task: string, groups: readonly (readonly object[])[]) => ({
-    rows: groups.map((g) => g.map((_, k) => ({ total: k / 4, parts: { rank: k / 4 }, counted: [], dropped: [] }))),
-    metrics: {},
-  }),
-}
-
 export async function stepRows(
   family: Sa2VAFamily,
   learner: Learner,
@@ -127,7 +121,7 @@ export async function stepRows(
     inReference = on
   })
   const encoder = new Encoder(family, config, { store: null })
-  const bench = runOf(config, tasks, timed, encoder, host)
+  const bench = runOf(config, tasks, timed, encoder, rankRewards)
   const prepared = examples.map((e) => ({ ...e, prepared: family.prepare(e.image, { maxTiles: 3 }) }))
   const one = (number: number) => oneStep(bench, encoder, prepared, number, phases)
   const first = encoder.items(prepared)
@@ -171,7 +165,7 @@ async function oneStep(
   const items = encoder.items(examples)
   phases.time('encode', () => encoder.inWork(items, () => undefined))
   const batch: Batch = { draw: { seed: 0, step: number }, pieces: [items] }
-  await step(bench, batch, 0) // random weights that learn would soon say no [SEG] any more, and there would be less to do
+  await step(bench, batch, 0) // learning rate 0: after updates random weights would no longer write [SEG], and a step would be shorter
   cuda.synchronize()
   const spent = now() - from
   encoder.release(items)

@@ -1,4 +1,4 @@
-// Forward and backward of teacher-forced completions with adapters: 128 tokens each, K after one prompt, for one prompt and for four in one pass.
+// Forward and backward of teacher-forced completions with adapters: 128 tokens each, K per prompt, one prompt or four in one pass.
 import type { Example } from '../../src/data/index.ts'
 import { teacherForceGroups } from '../../src/llm/index.ts'
 import type { Sa2VAFamily } from '../../src/models/index.ts'
@@ -8,7 +8,7 @@ import { type BenchRow, median, row } from '../bench.ts'
 import { now, peakGiB, question, resetPeak } from './random-model.ts'
 
 const [K, rounds] = [4, 4]
-/** Milliseconds and GiB that must hold on an H200, by prompts of a pass; with recomputed feed-forward the second pair. */
+/** Limits on an H200 by prompts in a pass: milliseconds, GiB. */
 const limits = { 1: [70, null], 4: [210, 25] } as const
 const recomputedLimits = { 1: [null, null], 4: [250, 16] } as const
 

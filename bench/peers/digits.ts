@@ -1,5 +1,4 @@
-// The task both sides of `npm run bench -- peers` train: a question about an image, answered with a fixed number of tokens and rewarded
-// by the share of digits in the answer.
+// The task of `npm run bench -- peers`: answer a question about an image with a fixed number of tokens. The reward is the share of digits.
 import { generate, teacherForceGroups } from '../../src/llm/index.ts'
 import { isVqa, type VqaFamily } from '../../src/models/index.ts'
 import type { Answer, Reward } from '../../src/rewards/index.ts'

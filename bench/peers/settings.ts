@@ -1,4 +1,4 @@
-// What both sides of `npm run bench -- peers` read from settings.json, and what each prints when it is done.
+// The settings.json that both sides of `npm run bench -- peers` read, and the result that each prints.
 
 export interface PeerSettings {
   steps: number
@@ -10,12 +10,12 @@ export interface PeerSettings {
   lr: number
   threads: number
   question: string
-  /** The model's config.json: as the peer's library takes it, and flat as released folders have it. */
+  /** The model's config.json: nested for transformers, and flat as in released folders. */
   config: object
   flat: object
 }
 
-/** Between the ends of steps; bytes. */
+/** Seconds and CPU seconds of each step, peak memory in bytes. */
 export interface PeerRun {
   seconds: number[]
   processor: number[]
