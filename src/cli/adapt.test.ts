@@ -45,7 +45,7 @@ test('pictures without annotations become a trained model, and the same command 
   const output = join(scratch, 'run')
   const first = adapt(...miniatures, '--images', pictures, '--output', output, ...short)
   assert.equal(first.status, 0, first.stderr)
-  assert.match(first.stderr, /6 pictures, 1 of them unreadable \(broken\.jpg\)/)
+  assert.match(first.stderr, /6 pictures, 1 unreadable \(broken\.jpg\)/)
   assert.match(first.stderr, /assumed: .*own captions/)
   assert.match(first.stdout, /cycle\/iou/)
   for (const file of ['report.html', 'model/model.safetensors', 'proposals/train.html', 'checkpoint_step_1'])

