@@ -90,9 +90,7 @@ export async function proposeWork(input: ProposeInput, port: EnginePort): Promis
     throw new Mismatch({ where: input.images, expected: 'pictures with objects', got, hint })
   }
   const records = await captionAll(input, masks, port)
-  const found = write(input, records, { pictures: pictures.length, unreadable, masks })
-  await writePreview(found, input.out)
-  return found
+  return await write(input, records, { pictures: pictures.length, unreadable, masks })
 }
 
 /** A page of the pictures with their masks and captions, held-out ones included. */
@@ -183,11 +181,11 @@ function splitRecords(records: readonly ProposedRecord[]): { train: ProposedReco
   return { train: records.filter((r) => !isHeldOut(r)), eval: records.filter(isHeldOut) }
 }
 
-function write(
+async function write(
   input: ProposeInput,
   records: readonly ProposedRecord[],
   { pictures, unreadable, masks }: { pictures: number; unreadable: string[]; masks: ReadonlyMap<string, Proposed> },
-): ProposedRecords {
+): Promise<ProposedRecords> {
   if (records.length < 2) {
     const hint = 'add pictures, or check the model with `roundtrip caption`'
     const got = `${records.length} with a caption`
@@ -210,6 +208,7 @@ function write(
   mkdirSync(input.out, { recursive: true })
   atomicWrite(train, lines(split.train))
   atomicWrite(heldOut, lines(split.eval))
+  await writePreview(found, input.out)
   atomicWrite(summary, `${JSON.stringify({ key: identity(input), found }, null, 2)}\n`) // last: the others are complete
   return found
 }

@@ -65,9 +65,17 @@ export function replaceFile(path: string, write: (fd: number) => void): void {
     renameSync(temporary, path)
   } catch (error) {
     rmSync(temporary, { force: true })
-    throw error
+    throw namesFile(path, error)
   }
   syncPath(dirname(path))
+}
+
+/** The error of a full or failing disk with the file and what to do; its code stays. */
+function namesFile(path: string, error: unknown): unknown {
+  const trouble = diskTrouble(error)
+  if (trouble !== null && error instanceof Error)
+    error.message = `${path}: expected a disk with room, got ${trouble}. make room, then start the same command again`
+  return error
 }
 
 /** The same for text or bytes in memory. */

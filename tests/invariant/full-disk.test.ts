@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { command } from '../../src/cli/score.ts'
-import { writeAll } from '../../src/core/index.ts'
+import { atomicWrite, writeAll } from '../../src/core/index.ts'
 import { JsonLines } from '../../src/tracking/index.ts'
 
 const kib = 16
@@ -35,6 +35,16 @@ test('writeAll: all bytes or an error, at the end and at a position', (t) => {
   writeAll(fd, Buffer.from('XY'), 1)
   assert.equal(readFileSync(join(disk, 'a'), 'utf8'), 'aXY')
   assert.throws(() => writeAll(fd, Buffer.alloc((kib + 4) * 1024), 3), { code: 'ENOSPC' })
+})
+
+test('atomicWrite: a full disk is named with the file and what to do, and the old file stays', (t) => {
+  const disk = smallDisk(t)
+  if (disk === null) return
+  const path = join(disk, 'summary.json')
+  atomicWrite(path, 'old')
+  const message = `${path}: expected a disk with room, got the disk is full (ENOSPC). make room, then start the same command again`
+  assert.throws(() => atomicWrite(path, Buffer.alloc((kib + 4) * 1024)), { code: 'ENOSPC', message })
+  assert.deepEqual([readdirSync(disk), readFileSync(path, 'utf8')], [['summary.json'], 'old'])
 })
 
 test('score: a disk that has no room for the last line ends with an error and leaves no scores', async (t) => {
