@@ -19,7 +19,16 @@ export {
   writeAll,
 } from './files.ts'
 export { type HubKind, hubFolder, hubHome, hubSnapshotOf, isHubId, modelFolder, repositoryFolder } from './hub-cache.ts'
-export { isObject, type JsonObject, parseJson, readJson, readJsonLines, readJsonObject, typeOf } from './json.ts'
+export {
+  isObject,
+  type JsonLine,
+  type JsonObject,
+  parseJson,
+  readJson,
+  readJsonLines,
+  readJsonObject,
+  typeOf,
+} from './json.ts'
 export { linesOf } from './lines.ts'
 export { type LogLevel, log, printable } from './log.ts'
 export { loadExport } from './module.ts'

@@ -14,7 +14,7 @@ import {
   summariseSplit,
   unionTarget,
 } from '../benchmarks/index.ts'
-import { type CheckRow, Mismatch } from '../core/index.ts'
+import { type CheckRow, Mismatch, readJsonLines } from '../core/index.ts'
 import { decodeRle, encodeRle, type Mask, maskFromDense, type Rle } from '../mask/index.ts'
 
 interface Row {
@@ -52,12 +52,12 @@ export async function verifyBenchmarks(dir: string): Promise<CheckRow[]> {
   for (const name of new Set(expected.table.map((row) => row.benchmark))) {
     const benchmark = openBenchmark(dir, name)
     rows.push(...(await targetRows(dir, benchmark)))
-    rows.push(...(await figureRows(dir, benchmark, expected)))
+    rows.push(...(await metricRows(dir, benchmark, expected)))
   }
   return rows
 }
 
-async function figureRows(dir: string, benchmark: MaskBenchmark, expected: Expected): Promise<CheckRow[]> {
+async function metricRows(dir: string, benchmark: MaskBenchmark, expected: Expected): Promise<CheckRow[]> {
   const predictions = readPredictions(join(dir, 'predictions.jsonl'), benchmark.name)
   const scored = await scoreRecords(benchmark, benchmark.records.filter(used(benchmark, expected)), predictions)
   const scoredOf = (split: string) => {
@@ -130,10 +130,8 @@ function sentenceRow(name: string, scored: readonly ScoredSentence[], wanted: re
 async function targetRows(dir: string, benchmark: MaskBenchmark): Promise<CheckRow[]> {
   const file = join(dir, 'targets.jsonl')
   if (!existsSync(file)) return []
-  const lines = readFileSync(file, 'utf8')
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-  const wanted = lines.map((line) => JSON.parse(line) as TargetRow).filter((t) => t.benchmark === benchmark.name)
+  const rows = readJsonLines(file).map(({ value }) => value as unknown as TargetRow)
+  const wanted = rows.filter((row) => row.benchmark === benchmark.name)
   const masks: string[] = []
   const questions: string[] = []
   for (const row of wanted) {

@@ -1,5 +1,5 @@
 // Comparison of recomputed numbers with a reference's: rows of a table, one a tensor, or one a case over all its fields.
-import { type CheckRow, Mismatch } from '../core/index.ts'
+import type { CheckRow } from '../core/index.ts'
 import { type DType, type Tensor, tensor } from '../tensor/index.ts'
 import { device } from './device.ts'
 
@@ -8,13 +8,6 @@ export interface Limit {
   /** Of the largest magnitude of the tensor. */
   rel?: number
   words: string
-}
-
-/** A tensor of golden.safetensors. */
-export function storedTensor(stored: ReadonlyMap<string, Tensor>, name: string): Tensor {
-  const t = stored.get(name)
-  if (!t) throw new Mismatch({ where: 'golden.safetensors', field: name, expected: 'a tensor', got: 'none' })
-  return t
 }
 
 const usual: Limit = { rel: 1e-4, words: '1e-4 of the largest magnitude' }
@@ -37,14 +30,8 @@ export function compareNumbers(name: string, got: ArrayLike<number>, want: Tenso
   }
   const rel = worst / Math.max(largest, 1e-30)
   const pass = (limit.abs !== undefined && worst <= limit.abs) || (limit.rel !== undefined && rel <= limit.rel)
-  return {
-    name,
-    abs: worst,
-    rel,
-    limit: limit.words,
-    pass,
-    detail: `element ${at}: ${got[at]} against ${expected[at]}`,
-  }
+  const detail = `element ${at}: ${got[at]} against ${expected[at]}`
+  return { name, abs: worst, rel, limit: limit.words, pass, detail }
 }
 
 export function compareTensor(name: string, got: Tensor, want: Tensor, limit: Limit = usual): CheckRow {
@@ -62,22 +49,15 @@ export function compareIds(name: string, got: ArrayLike<number>, want: ArrayLike
     different++
     if (first < 0) first = i
   }
-  const detail =
-    different > 0 ? `${different} differ, first at ${first}: ${got[first]} against ${want[first]}` : undefined
-  return {
-    name,
-    abs: different,
-    rel: different / Math.max(1, want.length),
-    limit: 'equal',
-    pass: different === 0,
-    detail,
-  }
+  const row = { name, abs: different, rel: different / Math.max(1, want.length), limit: 'equal' }
+  if (different === 0) return { ...row, pass: true }
+  return { ...row, pass: false, detail: `${different} differ, first at ${first}: ${got[first]} against ${want[first]}` }
 }
 
 /** Norm of a weight's gradient; a weight without one has norm 0. */
 export function compareGradNorm(weightName: string, weight: Tensor | undefined, want: number): CheckRow {
   const [name, limit] = [`grad_norms.${weightName}`, '1e-3 relative norm']
-  if (!weight) return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail: 'not in the model' }
+  if (!weight) return failedRow(name, limit, 'not in the model')
   const grad = weight.grad()
   const norm = grad ? Math.sqrt(grad.to('float64').square().sum().item()) : 0
   const abs = Math.abs(norm - want)
@@ -85,8 +65,23 @@ export function compareGradNorm(weightName: string, weight: Tensor | undefined, 
   return { name, abs, rel, limit, pass: rel <= 1e-3 || abs <= 1e-6, detail: `${norm} against ${want}` }
 }
 
+/** A row that cannot be computed, or whose quantity is missing. */
+export function failedRow(name: string, limit: string, detail: string): CheckRow {
+  return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail }
+}
+
 function sizes(name: string, got: unknown, want: unknown, limit: string): CheckRow {
-  return { name, abs: Number.NaN, rel: Number.NaN, limit, pass: false, detail: `size ${got}, expected ${want}` }
+  return failedRow(name, limit, `size ${got}, expected ${want}`)
+}
+
+/** Equal or not: the fields of `want`, as far as `got` has them. */
+export function compareFields(name: string, got: object, want: object): CheckRow {
+  const differences = Object.entries(want).flatMap(([key, value]) => {
+    const [a, b] = [JSON.stringify((got as Record<string, unknown>)[key]), JSON.stringify(value)]
+    return a === b || a === undefined ? [] : [`${key}: expected ${b}, got ${a}`]
+  })
+  if (differences.length > 0) return failedRow(name, 'equal', differences.join('; '))
+  return { name, abs: Number.NaN, rel: Number.NaN, limit: 'equal', pass: true }
 }
 
 export type Json = number | string | boolean | null | readonly Json[] | { readonly [key: string]: Json }
@@ -139,18 +134,10 @@ export class Comparison {
   }
 
   row(): CheckRow {
-    const { abs, rel } = this.#limit
-    const pass = this.#wrong.length === 0 && this.#count > 0
-    const detail = this.#wrong.length > 0 ? this.#wrong.slice(0, 3).join('; ') : this.#worst
-    const limit = `${abs} absolute or ${rel} relative`
-    return {
-      name: this.#name,
-      abs: this.#abs,
-      rel: this.#rel,
-      limit,
-      pass,
-      detail: this.#count > 0 ? detail : 'nothing compared',
-    }
+    const limit = `${this.#limit.abs} absolute or ${this.#limit.rel} relative`
+    const row = { name: this.#name, abs: this.#abs, rel: this.#rel, limit }
+    if (this.#wrong.length > 0) return { ...row, pass: false, detail: this.#wrong.slice(0, 3).join('; ') }
+    return { ...row, pass: this.#count > 0, detail: this.#count > 0 ? this.#worst : 'nothing compared' }
   }
 
   #one(field: string, got: number, want: number | null): void {

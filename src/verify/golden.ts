@@ -3,21 +3,8 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, s
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 
-export type GoldenKind =
-  | 'grpo'
-  | 'meteor'
-  | 'porter'
-  | 'sa2va'
-  | 'lora'
-  | 'misc'
-  | 'qwen2_5_vl'
-  | 'qwen3_vl'
-  | 'benchmarks'
-  | 'mobilesam'
-  | 'points'
-  | 'sam2-mask-prompt'
-  | 'sentencepiece'
-  | 'sa2va-qwen'
+type ModelKind = 'sa2va' | 'sa2va-qwen' | 'qwen2_5_vl' | 'qwen3_vl' | 'mobilesam' | 'sam2-mask-prompt' | 'lora'
+export type GoldenKind = ModelKind | ('grpo' | 'meteor' | 'porter' | 'points' | 'benchmarks' | 'sentencepiece' | 'misc')
 
 export interface Golden {
   path: string
@@ -59,21 +46,15 @@ function kindOf(path: string): GoldenKind | null {
 
 function folderKind(dir: string): GoldenKind | null {
   const has = (name: string) => existsSync(join(dir, name))
-  if (has('expected.json') && has('predictions.jsonl')) return expectedKind(join(dir, 'expected.json'))
-  if (has('cases.json')) return casesKind(join(dir, 'cases.json'))
+  const format = (name: string) => object(readFileSync(join(dir, name), 'utf8'))?.['format']
+  if (has('expected.json') && has('predictions.jsonl'))
+    return format('expected.json') === 'benchmarks-golden' ? 'benchmarks' : null
+  if (has('cases.json')) return format('cases.json') === 'sentencepiece-golden' ? 'sentencepiece' : null
   if (!has('golden.json')) return null
   if (has('adapter_config.json') && has('base.safetensors')) return 'lora'
   if (has('prompts.json') && has('tensors.tsv')) return 'mobilesam'
   if (has('config.json')) return modelKind(join(dir, 'config.json'))
   return has('golden.safetensors') ? 'misc' : null
-}
-
-function expectedKind(path: string): GoldenKind | null {
-  return object(readFileSync(path, 'utf8'))?.['format'] === 'benchmarks-golden' ? 'benchmarks' : null
-}
-
-function casesKind(path: string): GoldenKind | null {
-  return object(readFileSync(path, 'utf8'))?.['format'] === 'sentencepiece-golden' ? 'sentencepiece' : null
 }
 
 function modelKind(path: string): GoldenKind | null {
@@ -85,7 +66,6 @@ function modelKind(path: string): GoldenKind | null {
 }
 
 function fileKind(path: string): GoldenKind | null {
-  if (/\.jsonl$/.test(path)) return lineKind(object(firstLine(path)))
   if (!/\.json$/.test(path)) return lineKind(object(firstLine(path)))
   const content = object(readFileSync(path, 'utf8'))
   if (content && 'set' in content && 'cases' in content) return 'sam2-mask-prompt'

@@ -4,21 +4,20 @@ import { backward, type DType, type Tensor } from '../tensor/index.ts'
 import { type Comparison, flatten, type Json, type JsonObject, load, loadOr } from './compare.ts'
 
 const trlDefaults = { lossType: 'dapo', beta: 0, maxCompletionLength: 512 } as const
-const runOptions = new Set(['numItemsInBatch', 'numProcesses'])
-const camel = (name: string) => name.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
+
+/** snake_case keys of the references as camelCase. */
+export function camelKeys(given: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  const camel = (name: string) => name.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
+  return Object.fromEntries(Object.entries(given).map(([key, value]) => [camel(key), value]))
+}
 
 /** TRL's option names to ours; an option that ours does not have is an error. */
-export function lossConfigOf(given: JsonObject): LossConfig {
-  const named = Object.entries(given).map(([key, value]) => [camel(key), value] as const)
-  const own = Object.fromEntries(named.filter(([key]) => !runOptions.has(key)))
-  const run = Object.fromEntries(named.filter(([key]) => runOptions.has(key))) as Pick<
-    LossConfig,
-    'numItemsInBatch' | 'numProcesses'
-  >
+function lossConfigOf(given: JsonObject): LossConfig {
+  const { numItemsInBatch, numProcesses, ...own } = camelKeys(given) as Partial<LossConfig>
   const parsed = GrpoConfig.safeParse({ ...trlDefaults, ...own })
   if (!parsed.success)
     throw new Mismatch({ where: 'golden config', expected: 'known options', got: parsed.error.message })
-  return { ...parsed.data, ...run }
+  return { ...parsed.data, numItemsInBatch, numProcesses }
 }
 
 function lossInputOf(input: JsonObject, dtype: DType): LossInput {
@@ -63,12 +62,9 @@ function checkParts(result: LossResult, expected: JsonObject, mask: readonly num
   for (const [name, value] of parts) {
     const want = expected[name]
     if (want === undefined || want === null) continue
-    if (!value) {
-      c.equal(name, null, want)
-      continue
-    }
-    const got = value.numbers()
-    c.numbers(name, got, want, got.length === mask.length ? mask : undefined)
+    const got = value?.numbers()
+    if (got) c.numbers(name, got, want, got.length === mask.length ? mask : undefined)
+    else c.equal(name, null, want)
   }
 }
 
@@ -88,11 +84,8 @@ export function checkAccumulation(input: JsonObject, expected: JsonObject, dtype
     const tensors = lossInputOf(part, dtype)
     const { loss } = grpoLoss(tensors, config)
     backward(loss)
-    c.numbers(
-      `accumulated_grad_logps ${i}`,
-      tensors.logps.grad()!.numbers(),
-      (expected.accumulated_grad_logps as readonly Json[])[i]!,
-    )
+    const want = (expected.accumulated_grad_logps as readonly Json[])[i]!
+    c.numbers(`accumulated_grad_logps ${i}`, tensors.logps.grad()!.numbers(), want)
     return loss.item()
   })
   const total = losses.reduce((a, b) => a + b, 0)

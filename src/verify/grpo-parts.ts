@@ -11,7 +11,7 @@ import {
 } from '../rl/index.ts'
 import { backward, type DType, keep, type Tensor } from '../tensor/index.ts'
 import { type Comparison, type Json, type JsonObject, load } from './compare.ts'
-import { checkMetrics } from './grpo-loss.ts'
+import { camelKeys, checkMetrics } from './grpo-loss.ts'
 
 type Rows = readonly (readonly number[])[]
 
@@ -24,7 +24,8 @@ export function checkAdvantages(input: JsonObject, expected: JsonObject, _: DTyp
     ddof: input.ddof as 0 | 1,
     weights: input.reward_weights as readonly number[] | null,
   })
-  const functions = (expected.rewards_mean_per_func as readonly Json[]).map((_value, f) => f)
+  const perFunction = (what: string) =>
+    (expected.rewards_mean_per_func as readonly Json[]).map((_value, f) => got.metrics[`rewards/${f}/${what}`]!)
   c.numbers('advantages', got.advantages, expected.advantages!)
   c.numbers('rewards', got.rewards, expected.rewards!)
   if (expected.group_mean !== undefined) c.numbers('group_mean', got.groupMean, expected.group_mean)
@@ -33,16 +34,8 @@ export function checkAdvantages(input: JsonObject, expected: JsonObject, _: DTyp
   if (expected.decoupled_reward !== undefined) c.numbers('decoupled', got.decoupled ?? [], expected.decoupled_reward)
   for (const name of ['frac_reward_zero_std', 'reward', 'reward_std'])
     c.number(name, got.metrics[name]!, expected[name])
-  c.numbers(
-    'rewards mean',
-    functions.map((f) => got.metrics[`rewards/${f}/mean`]!),
-    expected.rewards_mean_per_func!,
-  )
-  c.numbers(
-    'rewards std',
-    functions.map((f) => got.metrics[`rewards/${f}/std`]!),
-    expected.rewards_std_per_func!,
-  )
+  c.numbers('rewards mean', perFunction('mean'), expected.rewards_mean_per_func!)
+  c.numbers('rewards std', perFunction('std'), expected.rewards_std_per_func!)
   c.equal('group_has_signal', got.hasSignal, expected.group_has_signal)
 }
 
@@ -111,11 +104,8 @@ export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DTy
     minP: input.min_p as number | null,
     repetitionPenalty: input.repetition_penalty as number,
   }
-  const scores = warpScores(
-    logits,
-    settings,
-    seenTokens([input.context_ids as readonly number[]], logits.size(1), logits.device),
-  )
+  const seen = seenTokens([input.context_ids as readonly number[]], logits.size(1), logits.device)
+  const scores = warpScores(logits, settings, seen)
   const many = (t: Tensor) => t.expand([u.length, t.size(1)]).contiguous()
   const ids = sampleTokens(many(scores), u)
   c.numbers('scores', scores.numbers(), [expected.scores!])
@@ -126,30 +116,28 @@ export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DTy
   c.numbers('sampler_logps_for_tokens', tokenLogps(many(scores), ids).numbers(), expected.sampler_logps_for_tokens!)
 }
 
-const camel = (name: string) => name.replace(/_([a-z])/g, (_, letter: string) => letter.toUpperCase())
-
 export function checkSchedule(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
-  const extra = Object.fromEntries(Object.entries(input.kwargs as JsonObject).map(([k, v]) => [camel(k), v]))
   const config = OptimConfig.parse({
     learningRate: input.learning_rate,
     lrSchedulerType: input.type,
     warmupSteps: input.num_warmup_steps,
-    ...extra,
+    ...camelKeys(input.kwargs as JsonObject),
   })
   const total = input.num_training_steps as number
-  const want = expected.lr as Rows
-  const got = (input.at as readonly number[]).map((step) => learningRateAt(step, config, total))
-  c.equal(
-    'steps',
-    input.at,
-    want.map((pair) => pair[0]),
+  const [steps, want] = [0, 1].map((i) => (expected.lr as Rows).map((pair) => pair[i]!)) as [number[], number[]]
+  c.equal('steps', input.at, steps)
+  compareRates(
+    c,
+    (input.at as number[]).map((step) => learningRateAt(step, config, total)),
+    want,
+    config.learningRate,
   )
-  // in units of the largest rate, or the absolute limit would pass anything
-  c.numbers(
-    'lr',
-    got.map((v) => v / config.learningRate),
-    want.map((pair) => pair[1]! / config.learningRate),
-  )
+}
+
+/** In units of the largest rate, or the absolute limit would pass anything. */
+export function compareRates(c: Comparison, got: readonly number[], want: readonly number[], largest: number): void {
+  const [a, b] = [got, want].map((rates) => rates.map((rate) => rate / largest)) as [number[], number[]]
+  c.numbers('lr', a, b)
 }
 
 export function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {

@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights } from '../checkpoint/index.ts'
 import { type CheckRow, Mismatch, messageOf } from '../core/index.ts'
 import { AdamW, learningRateAt, OptimConfig, type SchedulerType } from '../optim/index.ts'
-import { type DType, keep, type Tensor, tensor, tidy } from '../tensor/index.ts'
-import { Comparison, type JsonObject, type Precision, type Tolerance } from './compare.ts'
-import { device } from './device.ts'
+import { type DType, keep, tidy } from '../tensor/index.ts'
+import { Comparison, failedRow, type JsonObject, type Precision, type Tolerance } from './compare.ts'
+import { GoldenTensors, readGolden } from './golden-tensors.ts'
 import { checkAccumulation, checkLoss } from './grpo-loss.ts'
 import {
   checkAdamW,
@@ -19,6 +18,7 @@ import {
   checkRolloutWeights,
   checkSampler,
   checkSchedule,
+  compareRates,
 } from './grpo-parts.ts'
 
 type Check = (input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison) => void
@@ -67,8 +67,7 @@ export function verifyGrpo(path: string): CheckRow[] {
 function rowsOf(given: Case): CheckRow[] {
   const check = onTensors[given.kind] ?? onNumbers[given.kind]
   const name = `${given.id} ${given.name}`
-  if (!check)
-    return [{ name, abs: Number.NaN, rel: Number.NaN, limit: 'a known kind', pass: false, detail: given.kind }]
+  if (!check) return [failedRow(name, 'a known kind', given.kind)]
   const precisions: Precision[] = given.kind in onTensors ? ['float64', 'float32'] : ['float64']
   return precisions.map((precision) => rowOf(`${name} (${precision})`, given, precision, check))
 }
@@ -78,68 +77,58 @@ function rowOf(name: string, given: Case, precision: Precision, check: Check): C
   try {
     tidy(() => check(given.input, given.expected, precision, comparison))
   } catch (error) {
-    return { name, abs: Number.NaN, rel: Number.NaN, limit: 'no error', pass: false, detail: messageOf(error) }
+    return failedRow(name, 'no error', messageOf(error))
   }
   return comparison.row()
 }
 
 /** The AdamW trajectory and the learning-rate schedules of a folder like golden misc. */
 export function verifyMiscOptim(folder: string): CheckRow[] {
-  const weights = openWeights(join(folder, 'golden.safetensors'))
-  const schedules = JSON.parse(readFileSync(join(folder, 'golden.json'), 'utf8')) as Record<string, readonly number[]>
-  const read = (name: string): Tensor => {
-    const bytes = weights.read(name)
-    return tensor(new Float32Array(bytes.slice().buffer), weights.entry(name).shape, { device: device() })
+  const schedules = Object.entries(readGolden<Record<string, readonly number[]>>(folder))
+  const rows = schedules.filter(([name]) => name.startsWith('lr_')).map(([name, lr]) => scheduleRow(name, lr))
+  const want = new GoldenTensors(join(folder, 'golden.safetensors'))
+  try {
+    return [tidy(() => trajectoryRow(want)), ...rows]
+  } finally {
+    want.dispose()
   }
-  const rows = Object.entries(schedules)
-    .filter(([name]) => name.startsWith('lr_'))
-    .map(([name, lr]) => scheduleRow(name, lr))
-  return [tidy(() => trajectoryRow(read)), ...rows]
 }
 
 // How the reference computed them: p is decayed, b (a bias) is not.
 const trajectory = { lr: 3e-3, weightDecay: 0.1, beta1: 0.9, beta2: 0.95, eps: 1e-8, steps: 10 }
 const schedule = { learningRate: 1e-5, warmupSteps: 7, total: 50 }
 
-function trajectoryRow(read: (name: string) => Tensor): CheckRow {
+function trajectoryRow(want: GoldenTensors): CheckRow {
   const { lr, weightDecay, steps, ...options } = trajectory
   const c = new Comparison('AdamW trajectory of 10 steps (float32)', tolerance.float32)
-  const [p, b] = ['p', 'b'].map((name) => keep(read(`adamw.${name}0`)).requiresGrad_()) as [Tensor, Tensor]
+  const start = (name: string) => keep(want.get(`adamw.${name}0`).clone()).requiresGrad_()
+  const params = { p: start('p'), b: start('b') }
   const groups = [
-    { params: new Map([['p', p]]), weightDecay },
-    { params: new Map([['b', b]]), weightDecay: 0 },
+    { params: new Map([['p', params.p]]), weightDecay },
+    { params: new Map([['b', params.b]]), weightDecay: 0 },
   ]
   const optim = new AdamW(groups, options)
   for (let step = 1; step <= steps; step++) {
-    for (const [name, param] of [
-      ['p', p],
-      ['b', b],
-    ] as const)
-      param.setGrad(read(`adamw.g${name}`).select(0, step - 1))
+    for (const [name, param] of Object.entries(params)) param.setGrad(want.get(`adamw.g${name}`).select(0, step - 1))
     optim.step(lr)
-    c.numbers(`p${step}`, p.numbers(), read(`adamw.p${step}`).numbers())
-    c.numbers(`b${step}`, b.numbers(), read(`adamw.b${step}`).numbers())
+    for (const [name, param] of Object.entries(params))
+      c.numbers(`${name}${step}`, param.numbers(), want.numbers(`adamw.${name}${step}`))
   }
   optim.dispose()
-  p.dispose()
-  b.dispose()
+  for (const param of Object.values(params)) param.dispose()
   return c.row()
 }
 
 function scheduleRow(name: string, expected: readonly number[]): CheckRow {
   const c = new Comparison(name, tolerance.float64)
+  const { learningRate, warmupSteps, total } = schedule
   const lrSchedulerType = name.slice('lr_'.length) as SchedulerType
-  const config = OptimConfig.parse({
-    learningRate: schedule.learningRate,
-    lrSchedulerType,
-    warmupSteps: schedule.warmupSteps,
-  })
-  const got = expected.map((_, step) => learningRateAt(step, config, schedule.total))
-  // in units of the largest rate, or the absolute limit would pass anything
-  c.numbers(
-    'lr',
-    got.map((v) => v / schedule.learningRate),
-    expected.map((v) => v / schedule.learningRate),
+  const config = OptimConfig.parse({ learningRate, lrSchedulerType, warmupSteps })
+  compareRates(
+    c,
+    expected.map((_, step) => learningRateAt(step, config, total)),
+    expected,
+    learningRate,
   )
   return c.row()
 }

@@ -47,7 +47,8 @@ test('one last bit, one count or one stem that differs is reported with its line
     ['meteor score', 'meteor chunks'],
   )
   assert.ok(failed[0]!.abs > 0 && failed[0]!.abs < 1e-15)
-  for (const row of failed) assert.match(row.detail!, new RegExp(`1 of 20 differ, first .*meteor.jsonl:${at + 1}: `))
+  for (const row of failed)
+    assert.match(row.detail!, new RegExp(`1 of 20 differ, first .*meteor.jsonl: line ${at + 1}: `))
 
   const [stems] = verifyPorter(
     write('porter.jsonl', [
@@ -56,7 +57,7 @@ test('one last bit, one count or one stem that differs is reported with its line
     ]),
   )
   assert.equal(stems!.pass, false)
-  assert.match(stems!.detail!, /porter.jsonl:2: expected "cats", got "cat"/)
+  assert.match(stems!.detail!, /porter.jsonl: line 2: expected "cats", got "cat"/)
 })
 
 test('files of another layout are refused with place and field', () => {
@@ -67,5 +68,5 @@ test('files of another layout are refused with place and field', () => {
   assert.throws(() => verifyPorter(write('d.jsonl', [])), Mismatch)
   assert.throws(() => verifyPorter(join(folder, 'absent.jsonl')), Mismatch)
   writeFileSync(join(folder, 'e.jsonl'), '{"word": \n')
-  assert.throws(() => verifyPorter(join(folder, 'e.jsonl')), /e.jsonl:1: expected one JSON object a line/)
+  assert.throws(() => verifyPorter(join(folder, 'e.jsonl')), /e.jsonl: line 1: expected a JSON object/)
 })

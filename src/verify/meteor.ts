@@ -1,128 +1,77 @@
 // Recomputes reference files written by NLTK, one JSON object a line; every value must be equal.
-import { readFileSync } from 'node:fs'
-import { type CheckRow, Mismatch } from '../core/index.ts'
+import { type CheckRow, type JsonLine, Mismatch, readJsonLines } from '../core/index.ts'
 import { type MeteorDetail, meteorDetail, porterStem } from '../rewards/index.ts'
 
-interface Line {
-  where: string
-  row: Record<string, unknown>
-}
-
-function readLines(path: string): Line[] {
-  let text: string
-  try {
-    text = readFileSync(path, 'utf8')
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a readable file', got: error }, { cause: error })
-  }
-  const lines = text.split('\n').flatMap((line, i) => (line.trim() === '' ? [] : [parseLine(line, `${path}:${i + 1}`)]))
+function linesOf(path: string): JsonLine[] {
+  const lines = readJsonLines(path)
   if (lines.length === 0) throw new Mismatch({ where: path, expected: 'at least one row', got: 'an empty file' })
   return lines
 }
 
-function parseLine(line: string, where: string): Line {
-  try {
-    const row: unknown = JSON.parse(line)
-    if (typeof row === 'object' && row !== null) return { where, row: row as Record<string, unknown> }
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'one JSON object a line', got: error }, { cause: error })
-  }
-  throw new Mismatch({ where, expected: 'one JSON object a line', got: line.slice(0, 40) })
+const kinds = {
+  'a string': (value: unknown) => typeof value === 'string',
+  'a number': (value: unknown) => typeof value === 'number',
+  '[exact, stem, synonym]': Array.isArray,
 }
 
-function text({ where, row }: Line, field: string): string {
-  const value = row[field]
-  if (typeof value === 'string') return value
-  throw new Mismatch({ where, field, expected: 'a string', got: value })
+function fieldOf<T>({ where, value }: JsonLine, field: string, expected: keyof typeof kinds): T {
+  const got = value[field]
+  if (kinds[expected](got)) return got as T
+  throw new Mismatch({ where, field, expected, got })
 }
 
-function number({ where, row }: Line, field: string): number {
-  const value = row[field]
-  if (typeof value === 'number') return value
-  throw new Mismatch({ where, field, expected: 'a number', got: value })
-}
+const text = (line: JsonLine, field: string) => fieldOf<string>(line, field, 'a string')
+const number = (line: JsonLine, field: string) => fieldOf<number>(line, field, 'a number')
 
-function exactRow(name: string, total: number, different: string[]): CheckRow {
-  const detail =
-    different.length === 0 ? `${total} rows` : `${different.length} of ${total} differ, first ${different[0]}`
-  return { name, abs: Number.NaN, rel: Number.NaN, limit: 'equal', pass: different.length === 0, detail }
-}
-
-function scoreRow(lines: readonly Line[], details: readonly MeteorDetail[]): CheckRow {
-  let abs = 0
-  let rel = 0
-  const different: string[] = []
-  for (const [i, line] of lines.entries()) {
-    const want = number(line, 'score')
-    const got = details[i]!.score
-    if (got === want) continue
-    different.push(`${line.where}: expected ${want}, got ${got}`)
-    abs = Math.max(abs, Math.abs(got - want))
-    rel = Math.max(rel, Math.abs(got - want) / Math.abs(want))
-  }
-  return { ...exactRow('meteor score', lines.length, different), abs, rel }
-}
-
-function countRow(
+/** One row over all lines; the first line that differs is named. */
+function equalRow(
   name: string,
-  lines: readonly Line[],
-  details: readonly MeteorDetail[],
-  want: (line: Line) => unknown,
-  got: (detail: MeteorDetail) => unknown,
+  lines: readonly JsonLine[],
+  want: readonly unknown[],
+  got: readonly unknown[],
 ): CheckRow {
-  const different: string[] = []
-  for (const [i, line] of lines.entries()) {
-    const [a, b] = [JSON.stringify(want(line)), JSON.stringify(got(details[i]!))]
-    if (a !== b) different.push(`${line.where}: expected ${a}, got ${b}`)
-  }
-  return exactRow(name, lines.length, different)
+  const different = lines.flatMap(({ where }, i) => {
+    const [a, b] = [JSON.stringify(want[i]), JSON.stringify(got[i])]
+    return a === b ? [] : [`${where}: expected ${a}, got ${b}`]
+  })
+  const pass = different.length === 0
+  const detail = pass ? `${lines.length} rows` : `${different.length} of ${lines.length} differ, first ${different[0]}`
+  return { name, abs: Number.NaN, rel: Number.NaN, limit: 'equal', pass, detail }
 }
 
-function stages({ where, row }: Line): unknown {
-  if (Array.isArray(row.stages)) return row.stages
-  throw new Mismatch({ where, field: 'stages', expected: '[exact, stem, synonym]', got: row.stages })
+function scoreRow(lines: readonly JsonLine[], details: readonly MeteorDetail[]): CheckRow {
+  const [want, got] = [lines.map((line) => number(line, 'score')), details.map(({ score }) => score)]
+  const differences = want.map((value, i) => Math.abs(got[i]! - value))
+  const abs = differences.reduce((a, b) => Math.max(a, b), 0)
+  const rel = differences.reduce((a, b, i) => Math.max(a, b === 0 ? 0 : b / Math.abs(want[i]!)), 0)
+  return { ...equalRow('meteor score', lines, want, got), abs, rel }
 }
+
+/** Names of the counts, their fields in a line, and ours. */
+const counts: readonly [string, string, (detail: MeteorDetail) => unknown, (keyof typeof kinds)?][] = [
+  ['matches', 'matches', (detail) => detail.matches],
+  ['chunks', 'chunks', (detail) => detail.chunks],
+  ['matches per stage', 'stages', (detail) => detail.stages, '[exact, stem, synonym]'],
+  ['reference tokens', 'ref_len', (detail) => detail.refLength],
+  ['hypothesis tokens', 'hyp_len', (detail) => detail.hypLength],
+]
 
 /** Rows {reference, hypothesis, ref_len, hyp_len, matches, chunks, stages, score}: scores and counts must be equal. */
 export function verifyMeteor(path: string): CheckRow[] {
-  const lines = readLines(path)
+  const lines = linesOf(path)
   const details = lines.map((line) => meteorDetail(text(line, 'reference'), text(line, 'hypothesis')))
-  const count = (name: string, want: (line: Line) => unknown, got: (detail: MeteorDetail) => unknown) =>
-    countRow(`meteor ${name}`, lines, details, want, got)
-  return [
-    scoreRow(lines, details),
-    count(
-      'matches',
-      (line) => number(line, 'matches'),
-      (detail) => detail.matches,
-    ),
-    count(
-      'chunks',
-      (line) => number(line, 'chunks'),
-      (detail) => detail.chunks,
-    ),
-    count('matches per stage', stages, (detail) => detail.stages),
-    count(
-      'reference tokens',
-      (line) => number(line, 'ref_len'),
-      (detail) => detail.refLength,
-    ),
-    count(
-      'hypothesis tokens',
-      (line) => number(line, 'hyp_len'),
-      (detail) => detail.hypLength,
-    ),
-  ]
+  const score = scoreRow(lines, details)
+  const rows = counts.map(([name, field, pick, kind = 'a number']) => {
+    const want = lines.map((line) => fieldOf(line, field, kind))
+    return equalRow(`meteor ${name}`, lines, want, details.map(pick))
+  })
+  return [score, ...rows]
 }
 
 /** Rows {word, stem}. */
 export function verifyPorter(path: string): CheckRow[] {
-  const different: string[] = []
-  const lines = readLines(path)
-  for (const line of lines) {
-    const want = text(line, 'stem')
-    const got = porterStem(text(line, 'word'))
-    if (got !== want) different.push(`${line.where}: expected ${JSON.stringify(want)}, got ${JSON.stringify(got)}`)
-  }
-  return [exactRow('porter stem', lines.length, different)]
+  const lines = linesOf(path)
+  const got = lines.map((line) => porterStem(text(line, 'word')))
+  const want = lines.map((line) => text(line, 'stem'))
+  return [equalRow('porter stem', lines, want, got)]
 }

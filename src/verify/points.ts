@@ -1,6 +1,5 @@
 // Recomputes points.jsonl: the parser, frames, derived prompts, rewards, baseline clicks and advantages of the point task.
-import { readFileSync } from 'node:fs'
-import { type CheckRow, type JsonObject, Mismatch } from '../core/index.ts'
+import { type CheckRow, type JsonObject, Mismatch, readJsonLines } from '../core/index.ts'
 import { decodeRle, encodeRle, type Mask, type Rle } from '../mask/index.ts'
 import { groupAdvantages } from '../rl/index.ts'
 import {
@@ -27,6 +26,7 @@ import {
   settledRewards,
   toModelFrame,
 } from '../tasks/index.ts'
+import { camelKeys } from './grpo-loss.ts'
 
 interface Line {
   id: string
@@ -37,10 +37,7 @@ interface Line {
 }
 
 export function verifyPoints(path: string): CheckRow[] {
-  const lines = readFileSync(path, 'utf8').split('\n')
-  return lines.flatMap((text, i) =>
-    text.trim() === '' ? [] : [checkLine(JSON.parse(text) as Line, `${path}:${i + 1}`)],
-  )
+  return readJsonLines(path).map(({ value, where }) => checkLine(value as unknown as Line, where))
 }
 
 function checkLine(line: Line, where: string): CheckRow {
@@ -67,9 +64,8 @@ function difference(got: unknown, want: unknown, at: string, worst: { abs: numbe
   }
   if (typeof want === 'object' && want !== null) {
     if (typeof got !== 'object' || got === null) return `${at}: ${got}, not ${JSON.stringify(want)}`
-    return firstOf(
-      Object.entries(want).map(([key, w]) => difference((got as JsonObject)[key], w, `${at}.${key}`, worst)),
-    )
+    const fields = got as JsonObject
+    return firstOf(Object.entries(want).map(([key, w]) => difference(fields[key], w, `${at}.${key}`, worst)))
   }
   return got === want ? null : `${at}: ${JSON.stringify(got)}, not ${JSON.stringify(want)}`
 }
@@ -78,13 +74,11 @@ function firstOf(problems: readonly (string | null)[]): string | null {
   return problems.find((p) => p !== null) ?? null
 }
 
-const camel = (key: string) => key.replace(/_([a-z])/g, (_, c: string) => c.toUpperCase())
-
 function settingsOf(input: JsonObject, preset: PointPreset = 'default'): PointAnswerConfig {
-  const given = Object.fromEntries(
-    Object.entries((input['settings'] ?? {}) as JsonObject).map(([k, v]) => [camel(k), v]),
-  )
-  return PointAnswerConfig.parse({ ...pointAnswerPreset(preset), ...given })
+  return PointAnswerConfig.parse({
+    ...pointAnswerPreset(preset),
+    ...camelKeys((input['settings'] ?? {}) as JsonObject),
+  })
 }
 
 const maskOf = (value: unknown): Mask => decodeRle(value as Rle)
@@ -99,13 +93,9 @@ const kinds: Record<string, (input: JsonObject, expected: JsonObject) => JsonObj
   },
   frame(input) {
     const { model, original } = frames(input)
-    const place = toModelFrame(input['value'] as unknown as Point, input['coords'] as 'pixel', model)
-    const places = {
-      original: rescale(place, model, original),
-      pixel: pixelAt(place, model, original),
-      sam2: rescale(place, model, samFrame),
-    }
-    return { model: place, inside: isInside(place, model), ...places }
+    const point = toModelFrame(input['value'] as unknown as Point, input['coords'] as 'pixel', model)
+    const [pixel, sam2] = [pixelAt(point, model, original), rescale(point, model, samFrame)]
+    return { model: point, inside: isInside(point, model), original: rescale(point, model, original), pixel, sam2 }
   },
   print(input) {
     const { model, original } = frames(input)
@@ -131,11 +121,8 @@ const kinds: Record<string, (input: JsonObject, expected: JsonObject) => JsonObj
   },
   heuristic: (input) => ({ points: heuristicNegatives(maskOf(input['target']), input['count'] as number) }),
   keep(input) {
-    const records = (input['records'] as number[][]).map(([iou0, error, target]) => ({
-      iou0: iou0!,
-      error: error!,
-      target: target!,
-    }))
+    const rows = input['records'] as [number, number, number][]
+    const records = rows.map(([iou0, error, target]) => ({ iou0, error, target }))
     const { easyKept, ...rest } = keepRecords(records, input['tau'] as number, input['keep_easy'] as number)
     return { ...rest, easy_kept: easyKept }
   },
@@ -200,13 +187,9 @@ function scoredOf(input: JsonObject): PointParts {
   const settings = settingsOf(input, preset)
   const [width, height] = input['frame'] as [number, number]
   const frame = { width, height }
-  const changed = Object.entries((input['weights'] ?? {}) as JsonObject).flatMap(([k, v]) =>
-    weightNames[k] ? [[weightNames[k], v]] : [],
-  )
-  const weights = PointRewardConfig.parse({
-    ...pointRewardPreset(preset, settings.mode),
-    ...Object.fromEntries(changed),
-  })
+  const given = Object.entries((input['weights'] ?? {}) as JsonObject)
+  const changed = Object.fromEntries(given.flatMap(([k, v]) => (weightNames[k] ? [[weightNames[k], v]] : [])))
+  const weights = PointRewardConfig.parse({ ...pointRewardPreset(preset, settings.mode), ...changed })
   const turns = (input['answers'] as AnswerLine[]).map((a) => ({
     answer: parsePointAnswer(a.text, frame, settings, a.truncated === true),
     mask: a.mask ? maskOf(a.mask) : null,
@@ -225,30 +208,11 @@ function scoredOf(input: JsonObject): PointParts {
 }
 
 function rewardFields(p: PointParts): JsonObject {
-  const counts = {
-    n: p.kept,
-    n_raw: p.raw,
-    n_oob: p.oob,
-    n_dup: p.dup,
-    extra: p.extra,
-    n_right: p.right,
-    n_wrong: p.wrong,
-  }
-  const areas = { error_area: p.errorArea, confused_area: p.confusedArea, no_target: p.noTarget }
-  const ranks = { rank_iou: p.ranked.iou, rank_gain: p.ranked.gain, rank_neg: p.ranked.placement }
-  const { valid, format, reward, iou0, iou1, gain, overshoot, turns } = p
+  const { valid, format, reward, iou0, iou1, gain, overshoot, turns, extra } = p
   return {
-    valid,
-    format,
-    reward,
-    iou0,
-    iou1,
-    gain,
-    overshoot,
-    turns,
-    r_neg: p.placement,
-    ...counts,
-    ...areas,
-    ...ranks,
+    ...{ valid, format, reward, iou0, iou1, gain, overshoot, turns, r_neg: p.placement },
+    ...{ n: p.kept, n_raw: p.raw, n_oob: p.oob, n_dup: p.dup, extra, n_right: p.right, n_wrong: p.wrong },
+    ...{ error_area: p.errorArea, confused_area: p.confusedArea, no_target: p.noTarget },
+    ...{ rank_iou: p.ranked.iou, rank_gain: p.ranked.gain, rank_neg: p.ranked.placement },
   }
 }

@@ -2,156 +2,190 @@
 // wrapper computed from it. N prompt tokens, n answer tokens, S hidden size, P patches.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openWeights, readTensors } from '../checkpoint/index.ts'
 import type { CheckRow } from '../core/index.ts'
-import { decodeImage } from '../image/index.ts'
-import { generate, teacherForce } from '../llm/index.ts'
-import { firstResize, openSa2VAQwen, prepareQwenImage, type QwenGroundedFeatures } from '../models/index.ts'
-import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
-import { compareIds, compareTensor } from './compare.ts'
+import { decodeImage, type RgbImage } from '../image/index.ts'
+import { teacherForce } from '../llm/index.ts'
+import {
+  firstResize,
+  prepareQwenImage,
+  type QwenGroundedFeatures,
+  type QwenImageInput,
+  Sa2VAQwenFamily,
+} from '../models/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { compareIds } from './compare.ts'
 import { device } from './device.ts'
-import { get, numbers, type QwenCase, type QwenGolden, readAnswer } from './sa2va-qwen-case.ts'
-import { gradientRows } from './sa2va-qwen-gradients.ts'
-import { pictureRows } from './sa2va-qwen-pictures.ts'
-import { languageRows, visionRows } from './sa2va-qwen-states.ts'
+import { readGolden, withGolden } from './golden-tensors.ts'
+import { type GradLoss, gradientRows, groundedLossRows, noGradient } from './gradients.ts'
+import { answerRows, bitsOf, drawn, type GroundedCase, greedyIds, maskRows, readAnswer, samRows } from './grounded.ts'
+import { positionsWith, ropeRows, statesAfter, towerRows } from './qwen-states.ts'
+import { pictureRows, type ResizeCase } from './sa2va-qwen-pictures.ts'
 import { verifyTokenizer } from './tokens.ts'
 
+interface Golden {
+  question: string
+  answer: string
+  token_ids: Record<string, number>
+  full_grid_of_2000x1500?: number[][]
+  smart_resize_cases?: ResizeCase[]
+  grad_loss: GradLoss
+  grad_norms: Record<string, number>
+}
+
+export interface QwenCase extends GroundedCase {
+  family: Sa2VAQwenFamily
+  golden: Golden
+  picture: RgbImage
+  image: QwenImageInput
+}
+
 export async function verifySa2VAQwen(dir: string): Promise<CheckRow[]> {
-  const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as QwenGolden
-  const loaded = openSa2VAQwen(dir, { dtype: 'float32', device: device() })
-  const want = readTensors(openWeights(join(dir, 'golden.safetensors')), device())
+  const golden = readGolden<Golden>(dir)
   const picture = await decodeImage(readFileSync(join(dir, 'image.png')))
-  const image = prepareQwenImage(picture, loaded.cfg, loaded.processor)
-  const c: QwenCase = { loaded, golden, want, picture, image }
-  try {
-    return [...verifyTokenizer(dir), ...noGrad(() => forwardRows(c)), ...gradientRows(c)]
-  } finally {
-    for (const t of [...want.values(), ...loaded.model.parameters().values()]) t.dispose()
-  }
+  const family = Sa2VAQwenFamily.open(dir, { dtype: 'float32', device: device() })
+  const image = prepareQwenImage(picture, family.loaded.cfg, family.loaded.processor)
+  return withGolden(join(dir, 'golden.safetensors'), family.module, (want) => {
+    const c: QwenCase = { family, golden, want, picture, image, segQuestion: golden.question }
+    return [...verifyTokenizer(dir), ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c)]
+  })
 }
 
 function forwardRows(c: QwenCase): CheckRow[] {
-  return tidy(() => {
-    const features = c.loaded.model.encode(c.image)
-    return [
-      ...idRows(c),
-      ...pictureRows(c),
-      ...visionRows(c, features),
-      ...languageRows(c, features),
-      ...answerRows(c, features),
-      ...samRows(c, features),
-      ...twiceRows(c),
-    ]
-  })
-}
-
-function idRows(c: QwenCase): CheckRow[] {
-  const { tokenizer } = c.loaded.prompter
-  const entries = Object.entries(c.golden.token_ids)
-  const got = entries.map(([name]) => tokenizer.idOf(name) ?? -1)
+  const features = c.family.model.encode(c.image)
   return [
-    compareIds(
-      'token_ids',
-      got,
-      entries.map(([, id]) => id),
-    ),
+    ...idRows(c),
+    ...pictureRows(c),
+    ...visionRows(c, features),
+    ...languageRows(c, features),
+    ...segmentRows(c, features),
+    ...drawnRows(c, features),
+    ...twiceRows(c),
   ]
 }
 
-function greedyIds(c: QwenCase, features: QwenGroundedFeatures, most: number): Int32Array {
-  const { model, prompter } = c.loaded
-  const prompt = prompter.segment(features, { question: c.golden.question })
-  const [row] = generate(model, prompter.tokenizer, [prompt], {
-    maxNewTokens: most,
-    stopStrings: prompter.template.stopWords,
-    segId: prompter.segId,
-  })
-  return row!.ids
+function idRows({ family, golden }: QwenCase): CheckRow[] {
+  const got = Object.keys(golden.token_ids).map((name) => family.tokenizer.idOf(name) ?? -1)
+  return [compareIds('token_ids', got, Object.values(golden.token_ids))]
 }
 
-function answerRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
-  const { model } = c.loaded
-  const { prompt, ids, pass, seg } = readAnswer(c, features)
-  const states = pass.hidden.narrow(0, pass.rowOf(0, 0), ids.length)
-  const before = pass.hidden.narrow(0, pass.rowOf(0, -1), ids.length) // the rows that predict the answer
-  const greedy = numbers(c, 'seg.greedy_ids')
-  const logps = teacherForce(model, prompt, [ids]).logProbs().logps.flatten()
-  const state = pass.stateAt(0, seg)
+function visionRows({ family, image, want }: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   return [
-    compareIds('seg.input_ids', prompt.ids, numbers(c, 'seg.input_ids')),
-    compareIds('seg.greedy_ids', greedyIds(c, features, Math.max(24, greedy.length)), greedy),
-    compareTensor('seg.hidden_answer', states, get(c, 'seg.hidden_answer')),
-    compareTensor('seg.logits_answer', model.decoder.logits(before), get(c, 'seg.logits_answer')),
-    compareTensor('seg.answer_logps', logps, get(c, 'seg.answer_logps')),
-    compareTensor('seg.state_released', state, get(c, 'seg.state_released')),
-    compareTensor('seg.embedding', model.segPrompts(state), get(c, 'seg.embedding')),
+    ...towerRows(family.model.model.model.visual, family.loaded.cfg, image.patches, want),
+    want.tensor('vis.image_embeds', features.tokens),
+    ...features.deepstack.map((t, j) => want.tensor(`vis.deepstack${j}`, t)),
   ]
 }
 
-function samRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
-  const { sam } = c.loaded.model
-  const { level0, level1, level2 } = features.sam
-  const { conv_s0, conv_s1 } = sam.sam_mask_decoder
-  const prompt = get(c, 'seg.embedding')
-  const { masks, ious, objScore } = sam.decode(features.sam, { language: prompt.unsqueeze(1) }, { multimask: true })
-  const plain = drawn(c, features, prompt)
+/** Prompt and answer as one row: what enters each layer, and what leaves the last. */
+function languageRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
+  const { family, want } = c
+  const { model } = family
+  const prompt = family.segment(features, { question: c.segQuestion })
+  const answer = want.numbers('seg.answer_ids')
+  const { axes, next } = model.promptPositions(prompt)
+  const { embeddings, additions } = model.promptInputs(prompt)
+  const tail = model.decoder.embed(int64Tensor(answer, [1, answer.length], { device: device() }))
+  const x = cat([embeddings, tail], { dim: 1 })
+  const added = additions.map((t) => cat([t, zeros(tail.shape as number[], { device: device() })], { dim: 1 }))
+  const full = positionsWith(axes, next, answer)
+  const positions = int64Tensor(full.flat(), [3, 1, full[0]!.length], { device: device() })
+  const { parts } = model.decoder.module
+  const upTo = (n: number): Tensor => statesAfter(model.decoder, n, x, { positions, additions: added }).squeeze(0)
+  const last = upTo(parts.layers.length)
   return [
-    compareTensor('sam.fpn0', conv_s0.forward(level0), get(c, 'sam.fpn0')),
-    compareTensor('sam.fpn1', conv_s1.forward(level1), get(c, 'sam.fpn1')),
-    compareTensor('sam.fpn2', level2, get(c, 'sam.fpn2')),
-    compareTensor('sam.lang_low_res_multi', masks, get(c, 'sam.lang_low_res_multi')),
-    compareTensor('sam.lang_ious', ious, get(c, 'sam.lang_ious')),
-    compareTensor('sam.lang_obj_score', objScore, get(c, 'sam.lang_obj_score')),
-    compareTensor('sam.lang_low_res_best', plain.low, get(c, 'sam.lang_low_res_best')),
-    compareTensor('seg.video_res_masks', plain.atSam, get(c, 'seg.video_res_masks')),
-    compareTensor('seg.final_logits', plain.full, get(c, 'seg.final_logits')),
-    compareIds('seg.final_mask', bitsOf(plain.full), numbers(c, 'seg.final_mask')),
-    ...roundedPixelRows(c, prompt),
+    want.ids('seg.position_ids', positionsWith(axes, next, []).flat()),
+    want.ids('seg.position_ids_full', full.flat()),
+    want.ids('seg.rope_delta', [next - prompt.ids.length]),
+    ...ropeRows(family.loaded.cfg.llm, positions, x, want, 'seg.'),
+    ...parts.layers.map((_, i) => want.tensor(`seg.layer_in${i}`, upTo(i))),
+    want.tensor('seg.hidden_before_norm', last),
+    want.tensor('seg.hidden_after_norm', parts.norm.forward(last)),
+    ...stateRows(c, last.narrow(0, prompt.ids.length + answer.indexOf(family.segId), 1)),
   ]
+}
+
+/** Both states at [SEG], and what the mask decoder would be given with the one that is not released. */
+function stateRows({ family, want }: QwenCase, before: Tensor): CheckRow[] {
+  const after = family.model.decoder.module.parts.norm.forward(before)
+  const other = family.loaded.cfg.base === 'qwen3_vl' ? after : before
+  return [
+    want.tensor('seg.state_before_norm', before),
+    want.tensor('seg.state_after_norm', after),
+    want.tensor('seg.embedding_of_other_state', family.segPrompts(other)),
+  ]
+}
+
+function segmentRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
+  const { family, want } = c
+  const answer = readAnswer(c, features)
+  const logps = teacherForce(family.model, answer.prompt, [answer.ids]).logProbs().logps.flatten()
+  return [
+    ...answerRows(c, answer, greedyLength(c, 'seg')),
+    want.tensor('seg.answer_logps', logps),
+    want.tensor('seg.state_released', answer.state),
+    want.tensor('seg.embedding', family.segPrompts(answer.state)),
+  ]
+}
+
+const greedyLength = ({ want }: QwenCase, part: string) => Math.max(24, want.get(`${part}.greedy_ids`).numel)
+
+function drawnRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
+  const plain = drawn(c, features, c.want.get('seg.embedding'))
+  return [...samRows(c, features, plain.low), ...maskRows(c, plain), ...roundedPixelRows(c)]
 }
 
 /** The reference normalises SAM2's picture in bfloat16; here everything after it is float32. */
-function roundedPixelRows(c: QwenCase, prompt: Tensor): CheckRow[] {
-  if (!c.want.has('sam.lang_low_res_best_bf16_pixels')) return []
-  const { loaded, picture } = c
-  const image = prepareQwenImage(picture, loaded.cfg, loaded.processor, { precision: 'bfloat16' })
-  const { low, full } = drawn(c, loaded.model.encode(image), prompt)
-  return [
-    compareTensor('sam.lang_low_res_best_bf16_pixels', low, get(c, 'sam.lang_low_res_best_bf16_pixels')),
-    compareIds('seg.final_mask_bf16_pixels', bitsOf(full), numbers(c, 'seg.final_mask_bf16_pixels')),
-  ]
-}
-
-function drawn(c: QwenCase, features: QwenGroundedFeatures, prompt: Tensor) {
-  const { model, cfg } = c.loaded
-  const low = model.drawMasks(features, prompt).logits.unsqueeze(1)
-  const side = cfg.sam.image_size
-  const atSam = low.upsampleBilinear2d([side, side], false)
-  return { low, atSam, full: atSam.upsampleBilinear2d([features.height, features.width], false).squeeze(1) }
-}
-
-function bitsOf(logits: Tensor): Uint8Array {
-  return logits.sigmoid().gt(0.5).to('uint8').array() as Uint8Array
+function roundedPixelRows(c: QwenCase): CheckRow[] {
+  const { family, want } = c
+  if (!want.has('sam.lang_low_res_best_bf16_pixels')) return []
+  const { cfg, processor } = family.loaded
+  const image = prepareQwenImage(c.picture, cfg, processor, { precision: 'bfloat16' })
+  const { low, full } = drawn(c, family.model.encode(image), want.get('seg.embedding'))
+  return [want.tensor('sam.lang_low_res_best_bf16_pixels', low), want.ids('seg.final_mask_bf16_pixels', bitsOf(full))]
 }
 
 /** The whole released inference path: two resizes, SAM2 pixels in bfloat16. */
 function twiceRows(c: QwenCase): CheckRow[] {
-  if (!c.want.has('twice.input_ids')) return []
-  const { cfg, processor, model } = c.loaded
+  const { family, want } = c
+  if (!want.has('twice.input_ids')) return []
+  const { cfg, processor } = family.loaded
   const image = prepareQwenImage(c.picture, cfg, processor, { resize: 'twice', precision: 'bfloat16' })
-  const features = model.encode(image)
-  const { prompt, pass, seg } = readAnswer(c, features)
-  const state = pass.stateAt(0, seg)
-  const greedy = numbers(c, 'twice.greedy_ids')
-  const { full } = drawn(c, features, model.segPrompts(state))
-  const { rows, columns } = image.patches
+  const features = family.model.encode(image)
+  const { prompt, state } = readAnswer(c, features)
+  const { full } = drawn(c, features, family.segPrompts(state))
   return [
-    compareIds('twice.image_grid_thw', [1, rows, columns], numbers(c, 'twice.image_grid_thw')),
-    compareIds('twice.first_resized_u8', firstResize(c.picture).data, numbers(c, 'twice.first_resized_u8')),
-    compareIds('twice.resized_u8', image.picture.data, numbers(c, 'twice.resized_u8')),
-    compareIds('twice.input_ids', prompt.ids, numbers(c, 'twice.input_ids')),
-    compareIds('twice.greedy_ids', greedyIds(c, features, Math.max(24, greedy.length)), greedy),
-    compareTensor('twice.state_released', state, get(c, 'twice.state_released')),
-    compareIds('twice.mask', bitsOf(full), numbers(c, 'twice.mask')),
+    want.ids('twice.image_grid_thw', [1, image.patches.rows, image.patches.columns]),
+    want.ids('twice.first_resized_u8', firstResize(c.picture).data),
+    want.ids('twice.resized_u8', image.picture.data),
+    want.ids('twice.input_ids', prompt.ids),
+    want.ids('twice.greedy_ids', greedyIds(c, prompt, greedyLength(c, 'twice'))),
+    want.tensor('twice.state_released', state),
+    want.ids('twice.mask', bitsOf(full)),
   ]
+}
+
+function weightRows(c: QwenCase): CheckRow[] {
+  const rows = gradientRows(c.family.module, c.want, c.golden.grad_norms, () => lossRows(c))
+  return tidy(() => [...rows, ...embeddingRows(c)])
+}
+
+/** One pass over prompt and answer; SAM2's picture features are constants. */
+function lossRows(c: QwenCase): CheckRow[] {
+  const { family, want } = c
+  const { model } = family
+  const features = { ...model.encode(c.image), ...model.look(c.image.patches) }
+  const { ids, pass, state } = readAnswer(c, features)
+  // the pass read one token more than the answer; its log-probability is left out
+  const logps = pass.logProbs().logps.narrow(1, 0, ids.length)
+  const { logits } = model.drawMasks(features, model.segPrompts(state))
+  return groundedLossRows(logps, logits, want.get('grad.mask_target'), c.golden.grad_loss)
+}
+
+function embeddingRows({ family, want }: QwenCase): CheckRow[] {
+  if (!want.has('grad.embed_rows')) return []
+  const grad = family.model.model.parts.embedding.weight.grad()
+  const name = 'grad.embed_of_rows'
+  if (!grad) return [noGradient(name)]
+  const rows = grad.indexSelect(0, int64Tensor(want.numbers('grad.embed_rows'), { device: device() }))
+  return [want.tensor(name, rows, { rel: 1e-3, words: '1e-3 of the largest magnitude' })]
 }

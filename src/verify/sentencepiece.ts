@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CheckRow, Mismatch } from '../core/index.ts'
 import { loadTokenizer, openSentencePiece, type SentencePiece, type Tokenizer } from '../text/index.ts'
+import { compareFields } from './compare.ts'
 
 interface Case {
   text: string
@@ -36,9 +37,9 @@ export function verifySentencePiece(dir: string): CheckRow[] {
 function modelRows(golden: GoldenModel, folder: string): CheckRow[] {
   const model = openSentencePiece(readFileSync(join(folder, 'tokenizer.model')), golden.name)
   const rows = [
-    ...golden.cases.map((c) => row(`${golden.name} ${JSON.stringify(c.text)}`, caseOf(model, c), c)),
+    ...golden.cases.map((c) => compareFields(`${golden.name} ${JSON.stringify(c.text)}`, caseOf(model, c), c)),
     ...golden.decode.map(({ ids, decoded }) =>
-      row(`${golden.name} decode [${ids}]`, { decoded: model.decode(ids) }, { decoded }),
+      compareFields(`${golden.name} decode [${ids}]`, { decoded: model.decode(ids) }, { decoded }),
     ),
   ]
   return golden.added ? [...rows, ...addedRows(golden.name, golden.added, loadTokenizer(folder))] : rows
@@ -54,28 +55,13 @@ function addedRows(name: string, added: NonNullable<GoldenModel['added']>, token
     decoded: tokenizer.decode(kept),
     decoded_skip_special: tokenizer.decode(ids, { skipSpecial: true }),
   })
-  const sizes = row(`${name} size`, { size: tokenizer.vocabSize }, { size: added.vocab_size_with_added })
+  const sizes = compareFields(`${name} size`, { size: tokenizer.vocabSize }, { size: added.vocab_size_with_added })
   const cases = added.cases.map(({ text, ids, decoded, decoded_skip_special }) => {
     const got = { ids: [...tokenizer.encode(text)], ...texts(ids, ids.slice(1)) }
-    return row(`${name} added ${JSON.stringify(text)}`, got, { ids, decoded, decoded_skip_special })
+    return compareFields(`${name} added ${JSON.stringify(text)}`, got, { ids, decoded, decoded_skip_special })
   })
-  const decode = added.decode.map(({ ids, ...want }) => row(`${name} added decode [${ids}]`, texts(ids, ids), want))
+  const decode = added.decode.map(({ ids, ...want }) =>
+    compareFields(`${name} added decode [${ids}]`, texts(ids, ids), want),
+  )
   return [sizes, ...cases, ...decode]
-}
-
-/** Equal or not, field by field. */
-function row(name: string, got: object, want: object): CheckRow {
-  const differences = Object.entries(want).flatMap(([key, value]) => {
-    const [a, b] = [JSON.stringify((got as Record<string, unknown>)[key]), JSON.stringify(value)]
-    return a === b || a === undefined ? [] : [`${key}: expected ${b}, got ${a}`]
-  })
-  const pass = differences.length === 0
-  return {
-    name,
-    abs: Number.NaN,
-    rel: Number.NaN,
-    limit: 'equal',
-    pass,
-    ...(!pass && { detail: differences.join('; ') }),
-  }
 }

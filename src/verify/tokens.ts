@@ -1,7 +1,8 @@
-import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CheckRow, Mismatch } from '../core/index.ts'
 import { loadTokenizer, type Tokenizer } from '../text/index.ts'
+import { compareFields } from './compare.ts'
+import { readGolden } from './golden-tensors.ts'
 
 interface TokenizerCase {
   text: string
@@ -13,7 +14,7 @@ interface TokenizerCase {
 /** Recomputes the tokenizer cases of a golden folder (tokenizer.json, golden.json `tokenizer_cases`): one row a case. */
 export function verifyTokenizer(dir: string): CheckRow[] {
   const path = join(dir, 'golden.json')
-  const { tokenizer_cases } = JSON.parse(readFileSync(path, 'utf8')) as { tokenizer_cases?: TokenizerCase[] }
+  const { tokenizer_cases } = readGolden<{ tokenizer_cases?: TokenizerCase[] }>(dir)
   if (!tokenizer_cases?.length) {
     throw new Mismatch({ where: path, field: 'tokenizer_cases', expected: 'a list of cases', got: tokenizer_cases })
   }
@@ -21,24 +22,11 @@ export function verifyTokenizer(dir: string): CheckRow[] {
   return tokenizer_cases.map((wanted) => checkCase(tokenizer, wanted))
 }
 
-function checkCase(tokenizer: Tokenizer, wanted: TokenizerCase): CheckRow {
-  const ids = [...tokenizer.encode(wanted.text)]
-  const differences = [
-    difference('ids', ids, wanted.ids),
-    difference('text', tokenizer.decode(wanted.ids), wanted.decoded),
-    difference('text without specials', tokenizer.decode(wanted.ids, { skipSpecial: true }), wanted.decoded_skip),
-  ].filter((d) => d !== undefined)
-  return {
-    name: `tokenizer ${JSON.stringify(wanted.text)}`,
-    abs: Number.NaN,
-    rel: Number.NaN,
-    limit: 'equal',
-    pass: differences.length === 0,
-    ...(differences.length > 0 && { detail: differences.join('; ') }),
-  }
-}
-
-function difference(what: string, got: unknown, expected: unknown): string | undefined {
-  const [a, b] = [JSON.stringify(got), JSON.stringify(expected)]
-  return a === b ? undefined : `${what}: expected ${b}, got ${a}`
+function checkCase(tokenizer: Tokenizer, { text, ids, decoded, decoded_skip }: TokenizerCase): CheckRow {
+  const withoutSpecials = tokenizer.decode(ids, { skipSpecial: true })
+  return compareFields(
+    `tokenizer ${JSON.stringify(text)}`,
+    { ids: [...tokenizer.encode(text)], text: tokenizer.decode(ids), 'text without specials': withoutSpecials },
+    { ids, text: decoded, 'text without specials': decoded_skip },
+  )
 }
