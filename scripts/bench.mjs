@@ -25,7 +25,7 @@ main(async () => {
   const wrong = names.find((name) => !existsSync(join(root, 'bench', `${name}${bench}`)))
   if (names.length === 0 || wrong)
     throw new SetupError(
-      `${wrong ? `no bench ${wrong}` : 'usage: npm run bench -- NAME... [--json]'}; known: ${known().join(', ') || 'none yet'}`,
+      `${wrong ? `no bench ${wrong}` : 'usage: npm run bench -- NAME... [--json]'}; known: ${known().join(', ') || 'none'}`,
     )
   await setup()
   return names.map((name) => runOne(name, words.includes('--json'))).every(Boolean) ? 0 : 1

@@ -1,5 +1,5 @@
-// `npm run build-page`: the live page's script and style from src/dashboard/page to assets/watch, where they are committed.
-// `--check` writes nothing and fails where the committed files are not what the build gives.
+// `npm run build-page`: builds the live page from src/dashboard/page into assets/watch, which is committed.
+// `--check` writes nothing and fails if the committed files differ from the build.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'

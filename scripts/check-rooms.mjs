@@ -1,6 +1,6 @@
-// Imports point down only: a room may import rooms of lower rows, through their index.ts alone, and files do not import each other
-// in a cycle. Also: files and rooms stay small, the method knows no model and no file, no room above the models names a family, the
-// names of the two loops stay with their task, and docs/architecture.md lists the rooms with their rows.
+// Checks the structure of src/. A room imports only rooms of lower rows, through their index.ts; files have no import cycles.
+// Files and rooms have a maximum size. The method (src/rl) knows no model and no file, and only src/models names model families.
+// The names of the two loops are only in their task, and docs/architecture.md lists the rooms with their rows.
 // `check-rooms.mjs FOLDER` checks another tree.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
@@ -49,11 +49,11 @@ function* files(folder) {
   }
 }
 
-/** The method knows no file and no model: what lies below it stays out of it all the same. */
+/** Lower rooms that a room must not import all the same: the method knows no file and no model. */
 const forbidden = { rl: ['llm', 'models', 'data', 'checkpoint', 'tracking'] }
-/** Rooms that may name a family of models in code; words for people may do so everywhere. */
+/** Rooms that may name a family of models in code; comments and strings may do so everywhere. */
 const namesFamilies = ['llm', 'sam', 'models', 'verify', 'text', 'image', 'nn', 'data']
-/** The two loops are named by their task and by the flags of the Python prototypes. */
+/** Places that may name the two loops: their task and the flags of the Python prototypes. */
 const namesLoops = ['tasks/cycle/', 'cli/basic-settings.ts', 'cli/prototype-flags.ts']
 const withoutWords = (text) =>
   text.replace(/\/\*[\s\S]*?\*\/|\/\/.*|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g, '')
@@ -74,7 +74,7 @@ function checkNames(path, text) {
   if (loop) problems.push(`${relative(root, path)} names ${loop[0]}: its task alone knows it, src/tasks/cycle`)
 }
 
-/** Rooms that know no task: a new task is one folder of `tasks` and one line there. */
+/** Rooms that must not name a task: a new task is one folder of `tasks` and one line there. */
 const knowsNoTask = ['run', 'rewards', 'rl']
 const tasks = join(src, 'tasks')
 const taskNames = existsSync(tasks)

@@ -1,6 +1,6 @@
-// Pages and code use the words of PyTorch's and TRL's documentation: a word of the table below fails, with the plain word to write.
-// In pages, code blocks, inline code and link targets are skipped: they quote the program. In code, comments and strings with a blank
-// are checked, and identifiers for the words that are worst as names. `check-words.mjs FOLDER` checks another tree.
+// Checks that pages and code use the words of PyTorch's and TRL's documentation. Reports each word of the table below and what to write.
+// Pages: code blocks, inline code and link targets are skipped. Code: comments, strings with a space, and some identifiers are checked.
+// `check-words.mjs [FOLDER [SUBFOLDERS]]` checks another tree, or only some folders of code.
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'

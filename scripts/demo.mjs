@@ -1,4 +1,4 @@
-// `npm run demo`: set-up if something is missing, then `roundtrip demo` in this process, so that signals and clock are one.
+// `npm run demo`: set-up if something is missing, then `roundtrip demo` in the same process, so that signals reach it.
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { main } from './lib/progress.mjs'

@@ -1,5 +1,4 @@
-// src/tensor/ops.list + the schemas of the loaded libtorch -> src/tensor/ops.gen.ts.
-
+// `npm run gen-ops`: writes src/tensor/ops.gen.ts from src/tensor/ops.list and the schemas of the loaded libtorch.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { type ArgPlan, camel, isPositional, type OpPlan, planOf } from '../src/engine/index.ts'
@@ -114,7 +113,7 @@ function declare(key: string): string {
   return `let ${name}: OpFunction = (...a) => {\n  ${name} = op('${key}')\n  return ${name}(...a)\n}`
 }
 
-/** Overloads with a required option (rounding mode) are chosen by that option, the others by the classes of their arguments. */
+/** An overload with a required option (rounding mode) is selected by that option, the others by the types of their arguments. */
 function condition(plan: OpPlan, names: string[], method: boolean): string {
   const positional = plan.args.filter(isPositional).slice(method ? 1 : 0)
   const tests = positional.map((a, i) => test(a, names[i]!))

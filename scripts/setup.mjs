@@ -1,4 +1,4 @@
-// Makes a clone ready to run: npm packages, a libtorch, a compiler, the addon. Built-ins only. See docs/engine.md.
+// Prepares a clone: npm packages, libtorch, compiler, addon. Uses Node built-ins only. See docs/engine.md.
 import { realpathSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -27,14 +27,14 @@ const threeWays = `no usable libtorch (1.13 or newer) was found. Any one of thes
 const scripts = ['lib/build.mjs', 'lib/find-torch.mjs', 'setup.mjs']
 const noCompiler = 'no C++ compiler was found: install g++ (apt-get install g++) or set CXX to one'
 
-// the search is repeated when these scripts, the compiler asked for, an interpreter, or a folder that a later installation writes to changes
+// the search for torch is repeated if these scripts, CXX, CUDA_HOME, an interpreter, or a folder that an installation writes to changes
 const watched = (paths) => [...paths, ...pythons()].map((path) => [path, mtimeOf(path)])
 const recipe = () =>
   sha256(hashFiles(join(root, 'scripts'), scripts) + [process.env.CXX, process.env.CUDA_HOME, ...pythons()].join())
 const unchanged = (record) =>
   record.recipe === recipe() && record.watch.every(([path, mtime]) => mtimeOf(path) === mtime)
 
-/** What apt could install here, or null. Ubuntu's older releases have a libtorch that is too old. */
+/** Packages that apt can install, or null. Older Ubuntu releases have a libtorch that is too old. */
 async function aptTorch(context) {
   if (!context.apt) return null
   if (!candidate('libtorch-dev') || !candidate('g++')) await update(context.apt, context.progress)
@@ -89,7 +89,7 @@ async function ensureFastBlas(torch, context) {
   context.progress.say('matrix products are about 10 times slower than they could be: install libopenblas0-pthread')
 }
 
-// headers of some versions need C++20 without saying so where we look
+// some torch versions need C++20 although the headers that we check do not state it
 async function buildWithStandard(torch, cuda, compiler, sources, progress) {
   const first = plan(torch, cuda, compiler)
   try {
@@ -101,7 +101,7 @@ async function buildWithStandard(torch, cuda, compiler, sources, progress) {
   }
 }
 
-/** Everything but npm packages that a build needs; may take apt a minute. */
+/** Everything that a build needs except npm packages; apt may take a minute. */
 async function prepare(context) {
   const { torch, watch } = await chooseTorch(context)
   const compiler = await ensureCompiler(context)
@@ -137,7 +137,7 @@ async function buildAndRecord({ torch, watch, compiler }, progress) {
   return record
 }
 
-/** Gives the build record; does only what is missing. `install: false` never calls npm or apt. */
+/** Does what is missing and returns the build record. `install: false` never calls npm or apt. */
 export async function setup({ quiet = false, install: mayInstall = !process.env.ROUNDTRIP_NO_INSTALL } = {}) {
   if (process.platform !== 'linux') throw new SetupError(`Linux is needed, this is ${process.platform}`)
   const progress = reporter({ quiet })

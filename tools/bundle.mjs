@@ -1,6 +1,6 @@
-// `npm run bundle [-- --arch x64|arm64]`: one archive for a Linux machine without network and without Node: tar, gzip and g++ are enough
-// there. Node and the packages of another processor come from the registry, checked against package-lock.json.
-// Layout inside: install.sh, node, app/ (the same tree as a clone, TypeScript compiled in place, production packages beside it).
+// `npm run bundle [-- --arch x64|arm64]`: one archive for a Linux machine without network and Node; it needs tar, gzip and g++.
+// Node and packages of another CPU architecture come from the registry; packages are checked against package-lock.json.
+// Content: install.sh, node, app/ (the tree of a clone with TypeScript compiled in place, and production packages).
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -22,7 +22,7 @@ const maxBytes = 80e6 // golden data of three families is 20 MB of it, Node 33 M
 const build = join(root, 'build')
 const stage = join(build, name)
 const app = join(stage, 'app')
-// development packages that the target needs: those of the engine's tests, and tsx for rewards and tasks in TypeScript
+// development packages that the target needs: for the engine's tests, and tsx for rewards and tasks in TypeScript
 const extraPackages = ['fast-check', 'pure-rand', 'tsx', 'esbuild', `@esbuild/linux-${arch}`].map(
   (name) => `node_modules/${name}`,
 )
@@ -84,7 +84,7 @@ function fits({ os, cpu, libc }) {
   return allows(os, 'linux') && allows(cpu, arch) && allows(libc, 'glibc')
 }
 
-/** From the registry into a folder; the archive must have the hash of the lock file, where that has one. */
+/** Downloads a package into a folder. Its hash must be that of the lock file, if `integrity` is given. */
 function fetchPackage(name, version, target, integrity) {
   const spec = `${name}@${version}`
   const packed = capture('npm', ['pack', spec, '--json', '--pack-destination', build], { timeout: 600_000 })
@@ -111,7 +111,7 @@ function copyNode() {
 
 function copyTree() {
   for (const folder of code) copy(folder, notSource)
-  if (fixtures) copy('tests/fixtures/golden/qwen2_5_vl-tiny/config.json') // all that the rows of `faults` read of it
+  if (fixtures) copy('tests/fixtures/golden/qwen2_5_vl-tiny/config.json') // the only file of it that `faults` reads
   copy('assets', (path) => basename(path) !== 'miniature-full') // only for experiments with loop 2
   for (const path of ['native', 'bin', 'package.json', 'README.md', 'LICENSE', 'NOTICE', 'docs']) copy(path)
   const commands = ['setup', 'test', 'bench'].map((name) => `scripts/${name}.mjs`)

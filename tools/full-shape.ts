@@ -1,5 +1,5 @@
-// Compares this product with the public Python code at the shape of a released model, random weights: features, states, logits,
-// log-probs and masks in float32, and the error of either in bfloat16 against float32. See dev/results/checkpoints.md.
+// Compares this product with the public Python code at the shape of a released model with random weights. float32: features, states,
+// logits, log-probs and masks. bfloat16: the error of both sides against float32. See dev/results/checkpoints.md.
 import { execFileSync, spawnSync } from 'node:child_process'
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -19,7 +19,7 @@ interface Flags {
 
 const here = import.meta.dirname
 const device = cuda.count() > 0 ? 'cuda' : 'cpu'
-/** Products in bfloat16 take minutes without a GPU. */
+/** bfloat16 takes minutes without a GPU. */
 const dtypes = device === 'cuda' ? (['float32', 'bfloat16'] as const) : (['float32'] as const)
 
 function missing({ python }: Flags): string | null {
@@ -29,7 +29,7 @@ function missing({ python }: Flags): string | null {
 }
 
 function makeFolder(shape: ShapeName, dir: string, layers?: number): void {
-  const script = join(here, import.meta.url.endsWith('.ts') ? 'make-checkpoint.ts' : 'make-checkpoint.js')
+  const script = join(here, 'make-checkpoint.ts')
   const cut = layers === undefined ? [] : ['--layers', String(layers)]
   const args = [...process.execArgv, script, dir, '--shape', shape, '--dtype', 'bfloat16', ...cut]
   execFileSync(process.execPath, args, { stdio: 'inherit' })
@@ -72,7 +72,7 @@ function run(shape: ShapeName, flags: Flags): void {
 
 function wholeNumber(text: string): number {
   const value = Number(text)
-  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('a whole number above 0, please')
+  if (!Number.isInteger(value) || value < 1) throw new InvalidArgumentError('expected a whole number above 0')
   return value
 }
 
@@ -80,7 +80,7 @@ new Command('full-shape')
   .argument('<shape>', shapeNames.filter((name) => name !== 'tiny').join(', '))
   .requiredOption('--code <dir>', 'projects/sa2va/hf of the public Sa2VA repository')
   .addOption(new Option('--python <path>', 'with torch, transformers, safetensors').default('python3'))
-  .option('--work <dir>', 'for the folder of weights, which is removed, and the results', 'build/full-shape')
-  .option('--layers <n>', 'of the language model and the vision tower: a look without a large machine', wholeNumber)
+  .option('--work <dir>', 'folder of the results and of the weights, which are removed at the end', 'build/full-shape')
+  .option('--layers <n>', 'of the language model and the vision tower: fewer, for a small machine', wholeNumber)
   .action(run)
   .parse()

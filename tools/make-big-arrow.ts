@@ -1,6 +1,5 @@
-// Writes a set of Arrow shards of a given size in the layout of Grasp-Any-Region, for the data bench:
+// Writes Arrow shards of a given size in the layout of Grasp-Any-Region, for the data bench. 48 JPEG images of about 0.4 MB repeat.
 //   node --import tsx tools/make-big-arrow.ts --out FOLDER [--gb 2] [--batch-rows 100]
-// Images are JPEGs of about 0.4 MB (1280 x 960, noise over a gradient); 48 different ones take turns.
 import { parseArgs } from 'node:util'
 import sharp from 'sharp'
 import { type GarRow, writeGarArrow } from '../src/data/index.ts'
@@ -34,7 +33,7 @@ function ellipse(row: number) {
   return encodeRle(maskFromDense(bits, height, width))
 }
 
-/** Rows until the images reach the wanted size. */
+/** Rows until the images have the given size together. */
 async function* rows(bytes: number): AsyncGenerator<GarRow> {
   const pictures: Uint8Array[] = []
   for (let kind = 0; kind < kinds; kind++) pictures.push(await picture(kind))

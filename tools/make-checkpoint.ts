@@ -1,5 +1,5 @@
-// Writes a Sa2VA folder of a named size with seeded random weights: for measuring loading and memory without a download.
-// One tensor at a time is in memory.
+// Writes a Sa2VA folder of a named size with seeded random weights, to measure loading and memory without a download.
+// Only one tensor at a time is in memory.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
@@ -24,10 +24,10 @@ interface Flags {
   speaks?: boolean
 }
 
-/** A prime, so that rows of a matrix never line up with the block and repeat. */
+/** A prime, so that the rows of a matrix do not repeat. */
 const block = 1_048_573
 
-/** Normal numbers of one spread; tensors are cut from them at places their names decide. */
+/** One block of normal numbers; a tensor reads it from an offset that depends on its name. */
 class Values {
   readonly #bits: Uint8Array
   readonly #item: number
@@ -80,8 +80,8 @@ function makeSource(flags: Flags): (name: string, shape: readonly number[]) => T
 }
 
 /**
- * A common direction in all embeddings, and rows of the head that look for it: what is said is [SEG] where it may be said, and letters
- * elsewhere, so that both loops run through all their phases.
+ * Adds one common direction to all embeddings, and rows of the head that respond to it. The model then writes [SEG] if it is allowed,
+ * else letters, so that both loops run all their phases.
  */
 function speaking(config: Record<string, unknown>, dtype: Flags['dtype']): (source: TensorSource) => TensorSource {
   const size = languageOf(config).vocab_size
@@ -129,7 +129,7 @@ function make(out: string, flags: Flags): void {
   log.info(`${out}: ${shapes.size} tensors, ${elements} elements, ${size} in ${files.length} files`)
 }
 
-/** Qwen2.5-VL reads pictures as CLIP does, Qwen3-VL around a half. */
+/** Qwen2.5-VL normalises images as CLIP does, Qwen3-VL with 0.5. */
 function processorOf(config: Record<string, unknown>): object {
   const { patch_size } = config.vision_config as { patch_size: number }
   const half = [0.5, 0.5, 0.5]
@@ -145,7 +145,7 @@ function processorOf(config: Record<string, unknown>): object {
 
 function wholeNumber(text: string): number {
   const value = Number(text)
-  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('a whole number, please')
+  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('expected a whole number')
   return value
 }
 
@@ -155,7 +155,7 @@ new Command('make-checkpoint')
   .addOption(new Option('--dtype <name>', 'of every weight').choices(['bfloat16', 'float32']).default('bfloat16'))
   .option('--seed <n>', 'of the weights', wholeNumber, 0)
   .option('--layers <n>', 'of the language model and the vision tower, fewer than the size has', wholeNumber)
-  .option('--speaks', 'answers are letters, and [SEG] where it may be said: both loops run')
-  .option('--shard-bytes <n>', 'most bytes of a file', wholeNumber, 5_000_000_000)
+  .option('--speaks', 'answers are letters, and [SEG] if allowed: both loops run')
+  .option('--shard-bytes <n>', 'maximum bytes of a file', wholeNumber, 5_000_000_000)
   .action(make)
   .parse()

@@ -1,5 +1,5 @@
-// The miniature from nothing, as far as pre-trained parts of a real model would bring it: encoders that know what they see, a mask
-// decoder that follows demands, a language model that speaks of the scenes. dev/miniature.md has the whole recipe.
+// Creates assets/miniature from random weights in stages that replace the pre-training of a real model: image encoders, mask decoder,
+// language model. dev/miniature.md describes the stages.
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
 import { exportSa2VA, type Loaded, openSa2VA } from '../src/models/index.ts'
@@ -27,11 +27,11 @@ trainSegmenter(model, table, pool, decoder)
 const whole = { ...decoder, withEncoder: true, fullSteps: 1 }
 trainSegmenter(model, table, new ScenePool(cfg, 78, 2500), { ...whole, steps: 1000 })
 trainSegmenter(model, table, new ScenePool(cfg, 79, 2500), { ...whole, steps: 1500, learningRate: 5e-4 })
-// Masks that keep to the middle of the objects: room for loop 2.
+// Makes masks too small, so that loop 2 has something to improve.
 trainSegmenter(model, table, new ScenePool(cfg, 80, 800), { ...whole, steps: 100, background: 4 })
 trainWords(loaded, table, pool, { steps: 900, images: 6, learningRate: 1.5e-3, terse: 0.65, terseColour: true })
-// Each further stage begins with the stored weights, as fine-tuning of a real model does. Captions that say what they see, then
-// captions that leave the colour out: room for loop 1.
+// Each further stage starts from the stored weights, as fine-tuning of a real model does. First full captions, then captions without
+// colour, so that loop 1 has something to improve.
 const full = { steps: 600, images: 6, learningRate: 1e-3, terse: 0, terseColour: true }
 const words = moreWords(loaded, 'words', new ScenePool(cfg, 81, 2500), full)
 const terse = { steps: 120, images: 6, learningRate: 8e-4, terse: 0.85, terseColour: false }

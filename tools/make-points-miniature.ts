@@ -1,5 +1,5 @@
-// The two miniatures of the points demo from nothing: a SAM2 that answers clicks on scenes with confusable neighbours, and a
-// Qwen2.5-VL that writes points, mediocre ones. dev/results/points.md has the recipe.
+// Creates the two miniatures of the points demo: a SAM2 that answers clicks on scenes with confusable neighbours, and a Qwen2.5-VL that
+// writes mediocre points. dev/results/points.md describes them.
 import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { log } from '../src/core/index.ts'
@@ -18,7 +18,7 @@ setThreads(1) // the number of threads decides the last bits
 makers[what]!(out)
 log.info(`${out}: ${what}`)
 
-/** Up to three negative clicks first, then one alone: what the demo requires. */
+/** First up to three negative clicks, then only one, as in the demo. */
 function makeSam2(folder: string): void {
   const stage = { images: 8, pool: 4000 }
   const first = newSegmenter(seed)
@@ -36,8 +36,8 @@ function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void
 }
 
 /**
- * First it is taught the right click, the middle of the neighbour (`see`, the control that was not spoiled); then bad habits, which
- * reinforcement learning has to leave again (`policy`, the start of the demo). `untrained` is the control that was taught nothing.
+ * `untrained`: random weights, a control. `see`: trained on the right click, the middle of the neighbour; the second control.
+ * `policy`: then trained on bad points, so that reinforcement learning has something to improve; the start of the demo.
  */
 function makePolicy(folder: string): void {
   const loaded = newPolicy(join(folder, 'untrained'), seed)

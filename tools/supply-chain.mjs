@@ -1,4 +1,4 @@
-// `node tools/supply-chain.mjs [--write]`: advisories about the locked packages, or the table of dev/supply-chain.md anew.
+// `node tools/supply-chain.mjs [--write]`: prints advisories about the locked packages, or rewrites the table of dev/supply-chain.md.
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -27,7 +27,7 @@ function audit() {
   return found.length > 0 ? 1 : 0
 }
 
-/** Null where the registry has no advisories to give. */
+/** Null if the registry gives no advisories. */
 function askRegistry() {
   let text
   try {
@@ -37,7 +37,7 @@ function askRegistry() {
       stdio: ['ignore', 'pipe', 'ignore'],
     })
   } catch (error) {
-    text = error.stdout // npm ends with 1 when it has found something, and when it could not ask
+    text = error.stdout // npm exits with 1 if it found something, and if the registry is unreachable
   }
   const report = text ? JSON.parse(text) : {}
   return report.vulnerabilities ? report : null

@@ -1,4 +1,4 @@
-// A page of names per entry point of the package, read from the declarations that `tsc` writes: complete types and their comments.
+// The pages of docs/api, one per entry point of the package, from the declarations that `tsc` writes: complete types and comments.
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 
@@ -15,7 +15,7 @@ function commentBefore(text, at) {
     .trim()
 }
 
-/** A declaration as a reader needs it: complete, without private members and paths of the compiler. */
+/** The declaration without private members and import paths. */
 function cleaned(text) {
   return text
     .replace(/^export /, '')
@@ -88,7 +88,7 @@ export function namesOf(file) {
 
 const withoutComments = (text) => text.replace(/\/\*[\s\S]*?\*\/|\/\/.*|'[^'\n]*'/g, '')
 
-/** Types that the declarations mention and that are not public themselves: shown so that every type is complete. */
+/** Types that the declarations mention but that are not public: shown so that every type is complete. */
 function mentioned(names, isPublic) {
   const found = new Map()
   for (const { file, signature } of names.values())

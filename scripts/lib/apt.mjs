@@ -3,7 +3,7 @@ import { existsSync, readlinkSync } from 'node:fs'
 import { triplet } from './find-torch.mjs'
 import { capture, runAsync } from './progress.mjs'
 
-/** The words to put in front of apt-get, or null where it cannot be used here. */
+/** The command prefix of apt-get (sudo), or null if apt-get cannot be used. */
 export function aptPrefix() {
   if (!existsSync('/etc/debian_version') || !capture('apt-get', ['--version']).ok) return null
   if (process.getuid() === 0) return []

@@ -1,5 +1,5 @@
-// Preload for tests: a failing `assert.ok(value)` says what it got. Node would parse the transpiled test file for the words of the call,
-// and hangs for minutes where that file is one long line.
+// Preload for tests: a failing `assert.ok(value)` shows the value. Node itself would parse the transpiled test file for the message,
+// which takes minutes if the file is one long line.
 import assert from 'node:assert/strict'
 import { inspect } from 'node:util'
 

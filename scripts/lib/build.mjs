@@ -1,5 +1,5 @@
-// Compiles native/*.cc against a torch: plain compiler calls, a few joined sources, object files reused by content, result renamed into
-// place. Nearly all of a compilation is torch's headers: sources that share them are compiled as one unit.
+// Compiles native/*.cc against a torch with plain compiler calls. Object files are cached by content; the addon is renamed into place.
+// Most of the compile time is torch's headers, so several sources are compiled as one unit.
 import {
   existsSync,
   mkdirSync,
@@ -21,7 +21,7 @@ import { cacheFolder, fingerprint, hashFiles, nativeFiles, root, sha256 } from '
 const native = join(root, 'native')
 const objectsKept = 14 * 24 * 3600_000 // ms since last use
 
-/** CXX may hold arguments, as make takes it: `ccache g++`. A path with a space is one word if such a file exists. */
+/** CXX may have arguments, as for make: `ccache g++`. A path with a space is one word if the file exists. */
 const wordsOf = (text) => (existsSync(text) ? [text] : text.trim().split(/\s+/))
 
 /** The compiler's words and what it calls itself, or null. */
@@ -36,7 +36,7 @@ export function findCompiler(env = process.env) {
 
 const runCompiler = ({ words: [program, ...first] }, args) => runAsync(program, [...first, ...args])
 
-/** Old wheels were built with the old string ABI: their c10 symbols have no __cxx11 in them. */
+/** Old wheels use the old string ABI: their c10 symbols contain no __cxx11. */
 export function usesCxx11Abi(lib) {
   return /_ZNK?3c10[A-Za-z0-9_]*__cxx11/.test(readFileSync(join(lib, 'libc10.so'), 'latin1'))
 }
@@ -50,7 +50,7 @@ function neededStandard(torch) {
   return standardHeaders.some((name) => demands(join(torch.include[0], name))) ? 'c++20' : 'c++17'
 }
 
-/** Everything that decides how the addon comes out. */
+/** Everything that determines the build. */
 export function plan(torch, cuda, compiler, std = neededStandard(torch)) {
   const abi = usesCxx11Abi(torch.lib)
   const defines = ['USE_DISTRIBUTED', 'USE_C10D_GLOO', `_GLIBCXX_USE_CXX11_ABI=${abi ? 1 : 0}`]
@@ -60,7 +60,7 @@ export function plan(torch, cuda, compiler, std = neededStandard(torch)) {
   const flags = ['-O2', `-std=${std}`, '-fPIC', ...defines.map((name) => `-D${name}`)]
   const include = [`-I${native}`, '-isystem', nodeApiHeaders(), ...system.flatMap((folder) => ['-isystem', folder])]
   const libraries = ['-ltorch', '-ltorch_cpu', '-lc10', ...(cuda.cuda ? ['-ltorch_cuda', '-lc10_cuda'] : [])]
-  // RPATH, not RUNPATH: it wins over an LD_LIBRARY_PATH that leads to another torch
+  // RPATH, not RUNPATH: it has priority over an LD_LIBRARY_PATH with another torch
   const link = [
     '-shared',
     `-L${torch.lib}`,
@@ -74,7 +74,7 @@ export function plan(torch, cuda, compiler, std = neededStandard(torch)) {
 /** Compiled alone: includes no header of torch and has its own flags. */
 const loops = 'kernels.cc'
 const loopFlags = ['-O3', '-fno-math-errno', '-fno-trapping-math']
-/** More units would read torch's headers more often and end no sooner. */
+/** More units are not faster: each compiles torch's headers again. */
 const maxUnits = 4
 
 export const library = (torch) => fingerprint(join(torch.lib, 'libtorch_cpu.so'))
@@ -111,8 +111,8 @@ function fail(build, key, what, log) {
 }
 
 /**
- * Sources in as many units as cores, the largest source first into the smallest unit. The order inside a unit is that of the names.
- * Any sources may meet in a unit: names of unnamed namespaces and macros differ between them (scripts/lib/units.test.mjs).
+ * Distributes sources over as many units as cores: the largest source first, each into the smallest unit; sorted by name in a unit.
+ * Sources must not share names of unnamed namespaces or macros (scripts/lib/units.test.mjs).
  */
 export function unitsOf(sources, cores) {
   const joined = sources
@@ -155,7 +155,7 @@ function dropOldObjects(folder) {
   }
 }
 
-/** Compiles what is not there yet, on all cores. */
+/** Compiles the units that are not cached, on all cores. */
 async function compileAll(build, key, { say }) {
   const headers = hashFiles(
     native,
@@ -188,7 +188,7 @@ async function compileAll(build, key, { say }) {
   return { objects: units.map(({ object }) => object), log: logs.join('\n') }
 }
 
-// undefined symbols and missing libraries of a shared object show only when it is loaded
+// loading the addon detects undefined symbols and missing libraries
 async function tryLoading(build, key, addon) {
   const env = { ...process.env, GLOG_minloglevel: '3' }
   const done = await runAsync(process.execPath, ['-e', `require(${JSON.stringify(addon)}); process.exit(0)`], { env })

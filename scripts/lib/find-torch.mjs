@@ -1,4 +1,4 @@
-// Finds a libtorch: looks at folders only, never imports torch. A "torch" here is
+// Finds a libtorch by its files, without importing torch. A "torch" here is
 // { kind, path, include: string[], lib, version, major, minor, cudaVersion, sites }.
 import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
@@ -47,7 +47,7 @@ function cudaOf(path) {
     : null
 }
 
-/** A torch at one folder, or { missing } naming the first thing that is not there. */
+/** The torch in a folder; `missing` names the first missing file. */
 export function inspect(path, kind) {
   const base = existsSync(join(path, 'torch', 'include', 'ATen')) ? join(path, 'torch') : path
   const include = join(base, 'include')
@@ -73,7 +73,7 @@ export function inspect(path, kind) {
   }
 }
 
-// isolated (-I): no module of the current folder runs. Folders of the user and of PYTHONPATH are searched without running what is in them
+// isolated (-I): no module of the current folder runs. User folders and PYTHONPATH are searched without running their modules
 const question = `
 import importlib.util, json, os, site, sys
 own = [p for p in os.environ.get('PYTHONPATH', '').split(os.pathsep) if os.path.isabs(p)]
@@ -91,7 +91,7 @@ const inPath = (name, env) =>
     .map((folder) => join(folder, name))
     .find((p) => existsSync(p))
 
-/** Interpreters in the order a shell would mean them; no file is run. */
+/** Python interpreters in the order of a shell; none is run. */
 export function pythons(env = process.env) {
   const active = [env.VIRTUAL_ENV, env.CONDA_PREFIX].filter(Boolean).map((folder) => join(folder, 'bin', 'python'))
   const found = [...active.filter((path) => existsSync(path)), inPath('python3', env), inPath('python', env)]
@@ -112,7 +112,7 @@ function atPython({ torch, prefix }) {
   return [inspect(torch, 'python'), inspect(prefix, prefix === '/usr' ? 'system' : 'python')]
 }
 
-/** What python has: torches (complete or not) and the folders a later pip would write to. */
+/** The torches of the Pythons (complete or not), and the folders that a later pip would write to. */
 function fromPython(env) {
   const torches = []
   const sites = []
@@ -135,7 +135,7 @@ export function findSystem() {
     .map((prefix) => inspect(prefix, 'system'))
 }
 
-/** All candidates in order, and `watch`: paths whose change means that the search must be repeated. */
+/** All candidates in order, and `watch`: the search is repeated if one of these paths changes. */
 export function findTorch(env = process.env) {
   const chosen = chosenTorch(env)
   if (chosen) return { chosen, candidates: [inspect(chosen, 'path')], watch: [chosen] }
@@ -146,7 +146,7 @@ export function findTorch(env = process.env) {
 
 const list = (folder) => (existsSync(folder) ? readdirSync(folder).sort() : [])
 
-// the wheels' folders first: they are of the very version torch was built with
+// folders of the wheels first: they have the version that torch was built with
 function cudaFolders(torch, env) {
   const nvidia = join(dirname(torch.path), 'nvidia')
   const wheels = list(nvidia).map((name) => join(nvidia, name, 'include'))
@@ -157,15 +157,15 @@ function cudaFolders(torch, env) {
   const named = [env.CUDA_HOME, env.CUDA_PATH].filter(Boolean)
   const roots = [...named, ...toolkits.map((name) => join('/usr/local', name)), env.CONDA_PREFIX].filter(Boolean)
   const system = roots.flatMap((base) => [join(base, 'include'), join(base, 'targets/x86_64-linux/include')])
-  // the wheels leave crt/ out; Triton, which comes with torch, carries a copy
+  // the wheels have no crt/; Triton, which comes with torch, has a copy
   const triton = join(dirname(torch.path), 'triton/backends/nvidia/include')
   return [...wheels, ...system, '/usr/include', triton].filter((folder) => existsSync(folder))
 }
 
-// what ATen/cuda/CUDAContext.h itself includes
+// headers that ATen/cuda/CUDAContext.h includes
 const cudaHeaders = ['cuda_runtime_api.h', 'crt/host_defines.h', 'cublas_v2.h', 'cusparse.h', 'cusolverDn.h']
 
-/** CUDA of a torch: { cuda, nccl, include, why }. `why` says what is missing when torch has CUDA but the headers do not. */
+/** CUDA of a torch: { cuda, nccl, include, why }. `why` names what is missing if torch has CUDA but its headers are incomplete. */
 export function findCuda(torch, env = process.env) {
   const built = ['libtorch_cuda.so', 'libc10_cuda.so'].every((name) => existsSync(join(torch.lib, name)))
   if (!built) return { cuda: false, nccl: false, include: [], why: null }

@@ -3,7 +3,7 @@ import { dirname, relative, resolve } from 'node:path'
 
 const statement = /^(?:import|export)\s+(type\s)?[^'";]*?from\s+'(\.[^']+)'|^import\s+'(\.[^']+)'/gm
 
-/** The files that `text` of `path` imports when it is loaded, and through types from other folders. */
+/** Files that `path` imports: values, and types of other folders. */
 function importsOf(path, text) {
   return [...text.matchAll(statement)].flatMap(([, type, from, bare]) => {
     const to = resolve(dirname(path), from ?? bare)

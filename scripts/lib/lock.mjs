@@ -5,10 +5,10 @@ import { dirname } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const renewEvery = 5000 // ms
-const silentFor = 30_000 // without a renewal while we watch: its owner has ended. Measured by our clock: another host's may differ
-const oldAfter = 10 * 60_000 // at the first look
+const silentFor = 30_000 // ms without a renewal, by our clock (another host's may differ): the owner has ended
+const oldAfter = 10 * 60_000 // ms since the last renewal when we first see the lock
 
-/** Processes can be asked for by their number only on the same host and in the same PID namespace (a container has its own). */
+/** Host and PID namespace: a process can be found by its pid only in the same ones (a container has its own namespace). */
 function place() {
   try {
     return `${hostname()} ${readlinkSync('/proc/self/ns/pid')}`
@@ -28,7 +28,7 @@ function running(pid) {
   }
 }
 
-/** What the lock says now, or null: released. */
+/** The current content of the lock; null: released. */
 function look(path) {
   try {
     const [pid, ...where] = readFileSync(path, 'utf8').trim().split(' ')
@@ -40,10 +40,10 @@ function look(path) {
   }
 }
 
-/** `quiet`: ms that we have seen the lock without a renewal. */
+/** `quiet`: ms that we have seen no renewal. */
 function orphaned({ pid, where, renewed }, quiet) {
   const here = where === place() || where === hostname() // 0.1.0 wrote no namespace
-  if (pid !== null && here && !running(pid)) return true // a running process of that number may be another one
+  if (pid !== null && here && !running(pid)) return true // a running process with that pid may be another one
   if (pid === null && Date.now() - renewed > renewEvery) return true // its owner ended before it wrote its name
   return quiet > silentFor || Date.now() - renewed > oldAfter
 }
@@ -66,7 +66,7 @@ function renew(path) {
     const now = new Date()
     utimesSync(path, now, now)
   } catch {
-    // someone broke it: the build renames into place, so two builders cost time only
+    // another process broke the lock: the build is renamed into place, so two builders only cost time
   }
 }
 

@@ -1,4 +1,4 @@
-// npm packages of this checkout: are they the ones of package-lock.json, and if not, install them.
+// Checks the installed npm packages against package-lock.json, and installs them.
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
@@ -7,11 +7,11 @@ import { root } from './record.mjs'
 
 const packagesOf = (path) => JSON.parse(readFileSync(path, 'utf8')).packages
 
-/** True when a package of the lock file is missing or of another version. Compares names, not dates: a checkout changes those. */
+/** True if a package of the lock file is missing or has another version. Dates are not compared, because a checkout changes them. */
 export function packagesStale(folder = root) {
   const lock = join(folder, 'package-lock.json')
   const installed = join(folder, 'node_modules', '.package-lock.json')
-  if (!existsSync(lock)) return false // an installed package: npm put everything beside it already
+  if (!existsSync(lock)) return false // this is an installed package: npm has installed its dependencies
   if (!existsSync(installed)) return true
   const have = packagesOf(installed)
   return Object.entries(packagesOf(lock)).some(
@@ -34,7 +34,7 @@ export async function installPackages({ say }) {
   const start = performance.now()
   say('npm ci')
   let done = await npm(['ci', '--ignore-scripts'])
-  // a lock file written where the registry lacked other platforms' optional packages: `npm ci` refuses it, `npm install` keeps its versions
+  // `npm ci` refuses a lock file without the optional packages of other platforms; `npm install` accepts it and keeps its versions
   if (!done.ok && /EUSAGE/.test(done.output) && /Missing: .* from lock file/.test(done.output)) {
     say('npm ci refuses the lock file (optional packages missing in it); npm install --no-save')
     done = await npm(['install', '--ignore-scripts', '--no-save'])

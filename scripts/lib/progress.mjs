@@ -1,7 +1,7 @@
-// Messages of the set-up scripts: lines on stderr, one rewritten line for running counts when stderr is a terminal.
+// Messages of the set-up scripts on stderr; on a terminal, progress rewrites one line.
 import { spawn, spawnSync } from 'node:child_process'
 
-/** A failure with a message for people: printed without a stack. */
+/** An error whose message is printed without a stack. */
 export class SetupError extends Error {}
 
 export function reporter({ quiet = false } = {}) {
@@ -25,7 +25,7 @@ export function reporter({ quiet = false } = {}) {
 
 export const seconds = (since) => `${((performance.now() - since) / 1000).toFixed(1)} s`
 
-/** Runs a program to its end; null status and an error code where it does not exist. */
+/** Runs a program and waits for it; if it does not exist, status is null and error is set. */
 export function capture(program, args, options = {}) {
   const { status, stdout, stderr, error } = spawnSync(program, args, { encoding: 'utf8', timeout: 20_000, ...options })
   return { ok: status === 0, status, stdout: stdout ?? '', stderr: stderr ?? '', error }

@@ -1,4 +1,4 @@
-// Where the addon of this checkout lies: the cache folder, the build record and the hashes that keep it honest. Layout: dev/engine.md.
+// The location of this checkout's addon: cache folder, build record, and hashes that detect changes. dev/engine.md describes it.
 import { createHash } from 'node:crypto'
 import {
   accessSync,
@@ -39,7 +39,7 @@ function home() {
 const notWritable = (folder, error) =>
   new SetupError(`cannot write to the cache folder ${folder}: ${error.message}. ${chooseAnother}`)
 
-// step by step: Node's recursive mkdir never ends if a parent exists and answers ENOENT, as an automounted /home does
+// one folder at a time: Node's recursive mkdir never ends if an existing parent answers ENOENT, as an automounted /home does
 function makeFolder(path) {
   if (existsSync(path)) return
   makeFolder(dirname(path))

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 import { withSourceLines } from '../../tests/support/loader.mjs'
 
-const slow = 5000 // ms; such a test gets its own line, so that a long group shows that it moves
+const slow = 5000 // ms; slower tests get their own line, which shows progress
 
 const duration = (ms) => (ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`)
 
@@ -62,7 +62,7 @@ class FileReport {
   }
 }
 
-/** Node 20.11 names a file that a loader has compiled by its address. */
+/** Node 20.11 gives the URL of a file that a loader has compiled. */
 const pathOf = (file) => (file?.startsWith('file:') ? fileURLToPath(file) : file)
 
 function writeCounts(reports) {

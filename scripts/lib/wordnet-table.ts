@@ -1,4 +1,4 @@
-// Writes the WordNet table; src/rewards/meteor/table.ts says what is where in it, and reads it.
+// Writes the WordNet table; src/rewards/meteor/table.ts describes the format and reads it.
 import { assert } from '../../src/core/index.ts'
 import { digest, digestAt, headerBytes, magic } from '../../src/rewards/meteor/table.ts'
 

@@ -1,5 +1,5 @@
-// README.md is run: every command of it, in a copy of the repository without packages and without a build record, on the miniature and
-// generated shards in place of a real checkpoint and data. pages.test.ts runs the commands of docs/.
+// Runs every command of README.md in a copy of the repository without packages and build record. The miniature and generated shards
+// replace a real checkpoint and data. pages.test.ts runs the commands of docs/.
 import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -1,5 +1,5 @@
-// Every number that a run logs is that of all its processes: runs of 1, 2 and 4 ranks in one process, of both tasks, with gradient
-// accumulation, filtered groups, captions without a score, a judge on loopback, and a stop between two steps.
+// Every logged number is over all processes. Runs of 1, 2 and 4 ranks in one process log the same: both tasks, gradient accumulation,
+// filtered groups, captions without a score, a judge on loopback, and a stop between two steps.
 import assert from 'node:assert/strict'
 import { readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'

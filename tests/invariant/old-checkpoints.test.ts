@@ -1,6 +1,6 @@
-// Runs begun by earlier versions resume. tests/fixtures/run-0.1.0 was written by 0.1.0: 3 of 6 steps of the toy model, two passes over
-// each generation batch, stopped between the passes, so that its checkpoint holds groups. The metrics are those of 0.1.0's next step:
-// later ones differ, since the words no longer learn through the field action.
+// Runs of earlier versions can be resumed. Version 0.1.0 wrote tests/fixtures/run-0.1.0: 3 of 6 steps of the toy model with two passes per
+// generation batch, stopped between the passes, so that its checkpoint contains groups. The metrics are those of 0.1.0's next step; later
+// steps differ, since the field action no longer trains the language model.
 import assert from 'node:assert/strict'
 import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -9,8 +9,8 @@ import type { Held } from './flat.ts'
 const program = fileURLToPath(new URL('../../bin/roundtrip.mjs', import.meta.url))
 
 /**
- * Words for Node that run work.ts. V8 doubles its young generation when enough objects have outlived it, in Node 24 up to twice 64 MiB
- * and some hundred steps into a run: room, not something that a run holds. At a fixed size what is left to grow is the run's.
+ * Arguments of Node that run work.ts. V8 doubles its young generation after some hundred steps, in Node 24 up to twice 64 MiB, although
+ * the run does not use it. With a fixed size, growth of memory is growth of the run.
  */
 export const work = [
   '--min-semi-space-size=16',

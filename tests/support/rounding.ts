@@ -6,8 +6,8 @@ import type { RunConfig } from '../../src/run/index.ts'
 export const eps = { float32: 2 ** -23, float64: 2 ** -52 }
 
 /**
- * Largest error to expect after `work` roundings in a row of values up to `magnitude`: errors add up like a random walk
- * (Higham and Mary, 2019: sqrt(work) * eps), here with a factor of 8 for the tail over many elements.
+ * Bound of the error after `work` consecutive roundings of values up to `magnitude`. Errors add up like a random walk
+ * (Higham and Mary, 2019: sqrt(work) * eps); the factor 8 covers the tail over many elements.
  */
 export function roundingBound(work: number, magnitude = 1, dtype: keyof typeof eps = 'float32'): number {
   return 8 * Math.sqrt(work) * eps[dtype] * magnitude

@@ -1,4 +1,5 @@
-// Ours beside the reference's: the largest difference in float32, and the error of both in bfloat16 against the reference in float32.
+// Compares our outputs with the reference: the largest difference in float32, and the error of both in bfloat16 against the reference in
+// float32.
 import { join } from 'node:path'
 import { readAll } from '../../src/checkpoint/index.ts'
 
@@ -13,10 +14,10 @@ export interface Row {
   pass: boolean
 }
 
-/** Of the largest magnitude. */
+/** Maximum difference in float32, relative to the largest magnitude. */
 const limit = 1e-4
-/** Our rounding may be this much worse than the reference's own. */
-const worse = 1.25
+/** Maximum of our error / the reference's error in bfloat16. */
+const maxErrorRatio = 1.25
 
 type Values = Map<string, Float32Array>
 type Pair = { own: Values; theirs: Values }
@@ -27,7 +28,7 @@ function read(path: string): Values {
   )
 }
 
-/** Of the files `ours-*` and `reference-*` in a folder. */
+/** Compares the files `ours-*` and `reference-*` of a folder. */
 export function compareParts(dir: string, dtypes: readonly string[]): Row[] {
   const [exact, rounded] = dtypes.map((dtype) => ({
     own: read(join(dir, `ours-${dtype}.safetensors`)),
@@ -39,19 +40,19 @@ export function compareParts(dir: string, dtypes: readonly string[]): Row[] {
     const want = of(exact.theirs)
     const float32 = largest(of(exact.own), want) / largest(want, new Float32Array(want.length))
     const [ours, reference] = rounded ? [rms(of(rounded.own), want), rms(of(rounded.theirs), want)] : [null, null]
-    const pass = float32 <= limit && (ours === null || ours <= worse * reference!)
+    const pass = float32 <= limit && (ours === null || ours <= maxErrorRatio * reference!)
     return { name, elements: want.length, float32, ours, reference, pass }
   })
 }
 
 function largest(a: Float32Array, b: Float32Array): number {
   if (a.length !== b.length) return Number.NaN
-  let most = 0
+  let max = 0
   for (let i = 0; i < a.length; i++) {
     const apart = Math.abs(a[i]! - b[i]!)
-    if (!(apart <= most)) most = apart // NaN stays
+    if (!(apart <= max)) max = apart // NaN stays
   }
-  return most
+  return max
 }
 
 function rms(a: Float32Array, want: Float32Array): number {

@@ -1,4 +1,4 @@
-// The quantities of a folder as this product computes them, under the names reference.py uses, and the inputs it computed them from.
+// Computes the outputs of a model folder with this product, named as in reference.py, and writes the inputs for reference.py.
 import { type TensorSource, tensorSource, writeSafetensors } from '../../src/checkpoint/index.ts'
 import type { RgbImage } from '../../src/image/index.ts'
 import { teacherForce } from '../../src/llm/index.ts'
@@ -20,8 +20,8 @@ export interface Place {
 type Named = Record<string, Tensor>
 type Opened = Sa2VAFamily | Sa2VAQwenFamily
 
-/** Smooth enough to be a picture, different everywhere. */
-function picture(width = 640, height = 448): RgbImage {
+/** A smooth test image without repetition. */
+function testImage(width = 640, height = 448): RgbImage {
   const level = (x: number, y: number, c: number) =>
     128 + 60 * Math.sin(x / (17 + 9 * c) + y / 31) + 50 * Math.cos((x * y) / 9000 + c)
   const data = Uint8Array.from({ length: width * height * 3 }, (_, i) => {
@@ -31,25 +31,25 @@ function picture(width = 640, height = 448): RgbImage {
   return { width, height, data }
 }
 
-/** Writes the quantities to `out`; with `inputs` also what reference.py needs to compute them. */
+/** Writes the outputs to `out`, and the inputs for reference.py to `inputs`. */
 export function ours(folder: string, out: string, place: Place, inputs?: string): void {
   const family = openFamily(folder, place) as Opened
   try {
     noGrad(() => tidy(() => compute(family as never, out, inputs)))
   } finally {
     for (const t of family.module.parameters().values()) t.dispose()
-    emptyCache() // the reference needs the room
+    emptyCache() // the reference needs the memory
   }
 }
 
 function compute(family: Opened & GroundedFamily, out: string, inputs?: string): void {
-  const image = family.prepare(picture(), { maxTiles: 2 })
+  const image = family.prepare(testImage(), { maxTiles: 2 })
   const features = family.encode([image])[0] as Features | QwenGroundedFeatures
   const prompt = family.segment(features, 'the red circle on the left')
   const answer = family.completion(`Sure, it is [SEG]. ${'A small red circle lies left of a blue box. '.repeat(2)}`)
   const seg = answer.indexOf(family.segId)
   if (inputs) save(inputs, inputsOf(family, image, [...prompt.ids], [...answer], seg))
-  // one more token, so that the last one of the answer is read too and its state exists
+  // one more token, so that the last token of the answer has a state too
   const pass = teacherForce(family.model as never, prompt, [Int32Array.from([...answer, 0])])
   const n = answer.length
   const logits = family.model.decoder.logits(pass.hidden.narrow(0, pass.rowOf(0, -1), n)).to('float32')
@@ -80,8 +80,8 @@ const [mean, std] = [
   [0.229, 0.224, 0.225],
 ]
 
-/** SAM2's picture in grey levels: the reference normalises it itself, in the dtype of its weights. */
-function greyLevels(pixels: Float32Array): Tensor {
+/** SAM2's image as integers 0 to 255: the reference normalises it in the dtype of its weights. */
+function integerPixels(pixels: Float32Array): Tensor {
   const area = pixels.length / 3
   const levels = pixels.map((v, i) => Math.round((v * std[Math.floor(i / area)]! + mean[Math.floor(i / area)]!) * 255))
   return tensor(levels, [3, Math.sqrt(area), Math.sqrt(area)])
@@ -95,7 +95,7 @@ function inputsOf(family: Opened, image: Input, prompt: number[], answer: number
     ids: whole([...prompt, ...answer], [1, prompt.length + answer.length]),
     answer_start: whole([prompt.length]),
     seg: whole([prompt.length + seg]),
-    sam_image: greyLevels(image.samPixels),
+    sam_image: integerPixels(image.samPixels),
   }
   if ('tiles' in image) {
     const { tiles, size, pixels } = image

@@ -1,14 +1,14 @@
-// Trains a byte-level BPE vocabulary on a small corpus: count the pre-tokenised pieces, then merge the most frequent pair,
-// again and again. Ties go to the pair whose parts come first, so the same lines give the same file.
+// Trains a byte-level BPE vocabulary on a small corpus: counts the pre-tokenised pieces, then merges the most frequent pair repeatedly.
+// Ties go to the pair that sorts first, so the same lines give the same file.
 import { assert, Mismatch } from '../../src/core/index.ts'
 import { baseVocabulary } from '../../src/text/byte-level.ts'
 import { hubTokenizer } from '../../src/text/hub.ts'
 import { addedToken, qwen2TokenizerJson, type TokenizerJson } from '../../src/text/tokenizer-files.ts'
 
 interface BpeOptions {
-  /** At most this many merges; fewer when no pair is frequent enough. */
+  /** Maximum number of merges; fewer if no pair is frequent enough. */
   maxMerges: number
-  /** A pair must occur at least this often. Default 2. */
+  /** Minimum number of occurrences of a pair. Default 2. */
   minCount?: number
   /** Appended after the merges, in this order, all special. */
   addedTokens: readonly string[]

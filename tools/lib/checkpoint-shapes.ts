@@ -1,4 +1,4 @@
-// What a Sa2VA folder of a named size consists of: config.json, names and shapes of all tensors, a tokenizer of the right length.
+// The contents of a Sa2VA folder of a named size: config.json, names and shapes of all tensors, a tokenizer of the right length.
 import type { JsonObject } from '../../src/core/index.ts'
 import {
   familyOfConfig,
@@ -41,7 +41,7 @@ const tinySam = {
   mem_dim: 8,
 }
 
-/** config.json of a size; `layers` cuts language model and vision tower, for a look without a large machine. */
+/** config.json of a size; `layers` shortens language model and vision tower, for a small machine. */
 export function configOf(shape: ShapeName, dtype: string, layers?: number): JsonObject {
   const config = shape === 'tiny' ? tinyConfig(dtype) : releasedConfig(shape, dtype)
   if (layers !== undefined) cutLayers(config, layers)
@@ -63,7 +63,7 @@ function cutLayers(config: JsonObject, layers: number): void {
   }
 }
 
-/** The language model's part, wherever the family keeps it. */
+/** The config of the language model; its key depends on the family. */
 export function languageOf(config: JsonObject): { vocab_size: number } {
   return (config.llm_config ?? config.text_config) as { vocab_size: number }
 }
@@ -88,7 +88,7 @@ function emptyModel(config: JsonObject): { model: Module; sam: Sam2Config } {
   return { model: new Sa2VAQwen(cfg), sam: cfg.sam }
 }
 
-/** d channels, m of the memory; the released models have 4 layers of memory attention. */
+/** d channels, m memory channels; the released models have 4 layers of memory attention. */
 function videoShapes(d: number, m: number, layers: number): [string, number[]][] {
   const wide = layers > 1 ? 2048 : 2 * d
   const linear = (name: string, out: number, input: number): [string, number[]][] => [
@@ -160,7 +160,7 @@ export function addedTokensOf(config: JsonObject): readonly string[] {
   return [...qwenTokens, ...(family === 'sa2va-qwen3_vl' ? qwen3Tokens : []), ...groundingTokens]
 }
 
-/** Bytes, filler words up to the size, then the added tokens at the end, as in the released vocabularies. No merges. */
+/** A vocabulary of bytes, filler words and, at the end, the added tokens, as in the released ones. No merges. */
 export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): JsonObject {
   const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255)
   const bytes = Array.from({ length: 256 }, (_, b) => b)

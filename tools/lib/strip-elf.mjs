@@ -1,4 +1,4 @@
-// A program of any 64-bit processor without its symbols: what the loader maps stays byte for byte, the rest of the file goes.
+// Removes the symbols of a 64-bit ELF program: what the loader maps stays unchanged, the rest of the file is removed.
 const [loaded, linksInfo, zeroed, sectionBytes] = [0x2n, 0x40n, 8, 64]
 
 /** @param {Buffer} file */
@@ -57,7 +57,7 @@ function readSections(file) {
   })
 }
 
-/** Where the last byte lies that the loader reads. */
+/** Offset after the last byte that the loader reads. */
 function endOfSegments(file) {
   const [at, size, count] = [Number(file.readBigUInt64LE(0x20)), file.readUInt16LE(0x36), file.readUInt16LE(0x38)]
   const ends = Array.from({ length: count }, (_, i) => {

@@ -1,4 +1,4 @@
-// The text a miniature model meets: captions of scenes inside every prompt and answer form, for its tokenizer.
+// The texts that the tokenizer of a miniature is trained on: captions of scenes in all prompts and answers.
 import { captionWords, planScene } from '../../src/scenes/index.ts'
 import {
   buildPrompt,
@@ -54,7 +54,7 @@ export function* corpusLines({ seed, scenes }: CorpusOptions): Generator<string>
   }
 }
 
-/** A tokenizer.json for the closed world, in Qwen2's form; each word of a caption is one token with its space. */
+/** A tokenizer.json in Qwen2's form; each word of a caption is one token with its leading space. */
 export function trainSceneTokenizer(options: CorpusOptions & { maxMerges: number }): TokenizerJson {
   return trainByteLevelBpe(corpusLines(options), { maxMerges: options.maxMerges, addedTokens: sa2vaAddedTokens })
 }

@@ -1,4 +1,4 @@
-// What pre-trained encoders bring along: the average over an object's cells points at the codes of what the object is.
+// Trains the image encoders: the mean feature over an object's cells must align with the codes of the object's attributes.
 import type { Sa2VA } from '../../src/models/index.ts'
 import { keep, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { crossEntropy, runStage, type StageOptions, share } from './stage.ts'
@@ -19,7 +19,7 @@ export function pretrainSam(model: Sa2VA, pool: ScenePool, stage: StageOptions):
   )
 }
 
-/** Scores are this many times the feature along a code, so that features of size one tell values apart. */
+/** Factor of the scores, so that features of size 1 separate the values. */
 const sharpness = 3
 
 function pretrain(

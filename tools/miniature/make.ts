@@ -1,4 +1,4 @@
-// The embedded miniature: every code path of Sa2VA-4B at about a millionth of its cost.
+// The untrained miniature: every code path of Sa2VA-4B at about a millionth of its cost.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tensorSource, writeWeights } from '../../src/checkpoint/index.ts'

@@ -1,5 +1,5 @@
-// What a pre-trained SAM2 brings along: masks on demand. The demand is a bag of attributes, each with its own vector; later the
-// language model learns to speak in these vectors. R rows, M proposals, h x h low-res masks, at most 4 objects in an image.
+// Trains the mask decoder: a mask for a set of attributes, each with a vector. Later the language model learns to write these vectors
+// into its [SEG] state. R rows, M proposals, h x h low-res masks, at most 4 objects in an image.
 import type { Sa2VA } from '../../src/models/index.ts'
 import type { Sam2Model } from '../../src/sam/index.ts'
 import { diceLoss } from '../../src/tasks/index.ts'
@@ -19,17 +19,17 @@ import {
 } from './world.ts'
 
 export interface SegmenterStage extends StageOptions {
-  /** The image encoder learns too, and the vectors stay as they are; else the other way round. */
+  /** true: trains the image encoder, with fixed vectors; false: trains the vectors, with a fixed encoder. */
   withEncoder: boolean
-  /** Over these steps demands that say everything about an object become rarer, down to one in four. */
+  /** Over these steps the share of complete descriptions falls from 1 to 1/4. */
   fullSteps: number
-  /** What a background pixel weighs in the cross-entropy, against 1 of the object: above 1 the masks come out too small. */
+  /** Weight of a background pixel in the cross-entropy; an object pixel has 1. Above 1 the masks become too small. */
   background: number
 }
 
 const maxObjects = 4
 
-/** Vectors of the attributes [bagSize, d], which the caller owns, and a decoder ready to match them with the image. */
+/** Prepares the decoder; returns the vectors of the attributes [bagSize, d], which the caller owns. */
 export function startSegmenter({ sam }: Sa2VA, seed: number): Tensor {
   manualSeed(seed)
   tieMatching(sam)
@@ -111,8 +111,8 @@ function objectAreas(batch: Batch, side: number): Tensor {
 }
 
 /**
- * BCE and Dice of every proposal, the error of its predicted overlap, and which object of the image has the highest mean logit: without
- * this last term a mask of all objects is a plateau that takes thousands of steps to leave (dev/log).
+ * BCE and Dice of every proposal, the error of its predicted overlap, and cross-entropy over the mean logit of each object. Without the
+ * last term a mask of all objects is a plateau that takes thousands of steps to leave (dev/log).
  */
 function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[], background: number) {
   const R = rows.length

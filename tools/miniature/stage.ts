@@ -1,4 +1,4 @@
-// One stage of pre-training: steps of AdamW on what a loss reaches, with a line of metrics now and then.
+// One stage of training: AdamW steps on a loss, with a line of metrics every 50 steps.
 import { log } from '../../src/core/index.ts'
 import { adamwOf, learningRateAt, OptimConfig } from '../../src/optim/index.ts'
 import { backward, clearTape, type Tensor, tidy } from '../../src/tensor/index.ts'
@@ -16,7 +16,7 @@ export interface Stage {
   params: ReadonlyMap<string, Tensor>
   steps: number
   learningRate: number
-  /** Loss of a step, and scalars to show. */
+  /** Loss of a step, and scalars to log. */
   loss(step: number): { loss: Tensor; metrics: Record<string, Tensor> }
 }
 
@@ -36,11 +36,11 @@ export function runStage({ name, params, steps, learningRate, loss }: Stage): vo
   const startedAt = performance.now()
   for (let step = 0; step < steps; step++) {
     tidy(() => {
-      const made = loss(step)
-      backward(made.loss)
+      const result = loss(step)
+      backward(result.loss)
       optim.clipGradNorm(settings.maxGradNorm)
       optim.step(learningRateAt(step, settings, steps))
-      for (const [key, value] of Object.entries(made.metrics)) sums.set(key, (sums.get(key) ?? 0) + value.item())
+      for (const [key, value] of Object.entries(result.metrics)) sums.set(key, (sums.get(key) ?? 0) + value.item())
     })
     clearTape()
     optim.zeroGrad()

@@ -1,5 +1,5 @@
-// Language: captions of regions, answers to segmentation questions, and a [SEG] state that means what the words say, in the vectors
-// the segmenter knows. The image encoders stay as they are.
+// Trains the language model: captions of regions, answers to segmentation questions, and a [SEG] state equal to the sum of the
+// segmenter's attribute vectors. The image encoders are frozen.
 
 import { type Features, type Loaded, Sa2VAFamily } from '../../src/models/index.ts'
 import { word } from '../../src/scenes/index.ts'
@@ -12,7 +12,7 @@ import { type Batch, bagsOf, demandFor, pixelsOf, type Row, type ScenePool } fro
 export interface WordsStage extends StageOptions {
   /** Share of captions that name one or two attributes and often fit several objects. */
   terse: number
-  /** Do these ever name the colour, which tells most objects apart? */
+  /** Whether these may name the colour, which separates most objects. */
   terseColour: boolean
 }
 

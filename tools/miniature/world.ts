@@ -1,4 +1,4 @@
-// Scenes as the stages of pre-training read them: every object of an image is a row with its own description. B images, R rows.
+// Scenes as training data of the stages: every object of an image is one row with a description. B images, R rows.
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { regionGrid } from '../../src/image/index.ts'
 import { type Mask, maskFromDense } from '../../src/mask/index.ts'
@@ -23,13 +23,13 @@ export const kinds = { colour: colours, shape: shapes, size: sizes, texture: tex
 export const kindNames = ['colour', 'shape', 'size', 'texture'] as const
 
 export interface Row {
-  /** Of the batch. */
+  /** Number of the image in the batch. */
   image: number
-  /** Of the image. */
+  /** Number of the object in the image. */
   index: number
   object: SceneObject
   mask: Mask
-  /** Singles the object out. */
+  /** Fits only this object. */
   description: Description
 }
 
@@ -42,7 +42,7 @@ export interface Batch {
 
 type Prepared = { scene: Scene; input: ImageInput }
 
-/** `count` scenes of a seed, drawn once and read round and round. */
+/** `count` scenes of a seed, drawn once and repeated. */
 export class ScenePool {
   readonly #prepared = new Map<number, Prepared>()
   readonly #seed: number
@@ -66,9 +66,9 @@ export class ScenePool {
     const known = this.#prepared.get(index)
     if (known) return known
     const scene = makeScene(this.#seed, index)
-    const made = { scene, input: prepareImage(scene.image, this.#cfg) }
-    this.#prepared.set(index, made)
-    return made
+    const prepared = { scene, input: prepareImage(scene.image, this.#cfg) }
+    this.#prepared.set(index, prepared)
+    return prepared
   }
 }
 
@@ -82,7 +82,7 @@ function rowsOf(scene: Scene, image: number, random: RandomStream): Row[] {
   })
 }
 
-/** The description with more of what is true of the object, each attribute with the given chance. */
+/** The description with more attributes of the object, each with the given probability. */
 export function enriched({ description, object }: Row, chance: number, random: RandomStream): Description {
   const out = { ...description }
   for (const kind of kindNames) if (random.uniform() < chance) Object.assign(out, { [kind]: object[kind] })
@@ -92,12 +92,12 @@ export function enriched({ description, object }: Row, chance: number, random: R
   return out
 }
 
-/** The row's description, plain or enriched, as often one as the other. */
+/** The row's description, plain or enriched with equal probability. */
 export function demandFor(row: Row, random: RandomStream): Description {
   return random.uniform() < 0.5 ? row.description : enriched(row, 0.5, random)
 }
 
-/** In every bag: marks a token as a demand for the decoder. */
+/** In every bag: marks a token as a request to the decoder. */
 const always = 'demand'
 
 const words = [
@@ -123,7 +123,7 @@ export function bagsOf(descriptions: readonly Description[]): Tensor {
   )
 }
 
-/** Everything that is true of an object by itself, all its places included: [R, bagSize]. */
+/** All attributes and positions of each object: [R, bagSize]. */
 export function fullBags(rows: readonly Row[]): Tensor {
   const places = (object: SceneObject) => positions.filter((p) => hasPosition(object, p)).map((p) => `position ${p}`)
   return bags(rows.map(({ object }) => [...valueWords(object), ...places(object)]))
@@ -184,7 +184,7 @@ export function regionAverages(batch: Batch, grid: number): Tensor {
   return tensor(data, [batch.rows.length, width])
 }
 
-/** Which value of a kind each row's object has: int64 [R]. */
+/** Index of the value that each row's object has for a kind: int64 [R]. */
 export function valuesOf(rows: readonly Row[], kind: (typeof kindNames)[number]): Tensor {
   const values: readonly string[] = kinds[kind]
   return tensor(BigInt64Array.from(rows, ({ object }) => BigInt(values.indexOf(object[kind]))))

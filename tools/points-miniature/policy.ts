@@ -1,6 +1,5 @@
-// A miniature Qwen2.5-VL that answers the questions of the point task. First it learns to see: where the neighbours of the object lie.
-// Then it learns bad habits: points beside the object, on it, anywhere. Reinforcement learning has to find out which of them pay.
-// R rows of a step, one image and one answer each.
+// A miniature Qwen2.5-VL for the point task. First it learns where the neighbours of the object are, then bad habits: points next to the
+// object, on it, anywhere. Reinforcement learning has to remove them. R rows per step, one image and one answer each.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
@@ -45,7 +44,7 @@ const added = [
 const settings = resolvePoints({ imageSize: sceneSide, wording: 'short' })
 const frame = { width: sceneSide, height: sceneSide }
 
-/** Words of the questions in all modes: one token each. */
+/** Questions of all modes and answers; every word becomes one token. */
 function corpus(): string[] {
   const scenes = Array.from({ length: 60 }, (_, i) => makePointScene(0, i))
   const modes = (['negatives', 'second-look', 'joint'] as const).map((mode) =>
@@ -137,13 +136,13 @@ export interface PolicyStage {
   learningRate: number
   seed: number
   pool: number
-  /** Share of answers that are mediocre habits; above 0 no answer abstains. */
+  /** Share of answers that are bad habits; above 0 no answer abstains. */
   habits: number
 }
 
 type Patched = ReturnType<typeof patchImage>
 
-/** A scene as the policy reads it, rendered once, however often a stage uses it. */
+/** A scene as the policy reads it; rendered once and reused. */
 interface Lesson {
   scene: PointScene
   image: Patched
@@ -188,7 +187,7 @@ function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
   return { loss, metrics: { loss } }
 }
 
-/** Images of one window each, below each other: the tower reads them at once. */
+/** Image tokens of all images in one pass: each image is one attention window. */
 function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor[] {
   const [first] = images as [Patched]
   const pixels = new Float32Array(images.length * first.pixels.length)
@@ -215,7 +214,7 @@ function inFrame([x, y]: Point): Point {
   return [clamp(x), clamp(y)]
 }
 
-/** A point on the object, beside it, or anywhere. */
+/** A bad point: on the object, next to it, or anywhere. */
 function habit(scene: PointScene, random: RandomStream): Point[] {
   const { mask } = scene.record
   const dice = random.uniform()

@@ -1,5 +1,5 @@
-// A miniature SAM2 that answers clicks: a positive click takes the whole cluster, a negative click takes out the part it
-// hits, and nothing else changes. R rows (prompts), M masks of the decoder, h x h low-res pixels, at most 3 parts in a scene.
+// A miniature SAM2 that answers clicks: a positive click selects the whole cluster, a negative click removes the part it hits.
+// R rows (prompts), M masks of the decoder, h x h low-res pixels, at most 3 parts in a scene.
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
 import { type ClickPrompt, type Sam2Features, Sam2Model, sam2Config } from '../../src/sam/index.ts'
@@ -34,21 +34,21 @@ export function newSegmenter(seed: number): Sam2Model {
   noGrad(() => {
     for (const a of [...reading, ...layers.map((l) => l.cross_attn_image_to_token)]) {
       for (const { weight } of [a.q_proj, a.v_proj, a.out_proj]) weight.mul_(2 / Math.sqrt(weight.size(1))) // drawn at 1/2
-      a.k_proj.weight.copy_(a.q_proj.weight.mul_(2.2)) // a place matches itself from the first step on
+      a.k_proj.weight.copy_(a.q_proj.weight.mul_(2.2)) // a position matches itself from the first step
     }
     for (const { weight } of model.sam_prompt_encoder.point_embeddings) weight.mul_(2)
-    model.sam_prompt_encoder.pe_layer.positional_encoding_gaussian_matrix.mul_(0.5) // few cells: neighbours look alike
-    // places are told apart better when little else is in the sums they are part of
+    model.sam_prompt_encoder.pe_layer.positional_encoding_gaussian_matrix.mul_(0.5) // few cells, so neighbours have similar codes
+    // smaller other summands, so that position codes are easier to separate
     for (const { conv } of model.image_encoder.neck.convs.slice(0, 2)) conv.weight.mul_(0.15)
     for (const t of [model.no_mem_embed, model.sam_prompt_encoder.no_mask_embed.weight]) t.mul_(0.2)
     for (const l of layers) for (const norm of [l.norm1, l.norm2, l.norm3]) norm.weight.mul_(0.5)
-    // the first layer's self-attention has no residual: a token must find itself, or what kind of click it was is lost
+    // the first layer's self-attention has no residual: a token must attend to itself, else the type of the click is lost
     for (const { self_attn: a } of layers) a.k_proj.weight.copy_(a.q_proj.weight.mul_(1.3))
   })
   return model
 }
 
-/** A prompt on a scene and the parts its mask has. */
+/** A prompt on a scene, and the parts of its mask. */
 interface Row {
   /** The part of the positive click. */
   start: number
@@ -61,7 +61,7 @@ export interface SegmenterStage {
   images: number
   learningRate: number
   seed: number
-  /** Scenes that are read round and round. */
+  /** Number of scenes, which repeat. */
   pool: number
   /** From this step on prompts have up to three negative clicks; 0: never. */
   several: number
@@ -104,7 +104,7 @@ function stepLoss(
   return { loss: total.div(4), metrics }
 }
 
-/** One prompt an image: a positive click on a part, then negative ones, each on another part with the given chance. */
+/** One prompt per image: a positive click on a part, then negative ones, each on another part with the given probability. */
 function rowsOf(
   batch: readonly PointScene[],
   chances: readonly number[],
@@ -149,7 +149,7 @@ function pixelOf(scene: PointScene, part: number, random: RandomStream): [number
 
 const maxParts = 4 // background and three parts
 
-/** 0/1 of every part at the decoder's resolution: [B, 4, h * h]; the background first. */
+/** 0/1 masks of the background and every part at the decoder's resolution: [B, 4, h * h]. */
 function partAreas(batch: readonly PointScene[]): Tensor {
   const side = segmenterConfig.image_size / 4
   const data = new Float32Array(batch.length * maxParts * side * side)
@@ -173,7 +173,7 @@ function decodeRows(model: Sam2Model, features: Sam2Features, rows: readonly Row
   return { ...lossOf(masks.flatten({ startDim: 2 }), ious, areas, regions), masks, rows }
 }
 
-/** Cross-entropy and Dice of the pixels, and cross-entropy of the mean logit of every part: it says early which parts belong. */
+/** Cross-entropy and Dice of the pixels, and cross-entropy of the mean logit of every part, which is learned first. */
 function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, regions: Tensor) {
   const target = regions.unsqueeze(1).matmul(areas).expand(masks.shape) // [R, M, h * h]
   const bce = masks.binaryCrossEntropyWithLogits(target)
