@@ -2,18 +2,18 @@
 // writes mediocre points. dev/results/points.md describes them.
 import { copyFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { log } from '../src/core/index.ts'
+import { log, packageRoot } from '../src/core/index.ts'
 import type { LoadedQwenVL } from '../src/models/index.ts'
 import { openSam2 } from '../src/sam/index.ts'
 import { setThreads } from '../src/tensor/index.ts'
 import { newPolicy, trainPolicy } from './points-miniature/policy.ts'
-import { newSegmenter, segmenterConfig, trainSegmenter } from './points-miniature/segmenter.ts'
+import { newSegmenter, segmenterConfig, trainBoxes, trainSegmenter } from './points-miniature/segmenter.ts'
 import { writeModule } from './points-miniature/write.ts'
 
 const seed = 1
 const [what, out] = process.argv.slice(2)
-const makers: Record<string, (out: string) => void> = { sam2: makeSam2, policy: makePolicy }
-if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|policy OUT')
+const makers: Record<string, (out: string) => void> = { sam2: makeSam2, boxes: makeBoxes, policy: makePolicy }
+if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|boxes|policy OUT')
 setThreads(1) // the number of threads decides the last bits
 makers[what]!(out)
 log.info(`${out}: ${what}`)
@@ -27,6 +27,14 @@ function makeSam2(folder: string): void {
   const { model } = openSam2(join(folder, 'first'), { dtype: 'float32' })
   trainSegmenter(model, { ...stage, learningRate: 5e-4, steps: 350, seed: 302, several: 0 })
   writeSam2(model, join(folder, 'sam2'))
+}
+
+/** The shipped segmenter after a stage with boxes, for task reason: clicks alone take the whole cluster. */
+function makeBoxes(folder: string): void {
+  const shipped = join(packageRoot(), 'assets', 'points-miniature', 'sam2')
+  const { model } = openSam2(shipped, { dtype: 'float32' })
+  trainBoxes(model, { images: 12, pool: 1200, learningRate: 1e-3, steps: 500, seed: 303, several: 0 })
+  writeSam2(model, join(folder, 'sam2-boxes'))
 }
 
 function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void {

@@ -23,7 +23,7 @@ export { isMaskBenchmark, openBenchmark } from './open.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
 export { type PublishedColumn, publishedColumns } from './published.ts'
-export { reasonSegSplit } from './reason-seg.ts'
+export { lisaSplit } from './reason-seg.ts'
 export {
   type AnswerSettings,
   isOtherBenchmark,

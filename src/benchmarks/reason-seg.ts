@@ -109,7 +109,7 @@ function recordsIn(folder: string, split: string): BenchmarkRecord[] {
 }
 
 /** Records of the folder of one split; null if it is not one: every picture there has a JSON file. */
-export function reasonSegSplit(path: string): BenchmarkRecord[] | null {
+export function lisaSplit(path: string): BenchmarkRecord[] | null {
   const folder = resolve(path)
   const names = namesIn(folder)
   const images = names.filter((name) => pictures.test(name))

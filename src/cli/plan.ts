@@ -61,7 +61,8 @@ interface Found {
 async function planOf(config: RunConfig): Promise<Found[]> {
   const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
   const own = sizesOfFolder(config.model, config.lora.targets)
-  const sizes = { ...own, values: own.values + (config.task === 'points' ? segmenterValues(config.points.sam) : 0) }
+  const sam = { points: config.points.sam, reason: config.reason.sam }[config.task] ?? ''
+  const sizes = { ...own, values: own.values + (sam === '' ? 0 : segmenterValues(sam)) }
   return cards.map((card) => {
     const plan = planMemory(sizes, config, card)
     const batch = batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card), card)) ?? 0

@@ -1,26 +1,26 @@
 // The records of a run: a source of the data room, or a split of ReasonSeg, whose polygons the benchmarks room draws.
 import { statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { type BenchmarkRecord, reasonSegSplit } from '../benchmarks/index.ts'
+import { type BenchmarkRecord, lisaSplit } from '../benchmarks/index.ts'
 import { sha256 } from '../core/index.ts'
 import { type DataOptions, openSource, type RecordSource, type Source, sourceOf } from '../data/index.ts'
 import { maskFromDense } from '../mask/index.ts'
 
 /** Opens `dataPath` or `evalPath`. */
 export async function openRunSource(path: string, options: DataOptions): Promise<Source> {
-  const split = reasonSegSplit(path)
-  return split ? sourceOf(reasonSegSource(resolve(path), split), options) : await openSource(path, options)
+  const split = lisaSplit(path)
+  return split ? sourceOf(lisaSource(resolve(path), split), options) : await openSource(path, options)
 }
 
 /** Opens `evalPath`. The folder of masks belongs to shards: other formats bring their masks. */
 export async function openEvalSource(path: string, options: DataOptions): Promise<Source> {
   const { maskDir, ...others } = options
-  const isOther = reasonSegSplit(path) !== null || /\.jsonl$|^\w+:\d/.test(path)
+  const isOther = lisaSplit(path) !== null || /\.jsonl$|^\w+:\d/.test(path)
   return await openRunSource(path, isOther ? others : options)
 }
 
 /** Pixels to ignore count as background. */
-function reasonSegSource(folder: string, records: readonly BenchmarkRecord[]): RecordSource {
+function lisaSource(folder: string, records: readonly BenchmarkRecord[]): RecordSource {
   const name = `ReasonSeg-${basename(folder)}`
   const pathOf = ({ image }: BenchmarkRecord) => join(folder, basename(image))
   const region: RecordSource['region'] = async (index) => {

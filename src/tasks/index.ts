@@ -6,6 +6,7 @@ import { cycleRewardSettings, cycleSettings } from './cycle/config.ts'
 import { cycle } from './cycle/index.ts'
 import type { TaskKind } from './kind.ts'
 import { points, pointsRewardSettings, pointsSettings } from './points/points.ts'
+import { reason, reasonSettings } from './reason/reason.ts'
 import { segment, segmentSettings } from './segment/segment.ts'
 
 export { streamId } from '../core/index.ts'
@@ -44,15 +45,16 @@ export * from './points/index.ts'
 export { recordRatios } from './summary.ts'
 
 /** Every kind that comes with the package. */
-export const taskKinds = { cycle, points, segment } as const
+export const taskKinds = { cycle, points, reason, segment } as const
 
 /** What the kinds add to the settings of a run, and to those of its rewards. */
-export const taskSettings = { ...cycleSettings, ...pointsSettings, ...segmentSettings } as const
+export const taskSettings = { ...cycleSettings, ...pointsSettings, ...reasonSettings, ...segmentSettings } as const
 export const taskRewardSettings = { ...cycleRewardSettings, ...pointsRewardSettings } as const
 
 const settingsOf: Record<keyof typeof taskKinds, { run: object; rewards: object }> = {
   cycle: { run: cycleSettings, rewards: cycleRewardSettings },
   points: { run: pointsSettings, rewards: pointsRewardSettings },
+  reason: { run: reasonSettings, rewards: {} },
   segment: { run: segmentSettings, rewards: {} },
 }
 

@@ -18,7 +18,16 @@ import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { honest, type ScriptedServer, startServer } from '../support/judge-server.ts'
 import { hostOf, makeToy, scratch } from '../support/runs.ts'
 import { writeTinySam } from '../support/tiny-sam.ts'
-import { type Changes, drawing, learning, placing, rewarding, roundTrips, withChanges } from '../support/toggles.ts'
+import {
+  type Changes,
+  drawing,
+  learning,
+  placing,
+  reasoning,
+  rewarding,
+  roundTrips,
+  withChanges,
+} from '../support/toggles.ts'
 
 const folder = scratch('settings')
 const golden = join(import.meta.dirname, '../fixtures/golden')
@@ -47,6 +56,10 @@ const bases: Record<TaskName, () => RunInput> = {
     ...{ ...common(join(golden, 'qwen2_5_vl-tiny')), task: 'points', dataPath: 'neighbours:16' },
     points: { sam: join(golden, 'sa2va-tiny'), imageSize: 56, wording: 'short', keepEasy: null },
   }),
+  reason: () => ({
+    ...{ ...common(join(golden, 'qwen2_5_vl-tiny')), task: 'reason', dataPath: 'neighbours:16' },
+    reason: { sam: join(golden, 'sa2va-tiny'), imageSize: 56, wording: 'short' },
+  }),
   segment: () => {
     const { dtype: _, lora: __, rl: ___, ...rest } = common(join(folder, 'sam'))
     return { ...rest, task: 'segment', dataPath: 'scenes:8', batchSize: 1, evalRecords: 1, rl: { numGenerations: 3 } }
@@ -61,6 +74,7 @@ const never: Readonly<Record<string, string>> = {
   model: 'a path: other weights',
   output: 'a path',
   'points.sam': 'a path: other weights',
+  'reason.sam': 'a path: other weights',
   device: 'where it runs',
   threads: 'speed',
   kernels: 'CUDA alone',
@@ -216,9 +230,16 @@ const written: Record<string, string[]> = {
   joint: ['{"bbox_2d":[5,5,40,40],"points":[[20,20]],"negative_points":[[50,50]]}', '[]'],
 }
 
-test('points: every setting of answers, masks and rewards acts', async () => {
-  const family: Family = openModel(resolveRun(bases.points()))
-  const kind = taskKinds.points as TaskKind<RunConfig>
+const listed = '[{"bbox_2d":[5,5,40,40],"point_2d":[20,20]},{"bbox_2d":[30,9,50,20],"point_2d":[35,12]}]'
+const single = '{"bbox":[5,5,40,40],"points_1":[20,20],"points_2":[22,22]}'
+const reasoned = [listed, single, '[]', '[{"bbox_2d":[1,2]}]'].map(
+  (text) => `<think>a.b.b.b</think><answer>${text}</answer>`,
+)
+
+/** Every setting of a task's own table acts on written answers: rewards, metrics, records, question, weight. */
+async function checkWritten(name: 'points' | 'reason', changes: Changes, table: Parameters<typeof ignored>[1]) {
+  const family: Family = openModel(resolveRun(bases[name]()))
+  const kind = taskKinds[name] as unknown as TaskKind<RunConfig>
   const items = await pointItems()
   const probe = async (input: RunInput): Promise<string> => {
     const config = resolveRun(input)
@@ -229,11 +250,12 @@ test('points: every setting of answers, masks and rewards acts', async () => {
       finished: true,
       logps: Float32Array.of(-1),
     })
-    const looks = (text: string) => (config.points.turns > 1 ? { ...words(text), looks: [words(text), words(text)] } : words(text)) // biome-ignore format: one line
-    const groups = items.map(() => written[config.points.mode]!.map(looks))
+    const looks = (text: string) => (name === 'points' && config.points.turns > 1 ? { ...words(text), looks: [words(text), words(text)] } : words(text)) // biome-ignore format: one line
+    const texts = name === 'reason' ? reasoned : written[config.points.mode]!
+    const groups = items.map(() => texts.map(looks))
     const replies = silent(() => task.answer(items, groups)) as { answer: Answer; figures: object }[][]
     const open = await openRewards(config.rewards, kind.rewards(config).tasks)
-    const { terms, options } = open.tasks['points']!
+    const { terms, options } = open.tasks[name]!
     const rows = await Promise.all(replies.map((r) => scoreGroup(terms, r.map(({ answer }) => answer), options))) // biome-ignore format: one line
     open.close()
     const chooser = kind.chooser?.(family, config)
@@ -249,11 +271,18 @@ test('points: every setting of answers, masks and rewards acts', async () => {
       task.weight,
     ])
   }
-  const base = withChanges(bases.points(), { 'points.keepEasy': 0.1, 'rl.maxCompletionLength': 3 })
-  const found = await ignored(base, placing, probe)
+  const base = withChanges(bases[name](), { ...changes, 'rl.maxCompletionLength': 3 })
+  const found = await ignored(base, table, probe)
   kind.close?.(family)
   disposeModel(family)
   assert.deepEqual(found, [])
+}
+
+test('points: every setting of answers, masks and rewards acts', () => checkWritten('points', { 'points.keepEasy': 0.1 }, placing)) // biome-ignore format: one line
+
+test('reason: every setting of answers, masks and rewards acts', () => {
+  const { 'reason.taughtNoise': _, ...table } = reasoning
+  return checkWritten('reason', {}, table)
 })
 
 test('both round trips: every setting of the rewards acts', async () => {
@@ -290,6 +319,7 @@ test('both round trips: every setting of the rewards acts', async () => {
 const evaluates: Record<TaughtName, RegExp> = {
   cycle: /^(dtype|dataPath|data\.split|rl\.maxCompletionLength|maxTiles|region|loop1\.question)$/,
   points: /^(dtype|seed|dataPath|data\.split|points\.(mode|maxPoints|positivePrompt|previousMask|multimask))$/,
+  reason: /^$/,
 }
 /** How any run is fed, scheduled, evaluated and saved. */
 const feeds =
@@ -298,6 +328,14 @@ const teaches = new RegExp(`${feeds.source}|^(dtype|frozenWeights|lora\\..*|lrSc
 const teachesOwn: Record<TaughtName, RegExp> = {
   cycle: /^(maxTiles|region|train|rl\.maxCompletionLength|loop1\.question)$/,
   points: /^points\.(mode|coords|maxPoints|positivePrompt|imageSize|wording|keepEasy|thinking|previousMask|multimask)$/,
+  reason: /^reason\.(coords|wording|taughtNoise)$/,
+}
+
+/** Common settings are toggled for the points, in the same code. */
+const tables: Record<TaughtName, Parameters<typeof ignored>[1]> = {
+  cycle: { ...learning, ...roundTrips, ...rewarding },
+  points: { ...learning, ...placing },
+  reason: reasoning,
 }
 
 interface CommandUse {
@@ -310,8 +348,7 @@ interface CommandUse {
 
 /** Of a command: each setting it uses acts; those that it rejects, as far as they go together, change nothing. */
 async function checkCommand(task: TaughtName, { command, used, elsewhere = () => false, probe }: CommandUse) {
-  const all = { ...learning, ...(task === 'cycle' ? { ...roundTrips, ...rewarding } : placing) }
-  const entries = Object.entries(all).filter(([path]) => !elsewhere(path))
+  const entries = Object.entries(tables[task]).filter(([path]) => !elsewhere(path))
   const mine = Object.fromEntries(entries.filter(([path]) => used(path)))
   const base = bases[task]()
   assert.deepEqual(await ignored(base, mine, probe), [], `${task}: settings that change nothing`)
@@ -327,7 +364,7 @@ async function checkCommand(task: TaughtName, { command, used, elsewhere = () =>
   assert.fail(`${task}: rejected, and acts: ${acting.join(', ')}`)
 }
 
-for (const task of ['cycle', 'points'] as const) {
+for (const task of ['cycle', 'points', 'reason'] as const) {
   test(`eval, ${task}: what it uses acts, and what it does not use changes nothing`, async () => {
     // seed: of the intervals, which are empty for the toy's scores; rounding: the model rejects it in float32
     const elsewhere = (path: string) => task === 'cycle' && /^(seed|rounding)$/.test(path)
@@ -352,10 +389,11 @@ test('every setting is toggled above, rejected, or has an excuse with a reason',
   const toggled: Record<TaskName, object> = {
     cycle: { ...learning, ...roundTrips, ...rewarding },
     points: { ...learning, ...placing, train: null, 'lrScale.lora': null },
+    reason: { ...learning, ...reasoning, train: null, 'lrScale.lora': null },
     // common settings are toggled for the other tasks, in the same code
     segment: { ...learning, ...drawing, train: null, 'rewards.iou.resolution': null },
   }
-  for (const task of ['cycle', 'points', 'segment'] as const) {
+  for (const task of ['cycle', 'points', 'reason', 'segment'] as const) {
     const isRejected = (path: string) =>
       rejection(bases[task](), path)?.includes(`${path}: expected nothing: task ${task}`) ?? false
     const open = paths().filter((path) => !(path in toggled[task]) && !(path in never) && !isRejected(path))

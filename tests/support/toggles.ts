@@ -187,6 +187,25 @@ export const placing: Readonly<Record<string, Toggle>> = {
   'rewards.iou.resolution': { to: [4], beside: { 'rewards.points.terms': [{ type: 'iou', of: 'mask' }] } },
 }
 
+/** Settings of task reason, tried on answers that were written beforehand; taughtNoise in sft. */
+export const reasoning: Readonly<Record<string, Toggle>> = {
+  'reason.coords': { to: ['thousand'] },
+  'reason.imageSize': { to: [84] },
+  'reason.wording': { to: ['full'] },
+  'reason.multimask': { to: [false] },
+  'reason.noTarget': { to: ['keep'] },
+  'reason.preset': { to: ['seg-zero'] },
+  'reason.taughtNoise': { to: [0.3] },
+  'reason.reward.thinking': { to: [3] },
+  'reason.reward.format': { to: [3] },
+  'reason.reward.mask': { to: [3] },
+  'reason.reward.boxIou': { to: [3] },
+  'reason.reward.boxL1': { to: [3] },
+  'reason.reward.point': { to: [3] },
+  'reason.reward.count': { to: [3] },
+  'reason.reward.nonRepeat': { to: [3] },
+}
+
 const judge = { 'rewards.judge.enabled': true, 'rewards.preset': 'caption' }
 const lengthTerm = { 'rewards.loop1.terms': [{ type: 'length', of: 'caption' }] }
 

@@ -84,6 +84,55 @@ export function trainSegmenter(model: Sam2Model, stage: SegmenterStage): void {
   runStage({ name: 'SAM2', params: new Map(model.parameters()), steps, learningRate, loss })
 }
 
+/** Boxes with a click inside: what a mask has is the parts of which the box covers more than half. The image encoder stays. */
+export function trainBoxes(model: Sam2Model, { steps, images, learningRate, seed, pool }: SegmenterStage): void {
+  const scenes = Array.from({ length: pool }, (_, i) => makePointScene(seed, i))
+  const loss = (step: number) => {
+    const batch = Array.from({ length: images }, (_, b) => scenes[(step * images + b) % pool]!)
+    const random = stream(streamId.scenes, seed, 'boxes', step)
+    const pixels = cat(batch.map((s) => predictorInput(s.record.image, segmenterConfig.image_size, model.no_mem_embed)))
+    const features = noGrad(() => model.encodeImage(pixels))
+    const areas = partAreas(batch)
+    const [first, second] = [0, 1].map(() => decodeRows(model, features, boxRows(batch, random), areas)) as [
+      Decoded,
+      Decoded,
+    ]
+    return { loss: first.loss.add(second.loss).div(2), metrics: { iou: first.iou, right: first.right } }
+  }
+  const learns = (name: string) => /^sam_mask_decoder|point_embeddings/.test(name)
+  const params = new Map([...model.parameters()].filter(([name]) => learns(name)))
+  runStage({ name: 'boxes', params, steps, learningRate, loss })
+}
+
+type Decoded = ReturnType<typeof decodeRows>
+
+/** A box around a part, moved a little or much. */
+function boxRows(batch: readonly PointScene[], random: RandomStream): Row[] {
+  return batch.map((scene) => {
+    const start = 1 + random.below(scene.parts.length)
+    const { centre, radius } = scene.parts[start - 1]!
+    const spread = random.pick([1, 1, 6, 14, 30])
+    const edge = (at: number) => Math.max(0, Math.min(sceneSide - 1, at + random.below(2 * spread + 1) - spread))
+    const [x, u] = [edge(centre[0] - radius), edge(centre[0] + radius)].sort((a, b) => a - b) as [number, number]
+    const [y, v] = [edge(centre[1] - radius), edge(centre[1] + radius)].sort((a, b) => a - b) as [number, number]
+    const click = toSam([x + random.uniform() * (u - x), y + random.uniform() * (v - y)])
+    const box = [...toSam([x, y]), ...toSam([u + 1, v + 1])] as [number, number, number, number]
+    return { start, prompt: { points: [click], labels: [1], box }, parts: coveredParts(scene, [x, y, u, v]) }
+  })
+}
+
+function coveredParts({ parts, owner }: PointScene, [x, y, u, v]: readonly number[]): Set<number> {
+  const covered = (k: number) => {
+    const pixels = [...owner.keys()].filter((at) => owner[at] === k)
+    const inside = pixels.filter((at) => {
+      const [px, py] = [at % sceneSide, Math.floor(at / sceneSide)]
+      return px >= x! && px <= u! && py >= y! && py <= v!
+    })
+    return inside.length > pixels.length / 2
+  }
+  return new Set(parts.map((_, k) => k + 1).filter(covered))
+}
+
 function stepLoss(
   model: Sam2Model,
   features: Sam2Features,
@@ -164,7 +213,9 @@ function partAreas(batch: readonly PointScene[]): Tensor {
 }
 
 function decodeRows(model: Sam2Model, features: Sam2Features, rows: readonly Row[], areas: Tensor, maskInput?: Tensor) {
-  const prompt = { points: rows.map((r) => r.prompt.points), labels: rows.map((r) => r.prompt.labels), maskInput }
+  const boxes = rows.flatMap((r) => (r.prompt.box ? [[...r.prompt.box]] : []))
+  const clicks = { points: rows.map((r) => r.prompt.points), labels: rows.map((r) => r.prompt.labels) }
+  const prompt = { ...clicks, maskInput, ...(boxes.length > 0 && { box: boxes }) }
   const { masks, ious } = model.decode(features, prompt, { multimask: 'all' })
   const wanted = Float32Array.from(
     rows.flatMap((r) => Array.from({ length: maxParts }, (_, k) => (r.parts.has(k) ? 1 : 0))),

@@ -148,7 +148,7 @@ test('a server that writes the key back in any form gets it into no verdict, err
         judge.flush()
         assert.ok(asked.length >= replies.length && asked.every((a) => a.authorization === `Bearer ${key}`))
         const files = readdirSync(dir).map((name) => readFileSync(join(dir, name), 'utf8'))
-        return [...verdicts.map((v) => JSON.stringify(v)), String(error), judge.stats.lastReason ?? '', ...files]
+        return [...verdicts.map((v) => JSON.stringify(v)), String(error), judge.stats.lastFailure ?? '', ...files]
       },
     )
     assert.ok(

@@ -41,13 +41,13 @@ export class JudgeStats {
   negative = 0
   negativeCount = 0
   /** Why the last caption without a score has none. */
-  lastReason: string | undefined
+  lastFailure: string | undefined
   readonly #latencies = new Float64Array(2048)
   #timed = 0
 
   addUnjudged(reason: string | undefined): void {
     this.unjudged++
-    this.lastReason = reason
+    this.lastFailure = reason
   }
 
   addLatency(ms: number): void {
@@ -56,8 +56,8 @@ export class JudgeStats {
 
   state(price: { costPerMillionIn: number; costPerMillionOut: number }, breakerOpened: number): JudgeState {
     const cost = (this.tokensIn * price.costPerMillionIn + this.tokensOut * price.costPerMillionOut) / 1e6
-    const { lastReason = null, ...counts } = { ...this, breakerOpened, cost }
-    return { counts, latencies: this.#latencies.slice(0, this.#timed), reason: lastReason }
+    const { lastFailure = null, ...counts } = { ...this, breakerOpened, cost }
+    return { counts, latencies: this.#latencies.slice(0, this.#timed), reason: lastFailure }
   }
 }
 

@@ -167,7 +167,7 @@ function compareOne(
 
 const overlapOf = (target: Mask, mask: Mask | null) => (mask ? maskIou(target, mask) : 0)
 
-function areasOf(target: Mask, mask: Mask | null): Areas {
+export function areasOf(target: Mask, mask: Mask | null): Areas {
   const own = maskArea(target)
   if (!mask) return { both: 0, either: own }
   const both = maskArea(maskIntersection(target, mask))

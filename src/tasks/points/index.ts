@@ -5,7 +5,6 @@
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from '../../scenes/index.ts'
 export * from './answer-config.ts'
 export * from './click-geometry.ts'
-export * from './click-geometry.ts'
 export { type Areas, type ComparedRecord, type CompareOptions, compareClicks } from './compare.ts'
 export { comparedMetrics } from './compared-metrics.ts'
 export { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
@@ -26,14 +25,7 @@ export { askLooks, densitiesOfLooks, type PointWords, replyToLooks } from './mul
 export { OpenItems } from './open-items.ts'
 export { type PointAnswer, parsePointAnswer } from './parse.ts'
 export { pointPicture } from './picture.ts'
-export {
-  coordinatesText,
-  type PointsRunConfig,
-  points,
-  pointsRewardSettings,
-  pointsSettings,
-  requireAsking,
-} from './points.ts'
+export { type PointsRunConfig, points, pointsRewardSettings, pointsSettings } from './points.ts'
 export { markerText, pointQuestion } from './prompts.ts'
 export type { PointRecord } from './record.ts'
 export { pointRecord } from './records.ts'
@@ -48,4 +40,5 @@ export {
   settledRewards,
 } from './reward.ts'
 export { type PointsAnswer, pointsReward } from './reward-term.ts'
+export { coordinatesText, requireAsking } from './segmenter.ts'
 export { PlacePoints } from './task.ts'

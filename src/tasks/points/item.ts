@@ -9,7 +9,7 @@ import type { Tensor } from '../../tensor/index.ts'
 import { contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
 import type { PointsConfig } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
-import { givenPrompt, pointQuestion } from './prompts.ts'
+import { givenPrompt, pointQuestion, type QuestionParts } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 
 export interface PointSetup {
@@ -18,6 +18,8 @@ export interface PointSetup {
   config: PointsConfig
   /** Longest answer in tokens. */
   maxNewTokens: number
+  /** The question about a record; absent: that of the mode. */
+  question?: (parts: QuestionParts) => string
 }
 
 export interface PointItem {
@@ -51,14 +53,15 @@ export function openItem(setup: PointSetup, record: PointRecord): PointItem {
 
 /** The question about a record, with an image of it as the policy reads it. */
 export function askAbout(
-  { policy, config }: Pick<PointSetup, 'policy' | 'config'>,
+  { policy, config, question: ask }: Pick<PointSetup, 'policy' | 'config' | 'question'>,
   { query, image }: PointRecord,
   positive: PositivePrompt,
   shown: RgbImage,
 ): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
   const [features] = policy.encode([policy.prepare(stretched(shown, config))])
   const frame = policy.frameOf(features!)
-  const question = pointQuestion({ query, positive, model: frame, original: image }, config)
+  const parts = { query, positive, model: frame, original: image }
+  const question = ask ? ask(parts) : pointQuestion(parts, config)
   return { frame, question, prompt: policy.ask(features!, question), features: features! }
 }
 

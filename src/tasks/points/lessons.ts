@@ -3,7 +3,7 @@
 // points of the record. K answers, one for each record.
 import { Mismatch } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
-import { teacherForceRows } from '../../llm/index.ts'
+import { type PromptIds, teacherForceRows } from '../../llm/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
 import type { LessonPlace, Lessons } from '../kind.ts'
@@ -23,9 +23,21 @@ export function pointLessons(setup: PointSetup, checkpointing: boolean): Lessons
       expected: 'false in sft: the records have no thoughts to learn from',
       got: true,
     })
+  return textLessons(setup, checkpointing, (record) => lessonOf(setup, record))
+}
+
+/** A question and the tokens of the answer it teaches. */
+interface TextLesson {
+  prompt: PromptIds
+  answer: Int32Array
+}
+type LessonMaker = (record: PointRecord, place: LessonPlace) => TextLesson
+
+/** Cross-entropy of one answer for each record. */
+export function textLessons(setup: PointSetup, checkpointing: boolean, lesson: LessonMaker): Lessons {
   return {
     figures: { loss: 'loss' },
-    learn: async (batch, place) => ({ loss: learnAnswers(setup, batch, place, checkpointing) }),
+    learn: async (batch, place) => ({ loss: learnAnswers(setup, batch, place, checkpointing, lesson) }),
   }
 }
 
@@ -33,15 +45,17 @@ export function pointLessons(setup: PointSetup, checkpointing: boolean): Lessons
 function learnAnswers(
   setup: PointSetup,
   batch: readonly Example[],
-  { share, world }: LessonPlace,
+  place: LessonPlace,
   checkpointing: boolean,
+  lesson: LessonMaker,
 ): number {
+  const { share, world } = place
   const own = batch.filter((_, i) => i % world.size === world.rank)
   if (own.length === 0) return 0
   const { model } = setup.policy
   try {
     return tidy(() => {
-      const lessons = own.map((example) => lessonOf(setup, pointRecord(example)))
+      const lessons = own.map((example) => lesson(pointRecord(example), place))
       const pass = teacherForceRows(
         model,
         lessons.map((l) => l.prompt),

@@ -16,8 +16,9 @@ import { PointsConfig, resolvePoints } from './config.ts'
 import { openItem, positiveClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick } from './known-clicks.ts'
 import { OpenItems } from './open-items.ts'
-import { type PointsRunConfig, points, requireAsking } from './points.ts'
+import { type PointsRunConfig, points } from './points.ts'
 import { replyTo, sampleOf } from './reply.ts'
+import { requireAsking } from './segmenter.ts'
 import type { PointsReply } from './task.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden')

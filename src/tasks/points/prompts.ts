@@ -119,7 +119,7 @@ export function writtenAnswer({ negatives, positives, box, none }: WrittenPoints
   return write(config.wording === 'short' ? negatives : negatives.map((p) => ({ point_2d: p })))
 }
 
-function coordinateLine({ width, height }: FrameSize, { coords }: PointsConfig): string {
+export function coordinateLine({ width, height }: FrameSize, { coords }: Pick<PointsConfig, 'coords'>): string {
   const corner = '(0, 0) is the top left corner.'
   if (coords === 'pixel')
     return `Coordinates are pixels of this image, which is ${width} wide and ${height} high; ${corner}`

@@ -12,4 +12,6 @@ export interface PointRecord {
   /** Both ends inside. Absent: derived from the mask. */
   box?: Box
   points?: readonly Point[]
+  /** Several objects that the phrase means. Absent: the one of the mask. */
+  objects?: readonly { box: Box; points: readonly Point[] }[]
 }

@@ -5,10 +5,14 @@ import type { Box, Point } from './frame.ts'
 import type { PointRecord } from './record.ts'
 
 export function pointRecord({ id, image, mask, caption, meta }: Example): PointRecord {
-  const { box, points } = meta
+  const { box, points, objects } = meta
   if (box !== undefined && !isBox(box)) bad(id, 'box', '[x1, y1, x2, y2]', box)
   if (points !== undefined && !isPoints(points)) bad(id, 'points', '[[x, y], ..]', points)
-  return { id, image, mask, query: caption, ...(box !== undefined && { box }), ...(points !== undefined && { points }) }
+  if (objects !== undefined && !isObjects(objects)) bad(id, 'objects', '[{"box": [..4], "point": [..2]}, ..]', objects)
+  return {
+    ...{ id, image, mask, query: caption, ...(box !== undefined && { box }), ...(points !== undefined && { points }) },
+    ...(objects !== undefined && { objects: objects.map((one) => ({ box: one.box, points: [one.point] })) }),
+  }
 }
 
 function bad(id: string, field: string, expected: string, got: unknown): never {
@@ -20,3 +24,6 @@ const isBox = (value: unknown): value is Box =>
 
 const isPoints = (value: unknown): value is Point[] =>
   Array.isArray(value) && value.every((p) => Array.isArray(p) && p.length === 2 && p.every((v) => Number.isFinite(v)))
+
+const isObjects = (value: unknown): value is { box: Box; point: Point }[] =>
+  Array.isArray(value) && value.length > 0 && value.every((one) => isBox(one?.box) && isPoints([one?.point]))

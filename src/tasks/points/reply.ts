@@ -86,7 +86,7 @@ export function replyTo(setup: PointSetup, item: PointItem, texts: readonly Poin
 }
 
 /** Candidates that say the same are drawn once. */
-function drawOnce(
+export function drawOnce(
   { sam }: PointSetup,
   item: PointItem,
   prompts: readonly ClickPrompt[],

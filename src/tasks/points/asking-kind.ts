@@ -1,0 +1,39 @@
+// What the kinds of task have in common whose answers are texts about an image, drawn by a segmenter. `group`: their settings.
+import { Mismatch } from '../../core/index.ts'
+import { trainGroupNames } from '../../models/index.ts'
+import type { CommonSettings, LessonOptions } from '../kind.ts'
+
+const otherGroups = trainGroupNames.filter((group) => group !== 'lora')
+const noText = 'the answers are points, which only their masks score'
+
+/** Common settings that are not used, and why. */
+export function unusedByAsking(group: string): Record<string, string> {
+  return {
+    maxTiles: `images are stretched to ${group}.imageSize`,
+    region: 'the object is marked in the words of the question',
+    rounding: `the masks are drawn by ${group}.sam, which has no such choice`,
+    featureCache: 'SAM2 and the model read each image anew',
+    adaptiveLoops: 'there is one loss to weigh',
+    ...Object.fromEntries(otherGroups.map((name) => [`lrScale.${name}`, 'only lora learns'])),
+    'rewards.judge': noText,
+    'rewards.meteor': noText,
+    'rewards.length': noText,
+  }
+}
+
+export function checkAsking(group: string, sam: string, config: CommonSettings): void {
+  const refuse = (field: string, expected: string, got: unknown, hint?: string): never => {
+    throw new Mismatch({ where: 'settings', field, expected, got, hint })
+  }
+  const { model } = config as { model?: string }
+  if (sam === '' && model) refuse(`${group}.sam`, 'a SAM2 checkpoint', 'nothing', `give --${group}.sam FILE`)
+  const other = config.train.filter((name) => name !== 'lora')
+  if (other.length > 0) refuse('train', 'lora: nothing else learns in this task', other.join(', '), '--train lora')
+}
+
+export function checkLessonOptions({ everything, maskWeight }: LessonOptions): void {
+  const refuse = (field: string, expected: string, got: unknown, hint?: string) =>
+    new Mismatch({ where: 'sft', field, expected, got, hint })
+  if (everything) throw refuse('train', 'lora: nothing else learns in this task', 'all', '--train lora')
+  if (maskWeight !== 1) throw refuse('maskWeight', 'nothing: this task has no mask loss', maskWeight)
+}
