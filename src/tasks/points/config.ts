@@ -35,25 +35,20 @@ export const PointsConfig = PointAnswerConfig.extend({
   previousMask: z
     .enum(['none', 'logits'])
     .default('none')
-    .describe('whether SAM2 gets the logits of the first mask together with the added points'),
-  multimask: z
-    .boolean()
-    .default(false)
-    .describe("the best of SAM2's three proposals instead of its single mask, before and after the points alike"),
+    .describe('whether SAM2 gets the logits of the first mask too'),
+  multimask: z.boolean().default(false).describe("best of SAM2's three proposals instead of its single mask"),
   imageSize: z
     .union([z.literal('native'), z.int().positive().max(65_536)])
     .default(840)
-    .describe("side that images are stretched to for the model, or native for the processor's own size"),
+    .describe("side that images are stretched to, or native: the processor's size"),
   wording: z
     .enum(['full', 'short'])
     .default('full')
-    .describe('the question in whole sentences, or in a few words for small models trained on nothing else'),
+    .describe('the question in sentences, or in a few words for small models'),
   noTarget: z
     .enum(['drop', 'keep'])
     .default('drop')
-    .describe(
-      'records with an empty mask: left out and counted, or kept (in joint; in the other modes where they bring a box or points)',
-    ),
+    .describe('records with an empty mask (joint, or with a box or points): left out and counted, or kept'),
   keepEasy: z
     .number()
     .min(0)
@@ -61,7 +56,7 @@ export const PointsConfig = PointAnswerConfig.extend({
     .nullable()
     .default(0.1)
     .describe(
-      'negatives, second-look: before training, records whose first mask misses the object are left out, and those with nothing to correct but for this share; null trains on all',
+      'negatives, second-look: share of the records without anything to correct that is trained on; null: all records',
     ),
   preset: z
     .enum(pointPresetNames)
