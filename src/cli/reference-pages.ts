@@ -11,11 +11,11 @@ function sections(wanted: (path: string) => boolean): string[] {
   return settingSections(runTable()).flatMap(({ group, doc, settings }) => {
     const rows = settings
       .filter((s) => wanted(s.path))
-      .map((s) => `| \`${s.path}\` | \`${showDefault(s)}\` | ${cell(s.doc)} | ${cell(s.type)} |`)
+      .map((s) => `\`${s.path}\` | \`${showDefault(s)}\` | ${cell(s.doc)} | ${cell(s.type)}`)
     if (rows.length === 0) return []
     const title = `## ${group === '' ? 'Run' : `\`${group}\``}`
     const about = doc ? [`${doc[0]!.toUpperCase()}${doc.slice(1)}.`, ''] : []
-    return [title, '', ...about, '| setting | default | meaning | values |', '|---|---|---|---|', ...rows, '']
+    return [title, '', ...about, 'setting | default | meaning | values', '---|---|---|---', ...rows, '']
   })
 }
 

@@ -257,7 +257,7 @@ test('every setting is on one of the two pages, no more than 65 on the first', (
   assert.ok(basicSettings.size <= 65)
   for (const path of basicSettings) assert.ok(runTable().find(path), path)
   const listed = ['reference.md', 'reference-advanced.md'].flatMap((name) => [
-    ...settingPages[name]!().matchAll(/^\| `([\w.]+)` \|.*\|.*\|.*\|$/gm),
+    ...settingPages[name]!().matchAll(/^`([\w.]+)` \|.*\|.*\|.*$/gm),
   ])
   const names = new Set(listed.map((m) => m[1]))
   assert.deepEqual(
