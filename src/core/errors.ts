@@ -14,7 +14,7 @@ function show(value: unknown): string {
   try {
     return JSON.stringify(value) ?? String(value)
   } catch {
-    return String(value)
+    return Array.isArray(value) ? `an array of ${value.length}` : String(value) // deep arrays overflow the stack in both
   }
 }
 
