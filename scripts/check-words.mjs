@@ -27,6 +27,7 @@ const folders = [
   'src/kernels',
   'src/llm',
   'src/mask',
+  'src/models',
   'src/nn',
   'src/optim',
   'src/rewards',

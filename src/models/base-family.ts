@@ -72,7 +72,7 @@ interface GroundedModel<F, P extends PromptIds> extends Module, PromptedModel<P>
   finishMasks(features: F | readonly F[], logits: Tensor): Mask[]
 }
 
-/** More at a time are no faster, and what an encoder holds grows with them. */
+/** More images at a time are not faster, and the memory of an encoder grows with them. */
 const imagesTogether = 4
 
 /** Describes regions and draws masks, with the prompter and the mask decoder of the opened folder. */
@@ -88,11 +88,9 @@ export abstract class OpenedGroundedFamily<
 
   /** Images that are encoded together on a device which is faster that way; on the CPU one after the other. Without gradient. */
   protected inParts<I, R>(inputs: readonly I[], encode: (some: readonly I[]) => R[]): R[] {
-    const most = this.model.placement.device === 'cpu' ? 1 : imagesTogether
-    const parts = Array.from({ length: Math.ceil(inputs.length / most) }, (_, i) =>
-      inputs.slice(i * most, (i + 1) * most),
-    )
-    return parts.flatMap((some) => noGrad(() => tidy(() => encode(some))))
+    const size = this.model.placement.device === 'cpu' ? 1 : imagesTogether
+    const starts = Array.from({ length: Math.ceil(inputs.length / size) }, (_, i) => i * size)
+    return starts.flatMap((at) => noGrad(() => tidy(() => encode(inputs.slice(at, at + size)))))
   }
 
   protected get template(): ChatTemplate {

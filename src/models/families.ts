@@ -34,7 +34,7 @@ export function familyOf(dir: string): ModelFamily {
 
 /**
  * `architectures[0]` decides. Converted folders may have the base's name there, so a Qwen-VL with a mask decoder is a Sa2VA too;
- * without the field the parts of the config tell. text_config.architectures repeats the wrapper's name and is not read.
+ * without the field the parts of the config decide. text_config.architectures repeats the wrapper's name and is not read.
  */
 export function familyOfConfig(
   raw: JsonObject,
@@ -76,7 +76,7 @@ function isGroundedConfig(raw: JsonObject): boolean {
   return raw.model_type === 'sa2va_chat' || raw.grounding_encoder_config !== undefined
 }
 
-/** Headers tell; where there are no weights (yet), config.json alone. */
+/** By the names of the weights; by config.json alone if there are no weights yet. */
 function isGrounded(raw: JsonObject, dir: string): boolean {
   return isGroundedConfig(raw) || namesOf(dir).some((name) => /(^|\.)grounding_encoder\./.test(name))
 }
@@ -91,11 +91,8 @@ function refuseSam3(raw: JsonObject, dir: string): void {
   const sam3 = namesOf(dir).find((name) => /\.vision_backbone\.(trunk|sam2_convs)\./.test(name))
   const said = /sam3/i.test(JSON.stringify([raw.auto_map, raw.grounding_encoder_config, raw.grounding_encoder_type]))
   if (sam3 === undefined && !said) return
-  throw refused(
-    join(dir, 'config.json'),
-    nameOf(raw),
-    `it has a SAM3 tower${sam3 ? ` (${sam3})` : ''}, and masks are drawn by SAM2 here`,
-  )
+  const reason = `it has a SAM3 tower${sam3 ? ` (${sam3})` : ''}, and masks are drawn by SAM2 here`
+  throw refused(join(dir, 'config.json'), nameOf(raw), reason)
 }
 
 function refused(where: string, got: string, reason?: string): Mismatch {

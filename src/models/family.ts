@@ -1,4 +1,4 @@
-// What a run may ask of any model. Each family of models implements it in its own folder; nobody above this room names a family.
+// The interfaces every trainable model implements, each family in a folder here. No other room names a family.
 import type { AdapterNames } from '../checkpoint/index.ts'
 import type { Preparation, RgbImage } from '../image/index.ts'
 import type { Placement, PromptedModel, PromptIds } from '../llm/index.ts'
@@ -8,7 +8,7 @@ import type { ClickPrompt } from '../sam/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import type { Question, Tokenizer } from '../text/index.ts'
 
-/** Groups that train unless a run says otherwise, where the family has them. */
+/** Groups that train by default, if the family has them. */
 export const defaultTrainGroups = ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'prompt_encoder'] as const
 
 /** The names of every family's trainable groups. */
@@ -43,13 +43,13 @@ export interface AdapterSite {
 export interface FamilySizes {
   /** Bytes of keys and values that one token of one row takes, by the bytes of an element. */
   cacheBytesPerToken(bytesPerElement: number): number
-  /** Tokens of the prompt that stand for the image. */
+  /** Tokens of the image in the prompt. */
   imageTokens(features: object): number
 }
 
 /**
- * A model that can train. Inputs (I) are plain data and may be made in a decoding thread; features (F) are what the frozen encoders
- * make of them, shared by policy, EMA copy, reference and all samples.
+ * A model that can train. Inputs (I) are plain data and may be computed in a decoding thread. Features (F) are the outputs of the
+ * frozen encoders, shared by policy, EMA copy, reference and all samples.
  */
 export interface Family<I = object, F extends object = object> {
   /** Such as `sa2va`. */
@@ -107,9 +107,9 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   extends LanguageFamily<I, F, P> {
   /** The token whose state becomes a mask. */
   readonly segId: number
-  /** Ids a caption may not contain, for `suppressIds` of generate: [SEG] and what stands for images and regions. */
+  /** Ids a caption may not contain, for `suppressIds` of generate: [SEG] and the tokens of images and regions. */
   readonly captionSuppressIds: readonly number[]
-  /** Describe one or several regions. `thin`: a mask was too small for the prompt's grid and its nearest cell stands for it. */
+  /** Describe one or several regions. `thin`: a mask was too small for the prompt's grid; its nearest cell is used. */
   describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean }
   /** Find what a phrase means. */
   segment(features: F, phrase: string | { question: Question }): P

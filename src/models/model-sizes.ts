@@ -3,6 +3,7 @@
 import type { JsonObject } from '../core/index.ts'
 import { type Decoder, type LlmConfig, layerMatrices, loraTargets, otherLayers } from '../llm/index.ts'
 import { type Module, targetRule, tensorAt } from '../nn/index.ts'
+import type { Sam2Config } from '../sam/index.ts'
 import { familyOfConfig } from './families.ts'
 import { defaultPatterns } from './family.ts'
 import { isAdaptedPath } from './qwen_vl/family.ts'
@@ -22,7 +23,7 @@ export interface ModelSizes {
   adapted: readonly (readonly [number, number])[]
   /** [out, in] of the matrices that can be stored in 8 bit. */
   matrices: readonly (readonly [number, number])[]
-  /** Whether the layers with a derivative of their own (src/llm/score/by-hand) cover the language model. */
+  /** Whether the layers with a custom derivative (src/llm/score/by-hand) cover the language model. */
   ownLayers: boolean
   /** Whether the custom kernels can decode it. */
   ownDecoding: boolean
@@ -42,22 +43,21 @@ export function modelSizes(raw: JsonObject, targets: string | null = null): Mode
 }
 
 /** SAM2's features of a picture: 256 channels at a quarter, an eighth and a sixteenth of its side. */
-const samValues = ({ d_model, image_size }: { d_model: number; image_size: number }) =>
+const samValues = ({ d_model, image_size }: Pick<Sam2Config, 'd_model' | 'image_size'>) =>
   d_model * [4, 8, 16].reduce((sum, step) => sum + (image_size / step) ** 2, 0)
+
+const samScale = (sam: Sam2Config) => samValues(sam) / samValues({ d_model: 256, image_size: 1024 })
 
 function onInternVL(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseSa2VAConfig(raw)
   const isDefault = loraTargets(cfg.llm.architectures[0]!)
   const isTarget = targetRule(targets, { root: 'language_model.', isDefault, projector: sa2vaProjector })
-  const counts = counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups))
   const cells = tokenGrid(cfg) ** 2
   const pictures = (tiles: number) => tiles + Number(cfg.use_thumbnail && tiles > 1)
   const wide = cfg.vision.hidden_size * Math.round(1 / cfg.downsample_ratio) ** 2
   return {
-    llm: cfg.llm,
-    ...counts,
-    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
-    samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
+    ...counted(new Sa2VA(cfg), isTarget, defaultPatterns(sa2vaGroups)),
+    samScale: samScale(cfg.sam),
     imageTokens: (tiles) => pictures(tiles) * cells,
     featureValues: (tiles) => pictures(tiles) * cells * wide + samValues(cfg.sam),
   }
@@ -66,15 +66,12 @@ function onInternVL(raw: JsonObject, targets: string | null): ModelSizes {
 function onQwen(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseSa2VAQwenConfig(raw)
   const isTarget = targetRule(targets, { root: 'model.', isDefault: isAdapted })
-  const counts = counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups))
   const unit = (cfg.vision.patch_size * cfg.vision.spatial_merge_size) ** 2
   const tokens = (tiles: number) => Math.floor(Math.min(cfg.max_pixels, tiles * tilePixels) / unit)
   const levels = 1 + cfg.vision.deepstack_visual_indexes.length
   return {
-    llm: cfg.llm,
-    ...counts,
-    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
-    samScale: samValues(cfg.sam) / samValues({ d_model: 256, image_size: 1024 }),
+    ...counted(new Sa2VAQwen(cfg), isTarget, defaultPatterns(qwenGroups)),
+    samScale: samScale(cfg.sam),
     imageTokens: tokens,
     featureValues: (tiles) => tokens(tiles) * levels * cfg.llm.hidden_size + samValues(cfg.sam),
   }
@@ -87,12 +84,9 @@ function plainQwen(raw: JsonObject, targets: string | null): ModelSizes {
   const cfg = parseQwenVLConfig(raw)
   const tokens = Math.round(pointsSide / (cfg.vision.patch_size * cfg.vision.spatial_merge_size)) ** 2
   const isTarget = targetRule(targets, { root: '', isDefault: isAdaptedPath })
-  const counts = counted(new QwenVL(cfg), isTarget, [])
   const levels = 1 + cfg.vision.deepstack_visual_indexes.length
   return {
-    llm: cfg.llm,
-    ...counts,
-    ownLayers: coversLayers(cfg.llm, counts.adapted.length),
+    ...counted(new QwenVL(cfg), isTarget, []),
     samScale: 0,
     imageTokens: () => tokens,
     featureValues: () => tokens * levels * cfg.llm.hidden_size,
@@ -108,7 +102,7 @@ function counted(
   model: Module & { readonly decoder: Decoder },
   isTarget: (name: string) => boolean,
   trained: readonly RegExp[],
-): Pick<ModelSizes, 'values' | 'trained' | 'adapted' | 'matrices' | 'ownDecoding'> {
+): Omit<ModelSizes, 'samScale' | 'imageTokens' | 'featureValues'> {
   const isMatrix = layerMatrices(model.decoder)
   const sum = { values: 0, trained: 0, adapted: [] as [number, number][], matrices: [] as [number, number][] }
   for (const slot of model.slots()) {
@@ -118,7 +112,8 @@ function counted(
     if (shape.length === 2 && isTarget(slot.name.replace(/\.weight$/, ''))) sum.adapted.push([shape[0]!, shape[1]!])
     if (isMatrix(slot)) sum.matrices.push([shape[0]!, shape[1]!])
   }
+  const llm = model.decoder.cfg
   const ownDecoding = otherLayers(model.decoder) === null
   for (const t of model.parameters().values()) t.dispose()
-  return { ...sum, ownDecoding }
+  return { llm, ...sum, ownLayers: coversLayers(llm, sum.adapted.length), ownDecoding }
 }

@@ -18,37 +18,21 @@ export interface VisionConfig {
   layer_norm_eps: number
 }
 
+const widths = ['hidden_size', 'num_attention_heads', 'intermediate_size']
+const sizes = [...widths, 'num_hidden_layers', 'image_size', 'patch_size']
+
 export function readVisionConfig(raw: Record<string, unknown>, where: string): VisionConfig {
+  const check = (isRight: boolean, key: string, expected: string, got: unknown) => {
+    if (!isRight) throw new Mismatch({ where, field: `vision_config.${key}`, expected, got: got ?? 'nothing' })
+  }
   const list = raw.architectures as string[] | undefined
-  if (list?.[0] !== 'InternVisionModel') {
-    throw new Mismatch({
-      where,
-      field: 'vision_config.architectures',
-      expected: '["InternVisionModel"]',
-      got: list ?? 'nothing',
-    })
-  }
-  const numbers = [
-    'hidden_size',
-    'num_attention_heads',
-    'intermediate_size',
-    'num_hidden_layers',
-    'image_size',
-    'patch_size',
-  ]
-  for (const key of numbers) {
+  check(list?.[0] === 'InternVisionModel', 'architectures', '["InternVisionModel"]', list)
+  for (const key of sizes) {
     const most = key === 'num_hidden_layers' ? 1024 : 65_536 // more is a damaged file
-    if (!Number.isInteger(raw[key]) || (raw[key] as number) < 1 || (raw[key] as number) > most)
-      throw new Mismatch({
-        where,
-        field: `vision_config.${key}`,
-        expected: `a whole number from 1 to ${most}`,
-        got: raw[key] ?? 'nothing',
-      })
+    const value = raw[key] as number
+    check(Number.isInteger(value) && value >= 1 && value <= most, key, `a whole number from 1 to ${most}`, value)
   }
-  if (raw.hidden_act !== undefined && raw.hidden_act !== 'gelu') {
-    throw new Mismatch({ where, field: 'vision_config.hidden_act', expected: 'gelu', got: raw.hidden_act })
-  }
+  check([undefined, 'gelu'].includes(raw.hidden_act as undefined), 'hidden_act', 'gelu', raw.hidden_act)
   const site = { where, part: 'vision_config.' }
   const cfg = {
     ...raw,
@@ -58,13 +42,8 @@ export function readVisionConfig(raw: Record<string, unknown>, where: string): V
     layer_norm_eps: positiveNumber(raw, 'layer_norm_eps', 1e-6, site),
   } as unknown as VisionConfig
   const { hidden_size: width, num_attention_heads: heads } = cfg
-  if (width % heads === 0) return cfg
-  throw new Mismatch({
-    where,
-    field: 'vision_config.num_attention_heads',
-    expected: `a divisor of ${width}`,
-    got: heads,
-  })
+  check(width % heads === 0, 'num_attention_heads', `a divisor of ${width}`, heads)
+  return cfg
 }
 
 function norm(cfg: VisionConfig): LayerNorm | RMSNorm {
@@ -163,20 +142,16 @@ class Embeddings extends Module {
     const patches = this.patch_embedding.forward(pixels) // [T, h, H, W]
     const [T, , H, W] = patches.shape as [number, number, number, number]
     const first = cast(this.class_embedding, patches).expand([T, 1, -1])
-    return cat([first, patches.flatten({ startDim: 2 }).transpose(1, 2)], { dim: 1 }).add(
-      this.#positions(H, W, patches),
-    )
+    const tokens = cat([first, patches.flatten({ startDim: 2 }).transpose(1, 2)], { dim: 1 })
+    return tokens.add(this.#positions(H, W, patches))
   }
 
   /** Stored for one grid; another size is interpolated in float32. */
   #positions(H: number, W: number, like: Tensor): Tensor {
     if (H === this.#grid && W === this.#grid) return cast(this.position_embedding, like)
     const first = this.position_embedding.slice({ dim: 1, end: 1 })
-    const grid = this.position_embedding
-      .slice({ dim: 1, start: 1 })
-      .to('float32')
-      .reshape([1, this.#grid, this.#grid, -1])
-      .permute([0, 3, 1, 2])
+    const cells = this.position_embedding.slice({ dim: 1, start: 1 }).to('float32')
+    const grid = cells.reshape([1, this.#grid, this.#grid, -1]).permute([0, 3, 1, 2])
     const scaled = grid
       .upsampleBicubic2d([H, W], false)
       .reshape([1, -1, H * W])

@@ -16,16 +16,17 @@ export interface QwenParts {
 }
 
 /** config.json of a plain Qwen2.5-VL or Qwen3-VL folder. */
-export interface QwenVLConfig extends QwenParts {
-  vision_start_token_id: number
-  vision_end_token_id: number
-}
+export type QwenVLConfig = QwenParts
 
 export function readQwenVLConfig(dir: string): QwenVLConfig {
+  return parseQwenVLConfig(...readConfigFile(dir, 'Qwen-VL'))
+}
+
+/** config.json of a folder, and its path for messages. */
+export function readConfigFile(dir: string, kind: string): [raw: JsonObject, where: string] {
   const where = join(dir, 'config.json')
-  if (!existsSync(where))
-    throw new Mismatch({ where, expected: 'the config.json of a Qwen-VL checkpoint', got: 'no such file' })
-  return parseQwenVLConfig(readJsonObject(where), where)
+  if (existsSync(where)) return [readJsonObject(where), where]
+  throw new Mismatch({ where, expected: `the config.json of a ${kind} checkpoint`, got: 'no such file' })
 }
 
 export function parseQwenVLConfig(raw: JsonObject, where = 'config.json'): QwenVLConfig {
@@ -38,14 +39,10 @@ export function parseQwenVLConfig(raw: JsonObject, where = 'config.json'): QwenV
   const nested = (raw.text_config ?? undefined) as JsonObject | undefined
   const text = flatText ? { ...raw, ...nested } : objectAt(raw, 'text_config', where)
   const part = flatText && !nested ? '' : 'text_config.'
-  const id = (key: string) => wholeNumber(raw, key, where, '')
   const parts = parseQwenParts(raw, base, text, where, part)
   if (raw.tie_word_embeddings === true) parts.llm.tie_word_embeddings = true // either place may say so
-  return {
-    ...parts,
-    vision_start_token_id: id('vision_start_token_id'),
-    vision_end_token_id: id('vision_end_token_id'),
-  }
+  for (const key of ['vision_start_token_id', 'vision_end_token_id']) wholeNumber(raw, key, where, '')
+  return parts
 }
 
 /** `text`: the keys of the language model, found at `part` of config.json. */
@@ -90,12 +87,8 @@ export function qwenBase(raw: JsonObject, where: string): QwenBase {
   const is = (pattern: RegExp) => named.some((name) => pattern.test(name))
   const [older, newer] = [is(/^qwen2_5_vl/i), is(/^qwen3_?vl/i)]
   if (older !== newer && !is(/moe/i)) return newer ? 'qwen3_vl' : 'qwen2_5_vl'
-  throw new Mismatch({
-    where,
-    field: 'text_config.model_type',
-    expected: 'qwen2_5_vl_text or qwen3_vl_text',
-    got: older && newer ? named.join(', ') : (parts[0] ?? parts[1] ?? 'nothing'),
-  })
+  const got = older && newer ? named.join(', ') : (parts[0] ?? parts[1] ?? 'nothing')
+  throw new Mismatch({ where, field: 'text_config.model_type', expected: 'qwen2_5_vl_text or qwen3_vl_text', got })
 }
 
 export function objectAt(raw: JsonObject, key: string, where: string): JsonObject {
@@ -122,10 +115,7 @@ function checkInterleaved(text: JsonObject, expected: boolean, where: string, pa
 
 function checkSections({ mrope_section: sections, head_dim: D }: LlmConfig, where: string): void {
   if (sections.length === 3 && sections.reduce((a, b) => a + b, 0) === D / 2) return
-  throw new Mismatch({
-    where,
-    field: 'rope_scaling.mrope_section',
-    expected: `three numbers whose sum is half the head, ${D / 2}`,
-    got: sections.length > 0 ? `[${sections}]` : 'nothing',
-  })
+  const expected = `three numbers whose sum is half the head, ${D / 2}`
+  const got = sections.length > 0 ? `[${sections}]` : 'nothing'
+  throw new Mismatch({ where, field: 'rope_scaling.mrope_section', expected, got })
 }

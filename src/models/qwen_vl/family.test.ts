@@ -34,7 +34,7 @@ function adapted(): QwenVLFamily {
 
 const adapterSlots = (family: QwenVLFamily) => family.module.slots().filter((s) => /\.lora_[AB]\./.test(s.name))
 
-test('a folder with model_type qwen2_5_vl is opened as that family; adapters go on q, k, v, o of the language model', () => {
+test('a folder with model_type qwen2_5_vl is opened as that family; q, k, v, o of the language model get adapters', () => {
   const family = adapted()
   assert.equal(family.name, 'qwen2_5_vl')
   const slots = adapterSlots(family)

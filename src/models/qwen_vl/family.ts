@@ -17,7 +17,7 @@ const adapterNames: AdapterNames = { ours: 'model.', file: 'base_model.model.mod
 /** q, k, v, o of the language model. */
 export const isAdaptedPath = (path: string): boolean => /^model\.layers\.\d+\.self_attn\.[qkvo]_proj$/.test(path)
 
-/** Qwen2.5-VL or Qwen3-VL as a run sees it. Adapters go on q, k, v, o of the language model; the vision tower stays frozen. */
+/** Qwen2.5-VL or Qwen3-VL as a run sees it. q, k, v, o of the language model get adapters; the vision tower is frozen. */
 export class QwenVLFamily
   extends OpenedFamily<QwenVL, LoadedQwenVL>
   implements VqaFamily<PatchedImage, QwenFeatures, QwenPrompt>
@@ -32,13 +32,8 @@ export class QwenVLFamily
     super(loaded)
     this.name = loaded.cfg.base
     this.coords = generations[loaded.cfg.base].coords
-    this.adapter = {
-      on: loaded.model,
-      targets: isAdaptedPath,
-      root: '',
-      names: adapterNames,
-      width: loaded.cfg.llm.hidden_size,
-    }
+    const width = loaded.cfg.llm.hidden_size
+    this.adapter = { on: loaded.model, targets: isAdaptedPath, root: '', names: adapterNames, width }
   }
 
   static open(dir: string, options: DecoderOpenOptions = {}): QwenVLFamily {
@@ -110,12 +105,11 @@ export class QwenVLFamily
 
   featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>): QwenFeatures {
     const { processor, cfg } = this.loaded
-    const [rows, columns] = smartResize(image.height, image.width, processor).map((side) => side / processor.patch) as [
-      number,
-      number,
-    ]
+    const { height, width } = image
+    const [h, w] = smartResize(height, width, processor)
+    const grid = { rows: h / processor.patch, columns: w / processor.patch }
     const deepstack = cfg.vision.deepstack_visual_indexes.map((_, j) => tensors[`deepstack${j}`]!)
-    return { tokens: tensors['tokens']!, deepstack, rows, columns, height: image.height, width: image.width }
+    return { tokens: tensors['tokens']!, deepstack, ...grid, height, width }
   }
 
   export(dir: string, maxShardBytes?: number): string[] {

@@ -9,7 +9,7 @@ import { type QwenVisionConfig, readVision2_5, readVision3 } from './vision-conf
 
 export type QwenBase = 'qwen2_5_vl' | 'qwen3_vl'
 
-/** Called with the states after each part, for whoever compares them; they live until the call returns. */
+/** Called with the states after each part, for whoever compares them; they are freed when the call returns. */
 export type Watch = (name: string, states: Tensor) => void
 
 /** Tokens of an image, and what is added after the first layers of the language model; [U, out] each. */

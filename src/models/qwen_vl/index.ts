@@ -6,6 +6,7 @@ export {
   type QwenParts,
   type QwenVLConfig,
   qwenBase,
+  readConfigFile,
   readQwenVLConfig,
 } from './config.ts'
 export { QwenVLFamily } from './family.ts'

@@ -1,6 +1,6 @@
 import { openWeights, renamed } from '../../checkpoint/index.ts'
 import type { FolderReport } from '../family.ts'
-import { reportOf } from '../sa2va/index.ts'
+import { describeLlm, reportOf } from '../sa2va/index.ts'
 import { type QwenParts, readQwenVLConfig } from './config.ts'
 import { isAdaptedPath } from './family.ts'
 import { generations } from './generations.ts'
@@ -27,11 +27,10 @@ export function inspectQwenVL(dir: string, rank: number): FolderReport {
 
 /** The Qwen-VL of a folder, plain or inside a Sa2VA. */
 export function architectureOfQwen({ vision, llm, base }: QwenParts): Record<string, string> {
-  const heads = `${llm.num_attention_heads}/${llm.num_key_value_heads} heads of ${llm.head_dim}`
   const taps = vision.deepstack_visual_indexes
   const deepstack = base === 'qwen3_vl' ? `, deepstack from ${taps.join(', ')}` : ''
   return {
     vision: `${generations[base].label}, ${vision.depth} layers of ${vision.hidden_size}, patches of ${vision.patch_size}${deepstack}`,
-    language: `${llm.architectures[0]}, ${llm.num_hidden_layers} layers of ${llm.hidden_size}, ${heads}, vocabulary ${llm.vocab_size}`,
+    language: describeLlm(llm),
   }
 }

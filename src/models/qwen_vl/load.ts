@@ -1,8 +1,9 @@
-import { loadWeights, openWeights, renamed, TensorReader, type WeightFolder } from '../../checkpoint/index.ts'
+import { openWeights, renamed, TensorReader, type WeightFolder } from '../../checkpoint/index.ts'
 import { Mismatch } from '../../core/index.ts'
-import { type DecoderOpenOptions, int8Slots } from '../../llm/index.ts'
+import type { DecoderOpenOptions } from '../../llm/index.ts'
 import { cuda, tidy } from '../../tensor/index.ts'
 import { loadTokenizer, type Tokenizer } from '../../text/index.ts'
+import { fillModel } from '../sa2va/load.ts'
 import { chatText, systemTurn } from './chat.ts'
 import { type QwenParts, type QwenVLConfig, readQwenVLConfig } from './config.ts'
 import { generations } from './generations.ts'
@@ -26,21 +27,14 @@ export function releasedName(name: string): string {
 }
 
 /** A plain Qwen2.5-VL or Qwen3-VL folder as the hub has it. */
-export function openQwenVL(dir: string, { frozenWeights, ...options }: DecoderOpenOptions = {}): LoadedQwenVL {
+export function openQwenVL(dir: string, options: DecoderOpenOptions = {}): LoadedQwenVL {
   if (options.device?.startsWith('cuda')) cuda.use(options.device)
   const cfg = readQwenVLConfig(dir)
   const folder = renamed(openWeights(dir), releasedName)
   settleHead(cfg, folder)
   const others = besideWeights(dir, cfg)
   const model = new QwenVL(cfg)
-  const unused = cfg.llm.tie_word_embeddings ? [/^lm_head\.weight$/] : []
-  try {
-    loadWeights(model, folder, { ...options, int8: int8Slots(model.decoder, frozenWeights), unused })
-  } catch (error) {
-    for (const t of model.parameters().values()) t.dispose()
-    throw error
-  }
-  model.decoder.computeIn(options.dtype ?? model.placement.dtype)
+  fillModel(model, folder, options, (name) => cfg.llm.tie_word_embeddings && name === headName)
   return { ...others, model }
 }
 
@@ -97,11 +91,7 @@ export function questionPrompt(loaded: LoadedQwenVL, question: string, images: r
   const asked = tokens.reduce((n, each) => n + each, 0)
   const found = ids.filter((id) => id === cfg.image_token_id).length
   if (found === asked) return { ids, images }
-  throw new Mismatch({
-    where: loaded.dir,
-    field: 'image_token_id',
-    expected: `${asked} tokens <|image_pad|> in the prompt`,
-    got: found,
-    hint: 'a question must not contain the token, and tokenizer and config.json must agree on its id',
-  })
+  const expected = `${asked} tokens <|image_pad|> in the prompt`
+  const hint = 'a question must not contain the token, and tokenizer and config.json must agree on its id'
+  throw new Mismatch({ where: loaded.dir, field: 'image_token_id', expected, got: found, hint })
 }

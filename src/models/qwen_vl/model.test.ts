@@ -1,4 +1,4 @@
-// Figures of the reference code on a miniature whose weights and images are formulas: nothing is read from a file.
+// Values of the reference code on a miniature whose weights and images are formulas: nothing is read from a file.
 import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -101,7 +101,7 @@ function close(got: ArrayLike<number>, want: readonly number[], limit: number, w
 
 const first = (t: Tensor, row: number, n: number) => t.select(0, row).numbers().slice(0, n)
 
-test('sizes are rounded to 28 pixels, halves to even, and held between the limits', () => {
+test('sizes are rounded to 28 pixels, halves to even, and clamped between the limits', () => {
   const released = { ...readProcessorConfig(folder), maxPixels: 12845056 }
   const cases: [number, number, number, number][] = [
     [480, 640, 476, 644],
@@ -122,7 +122,7 @@ test('sizes are rounded to 28 pixels, halves to even, and held between the limit
   assert.throws(() => smartResize(10, 2001), /aspect: expected at most 200 to 1, got 10x2001/)
 })
 
-test('patches stand four by four, channel before frame', () => {
+test('patches are four by four, channel before frame', () => {
   assert.deepEqual([imageA.rows, imageA.columns, imageA.pixels.length], [6, 10, 60 * 1176])
   const at = (row: number, column: number) => imageA.pixels.subarray(row * 1176 + column, row * 1176 + column + 6)
   close(at(0, 0), [-1.792263, -1.602483, -1.412703, -1.222924, -1.033144, -0.843365], pixels, 'row 0')
@@ -161,7 +161,7 @@ test("the vision tower gives the reference's tokens", () => {
 const pads = (n: number) => Array.from({ length: n }, () => 122)
 const idsA = Int32Array.from([1, 2, 3, 120, ...pads(15), 121, 10, 11, 12])
 
-test('an image stands at one time and counts rows and columns; the text goes on after the largest', () => {
+test('an image is at one time and counts rows and columns; the text continues after the largest', () => {
   const { axes, next } = gridPositions(idsA, [imageA], 122, 2)
   const rows = (of: (i: number) => number) => Array.from({ length: 15 }, (_, i) => 4 + of(i))
   assert.deepEqual([...axes[0]!], [0, 1, 2, 3, ...rows(() => 0), 9, 10, 11, 12])

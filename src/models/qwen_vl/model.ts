@@ -154,10 +154,5 @@ export function gridPositions(
 
 function unitsOf(grid: Grid | undefined, merge: number): [number, number] {
   if (grid) return [grid.rows / merge, grid.columns / merge]
-  throw new Mismatch({
-    where: 'prompt',
-    field: 'images',
-    expected: 'one for each run of image tokens',
-    got: 'fewer',
-  })
+  throw new Mismatch({ where: 'prompt', field: 'images', expected: 'one for each run of image tokens', got: 'fewer' })
 }

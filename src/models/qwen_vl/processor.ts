@@ -46,10 +46,7 @@ export const clipProcessor: ProcessorConfig = {
 
 /** `usual`: the values that the file leaves out. Newer folders have them inside processor_config.json. */
 export function readProcessorConfig(dir: string, usual: ProcessorConfig = clipProcessor): ProcessorConfig {
-  const [own, whole] = ['preprocessor_config.json', 'processor_config.json'].map((name) => join(dir, name)) as [
-    string,
-    string,
-  ]
+  const [own, whole] = [join(dir, 'preprocessor_config.json'), join(dir, 'processor_config.json')]
   const inside = !existsSync(own) && existsSync(whole) ? readJsonObject(whole).image_processor : undefined
   if (!existsSync(own) && !inside) return usual
   const raw = (inside as JsonObject | undefined) ?? readJsonObject(own)

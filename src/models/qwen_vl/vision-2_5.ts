@@ -1,101 +1,13 @@
 // The vision tower of Qwen2.5-VL. P patches, U units of merge x merge patches, h width, H heads, D head size. Unusual: most blocks
 // attend inside windows, so units are put into window order before the first block and back after the merger; RMSNorm; rotation by
 // row and column; no class token, no position embedding.
-
 import { GatedMlp } from '../../llm/index.ts'
-import { Linear, Module, RMSNorm, Rope, type RopeTable, rotate, tableOf, WeightOnly } from '../../nn/index.ts'
-import { attention, cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { Linear, Module, RMSNorm, Rope } from '../../nn/index.ts'
+import { type Tensor, tidy } from '../../tensor/index.ts'
 import type { VisionOutput, Watch } from './generations.ts'
 import { type Grid, patchOrder } from './processor.ts'
 import type { QwenVisionConfig } from './vision-config.ts'
-
-const eps = 1e-6 // fixed in the class
-
-/** Rows that attend to each other, all of one length: [count, length] indices. */
-export type Segments = readonly { length: number; rows: Int32Array }[]
-
-export class VisionAttention extends Module {
-  readonly qkv: Linear // [3h, h]
-  readonly proj: Linear
-  readonly #heads: number
-
-  constructor(cfg: Pick<QwenVisionConfig, 'hidden_size' | 'num_heads'>) {
-    super()
-    this.qkv = new Linear(cfg.hidden_size, 3 * cfg.hidden_size)
-    this.proj = new Linear(cfg.hidden_size, cfg.hidden_size)
-    this.#heads = cfg.num_heads
-  }
-
-  forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {
-    const [P, h] = x.shape as [number, number]
-    const H = this.#heads
-    const packed = this.qkv.forward(x).view([P, 3, H, h / H])
-    const [q, k, v] = [0, 1, 2].map((i) => packed.select(1, i)) as [Tensor, Tensor, Tensor]
-    const turned = (t: Tensor) => rotate(t.to('float32'), rope).to(x.dtype) // [P, H, D]
-    return this.proj.forward(attendInside(turned(q), turned(k), v, segments))
-  }
-}
-
-/** [P, H, D] -> [P, h]: segments of one length are one batch. */
-function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tensor {
-  const [P, H, D] = q.shape as [number, number, number]
-  const parts = segments.map(({ length, rows }) => {
-    const index = indices(rows, q.device)
-    const [a, b, c] = [q, k, v].map((t) => t.indexSelect(0, index).view([-1, length, H, D]).transpose(1, 2)) as [
-      Tensor,
-      Tensor,
-      Tensor,
-    ]
-    return attention(a, b, c)
-      .transpose(1, 2)
-      .reshape([rows.length, H * D])
-  })
-  const order = segments.flatMap((s) => Array.from(s.rows))
-  const back = new Int32Array(P)
-  order.forEach((row, i) => {
-    back[row] = i
-  })
-  return cat(parts).indexSelect(0, indices(back, q.device))
-}
-
-export const indices = (rows: Int32Array, device: string) => int64Tensor(rows, { device })
-
-class Block extends Module {
-  readonly norm1: RMSNorm
-  readonly norm2: RMSNorm
-  readonly attn: VisionAttention
-  readonly mlp: GatedMlp
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    this.norm1 = new RMSNorm(cfg.hidden_size, eps)
-    this.norm2 = new RMSNorm(cfg.hidden_size, eps)
-    this.attn = new VisionAttention(cfg)
-    this.mlp = new GatedMlp(cfg, true)
-  }
-
-  forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {
-    return tidy(() => {
-      const y = x.add(this.attn.forward(this.norm1.forward(x), rope, segments))
-      return y.add(this.mlp.forward(this.norm2.forward(y)))
-    })
-  }
-}
-
-class PatchEmbed extends Module {
-  readonly proj: WeightOnly // [h, 3, frames, p, p]
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    const { hidden_size, in_channels, temporal_patch_size: frames, patch_size: p } = cfg
-    this.proj = new WeightOnly(hidden_size, in_channels, frames, p, p)
-  }
-
-  /** Kernel and stride are equal: the convolution is a linear layer over the flat patch. */
-  forward(patches: Tensor): Tensor {
-    return patches.linear(this.proj.weight.flatten({ startDim: 1 }))
-  }
-}
+import { eps, indices, inverseOf, PatchEmbed, patchRotation, segmentsOf, VisionBlock } from './vision-layers.ts'
 
 class Merger extends Module {
   readonly ln_q: RMSNorm
@@ -118,15 +30,16 @@ class Merger extends Module {
 
 export class QwenVision extends Module {
   readonly patch_embed: PatchEmbed
-  readonly blocks: Block[]
+  readonly blocks: VisionBlock[]
   readonly merger: Merger
   readonly #cfg: QwenVisionConfig
   readonly #rope: Rope
 
   constructor(cfg: QwenVisionConfig) {
     super()
-    this.patch_embed = new PatchEmbed(cfg)
-    this.blocks = Array.from({ length: cfg.depth }, () => new Block(cfg))
+    const norm = () => new RMSNorm(cfg.hidden_size, eps)
+    this.patch_embed = new PatchEmbed(cfg, { bias: false })
+    this.blocks = Array.from({ length: cfg.depth }, () => new VisionBlock(cfg, norm, new GatedMlp(cfg, true)))
     this.merger = new Merger(cfg)
     this.#cfg = cfg
     this.#rope = new Rope(cfg.hidden_size / cfg.num_heads / 2, 10000) // half a head for rows, half for columns
@@ -139,11 +52,8 @@ export class QwenVision extends Module {
       const { order, lengths } = windowOrder(grid, this.#cfg)
       const rows = order.flatMap((unit) => Array.from({ length: area }, (_, i) => unit * area + i))
       const places = patchOrder(grid, this.#cfg.spatial_merge_size)
-      const rope = patchRotation(
-        this.#rope,
-        rows.map((r) => places[r]!),
-        patches.device,
-      )
+      const inOrder = rows.map((r) => places[r]!)
+      const rope = patchRotation(this.#rope, inOrder, patches.device)
       const inWindows = segmentsOf(lengths.map((n) => n * area))
       const everywhere = segmentsOf([rows.length])
       let x = this.patch_embed.forward(patches).indexSelect(0, indices(Int32Array.from(rows), patches.device))
@@ -151,31 +61,10 @@ export class QwenVision extends Module {
         x = block.forward(x, rope, this.#cfg.fullatt_block_indexes.includes(i) ? everywhere : inWindows)
         watch?.(`block${i}`, x) // in window order
       })
-      const back = new Int32Array(order.length)
-      order.forEach((unit, i) => {
-        back[unit] = i
-      })
-      return { tokens: this.merger.forward(x).indexSelect(0, indices(back, x.device)), deepstack: [] }
+      const back = indices(inverseOf(order), x.device)
+      return { tokens: this.merger.forward(x).indexSelect(0, back), deepstack: [] }
     })
   }
-}
-
-/** Tables of patches at the given rows and columns, [P, 1, D], float32: half the frequencies follow the row, half the column. */
-export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
-  return noGrad(() =>
-    tidy(() => {
-      const along = (axis: 0 | 1) =>
-        rope.angles(
-          indices(
-            Int32Array.from(places, (place) => place[axis]),
-            device,
-          ),
-        )
-      const angles = cat([along(0), along(1)], { dim: -1 }) // [P, D/2]
-      const { cos, sin } = tableOf(angles, angles)
-      return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
-    }),
-  )
 }
 
 /** Units window by window, and how many each window has; windows at the lower and right edge are smaller. */
@@ -192,16 +81,4 @@ export function windowOrder(grid: Grid, cfg: QwenVisionConfig): { order: number[
       lengths.push(order.length - before)
     }
   return { order, lengths }
-}
-
-/** Consecutive runs of the given lengths, equal lengths together. */
-export function segmentsOf(lengths: readonly number[]): Segments {
-  const rows = new Map<number, number[]>()
-  let at = 0
-  for (const length of lengths) {
-    const list = rows.get(length) ?? []
-    rows.set(length, list)
-    for (let i = 0; i < length; i++) list.push(at++)
-  }
-  return [...rows].map(([length, list]) => ({ length, rows: Int32Array.from(list) }))
 }

@@ -1,40 +1,12 @@
 // The vision tower of Qwen3-VL. P patches, U units of merge x merge patches, h width. Unusual: a learned square of positions is
 // resampled to the image's grid and added, besides the rotation by row and column; every block sees the whole image; the states
-// after a few layers go through mergers of their own to the first layers of the language model (deepstack).
-import { Embedding, LayerNorm, Linear, Module, Rope, type RopeTable, weight } from '../../nn/index.ts'
+// after a few layers go through separate mergers to the first layers of the language model (deepstack).
+import { Embedding, LayerNorm, Linear, Module, Rope } from '../../nn/index.ts'
 import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { VisionOutput, Watch } from './generations.ts'
 import { type Grid, patchOrder } from './processor.ts'
-import { indices, patchRotation, type Segments, segmentsOf, VisionAttention } from './vision-2_5.ts'
 import type { QwenVisionConfig } from './vision-config.ts'
-
-const eps = 1e-6 // fixed in the class
-
-class PatchProjection extends Module {
-  weight: Tensor // [h, 3, frames, p, p]
-  bias: Tensor
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    const { hidden_size: h, in_channels, temporal_patch_size: frames, patch_size: p } = cfg
-    this.weight = weight(h, in_channels, frames, p, p)
-    this.bias = weight(h)
-  }
-}
-
-class PatchEmbed extends Module {
-  readonly proj: PatchProjection
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    this.proj = new PatchProjection(cfg)
-  }
-
-  /** Kernel and stride are equal: the convolution is a linear layer over the flat patch. */
-  forward(patches: Tensor): Tensor {
-    return patches.linear(this.proj.weight.flatten({ startDim: 1 }), { bias: this.proj.bias })
-  }
-}
+import { eps, indices, PatchEmbed, patchRotation, segmentsOf, VisionBlock } from './vision-layers.ts'
 
 class FeedForward extends Module {
   readonly linear_fc1: Linear
@@ -48,28 +20,6 @@ class FeedForward extends Module {
 
   forward(x: Tensor): Tensor {
     return this.linear_fc2.forward(this.linear_fc1.forward(x).gelu({ approximate: 'tanh' }))
-  }
-}
-
-class Block extends Module {
-  readonly norm1: LayerNorm
-  readonly norm2: LayerNorm
-  readonly attn: VisionAttention
-  readonly mlp: FeedForward
-
-  constructor(cfg: QwenVisionConfig) {
-    super()
-    this.norm1 = new LayerNorm(cfg.hidden_size, eps)
-    this.norm2 = new LayerNorm(cfg.hidden_size, eps)
-    this.attn = new VisionAttention(cfg)
-    this.mlp = new FeedForward(cfg)
-  }
-
-  forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {
-    return tidy(() => {
-      const y = x.add(this.attn.forward(this.norm1.forward(x), rope, segments))
-      return y.add(this.mlp.forward(this.norm2.forward(y)))
-    })
   }
 }
 
@@ -101,7 +51,7 @@ class Merger extends Module {
 export class Qwen3Vision extends Module {
   readonly patch_embed: PatchEmbed
   readonly pos_embed: Embedding
-  readonly blocks: Block[]
+  readonly blocks: VisionBlock[]
   readonly merger: Merger
   readonly deepstack_merger_list: Merger[]
   readonly #cfg: QwenVisionConfig
@@ -109,9 +59,10 @@ export class Qwen3Vision extends Module {
 
   constructor(cfg: QwenVisionConfig) {
     super()
-    this.patch_embed = new PatchEmbed(cfg)
+    const norm = () => new LayerNorm(cfg.hidden_size, eps)
+    this.patch_embed = new PatchEmbed(cfg, { bias: true })
     this.pos_embed = new Embedding(cfg.num_position_embeddings, cfg.hidden_size)
-    this.blocks = Array.from({ length: cfg.depth }, () => new Block(cfg))
+    this.blocks = Array.from({ length: cfg.depth }, () => new VisionBlock(cfg, norm, new FeedForward(cfg)))
     this.merger = new Merger(cfg, false)
     this.deepstack_merger_list = cfg.deepstack_visual_indexes.map(() => new Merger(cfg, true))
     this.#cfg = cfg

@@ -87,10 +87,6 @@ export function wholeNumber(raw: JsonObject, key: string, where: string, part: s
   const value = raw[key]
   const most = key === 'depth' ? 1024 : key.endsWith('_id') ? 16_777_216 : 1_048_576 // more is a damaged file
   if (typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= most) return value
-  throw new Mismatch({
-    where,
-    field: `${part}${key}`,
-    expected: (value as number) > most ? `at most ${most}` : 'a whole number',
-    got: value ?? 'nothing',
-  })
+  const expected = (value as number) > most ? `at most ${most}` : 'a whole number'
+  throw new Mismatch({ where, field: `${part}${key}`, expected, got: value ?? 'nothing' })
 }

@@ -1,10 +1,8 @@
 // Sa2VA around a Qwen-VL: class Sa2VAChatModelQwen. text_config says which Qwen-VL it is; the language keys at the top of some
 // folders are the base model's and stale.
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { type JsonObject, Mismatch, readJsonObject } from '../../core/index.ts'
+import type { JsonObject } from '../../core/index.ts'
 import { type Sam2Config, sam2Config } from '../../sam/index.ts'
-import { objectAt, parseQwenParts, type QwenParts, qwenBase, wholeNumber } from '../qwen_vl/index.ts'
+import { objectAt, parseQwenParts, type QwenParts, qwenBase, readConfigFile, wholeNumber } from '../qwen_vl/index.ts'
 
 /** config.json of a Sa2VA folder on a Qwen-VL. */
 export interface Sa2VAQwenConfig extends QwenParts {
@@ -18,10 +16,7 @@ export interface Sa2VAQwenConfig extends QwenParts {
 const pixelLimits = { min: 512 * 28 * 28, max: 2048 * 28 * 28 }
 
 export function readSa2VAQwenConfig(dir: string): Sa2VAQwenConfig {
-  const where = join(dir, 'config.json')
-  if (!existsSync(where))
-    throw new Mismatch({ where, expected: 'the config.json of a Sa2VA checkpoint', got: 'no such file' })
-  return parseSa2VAQwenConfig(readJsonObject(where), where)
+  return parseSa2VAQwenConfig(...readConfigFile(dir, 'Sa2VA'))
 }
 
 export function parseSa2VAQwenConfig(raw: JsonObject, where = 'config.json'): Sa2VAQwenConfig {

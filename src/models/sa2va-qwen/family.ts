@@ -4,9 +4,9 @@ import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { OpenedGroundedFamily } from '../base-family.ts'
 import type { AdapterSite, GroundedFamily, ImageLimits } from '../family.ts'
 import { exportSa2VA } from '../sa2va/index.ts'
-import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt, qwenPreparation } from './inputs.ts'
+import { type QwenGroundedFeatures, type QwenGroundedPrompt, qwenPreparation } from './inputs.ts'
 import { type LoadedSa2VAQwen, openSa2VAQwen, type QwenOpenOptions } from './load.ts'
-import type { Sa2VAQwen } from './model.ts'
+import { placeOf, type Sa2VAQwen } from './model.ts'
 import { module, type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
 
 /** The vision tower and its mergers are frozen, as in the released training: features are what the mergers give. */
@@ -80,15 +80,7 @@ export class Sa2VAQwenFamily
     return tidy(() => {
       const pixels = cat(inputs.map((x) => tensor(x.samPixels, [1, 3, side, side], { device }))).to(dtype)
       const sam = this.model.sam.encodeImage(pixels)
-      const rows = inputs.map(({ patches, picture, height, width }) => ({
-        ...this.model.look(patches),
-        sam,
-        rows: patches.rows,
-        columns: patches.columns,
-        picture: pictureTensor(picture),
-        height,
-        width,
-      }))
+      const rows = inputs.map((input) => ({ ...this.model.look(input.patches), sam, ...placeOf(input) }))
       return { all: rows[0]!, rows }
     })
   }
@@ -100,22 +92,16 @@ export class Sa2VAQwenFamily
   }
 
   featuresOf(tensors: Readonly<Record<string, Tensor>>, image: Pick<RgbImage, 'height' | 'width'>) {
-    const { tokens, level0, level1, level2, picture } = tensors as Record<
-      'tokens' | 'level0' | 'level1' | 'level2' | 'picture',
-      Tensor
-    >
+    const get = (name: string) => tensors[name]!
     const { patch } = this.loaded.processor
+    const picture = get('picture')
     const layers = Object.keys(tensors).filter((name) => name.startsWith('deepstack')).length
-    const { height, width } = image
     return {
-      tokens,
-      deepstack: Array.from({ length: layers }, (_, i) => tensors[`deepstack${i}`]!),
-      sam: { level0, level1, level2 },
-      rows: picture.size(0) / patch,
-      columns: picture.size(1) / patch,
-      picture,
-      height,
-      width,
+      tokens: get('tokens'),
+      deepstack: Array.from({ length: layers }, (_, i) => get(`deepstack${i}`)),
+      sam: { level0: get('level0'), level1: get('level1'), level2: get('level2') },
+      ...{ rows: picture.size(0) / patch, columns: picture.size(1) / patch, picture },
+      ...{ height: image.height, width: image.width },
     }
   }
 

@@ -1,7 +1,7 @@
 // Plain data of a prompt to Sa2VA on a Qwen-VL: pictures as patches, questions as ids, regions as a drawn outline or as copied cells.
 import { Mismatch } from '../../core/index.ts'
 import { outline, type RgbImage, regionGrid } from '../../image/index.ts'
-import type { Mask } from '../../mask/index.ts'
+import { type Mask, maskArea } from '../../mask/index.ts'
 import type { Sam2Features } from '../../sam/index.ts'
 import { type Tensor, tensor } from '../../tensor/index.ts'
 import {
@@ -22,7 +22,7 @@ import {
   patchResized,
   readProcessor,
 } from '../qwen_vl/index.ts'
-import { samPrecision } from '../sa2va/index.ts'
+import { idsOf, requirePixels, samPrecision } from '../sa2va/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import { type PrepareSettings, prepare, type QwenImageInput } from './prepare.ts'
 
@@ -46,14 +46,14 @@ export interface QwenGroundedPrompt {
   features: QwenGroundedFeatures
   /** Units of each region whose tokens are copied, in raster order. */
   regions: readonly Int32Array[]
-  /** The picture with outlines, read in the place of the plain one. */
+  /** The picture with outlines, read instead of the plain one. */
   drawn?: PatchedImage
 }
 
 /** Absent: as training does it, SAM2's pixels as the mask decoder rounds, the folder's own limit. */
 export type PrepareOptions = Partial<Pick<PrepareSettings, 'resize' | 'precision' | 'maxPixels'>>
 
-/** The folder's processor, with the limits of the reference's code in the place of its own. */
+/** The folder's processor, with the limits of the reference's code instead of those in its file. */
 export function groundedProcessor(dir: string, cfg: Sa2VAQwenConfig): ProcessorConfig {
   const read = readProcessor(dir, cfg, { ...generations[cfg.base].processor, fast: true })
   return { ...read, minPixels: cfg.min_pixels, maxPixels: cfg.max_pixels }
@@ -99,21 +99,13 @@ const qwenTurns: ChatTemplate = {
 
 const pad = '<|image_pad|>'
 
-/** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
+/** Tokens of images, regions and masks; they mean nothing in a caption. */
 const notInCaptions = [
-  '[SEG]',
-  pad,
-  '<|vision_start|>',
-  '<|vision_end|>',
-  '<|vision_pad|>',
-  '<|video_pad|>',
-  '<vp>',
-  '</vp>',
-  '<p>',
-  '</p>',
+  ...['[SEG]', pad, '<|vision_start|>', '<|vision_end|>', '<|vision_pad|>', '<|video_pad|>'],
+  ...['<vp>', '</vp>', '<p>', '</p>'],
 ]
 
-/** Asked about an outlined region when no question is given: a model that was not trained on regions must be told what marks it. */
+/** The default question about an outlined region. It names the outline, since the model was not trained on regions. */
 export const outlinedQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture outlined in red.`
 
 export interface PrompterOptions {
@@ -127,7 +119,6 @@ export class QwenPrompter {
   readonly tokenizer: Tokenizer
   readonly template: ChatTemplate
   readonly segId: number
-  /** Ids a caption may not contain, for `suppressIds` of generate. */
   readonly captionSuppressIds: readonly number[]
   readonly region: RegionPrompt
   readonly #imageId: number
@@ -138,7 +129,7 @@ export class QwenPrompter {
     this.tokenizer = tokenizer
     this.template = { ...qwenTurns, system }
     this.segId = tokenizer.requireId('[SEG]')
-    this.captionSuppressIds = notInCaptions.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
+    this.captionSuppressIds = idsOf(tokenizer, notInCaptions)
     this.region = options.region ?? 'overlay'
     this.#imageId = cfg.image_token_id
     this.#processor = processor
@@ -148,14 +139,14 @@ export class QwenPrompter {
     }
   }
 
-  /** Describe one or several regions. `thin`: a mask hit no cell and its nearest one stands in. */
+  /** Describe one or several regions. `thin`: a mask hit no cell; its nearest one is used. */
   describe(
     features: QwenGroundedFeatures,
     mask: Mask | readonly Mask[],
     question?: string,
   ): QwenGroundedPrompt & { thin: boolean } {
     const masks = [mask].flat() as Mask[]
-    requirePixels(masks)
+    requirePixels(masks.map(maskArea))
     if (this.region === 'cells') return this.#copied(features, masks, question ?? regionQuestion)
     const picture = masks.reduce((drawn, m) => outline(drawn, m), pictureOf(features.picture))
     const prompt = this.#prompt(question ?? outlinedQuestion, features, [])
@@ -201,11 +192,4 @@ function regionSentence(regions: readonly Int32Array[]): string {
   if (regions.length === 0) return ''
   const listed = regions.map((units, i) => `region${i + 1}<vp>${pad.repeat(units.length)}</vp>`)
   return `\nThere are ${regions.length} part regions in the picture: ${listed.join(', ')}.\n`
-}
-
-function requirePixels(masks: readonly Mask[]): void {
-  const empty = masks.some((m) => m.counts.every((n, i) => i % 2 === 0 || n === 0))
-  if (masks.length > 0 && !empty) return
-  const got = masks.length === 0 ? 'no mask' : 'an empty mask'
-  throw new Mismatch({ where: 'region prompt', field: 'mask', expected: 'at least one pixel', got })
 }

@@ -1,6 +1,6 @@
 import { defaultPatterns, type FolderReport } from '../family.ts'
 import { architectureOfQwen } from '../qwen_vl/index.ts'
-import { groundingParts, reportOf } from '../sa2va/index.ts'
+import { describeSam, groundingParts, reportOf } from '../sa2va/index.ts'
 import { readSa2VAQwenConfig, type Sa2VAQwenConfig } from './config.ts'
 import { isAdapted, qwenGroups } from './family.ts'
 
@@ -19,10 +19,9 @@ export function inspectSa2VAQwen(dir: string, rank: number): FolderReport {
 }
 
 function architectureOf(cfg: Sa2VAQwenConfig): Record<string, string> {
-  const { sam } = cfg
   return {
     ...architectureOfQwen(cfg),
-    masks: `SAM2, ${sam.stages.join('+')} blocks from ${sam.embed_dim} channels, pictures of ${sam.image_size}`,
+    masks: describeSam(cfg.sam),
     prompt: `the processor's chat template, pictures of ${cfg.min_pixels} to ${cfg.max_pixels} pixels`,
     dtype: cfg.torch_dtype,
   }

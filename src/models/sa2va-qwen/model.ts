@@ -5,17 +5,13 @@ import {
   commonIds,
   Decoder,
   type LlmConfig,
-  type Placement,
   type PromptInputs,
   type PromptPositions,
   qwenParts,
   Trunk,
 } from '../../llm/index.ts'
-import type { Mask } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
-import type { Sam2Model } from '../../sam/index.ts'
 import { cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
-import type { DrawnMask } from '../family.ts'
 import {
   generations,
   imageInputs,
@@ -25,7 +21,7 @@ import {
   type VisionTower,
   type Watch,
 } from '../qwen_vl/index.ts'
-import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from '../sa2va/index.ts'
+import { GroundedModule, GroundingEncoder, type HiddenLayers, hiddenLayers } from '../sa2va/index.ts'
 import type { Sa2VAQwenConfig } from './config.ts'
 import { pictureTensor, type QwenGroundedFeatures, type QwenGroundedPrompt } from './inputs.ts'
 import { promptPositions } from './positions.ts'
@@ -60,7 +56,7 @@ class QwenInside extends Module {
   }
 }
 
-export class Sa2VAQwen extends Module {
+export class Sa2VAQwen extends GroundedModule<QwenGroundedFeatures> {
   readonly model: QwenInside
   readonly text_hidden_fcs: HiddenLayers
   readonly grounding_encoder: GroundingEncoder
@@ -85,47 +81,27 @@ export class Sa2VAQwen extends Module {
     return this.#decoder
   }
 
-  get sam(): Sam2Model {
-    return this.grounding_encoder.sam2_model
-  }
-
-  /** Where activations live and in which dtype the frozen parts compute. */
-  get placement(): Placement {
-    return this.#decoder.placement
-  }
-
   /** With gradient to the tower where one is recorded. */
   look(image: PatchedImage, watch?: Watch): VisionOutput {
     return lookAt(this.model.model.visual, image, this.placement, watch)
   }
 
-  /**
-   * Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. `only: 'vision'` leaves
-   * SAM2's encoder out: enough for captions, not for masks.
-   */
-  encode(image: QwenImageInput, options: { only?: 'vision' } = {}): QwenGroundedFeatures {
-    return noGrad(() => this.encodeAll([image], options)[0]!)
+  /** Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. */
+  encode(image: QwenImageInput): QwenGroundedFeatures {
+    return noGrad(() => this.encodeAll([image])[0]!)
   }
 
   /** Of several images: SAM2 reads them together, the tower one by one, since their grids differ. Rows are in storage order. */
-  encodeAll(images: readonly QwenImageInput[], options: { only?: 'vision' } = {}): QwenGroundedFeatures[] {
+  encodeAll(images: readonly QwenImageInput[]): QwenGroundedFeatures[] {
     return tidy(() => {
       const of = images.map((image) => image.samPixels)
-      const { level0, level1, level2 } = this.grounding_encoder.encode(of, this.placement, options.only)
+      const { level0, level1, level2 } = this.grounding_encoder.encode(of, this.placement)
       const levels = [level0, level1, level2].map((t) => t.contiguous())
-      return images.map(({ patches, picture, height, width }, i) => {
-        const own = levels.map((t) => (options.only ? t : t.narrow(0, i, 1))) as [Tensor, Tensor, Tensor]
-        const { tokens, deepstack } = this.look(patches)
-        return {
-          tokens: tokens.contiguous(),
-          deepstack: deepstack.map((t) => t.contiguous()),
-          sam: { level0: own[0], level1: own[1], level2: own[2] },
-          rows: patches.rows,
-          columns: patches.columns,
-          picture: pictureTensor(picture),
-          height,
-          width,
-        }
+      return images.map((image, i) => {
+        const own = levels.map((t) => t.narrow(0, i, 1)) as [Tensor, Tensor, Tensor]
+        const { tokens, deepstack } = this.look(image.patches)
+        const seen = { tokens: tokens.contiguous(), deepstack: deepstack.map((t) => t.contiguous()) }
+        return { ...seen, sam: { level0: own[0], level1: own[1], level2: own[2] }, ...placeOf(image) }
       })
     })
   }
@@ -157,31 +133,11 @@ export class Sa2VAQwen extends Module {
     }
     return Math.min(commonIds(a.ids, b.ids), copies(a), copies(b))
   }
+}
 
-  /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
-  segPrompts(hidden: Tensor): Tensor {
-    return segPrompts(this.text_hidden_fcs, hidden)
-  }
-
-  /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
-  drawMasks(
-    features: QwenGroundedFeatures | readonly QwenGroundedFeatures[],
-    prompts: Tensor,
-    choice?: readonly number[],
-  ): DrawnMask {
-    const sam = Array.isArray(features) ? features.map((f) => f.sam) : (features as QwenGroundedFeatures).sam
-    return this.grounding_encoder.draw(sam, prompts, choice)
-  }
-
-  /** Frees what encoding recorded, before the weights go. */
-  forgetRecordings(): void {
-    this.grounding_encoder.forgetRecordings()
-  }
-
-  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
-  finishMasks(features: QwenGroundedFeatures | readonly QwenGroundedFeatures[], logits: Tensor): Mask[] {
-    return this.grounding_encoder.finish(features, logits)
-  }
+/** What features keep of an image besides tensors of the encoders. */
+export function placeOf({ patches: { rows, columns }, picture, height, width }: QwenImageInput) {
+  return { rows, columns, picture: pictureTensor(picture), height, width }
 }
 
 /** Rows of the picture, then those of each region once more. */

@@ -1,9 +1,8 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
-import { Mismatch, readJsonObject } from '../../core/index.ts'
+import { type JsonObject, Mismatch } from '../../core/index.ts'
 import { type LlmConfig, oneOf, readLlmConfig, switchAt } from '../../llm/index.ts'
 import { type Sam2Config, sam2Config } from '../../sam/index.ts'
 import { readVisionConfig, type VisionConfig } from '../internvit/model.ts'
+import { objectAt, readConfigFile } from '../qwen_vl/config.ts'
 
 /** config.json of a Sa2VA folder, with the defaults of the reference filled in. */
 export interface Sa2VAConfig {
@@ -20,15 +19,7 @@ export interface Sa2VAConfig {
   llm: LlmConfig
   sam: Sam2Config
   /** As read, for a merged export. */
-  raw: Record<string, unknown>
-}
-
-function object(raw: Record<string, unknown>, key: string, where: string): Record<string, unknown> {
-  const value = raw[key]
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) {
-    throw new Mismatch({ where, field: key, expected: 'an object', got: value ?? 'nothing' })
-  }
-  return value as Record<string, unknown>
+  raw: JsonObject
 }
 
 /** Tiles of one image, and the side of a tile in pixels; more is a damaged file. */
@@ -38,32 +29,25 @@ const bounds = [
   ['force_image_size', 8192],
 ] as const
 
-function whole(raw: Record<string, unknown>, key: string, most: number, where: string): void {
+function whole(raw: JsonObject, key: string, most: number, where: string): void {
   const value = raw[key] ?? 1
   if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return
   throw new Mismatch({ where, field: key, expected: `a whole number from 1 to ${most}`, got: value })
 }
 
 export function readSa2VAConfig(dir: string): Sa2VAConfig {
-  const where = join(dir, 'config.json')
-  if (!existsSync(where))
-    throw new Mismatch({ where, expected: 'the config.json of a Sa2VA checkpoint', got: 'no such file' })
-  return parseSa2VAConfig(readJsonObject(where), where)
+  return parseSa2VAConfig(...readConfigFile(dir, 'Sa2VA'))
 }
 
-export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.json'): Sa2VAConfig {
+export function parseSa2VAConfig(raw: JsonObject, where = 'config.json'): Sa2VAConfig {
   const architecture = (raw.architectures as unknown[] | undefined)?.[0]
   if (architecture !== 'Sa2VAChatModel' && (architecture !== undefined || !raw.llm_config)) {
-    throw new Mismatch({
-      where,
-      field: 'architectures[0]',
-      expected: 'Sa2VAChatModel, Sa2VA on InternVL',
-      got: architecture ?? 'nothing',
-      hint: 'model_type is sa2va_chat for every Sa2VA, so architectures[0] tells the variants apart',
-    })
+    const [expected, got] = ['Sa2VAChatModel, Sa2VA on InternVL', architecture ?? 'nothing']
+    const hint = 'model_type is sa2va_chat for every Sa2VA, so architectures[0] tells the variants apart'
+    throw new Mismatch({ where, field: 'architectures[0]', expected, got, hint })
   }
   const site = { where, part: '' }
-  const vision = readVisionConfig(object(raw, 'vision_config', where), where)
+  const vision = readVisionConfig(objectAt(raw, 'vision_config', where), where)
   for (const [key, most] of bounds) whole(raw, key, most, where)
   return {
     template: String(raw.template ?? 'phi3_chat').replaceAll('-', '_'),
@@ -76,14 +60,14 @@ export function parseSa2VAConfig(raw: Record<string, unknown>, where = 'config.j
     use_thumbnail: switchAt(raw, 'use_thumbnail', true, site),
     torch_dtype: String(raw.torch_dtype ?? raw.dtype ?? 'bfloat16'),
     vision,
-    llm: readLlmConfig(object(raw, 'llm_config', where), where),
+    llm: readLlmConfig(objectAt(raw, 'llm_config', where), where),
     sam: sam2Config(raw.grounding_encoder_config ?? {}, `${where}: grounding_encoder_config`),
     raw,
   }
 }
 
 /** As hidden_states of the reference are counted: 0 the embeddings, -1 what leaves the last layer. */
-function selectLayer(raw: Record<string, unknown>, layers: number, where: string): number {
+function selectLayer(raw: JsonObject, layers: number, where: string): number {
   const value = raw.select_layer ?? -1
   if (Number.isInteger(value) && Math.abs((value as number) + 0.5) <= layers + 0.5) return value as number
   const expected = `a whole number from ${-layers - 1} to ${layers}`
@@ -91,7 +75,7 @@ function selectLayer(raw: Record<string, unknown>, layers: number, where: string
 }
 
 /** Pixel shuffle puts whole blocks of tokens together. */
-function shuffleRatio(raw: Record<string, unknown>, where: string): number {
+function shuffleRatio(raw: JsonObject, where: string): number {
   const value = raw.downsample_ratio ?? 0.5
   if (typeof value === 'number' && [1, 2, 4, 8].includes(1 / value)) return value
   throw new Mismatch({ where, field: 'downsample_ratio', expected: '1, 0.5, 0.25 or 0.125', got: value })

@@ -1,6 +1,5 @@
 // What every Sa2VA has after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
-import { Mismatch } from '../../core/index.ts'
-import type { Placement } from '../../llm/index.ts'
+import type { Decoder, Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import {
@@ -13,7 +12,7 @@ import {
   toMask,
   upsampleMask,
 } from '../../sam/index.ts'
-import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { RecordedEncoder } from '../recorded-encoder.ts'
 
@@ -33,17 +32,14 @@ export class GroundingEncoder extends Module {
     })
   }
 
-  /** SAM2's features of the normalised pixels of each image; empty ones where masks are not wanted. */
-  encode(of: readonly Float32Array[], { device, dtype }: Placement, only?: 'vision'): Sam2Features {
-    const nothing = () => zeros([0], { device, dtype })
-    if (only === 'vision') return { level0: nothing(), level1: nothing(), level2: nothing() }
+  /** SAM2's features of the normalised pixels of each image. */
+  encode(of: readonly Float32Array[], { device, dtype }: Placement): Sam2Features {
     const side = this.sam2_model.config.image_size
     const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device }).to(dtype))
     const [level0, level1, level2] = this.#images.run(images.length > 1 ? cat(images) : images[0]!)
     return { level0: level0!, level1: level1!, level2: level2! }
   }
 
-  /** Frees what encoding recorded, before the weights go. */
   forgetRecordings(): void {
     this.#images.dispose()
   }
@@ -52,8 +48,6 @@ export class GroundingEncoder extends Module {
   draw(of: Sam2Features | readonly Sam2Features[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
     return tidy(() => {
       const { features, imageOf } = Array.isArray(of) ? together(of) : { features: of as Sam2Features }
-      if (features.level2.numel === 0)
-        throw new Mismatch({ where: 'drawMasks', field: 'features', expected: 'those of SAM2', got: 'vision only' })
       const language = prompts.unsqueeze(1)
       const { masks, ious, objScore } = this.sam2_model.decode(features, { language }, { multimask: true, imageOf })
       const index = choice ? int64Tensor(choice, [choice.length], { device: masks.device }) : chooseMask(ious)
@@ -79,6 +73,46 @@ export class GroundingEncoder extends Module {
         return maskChanges(full.squeeze(1)).map((changes) => maskFromChanges(changes, height, width))
       }),
     )
+  }
+}
+
+/** A model with text_hidden_fcs and SAM2 after its language model. F: its features of an image. */
+export abstract class GroundedModule<F extends ImageSize & { sam: Sam2Features }> extends Module {
+  abstract readonly text_hidden_fcs: HiddenLayers
+  abstract readonly grounding_encoder: GroundingEncoder
+  abstract get decoder(): Decoder
+
+  get sam(): Sam2Model {
+    return this.grounding_encoder.sam2_model
+  }
+
+  /** Device of the activations, and the dtype in which the frozen parts compute. */
+  get placement(): Placement {
+    return this.decoder.placement
+  }
+
+  /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
+  segPrompts(hidden: Tensor): Tensor {
+    return tidy(() => {
+      const [first, , second] = this.text_hidden_fcs as [Linear, null, Linear]
+      return second.forward(first.forward(hidden).relu())
+    })
+  }
+
+  /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
+  drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
+    const sam = Array.isArray(features) ? features.map((f: F) => f.sam) : (features as F).sam
+    return this.grounding_encoder.draw(sam, prompts, choice)
+  }
+
+  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
+  finishMasks(features: F | readonly F[], logits: Tensor): Mask[] {
+    return this.grounding_encoder.finish(features, logits)
+  }
+
+  /** Frees the captured graphs of the encoders, before the weights are freed. */
+  forgetRecordings(): void {
+    this.grounding_encoder.forgetRecordings()
   }
 }
 
@@ -112,17 +146,9 @@ function together(named: readonly Sam2Features[]): { features: Sam2Features; ima
   return { features, imageOf: named.map((f) => images.indexOf(f)) }
 }
 
-/** text_hidden_fcs: two layers, and the places of the ReLU and the dropout between and after them. */
+/** text_hidden_fcs of the checkpoint: two linear layers; null is the ReLU, which has no weights. */
 export type HiddenLayers = (Linear | null)[]
 
 export function hiddenLayers(hiddenSize: number, width: number): HiddenLayers {
   return [new Linear(hiddenSize, hiddenSize), null, new Linear(hiddenSize, width)]
-}
-
-/** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
-export function segPrompts(layers: HiddenLayers, hidden: Tensor): Tensor {
-  return tidy(() => {
-    const [first, , second] = layers as [Linear, null, Linear]
-    return second.forward(first.forward(hidden).relu())
-  })
 }

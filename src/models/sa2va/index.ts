@@ -1,8 +1,8 @@
 export { parseSa2VAConfig, readSa2VAConfig, type Sa2VAConfig, tokenGrid } from './config.ts'
 export { Sa2VAFamily } from './family.ts'
-export { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
-export { type Features, type Prompt, Prompter, prepareImage, samPrecision } from './inputs.ts'
-export { groundingParts, inspectSa2VA, reportOf } from './inspect.ts'
+export { GroundedModule, GroundingEncoder, type HiddenLayers, hiddenLayers } from './grounding.ts'
+export { type Features, idsOf, type Prompt, Prompter, prepareImage, requirePixels, samPrecision } from './inputs.ts'
+export { describeLlm, describeSam, groundingParts, inspectSa2VA, reportOf } from './inspect.ts'
 export {
   exportSa2VA,
   fillModel,

@@ -54,7 +54,7 @@ export function prepareImage(image: RgbImage, cfg: Sa2VAConfig, limits?: ImageLi
 /** Placeholder in a prompt for each row of an image's tokens. */
 const imageToken = '<IMG_CONTEXT>'
 
-/** What stands for images, regions and masks in a prompt or an answer, and means nothing in a caption. */
+/** Tokens of images, regions and masks; they mean nothing in a caption. */
 const notInCaptions = ['[SEG]', '<IMG_CONTEXT>', '<img>', '</img>', '<vp>', '</vp>', '<p>', '</p>']
 
 /** The reference normalises SAM2's picture in the dtype of its weights, every step rounded. */
@@ -62,12 +62,23 @@ export function samPrecision(sam: Pick<Sam2Config, 'rounding'>): Precision {
   return sam.rounding === 'bf16-ref' ? 'bfloat16' : 'float32'
 }
 
+/** `pixels`: of each mask that a prompt is about. */
+export function requirePixels(pixels: readonly number[]): void {
+  if (pixels.length > 0 && !pixels.includes(0)) return
+  const got = pixels.length === 0 ? 'no mask' : 'an empty mask'
+  throw new Mismatch({ where: 'region prompt', field: 'mask', expected: 'at least one pixel', got })
+}
+
+/** Ids that a caption may not contain, for `suppressIds` of generate. */
+export function idsOf(tokenizer: Tokenizer, tokens: readonly string[]): number[] {
+  return tokens.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
+}
+
 /** Builds prompts of one model: tokenizer, template, and the ids of its special tokens. */
 export class Prompter {
   readonly tokenizer: Tokenizer
   readonly template: ChatTemplate
   readonly segId: number
-  /** Ids a caption may not contain, for `suppressIds` of generate. */
   readonly captionSuppressIds: readonly number[]
   readonly #imageId: number
   readonly #grid: number
@@ -76,7 +87,7 @@ export class Prompter {
     this.tokenizer = tokenizer
     this.template = template
     this.segId = tokenizer.requireId('[SEG]')
-    this.captionSuppressIds = notInCaptions.map((token) => tokenizer.idOf(token)).filter((id) => id !== undefined)
+    this.captionSuppressIds = idsOf(tokenizer, notInCaptions)
     this.#imageId = tokenizer.requireId(imageToken)
     this.#grid = tokenGrid(cfg)
   }
@@ -85,23 +96,13 @@ export class Prompter {
     return this.#grid
   }
 
-  /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin` when a mask hit no cell and the nearest one is used. */
+  /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin`: a mask hit no cell; the nearest one is used. */
   describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
     const regions = [mask].flat().map((m) => regionGrid(m as Mask, this.#grid))
-    if (regions.length === 0 || regions.some((r) => r.count === 0))
-      throw new Mismatch({
-        where: 'region prompt',
-        field: 'mask',
-        expected: 'at least one pixel',
-        got: regions.length === 0 ? 'no mask' : 'an empty mask',
-      })
-    const text = regionCaptionPrompt({
-      numTiles: features.tiles,
-      tokensPerTile: this.#grid ** 2,
-      regionTokens: regions.map((r) => r.count),
-      question,
-      template: this.template,
-    })
+    requirePixels(regions.map(({ count }) => count))
+    const { template } = this
+    const size = { numTiles: features.tiles, tokensPerTile: this.#grid ** 2 }
+    const text = regionCaptionPrompt({ ...size, regionTokens: regions.map((r) => r.count), question, template })
     const cells = regions.map((r) => r.cells)
     return { ...this.#prompt({ text, plain: [] }, features, cells), thin: regions.some((r) => r.fallback) }
   }
@@ -109,21 +110,14 @@ export class Prompter {
   /** Find what a phrase means. Words that came from elsewhere stay words, whatever they spell. */
   segment(features: Features, phrase: string | { question: Question }): Prompt {
     const words = typeof phrase === 'string' ? { phrase } : phrase
-    const text = segmentPrompt({
-      numTiles: features.tiles,
-      tokensPerTile: this.#grid ** 2,
-      template: this.template,
-      ...words,
-    })
-    return this.#prompt(text, features, [])
+    const { template } = this
+    const size = { numTiles: features.tiles, tokensPerTile: this.#grid ** 2 }
+    return this.#prompt(segmentPrompt({ ...size, template, ...words }), features, [])
   }
 
   #prompt({ text, plain }: PromptText, features: Features, regions: Uint8Array[]): Prompt {
     const ids = encodeRuns(this.tokenizer, { text, plain }, imageToken)
-    const imagePositions: number[] = []
-    ids.forEach((id, i) => {
-      if (id === this.#imageId) imagePositions.push(i)
-    })
+    const imagePositions = [...ids.keys()].filter((i) => ids[i] === this.#imageId)
     return { ids, imagePositions, features, regions }
   }
 }

@@ -1,5 +1,6 @@
 import type { WeightEntry } from '../../checkpoint/index.ts'
 import { type LlmConfig, loraTargets } from '../../llm/index.ts'
+import type { Sam2Config } from '../../sam/index.ts'
 import { defaultPatterns, type FolderReport, type WeightGroup } from '../family.ts'
 import { readSa2VAConfig, type Sa2VAConfig } from './config.ts'
 import { sa2vaGroups } from './family.ts'
@@ -79,13 +80,21 @@ function loraOf(entries: readonly [string, WeightEntry][], { isTarget, rank }: R
   return { rank, layers: layers.length, elements }
 }
 
-function architectureOf(cfg: Sa2VAConfig): Record<string, string> {
-  const { vision, llm, sam } = cfg
+export function describeLlm(llm: LlmConfig): string {
   const heads = `${llm.num_attention_heads}/${llm.num_key_value_heads} heads of ${llm.head_dim}`
+  return `${llm.architectures[0]}, ${llm.num_hidden_layers} layers of ${llm.hidden_size}, ${heads}, vocabulary ${llm.vocab_size}`
+}
+
+export function describeSam({ stages, embed_dim, image_size }: Sam2Config): string {
+  return `SAM2, ${stages.join('+')} blocks from ${embed_dim} channels, pictures of ${image_size}`
+}
+
+function architectureOf(cfg: Sa2VAConfig): Record<string, string> {
+  const { vision } = cfg
   return {
     vision: `InternViT, ${vision.num_hidden_layers} layers of ${vision.hidden_size}, ${vision.norm_type}, tiles of ${cfg.image_size}`,
-    language: `${llm.architectures[0]}, ${llm.num_hidden_layers} layers of ${llm.hidden_size}, ${heads}, vocabulary ${llm.vocab_size}`,
-    masks: `SAM2, ${sam.stages.join('+')} blocks from ${sam.embed_dim} channels, pictures of ${sam.image_size}`,
+    language: describeLlm(cfg.llm),
+    masks: describeSam(cfg.sam),
     prompt: `${cfg.template}, pixel shuffle ${cfg.ps_version}, at most ${cfg.max_dynamic_patch} tiles${cfg.use_thumbnail ? ' and a thumbnail' : ''}`,
     dtype: cfg.torch_dtype,
   }

@@ -5,7 +5,7 @@ import { box, encode, freeFeatures, picture, tinyConfig, tinyModel } from '../..
 import { openWeights, readTensors } from '../../checkpoint/index.ts'
 import { generate, teacherForce } from '../../llm/index.ts'
 import { replaceTensor } from '../../nn/index.ts'
-import { noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
+import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { compareTensor } from '../../verify/compare.ts'
 import { prepareImage } from './inputs.ts'
 
@@ -123,19 +123,6 @@ test('pictures of 2 x 1 and 4 x 1 become that many tiles and a thumbnail, and th
     freeFeatures(features)
   }
   assert.equal(prepareImage(picture(448, 112), cfg, { maxTiles: 1 }).tiles, 1)
-})
-
-test('features without SAM2 serve captions and refuse masks', () => {
-  const features = model.encode(prepareImage(picture(96, 96), cfg), { only: 'vision' })
-  const prompt = prompter.describe(features, box(96, 96, 10, 10, 50, 50))
-  const [row] = tidy(() =>
-    generate(model, prompter.tokenizer, [prompt], { maxNewTokens: 2, stopStrings: [], segId: prompter.segId }),
-  )
-  assert.equal(row!.ids.length, 2)
-  tidy(() =>
-    assert.throws(() => model.drawMasks(features, model.segPrompts(zeros([1, cfg.llm.hidden_size]))), /vision only/),
-  )
-  freeFeatures(features)
 })
 
 test('image tokens and prompt must agree in number', () => {

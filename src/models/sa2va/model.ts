@@ -2,30 +2,20 @@
 // T tiles, n tokens of a tile, h vision width, S hidden size, N prompt tokens. Unusual: region prompts repeat rows of the last
 // tile; the [SEG] state is the final-norm state at the token's own position; two `not_a_point` tokens precede it in SAM2.
 import { Mismatch } from '../../core/index.ts'
-import {
-  buildLanguageModule,
-  commonIds,
-  Decoder,
-  type LanguageModule,
-  type Placement,
-  type PromptInputs,
-} from '../../llm/index.ts'
-import type { Mask } from '../../mask/index.ts'
-import { LayerNorm, Linear, Module } from '../../nn/index.ts'
-import type { Sam2Model } from '../../sam/index.ts'
+import { buildLanguageModule, commonIds, Decoder, type LanguageModule, type PromptInputs } from '../../llm/index.ts'
+import { LayerNorm, Linear } from '../../nn/index.ts'
 import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
-import type { DrawnMask } from '../family.ts'
 import { InternVisionModel } from '../internvit/model.ts'
 import { RecordedEncoder } from '../recorded-encoder.ts'
 import { type Sa2VAConfig, tokenGrid } from './config.ts'
-import { GroundingEncoder, type HiddenLayers, hiddenLayers, segPrompts } from './grounding.ts'
+import { GroundedModule, GroundingEncoder, type HiddenLayers, hiddenLayers } from './grounding.ts'
 import type { Features, Prompt } from './inputs.ts'
 import type { ImageInput } from './prepare.ts'
 
 /** Tiles that are encoded in one recorded pass: enough to fill a GPU. */
 const tilesTogether = 8
 
-export class Sa2VA extends Module {
+export class Sa2VA extends GroundedModule<Features> {
   readonly vision_model: InternVisionModel
   readonly language_model: LanguageModule
   readonly mlp1: (LayerNorm | Linear | null)[]
@@ -57,14 +47,6 @@ export class Sa2VA extends Module {
     return this.#decoder
   }
 
-  get sam(): Sam2Model {
-    return this.grounding_encoder.sam2_model
-  }
-
-  get placement(): Placement {
-    return this.#decoder.placement
-  }
-
   /** [T, 3, H, W] -> [T, n, 4h]: ViT, class token dropped, pixel shuffle. Depends on the image alone: frozen. */
   visionFeatures(pixels: Tensor): Tensor {
     return tidy(() => {
@@ -87,17 +69,14 @@ export class Sa2VA extends Module {
     })
   }
 
-  /**
-   * Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. `only: 'vision'` leaves
-   * SAM2's encoder out: enough for captions, not for masks.
-   */
-  encode(image: ImageInput, options: { only?: 'vision' } = {}): Features {
+  /** Frozen features of an image, shared by policy, EMA copy, reference and all samples. The caller owns them. */
+  encode(image: ImageInput): Features {
     const { tiles, height, width } = image
-    return { ...noGrad(() => this.encodeAll([image], options)), tiles, height, width }
+    return { ...noGrad(() => this.encodeAll([image])), tiles, height, width }
   }
 
   /** Of several images: the tiles of all of them, and SAM2's maps with a row for each. */
-  encodeAll(images: readonly ImageInput[], options: { only?: 'vision' } = {}): Pick<Features, 'vision' | 'sam'> {
+  encodeAll(images: readonly ImageInput[]): Pick<Features, 'vision' | 'sam'> {
     const { device, dtype } = this.placement
     return tidy(() => {
       const pixels = images.map(({ pixels, tiles, size }) =>
@@ -105,7 +84,7 @@ export class Sa2VA extends Module {
       )
       const [vision] = this.#tiles.run(pixels.length > 1 ? cat(pixels) : pixels[0]!) as [Tensor]
       const of = images.map((image) => image.samPixels)
-      return { vision, sam: this.grounding_encoder.encode(of, this.placement, options.only) }
+      return { vision, sam: this.grounding_encoder.encode(of, this.placement) }
     })
   }
 
@@ -136,23 +115,18 @@ export class Sa2VA extends Module {
       const { device } = this.placement
       const embedded = this.#decoder.embed(int64Tensor(prompt.ids, [1, prompt.ids.length], { device }))
       const rows = cat([tokens.flatten({ endDim: 1 }), ...prompt.regions.map((cells) => regionRows(tokens, cells))])
-      const places = prompt.imagePositions
-      if (places.length !== rows.size(0)) {
-        throw new Mismatch({
-          where: 'prompt',
-          field: '<IMG_CONTEXT>',
-          expected: `${rows.size(0)} tokens for ${prompt.features.tiles} tiles and ${prompt.regions.length} regions`,
-          got: places.length,
-        })
+      const { imagePositions, features, regions } = prompt
+      if (imagePositions.length !== rows.size(0)) {
+        const expected = `${rows.size(0)} tokens for ${features.tiles} tiles and ${regions.length} regions`
+        throw new Mismatch({ where: 'prompt', field: '<IMG_CONTEXT>', expected, got: imagePositions.length })
       }
-      return embedded.indexCopy(1, int64Tensor(places, { device }), rows.unsqueeze(0).to(embedded.dtype))
+      return embedded.indexCopy(1, int64Tensor(imagePositions, { device }), rows.unsqueeze(0).to(embedded.dtype))
     })
   }
 
-  /** Frees what encoding recorded, before the weights go. */
-  forgetRecordings(): void {
+  override forgetRecordings(): void {
     this.#tiles.dispose()
-    this.grounding_encoder.forgetRecordings()
+    super.forgetRecordings()
   }
 
   /** Prompts of one image begin alike up to what is asked about it: a region's tokens, or the words. */
@@ -163,22 +137,6 @@ export class Sa2VA extends Module {
     return Math.min(commonIds(a.ids, b.ids), region(a), region(b))
   }
 
-  /** [SEG] states [B, S] -> prompts of the mask decoder [B, d]. */
-  segPrompts(hidden: Tensor): Tensor {
-    return segPrompts(this.text_hidden_fcs, hidden)
-  }
-
-  /** Prompts [B, d] of one image, or of images named for each -> low-res logits of the best mask, or of the given choices. */
-  drawMasks(features: Features | readonly Features[], prompts: Tensor, choice?: readonly number[]): DrawnMask {
-    const sam = Array.isArray(features) ? features.map((f) => f.sam) : (features as Features).sam
-    return this.grounding_encoder.draw(sam, prompts, choice)
-  }
-
-  /** Low-res logits [B, h, w] of one image, or of images named for each -> masks at the image's size. */
-  finishMasks(features: Features | readonly Features[], logits: Tensor): Mask[] {
-    return this.grounding_encoder.finish(features, logits)
-  }
-
   get tokensPerTile(): number {
     return tokenGrid(this.#cfg) ** 2
   }
@@ -186,11 +144,6 @@ export class Sa2VA extends Module {
 
 /** Rows of the last tile (thumbnail, or the only one) at the region's cells, in raster order. */
 function regionRows(tokens: Tensor, cells: Uint8Array): Tensor {
-  const picked: bigint[] = []
-  cells.forEach((on, i) => {
-    if (on) picked.push(BigInt(i))
-  })
-  return tokens
-    .select(0, tokens.size(0) - 1)
-    .indexSelect(0, tensor(BigInt64Array.from(picked), { device: tokens.device }))
+  const picked = [...cells.keys()].filter((i) => cells[i])
+  return tokens.select(0, tokens.size(0) - 1).indexSelect(0, int64Tensor(picked, { device: tokens.device }))
 }

@@ -1,0 +1,138 @@
+// Parts that the vision towers of both generations share. P patches, h width, H heads, D head size.
+import { Linear, Module, type Rope, type RopeTable, rotate, tableOf, weight } from '../../nn/index.ts'
+import { attention, cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import type { QwenVisionConfig } from './vision-config.ts'
+
+/** Of every norm; fixed in the class. */
+export const eps = 1e-6
+
+class PatchProjection extends Module {
+  weight: Tensor // [h, 3, frames, p, p]
+  bias?: Tensor
+
+  constructor(cfg: QwenVisionConfig, hasBias: boolean) {
+    super()
+    const { hidden_size: h, in_channels, temporal_patch_size: frames, patch_size: p } = cfg
+    this.weight = weight(h, in_channels, frames, p, p)
+    if (hasBias) this.bias = weight(h)
+  }
+}
+
+export class PatchEmbed extends Module {
+  readonly proj: PatchProjection
+
+  constructor(cfg: QwenVisionConfig, { bias }: { bias: boolean }) {
+    super()
+    this.proj = new PatchProjection(cfg, bias)
+  }
+
+  /** Kernel and stride are equal: the convolution is a linear layer over the flat patch. */
+  forward(patches: Tensor): Tensor {
+    const { weight, bias } = this.proj
+    return patches.linear(weight.flatten({ startDim: 1 }), bias ? { bias } : {})
+  }
+}
+
+/** Rows that attend to each other, all of one length: [count, length] indices. */
+type Segments = readonly { length: number; rows: Int32Array }[]
+
+class VisionAttention extends Module {
+  readonly qkv: Linear // [3h, h]
+  readonly proj: Linear
+  readonly #heads: number
+
+  constructor(cfg: Pick<QwenVisionConfig, 'hidden_size' | 'num_heads'>) {
+    super()
+    this.qkv = new Linear(cfg.hidden_size, 3 * cfg.hidden_size)
+    this.proj = new Linear(cfg.hidden_size, cfg.hidden_size)
+    this.#heads = cfg.num_heads
+  }
+
+  forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {
+    const [P, h] = x.shape as [number, number]
+    const H = this.#heads
+    const packed = this.qkv.forward(x).view([P, 3, H, h / H])
+    const [q, k, v] = [0, 1, 2].map((i) => packed.select(1, i)) as [Tensor, Tensor, Tensor]
+    const turned = (t: Tensor) => rotate(t.to('float32'), rope).to(x.dtype) // [P, H, D]
+    return this.proj.forward(attendInside(turned(q), turned(k), v, segments))
+  }
+}
+
+/** [P, H, D] -> [P, h]: segments of one length are one batch. */
+function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tensor {
+  const [, H, D] = q.shape as [number, number, number]
+  const parts = segments.map(({ length, rows }) => {
+    const index = indices(rows, q.device)
+    const batch = (t: Tensor) => t.indexSelect(0, index).view([-1, length, H, D]).transpose(1, 2)
+    const mixed = attention(batch(q), batch(k), batch(v)).transpose(1, 2)
+    return mixed.reshape([rows.length, H * D])
+  })
+  const order = segments.flatMap((s) => Array.from(s.rows))
+  return cat(parts).indexSelect(0, indices(inverseOf(order), q.device))
+}
+
+export const indices = (rows: Int32Array, device: string) => int64Tensor(rows, { device })
+
+/** Where each row of a permutation is. */
+export function inverseOf(order: readonly number[]): Int32Array {
+  const back = new Int32Array(order.length)
+  for (const [i, row] of order.entries()) back[row] = i
+  return back
+}
+
+interface Layer extends Module {
+  forward(x: Tensor): Tensor
+}
+
+/** Attention and feed-forward network, each with a norm before it and a residual connection. */
+export class VisionBlock extends Module {
+  readonly norm1: Layer
+  readonly norm2: Layer
+  readonly attn: VisionAttention
+  readonly mlp: Layer
+
+  constructor(cfg: QwenVisionConfig, norm: () => Layer, mlp: Layer) {
+    super()
+    this.norm1 = norm()
+    this.norm2 = norm()
+    this.attn = new VisionAttention(cfg)
+    this.mlp = mlp
+  }
+
+  forward(x: Tensor, rope: RopeTable, segments: Segments): Tensor {
+    return tidy(() => {
+      const y = x.add(this.attn.forward(this.norm1.forward(x), rope, segments))
+      return y.add(this.mlp.forward(this.norm2.forward(y)))
+    })
+  }
+}
+
+/** Tables of patches at the given rows and columns, [P, 1, D], float32: half the frequencies follow the row, half the column. */
+export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
+  return noGrad(() =>
+    tidy(() => {
+      const along = (axis: 0 | 1) =>
+        rope.angles(
+          int64Tensor(
+            Int32Array.from(places, (place) => place[axis]),
+            { device },
+          ),
+        )
+      const angles = cat([along(0), along(1)], { dim: -1 }) // [P, D/2]
+      const { cos, sin } = tableOf(angles, angles)
+      return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
+    }),
+  )
+}
+
+/** Consecutive runs of the given lengths, equal lengths together. */
+export function segmentsOf(lengths: readonly number[]): Segments {
+  const rows = new Map<number, number[]>()
+  let at = 0
+  for (const length of lengths) {
+    const list = rows.get(length) ?? []
+    rows.set(length, list)
+    for (let i = 0; i < length; i++) list.push(at++)
+  }
+  return [...rows].map(([length, list]) => ({ length, rows: Int32Array.from(list) }))
+}
