@@ -1,6 +1,6 @@
 // `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, words, then all tests; `npm test -- PATTERN...` runs matching files only.
 import { spawn } from 'node:child_process'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { run as runTests } from 'node:test'
@@ -14,17 +14,25 @@ import reporter from './lib/test-reporter.mjs'
 import { setup } from './setup.mjs'
 
 const minute = 60_000
+const parallel = availableParallelism()
 
 // `timeout` is for a whole file and ends one that hangs: a machine ten times slower than ours stays below it
 const groups = [
   { name: 'unit', folders: ['src', 'scripts', 'tools', 'tests/fuzz', 'tests/mutants', 'tests/soak'] },
   { name: 'whole', folders: ['tests/invariant', 'tests/parity', 'tests/e2e', 'tests/faults'] },
-  { name: 'gpu', folders: ['tests/gpu'], parallel: 1 },
+  { name: 'gpu', folders: ['tests/gpu'], concurrency: 1 },
 ]
 const needSources = ['tests/e2e', 'tests/faults']
 const timeout = 30 * minute
 /** These take longest and start first, so that no core is idle at the end. */
-const longest = ['invariant/settings-used', 'e2e/package', 'e2e/pages', 'invariant/distributed-training', 'e2e/demo']
+const longest = [
+  'fuzz/fuzz',
+  'invariant/settings-used',
+  'e2e/package',
+  'e2e/pages',
+  'invariant/distributed-training',
+  'e2e/demo',
+]
 const rank = (path) => longest.findIndex((part) => path.includes(part)) >>> 0
 
 const threads = { OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREADS: '1' }
@@ -35,7 +43,7 @@ function testFiles(folder) {
   return readdirSync(base, { recursive: true })
     .filter((path) => path.endsWith(`.test${ending}`) || (!compiled && path.endsWith('.test.mjs')))
     .map((path) => join(base, path))
-    .sort((a, b) => rank(a) - rank(b) || (a < b ? -1 : 1))
+    .sort()
 }
 
 const run = (program, args, env = process.env) =>
@@ -90,12 +98,29 @@ async function prepareTests() {
   return true
 }
 
-async function runGroup({ name, files, parallel = availableParallelism() }) {
+/** What a test file may have that leaves its process changed, or that others of the process could disturb. */
+const changesProcess =
+  /support\/data|runFormat|process\.|beforeEach|afterEach|mock|global|spawn|Worker|setTimeout|memory\(|resetPeak|tapeLength/
+
+/** Unit tests that leave their process as it was share a few: most take less time than a start. The others run alone. */
+function shareProcesses(files, folder) {
+  const alone = files.filter((path) => changesProcess.test(readFileSync(path, 'utf8')))
+  const rest = files.filter((path) => !alone.includes(path))
+  const shared = Array.from({ length: Math.min(rest.length, 4 * parallel) }, (_, i) => join(folder, `shared-${i}.mjs`))
+  for (const [i, path] of shared.entries()) {
+    const own = rest.filter((_, k) => k % shared.length === i)
+    writeFileSync(path, own.map((file) => `import ${JSON.stringify(pathToFileURL(file).href)}\n`).join(''))
+  }
+  return [...shared, ...alone].sort((a, b) => rank(a) - rank(b))
+}
+
+async function runGroup({ name, files, concurrency = parallel, shared }) {
   const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-test-'))
   process.env.ROUNDTRIP_TEST_COUNTS = join(scratch, 'counts.json')
   let counts
   await phase(`${name} tests, ${files.length} files`, async () => {
-    for await (const text of reporter(runTests({ files, concurrency: parallel, timeout }))) process.stdout.write(text)
+    const programs = shared ? shareProcesses(files, scratch) : files
+    for await (const text of reporter(runTests({ files: programs, concurrency, timeout }))) process.stdout.write(text)
     counts = readCounts(process.env.ROUNDTRIP_TEST_COUNTS, files)
     return counts.failed === 0
   })
@@ -116,13 +141,13 @@ function whyNoCuda(record) {
 function selectFiles(patterns, record) {
   const chosen = []
   for (const group of groups) {
-    const all = group.folders.flatMap(testFiles)
+    const all = group.folders.flatMap(testFiles).sort((a, b) => rank(a) - rank(b))
     const matches = (path) => patterns.some((part) => relative(root, path).includes(part))
     const files = patterns.length > 0 ? all.filter(matches) : all
     if (files.length === 0) continue
     const why = group.name === 'gpu' ? whyNoCuda(record) : null
     if (why) console.log(`== ${group.name} tests: ${files.length} files skipped: ${why}`)
-    else chosen.push({ ...group, files })
+    else chosen.push({ ...group, files, shared: group.name === 'unit' && patterns.length === 0 })
   }
   return chosen
 }

@@ -143,7 +143,7 @@ test('the end token is part of the loss, and nothing after it', () =>
   opened({ rl: { numGenerations: 4, maxCompletionLength: 64 } }, async ({ cycle, sample }) => {
     const { eosIds } = cycle.family.tokenizer
     const rollouts: CycleSample[] = []
-    for (let step = 0; step < 6; step++) {
+    for (let step = 0; step < 3; step++) {
       for (const group of loop(await sample(step), 'loop1')) {
         rollouts.push(...samplesIn(group))
         const counts = group.columns.mask

@@ -121,7 +121,7 @@ export function toyRun(model: string, output: string, input: Partial<RunInput> =
     saveSteps: 1,
     tensorboard: false,
     ...input,
-    data: { workers: 0, evalFraction: 0.25, ...input.data },
+    data: { workers: 0, prefetch: 2, evalFraction: 0.25, ...input.data },
     rl: { numGenerations: 3, maxCompletionLength: 8, ...input.rl },
     optim: { learningRate: 1e-3, lrSchedulerType: 'constant', ...input.optim },
     lora: { rank: 4, alpha: 8, ...input.lora },
