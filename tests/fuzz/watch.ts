@@ -1,4 +1,4 @@
-// Keeps a child within its limits: five seconds of computing time a case, a minute of waiting, one gigabyte of memory.
+// Ends a child beyond its limits: a minute of computing time a case, ten of waiting, one gigabyte of memory.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { ownProgram } from '../support/own-program.ts'
 import { again, type CaseResult, isSmallFile, type Outcome } from './format.ts'
 
-export const limits = { cpuSeconds: 5, wallSeconds: 60, bytes: 1024 ** 3 }
+const limits = { wallSeconds: 600, bytes: 1024 ** 3 }
 const ticks = 100 // of the clock of /proc/PID/stat a second
 const page = 4096
 
@@ -45,7 +45,7 @@ interface Ended {
   stderr: string
 }
 
-function guard(child: ChildProcess, folder: string): Promise<Ended> {
+function guard(child: ChildProcess, folder: string, cpuSeconds: number): Promise<Ended> {
   let at = -1
   let began = { cpu: 0, waited: 0 }
   let last = Date.now()
@@ -64,7 +64,7 @@ function guard(child: ChildProcess, folder: string): Promise<Ended> {
     if (!ready) began.waited += Date.now() - last
     last = Date.now()
     if (memory > limits.bytes) verdict ??= 'memory'
-    if (at >= 0 && (cpu - began.cpu > limits.cpuSeconds || began.waited > 1000 * limits.wallSeconds)) verdict ??= 'hang'
+    if (at >= 0 && (cpu - began.cpu > cpuSeconds || began.waited > 1000 * limits.wallSeconds)) verdict ??= 'hang'
     if (verdict) child.kill('SIGKILL')
   }, 50)
   return new Promise((resolve) => {
@@ -82,18 +82,22 @@ export interface RunOptions {
   keep: string
   /** Processes side by side. */
   jobs?: number
+  /** Computing time of a case after which it is a hang. */
+  cpuSeconds?: number
 }
 
 /** Runs all cases of a format, each process a stretch of them. */
-export async function runFormat(name: string, { n, seed, keep, jobs = 1 }: RunOptions): Promise<CaseResult[]> {
+export async function runFormat(name: string, options: RunOptions): Promise<CaseResult[]> {
+  const { n, keep, jobs = 1 } = options
   if (keep !== '') mkdirSync(keep, { recursive: true })
   const bound = (job: number) => Math.round((n * job) / jobs)
-  const stretches = Array.from({ length: jobs }, (_, job) => runStretch(name, bound(job), bound(job + 1), seed, keep))
+  const stretches = Array.from({ length: jobs }, (_, job) => runStretch(name, bound(job), bound(job + 1), options))
   return (await Promise.all(stretches)).flat()
 }
 
 /** A child that ends early is followed by another from the next case on. */
-async function runStretch(name: string, first: number, n: number, seed: number, keep: string): Promise<CaseResult[]> {
+async function runStretch(name: string, first: number, n: number, options: RunOptions): Promise<CaseResult[]> {
+  const { seed, keep, cpuSeconds = 60 } = options
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-fuzz-'))
   const main = ownProgram('./child.ts', import.meta.url)
   const lost: CaseResult[] = []
@@ -103,7 +107,7 @@ async function runStretch(name: string, first: number, n: number, seed: number, 
       rmSync(join(folder, 'outside'), { recursive: true, force: true })
       const args = ['--expose-gc', ...main, name, String(seed), String(from), String(n), folder, keep]
       const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe'] })
-      const { verdict, code, stderr } = await guard(child, folder)
+      const { verdict, code, stderr } = await guard(child, folder, cpuSeconds)
       const at = currentCase(folder)
       if (at < 0) throw new Error(`the fuzzing process of ${name} did not start: ${stderr}`)
       if (at >= n) break
