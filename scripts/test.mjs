@@ -14,7 +14,7 @@ import reporter from './lib/test-reporter.mjs'
 import { setup } from './setup.mjs'
 
 const minute = 60_000
-const parallel = availableParallelism()
+const parallel = availableParallelism() + 1 // some tests wait for others
 
 // `timeout` is for a whole file and ends one that hangs: a machine ten times slower than ours stays below it
 const groups = [
