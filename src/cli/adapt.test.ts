@@ -4,8 +4,10 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, write
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { messageOf } from '../core/index.ts'
 import { openSource } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
+import { command } from './adapt.ts'
 
 const root = join(import.meta.dirname, '../..')
 const scratch = mkdtempSync(join(tmpdir(), 'adapt-'))
@@ -71,20 +73,23 @@ test('pictures without annotations become a trained model, and the same command 
   assert.match(adapt(...miniatures, '--images', fewer, '--output', output, ...short).stderr, /those of other inputs/)
 })
 
-test('folders that cannot be used are named before anything is written', () => {
+test('folders that cannot be used are named before anything is written', async () => {
   const output = join(scratch, 'none')
-  const message = (...args: string[]) => {
-    const { status, stderr } = adapt(...miniatures, '--output', output, ...short, ...args)
-    assert.equal(status, 1)
-    return stderr
+  const message = (...args: string[]): Promise<string> => {
+    const words = [...miniatures, '--output', output, ...short, ...args]
+    const done = command().parseAsync(['node', 'roundtrip', ...words])
+    return done.then(() => assert.fail('no error'), messageOf)
   }
   const empty = join(scratch, 'empty')
   mkdirSync(empty)
-  assert.match(message('--images', empty), /expected a folder of PNG, JPEG or WebP pictures, got none/)
+  assert.match(await message('--images', empty), /expected a folder of PNG, JPEG or WebP pictures, got none/)
   writeFileSync(join(empty, 'broken.jpg'), 'not a picture')
-  assert.match(message('--images', empty), /got no readable picture.*broken\.jpg/s)
-  assert.match(message('--images', join(scratch, 'missing')), /not a folder/)
-  assert.match(message('--images', empty, '--data', 'scenes:4'), /--dataPath: expected nothing: adapt does not read it/)
-  assert.match(message(), /--images: expected a folder of pictures, got nothing/)
+  assert.match(await message('--images', empty), /got no readable picture.*broken\.jpg/s)
+  assert.match(await message('--images', join(scratch, 'missing')), /not a folder/)
+  assert.match(
+    await message('--images', empty, '--data', 'scenes:4'),
+    /--dataPath: expected nothing: adapt does not read it/,
+  )
+  assert.match(await message(), /--images: expected a folder of pictures, got nothing/)
   assert.ok(!existsSync(output))
 })

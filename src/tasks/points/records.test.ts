@@ -44,6 +44,15 @@ test('JSONL lines with a query bring masks as PNG or run lengths, and their own 
   await source.close()
 })
 
+test('shapes of a generated scene are not places, and a list with places must be whole', async () => {
+  const source = await openSource('scenes:1')
+  const scene = await source.get(0)
+  await source.close()
+  assert.equal(pointRecord(scene).objects, undefined)
+  const meta = { objects: [{ box: [1, 2, 3, 4], point: [2, 3] }, { box: [1, 2, 3, 4] }] }
+  assert.throws(() => pointRecord({ ...scene, meta }), /objects: expected \[\{"box"/)
+})
+
 test("Seg-Zero's shards give the query, the places in pixels of the original, and the mask of the id, never a box", async () => {
   const bytes = await encodePng(record.image)
   const masks = join(folder, 'masks')

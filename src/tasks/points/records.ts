@@ -5,7 +5,8 @@ import type { Box, Point } from './frame.ts'
 import type { PointRecord } from './record.ts'
 
 export function pointRecord({ id, image, mask, caption, meta }: Example): PointRecord {
-  const { box, points, objects } = meta
+  const { box, points } = meta
+  const objects = places(meta.objects) ? meta.objects : undefined
   if (box !== undefined && !isBox(box)) bad(id, 'box', '[x1, y1, x2, y2]', box)
   if (points !== undefined && !isPoints(points)) bad(id, 'points', '[[x, y], ..]', points)
   if (objects !== undefined && !isObjects(objects)) bad(id, 'objects', '[{"box": [..4], "point": [..2]}, ..]', objects)
@@ -14,6 +15,10 @@ export function pointRecord({ id, image, mask, caption, meta }: Example): PointR
     ...(objects !== undefined && { objects: objects.map((one) => ({ box: one.box, points: [one.point] })) }),
   }
 }
+
+/** Generated scenes list their shapes under the same name, without boxes and points. */
+const places = (value: unknown): boolean =>
+  !Array.isArray(value) || value.some((one) => one?.box !== undefined || one?.point !== undefined)
 
 function bad(id: string, field: string, expected: string, got: unknown): never {
   throw new Mismatch({ where: `record ${id}`, field, expected, got })
