@@ -75,12 +75,10 @@ interface Spoken {
 }
 
 function generated(family: GroundedFamily, questions: readonly Question[], options: AnswerOptions): Spoken[] {
-  const rows = generate(
-    family.model,
-    family.tokenizer,
-    questions.map((q) => q.prompt),
-    { maxNewTokens: options.maxNewTokens, stopStrings: family.stopWords, segId: family.segId },
-  )
+  const { model, tokenizer, stopWords, segId } = family
+  const prompts = questions.map((q) => q.prompt)
+  const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords, segId }
+  const rows = generate(model, tokenizer, prompts, settings)
   return rows.map(({ text, segStates }) => ({ text, states: segStates }))
 }
 
@@ -97,9 +95,7 @@ function forced({ model, tokenizer, segId }: GroundedFamily, questions: readonly
 /** Every [SEG] of the answer draws a mask; pixels of any count. */
 export function drawUnion(family: GroundedFamily, features: object, states: Tensor): Mask {
   const { logits } = family.drawMasks(features, family.segPrompts(states)) // [n, h, w]
-  const masks = Array.from(
-    { length: states.shape[0]! },
-    (_, i) => family.finishMasks(features, logits.narrow(0, i, 1))[0]!,
-  )
-  return maskUnion(masks[0]!, ...masks.slice(1))
+  const one = (i: number) => family.finishMasks(features, logits.narrow(0, i, 1))[0]!
+  const [first, ...others] = Array.from({ length: states.shape[0]! }, (_, i) => one(i))
+  return maskUnion(first!, ...others)
 }

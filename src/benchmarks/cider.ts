@@ -4,28 +4,7 @@ const longest = 4
 const sigma = 6
 
 /** Signs that the COCO evaluation drops after tokenising. */
-const dropped = new Set([
-  "''",
-  "'",
-  '``',
-  '`',
-  '.',
-  '?',
-  '!',
-  ',',
-  ':',
-  '-',
-  '--',
-  '...',
-  ';',
-  '(',
-  ')',
-  '[',
-  ']',
-  '{',
-  '}',
-  '"',
-])
+const dropped = new Set(`'' ' \`\` \` . ? ! , : - -- ... ; ( ) [ ] { } "`.split(' '))
 
 /**
  * Words as the Penn Treebank tokeniser cuts them, lower case, without punctuation. The COCO evaluation runs Stanford's Java
@@ -54,13 +33,13 @@ type Counts = Map<string, number>
 
 function sequences(tokens: readonly string[]): Counts {
   const counts: Counts = new Map()
-  for (let n = 1; n <= longest; n++) {
-    for (let i = 0; i + n <= tokens.length; i++) {
-      const key = tokens.slice(i, i + n).join(' ')
-      counts.set(key, (counts.get(key) ?? 0) + 1)
-    }
-  }
+  for (let n = 1; n <= longest; n++)
+    for (let i = 0; i + n <= tokens.length; i++) increment(counts, tokens.slice(i, i + n).join(' '))
   return counts
+}
+
+function increment(counts: Counts, key: string): void {
+  counts.set(key, (counts.get(key) ?? 0) + 1)
 }
 
 const lengthOf = (key: string) => key.split(' ').length
@@ -94,12 +73,10 @@ export function ciderD(items: readonly CiderItem[]): number[] {
 }
 
 /** In how many items some reference has the sequence. */
-function documentFrequency(references: readonly (readonly Counts[])[]): Map<string, number> {
-  const frequency = new Map<string, number>()
-  for (const list of references) {
-    const seen = new Set(list.flatMap((counts) => [...counts.keys()]))
-    for (const key of seen) frequency.set(key, (frequency.get(key) ?? 0) + 1)
-  }
+function documentFrequency(references: readonly (readonly Counts[])[]): Counts {
+  const frequency: Counts = new Map()
+  for (const list of references)
+    for (const key of new Set(list.flatMap((counts) => [...counts.keys()]))) increment(frequency, key)
   return frequency
 }
 

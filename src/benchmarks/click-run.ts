@@ -9,7 +9,7 @@ import { clicksOn } from './click-model.ts'
 import { type ClickedRecord, maxClicks, scoreClicks, simulateClicks } from './clicks.ts'
 import { rowsFormat } from './predictions.ts'
 import type { AnswerSettings, RegionBenchmark } from './region-benchmarks.ts'
-import { openRows } from './rows.ts'
+import { answerInBatches } from './rows.ts'
 
 export async function openClicks(data: string): Promise<RegionBenchmark> {
   const source = await openSource(data)
@@ -22,9 +22,8 @@ export async function openClicks(data: string): Promise<RegionBenchmark> {
       const rows = readClicks(file)
       if (rows.length !== length)
         throw new Mismatch({ where: file, field: 'records', expected: `${length} records`, got: rows.length })
-      return [
-        { split: 'all', items: rows.length, metrics: scoreClicks(rows, { seed }), rows: rows.map((r) => ({ ...r })) },
-      ]
+      const metrics = scoreClicks(rows, { seed })
+      return [{ split: 'all', items: rows.length, metrics, rows: rows.map((r) => ({ ...r })) }]
     },
   }
 }
@@ -35,30 +34,21 @@ function readClicks(file: string): ClickedRecord[] {
     .map(({ value: { id, image, overlaps }, where }) => {
       const numbers = Array.isArray(overlaps) && overlaps.length >= 5 && overlaps.every((v) => typeof v === 'number')
       if (numbers) return { id: String(id), image: String(image ?? id), overlaps: overlaps as number[] }
-      throw new Mismatch({
-        where,
-        field: 'overlaps',
-        expected: 'at least 5 numbers',
-        got: overlaps,
-      })
+      throw new Mismatch({ where, field: 'overlaps', expected: 'at least 5 numbers', got: overlaps })
     })
 }
 
 async function answerClicks(data: string, family: GroundedFamily, settings: AnswerSettings): Promise<boolean> {
   const source = await openSource(data)
-  const { lines, known } = openRows(settings.rows, settings.header)
   try {
-    const start = known.length // rows come in the order of the records
-    settings.host.progress(0, source.length - start, start)
-    for (let i = start; i < source.length; i++) {
-      if (settings.host.stopping()) return false
-      lines.append(clickRow(family, await exampleAt(source, i), settings))
-      settings.host.progress(i + 1 - start, source.length - start, start)
-      await settings.host.yieldToLoop()
-    }
-    return true
+    // rows come in the order of the records
+    return await answerInBatches<number, Example>(settings, ({ length: start }) => ({
+      total: source.length - start,
+      batches: Array.from({ length: source.length - start }, (_, i) => start + i),
+      load: (index) => exampleAt(source, index),
+      answer: (example) => [clickRow(family, example, settings)],
+    }))
   } finally {
-    lines.close()
     await source.close()
   }
 }
@@ -66,12 +56,8 @@ async function answerClicks(data: string, family: GroundedFamily, settings: Answ
 async function exampleAt(source: Source, index: number): Promise<Example> {
   const example = await source.get(index)
   if (maskArea(example.mask) > 0) return example
-  throw new Mismatch({
-    where: `${source.name}: ${example.id}`,
-    field: 'mask',
-    expected: 'a pixel to click on',
-    got: 'none',
-  })
+  const where = `${source.name}: ${example.id}`
+  throw new Mismatch({ where, field: 'mask', expected: 'a pixel to click on', got: 'none' })
 }
 
 function clickRow(family: GroundedFamily, example: Example, { maxTiles }: AnswerSettings): Record<string, unknown> {

@@ -91,10 +91,8 @@ export function compareResults(before: StoredResult, after: StoredResult, option
   const moved = pairs.flatMap(([a, b]) => changeOf(a, b, protocol.name))
   const images = [...new Set(pairs.map(([a]) => a.image))]
   const metrics = metricsOf(protocol)
-  const changes = pairedBootstrap(
-    metrics.map((metric) => pairedSums(metric, protocol.name, pairs, images)),
-    options,
-  )
+  const sums = metrics.map((metric) => pairedSums(metric, protocol.name, pairs, images))
+  const changes = pairedBootstrap(sums, options)
   const count = (is: (change: number) => boolean) => moved.filter((m) => is(m.change)).length
   return {
     ...{ benchmark: before.benchmark, split: before.split, protocol: protocol.name, sentences: pairs.length },
@@ -117,13 +115,10 @@ function pairedSums(
   pairs: readonly [ScoredSentence, ScoredSentence][],
   images: readonly string[],
 ): PairedSums {
-  const [before, after] = [0, 1].map((side) => {
-    const sums = sumsByImage(
-      metric,
-      protocol,
-      pairs.map((pair) => pair[side as 0 | 1]),
-    )
+  const side = (i: 0 | 1): Sums[] => {
+    const rows = pairs.map((pair) => pair[i])
+    const sums = sumsByImage(metric, protocol, rows)
     return images.map((image) => sums.get(image) ?? { above: 0, below: 0 })
-  }) as [Sums[], Sums[]]
-  return { before, after, guard: metric.guard }
+  }
+  return { before: side(0), after: side(1), guard: metric.guard }
 }

@@ -6,9 +6,9 @@ import { parseChoice } from '../rewards/index.ts'
 import { regionQuestions } from '../text/index.ts'
 import { annotationTarget, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
-import { measure } from './measure.ts'
+import { type MeasureOptions, measure, share } from './measure.ts'
 import { unionTarget } from './target.ts'
-import type { ScoreTextOptions, TextBenchmark, TextItem, TextScores } from './text-benchmark.ts'
+import type { TextBenchmark, TextItem, TextScores } from './text-benchmark.ts'
 
 export interface DlcQuestion {
   question: string
@@ -77,14 +77,8 @@ export async function judgeCaption(
   const put = async (question: string, choices: readonly string[]) =>
     parseChoice(await ask(requestOf(prompt, caption, question, choices)), choices)
   const known = await put(recognition(className), ['Yes', 'No'])
-  const picked = await Promise.all(
-    questions.map((q) =>
-      put(
-        q.question,
-        q.choices.map(([text]) => text),
-      ),
-    ),
-  )
+  const textsOf = (q: DlcQuestion) => q.choices.map(([text]) => text)
+  const picked = await Promise.all(questions.map((q) => put(q.question, textsOf(q))))
   const recognised = known === 0
   const scores = questions.map((q, i) => {
     const score = picked[i] === null ? 0 : q.choices[picked[i]!]![1]
@@ -145,13 +139,10 @@ export function openDlcBench(data: string, options: DlcOptions): TextBenchmark {
 }
 
 export function noJudge(): Mismatch {
-  return new Mismatch({
-    where: 'flags',
-    field: 'rewards.judge.enabled',
-    expected: 'a judge for DLC-Bench',
-    got: 'none',
-    hint: '--rewards.judge.enabled true --rewards.judge.baseUrl URL; the published numbers use Llama-3.1-8B-Instruct',
-  })
+  const [field, expected] = ['rewards.judge.enabled', 'a judge for DLC-Bench']
+  const hint =
+    '--rewards.judge.enabled true --rewards.judge.baseUrl URL; the published numbers use Llama-3.1-8B-Instruct'
+  return new Mismatch({ where: 'flags', field, expected, got: 'none', hint })
 }
 
 const mean = (values: readonly number[]) => values.reduce((a, b) => a + b, 0) / values.length
@@ -162,7 +153,7 @@ async function scoreAll(
   classes: ReadonlyMap<string, string>,
   answers: ReadonlyMap<string, string>,
   { ask, prompt = judgePrompt }: DlcOptions,
-  options: ScoreTextOptions,
+  options: MeasureOptions,
 ): Promise<TextScores> {
   if (!ask) throw noJudge()
   const rows = await Promise.all(
@@ -177,13 +168,7 @@ async function scoreAll(
     image: items[i]!.image,
     values: [...column(row.positive), ...column(row.negative), Number(row.recognised), 1],
   }))
-  const positive = (s: Float64Array) => s[0]! / s[1]!
-  const negative = (s: Float64Array) => s[2]! / s[3]!
-  const metrics = {
-    Pos: positive,
-    Neg: negative,
-    Avg: (s: Float64Array) => (positive(s) + negative(s)) / 2,
-    recognised: (s: Float64Array) => s[4]! / s[5]!,
-  }
+  const [Pos, Neg] = [share(0, 1), share(2, 3)]
+  const metrics = { Pos, Neg, Avg: (s: Float64Array) => (Pos(s) + Neg(s)) / 2, recognised: share(4, 5) }
   return { metrics: measure(measured, metrics, options), rows: rows.map((row) => ({ ...row })) }
 }

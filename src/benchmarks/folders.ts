@@ -33,13 +33,8 @@ export function findImages(folder: string, images: string | null, first: string)
   const found = tried.find((path) => existsSync(join(path, first)))
   if (found) return found
   const hint = 'give --images DIR, the folder of the COCO train2014 images'
-  throw new Mismatch({
-    where: images ?? folder,
-    field: 'images',
-    expected: `a folder with ${first}`,
-    got: 'none',
-    hint,
-  })
+  const expected = `a folder with ${first}`
+  throw new Mismatch({ where: images ?? folder, field: 'images', expected, got: 'none', hint })
 }
 
 /** Before the first answer: an image that is not there would end the run hours later. */

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { Mismatch, readJson } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 import { findFolder, namesIn } from './folders.ts'
-import { measure, share } from './measure.ts'
+import { type MeasureOptions, measure, share } from './measure.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'
 
 const fileName = 'GAR-Bench-VQA.json'
@@ -18,17 +18,15 @@ interface Item {
 }
 
 function checked(item: Partial<Item> | null, where: string): Item {
-  for (const field of ['image', 'question', 'answer', 'type'] as const) {
-    if (typeof item?.[field] !== 'string')
-      throw new Mismatch({ where, field, expected: 'a text', got: item?.[field] ?? 'none' })
+  const check = (isRight: boolean, field: string, expected: string, got: unknown) => {
+    if (!isRight) throw new Mismatch({ where, field, expected, got })
   }
-  for (const field of ['choices', 'mask_rles'] as const) {
-    if (!Array.isArray(item?.[field]))
-      throw new Mismatch({ where, field, expected: 'a list', got: item?.[field] ?? 'none' })
-  }
-  const odd = item!.choices!.findIndex((choice) => typeof choice !== 'string')
-  if (odd >= 0)
-    throw new Mismatch({ where, field: `choices[${odd}]`, expected: 'a text', got: item!.choices![odd] ?? 'null' })
+  for (const field of ['image', 'question', 'answer', 'type'] as const)
+    check(typeof item?.[field] === 'string', field, 'a text', item?.[field] ?? 'none')
+  for (const field of ['choices', 'mask_rles'] as const)
+    check(Array.isArray(item?.[field]), field, 'a list', item?.[field] ?? 'none')
+  for (const [i, choice] of item!.choices!.entries())
+    check(typeof choice === 'string', `choices[${i}]`, 'a text', choice ?? 'null')
   return item as Item
 }
 
@@ -58,11 +56,7 @@ export function openGarVqa(data: string): TextBenchmark {
 const same = (a: string, b: string) => a.trim().toLowerCase() === b.trim().toLowerCase()
 
 /** Accuracy of each type of question, and overall. */
-function scoreVqa(
-  items: readonly Item[],
-  answers: ReadonlyMap<string, string>,
-  options: { seed: number; resamples?: number },
-) {
+function scoreVqa(items: readonly Item[], answers: ReadonlyMap<string, string>, options: MeasureOptions) {
   const types = [...new Set(items.map((item) => item.type))].sort()
   const rows = items.map((item, i) => {
     const answer = answers.get(String(i))!
@@ -71,11 +65,10 @@ function scoreVqa(
   const measured = items.map((item, i) => ({
     image: item.image,
     // columns 2k and 2k + 1: right ones and items of type k; the last two are over all
-    values: [
-      ...types.flatMap((type) => (item.type === type ? [Number(rows[i]!.right), 1] : [0, 0])),
-      Number(rows[i]!.right),
-      1,
-    ],
+    values: [...types.map((type) => item.type === type), true].flatMap((is) => [
+      Number(is && rows[i]!.right),
+      Number(is),
+    ]),
   }))
   const all = 2 * types.length
   const metrics = Object.fromEntries([

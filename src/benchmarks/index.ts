@@ -26,6 +26,7 @@ export { type PublishedColumn, publishedColumns } from './published.ts'
 export { lisaSplit } from './reason-seg.ts'
 export {
   type AnswerSettings,
+  answerMasks,
   isOtherBenchmark,
   type OtherScores,
   openRegionBenchmark,
@@ -41,7 +42,8 @@ export {
   tableRow,
   writeResult,
 } from './result.ts'
-export { type AnswerRun, answerBenchmark, type BenchmarkHost } from './run.ts'
+export type { BenchmarkHost } from './rows.ts'
+export { type AnswerRun, answerBenchmark } from './run.ts'
 export { type ScoredSentence, scoreRecord, scoreRecords, unknownPredictions } from './score.ts'
 export { type SplitSummary, type SummaryOptions, summariseSplit } from './summary.ts'
 export { overlapOf, sa2vaTarget, type Target, unionTarget } from './target.ts'

@@ -4,6 +4,8 @@ import { type MaskBenchmarkName, maskBenchmarks, otherBenchmarks } from './names
 import { openReasonSeg } from './reason-seg.ts'
 import { openRefBenchmark } from './ref-coco.ts'
 
+const benchmarkNames = [...maskBenchmarks, ...otherBenchmarks]
+
 export function isMaskBenchmark(name: string): name is MaskBenchmarkName {
   return (maskBenchmarks as readonly string[]).includes(name)
 }
@@ -12,11 +14,6 @@ export function isMaskBenchmark(name: string): name is MaskBenchmarkName {
 export function openBenchmark(data: string, name: string, options: Partial<BenchmarkOptions> = {}): MaskBenchmark {
   const all: BenchmarkOptions = { images: null, refs: null, ...options }
   if (!isMaskBenchmark(name))
-    throw new Mismatch({
-      where: 'flags',
-      field: '--benchmark',
-      expected: [...maskBenchmarks, ...otherBenchmarks].join(', '),
-      got: name,
-    })
+    throw new Mismatch({ where: 'flags', field: '--benchmark', expected: benchmarkNames.join(', '), got: name })
   return name === 'reasonseg' ? openReasonSeg(data, all) : openRefBenchmark(data, name, all)
 }

@@ -40,30 +40,21 @@ function areasWith(target: Mask): (prediction: Mask | null) => Areas {
   }
 }
 
-/** 1 where target and prediction are both empty; the small number is the reference's. */
+/** 1 if target and prediction are both empty; the small number is the reference's. */
 function guarded({ intersection, union }: Areas): SentenceScore {
   return { intersection, union, iou: union === 0 ? 1 : intersection / (union + 1e-5) }
 }
 
-const union: Protocol = {
-  name: 'union',
-  extra: 0,
-  guard: 1e-10,
-  noTarget: false,
-  scorer: (target) => {
-    const areas = areasWith(unionTarget(target))
-    return (prediction) => guarded(areas(prediction))
-  },
+function referringTo(name: string, targetOf: (target: Target) => Mask): Protocol {
+  const scorer = (target: Target) => {
+    const areas = areasWith(targetOf(target))
+    return (prediction: Mask | null) => guarded(areas(prediction))
+  }
+  return { name, extra: 0, guard: 1e-10, noTarget: false, scorer }
 }
 
-const sa2va: Protocol = {
-  ...union,
-  name: 'sa2va',
-  scorer: (target) => {
-    const areas = areasWith(sa2vaTarget(target))
-    return (prediction) => guarded(areas(prediction))
-  },
-}
+const union = referringTo('union', unionTarget)
+const sa2va = referringTo('sa2va', sa2vaTarget)
 
 /** Pixels of two or more parts have no class; ignored pixels are removed from the prediction too. */
 const lisa: Protocol = {

@@ -58,12 +58,8 @@ function checkRef(ref: Partial<Ref> | null, where: string): void {
   need(ids.length > 0 && ids.every(Number.isInteger), 'ann_id', 'a whole number, or a list of them', ref!.ann_id)
   need(typeof ref!.split === 'string', 'split', 'a word', ref!.split)
   const sentences = ref!.sentences
-  need(
-    Array.isArray(sentences) && sentences.every((s) => typeof s?.sent === 'string'),
-    'sentences',
-    'a list with sent',
-    sentences,
-  )
+  const isList = Array.isArray(sentences) && sentences.every((s) => typeof s?.sent === 'string')
+  need(isList, 'sentences', 'a list with sent', sentences)
 }
 
 /** gRefCOCO's [-1] says that nothing is meant. */
@@ -86,7 +82,7 @@ function recordOf(ref: Ref, instances: Instances, refs: string): BenchmarkRecord
 }
 
 /** testA, testB: the split's word contains the last letter; test: it contains "test"; others, and all of gRefCOCO: equal. */
-export function inRefSplit(name: RefName, split: string, word: string): boolean {
+function inRefSplit(name: RefName, split: string, word: string): boolean {
   if (name === 'grefcoco') return word === split
   if (/^test[A-Z]$/.test(split)) return word.includes(split.at(-1)!)
   return split === 'test' ? word.includes('test') : word === split
@@ -95,14 +91,9 @@ export function inRefSplit(name: RefName, split: string, word: string): boolean 
 export function openRefBenchmark(data: string, name: RefName, options: BenchmarkOptions): MaskBenchmark {
   const refs = options.refs ?? usualRefs[name]
   const has = (folder: string) => namesIn(folder).includes('instances.json') && refsFile(folder, name, refs) !== null
-  const wanted = `${name === 'grefcoco' ? 'grefs' : 'refs'}(${refs}).p or .json`
+  const files = `instances.json and ${name === 'grefcoco' ? 'grefs' : 'refs'}(${refs}).p or .json`
   const own = (folder: string) => has(folder) && (basename(folder) === name || !isOther(folder, name))
-  const folder = findFolder(
-    data,
-    [name, `ref_seg/${name}`],
-    own,
-    `a folder of ${name} with instances.json and ${wanted}`,
-  )
+  const folder = findFolder(data, [name, `ref_seg/${name}`], own, `a folder of ${name} with ${files}`)
   const instances = readInstances(join(folder, 'instances.json'))
   const source = refsFile(folder, name, refs)!
   const records = readRefs(source).map((ref) => recordOf(ref, instances, source))

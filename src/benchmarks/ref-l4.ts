@@ -6,7 +6,7 @@ import { readParquet } from '../data/index.ts'
 import { decodeRle, maskBox, type Rle } from '../mask/index.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
-import { type MeasureOptions, measure } from './measure.ts'
+import { type MeasureOptions, measure, share } from './measure.ts'
 import { rowsFormat } from './predictions.ts'
 import { emptyTarget } from './target.ts'
 
@@ -66,14 +66,9 @@ async function fileRows(file: string): Promise<PlacedRow[]> {
 function checked(row: Record<string, unknown>, split: string, where: string): RefL4Row {
   const { id, caption, bbox, file_name, height, width } = row
   const numbers = Array.isArray(bbox) && bbox.length === 4 && bbox.map(Number).every(Number.isFinite)
-  if (
-    (typeof id === 'string' || typeof id === 'number') &&
-    typeof caption === 'string' &&
-    typeof file_name === 'string' &&
-    numbers &&
-    Number(height) > 0 &&
-    Number(width) > 0
-  ) {
+  const isNamed = typeof id === 'string' || typeof id === 'number'
+  const hasTexts = typeof caption === 'string' && typeof file_name === 'string'
+  if (isNamed && hasTexts && numbers && Number(height) > 0 && Number(width) > 0) {
     const sizes = { height: Number(height), width: Number(width) }
     return { id: String(id), caption, bbox: (bbox as unknown[]).map(Number), file_name, ...sizes, split }
   }
@@ -91,12 +86,8 @@ function recordOf(row: RefL4Row): BenchmarkRecord {
 
 export async function openRefL4(data: string, images: string | null): Promise<RefL4> {
   const has = (folder: string) => namesIn(folder).some((name) => dataFile.test(name))
-  const folder = findFolder(
-    data,
-    ['Ref-L4', 'data'],
-    has,
-    'a folder with ref-l4-val and ref-l4-test (parquet, jsonl or json)',
-  )
+  const expected = 'a folder with ref-l4-val and ref-l4-test (parquet, jsonl or json)'
+  const folder = findFolder(data, ['Ref-L4', 'data'], has, expected)
   const rows: RefL4Row[] = []
   const names = namesIn(folder).filter((name) => dataFile.test(name))
   for (const name of names) {
@@ -159,13 +150,8 @@ export function scoreRefL4(
     .filter((row) => split === 'all' || row.split === split)
     .map((row) => {
       const box = boxes.get(row.id)
-      if (box === undefined)
-        throw new Mismatch({
-          where: 'predictions',
-          field: row.id,
-          expected: 'a prediction for every expression',
-          got: 'none',
-        })
+      const expected = 'a prediction for every expression'
+      if (box === undefined) throw new Mismatch({ where: 'predictions', field: row.id, expected, got: 'none' })
       const target = row.bbox as unknown as Box
       return { id: row.id, image: row.file_name, size: sizeOf(target), box, iou: box ? boxIou(target, box) : 0 }
     })
@@ -178,13 +164,12 @@ export function scoreRefL4(
       ...sizes.flatMap((s) => (s === size ? [above(iou, 0.5), mean(iou), 1] : [0, 0, 0])),
     ],
   }))
-  const of = (column: number, count: number) => (s: Float64Array) => s[column]! / s[count]!
   const metrics = {
-    ...{ 'Acc@0.5': of(0, 4), 'Acc@0.75': of(1, 4), 'Acc@0.9': of(2, 4), mAcc: of(3, 4) },
+    ...{ 'Acc@0.5': share(0, 4), 'Acc@0.75': share(1, 4), 'Acc@0.9': share(2, 4), mAcc: share(3, 4) },
     ...Object.fromEntries(
       sizes.flatMap((size, k) => [
-        [`${size} Acc@0.5`, of(5 + 3 * k, 7 + 3 * k)],
-        [`${size} mAcc`, of(6 + 3 * k, 7 + 3 * k)],
+        [`${size} Acc@0.5`, share(5 + 3 * k, 7 + 3 * k)],
+        [`${size} mAcc`, share(6 + 3 * k, 7 + 3 * k)],
       ]),
     ),
   }

@@ -2,15 +2,16 @@
 import { Mismatch } from '../core/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Interval } from '../tracking/index.ts'
-import { answerWith } from './answer.ts'
+import { type AnswerOptions, answerWith } from './answer.ts'
+import type { BenchmarkRecord } from './benchmark.ts'
 import { describeWith } from './describe.ts'
 import { type AskJudge, openDlcBench } from './dlc-bench.ts'
 import { openGarVqa } from './gar-vqa.ts'
 import { type OtherBenchmarkName, otherBenchmarks } from './names.ts'
 import { openRefL4, readBoxes, refL4Warning, scoreRefL4 } from './ref-l4.ts'
 import { openRegionCaptions } from './region-captions.ts'
-import type { RowsHeader } from './rows.ts'
-import { answerBenchmark, type BenchmarkHost } from './run.ts'
+import type { RowsRun } from './rows.ts'
+import { type AnswerSource, answerBenchmark } from './run.ts'
 import { countTextWarning, readAnswers, type TextBenchmark } from './text-benchmark.ts'
 import { answerItems } from './text-run.ts'
 
@@ -18,14 +19,8 @@ export function isOtherBenchmark(name: string): name is OtherBenchmarkName {
   return (otherBenchmarks as readonly string[]).includes(name)
 }
 
-export interface AnswerSettings {
-  rows: string
-  header: RowsHeader
+export interface AnswerSettings extends RowsRun, Omit<AnswerOptions, 'rows'> {
   batch: number
-  mode: 'generate' | 'forced'
-  maxNewTokens: number
-  maxTiles: number | null
-  host: BenchmarkHost
 }
 
 export interface OtherScores {
@@ -53,6 +48,14 @@ export interface OtherOptions {
   judgePrompt: string | null
 }
 
+/** Answers the sentences of records with masks. */
+export function answerMasks(benchmark: AnswerSource, records: readonly BenchmarkRecord[]): RegionBenchmark['answer'] {
+  return (family, settings) => {
+    const answer = answerWith(family, { ...settings, rows: settings.batch })
+    return answerBenchmark({ ...settings, benchmark, records, answer })
+  }
+}
+
 export async function openRegionBenchmark(
   data: string,
   name: OtherBenchmarkName,
@@ -62,7 +65,7 @@ export async function openRegionBenchmark(
   if (name === 'refcocog-captions') return textBenchmark(openRegionCaptions(data, options.images))
   if (name === 'dlc-bench') {
     const { images, ask, judgePrompt } = options
-    return textBenchmark(openDlcBench(data, { images, ask, ...(judgePrompt === null ? {} : { prompt: judgePrompt }) }))
+    return textBenchmark(openDlcBench(data, { images, ask, prompt: judgePrompt ?? undefined }))
   }
   if (name === 'ref-l4') return boxBenchmark(data, options)
   const { openClicks } = await import('./click-run.ts')
@@ -96,13 +99,7 @@ async function boxBenchmark(data: string, { images }: OtherOptions): Promise<Reg
     name,
     source,
     warning: refL4Warning(rows),
-    answer: (family, settings) =>
-      answerBenchmark({
-        ...settings,
-        benchmark,
-        records,
-        answer: answerWith(family, { ...settings, rows: settings.batch }),
-      }),
+    answer: answerMasks(benchmark, records),
     score: async (file, { seed, splits }) => {
       const boxes = readBoxes(file)
       const filled = known.filter((split) => split === 'all' || rows.some((row) => row.split === split))

@@ -7,9 +7,9 @@ import { regionQuestion } from '../text/index.ts'
 import { ciderD } from './cider.ts'
 import { annotationTarget, type Instances, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
-import { measure, share } from './measure.ts'
+import { type MeasureOptions, measure, share } from './measure.ts'
 import { unionTarget } from './target.ts'
-import type { ScoreTextOptions, TextBenchmark, TextItem } from './text-benchmark.ts'
+import type { TextBenchmark, TextItem } from './text-benchmark.ts'
 
 const maskFile = /^finetune_refcocog_(val|test)_with_mask\.json$/
 
@@ -67,7 +67,7 @@ function scoreCaptions(
   items: readonly TextItem[],
   captions: ReadonlyMap<number, readonly string[]>,
   answers: ReadonlyMap<string, string>,
-  options: ScoreTextOptions,
+  options: MeasureOptions,
 ) {
   const pairs = items.map(({ id }) => ({ candidate: answers.get(id)!, references: captions.get(Number(id))! }))
   const cider = ciderD(pairs)

@@ -5,23 +5,14 @@ import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { encodeRle } from '../mask/index.ts'
-import type { JsonLines } from '../tracking/index.ts'
 import type { AnswerImages, MaskAnswer } from './answer.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
 import { checkImages } from './folders.ts'
 import { isMaskBenchmark } from './open.ts'
 import { predictionKey } from './predictions.ts'
 import { protocolsOf } from './protocols.ts'
-import { openRows, type Row, type RowsHeader } from './rows.ts'
+import { answerInBatches, type Row, type RowsRun } from './rows.ts'
 import type { Target } from './target.ts'
-
-export interface BenchmarkHost {
-  /** Sentences answered by this run, of those that were open at its start. */
-  progress(done: number, total: number, before: number): void
-  stopping(): boolean
-  /** Lets messages in between two batches. */
-  yieldToLoop(): Promise<void>
-}
 
 /** What a run must know of a benchmark whose answers are masks. */
 export interface AnswerSource {
@@ -30,16 +21,12 @@ export interface AnswerSource {
   images(): string
 }
 
-export interface AnswerRun {
+export interface AnswerRun extends RowsRun {
   benchmark: AnswerSource
   records: readonly BenchmarkRecord[]
-  /** JSONL file of the rows. */
-  rows: string
-  header: RowsHeader
   /** Sentences per batch, about: an image's sentences stay together. */
   batch: number
   answer: AnswerImages
-  host: BenchmarkHost
 }
 
 interface Asked {
@@ -48,12 +35,8 @@ interface Asked {
 }
 
 function rowKey(value: Row): string {
-  const [benchmark, split, id] = [value['benchmark'], value['split'], value['id']].map(String) as [
-    string,
-    string,
-    string,
-  ]
-  return predictionKey(benchmark, split, id, Number(value['sentence']))
+  const text = (field: string) => String(value[field])
+  return predictionKey(text('benchmark'), text('split'), text('id'), Number(value['sentence']))
 }
 
 /** Open sentences by image, in batches of about `batch` sentences. */
@@ -121,51 +104,22 @@ function rowOf(run: AnswerRun, { record, sentence }: Asked, target: Target, { te
 
 /** Answers every open sentence; returns false when it was stopped before the last. */
 export async function answerBenchmark(run: AnswerRun): Promise<boolean> {
-  const { lines, known: rows } = openRows(run.rows, run.header)
-  const known = new Set(rows.map(rowKey))
-  try {
-    const batches = batchesOf(run, known)
+  return answerInBatches<Map<string, Asked[]>, Loaded>(run, (known) => {
+    const batches = batchesOf(run, new Set(known.map(rowKey)))
     const total = batches.reduce((n, batch) => n + [...batch.values()].flat().length, 0)
-    if (total === 0) return true
-    const folder = run.benchmark.images()
-    checkImages(
-      batches.flatMap((batch) => [...batch.keys()]),
-      folder,
-    )
-    let done = 0
-    run.host.progress(done, total, known.size)
-    let next = load(run, folder, batches[0]!) // the next images are decoded while the model answers
-    for (let i = 0; i < batches.length; i++) {
-      const { batch, images, targets } = await next
-      if (run.host.stopping()) return false
-      if (i + 1 < batches.length) {
-        next = load(run, folder, batches[i + 1]!)
-        next.catch(() => undefined) // seen when it is awaited
-      }
-      done += answerBatch(run, lines, batch, images, targets)
-      run.host.progress(done, total, known.size)
-      await run.host.yieldToLoop()
-    }
-    return true
-  } finally {
-    lines.close()
-  }
+    const folder = total === 0 ? '' : run.benchmark.images()
+    const images = batches.flatMap((batch) => [...batch.keys()])
+    checkImages(images, folder)
+    return { total, batches, load: (batch) => load(run, folder, batch), answer: (loaded) => answerBatch(run, loaded) }
+  })
 }
 
-function answerBatch(
-  run: AnswerRun,
-  lines: JsonLines,
-  batch: Map<string, Asked[]>,
-  images: readonly RgbImage[],
-  targets: Map<BenchmarkRecord, Target>,
-): number {
+function answerBatch(run: AnswerRun, { batch, images, targets }: Loaded): Row[] {
   const asked = [...batch.values()]
   const questions = asked.map((rows, i) => ({
     image: images[i]!,
     questions: rows.map(({ record, sentence }) => record.questions[sentence]!),
   }))
   const answers = run.answer(questions)
-  const rows = asked.flatMap((list, i) => list.map((a, j) => rowOf(run, a, targets.get(a.record)!, answers[i]![j]!)))
-  lines.append(...rows)
-  return rows.length
+  return asked.flatMap((list, i) => list.map((a, j) => rowOf(run, a, targets.get(a.record)!, answers[i]![j]!)))
 }

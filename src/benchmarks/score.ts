@@ -50,13 +50,8 @@ export async function scoreRecord(
 
 function missing(key: string): Mismatch {
   const hint = 'a sentence without a mask has a line with "rle": null; --split names the splits that the file is about'
-  return new Mismatch({
-    where: 'predictions',
-    field: key,
-    expected: 'a prediction for every sentence',
-    got: 'none',
-    hint,
-  })
+  const expected = 'a prediction for every sentence'
+  return new Mismatch({ where: 'predictions', field: key, expected, got: 'none', hint })
 }
 
 function sized(rle: Rle, target: Target, key: string): Mask {

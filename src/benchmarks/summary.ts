@@ -32,14 +32,11 @@ export interface Metric {
 const precisions = [0.7, 0.8, 0.9]
 
 export function metricsOf(protocol: Protocol): Metric[] {
-  const share = (
-    name: string,
-    of: (row: ScoredSentence) => boolean,
-    hit: (score: SentenceScore) => boolean,
-  ): Metric => ({
+  /** Share of the sentences with, or without, a target. */
+  const share = (name: string, nothing: boolean, hit: (score: SentenceScore) => boolean): Metric => ({
     name,
     guard: 0,
-    terms: (score, row) => (of(row) ? [hit(score) ? 1 : 0, 1] : null),
+    terms: (score, row) => (row.nothing === nothing ? [hit(score) ? 1 : 0, 1] : null),
   })
   const base: Metric[] = [
     { name: 'cIoU', guard: protocol.guard, terms: (s) => [s.intersection, s.union] },
@@ -48,23 +45,9 @@ export function metricsOf(protocol: Protocol): Metric[] {
   if (!protocol.noTarget) return base
   return [
     ...base,
-    share(
-      'N_acc',
-      (row) => row.nothing,
-      (s) => s.none === true,
-    ),
-    share(
-      'T_acc',
-      (row) => !row.nothing,
-      (s) => s.none !== true,
-    ),
-    ...precisions.map((t) =>
-      share(
-        `Pr@${t}`,
-        (row) => !row.nothing,
-        (s) => (s.iou ?? 0) >= t,
-      ),
-    ),
+    share('N_acc', true, (s) => s.none === true),
+    share('T_acc', false, (s) => s.none !== true),
+    ...precisions.map((t) => share(`Pr@${t}`, false, (s) => (s.iou ?? 0) >= t)),
   ]
 }
 
@@ -111,11 +94,8 @@ export function summariseSplit(
   for (const metric of metricsOf(protocol)) {
     const { byImage, all } = sumsOf(metric, protocol.name, rows)
     metrics[metric.name] = all.above / (all.below + metric.guard)
-    const { low, high } = bootstrapRatioInterval(
-      byImage.map((s) => s.above),
-      byImage.map((s) => s.below),
-      { seed, resamples },
-    )
+    const [above, below] = [byImage.map((s) => s.above), byImage.map((s) => s.below)]
+    const { low, high } = bootstrapRatioInterval(above, below, { seed, resamples })
     intervals[metric.name] = { low, high }
   }
   const total = (pick: (score: SentenceScore) => number) =>

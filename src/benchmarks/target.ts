@@ -16,23 +16,17 @@ export function emptyTarget(height: number, width: number, nothing: boolean): Ta
   return { height, width, parts: new Uint8Array(height * width), ignore: null, nothing }
 }
 
-interface Known {
-  union: Mask
-  overlap: number
-}
-
 /** Every protocol needs these; a target is as large as its image, so they are computed once. */
-const known = new WeakMap<Target, Known>()
+const known = new WeakMap<Target, { union: Mask; overlap: number }>()
 
-function knownOf(target: Target): Known {
-  const found = known.get(target)
-  if (found) return found
+function knownOf(target: Target) {
   const { parts, height, width } = target
-  let overlap = 0
-  for (let q = 0; q < parts.length; q++) if (parts[q]! > 1) overlap++
-  const made = { union: maskFromDense(parts, height, width), overlap }
-  known.set(target, made)
-  return made
+  const facts = known.get(target) ?? {
+    union: maskFromDense(parts, height, width),
+    overlap: parts.reduce((n, part) => n + (part > 1 ? 1 : 0), 0),
+  }
+  known.set(target, facts)
+  return facts
 }
 
 /** Pixels of any part. */
@@ -49,8 +43,7 @@ export function overlapOf(target: Target): number {
 export function singleTarget(target: Target): Mask {
   if (overlapOf(target) === 0) return unionTarget(target)
   const { parts, height, width } = target
-  const bits = new Uint8Array(parts.length)
-  for (let q = 0; q < bits.length; q++) bits[q] = parts[q] === 1 ? 1 : 0
+  const bits = parts.map((part) => (part === 1 ? 1 : 0))
   return maskFromDense(bits, height, width)
 }
 

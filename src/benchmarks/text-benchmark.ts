@@ -2,6 +2,7 @@
 import { Mismatch, readJson, readJsonLines } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 import type { Interval } from '../tracking/index.ts'
+import type { MeasureOptions } from './measure.ts'
 import { rowsFormat } from './predictions.ts'
 
 export interface TextItem {
@@ -23,12 +24,7 @@ export interface TextBenchmark {
   /** Items of the published set; null where nobody says. */
   published: number | null
   /** Metrics of a whole set of answers, by item. May call a judge. */
-  score(answers: ReadonlyMap<string, string>, options: ScoreTextOptions): Promise<TextScores>
-}
-
-export interface ScoreTextOptions {
-  seed: number
-  resamples?: number
+  score(answers: ReadonlyMap<string, string>, options: MeasureOptions): Promise<TextScores>
 }
 
 export interface TextScores {

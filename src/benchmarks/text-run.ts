@@ -4,20 +4,16 @@ import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { decodeRle, type Mask } from '../mask/index.ts'
-import type { DescribeRegions } from './describe.ts'
+import type { DescribeRegions, RegionQuestion } from './describe.ts'
 import { checkImages } from './folders.ts'
-import { openRows, type RowsHeader } from './rows.ts'
-import type { BenchmarkHost } from './run.ts'
+import { answerInBatches, type RowsRun } from './rows.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'
 
-export interface TextRun {
+export interface TextRun extends RowsRun {
   benchmark: TextBenchmark
-  rows: string
-  header: RowsHeader
   /** Items per batch. */
   batch: number
   describe: DescribeRegions
-  host: BenchmarkHost
 }
 
 /** Items of one image are adjacent, so that its features are computed once if the batch allows. */
@@ -45,35 +41,32 @@ function regionsOf({ regions }: TextItem, { width, height }: RgbImage, where: st
   })
 }
 
+interface LoadedItems {
+  items: readonly TextItem[]
+  images: ReadonlyMap<string, RgbImage>
+}
+
 /** Answers every open item; returns false when it was stopped before the last. */
-export async function answerItems({ benchmark, rows, header, batch, describe, host }: TextRun): Promise<boolean> {
-  const { lines, known } = openRows(rows, header)
-  try {
+export async function answerItems({ benchmark, batch, describe, ...run }: TextRun): Promise<boolean> {
+  return answerInBatches<TextItem[], LoadedItems>(run, (known) => {
     const answered = new Set(known.map((row) => String(row['id'])))
     const open = byImage(benchmark.items.filter((item) => !answered.has(item.id)))
-    if (open.length === 0) return true
-    const folder = benchmark.images()
-    checkImages(
-      open.map((item) => item.image),
-      folder,
-    )
-    host.progress(0, open.length, known.length)
-    for (let at = 0; at < open.length; at += batch) {
-      if (host.stopping()) return false
-      const items = open.slice(at, at + batch)
-      const images = await imagesOf(folder, items)
-      const questions = items.map((item) => ({
-        image: images.get(item.image)!,
-        regions: regionsOf(item, images.get(item.image)!, `${benchmark.name} ${item.id}`),
-        question: item.question,
-      }))
-      const texts = describe(questions)
-      lines.append(...items.map(({ id, image }, i) => ({ benchmark: benchmark.name, id, image, answer: texts[i]! })))
-      host.progress(at + items.length, open.length, known.length)
-      await host.yieldToLoop()
+    const folder = open.length === 0 ? '' : benchmark.images()
+    const images = open.map((item) => item.image)
+    checkImages(images, folder)
+    const starts = Array.from({ length: Math.ceil(open.length / batch) }, (_, i) => i * batch)
+    return {
+      total: open.length,
+      batches: starts.map((at) => open.slice(at, at + batch)),
+      load: async (items) => ({ items, images: await imagesOf(folder, items) }),
+      answer: ({ items, images }) => {
+        const texts = describe(items.map((item) => questionOf(benchmark, item, images.get(item.image)!)))
+        return items.map(({ id, image }, i) => ({ benchmark: benchmark.name, id, image, answer: texts[i]! }))
+      },
     }
-    return true
-  } finally {
-    lines.close()
-  }
+  })
+}
+
+function questionOf({ name }: TextBenchmark, item: TextItem, image: RgbImage): RegionQuestion {
+  return { image, regions: regionsOf(item, image, `${name} ${item.id}`), question: item.question }
 }
