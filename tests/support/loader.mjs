@@ -2,7 +2,7 @@
 // once and sets NODE_OPTIONS, so that every process of a test loads this first. Hooks then give the compiled file for a source, and this
 // module for tsx. A file is stored under the hash of its source: what is not compiled yet, or was changed, is compiled when it is loaded.
 import { createHash } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { register as registerHooks, SourceMap } from 'node:module'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -33,14 +33,19 @@ export async function compiledCode(source) {
   return readFileSync(path, 'utf8')
 }
 
-/** Compiles all TypeScript files of some folders before processes need them. */
+/** Compiles all TypeScript files of some folders before processes need them, and removes what is of none of them. */
 export async function compileAll(folders) {
   const { transform } = await import('esbuild')
   const ofFolder = (folder) => readdirSync(join(root, folder), { recursive: true }).map((name) => join(folder, name))
   const paths = folders.flatMap(ofFolder).filter((path) => /(?<!\.d)\.ts$/.test(path))
-  const sources = paths.map((path) => readFileSync(join(root, path), 'utf8'))
-  const missing = sources.filter((source) => !existsSync(`${addressOf(source)}.js`))
-  await Promise.all(missing.map(async (source) => store(addressOf(source), await transform(source, options))))
+  const sources = new Map()
+  for (const source of paths.map((path) => readFileSync(join(root, path), 'utf8')))
+    sources.set(addressOf(source), source)
+  const isWanted = (name) => sources.has(join(compiledFolder, name.split('.')[0]))
+  const names = existsSync(compiledFolder) ? readdirSync(compiledFolder) : []
+  for (const name of names.filter((one) => !isWanted(one))) rmSync(join(compiledFolder, name), { force: true })
+  const missing = [...sources].filter(([address]) => !existsSync(`${address}.js`))
+  await Promise.all(missing.map(async ([address, source]) => store(address, await transform(source, options))))
 }
 
 const used = () => process.env.NODE_OPTIONS?.includes(new URL('./preload.mjs', import.meta.url).href)
