@@ -2,16 +2,9 @@ import assert from 'node:assert/strict'
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { writeAdapter } from '../../tests/support/adapter.ts'
 import { golden, refuses, scratch } from '../../tests/support/checkpoint.ts'
-import {
-  adapterConfigText,
-  fromFileName,
-  languageModelNames,
-  matchNames,
-  readAdapter,
-  toFileName,
-  writeAdapter,
-} from './adapter.ts'
+import { adapterConfigText, fromFileName, languageModelNames, matchNames, readAdapter, toFileName } from './adapter.ts'
 import { readAll, readHeader } from './safetensors.ts'
 
 const lora = 'language_model.model.layers.0.self_attn.q_proj.lora_A.default.weight'

@@ -1,8 +1,7 @@
-import { existsSync, mkdirSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { atomicWrite, Mismatch, readJsonObject } from '../core/index.ts'
-import { type TensorSource, writeSafetensors } from './safetensors.ts'
+import { Mismatch, readJsonObject } from '../core/index.ts'
 import { openWeights, renamed, type WeightFolder } from './weights.ts'
 
 // LoRA adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors.
@@ -28,46 +27,42 @@ export const AdapterConfig = z.looseObject({
 })
 export type AdapterConfig = z.infer<typeof AdapterConfig>
 
+/** Keys of PEFT 0.21 whose default is null. */
+const nullKeys = [
+  ...[
+    'alora_invocation_tokens',
+    'arrow_config',
+    'auto_mapping',
+    'base_model_name_or_path',
+    'corda_config',
+    'eva_config',
+  ],
+  ...['exclude_modules', 'kasa_config', 'layer_replication', 'layers_pattern', 'layers_to_transform', 'lora_ga_config'],
+  ...['megatron_config', 'modules_to_save', 'monteclora_config', 'revision', 'target_parameters'],
+  ...['trainable_token_indices', 'use_bdlora', 'velora_config'],
+]
+
 /** Everything PEFT 0.21 writes, at its defaults. */
 const peftDefaults = {
-  alora_invocation_tokens: null,
+  ...Object.fromEntries(nullKeys.map((key) => [key, null])),
   alpha_pattern: {},
-  arrow_config: null,
-  auto_mapping: null,
-  base_model_name_or_path: null,
   bias: 'none',
-  corda_config: null,
   ensure_weight_tying: false,
-  eva_config: null,
-  exclude_modules: null,
   fan_in_fan_out: false,
   inference_mode: true,
   init_lora_weights: true,
-  kasa_config: null,
-  layer_replication: null,
-  layers_pattern: null,
-  layers_to_transform: null,
   loftq_config: {},
   lora_bias: false,
   lora_dropout: 0,
-  lora_ga_config: null,
-  megatron_config: null,
   megatron_core: 'megatron.core',
-  modules_to_save: null,
-  monteclora_config: null,
   peft_type: 'LORA',
   peft_version: '0.21.0',
   qalora_group_size: 16,
   rank_pattern: {},
-  revision: null,
-  target_parameters: null,
   task_type: 'CAUSAL_LM',
-  trainable_token_indices: null,
-  use_bdlora: null,
   use_dora: false,
   use_qalora: false,
   use_rslora: false,
-  velora_config: null,
 } as const
 
 /** How our names and an adapter file's names meet: `ours` + X in memory is `file` + X in the file, and the adapter's
@@ -83,12 +78,14 @@ export const languageModelNames: AdapterNames = { ours: 'language_model.', file:
 
 const loraPart = /\.(lora_[AB]|lora_embedding_[AB]|lora_magnitude_vector)(?=\.|$)/
 
+function withoutPrefix(name: string, prefix: string): string {
+  if (name.startsWith(prefix)) return name.slice(prefix.length)
+  throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${prefix}`, got: name })
+}
+
 /** `language_model.X.lora_A.weight` -> `base_model.model.X.lora_A.weight`; an adapter's name is dropped. */
 export function toFileName(name: string, names: AdapterNames): string {
-  if (!name.startsWith(names.ours)) {
-    throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${names.ours}`, got: name })
-  }
-  let inner = name.slice(names.ours.length)
+  let inner = withoutPrefix(name, names.ours)
   if (names.adapter !== null) {
     const suffix = `.${names.adapter}`
     const at = loraPart.exec(inner)
@@ -100,10 +97,7 @@ export function toFileName(name: string, names: AdapterNames): string {
 
 /** The way back. */
 export function fromFileName(name: string, names: AdapterNames): string {
-  if (!name.startsWith(names.file)) {
-    throw new Mismatch({ where: 'adapter', field: name, expected: `a name that begins with ${names.file}`, got: name })
-  }
-  const inner = name.slice(names.file.length)
+  const inner = withoutPrefix(name, names.file)
   return names.ours + (names.adapter === null ? inner : inner.replace(loraPart, (part) => `${part}.${names.adapter}`))
 }
 
@@ -169,23 +163,6 @@ export type AdapterSettings = Pick<AdapterConfig, 'r' | 'lora_alpha' | 'target_m
 /** The text of adapter_config.json as PEFT writes it: sorted keys, two spaces, no newline at the end. */
 export function adapterConfigText(settings: AdapterSettings): string {
   const config: Record<string, unknown> = { ...peftDefaults, ...settings }
-  const sorted = Object.fromEntries(
-    Object.keys(config)
-      .sort()
-      .map((key) => [key, config[key]]),
-  )
-  return JSON.stringify(sorted, null, 2)
-}
-
-/** Writes both files; entries carry our names. */
-export function writeAdapter(
-  dir: string,
-  settings: AdapterSettings,
-  entries: Iterable<TensorSource>,
-  names: AdapterNames = languageModelNames,
-): void {
-  mkdirSync(dir, { recursive: true })
-  const listed = Array.from(entries, (source) => ({ ...source, name: toFileName(source.name, names) }))
-  writeSafetensors(join(dir, 'adapter_model.safetensors'), listed)
-  atomicWrite(join(dir, 'adapter_config.json'), adapterConfigText(settings))
+  const keys = Object.keys(config).sort()
+  return JSON.stringify(Object.fromEntries(keys.map((key) => [key, config[key]])), null, 2)
 }

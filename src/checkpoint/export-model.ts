@@ -4,15 +4,15 @@ import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, type Sta
 import { basename, join, relative, resolve } from 'node:path'
 import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject } from '../core/index.ts'
 import { isInt8, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
-import { type DType, isFloating, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { type DType, isFloating, type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import { toTorchDType } from './dtype.ts'
-import { TensorReader } from './load.ts'
+import { bytesOf, TensorReader } from './load.ts'
 import { readHeader, type TensorSource, writeSafetensors } from './safetensors.ts'
 import { openWeights, type WeightFolder } from './weights.ts'
 import { writeWeights } from './weights-write.ts'
 import { openWholeFolder } from './whole-folder.ts'
 
-export interface ExportOptions {
+interface ExportOptions {
   /** Writes shards of at most this size instead of the source's own files. */
   maxShardBytes?: number
   /** The model's name of a stored tensor, where the two differ. */
@@ -63,16 +63,14 @@ function entriesOf(
 
 /** The bytes of a weight that is no longer the source's, in the source's dtype; null for one that is. */
 function changedBytes(slot: Slot, name: string, stored: Tensor, source: WeightFolder): Uint8Array | null {
-  const array = noGrad(() =>
-    tidy(() => {
-      const value = currentValue(slot, stored)
-      if (value === null) return null
-      requireFinite(value, name, source)
-      return value.contiguous().array()
-    }),
-  )
+  const bytes = tidyNoGrad(() => {
+    const value = currentValue(slot, stored)
+    if (value === null) return null
+    requireFinite(value, name, source)
+    return bytesOf(value.contiguous())
+  })
   stored.dispose()
-  return array && new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
+  return bytes
 }
 
 function currentValue(slot: Slot, stored: Tensor): Tensor | null {

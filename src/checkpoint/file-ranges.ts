@@ -29,24 +29,14 @@ function openFile(path: string): number {
 /** The bytes [offset, offset + length) of an open file. */
 export function readRange(fd: number, where: string, offset: number, length: number): Uint8Array {
   if (length > constants.MAX_LENGTH) {
-    throw new Mismatch({
-      where,
-      expected: `at most ${constants.MAX_LENGTH} bytes in one read`,
-      got: length,
-      hint: 'map the file instead of reading it',
-    })
+    const expected = `at most ${constants.MAX_LENGTH} bytes in one read`
+    throw new Mismatch({ where, expected, got: length, hint: 'map the file instead of reading it' })
   }
   const out = Buffer.allocUnsafeSlow(length)
   for (let at = 0; at < length; ) {
     const n = readSome(fd, where, out, at, offset)
-    if (n === 0) {
-      throw new Mismatch({
-        where,
-        expected: `${length} bytes at ${offset}`,
-        got: `${at} bytes`,
-        hint: 'the file is cut',
-      })
-    }
+    const expected = `${length} bytes at ${offset}`
+    if (n === 0) throw new Mismatch({ where, expected, got: `${at} bytes`, hint: 'the file is cut' })
     at += n
   }
   return new Uint8Array(out.buffer, out.byteOffset, length)
@@ -58,6 +48,11 @@ function readSome(fd: number, where: string, out: Buffer, at: number, offset: nu
   } catch (error) {
     throw unreadable(where, offset + at, out.length - at, error)
   }
+}
+
+/** The same of a file that is opened for it. */
+export function readFileRange(path: string, offset: number, length: number): Uint8Array {
+  return withFile(path, (fd) => readRange(fd, path, offset, length))
 }
 
 /** Refuses what a download leaves in place of a file, by its first bytes. */

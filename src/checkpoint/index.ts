@@ -10,10 +10,8 @@ export {
   fitAdapter,
   fromFileName,
   languageModelNames,
-  matchNames,
   readAdapter,
   toFileName,
-  writeAdapter,
 } from './adapter.ts'
 export {
   byteLengthOf,
@@ -25,41 +23,35 @@ export {
   showShape,
   toTorchDType,
 } from './dtype.ts'
-export { type ExportOptions, exportModel } from './export-model.ts'
-export { type LoadOptions, loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
-export { type LoadAdapterOptions, loadAdapter } from './lora.ts'
+export { exportModel } from './export-model.ts'
+export { loadWeights, type OpenOptions, readTensors, TensorReader, tensorSource } from './load.ts'
+export { loadAdapter } from './lora.ts'
 export { missingAndExtra, type Shapes } from './names.ts'
 export { NumpyArray } from './numpy.ts'
-export { type OnnxFile, type OnnxTensor, type OnnxUse, readOnnx } from './onnx.ts'
+export { type OnnxFile, type OnnxTensor, readOnnx } from './onnx.ts'
 export { readPickle } from './pickle.ts'
 export {
-  type CheckOptions,
-  type CheckpointFile,
   checkpointName,
-  type FoundCheckpoint,
-  type InvalidCheckpoint,
   listCheckpoints,
   newestValid,
   prune,
   sweep,
   whyDamaged,
-  whyInvalid,
   writeCheckpoint,
 } from './run-checkpoint.ts'
-export { readRunState, type StoredRunState } from './run-state-file.ts'
+export { readRunState } from './run-state-file.ts'
 export {
   readAll,
   readHeader,
   readTensorBytes,
   type SafetensorsHeader,
-  type TensorData,
   type TensorRange,
   type TensorSource,
   writeSafetensors,
 } from './safetensors.ts'
-export { readTorch, readTorchBytes, type TorchFile, type TorchTensorRange } from './torch-file.ts'
-export { type PlacedCheckpoint, placeTrainingCheckpoint } from './training-checkpoint.ts'
+export { readTorch, readTorchBytes, type TorchTensorRange } from './torch-file.ts'
+export { placeTrainingCheckpoint } from './training-checkpoint.ts'
 export { mergedFolder, releasedLoraScale } from './unmerged.ts'
 export { openWeights, renamed, type WeightEntry, type WeightFolder } from './weights.ts'
-export { type ShardOptions, writeWeights } from './weights-write.ts'
-export { openWholeFolder, type WholeFolder } from './whole-folder.ts'
+export { writeWeights } from './weights-write.ts'
+export { openWholeFolder } from './whole-folder.ts'

@@ -3,34 +3,20 @@ import { type Linear, type Module, replaceTensor, type Slot, storeInt8, tensorAt
 import {
   aten,
   isFloating,
+  itemBytes,
   MappedFile,
   type Tensor,
   type DType as TensorDType,
-  type TypedArray,
   tensor,
   tidy,
   typedArray,
 } from '../tensor/index.ts'
-import type { DType } from './dtype.ts'
+import { type DType, dtypes, fromTorchDType, toTorchDType } from './dtype.ts'
 import { missingAndExtra } from './names.ts'
 import type { TensorSource } from './safetensors.ts'
 import type { WeightFolder } from './weights.ts'
 
-const toTorch: Partial<Record<DType, TensorDType>> = {
-  BOOL: 'bool',
-  U8: 'uint8',
-  I8: 'int8',
-  I16: 'int16',
-  I32: 'int32',
-  I64: 'int64',
-  F16: 'float16',
-  BF16: 'bfloat16',
-  F32: 'float32',
-  F64: 'float64',
-}
-const fromTorch = Object.fromEntries(Object.entries(toTorch).map(([k, v]) => [v, k])) as Record<TensorDType, DType>
-
-export interface LoadOptions {
+interface LoadOptions {
   /** Floating weights are cast to it; each keeps its stored dtype when absent. */
   dtype?: TensorDType
   device?: string
@@ -58,22 +44,11 @@ export class TensorReader {
   }
 
   read(name: string): Tensor {
-    const entry = this.#folder.entry(name)
-    const dtype = toTorch[entry.dtype]
-    if (!dtype)
-      throw new Mismatch({
-        where: entry.file,
-        field: name,
-        expected: `a dtype of ${Object.keys(toTorch).join(', ')}`,
-        got: entry.dtype,
-      })
-    if (!entry.mappable) return fromBytes(this.#folder.read(name), dtype, entry.shape)
-    let map = this.#maps.get(entry.file)
-    if (!map) {
-      map = new MappedFile(entry.file)
-      this.#maps.set(entry.file, map)
-    }
-    return map.tensor(entry.offset, entry.shape, dtype)
+    const { file, offset, shape, mappable } = this.#folder.entry(name)
+    if (!mappable) return storedTensor(this.#folder, name)
+    const map = this.#maps.get(file) ?? new MappedFile(file)
+    this.#maps.set(file, map)
+    return map.tensor(offset, shape, tensorDType(this.#folder, name))
   }
 
   close(): void {
@@ -82,13 +57,29 @@ export class TensorReader {
   }
 }
 
-function fromBytes(bytes: Uint8Array, dtype: TensorDType, shape: readonly number[]): Tensor {
-  const array = typedArray(
-    dtype,
-    shape.reduce((a, b) => a * b, 1),
-  )
-  new Uint8Array(array.buffer).set(bytes)
-  return tensor(array as TypedArray, shape, { dtype })
+/** The dtype of a stored tensor, as PyTorch names it; rejects one that tensors cannot have. */
+function tensorDType(folder: WeightFolder, name: string): TensorDType {
+  const { dtype, file } = folder.entry(name)
+  const isUsable = (stored: DType) => (toTorchDType(stored) ?? '') in itemBytes
+  if (isUsable(dtype)) return toTorchDType(dtype) as TensorDType
+  const expected = `a dtype of ${dtypes.filter(isUsable).join(', ')}`
+  throw new Mismatch({ where: file, field: name, expected, got: dtype })
+}
+
+/** A copy of one tensor of a folder, as stored. */
+export function storedTensor(folder: WeightFolder, name: string): Tensor {
+  const { shape } = folder.entry(name)
+  const dtype = tensorDType(folder, name)
+  const length = shape.reduce((a, b) => a * b, 1)
+  const array = typedArray(dtype, length)
+  new Uint8Array(array.buffer).set(folder.read(name))
+  return tensor(array, shape, { dtype })
+}
+
+/** The bytes of a tensor, row-major. */
+export function bytesOf(t: Tensor): Uint8Array {
+  const array = t.array()
+  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
 }
 
 /** Fills a model from a folder. Missing, unexpected and misshapen tensors come in one error. */
@@ -130,14 +121,9 @@ function checkNames(slots: readonly Slot[], folder: WeightFolder, options: LoadO
   for (const name of [...expected.keys()])
     if (!have.has(name) && options.optional?.some((p) => p.test(name))) expected.delete(name)
   const difference = missingAndExtra(expected, have)
-  if (difference)
-    throw new Mismatch({
-      where: folder.path,
-      field: 'tensors',
-      expected: `the model's ${expected.size} tensors`,
-      got: difference,
-    })
-  return skipped
+  if (difference === null) return skipped
+  const tensors = `the model's ${expected.size} tensors`
+  throw new Mismatch({ where: folder.path, field: 'tensors', expected: tensors, got: difference })
 }
 
 function converted(stored: Tensor, slot: Slot, folder: WeightFolder, options: LoadOptions): Tensor {
@@ -162,15 +148,7 @@ function requireFinite(t: Tensor, name: string, folder: WeightFolder): void {
 
 /** A tensor as an entry for the writers; its bytes are fetched when they are written. */
 export function tensorSource(name: string, t: Tensor): TensorSource {
-  return {
-    name,
-    dtype: fromTorch[t.dtype],
-    shape: t.shape,
-    data: () => {
-      const array = t.array()
-      return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
-    },
-  }
+  return { name, dtype: fromTorchDType(t.dtype)!, shape: t.shape, data: () => bytesOf(t) }
 }
 
 /** Tensors of one safetensors file or folder, by name, as new tensors of the current scope. */

@@ -8,7 +8,7 @@ import { missingAndExtra } from './names.ts'
 
 const factor = /\.(lora_A|lora_B)\.weight$/
 
-export interface LoadAdapterOptions {
+interface LoadAdapterOptions {
   /** Default: as the adapter was trained. */
   dropout?: number
 }
@@ -96,12 +96,12 @@ function states(where: string, config: AdapterConfig, prefix: string, dropout: n
   return (path) => {
     const inner = path.slice(prefix.length)
     const [rank, alpha] = [rankOf(inner, config.r), alphaOf(inner, config.lora_alpha)]
-    return rank === shared.rank && alpha === shared.alpha ? shared : behind(shared, make(rank, alpha))
+    return rank === shared.rank && alpha === shared.alpha ? shared : withSharedSwitch(shared, make(rank, alpha))
   }
 }
 
-/** Its own numbers; what is switched during a run, on and off and the dropout, is the shared one's. */
-function behind(shared: AdapterState, own: AdapterState): AdapterState {
+/** `own` with its rank and alpha, but the switch and the dropout of `shared`, which a run changes. */
+function withSharedSwitch(shared: AdapterState, own: AdapterState): AdapterState {
   const through = <K extends 'enabled' | 'dropout'>(key: K): PropertyDescriptor => ({
     enumerable: true,
     get: () => shared[key],

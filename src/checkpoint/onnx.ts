@@ -8,7 +8,7 @@ export interface OnnxTensor {
 }
 
 /** Where an initializer is used: the node's name and type, and the index of the input. */
-export interface OnnxUse {
+interface OnnxUse {
   readonly node: string
   readonly op: string
   readonly input: number

@@ -7,7 +7,7 @@ import { hashFile, isObject, Mismatch, messageOf, readJsonObject, syncPath } fro
 // its final name by one rename after everything in it is on the disk, so what has the name is whole or damaged later.
 
 /** Bytes or text to write, or a function that writes the file at the path it is given. */
-export type CheckpointFile = Uint8Array | string | ((path: string) => void)
+type CheckpointFile = Uint8Array | string | ((path: string) => void)
 
 interface Manifest {
   format: 1
@@ -68,12 +68,8 @@ function checkFileName(where: string, name: string): void {
   const parts = name.split('/')
   const plain = parts.every((part) => /^[^\\\u0000-\u001f]+$/.test(part) && part !== '.' && part !== '..')
   if (plain && name !== manifestName) return
-  throw new Mismatch({
-    where,
-    field: name,
-    expected: `a file name inside the checkpoint, not ${manifestName}`,
-    got: name,
-  })
+  const expected = `a file name inside the checkpoint, not ${manifestName}`
+  throw new Mismatch({ where, field: name, expected, got: name })
 }
 
 /** A folder cannot be renamed over a full one: the old one steps aside under a name that readers still know, so at every
@@ -102,12 +98,12 @@ function temporaryPath(dir: string, step: number): string {
   return join(dir, `${temporaryPrefix}${step}-${randomBytes(4).toString('hex')}`)
 }
 
-export interface FoundCheckpoint {
+interface FoundCheckpoint {
   step: number
   path: string
 }
 
-export interface InvalidCheckpoint extends FoundCheckpoint {
+interface InvalidCheckpoint extends FoundCheckpoint {
   reason: string
 }
 
@@ -121,7 +117,7 @@ export function listCheckpoints(dir: string): FoundCheckpoint[] {
   return found.sort((a, b) => b.step - a.step || a.path.length - b.path.length)
 }
 
-export interface CheckOptions {
+interface CheckOptions {
   /** False compares sizes only. */
   hashes?: boolean
 }

@@ -67,7 +67,7 @@ const version2 = z.looseObject({
 })
 
 const runState = z.discriminatedUnion('version', [version1, version2])
-export type StoredRunState = z.infer<typeof runState>
+type StoredRunState = z.infer<typeof runState>
 
 /** Reads and checks the state of a checkpoint folder; its step must be the folder's. */
 export function readRunState(folder: string): StoredRunState {

@@ -96,14 +96,8 @@ function offsetsOf(where: string, name: string, offsets: unknown, dataSize: numb
     throw new Mismatch({ where, field, expected: '[begin, end] with 0 <= begin <= end', got: offsets })
   }
   if (offsets[1] > dataSize) {
-    const got = `end ${offsets[1]}`
-    throw new Mismatch({
-      where,
-      field,
-      expected: `inside the file's ${dataSize} data bytes`,
-      got,
-      hint: 'the file is cut',
-    })
+    const expected = `inside the file's ${dataSize} data bytes`
+    throw new Mismatch({ where, field, expected, got: `end ${offsets[1]}`, hint: 'the file is cut' })
   }
   return [offsets[0], offsets[1]]
 }

@@ -1,6 +1,6 @@
 import { Mismatch, replaceFile, writeAll } from '../core/index.ts'
 import { byteLengthOf, checkName, type DType, dtypes } from './dtype.ts'
-import { readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
+import { readFileRange, readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
 import { parseHeader } from './safetensors-header.ts'
 
 /** One tensor of a file. `begin` and `end` are absolute byte offsets in the file. */
@@ -47,21 +47,16 @@ function headerOf(fd: number, path: string, fileSize: number): SafetensorsHeader
   const length = Buffer.from(readRange(fd, path, 0, 8)).readBigUInt64LE()
   const most = Math.min(maxHeader, fileSize - 8)
   if (length > BigInt(most)) {
-    throw new Mismatch({
-      where: path,
-      field: 'header length',
-      expected: `at most ${most}`,
-      got: length,
-      hint: 'not a safetensors file, or a cut one',
-    })
+    const hint = 'not a safetensors file, or a cut one'
+    throw new Mismatch({ where: path, field: 'header length', expected: `at most ${most}`, got: length, hint })
   }
   const bytes = readRange(fd, path, 8, Number(length))
   return parseHeader(path, bytes, fileSize)
 }
 
 /** The row-major little-endian bytes of one tensor. */
-export function readTensorBytes(path: string, entry: { begin: number; end: number }): Uint8Array {
-  return withFile(path, (fd) => readRange(fd, path, entry.begin, entry.end - entry.begin))
+export function readTensorBytes(path: string, { begin, end }: { begin: number; end: number }): Uint8Array {
+  return readFileRange(path, begin, end - begin)
 }
 
 /** Every tensor of a small file, in memory. */

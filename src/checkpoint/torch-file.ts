@@ -1,6 +1,6 @@
 import { crc32, Mismatch } from '../core/index.ts'
 import { byteLengthOf, type DType, fromTorchDType, itemSize, showShape, torchDTypes } from './dtype.ts'
-import { readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
+import { readFileRange, readRange, refuseFailedDownloadAt, withFile } from './file-ranges.ts'
 import { dataNames, unpickle } from './pickle.ts'
 import { type Fail, type PyCall, PyGlobal } from './pickle-machine.ts'
 import { readZip, type ZipEntry } from './zip.ts'
@@ -19,7 +19,7 @@ export interface TorchTensorRange {
   byteLength: number
 }
 
-export interface TorchFile {
+interface TorchFile {
   tensors: ReadonlyMap<string, TorchTensorRange>
   /** The key whose value was taken as the state dict; null when the file itself is one. */
   under: string | null
@@ -29,31 +29,21 @@ export interface TorchFile {
 
 /** Storage described in the pickle; its bytes are the zip entry data/KEY. */
 class Storage {
-  readonly dtype: DType | null
-  readonly key: string
-  readonly count: number
-
-  constructor(dtype: DType | null, key: string, count: number) {
-    this.dtype = dtype
-    this.key = key
-    this.count = count
-  }
+  constructor(
+    readonly dtype: DType | null,
+    readonly key: string,
+    readonly count: number,
+  ) {}
 }
 
 class TorchTensor {
-  readonly storage: Storage
-  readonly dtype: DType
-  readonly offset: number
-  readonly shape: number[]
-  readonly strides: number[]
-
-  constructor(storage: Storage, dtype: DType, offset: number, shape: number[], strides: number[]) {
-    this.storage = storage
-    this.dtype = dtype
-    this.offset = offset
-    this.shape = shape
-    this.strides = strides
-  }
+  constructor(
+    readonly storage: Storage,
+    readonly dtype: DType,
+    readonly offset: number,
+    readonly shape: number[],
+    readonly strides: number[],
+  ) {}
 }
 
 const storageTypes: Record<string, DType> = {
@@ -176,20 +166,15 @@ function rootOf(path: string, entries: ReadonlyMap<string, ZipEntry>): string {
 
 function checkByteOrder(path: string, entry: ZipEntry | undefined): void {
   if (!entry || entry.size > 16) return
-  const order = withFile(path, (fd) => Buffer.from(readRange(fd, path, entry.offset, entry.size))).toString('latin1')
+  const order = Buffer.from(readFileRange(path, entry.offset, entry.size)).toString('latin1')
   if (order !== 'little') throw new Mismatch({ where: path, field: 'byteorder', expected: 'little', got: order })
 }
 
 function readEntry(path: string, entry: ZipEntry): Uint8Array {
-  const bytes = withFile(path, (fd) => readRange(fd, path, entry.offset, entry.size))
+  const bytes = readFileRange(path, entry.offset, entry.size)
   if (crc32(bytes) === entry.crc32) return bytes
-  throw new Mismatch({
-    where: path,
-    field: 'data.pkl',
-    expected: 'its check sum',
-    got: 'another',
-    hint: 'damaged file',
-  })
+  const hint = 'damaged file'
+  throw new Mismatch({ where: path, field: 'data.pkl', expected: 'its check sum', got: 'another', hint })
 }
 
 const wrappers = ['state_dict', 'model', 'module', 'model_state_dict']
@@ -252,10 +237,10 @@ function isContiguous(shape: readonly number[], strides: readonly number[]): boo
 /** The tensor's bytes in row-major order; other layouts are gathered. */
 export function readTorchBytes(path: string, tensor: TorchTensorRange): Uint8Array {
   const { shape, strides, offset, byteLength } = tensor
-  if (tensor.contiguous) return withFile(path, (fd) => readRange(fd, path, offset, byteLength))
+  if (tensor.contiguous) return readFileRange(path, offset, byteLength)
   const size = itemSize[tensor.dtype]
   const reach = shape.reduce((sum, n, i) => sum + (n - 1) * strides[i]!, 0) + 1
-  const from = withFile(path, (fd) => readRange(fd, path, offset, reach * size))
+  const from = readFileRange(path, offset, reach * size)
   return gather(from, size, shape, strides, byteLength)
 }
 

@@ -4,10 +4,11 @@ import { Mismatch } from '../core/index.ts'
 import { type Module, replaceTensor, requireExact, type Slot, tensorAt } from '../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { showShape } from './dtype.ts'
-import { bytesTensor, type Factors, productOf, releasedLoraScale, trainingNames } from './unmerged.ts'
+import { storedTensor } from './load.ts'
+import { type Factors, productOf, releasedLoraScale, trainingNames } from './unmerged.ts'
 import { openWeights, type WeightFolder } from './weights.ts'
 
-export interface PlacedCheckpoint {
+interface PlacedCheckpoint {
   /** Weights that were put in place, and layers whose adapters were merged. */
   weights: number
   adapters: number
@@ -39,7 +40,7 @@ function place(slot: Slot, folder: WeightFolder, stored: string): void {
   requireShape(slot, folder, folder.entry(stored).shape, shape)
   replaceTensor(
     slot,
-    tidy(() => bytesTensor(folder, stored).to(dtype).to(device)),
+    tidy(() => storedTensor(folder, stored).to(dtype).to(device)),
   )
 }
 

@@ -1,8 +1,8 @@
 // Weights under the names they have while training: inside PEFT's wrappers (base_layer, lora_A, modules_to_save) and below the
 // trainer's own prefix (`mllm.`). They are shown under the names of a released folder, adapters merged.
 import { Mismatch } from '../core/index.ts'
-import { type Tensor, type DType as TensorDType, type TypedArray, tensor, tidy, typedArray } from '../tensor/index.ts'
-import { toTorchDType } from './dtype.ts'
+import { type Tensor, tidy } from '../tensor/index.ts'
+import { bytesOf, storedTensor } from './load.ts'
 import type { WeightEntry, WeightFolder } from './weights.ts'
 
 /** alpha / r of every released recipe, and of the wrapper's `use_llm_lora`; the files do not hold it. */
@@ -14,7 +14,7 @@ export interface Factors {
 }
 
 /** Where the tensors of a folder belong. */
-export interface TrainingNames {
+interface TrainingNames {
   /** Released name -> stored name. */
   weights: Map<string, string>
   /** Released name of the layer's weight -> stored names of its factors. */
@@ -76,13 +76,8 @@ export function mergedFolder(folder: WeightFolder, isKnown: (name: string) => bo
   const lost = [...factors.keys()].find((layer) => !weights.has(layer))
   if (lost !== undefined) {
     const hint = 'a checkpoint of the trained weights is loaded on top of its model: --adapter FILE'
-    throw new Mismatch({
-      where: folder.path,
-      field: lost,
-      expected: 'the weight its adapter belongs to',
-      got: 'none',
-      hint,
-    })
+    const expected = 'the weight its adapter belongs to'
+    throw new Mismatch({ where: folder.path, field: lost, expected, got: 'none', hint })
   }
   const stored = (name: string) => weights.get(name) ?? name
   const read = (name: string) => {
@@ -99,28 +94,14 @@ export function mergedFolder(folder: WeightFolder, isKnown: (name: string) => bo
 }
 
 function mergedBytes(folder: WeightFolder, base: string, { a, b }: Factors, scale: number): Uint8Array {
-  const array = tidy(() => {
-    const weight = bytesTensor(folder, base)
+  return tidy(() => {
+    const weight = storedTensor(folder, base)
     const delta = productOf(folder, { a, b })
-    return weight.to('float32').add(delta, { alpha: scale }).to(weight.dtype).contiguous().array()
+    return bytesOf(weight.to('float32').add(delta, { alpha: scale }).to(weight.dtype).contiguous())
   })
-  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
 }
 
 /** B A in float32: what an adapter adds to its layer, before the scale. */
 export function productOf(folder: WeightFolder, { a, b }: Factors): Tensor {
-  return bytesTensor(folder, b).to('float32').matmul(bytesTensor(folder, a).to('float32'))
-}
-
-/** One tensor of a folder, as stored. */
-export function bytesTensor(folder: WeightFolder, name: string): Tensor {
-  const { dtype, shape, file } = folder.entry(name)
-  const torch = toTorchDType(dtype) as TensorDType | undefined
-  if (!torch) throw new Mismatch({ where: file, field: name, expected: 'a dtype torch has', got: dtype })
-  const array = typedArray(
-    torch,
-    shape.reduce((n, side) => n * side, 1),
-  )
-  new Uint8Array(array.buffer).set(folder.read(name))
-  return tensor(array as TypedArray, shape, { dtype: torch })
+  return storedTensor(folder, b).to('float32').matmul(storedTensor(folder, a).to('float32'))
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { atomicWrite, Mismatch } from '../core/index.ts'
 import { sourceBytes, type TensorSource, writeSafetensors } from './safetensors.ts'
 
-export interface ShardOptions {
+interface ShardOptions {
   /** Hugging Face's '5GB'. */
   maxShardBytes?: number
   metadata?: Readonly<Record<string, string>>

@@ -191,14 +191,8 @@ function addUnindexed(
   for (const [shard, tensors] of shards) {
     for (const [name, slot] of tensors) {
       if (map.get(name) === shard) continue
-      if (slots.has(name)) {
-        throw new Mismatch({
-          where: index,
-          field: name,
-          expected: 'a tensor in one shard',
-          got: `a second in ${shard}`,
-        })
-      }
+      const got = `a second in ${shard}`
+      if (slots.has(name)) throw new Mismatch({ where: index, field: name, expected: 'a tensor in one shard', got })
       slots.set(name, slot)
       unindexed.push(name)
     }

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmdirSync, rmSync } fro
 import { join } from 'node:path'
 import { Mismatch } from '../core/index.ts'
 
-export interface WholeFolder {
+interface WholeFolder {
   /** Where its files are written to meanwhile. */
   readonly unfinished: string
   /** Gives the files their place; config.json comes last. */

@@ -108,13 +108,8 @@ function checkStored(path: string, name: string, directory: Buffer, at: number):
   if (flags & 1) throw new Mismatch({ where: path, field: name, expected: 'an open entry', got: 'an encrypted one' })
   if (method === 0) return
   const hint = 'PyTorch stores without compression; unpack the file and save it again'
-  throw new Mismatch({
-    where: path,
-    field: name,
-    expected: 'a stored entry',
-    got: `compression method ${method}`,
-    hint,
-  })
+  const got = `compression method ${method}`
+  throw new Mismatch({ where: path, field: name, expected: 'a stored entry', got, hint })
 }
 
 /** Size and local header offset, from the zip64 extra field where the 32-bit fields are full. */

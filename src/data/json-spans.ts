@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs'
 import { Mismatch } from '../core/index.ts'
 
 /** One element of a JSON container: where its text lies in the file, with its key when the container is an object. */
-export interface JsonSpan {
+interface JsonSpan {
   key: string | null
   offset: number
   length: number

@@ -83,7 +83,7 @@ export function deviceCode(device: string, where = 'device'): number {
   return word
 }
 
-export function internString(text: string): number {
+function internString(text: string): number {
   let id = strings.get(text)
   if (id === undefined) {
     id = native().intern(text)

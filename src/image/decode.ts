@@ -3,7 +3,7 @@ import { Mismatch, messageOf } from '../core/index.ts'
 import { checkImage, type RgbaImage, type RgbImage } from './image.ts'
 
 /** What the header says. `width` and `height` as stored; `turned*` after the EXIF orientation. */
-export interface ImageInfo {
+interface ImageInfo {
   readonly format: string
   readonly width: number
   readonly height: number

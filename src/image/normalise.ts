@@ -84,7 +84,7 @@ export function normaliseChw(
 }
 
 /** `data` is [tiles, 3, size, size]; the last tile is the one a region prompt points into. */
-export interface PixelValues {
+interface PixelValues {
   readonly tiles: number
   readonly size: number
   readonly data: Float32Array

@@ -2,7 +2,7 @@ import { Mismatch } from '../core/index.ts'
 import { checkImage, type RgbImage } from './image.ts'
 
 /** The shape of the mask room's `Mask`: COCO runs, column-major, the first run is outside. */
-export interface MaskRuns {
+interface MaskRuns {
   readonly height: number
   readonly width: number
   readonly counts: Uint32Array
@@ -25,7 +25,7 @@ function eachSegment(mask: MaskRuns, visit: (x: number, top: number, bottom: num
   }
 }
 
-export interface RegionCells {
+interface RegionCells {
   /** Row-major [rows, columns], 1 = the cell's image token is repeated in the prompt. */
   readonly cells: Uint8Array
   readonly count: number
@@ -44,7 +44,7 @@ function samplesOf(size: number, grid: number): number[][] {
 }
 
 /** Cells of a grid over the whole image. */
-export interface RegionGridSize {
+interface RegionGridSize {
   readonly rows: number
   readonly columns: number
 }

@@ -14,9 +14,9 @@ import {
   resize,
   samInput,
   tileCount,
-  tileGrid,
   tiles,
 } from './index.ts'
+import { tileGrid } from './tiles.ts'
 
 function noise(width: number, height: number) {
   const random = stream(streamId.test, 'tiles', width, height)

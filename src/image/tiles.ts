@@ -18,7 +18,7 @@ export const tileDefaults = { tileSize: 448, minTiles: 1, maxTiles: 12, thumbnai
 /** Every grid up to this many tiles is tried for every image; models are trained with at most 40. */
 const tileLimit = 1024
 
-export interface TileGrid {
+interface TileGrid {
   readonly columns: number
   readonly rows: number
 }
@@ -75,7 +75,8 @@ export function stretch(image: RgbImage, options: TileOptions): { grid: TileGrid
   return hasThumb ? { grid, sheet, thumb: resize(image, tileSize, tileSize, 'bicubic') } : { grid, sheet }
 }
 
-function crop(image: RgbImage, left: number, top: number, size: number): RgbImage {
+/** A square part of an image. */
+export function crop(image: RgbImage, left: number, top: number, size: number): RgbImage {
   const data = new Uint8Array(size * size * 3)
   for (let y = 0; y < size; y++) {
     const from = ((top + y) * image.width + left) * 3

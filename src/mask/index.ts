@@ -4,7 +4,6 @@
 export { type Click, type Deepest, deepestPixel, errorCentre } from './click.ts'
 export { squaredDistances } from './distance.ts'
 export {
-  denseIou,
   type Mask,
   maskArea,
   maskBox,
@@ -13,7 +12,6 @@ export {
   maskIntersection,
   maskIou,
   maskUnion,
-  nearestIndex,
   resizeMaskNearest,
   toDense,
 } from './mask.ts'

@@ -129,48 +129,15 @@ function checkSameSize(a: Mask, b: Mask, where: string): void {
   })
 }
 
-/** Pixels inside both: a walk over the two run lists, no decoding. */
-function overlap(a: Mask, b: Mask): number {
-  let both = 0
-  let i = 0
-  let j = 0
-  let endA = a.counts[0] ?? 0
-  let endB = b.counts[0] ?? 0
-  const total = a.height * a.width
-  for (let q = 0; q < total; ) {
-    const next = Math.min(endA, endB)
-    if (i & j & 1) both += next - q
-    q = next
-    if (endA === q && q < total) endA += a.counts[++i]!
-    if (endB === q && q < total) endB += b.counts[++j]!
-  }
-  return both
-}
-
 /** Intersection over union as a double; `empty` is the value when both masks are empty. */
 export function maskIou(a: Mask, b: Mask, empty = 0): number {
   checkSameSize(a, b, 'maskIou')
-  const both = overlap(a, b)
+  const both = maskArea(combine(a, b, (x, y) => x & y))
   const either = maskArea(a) + maskArea(b) - both
   return either === 0 ? empty : both / either
 }
 
-/** The same on row-major bytes, non-zero = inside. */
-export function denseIou(a: Uint8Array, b: Uint8Array, empty = 0): number {
-  if (a.length !== b.length)
-    throw new Mismatch({ where: 'denseIou', expected: `two masks of ${a.length} bytes`, got: b.length })
-  let both = 0
-  let either = 0
-  for (let i = 0; i < a.length; i++) {
-    const inA = a[i] !== 0
-    const inB = b[i] !== 0
-    if (inA && inB) both++
-    if (inA || inB) either++
-  }
-  return either === 0 ? empty : both / either
-}
-
-/** Runs of the pixels where `rule(inside a, inside b)` holds. */
+/** Runs of the pixels for which `rule(inside a, inside b)` is 1: a walk over the two run lists. */
 function combine(a: Mask, b: Mask, rule: (inA: number, inB: number) => number): Mask {
   const counts: number[] = []
   const total = a.height * a.width
@@ -213,7 +180,7 @@ export function maskIntersection(first: Mask, ...rest: readonly Mask[]): Mask {
 }
 
 /** Source index of torch's `interpolate(mode='nearest')`: floor(to * from/size) in float32. */
-export function nearestIndex(to: number, inSize: number, outSize: number): number {
+function nearestIndex(to: number, inSize: number, outSize: number): number {
   return Math.min(Math.floor(Math.fround(to * Math.fround(inSize / outSize))), inSize - 1)
 }
 

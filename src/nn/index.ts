@@ -20,22 +20,18 @@ export {
 export {
   Adapter,
   addLora,
-  type LoraOptions,
   linears,
   MergedWeights,
   mergedWeight,
-  mergeLora,
   withMergedLora,
 } from './lora.ts'
-export { type TargetScope, targetRule } from './lora-targets.ts'
+export { targetRule } from './lora-targets.ts'
 export {
-  type Count,
   count,
   Module,
   replaceTensor,
   type Slot,
   selectSlots,
-  setTensor,
   tensorAt,
   trainOnly,
   weight,
@@ -46,10 +42,6 @@ export { Rope, type RopeTable, rotate, tableOf } from './rope.ts'
 export {
   drawTokens,
   greedyTokens,
-  keepMinP,
-  keepTopK,
-  keepTopP,
-  penalizeSeen,
   plainSampling,
   type SamplingSettings,
   sampleTokens,

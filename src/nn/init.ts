@@ -2,7 +2,7 @@ import { stream, streamId } from '../core/index.ts'
 import { type DType, tensor } from '../tensor/index.ts'
 import { type Module, replaceTensor, tensorAt } from './module.ts'
 
-export interface InitOptions {
+interface InitOptions {
   seed: number
   /** Standard deviation of the matrices instead of the rule. */
   std?: number

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { mergeLora } from '../../tests/support/merge-lora.ts'
 import { backward, type DType, expectNoLeak, keep, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import {
   addLora,
   initRandom,
   Linear,
   Module,
-  mergeLora,
   RMSNorm,
   storeInt8,
   trainOnly,

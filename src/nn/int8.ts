@@ -1,6 +1,6 @@
 // Frozen matrices in 8 bit: every row as whole numbers from -127 to 127 and one scale. What a product reads is numbers times scale.
 import { Mismatch } from '../core/index.ts'
-import { type DType, keep, noGrad, type Tensor, tidy, where } from '../tensor/index.ts'
+import { type DType, keep, type Tensor, tidy, tidyNoGrad, where } from '../tensor/index.ts'
 import type { Linear } from './layers.ts'
 
 /** How frozen matrices are stored: in the dtype of the model, or in 8 bit. */
@@ -9,7 +9,7 @@ export type FrozenForm = (typeof frozenForms)[number]
 
 const largestNumber = 127
 
-export interface RoundedRows {
+interface RoundedRows {
   numbers: Tensor // int8 [out, in]
   scale: Tensor // [out, 1]
 }
@@ -19,19 +19,17 @@ export interface RoundedRows {
  * half a scale of the matrix. New tensors of the current scope.
  */
 export function roundRows(matrix: Tensor, dtype: DType): RoundedRows {
-  return noGrad(() =>
-    tidy(() => {
-      const wide = matrix.detach().to('float32')
-      const step = wide
-        .abs()
-        .amax({ dim: [1], keepdim: true })
-        .mul(1 / largestNumber) // dividing by a number rounds differently on a GPU
-        .to(dtype)
-      const scale = where(step.eq(0), step.add(1), step) // a row of zeros
-      const numbers = wide.div(scale.to('float32')).round().clamp_({ min: -largestNumber, max: largestNumber })
-      return { numbers: numbers.to('int8'), scale }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const wide = matrix.detach().to('float32')
+    const step = wide
+      .abs()
+      .amax({ dim: [1], keepdim: true })
+      .mul(1 / largestNumber) // dividing by a number rounds differently on a GPU
+      .to(dtype)
+    const scale = where(step.eq(0), step.add(1), step) // a row of zeros
+    const numbers = wide.div(scale.to('float32')).round().clamp_({ min: -largestNumber, max: largestNumber })
+    return { numbers: numbers.to('int8'), scale }
+  })
 }
 
 /** Whether a tensor is the numbers of a matrix in 8 bit. */
@@ -46,7 +44,7 @@ export function storeInt8(linear: Linear, dtype: DType, matrix: Tensor = linear.
 }
 
 /** A product with a matrix in 8 bit as it is; null if it must be dequantized. */
-export type Product8 = (x: Tensor, matrix: RoundedRows & { bias: Tensor | null }) => Tensor | null
+type Product8 = (x: Tensor, matrix: RoundedRows & { bias: Tensor | null }) => Tensor | null
 
 let product: Product8 | null = null
 

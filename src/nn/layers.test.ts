@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { mergeLora } from '../../tests/support/merge-lora.ts'
 import { arange, expectNoLeak, memory, type Tensor, tensor, tidy, zeros } from '../tensor/index.ts'
 import {
   addLora,
@@ -10,7 +11,6 @@ import {
   Linear,
   linears,
   Module,
-  mergeLora,
   RMSNorm,
   Rope,
   replaceTensor,

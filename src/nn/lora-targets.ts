@@ -1,7 +1,7 @@
 // Which linear layers `lora.targets` means, by their names in the checkpoint. Vision towers are never adapted.
 import { Mismatch } from '../core/index.ts'
 
-export interface TargetScope {
+interface TargetScope {
   /** In front of the names below: `language_model.` if the language model is a part of the model. */
   readonly root: string
   /** The family's default, by the name after `root`. */

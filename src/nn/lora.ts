@@ -1,6 +1,17 @@
 // LoRA with PEFT's meaning: y = W x + b + (alpha / r) B(A(dropout(x))); A Kaiming-uniform, B zero.
 import { Mismatch, stream, streamId } from '../core/index.ts'
-import { aten, CudaGraph, empty, keep, noGrad, type Tensor, tidy, uniformTensor, zeros } from '../tensor/index.ts'
+import {
+  aten,
+  CudaGraph,
+  empty,
+  keep,
+  noGrad,
+  type Tensor,
+  tidy,
+  tidyNoGrad,
+  uniformTensor,
+  zeros,
+} from '../tensor/index.ts'
 import { requireExact } from './int8.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
@@ -17,7 +28,7 @@ export class Adapter extends Module {
   }
 }
 
-export interface LoraOptions {
+interface LoraOptions {
   rank: number
   alpha: number
   dropout?: number
@@ -61,23 +72,9 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
 /** W + (alpha / r) B A of a layer, in float32, rounded once to the base dtype; W itself without adapters. A new tensor of the current scope. */
 export function mergedWeight(linear: Linear): Tensor {
   requireExact(linear.weight, 'lora', 'merged weight')
-  return noGrad(() =>
-    tidy(() =>
-      linear.lora_A ? wide(linear.weight).add(deltaOf(linear)).to(linear.weight.dtype) : linear.weight.detach().alias(),
-    ),
+  return tidyNoGrad(() =>
+    linear.lora_A ? wide(linear.weight).add(deltaOf(linear)).to(linear.weight.dtype) : linear.weight.detach().alias(),
   )
-}
-
-/** Puts the merged weights in place. The adapters are removed. */
-export function mergeLora(model: Module): number {
-  const withAdapter = linears(model).filter(([, l]) => l.lora_A)
-  for (const [, linear] of withAdapter) {
-    const merged = mergedWeight(linear)
-    linear.weight.dispose()
-    linear.weight = keep(merged)
-    removeAdapter(linear)
-  }
-  return withAdapter.length
 }
 
 const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -194,12 +191,4 @@ function mergeInto(place: Tensor, linear: Linear): void {
 
 function deltaOf(linear: Linear): Tensor {
   return linear.lora_B!.weight.matmul(linear.lora_A!.weight).mul(linear.adapter!.scale)
-}
-
-function removeAdapter(linear: Linear): void {
-  linear.lora_A?.weight.dispose()
-  linear.lora_B?.weight.dispose()
-  delete linear.lora_A
-  delete linear.lora_B
-  linear.setAdapter(undefined)
 }

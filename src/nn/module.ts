@@ -44,7 +44,7 @@ export function tensorAt(slot: Slot): Tensor {
 }
 
 /** Puts another tensor into the field; the old one stays with whoever owns it. */
-export function setTensor(slot: Slot, value: Tensor): void {
+function setTensor(slot: Slot, value: Tensor): void {
   ;(slot.owner as Record<string, Tensor>)[slot.key] = value
 }
 
@@ -106,7 +106,7 @@ export function trainOnly(model: Module, patterns: readonly RegExp[]): Slot[] {
   return chosen
 }
 
-export interface Count {
+interface Count {
   tensors: number
   elements: number
   bytes: number

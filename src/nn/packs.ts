@@ -1,6 +1,6 @@
 // Linears that read the same input, their weights one below the other in one tensor: one product serves them all.
 import { assert } from '../core/index.ts'
-import { aten, empty, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { aten, empty, keep, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { Linear } from './layers.ts'
 import { Module } from './module.ts'
 
@@ -37,7 +37,7 @@ export function packedWeight(pack: Pack): Tensor {
   assert(isPacked(pack), 'the weights lie together')
   const rows = pack.reduce((n, { weight }) => n + weight.size(0), 0)
   const columns = pack[0]!.weight.size(1)
-  return noGrad(() => tidy(() => aten('as_strided', pack[0]!.weight.detach(), [rows, columns], [columns, 1])))
+  return tidyNoGrad(() => aten('as_strided', pack[0]!.weight.detach(), [rows, columns], [columns, 1]))
 }
 
 /** Room for the weights of a pack in one tensor, in order; the parts belong to the caller. */
@@ -57,7 +57,7 @@ export function roomForPack(pack: Pack): Tensor[] {
 export function packInPlace(pack: Pack): void {
   const parts = roomForPack(pack)
   pack.forEach((linear, i) => {
-    noGrad(() => tidy(() => void parts[i]!.copy_(linear.weight)))
+    tidyNoGrad(() => void parts[i]!.copy_(linear.weight))
     linear.weight.dispose()
     linear.weight = parts[i]!
   })

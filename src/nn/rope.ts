@@ -1,5 +1,5 @@
 // Rotary position embedding, half-split form: the first and second half of a head rotate against each other.
-import { arange, cat, type DType, keep, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { arange, cat, type DType, keep, type Tensor, tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 
 export interface RopeTable {
   cos: Tensor // [.., D]
@@ -35,12 +35,10 @@ export class Rope {
 
   /** Tables for integer positions [B, T], or [axes, B, T] where they have several; float32 inside, cast to `like`'s dtype. */
   table(positions: Tensor, like: { dtype: DType }): RopeTable {
-    return noGrad(() =>
-      tidy(() => {
-        const angles = this.angles(positions) // [.., D/2]
-        return tableOf(positions.ndim === 3 ? this.#bySection(angles) : angles, like)
-      }),
-    )
+    return tidyNoGrad(() => {
+      const angles = this.angles(positions) // [.., D/2]
+      return tableOf(positions.ndim === 3 ? this.#bySection(angles) : angles, like)
+    })
   }
 
   /** Positions times frequencies, float32: [..] -> [.., D/2]. */

@@ -66,13 +66,13 @@ function inVocabulary(id: number, vocabulary: number): number {
 }
 
 /** Positive scores of seen ids are divided by the penalty, negative ones multiplied; once per id. */
-export function penalizeSeen(scores: Tensor, seen: Tensor, penalty: number): Tensor {
+function penalizeSeen(scores: Tensor, seen: Tensor, penalty: number): Tensor {
   const lowered = where(scores.lt(0), scores.mul(penalty), scores.div(penalty))
   return where(seen, lowered, scores)
 }
 
 /** Scores below the k-th largest go; ties with it stay, so more than k ids can remain. */
-export function keepTopK(scores: Tensor, k: number): Tensor {
+function keepTopK(scores: Tensor, k: number): Tensor {
   const { values } = scores.topk(Math.min(k, scores.size(-1)))
   const kth = values.slice({ dim: -1, start: values.size(-1) - 1 }) // [B, 1]
   return scores.maskedFill(scores.lt(kth), off)
@@ -90,7 +90,7 @@ export function keepTopP(scores: Tensor, p: number): Tensor {
 }
 
 /** Probabilities below q times the largest go. */
-export function keepMinP(scores: Tensor, q: number): Tensor {
+function keepMinP(scores: Tensor, q: number): Tensor {
   const probabilities = scores.softmax(-1)
   const least = probabilities.amax({ dim: [-1], keepdim: true }).mul(q)
   return scores.maskedFill(probabilities.lt(least), off)

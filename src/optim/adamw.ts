@@ -2,27 +2,27 @@
 import { Mismatch } from '../core/index.ts'
 import {
   type AdamWNumbers,
-  adamwPath,
   adamwUpdate,
   keep,
-  noGrad,
   normsOf,
   scaleAll,
   type Tensor,
   tensor,
   tidy,
+  tidyNoGrad,
   zeros,
 } from '../tensor/index.ts'
 import type { OptimConfig } from './config.ts'
+import { groupBy, sameKind } from './grouping.ts'
 
-export interface ParamGroup {
+interface ParamGroup {
   params: ReadonlyMap<string, Tensor>
   weightDecay: number
   /** Factor on the learning rate of this group. */
   lrScale?: number
 }
 
-export interface AdamWOptions {
+interface AdamWOptions {
   beta1?: number
   beta2?: number
   eps?: number
@@ -74,6 +74,7 @@ export function adamwOf(
 }
 
 export class AdamW {
+  readonly #groups: readonly ParamGroup[]
   readonly #entries = new Map<string, Entry>()
   readonly #beta1: number
   readonly #beta2: number
@@ -83,6 +84,7 @@ export class AdamW {
   #norm: number | null = null
 
   constructor(groups: readonly ParamGroup[], options: AdamWOptions = {}) {
+    this.#groups = groups
     this.#beta1 = options.beta1 ?? 0.9
     this.#beta2 = options.beta2 ?? 0.999
     this.#eps = options.eps ?? 1e-8
@@ -141,15 +143,13 @@ export class AdamW {
 
   /** Adds gradients that were set aside, and frees them. */
   addGradients(taken: ReadonlyMap<string, Tensor>): void {
-    noGrad(() =>
-      tidy(() => {
-        for (const [name, aside] of taken) {
-          const { param } = this.#entries.get(name)!
-          const grad = param.grad()
-          param.setGrad(grad ? grad.add(aside) : aside.clone())
-        }
-      }),
-    )
+    tidyNoGrad(() => {
+      for (const [name, aside] of taken) {
+        const { param } = this.#entries.get(name)!
+        const grad = param.grad()
+        param.setGrad(grad ? grad.add(aside) : aside.clone())
+      }
+    })
     for (const t of taken.values()) t.dispose()
     this.#norm = null
   }
@@ -174,13 +174,8 @@ export class AdamW {
   step(lr: number): void {
     if (this.#norm !== null && !Number.isFinite(this.#norm)) {
       const got = this.nonFiniteGradients().join(', ') || `a total norm of ${this.#norm}`
-      throw new Mismatch({
-        where: 'AdamW',
-        field: 'gradients',
-        expected: 'finite',
-        got,
-        hint: 'skip this step: zeroGrad()',
-      })
+      const hint = 'skip this step: zeroGrad()'
+      throw new Mismatch({ where: 'AdamW', field: 'gradients', expected: 'finite', got, hint })
     }
     tidy(() => {
       for (const some of this.#calls()) this.#update(some, lr)
@@ -189,15 +184,8 @@ export class AdamW {
 
   /** Lists that one fused call can take: same group, same step count, same device and dtype. */
   #calls(): { entry: Entry; grad: Tensor }[][] {
-    const groups = new Map<ParamGroup, Map<number, { entry: Entry; grad: Tensor }[]>>()
-    for (const item of this.#gradients()) {
-      const bySteps = groups.get(item.entry.group) ?? new Map<number, { entry: Entry; grad: Tensor }[]>()
-      groups.set(item.entry.group, bySteps)
-      const list = bySteps.get(item.entry.steps)
-      if (list) list.push(item)
-      else bySteps.set(item.entry.steps, [item])
-    }
-    return [...groups.values()].flatMap((m) => [...m.values()]).flatMap((l) => sameKind(l, (g) => g.entry.param))
+    const calls = groupBy(this.#gradients(), ({ entry }) => `${this.#groups.indexOf(entry.group)} ${entry.steps}`)
+    return calls.flatMap((some) => sameKind(some, ({ entry }) => entry.param))
   }
 
   #update(items: readonly { entry: Entry; grad: Tensor }[], lr: number): void {
@@ -217,7 +205,7 @@ export class AdamW {
       expAvgs: own.map((i) => i.expAvg),
       expAvgSqs: own.map((i) => i.expAvgSq),
     }
-    if (own.length > 0) adamwUpdate(lists, h, adamwPath(lists.params[0]!))
+    adamwUpdate(lists, h)
     for (const { entry } of items) entry.steps++
   }
 
@@ -248,13 +236,9 @@ export class AdamW {
     const extra = [...state.keys()].find((key) => !wanted.has(key))
     if (missing !== undefined)
       throw new Mismatch({ where: 'AdamW state', field: missing, expected: 'a tensor', got: 'none' })
+    const expected = 'a trained parameter'
     if (extra !== undefined)
-      throw new Mismatch({
-        where: 'AdamW state',
-        field: extra,
-        expected: 'a trained parameter',
-        got: 'none of that name',
-      })
+      throw new Mismatch({ where: 'AdamW state', field: extra, expected, got: 'none of that name' })
     for (const entry of this.#entries.values()) {
       if (entry.moments) {
         restore(entry.moments.expAvg, state.get(`${entry.name}.exp_avg`)!, `${entry.name}.exp_avg`)
@@ -279,7 +263,7 @@ function restore(own: Tensor, saved: Tensor, name: string): void {
     throw new Mismatch({ where: 'AdamW state', field: name, expected: `[${own.shape}]`, got: `[${saved.shape}]` })
   if (own.dtype !== saved.dtype)
     throw new Mismatch({ where: 'AdamW state', field: name, expected: own.dtype, got: saved.dtype })
-  noGrad(() => tidy(() => void own.copy_(saved)))
+  tidyNoGrad(() => void own.copy_(saved))
 }
 
 /** The norm of the tensors' norms; several devices or dtypes are combined on the host. */
@@ -292,15 +276,4 @@ function totalNorm(grads: readonly Tensor[]): number {
 export function clipCoefficient(norm: number, maxNorm: number, like: Tensor): number {
   const round = like.dtype === 'float64' ? (x: number) => x : Math.fround
   return Math.min(1, round(maxNorm / round(norm + 1e-6)))
-}
-
-function sameKind<T>(items: readonly T[], of: (item: T) => Tensor): T[][] {
-  const kinds = new Map<string, T[]>()
-  for (const item of items) {
-    const { device, dtype } = of(item)
-    const list = kinds.get(`${device} ${dtype}`)
-    if (list) list.push(item)
-    else kinds.set(`${device} ${dtype}`, [item])
-  }
-  return [...kinds.values()]
 }

@@ -1,7 +1,8 @@
 import { Mismatch } from '../core/index.ts'
-import { emaUpdate, isFloating, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { emaUpdate, isFloating, keep, type Tensor, tidyNoGrad } from '../tensor/index.ts'
+import { sameKind } from './grouping.ts'
 
-export interface EmaOptions {
+interface EmaOptions {
   /** Share of itself that the copy keeps at an update. */
   decay: number
   /** Optimizer steps between updates. */
@@ -36,18 +37,13 @@ export class Ema {
   update(source: ReadonlyMap<string, Tensor>, globalStep = this.every): boolean {
     if (globalStep % this.every !== 0) return false
     const pairs = [...this.#weights].map(([name, own]) => [own, sourceOf(name, own, source)] as const)
-    noGrad(() =>
-      tidy(() => {
-        for (const some of byKind(pairs)) {
-          const sources = some.map(([own, t]) => (t.dtype === own.dtype ? t : t.to(own.dtype)))
-          emaUpdate(
-            some.map(([own]) => own),
-            sources,
-            this.decay,
-          )
-        }
-      }),
-    )
+    tidyNoGrad(() => {
+      for (const some of sameKind(pairs, ([own]) => own)) {
+        const targets = some.map(([own]) => own)
+        const sources = some.map(([own, t]) => (t.dtype === own.dtype ? t : t.to(own.dtype)))
+        emaUpdate(targets, sources, this.decay)
+      }
+    })
     return true
   }
 
@@ -60,7 +56,7 @@ export class Ema {
     const extra = [...state.keys()].find((name) => !this.#weights.has(name))
     if (extra !== undefined)
       throw new Mismatch({ where: 'ema', field: extra, expected: 'a name of this EMA', got: 'another' })
-    for (const [name, own] of this.#weights) noGrad(() => tidy(() => void own.copy_(sourceOf(name, own, state))))
+    for (const [name, own] of this.#weights) tidyNoGrad(() => void own.copy_(sourceOf(name, own, state)))
   }
 
   dispose(): void {
@@ -73,7 +69,7 @@ function copyOf(name: string, t: Tensor): Tensor {
   if (!isFloating(t.dtype))
     throw new Mismatch({ where: 'ema', field: name, expected: 'a floating dtype', got: t.dtype })
   const dtype = t.dtype === 'float64' ? 'float64' : 'float32'
-  return noGrad(() => tidy(() => t.detach().to(dtype, { copy: true }).contiguous()))
+  return tidyNoGrad(() => t.detach().to(dtype, { copy: true }).contiguous())
 }
 
 function sourceOf(name: string, own: Tensor, source: ReadonlyMap<string, Tensor>): Tensor {
@@ -82,16 +78,4 @@ function sourceOf(name: string, own: Tensor, source: ReadonlyMap<string, Tensor>
   if (t.shape.join() !== own.shape.join())
     throw new Mismatch({ where: 'ema', field: name, expected: `[${own.shape}]`, got: `[${t.shape}]` })
   return t
-}
-
-/** Lists of pairs that share device and dtype: one call each. */
-function byKind(pairs: readonly (readonly [Tensor, Tensor])[]): (readonly [Tensor, Tensor])[][] {
-  const groups = new Map<string, (readonly [Tensor, Tensor])[]>()
-  for (const pair of pairs) {
-    const kind = `${pair[0].device} ${pair[0].dtype}`
-    const group = groups.get(kind)
-    if (group) group.push(pair)
-    else groups.set(kind, [pair])
-  }
-  return [...groups.values()]
 }

@@ -1,7 +1,7 @@
 import { Mismatch } from '../core/index.ts'
 import type { OptimConfig } from './config.ts'
 
-export type ScheduleConfig = Pick<
+type ScheduleConfig = Pick<
   OptimConfig,
   'learningRate' | 'lrSchedulerType' | 'warmupSteps' | 'numCycles' | 'minLrRate' | 'lrEnd' | 'power' | 'timescale'
 >

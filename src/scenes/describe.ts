@@ -23,7 +23,7 @@ export interface Description {
   relation?: { kind: Relation; of: Description }
 }
 
-export const attributeNames = ['size', 'texture', 'colour', 'shape', 'position', 'relation'] as const
+const attributeNames = ['size', 'texture', 'colour', 'shape', 'position', 'relation'] as const
 export type AttributeName = (typeof attributeNames)[number]
 
 /** Attributes a description uses. */

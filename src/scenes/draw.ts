@@ -5,7 +5,7 @@ import type { Colour, SceneObject, Shape, Texture } from './world.ts'
 
 type Rgb = readonly [number, number, number]
 
-const rgbOf: Readonly<Record<Colour, Rgb>> = {
+export const rgbOf: Readonly<Record<Colour, Rgb>> = {
   red: [208, 36, 40],
   green: [36, 148, 62],
   blue: [40, 82, 212],

@@ -5,17 +5,14 @@
 export { backgroundPhotos } from './composed/backgrounds.ts'
 export { type Composer, composerVersion, openComposer } from './composed/compose.ts'
 export type { Cutout, CutoutSet } from './composed/cutouts.ts'
-export { emojiFolders, installEmoji, readEmoji } from './composed/emoji.ts'
+export { emojiFolders, readEmoji } from './composed/emoji.ts'
 export { readStamp, stampFiles, stampsRoot } from './composed/stamps.ts'
 export { type AttributeName, type Description, describe, identifies } from './describe.ts'
 export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'
 export {
   makeScene,
   planScene,
-  resolveCaption,
   type Scene,
-  type SceneOptions,
-  type ScenePlan,
   sceneExample,
 } from './scene.ts'
 export { captionWords, parseCaption, word } from './wording.ts'

@@ -3,20 +3,12 @@
 import { type RandomStream, shuffled, stream, streamId } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
+import { rgbOf } from './draw.ts'
+import { type Colour, colours } from './world.ts'
 
 type Point = readonly [number, number]
 
 export const sceneSide = 112
-
-const colours = {
-  red: [208, 36, 40],
-  green: [36, 148, 62],
-  blue: [40, 82, 212],
-  yellow: [238, 208, 32],
-  purple: [138, 44, 168],
-  orange: [242, 130, 22],
-} as const
-type Colour = keyof typeof colours
 
 const forms = ['circle', 'square', 'diamond'] as const
 type Form = (typeof forms)[number]
@@ -61,7 +53,7 @@ const aloneShare = 0.12
 
 /** The target is in one of four places, its neighbour on one of its four sides. */
 function layOut(random: RandomStream): ScenePart[] {
-  const [first, second] = shuffled(Object.keys(colours) as Colour[], random)
+  const [first, second] = shuffled(colours, random)
   const place = () => random.pick([40, 72]) + random.below(5) - 2
   const target = {
     colour: first!,
@@ -117,7 +109,7 @@ function paint(parts: readonly ScenePart[], owner: Uint8Array, random: RandomStr
   const data = new Uint8Array(3 * owner.length)
   owner.forEach((k, at) => {
     const shift = (random.wordAt(noiseFrom + at) % 13) - 6
-    const paint = k === 0 ? floorAt(at) : colours[parts[k - 1]!.colour]
+    const paint = k === 0 ? floorAt(at) : rgbOf[parts[k - 1]!.colour]
     for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(paint[c]! + shift)))
   })
   return data

@@ -3,7 +3,8 @@ import { describe, test } from 'node:test'
 import { sha256 } from '../core/index.ts'
 import { maskArea, toDense } from '../mask/index.ts'
 import { candidates, identifies, minimalAttributes, usedAttributes } from './describe.ts'
-import { makeScene, planScene, resolveCaption, sceneExample } from './scene.ts'
+import { makeScene, planScene, sceneExample } from './scene.ts'
+import { parseCaption } from './wording.ts'
 import { hasPosition, type SceneObject } from './world.ts'
 
 const count = 600
@@ -28,7 +29,8 @@ function pixelsOf(owner: Uint8Array, k: number, size: number): { x: number; y: n
 
 describe('captions', () => {
   test('every caption, read back from its words, means the target and nothing else', () => {
-    for (const plan of plans) assert.deepEqual(resolveCaption(plan.caption, plan.objects), [plan.target], plan.caption)
+    for (const { caption, objects, target } of plans)
+      assert.deepEqual(candidates(parseCaption(caption)!, objects), [target], caption)
   })
 
   test('at least 30 % of the captions need two attributes or more', () => {

@@ -2,13 +2,13 @@
 import { assert, Mismatch, stream, streamId } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
-import { type AttributeName, candidates, type Description, describe, minimalAttributes } from './describe.ts'
+import { type AttributeName, type Description, describe, minimalAttributes } from './describe.ts'
 import { covers, draw } from './draw.ts'
 import { makeLayout } from './layout.ts'
-import { parseCaption, word } from './wording.ts'
+import { word } from './wording.ts'
 import type { SceneObject } from './world.ts'
 
-export interface SceneOptions {
+interface SceneOptions {
   /** Side of the square image in pixels. Default 112. */
   size?: number
   /** Default 2. */
@@ -18,7 +18,7 @@ export interface SceneOptions {
 }
 
 /** A scene without its pixels. */
-export interface ScenePlan {
+interface ScenePlan {
   id: string
   objects: readonly SceneObject[]
   /** Index of the object the caption means. */
@@ -86,12 +86,6 @@ function checkedOptions(options: SceneOptions): Required<SceneOptions> {
   check('minObjects', 2, 4)
   check('maxObjects', full.minObjects, 4)
   return full
-}
-
-/** Objects a caption could mean; empty for a text that is not a caption of this world. */
-export function resolveCaption(caption: string, objects: readonly SceneObject[]): number[] {
-  const description = parseCaption(caption)
-  return description ? candidates(description, objects) : []
 }
 
 /** A generated picture with the mask of one object and the text that describes it; the data room's Example has the same fields. */

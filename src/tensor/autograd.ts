@@ -1,6 +1,7 @@
 // Gradients: libtorch's backward, with checkpoints and custom functions on a tape (tape.ts) between its pieces.
 import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
+import { isFloating } from './dtype.ts'
 import { generatorState, restoreGenerators } from './generator.ts'
 import { keep, tensorsIn, tidy } from './scope.ts'
 import {
@@ -41,6 +42,11 @@ function withGradMode<R>(on: boolean, fn: () => R): R {
 /** No gradient is recorded inside. */
 export function noGrad<R>(fn: () => R): R {
   return withGradMode(false, fn)
+}
+
+/** Runs `fn` without gradient and frees every tensor it created except those it returns. */
+export function tidyNoGrad<R>(fn: Parameters<typeof tidy<R>>[0]): R {
+  return noGrad(() => tidy<R>(fn))
 }
 
 /** Records gradients inside `fn`. */
@@ -96,21 +102,15 @@ function record(
   const cuts = inputs.map((x) => tape.cut(x))
   const random = vjp ? null : generatorState()
   // separate tensors: what `fn` hands through, an input or a constant, must not come to require a gradient
-  const { outs, saved } = noGrad(() =>
-    tidy(() => {
-      const made = forward()
-      return { outs: made.outs.map((t) => t.detach()), saved: made.saved }
-    }),
-  )
-  for (const out of outs) if (isDifferentiable(out)) out.requiresGrad_()
+  const { outs, saved } = tidyNoGrad(() => {
+    const result = forward()
+    return { outs: result.outs.map((t) => t.detach()), saved: result.saved }
+  })
+  for (const out of outs) if (isFloating(out.dtype)) out.requiresGrad_()
   for (const t of saved) keep(t)
   const bridges = cuts.flatMap(({ bridge }) => bridge ?? [])
   tape.record({ rerun, vjp, inputs: cuts.map(({ input }) => input), outs: outs.map(own), saved, random }, bridges)
   return outs
-}
-
-function isDifferentiable(t: Tensor): boolean {
-  return t.dtype === 'float32' || t.dtype === 'float64' || t.dtype === 'bfloat16' || t.dtype === 'float16'
 }
 
 /**
@@ -243,13 +243,8 @@ function replay(segment: Segment): void {
   try {
     const outs = enableGrad(() => segment.rerun(segment.inputs))
     const used = outs.map((out, i) => [out, grads[i]] as const).filter(([out, g]) => g && out.requiresGrad)
-    if (used.length > 0)
-      sweep(
-        inner,
-        used.map((u) => u[0]),
-        used.map((u) => u[1]!),
-        false,
-      )
+    const [roots, rootGrads] = [used.map((u) => u[0]), used.map((u) => u[1]!)]
+    if (used.length > 0) sweep(inner, roots, rootGrads, false)
   } finally {
     inner.clear()
     tape = outer
@@ -278,11 +273,8 @@ function accumulate(leaf: Tensor, g: Tensor): void {
 function cross(over: Tape, bridges: readonly Bridge[], retain: boolean, later: readonly Entry[]): void {
   const roots = bridges.map((b) => b.original)
   const again = retain || bridges.some((b) => over.isTaken(b)) || shareGraph(roots, originals(later))
-  nativeBackward(
-    roots,
-    bridges.map((b) => b.leaf.grad()),
-    again,
-  )
+  const grads = bridges.map((b) => b.leaf.grad())
+  nativeBackward(roots, grads, again)
 }
 
 /** Gradients of outputs with respect to inputs, returned instead of accumulated; null if an input is not used. Not through a tape. */

@@ -51,7 +51,7 @@ export function siluBackwardInto(out: Tensor, grad: Tensor, x: Tensor): void {
   op('silu_backward.grad_input')(grad, x, { gradInput: out })
 }
 
-export interface AttentionOptions {
+interface AttentionOptions {
   /** Boolean (true = attend) or additive, broadcast to [B, H, Tq, Tk]. */
   mask?: Tensor | null
   causal?: boolean
@@ -113,7 +113,7 @@ function withMask(scores: Tensor, mask: Tensor): Tensor {
 }
 
 /** True on and below the diagonal, as scaled_dot_product_attention's is_causal has it. */
-export function lowerTriangle(rows: number, columns: number, device = 'cpu'): Tensor {
+function lowerTriangle(rows: number, columns: number, device = 'cpu'): Tensor {
   return ones([rows, columns], { dtype: 'bool', device }).tril()
 }
 

@@ -77,7 +77,7 @@ function telling<R>(fn: () => R, undo: () => void): R {
   }
 }
 
-export interface CaptureOptions {
+interface CaptureOptions {
   /** Where the step's tensors are; the current device if absent. */
   device?: string
   /** Runs before the recording, which settle the allocator and the libraries. */

@@ -20,48 +20,33 @@ export const dtypeByCode: Record<number, DType> = Object.fromEntries(
   Object.entries(dtypeCodes).map(([name, code]) => [code, name as DType]),
 )
 
-const makers: Record<DType, (n: number) => TypedArray> = {
-  float32: (n) => new Float32Array(n),
-  float64: (n) => new Float64Array(n),
-  float16: (n) => new Uint16Array(n),
-  bfloat16: (n) => new Uint16Array(n),
-  int64: (n) => new BigInt64Array(n),
-  int32: (n) => new Int32Array(n),
-  int16: (n) => new Int16Array(n),
-  int8: (n) => new Int8Array(n),
-  uint8: (n) => new Uint8Array(n),
-  bool: (n) => new Uint8Array(n),
+const arrays: Record<DType, { new (length: number): TypedArray; readonly BYTES_PER_ELEMENT: number }> = {
+  float32: Float32Array,
+  float64: Float64Array,
+  float16: Uint16Array,
+  bfloat16: Uint16Array,
+  int64: BigInt64Array,
+  int32: Int32Array,
+  int16: Int16Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  bool: Uint8Array,
 }
 
 export function typedArray(dtype: DType, length: number): TypedArray {
-  return makers[dtype](length)
+  return new arrays[dtype](length)
 }
 
-export const itemBytes: Record<DType, number> = {
-  float32: 4,
-  float64: 8,
-  float16: 2,
-  bfloat16: 2,
-  int64: 8,
-  int32: 4,
-  int16: 2,
-  int8: 1,
-  uint8: 1,
-  bool: 1,
-}
+export const itemBytes = Object.fromEntries(
+  Object.entries(arrays).map(([dtype, array]) => [dtype, array.BYTES_PER_ELEMENT]),
+) as Record<DType, number>
 
 export function isFloating(dtype: DType): boolean {
   return dtype === 'float32' || dtype === 'float64' || dtype === 'float16' || dtype === 'bfloat16'
 }
 
-/** The dtype a typed array holds when nothing else is said; Uint16Array is ambiguous and needs a word. */
+/** The dtype of a typed array; undefined for a Uint16Array, which is float16 or bfloat16. */
 export function dtypeOf(data: TypedArray): DType | undefined {
-  if (data instanceof Float32Array) return 'float32'
-  if (data instanceof Float64Array) return 'float64'
-  if (data instanceof BigInt64Array) return 'int64'
-  if (data instanceof Int32Array) return 'int32'
-  if (data instanceof Int16Array) return 'int16'
-  if (data instanceof Int8Array) return 'int8'
-  if (data instanceof Uint8Array) return 'uint8'
-  return undefined
+  if (data instanceof Uint16Array) return undefined
+  return (Object.keys(arrays) as DType[]).find((dtype) => data instanceof arrays[dtype])
 }

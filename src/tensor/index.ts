@@ -14,18 +14,17 @@ export {
   noGrad,
   savingFunction,
   tapeLength,
+  tidyNoGrad,
   untracked,
 } from './autograd.ts'
 export {
-  type AttentionOptions,
   attention,
   hasFusedAdamW,
-  lowerTriangle,
   rmsNorm,
   rmsNormBackward,
   siluBackwardInto,
 } from './compat.ts'
-export { type CaptureOptions, CudaGraph, cuda, deviceIndex } from './device.ts'
+export { CudaGraph, cuda, deviceIndex } from './device.ts'
 export {
   type DType,
   dtypeByCode,
@@ -48,9 +47,7 @@ export {
 export { Generator, manualSeed } from './generator.ts'
 export * from './ops.gen.ts'
 export {
-  type AdamWLists,
   type AdamWNumbers,
-  type AdamWPath,
   adamwPath,
   adamwUpdate,
   emaUpdate,
@@ -65,7 +62,6 @@ export {
   liveTensors,
   type Memory,
   memory,
-  Pool,
   resetPeak,
   tensorsIn,
   tidy,

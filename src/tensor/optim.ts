@@ -1,7 +1,7 @@
 // Optimizer loops over lists of tensors: one fused call if libtorch has one, else foreach ops. They write in place.
 import { Mismatch } from '../core/index.ts'
 import { buffer, hasOp, native, op } from '../engine/index.ts'
-import { noGrad } from './autograd.ts'
+import { noGrad, tidyNoGrad } from './autograd.ts'
 import { hasFusedAdamW } from './compat.ts'
 import {
   _foreachAdd_,
@@ -14,11 +14,10 @@ import {
   cat,
   stack,
 } from './ops.gen.ts'
-import { tidy } from './scope.ts'
 import { type Tensor, tensor } from './tensor.ts'
 
 /** Tensors of one AdamW call, index by index. */
-export interface AdamWLists {
+interface AdamWLists {
   params: readonly Tensor[]
   grads: readonly Tensor[]
   expAvgs: readonly Tensor[]
@@ -36,7 +35,7 @@ export interface AdamWNumbers {
 }
 
 /** cpu: the addon's float32 loop. fused: torch 2's own kernel. foreach: ops, any float dtype. */
-export type AdamWPath = 'cpu' | 'fused' | 'foreach'
+type AdamWPath = 'cpu' | 'fused' | 'foreach'
 
 export function adamwPath(t: Tensor): AdamWPath {
   if (t.device === 'cpu' && t.dtype === 'float32') return 'cpu'
@@ -49,7 +48,7 @@ export function adamwUpdate(lists: AdamWLists, h: AdamWNumbers, path?: AdamWPath
   if (!first) return
   const chosen = path ?? adamwPath(first)
   const update = { cpu: cpuUpdate, fused: fusedUpdate, foreach: foreachUpdate }[chosen]
-  noGrad(() => tidy(() => update(lists, h)))
+  tidyNoGrad(() => update(lists, h))
 }
 
 function cpuUpdate(lists: AdamWLists, h: AdamWNumbers): void {
@@ -89,13 +88,11 @@ function foreachUpdate(lists: AdamWLists, h: AdamWNumbers): void {
 export function emaUpdate(targets: readonly Tensor[], sources: readonly Tensor[], decay: number): void {
   const first = targets[0]
   if (!first) return
-  noGrad(() =>
-    tidy(() => {
-      if (first.device === 'cpu' && first.dtype === 'float32') cpuEma(targets, sources, decay)
-      else if (hasOp('_foreach_lerp_.Scalar')) op('_foreach_lerp_.Scalar')(targets, sources, 1 - decay)
-      else targets.forEach((t, i) => void t.lerp_(sources[i]!, 1 - decay))
-    }),
-  )
+  tidyNoGrad(() => {
+    if (first.device === 'cpu' && first.dtype === 'float32') cpuEma(targets, sources, decay)
+    else if (hasOp('_foreach_lerp_.Scalar')) op('_foreach_lerp_.Scalar')(targets, sources, 1 - decay)
+    else targets.forEach((t, i) => void t.lerp_(sources[i]!, 1 - decay))
+  })
 }
 
 function cpuEma(targets: readonly Tensor[], sources: readonly Tensor[], decay: number): void {
@@ -113,13 +110,11 @@ function cpuEma(targets: readonly Tensor[], sources: readonly Tensor[], decay: n
 /** Euclidean norm of each tensor and of all together, read in one go. */
 export function normsOf(tensors: readonly Tensor[]): { total: number; each: number[] } {
   if (tensors.length === 0) return { total: 0, each: [] }
-  return noGrad(() =>
-    tidy(() => {
-      const each = stack(_foreachNorm(tensors)) // [n]
-      const all = cat([each, each.norm().unsqueeze(0)]).numbers()
-      return { total: all[tensors.length]!, each: all.slice(0, -1) }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const each = stack(_foreachNorm(tensors)) // [n]
+    const all = cat([each, each.norm().unsqueeze(0)]).numbers()
+    return { total: all[tensors.length]!, each: all.slice(0, -1) }
+  })
 }
 
 /** tensor *= factor, in place. */

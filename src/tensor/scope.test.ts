@@ -9,7 +9,6 @@ import {
   memory,
   noGrad,
   ones,
-  Pool,
   randn,
   type Tensor,
   tensor,
@@ -143,18 +142,6 @@ test('a handle whose slot was reused is still seen as freed', () => {
     assert.throws(() => old.item(), { code: 'ERR_TENSOR_DISPOSED' })
     assert.ok(fresh.every((t) => t.alive))
   })
-})
-
-test('a pool holds the results of several runs until it is released', async () => {
-  const before = memory().tensors
-  const pool = new Pool()
-  const first = pool.run(() => ones([2]).add(1))
-  await new Promise((resolve) => setImmediate(resolve))
-  const second = pool.run(() => first.mul(3))
-  assert.deepEqual(second.numbers(), [6, 6])
-  assert.equal(memory().tensors, before + 2)
-  pool.release()
-  assert.equal(memory().tensors, before)
 })
 
 test('10,000 random ops in scopes: bytes return to the start, slots stay bounded', () => {

@@ -76,23 +76,6 @@ export function keep<T extends Tensor>(t: T): T {
   return t
 }
 
-/** A scope that an owner opens and closes around synchronous pieces of a longer flow. */
-export class Pool {
-  readonly #held: Tensor[] = []
-
-  /** Runs `fn` in a scope; tensors in its result live until release(). */
-  run<R>(fn: () => R & Sync<R>): R {
-    const result = tidy(fn as () => R & Sync<R & Sync<R>>) as R
-    for (const t of tensorsIn(result)) this.#held.push(keep(t))
-    return result
-  }
-
-  release(): void {
-    for (const t of this.#held) t.dispose()
-    this.#held.length = 0
-  }
-}
-
 /** Live tensors and their bytes. */
 export interface Memory {
   tensors: number
@@ -107,16 +90,8 @@ export interface Memory {
 /** Live tensors and bytes of host memory, exact. */
 export function memory(): Memory {
   native().stats()
-  const [tensors, scopes, slots, created, bytes, peakBytes, cachedBytes] = buffer
-  return {
-    tensors: tensors!,
-    scopes: scopes!,
-    slots: slots!,
-    created: created!,
-    bytes: bytes!,
-    peakBytes: peakBytes!,
-    cachedBytes: cachedBytes!,
-  }
+  const [tensors = 0, scopes = 0, slots = 0, created = 0, bytes = 0, peakBytes = 0, cachedBytes = 0] = buffer
+  return { tensors, scopes, slots, created, bytes, peakBytes, cachedBytes }
 }
 
 export function resetPeak(): void {
@@ -129,27 +104,20 @@ export function emptyCache(): void {
 
 /** Live tensors with the place each was created, in debug mode (ROUNDTRIP_DEBUG=tensors); without it the place is unknown. */
 export function liveTensors(): { tensor: Tensor; madeAt: string }[] {
-  return native()
-    .liveHandles()
-    .map((handle) => ({
-      tensor: new Tensor(handle),
-      madeAt: origins?.get(handle) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)',
-    }))
+  const handles = native().liveHandles()
+  return handles.map((handle) => ({ tensor: new Tensor(handle), madeAt: siteOf(handle) }))
 }
+
+const siteOf = (handle: number) => origins?.get(handle) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'
 
 /** Runs `fn` and throws when live tensors remain that were not there before, naming where they were created. */
 export function expectNoLeak<R>(fn: () => R & Sync<R>): R {
   const before = new Set(native().liveHandles())
   const result = fn()
   const own = new Set(tensorsIn(result).map((t) => t.handle))
-  const leaked = native()
-    .liveHandles()
-    .filter((h) => !before.has(h) && !own.has(h))
-  if (leaked.length > 0) {
-    const sites = leaked
-      .slice(0, 5)
-      .map((h) => `${new Tensor(h)} created at ${origins?.get(h) ?? 'unknown (set ROUNDTRIP_DEBUG=tensors)'}`)
-    throw new Error(`${leaked.length} tensors leaked:\n  ${sites.join('\n  ')}`)
-  }
-  return result
+  const live = native().liveHandles()
+  const leaked = live.filter((h) => !before.has(h) && !own.has(h))
+  if (leaked.length === 0) return result
+  const sites = leaked.slice(0, 5).map((h) => `${new Tensor(h)} created at ${siteOf(h)}`)
+  throw new Error(`${leaked.length} tensors leaked:\n  ${sites.join('\n  ')}`)
 }

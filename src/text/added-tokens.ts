@@ -1,8 +1,8 @@
 // Text cut at added tokens, as the slow tokenizers of transformers do it: leftmost, longest first, then each token's own rules.
-import { SymbolTrie } from './sentencepiece-symbols.ts'
+import { SymbolTrie, unitsOf } from './sentencepiece-symbols.ts'
 import type { AddedToken } from './tokenizer-files.ts'
 
-export type TextPart = { text: string } | { token: AddedToken }
+type TextPart = { text: string } | { token: AddedToken }
 
 /** Python's white space, which differs from JavaScript's. */
 const blanks = '[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]+'
@@ -63,8 +63,4 @@ export class AddedTokenSplitter {
       parts[i] = ''
     }
   }
-}
-
-function unitsOf(text: string): Uint16Array {
-  return Uint16Array.from({ length: text.length }, (_, i) => text.charCodeAt(i))
 }

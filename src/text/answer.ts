@@ -1,6 +1,6 @@
 import { Mismatch } from '../core/index.ts'
+import type { Tokenizer } from './base-tokenizer.ts'
 import type { ChatTemplate } from './templates.ts'
-import type { Tokenizer } from './tokenizer.ts'
 
 /** An answer with what ends it: the template's suffix, and EOS unless the suffix stands for it. `words`: none of it becomes a special token. */
 export function encodeAnswer(

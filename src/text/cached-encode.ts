@@ -1,11 +1,12 @@
 // Prompts hold hundreds of the same added token in a row, one for each patch of an image. Added tokens are cut out of a text before anything
 // else, so that a run of one has as many ids as tokens, whatever surrounds it: it need be read only once.
+
+import type { EncodeOptions, Tokenizer } from './base-tokenizer.ts'
 import type { PromptText } from './prompts.ts'
-import type { EncodeOptions, Tokenizer } from './tokenizer.ts'
 
 /** The ids of a prompt, in which `token`, an added token, may occur many times in a row. */
 export function encodeRuns(
-  tokenizer: Tokenizer,
+  tokenizer: Pick<Tokenizer, 'encode' | 'requireId'>,
   { text, plain }: PromptText,
   token: string,
   options: Omit<EncodeOptions, 'plain'> = {},

@@ -2,6 +2,7 @@
 // May import core.
 // Start reading at tokenizer.ts, then prompts.ts.
 export { encodeAnswer } from './answer.ts'
+export type { EncodeOptions, Tokenizer } from './base-tokenizer.ts'
 export { encodeRuns } from './cached-encode.ts'
 export { type FolderTemplate, folderTemplate } from './folder-template.ts'
 export { type ChatTurn, renderTemplate, templateOf } from './jinja.ts'
@@ -9,32 +10,24 @@ export type { TextRange } from './plain-text.ts'
 export {
   buildPrompt,
   cutAnswer,
-  expandImage,
-  type ImageTokens,
   imagePlaceholder,
-  imageString,
-  type PromptParts,
   type PromptText,
-  promptText,
   type Question,
   type QuestionAbout,
-  referringPhrase,
   regionCaptionPrompt,
   regionQuestion,
   regionQuestions,
-  regionString,
   segmentAnswers,
   segmentPrompt,
   segmentQuestion,
   segmentQuestions,
 } from './prompts.ts'
 export { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
-export { StopMatcher, type StopRule } from './stop-matcher.ts'
+export { StopMatcher } from './stop-matcher.ts'
 export {
   type ChatTemplate,
-  type ChatTemplateName,
   chatTemplate,
   chatTemplates,
 } from './templates.ts'
-export { type EncodeOptions, loadTokenizer, type Tokenizer } from './tokenizer.ts'
+export { loadTokenizer } from './tokenizer.ts'
 export type { AddedToken, TokenizerJson } from './tokenizer-files.ts'

@@ -8,15 +8,11 @@ import { pathToFileURL } from 'node:url'
 import { Mismatch, readJsonObject } from '../core/index.ts'
 import { type FolderTemplate, folderTemplate } from './folder-template.ts'
 import { type ChatTemplate, chatTemplate, chatTemplates } from './templates.ts'
+import { contentsOf } from './tokenizer-files.ts'
 
 export interface ChatTurn {
   role: string
   content: string | readonly Readonly<Record<string, unknown>>[]
-}
-
-export interface RenderLimits {
-  seconds?: number
-  characters?: number
 }
 
 const program = (jinja: string) => `
@@ -37,7 +33,7 @@ export function renderTemplate(
   template: FolderTemplate,
   turns: readonly ChatTurn[],
   options: Record<string, unknown> = {},
-  { seconds = 20, characters = 2 ** 20 }: RenderLimits = {},
+  { seconds = 20, characters = 2 ** 20 }: { seconds?: number; characters?: number } = {},
 ): string {
   const input = { messages: turns, add_generation_prompt: true, ...specialTokens(dir), ...options }
   const code = program(createRequire(import.meta.url).resolve('@huggingface/jinja'))
@@ -72,8 +68,9 @@ function failure(
 function specialTokens(dir: string): Record<string, string> {
   const path = join(dir, 'tokenizer_config.json')
   const raw = existsSync(path) ? readJsonObject(path) : {}
-  const textOf = (value: unknown) => (value as { content?: unknown } | null | undefined)?.content ?? value ?? ''
-  return Object.fromEntries(['bos_token', 'eos_token', 'pad_token'].map((name) => [name, String(textOf(raw[name]))]))
+  return Object.fromEntries(
+    ['bos_token', 'eos_token', 'pad_token'].map((name) => [name, contentsOf(raw[name])[0] ?? '']),
+  )
 }
 
 /** The built-in template of this name; if there is none, the folder's. */

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { encodeConversation } from '../../tests/support/conversation.ts'
 import { readInt64 } from '../../tests/support/golden-text.ts'
 import { Mismatch } from '../core/index.ts'
+import type { Tokenizer } from './base-tokenizer.ts'
 import {
   cutAnswer,
   regionCaptionPrompt,
@@ -15,7 +16,7 @@ import {
   segmentQuestion,
 } from './prompts.ts'
 import { chatTemplate, chatTemplates } from './templates.ts'
-import { loadTokenizer, type Tokenizer } from './tokenizer.ts'
+import { loadTokenizer } from './tokenizer.ts'
 
 const dir = fileURLToPath(new URL('../../tests/fixtures/golden/sa2va-tiny', import.meta.url))
 const golden = JSON.parse(readFileSync(join(dir, 'golden.json'), 'utf8')) as Record<

@@ -25,7 +25,7 @@ export function segmentQuestion(phrase: string): QuestionAbout {
 }
 
 /** Referring phrases are lower case and lose a final full stop. */
-export function referringPhrase(text: string): string {
+function referringPhrase(text: string): string {
   return text.trim().toLowerCase().replace(/\.$/, '')
 }
 
@@ -48,13 +48,13 @@ export function segmentQuestions(phrase: string): readonly QuestionAbout[] {
 /** Answers of supervised training to a segmentation question. */
 export const segmentAnswers: readonly string[] = ['Sure, it is [SEG].', 'It is [SEG].', 'Sure, [SEG].']
 
-export interface ImageTokens {
+interface ImageTokens {
   /** Tiles, the thumbnail included. */
   numTiles: number
   tokensPerTile: number
 }
 
-export interface PromptParts extends ImageTokens {
+interface PromptParts extends ImageTokens {
   template: ChatTemplate
   /** Region tokens of each region, in order; empty or absent without regions. */
   regionTokens?: readonly number[]
@@ -68,7 +68,7 @@ function count(value: number, field: string, least: number): number {
 }
 
 /** One bracket pair around the tokens of all tiles. */
-export function imageString({ numTiles, tokensPerTile }: ImageTokens): string {
+function imageString({ numTiles, tokensPerTile }: ImageTokens): string {
   const tokens = count(numTiles, 'numTiles', 1) * count(tokensPerTile, 'tokensPerTile', 1)
   return `<img>${'<IMG_CONTEXT>'.repeat(tokens)}</img>`
 }
@@ -101,7 +101,7 @@ function requireImage(text: string): void {
 }
 
 /** The whole prompt of a first turn. The image is put in before the words are, so that no word can be taken for one. */
-export function promptText(parts: PromptParts): PromptText {
+function promptText(parts: PromptParts): PromptText {
   const { template, text } = parts
   const question: QuestionAbout = typeof text === 'string' ? { before: text, words: '', after: '' } : text
   requireImage(question.before + question.after)

@@ -1,6 +1,6 @@
 // SentencePiece's BPE: the adjacent pair whose union is the piece with the highest score is merged first, leftmost on ties.
 import type { SentencePieceModel } from './sentencepiece-model.ts'
-import type { SymbolTrie } from './sentencepiece-symbols.ts'
+import { type SymbolTrie, unitsOf } from './sentencepiece-symbols.ts'
 
 interface Symbol {
   start: number
@@ -27,7 +27,7 @@ export function bpePieces(model: SentencePieceModel, userSymbols: SymbolTrie, te
 /** Characters and user-defined pieces, linked. */
 function splitSymbols(text: string, userSymbols: SymbolTrie): Symbol[] {
   const symbols: Symbol[] = []
-  const units = Uint16Array.from({ length: text.length }, (_, i) => text.charCodeAt(i))
+  const units = unitsOf(text)
   for (let at = 0; at < text.length; ) {
     const known = userSymbols.longest(units, at)
     const width = known || (text.codePointAt(at)! > 0xffff ? 2 : 1)

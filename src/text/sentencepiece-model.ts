@@ -11,7 +11,7 @@ import {
 } from '../core/index.ts'
 
 const pieceTypes = ['', 'normal', 'unknown', 'control', 'user', 'unused', 'byte'] as const
-export type PieceType = Exclude<(typeof pieceTypes)[number], ''>
+type PieceType = Exclude<(typeof pieceTypes)[number], ''>
 
 export interface Piece {
   text: string

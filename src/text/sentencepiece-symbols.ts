@@ -1,3 +1,8 @@
+/** The UTF-16 units of a text. */
+export function unitsOf(text: string): Uint16Array {
+  return Uint16Array.from({ length: text.length }, (_, i) => text.charCodeAt(i))
+}
+
 /** A trie over small numbers (bytes, UTF-16 units, code points): one map of edges instead of one object a node. */
 export class SymbolTrie {
   readonly #edges = new Map<number, number>()

@@ -2,11 +2,11 @@
 import { readFileSync } from 'node:fs'
 import { Mismatch } from '../core/index.ts'
 import { AddedTokenSplitter } from './added-tokens.ts'
-import { joinBytes, lossyText } from './byte-level.ts'
+import { type EncodeOptions, Tokenizer } from './base-tokenizer.ts'
+import { joinBytes } from './byte-level.ts'
 import { stretches } from './plain-text.ts'
 import { openSentencePiece, type SentencePiece } from './sentencepiece.ts'
-import type { EncodeOptions, Tokenizer } from './tokenizer.ts'
-import { type AddedToken, addedToken, contentsOf, type SentencePieceFiles } from './tokenizer-files.ts'
+import { type AddedToken, addedToken, type SentencePieceFiles } from './tokenizer-files.ts'
 
 const utf8 = new TextEncoder()
 
@@ -14,14 +14,14 @@ export function sentencePieceTokenizer(files: SentencePieceFiles): Tokenizer {
   return new SentencePieceTokenizer(files, openSentencePiece(readFileSync(files.modelPath), files.modelPath))
 }
 
-class SentencePieceTokenizer implements Tokenizer {
+class SentencePieceTokenizer extends Tokenizer {
   readonly vocabSize: number
   readonly eosId: number | undefined
   readonly bosId: number | undefined
   readonly padId: number | undefined
   readonly eosIds: ReadonlySet<number>
   readonly specialIds: ReadonlySet<number>
-  readonly #where: string
+  protected readonly where: string
   readonly #sp: SentencePiece
   readonly #added: ReadonlyMap<number, AddedToken>
   readonly #ids: ReadonlyMap<string, number>
@@ -33,8 +33,9 @@ class SentencePieceTokenizer implements Tokenizer {
   readonly #addEos: boolean
 
   constructor(files: SentencePieceFiles, sp: SentencePiece) {
+    super()
     const { settings } = files
-    this.#where = files.modelPath
+    this.where = files.modelPath
     this.#sp = sp
     const added = withNamed(files, sp)
     this.#added = new Map(added.map((t) => [t.id, t]))
@@ -47,10 +48,10 @@ class SentencePieceTokenizer implements Tokenizer {
       (piece.type === 'control' || piece.type === 'unknown') && !this.#added.has(id) ? [id] : [],
     )
     this.specialIds = new Set([...added.filter((t) => t.special).map((t) => t.id), ...controls])
-    this.bosId = this.#namedId(settings.bos_token) ?? this.idOf('<s>')
-    this.eosId = this.#namedId(settings.eos_token) ?? files.declaredEos[0] ?? this.idOf('</s>')
-    this.padId = this.#namedId(settings.pad_token)
-    this.eosIds = this.#checkedEos(files.declaredEos)
+    this.bosId = this.namedId(settings.bos_token) ?? this.idOf('<s>')
+    this.eosId = this.namedId(settings.eos_token) ?? files.declaredEos[0] ?? this.idOf('</s>')
+    this.padId = this.namedId(settings.pad_token)
+    this.eosIds = this.checkedEos(files.declaredEos, (id) => Number.isInteger(id) && id >= 0 && id < this.vocabSize)
     const ofClass = isInternLM2(settings) || /^(Code)?Llama/.test(String(settings.tokenizer_class))
     this.#addBos = this.bosId !== undefined && ((settings.add_bos_token as boolean | undefined) ?? ofClass)
     this.#addEos = this.eosId !== undefined && settings.add_eos_token === true
@@ -94,34 +95,10 @@ class SentencePieceTokenizer implements Tokenizer {
     return this.#ids.get(token) ?? this.#sp.idOf(token)
   }
 
-  requireId(token: string): number {
-    const id = this.idOf(token)
-    if (id !== undefined) return id
-    throw new Mismatch({ where: this.#where, field: 'vocabulary', expected: `the token ${token}`, got: 'not there' })
-  }
-
-  tokenText(id: number): string {
-    return lossyText(this.tokenBytes(id))
-  }
-
   tokenBytes(id: number): Uint8Array {
     const added = this.#added.get(id)
     if (added) return utf8.encode(added.content)
     return id >= 0 && id < this.#sp.size ? this.#sp.bytesOf(id) : joinBytes([])
-  }
-
-  #namedId(value: unknown): number | undefined {
-    const [name] = contentsOf(value)
-    return name === undefined ? undefined : this.requireId(name)
-  }
-
-  #checkedEos(declared: readonly number[]): ReadonlySet<number> {
-    const ids = new Set(this.eosId === undefined ? declared : [this.eosId, ...declared])
-    for (const id of ids) {
-      if (Number.isInteger(id) && id >= 0 && id < this.vocabSize) continue
-      throw new Mismatch({ where: this.#where, field: 'eos_token_id', expected: `below ${this.vocabSize}`, got: id })
-    }
-    return ids
   }
 }
 

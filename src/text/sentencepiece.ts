@@ -1,38 +1,20 @@
 // SentencePiece as data: `tokenizer.model` is read, never run. Equal to the library (0.1.97) in ids and decoded text.
 import { Mismatch } from '../core/index.ts'
+import { lossyText } from './byte-level.ts'
 import { bpePieces } from './sentencepiece-bpe.ts'
 import { readSentencePieceModel, type SentencePieceModel } from './sentencepiece-model.ts'
 import { blankSymbol, Normalizer } from './sentencepiece-normalizer.ts'
-import { SymbolTrie } from './sentencepiece-symbols.ts'
+import { SymbolTrie, unitsOf } from './sentencepiece-symbols.ts'
 import { Unigram } from './sentencepiece-unigram.ts'
-
-export interface SentencePiece {
-  readonly model: SentencePieceModel
-  readonly size: number
-  readonly unknownId: number
-  /** Ids of a text; neither bos nor eos is added. */
-  encode(text: string): Int32Array
-  /** Pieces and ids of a text; a run of unknown characters is one piece with its own text. */
-  encodePieces(text: string): { piece: string; id: number }[]
-  /** Text of ids; an id the model does not have is a Mismatch. */
-  decode(ids: ArrayLike<number>): string
-  /** The id of a piece, control and byte pieces included. */
-  idOf(piece: string): number | undefined
-  pieceOf(id: number): string
-  /** Ids of the characters of a text, one by one: nothing is merged. */
-  spell(text: string): number[]
-  /** Bytes that one id adds to a text, alone and not at its start. */
-  bytesOf(id: number): Uint8Array
-}
 
 /** Opens the bytes of a `tokenizer.model`; anything else is a Mismatch. */
 export function openSentencePiece(bytes: Uint8Array, where = 'tokenizer.model'): SentencePiece {
-  return new OpenModel(readSentencePieceModel(bytes, where))
+  return new SentencePiece(readSentencePieceModel(bytes, where))
 }
 
 const utf8 = new TextEncoder()
 
-class OpenModel implements SentencePiece {
+export class SentencePiece {
   readonly model: SentencePieceModel
   readonly #normalizer: Normalizer
   readonly #denormalizer: Normalizer | null
@@ -57,10 +39,12 @@ class OpenModel implements SentencePiece {
     return this.model.unknownId
   }
 
+  /** Ids of a text; neither bos nor eos is added. */
   encode(text: string): Int32Array {
     return Int32Array.from(this.encodePieces(text), (p) => p.id)
   }
 
+  /** Pieces and ids of a text; a run of unknown characters is one piece with its own text. */
   encodePieces(text: string): { piece: string; id: number }[] {
     const normal = this.#normalizer.normalize(text)
     const parts = this.#unigram?.pieces(normal) ?? bpePieces(this.model, this.#userSymbols, normal)
@@ -84,6 +68,7 @@ class OpenModel implements SentencePiece {
     })
   }
 
+  /** Text of ids; an id the model does not have is a Mismatch. */
   decode(ids: ArrayLike<number>): string {
     let text = ''
     let run: number[] = []
@@ -117,10 +102,12 @@ class OpenModel implements SentencePiece {
     return { text: rest.replaceAll(blankSymbol, ' '), sawBlank: drop && !removeExtraWhitespaces }
   }
 
+  /** The id of a piece, control and byte pieces included. */
   idOf(piece: string): number | undefined {
     return this.model.reservedIds.get(piece) ?? this.model.textIds.get(piece)
   }
 
+  /** Ids of the characters of a text, one by one: nothing is merged. */
   spell(text: string): number[] {
     return Array.from(text.replaceAll(' ', blankSymbol)).flatMap((character) => {
       const id = this.model.textIds.get(character)
@@ -133,6 +120,7 @@ class OpenModel implements SentencePiece {
     return this.#piece(id).text
   }
 
+  /** Bytes that one id adds to a text, alone and not at its start. */
   bytesOf(id: number): Uint8Array {
     const { type, text } = this.#piece(id)
     if (type === 'byte') return Uint8Array.of(Number.parseInt(text.slice(3, 5), 16))
@@ -146,19 +134,12 @@ class OpenModel implements SentencePiece {
   }
 }
 
-function unitsOf(text: string): number[] {
-  return Array.from({ length: text.length }, (_, i) => text.charCodeAt(i))
-}
-
 /** Bytes of one run: whole characters, and one U+FFFD for every byte that belongs to none. */
 function byteText(run: readonly number[]): string {
   let text = ''
   for (let at = 0; at < run.length; ) {
     const length = characterLength(run, at)
-    text +=
-      length === 0
-        ? '\ufffd'
-        : new TextDecoder('utf-8', { ignoreBOM: true }).decode(Uint8Array.from(run.slice(at, at + length)))
+    text += length === 0 ? '\ufffd' : lossyText(Uint8Array.from(run.slice(at, at + length)))
     at += Math.max(1, length)
   }
   return text

@@ -1,9 +1,9 @@
 // When does a generated row end? By id (EOS is a set) or by text: in Sa2VA-4B `<|end|>` is plain text whose first `<` and
 // last `>` merge with their neighbours, so no sequence of ids identifies it.
 import { Mismatch } from '../core/index.ts'
-import type { Tokenizer } from './tokenizer.ts'
+import type { Tokenizer } from './base-tokenizer.ts'
 
-export interface StopRule {
+interface StopRule {
   stopIds: ReadonlySet<number>
   stopStrings: readonly string[]
 }

@@ -18,46 +18,27 @@ export interface ChatTemplate {
 
 const chatMl = (input: string) => `<|im_start|>user\n${input}<|im_end|>\n<|im_start|>assistant\n`
 
-export const chatTemplates = {
-  phi3_chat: {
-    name: 'phi3_chat',
-    system: '',
-    instruction: (input) => `<|user|>\n${input}<|end|>\n<|assistant|>\n`,
-    suffix: '<|end|>',
-    suffixAsEos: true,
-    sep: '\n',
-    stopWords: ['<|end|>'],
-  },
-  qwen_chat: {
-    name: 'qwen_chat',
-    system: '',
-    instruction: chatMl,
-    suffix: '<|im_end|>',
-    suffixAsEos: true,
-    sep: '\n',
-    stopWords: ['<|im_end|>', '<|endoftext|>'],
-  },
-  internlm2_chat: {
-    name: 'internlm2_chat',
-    system: '',
-    instruction: chatMl,
-    suffix: '<|im_end|>',
-    suffixAsEos: true,
-    sep: '\n',
-    stopWords: ['<|im_end|>'],
-  },
-  vicuna: {
-    name: 'vicuna',
-    system: '',
-    instruction: (input) => `USER: ${input} ASSISTANT:`,
-    suffix: '',
-    suffixAsEos: false,
-    sep: '\n',
-    stopWords: [],
-  },
-} as const satisfies Record<string, ChatTemplate>
+/** A template without a system text; an answer ends with the suffix, or with EOS if that is empty. */
+function template(
+  name: string,
+  instruction: (input: string) => string,
+  suffix: string,
+  stopWords: readonly string[],
+): ChatTemplate {
+  return { name, system: '', instruction, suffix, suffixAsEos: suffix !== '', sep: '\n', stopWords }
+}
 
-export type ChatTemplateName = keyof typeof chatTemplates
+const phi3 = (input: string) => `<|user|>\n${input}<|end|>\n<|assistant|>\n`
+const vicuna = (input: string) => `USER: ${input} ASSISTANT:`
+
+export const chatTemplates = {
+  phi3_chat: template('phi3_chat', phi3, '<|end|>', ['<|end|>']),
+  qwen_chat: template('qwen_chat', chatMl, '<|im_end|>', ['<|im_end|>', '<|endoftext|>']),
+  internlm2_chat: template('internlm2_chat', chatMl, '<|im_end|>', ['<|im_end|>']),
+  vicuna: template('vicuna', vicuna, '', []),
+}
+
+type ChatTemplateName = keyof typeof chatTemplates
 
 /** The template of a config.json's `template` field. */
 export function chatTemplate(name: string, where = 'config.json'): ChatTemplate {

@@ -1,39 +1,10 @@
 import { Mismatch } from '../core/index.ts'
-import { lossyText } from './byte-level.ts'
+import { type EncodeOptions, Tokenizer } from './base-tokenizer.ts'
 import { type HubTokenizer, hubTokenizer } from './hub.ts'
-import { stretches, type TextRange, withoutAddedTokens } from './plain-text.ts'
+import { stretches, withoutAddedTokens } from './plain-text.ts'
 import { sentencePieceTokenizer } from './sentencepiece-tokenizer.ts'
 import { type TokenDecoder, tokenDecoder } from './token-decoder.ts'
 import { readSentencePieceFiles, readTokenizerFiles, type TokenizerFiles } from './tokenizer-files.ts'
-
-export interface Tokenizer {
-  /** Highest id + 1; a model may have more rows. */
-  readonly vocabSize: number
-  /** What ends a turn for the tokenizer itself, begins a sequence, fills a batch; undefined where the folder names none. */
-  readonly eosId: number | undefined
-  readonly bosId: number | undefined
-  readonly padId: number | undefined
-  /** Every id that ends a generation. */
-  readonly eosIds: ReadonlySet<number>
-  readonly specialIds: ReadonlySet<number>
-  /** Ids of the text. */
-  encode(text: string, options?: EncodeOptions): Int32Array
-  /** Text of ids; ids above the vocabulary (padding rows of a model) add nothing. */
-  decode(ids: ArrayLike<number>, options?: { skipSpecial?: boolean }): string
-  idOf(token: string): number | undefined
-  requireId(token: string): number
-  /** Text that one token shows, alone. */
-  tokenText(id: number): string
-  /** Bytes that one token adds to a text. */
-  tokenBytes(id: number): Uint8Array
-}
-
-export interface EncodeOptions {
-  /** Adds what the post-processor adds: BOS for Llama and InternLM2, nothing for Qwen2. Default true. */
-  addSpecial?: boolean
-  /** Where the text is words and nothing else: no added token is read in these ranges, whatever they spell. */
-  plain?: readonly TextRange[]
-}
 
 interface Entry {
   token: string
@@ -47,14 +18,14 @@ export function loadTokenizer(path: string): Tokenizer {
   return new LoadedTokenizer(readTokenizerFiles(path))
 }
 
-class LoadedTokenizer implements Tokenizer {
+class LoadedTokenizer extends Tokenizer {
   readonly vocabSize: number
   readonly eosId: number | undefined
   readonly bosId: number | undefined
   readonly padId: number | undefined
   readonly eosIds: ReadonlySet<number>
   readonly specialIds: ReadonlySet<number>
-  readonly #where: string
+  protected readonly where: string
   readonly #hub: HubTokenizer
   readonly #decoder: TokenDecoder
   readonly #entries: (Entry | undefined)[]
@@ -63,7 +34,8 @@ class LoadedTokenizer implements Tokenizer {
   #plainHub: HubTokenizer | undefined
 
   constructor(files: TokenizerFiles) {
-    this.#where = files.where
+    super()
+    this.where = files.where
     this.#files = files
     this.#decoder = tokenDecoder(files.json.decoder, files.where)
     this.#entries = readEntries(files)
@@ -73,10 +45,10 @@ class LoadedTokenizer implements Tokenizer {
     this.vocabSize = this.#entries.length
     this.specialIds = new Set(files.json.added_tokens.filter((t) => t.special).map((t) => t.id))
     this.#hub = hubTokenizer(files.json, files.settings, files.where)
-    this.bosId = this.#namedId(files.settings.bos_token)
-    this.padId = this.#namedId(files.settings.pad_token) ?? this.idOf('<|endoftext|>')
-    this.eosId = this.#namedId(files.settings.eos_token) ?? files.declaredEos[0] ?? this.#usualEos()
-    this.eosIds = this.#checkedEos(files.declaredEos)
+    this.bosId = this.namedId(files.settings.bos_token)
+    this.padId = this.namedId(files.settings.pad_token) ?? this.idOf('<|endoftext|>')
+    this.eosId = this.namedId(files.settings.eos_token) ?? files.declaredEos[0] ?? this.#usualEos()
+    this.eosIds = this.checkedEos(files.declaredEos, (id) => this.#entries[id] !== undefined)
   }
 
   encode(text: string, options: EncodeOptions = {}): Int32Array {
@@ -107,12 +79,8 @@ class LoadedTokenizer implements Tokenizer {
     const { ids, tokens } = hub.encode(text, { add_special_tokens: addSpecial })
     const unknown = ids.findIndex((id) => !Number.isInteger(id))
     if (unknown >= 0) {
-      throw new Mismatch({
-        where: this.#where,
-        field: 'encode',
-        expected: 'pieces of the vocabulary',
-        got: tokens[unknown],
-      })
+      const [expected, got] = ['pieces of the vocabulary', tokens[unknown]]
+      throw new Mismatch({ where: this.where, field: 'encode', expected, got })
     }
     return Int32Array.from(ids as number[])
   }
@@ -130,42 +98,14 @@ class LoadedTokenizer implements Tokenizer {
     return this.#ids.get(token)
   }
 
-  requireId(token: string): number {
-    const id = this.#ids.get(token)
-    if (id === undefined) {
-      throw new Mismatch({ where: this.#where, field: 'vocabulary', expected: `the token ${token}`, got: 'not there' })
-    }
-    return id
-  }
-
-  tokenText(id: number): string {
-    return lossyText(this.tokenBytes(id))
-  }
-
   tokenBytes(id: number): Uint8Array {
     const entry = this.#entries[id]
     return entry ? this.#decoder.bytesOf(entry.token, entry.isAdded) : new Uint8Array(0)
   }
 
-  /** The id of a token named in tokenizer_config.json: a string, or an object with content. */
-  #namedId(value: unknown): number | undefined {
-    const name = typeof value === 'object' && value !== null ? (value as { content?: unknown }).content : value
-    return typeof name === 'string' ? this.requireId(name) : undefined
-  }
-
   /** For folders that declare nothing, such as a bare tokenizer.json. */
   #usualEos(): number | undefined {
     return this.idOf('<|im_end|>') ?? this.idOf('<|endoftext|>') ?? this.idOf('</s>')
-  }
-
-  #checkedEos(declared: readonly number[]): ReadonlySet<number> {
-    const ids = new Set(this.eosId === undefined ? declared : [this.eosId, ...declared])
-    for (const id of ids) {
-      if (this.#entries[id] === undefined) {
-        throw new Mismatch({ where: this.#where, field: 'eos_token_id', expected: `below ${this.vocabSize}`, got: id })
-      }
-    }
-    return ids
   }
 }
 

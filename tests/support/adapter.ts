@@ -1,6 +1,17 @@
 // An adapter folder as PEFT writes it, from the adapters of a model: what the reading of such folders is tested with.
-import { type AdapterNames, type AdapterSettings, tensorSource, writeAdapter } from '../../src/checkpoint/index.ts'
-import { Mismatch } from '../../src/core/index.ts'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import {
+  type AdapterNames,
+  type AdapterSettings,
+  adapterConfigText,
+  languageModelNames,
+  type TensorSource,
+  tensorSource,
+  toFileName,
+  writeSafetensors,
+} from '../../src/checkpoint/index.ts'
+import { atomicWrite, Mismatch } from '../../src/core/index.ts'
 import { type Linear, linears, type Module, tensorAt } from '../../src/nn/index.ts'
 
 const factor = /\.(lora_A|lora_B)\.weight$/
@@ -62,4 +73,17 @@ export function saveAdapter(dir: string, model: Module, prefix: string, settings
   })
   const entries = slots.map((slot) => tensorSource(slot.name, tensorAt(slot)))
   writeAdapter(dir, { ...own, ...settings }, entries, namesUnder(prefix))
+}
+
+/** Writes both files; entries carry our names. */
+export function writeAdapter(
+  dir: string,
+  settings: AdapterSettings,
+  entries: Iterable<TensorSource>,
+  names: AdapterNames = languageModelNames,
+): void {
+  mkdirSync(dir, { recursive: true })
+  const listed = Array.from(entries, (source) => ({ ...source, name: toFileName(source.name, names) }))
+  writeSafetensors(join(dir, 'adapter_model.safetensors'), listed)
+  atomicWrite(join(dir, 'adapter_config.json'), adapterConfigText(settings))
 }

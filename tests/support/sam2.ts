@@ -1,7 +1,7 @@
 // The miniature SAM2 of the golden set, for tests.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { readAll, type TensorData } from '../../src/checkpoint/index.ts'
+import { readAll, type TensorData } from '../../src/checkpoint/safetensors.ts'
 import { assert } from '../../src/core/index.ts'
 import { type Module, replaceTensor, tensorAt } from '../../src/nn/index.ts'
 import { sam2Config } from '../../src/sam/sam2/config.ts'

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { Mismatch } from '../../src/core/index.ts'
-import { loadTokenizer, type Tokenizer } from '../../src/text/tokenizer.ts'
+import { loadTokenizer, type Tokenizer } from '../../src/text/index.ts'
 import { trainByteLevelBpe } from './bpe-trainer.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'roundtrip-bpe-'))

@@ -3,7 +3,8 @@ import { describe, test } from 'node:test'
 import { stream } from '../../src/core/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
-import { identifies, parseCaption, resolveCaption, word } from '../../src/scenes/index.ts'
+import { candidates } from '../../src/scenes/describe.ts'
+import { identifies, parseCaption, word } from '../../src/scenes/index.ts'
 import { expectNoLeak, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { pretrainSam } from './encoders.ts'
 import { miniatureConfig } from './make.ts'
@@ -48,8 +49,7 @@ describe('rows of a batch', () => {
       for (const description of [row.description, enriched(row, 0.7, random)]) {
         assert.ok(identifies(description, objects, row.index))
         const caption = word(description, random)
-        assert.ok(parseCaption(caption), caption)
-        assert.deepEqual(resolveCaption(caption, objects), [row.index], caption)
+        assert.deepEqual(candidates(parseCaption(caption)!, objects), [row.index], caption)
       }
     }
   })

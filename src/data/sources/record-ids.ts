@@ -10,7 +10,7 @@ export function keyOf(records: RecordSource, index: number): string {
   return id.startsWith(`${records.name}/`) ? id.slice(records.name.length + 1) : id
 }
 
-export type RecordIds = Pick<Source, 'id' | 'key' | 'place'> & { warnings: string[] }
+type RecordIds = Pick<Source, 'id' | 'key' | 'place'> & { warnings: string[] }
 
 /** Ids are used once: of records with the same key the later ones get a number. All of them are in the same part. */
 export function recordIds(records: RecordSource, { splitBy }: Pick<DataConfig, 'splitBy'>): RecordIds {

@@ -16,7 +16,7 @@ export function rowKey(row: Row, { id, mask, text }: Columns): string {
 }
 
 /** 64 bits of the values, whatever they are stored as. */
-export function contentHash(value: unknown): string {
+function contentHash(value: unknown): string {
   const hash = createHash('sha256')
   add(hash, value)
   return hash.digest('hex').slice(0, 16)

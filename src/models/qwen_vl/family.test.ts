@@ -3,14 +3,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import {
-  loadAdapter,
-  openWeights,
-  readTensors,
-  tensorSource,
-  toFileName,
-  writeAdapter,
-} from '../../checkpoint/index.ts'
+import { writeAdapter } from '../../../tests/support/adapter.ts'
+import { loadAdapter, openWeights, readTensors, tensorSource, toFileName } from '../../checkpoint/index.ts'
 import { addLora, tensorAt } from '../../nn/index.ts'
 import { manualSeed, noGrad, randn, tidy } from '../../tensor/index.ts'
 import { openFamily } from '../open.ts'

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { packagePlaces, type RandomStream } from '../../core/index.ts'
-import { decodeImage, type RgbImage, resize } from '../../image/index.ts'
+import { crop, decodeImage, type RgbImage, resize } from '../../image/index.ts'
 
 /** Files of the installed photographs, sorted by the package's name. */
 export function backgroundPhotos(): string[] {
@@ -37,19 +37,15 @@ export async function makeBackground(
 ): Promise<Uint8Array> {
   const fromPhoto = random.uniform() < photoShare
   const file = photos.length > 0 ? random.pick(photos) : null
-  return fromPhoto && file ? crop(await photo(file), size, random) : texture(size, random)
+  return fromPhoto && file ? photoPart(await photo(file), size, random) : texture(size, random)
 }
 
 /** A random square of at least half the shorter side. */
-function crop({ width, height, data }: RgbImage, size: number, random: RandomStream): Uint8Array {
+function photoPart(image: RgbImage, size: number, random: RandomStream): Uint8Array {
+  const { width, height } = image
   const side = Math.floor(Math.min(width, height) * (0.5 + 0.5 * random.uniform()))
   const [left, top] = [random.below(width - side + 1), random.below(height - side + 1)]
-  const square = new Uint8Array(side * side * 3)
-  for (let y = 0; y < side; y++) {
-    const from = ((top + y) * width + left) * 3
-    square.set(data.subarray(from, from + side * 3), y * side * 3)
-  }
-  return resize({ width: side, height: side, data: square }, size, size, 'bilinear').data
+  return resize(crop(image, left, top, side), size, size, 'bilinear').data
 }
 
 /** Shades of one random colour that blend into each other, with grain. */

@@ -22,7 +22,7 @@ export interface CutoutSet {
   cutouts: readonly Cutout[]
 }
 
-export interface CutoutGroup {
+interface CutoutGroup {
   /** What decides whether its pictures are held out. */
   key: string
   members: readonly Cutout[]

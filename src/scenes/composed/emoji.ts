@@ -6,7 +6,7 @@ import { findPackage, Mismatch, packagePlaces, readJson } from '../../core/index
 import type { Cutout } from './cutouts.ts'
 
 const packages = ['emoji-datasource-google@16.0.0', '@lobehub/fluent-emoji-3d@1.1.0'] as const
-export const installEmoji = `npm install ${packages.join(' ')}`
+const installEmoji = `npm install ${packages.join(' ')}`
 
 interface EmojiFolders {
   names: string

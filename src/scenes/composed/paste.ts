@@ -8,7 +8,7 @@ export interface Canvas {
   owner: Uint8Array
 }
 
-export interface Look {
+interface Look {
   /** Longer side in pixels. */
   side: number
   /** Radians. */

@@ -6,7 +6,7 @@ import { newestValid, readRunState, writeCheckpoint } from '../../../src/checkpo
 import { readRecipe, SettingTable } from '../../../src/config/index.ts'
 import { Mismatch, sha256 } from '../../../src/core/index.ts'
 import { DataConfig } from '../../../src/data/index.ts'
-import { tileGrid } from '../../../src/image/index.ts'
+import { tileGrid } from '../../../src/image/tiles.ts'
 import { readQwenVLConfig } from '../../../src/models/qwen_vl/config.ts'
 import { readSa2VAConfig } from '../../../src/models/sa2va/config.ts'
 import { loadTokenizer } from '../../../src/text/index.ts'
