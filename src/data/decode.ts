@@ -1,12 +1,12 @@
-import { Mismatch } from '../core/index.ts'
+import { assert, Mismatch } from '../core/index.ts'
 import { decodeImageFor, type Preparation, type Prepare, type RgbImage } from '../image/index.ts'
-import { type Mask, maskArea } from '../mask/index.ts'
+import { maskArea } from '../mask/index.ts'
 import { asBadRecord, BadRecord, type Example, type RecordRules, type Region } from './example.ts'
 import { readStored } from './files.ts'
 
-const smallest = 10 // px; smaller pictures carry no region worth describing
+const smallest = 10 // px; a smaller picture has no region worth describing
 
-/** What can be known before the image is decoded. */
+/** Checks that are possible before the image is decoded. */
 export function checkRegion(region: Region, rules: RecordRules = {}): void {
   const { mask, where } = region
   if (maskArea(mask) === 0 && !rules.usesEmpty?.(region)) {
@@ -17,30 +17,20 @@ export function checkRegion(region: Region, rules: RecordRules = {}): void {
     throw new BadRecord('image-too-small', { where, field: 'image', expected: `at least ${smallest} px a side`, got })
   }
   const other = region.extraMasks?.find((m) => m.width !== mask.width || m.height !== mask.height)
-  if (other) throw sizeMismatch(where, mask, other)
-}
-
-function sizeMismatch(where: string, mask: Mask, other: Mask): BadRecord {
+  if (!other) return
   const expected = `the first mask's ${mask.width} x ${mask.height}`
-  return new BadRecord('size-mismatch', { where, field: 'mask', expected, got: `${other.width} x ${other.height}` })
+  throw new BadRecord('size-mismatch', { where, field: 'mask', expected, got: `${other.width} x ${other.height}` })
 }
 
 const readable = 'a readable file'
-
-/** The system's message of a file that is not there already names the path. */
-function isMissing(error: unknown): error is Mismatch {
-  return error instanceof Mismatch && error.info.expected === readable
-}
 
 export async function readImageFile(path: string, where: string): Promise<Uint8Array> {
   try {
     return await readStored(path)
   } catch (error) {
-    throw new BadRecord(
-      'image-missing',
-      { where, field: 'image', expected: readable, got: isMissing(error) ? error.info.got : error },
-      { cause: error },
-    )
+    // the system's message for a missing file already names the path
+    const got = error instanceof Mismatch && error.info.expected === readable ? error.info.got : error
+    throw new BadRecord('image-missing', { where, field: 'image', expected: readable, got }, { cause: error })
   }
 }
 
@@ -80,16 +70,12 @@ export async function toExample(
   rules: RecordRules = {},
 ): Promise<Example> {
   checkRegion(region, rules)
-  const { id, mask, caption, category, extraMasks, meta, where } = region
-  const source = await stored(region)
+  const { id, image, mask, caption, category, extraMasks, meta, where } = region
+  assert(image, 'a region read without its image is not decoded')
+  const source = 'path' in image ? { bytes: await readImageFile(image.path, where) } : image
   const decoded = await decode({ source, height: mask.height, width: mask.width, where })
   const example: Example = { id, ...decoded, mask, caption, meta }
   if (category) example.category = category
   if (extraMasks) example.extraMasks = extraMasks
   return example
-}
-
-async function stored({ image, where }: Region): Promise<DecodeJob['source']> {
-  if (!image) throw new Error('broken invariant: a region read without its image is not decoded')
-  return 'path' in image ? { bytes: await readImageFile(image.path, where) } : image
 }

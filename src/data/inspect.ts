@@ -16,13 +16,8 @@ interface FirstRecord {
   category?: string[]
 }
 
-export interface Inspection {
-  name: string
-  format: string
+export interface Inspection extends Pick<Source, 'name' | 'format' | 'schema' | 'warnings' | 'leftOut'> {
   records: number
-  schema: readonly string[]
-  warnings: readonly string[]
-  leftOut: Readonly<Record<string, number>>
   first: FirstRecord[]
   /** Records that were decoded to count the unusable ones. */
   checked: number
@@ -56,18 +51,8 @@ export async function inspectSource(source: Source, options: InspectOptions = {}
     histogram('share of the image inside the mask (%)', sizes.share, [0, 0.1, 0.5, 1, 2, 5, 10, 20, 50]),
     histogram('words in the caption', sizes.words, [0, 5, 10, 20, 40, 80, 160]),
   ]
-  return {
-    name,
-    format,
-    records,
-    schema,
-    warnings,
-    leftOut,
-    first: await firstRecords(source),
-    checked,
-    rejects,
-    histograms,
-  }
+  const first = await firstRecords(source)
+  return { name, format, records, schema, warnings, leftOut, first, checked, rejects, histograms }
 }
 
 function countReject(rejects: Inspection['rejects'], bad: BadRecord): void {
@@ -113,14 +98,8 @@ async function firstRecords(source: Source): Promise<FirstRecord[]> {
 
 function firstRecord({ id, image, mask, caption, category }: Example): FirstRecord {
   const share = (100 * maskArea(mask)) / (mask.width * mask.height)
-  const size = `${image.width} x ${image.height}`
-  return {
-    id,
-    image: size,
-    mask: `${share.toFixed(2)} % inside, box ${JSON.stringify(maskBox(mask))}`,
-    caption,
-    category,
-  }
+  const inside = `${share.toFixed(2)} % inside, box ${JSON.stringify(maskBox(mask))}`
+  return { id, image: `${image.width} x ${image.height}`, mask: inside, caption, category }
 }
 
 const barWidth = 40

@@ -8,15 +8,9 @@ interface JsonSpan {
   length: number
 }
 
-// bytes of JSON's grammar
-const quote = 34
-const comma = 44
-const colon = 58
-const backslash = 92
-const openList = 91
-const closeList = 93
-const openObject = 123
-const closeObject = 125
+/** Bytes of JSON's grammar. */
+const [quote, comma, colon, backslash] = Buffer.from('",:\\') as unknown as [number, number, number, number]
+const [openList, closeList, openObject, closeObject] = Buffer.from('[]{}')
 
 /** Finds where the elements of one container begin and end; knows brackets, strings and keys, not values. */
 class SpanScanner {
@@ -116,7 +110,7 @@ class SpanScanner {
 }
 
 /**
- * The elements of the outermost array or object of a file, or of one member of it, without holding the file: annotation
+ * The elements of the outermost array or object of a file, or of one member of it. The file is never loaded as a whole: annotation
  * files of gigabytes are longer than a JavaScript string may be.
  */
 export async function* jsonSpans(file: string, member: string | null = null): AsyncGenerator<JsonSpan> {
@@ -134,12 +128,6 @@ export async function* jsonSpans(file: string, member: string | null = null): As
     throw new Mismatch({ where: file, field: `byte ${at}`, expected: 'JSON', got: error }, { cause: error })
   }
   if (scanner.complete) return
-  const hint = 'the file is truncated'
-  throw new Mismatch({
-    where: file,
-    field: `byte ${at}`,
-    expected: 'balanced JSON',
-    got: 'an open bracket or text',
-    hint,
-  })
+  const [expected, got, hint] = ['balanced JSON', 'an open bracket or text', 'the file is truncated']
+  throw new Mismatch({ where: file, field: `byte ${at}`, expected, got, hint })
 }

@@ -52,12 +52,8 @@ async function writeArrow(options: MakeScenesOptions): Promise<number> {
 async function writeJsonl(options: MakeScenesOptions): Promise<number> {
   const target = join(options.out, 'scenes.jsonl')
   if (existsSync(target)) {
-    throw new Mismatch({
-      where: target,
-      expected: 'a folder without scenes.jsonl',
-      got: 'one that has it',
-      hint: 'choose another --out',
-    })
+    const [expected, got] = ['a folder without scenes.jsonl', 'one that has it']
+    throw new Mismatch({ where: target, expected, got, hint: 'choose another --out' })
   }
   mkdirSync(join(options.out, 'images'), { recursive: true })
   const lines: string[] = []

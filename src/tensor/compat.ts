@@ -4,16 +4,6 @@ import { type DType, isFloating } from './dtype.ts'
 import { ones } from './ops.gen.ts'
 import type { Tensor } from './tensor.ts'
 
-const known = new Map<string, boolean>()
-function has(name: string): boolean {
-  let yes = known.get(name)
-  if (yes === undefined) {
-    yes = hasOp(name)
-    known.set(name, yes)
-  }
-  return yes
-}
-
 const epsilon: Partial<Record<DType, number>> = {
   float32: 1.1920928955078125e-7,
   float64: 2.220446049250313e-16,
@@ -23,7 +13,7 @@ const epsilon: Partial<Record<DType, number>> = {
 
 /** x / rms(x) over the last dimension, in float32 inside, times the weight. One kernel on CUDA where torch has it. */
 export function rmsNorm(x: Tensor, weight: Tensor | null, eps?: number): Tensor {
-  if (x.device.startsWith('cuda') && has('rms_norm') && (!weight || weight.dtype === x.dtype))
+  if (x.device.startsWith('cuda') && hasOp('rms_norm') && (!weight || weight.dtype === x.dtype))
     return op('rms_norm')(x, [x.size(-1)], { weight, eps: eps ?? epsilon[x.dtype] ?? 1e-6 }) as Tensor
   const wide = x.dtype === 'float64' || x.dtype === 'float32' ? x : x.to('float32')
   const scale = wide
@@ -64,7 +54,7 @@ interface AttentionOptions {
 export function attention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
   const groups = options.groupedHeads ? q.size(1) / k.size(1) : 1
   if (groups > 1 && takesGroups(q, options)) return fused(q, k, v, options, { enableGqa: true })
-  if (!has('scaled_dot_product_attention') || (groups > 1 && isDecodeStep(q, options)))
+  if (!hasOp('scaled_dot_product_attention') || (groups > 1 && isDecodeStep(q, options)))
     return plainAttention(q, k, v, options, groups)
   const keys = groups > 1 ? k.repeatInterleave(groups, { dim: 1 }) : k
   const values = groups > 1 ? v.repeatInterleave(groups, { dim: 1 }) : v
@@ -119,5 +109,5 @@ function lowerTriangle(rows: number, columns: number, device = 'cpu'): Tensor {
 
 /** Whether one fused AdamW call over many tensors exists (torch 2, CUDA and CPU). */
 export function hasFusedAdamW(): boolean {
-  return has('_fused_adamw_')
+  return hasOp('_fused_adamw_')
 }

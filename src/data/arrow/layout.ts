@@ -39,26 +39,19 @@ function storedType({ type, dictionaryId }: Pick<Column, 'type' | 'dictionaryId'
   return dictionaryId === null ? type : (type as unknown as { indices: DataType }).indices
 }
 
+const unsupported: readonly Type[] = [Type.Union, Type.Utf8View, Type.BinaryView]
+const longOffsets: readonly Type[] = [Type.LargeUtf8, Type.LargeBinary, Type.LargeList]
+const shortOffsets: readonly Type[] = [Type.Utf8, Type.Binary, Type.List, Type.Map]
+const textOrBytes: readonly Type[] = [Type.Utf8, Type.Binary, Type.LargeUtf8, Type.LargeBinary]
+
 /** How many buffers a type has before its children's. */
 function ownBuffers(type: DataType, where: string, name: string): number {
-  switch (type.typeId) {
-    case Type.Null:
-      return 0
-    case Type.Struct:
-    case Type.FixedSizeList:
-      return 1
-    case Type.Utf8:
-    case Type.Binary:
-    case Type.LargeUtf8:
-    case Type.LargeBinary:
-      return 3
-    case Type.Union:
-    case Type.Utf8View:
-    case Type.BinaryView:
-      throw new Mismatch({ where, field: name, expected: 'a column type of Hugging Face datasets', got: String(type) })
-    default:
-      return 2 // fixed width, bool, list and map: validity and data or offsets
-  }
+  const { typeId } = type
+  if (unsupported.includes(typeId))
+    throw new Mismatch({ where, field: name, expected: 'a column type of Hugging Face datasets', got: String(type) })
+  if (typeId === Type.Null) return 0
+  if (typeId === Type.Struct || typeId === Type.FixedSizeList) return 1
+  return textOrBytes.includes(typeId) ? 3 : 2 // validity; data or offsets; bytes of texts
 }
 
 interface Sizes {
@@ -192,20 +185,9 @@ export function isCount(value: unknown): value is number {
 }
 
 /** Width of the offsets of texts and lists; 0 for types without offsets. */
-export function offsetBits(type: DataType): number {
-  switch (type.typeId) {
-    case Type.LargeUtf8:
-    case Type.LargeBinary:
-    case Type.LargeList:
-      return 64
-    case Type.Utf8:
-    case Type.Binary:
-    case Type.List:
-    case Type.Map:
-      return 32
-    default:
-      return 0
-  }
+export function offsetBits({ typeId }: DataType): number {
+  if (longOffsets.includes(typeId)) return 64
+  return shortOffsets.includes(typeId) ? 32 : 0
 }
 
 /** Values that a child must have; those of a list are known from its offsets only, when a row is read. */

@@ -50,42 +50,32 @@ export const garSchema = new Schema(
 )
 
 function toBatch(rows: readonly GarRow[]): RecordBatch {
-  const masks = rows.map((r) => ({ counts: r.mask_rle.counts, size: r.mask_rle.size.map(BigInt) }))
-  const columns = {
-    image: vectorFromArray(
-      rows.map((r) => r.image),
-      types.image,
-    ),
-    conversations: vectorFromArray(
-      rows.map((r) => r.conversations),
-      types.conversations,
-    ),
-    mask_rle: vectorFromArray(masks, types.mask_rle),
-    catagory: vectorFromArray(
-      rows.map((r) => r.catagory),
-      types.catagory,
-    ),
+  const stored = rows.map((row) => ({ ...row, mask_rle: { ...row.mask_rle, size: row.mask_rle.size.map(BigInt) } }))
+  const columnOf = (name: keyof GarRow) => {
+    const values: unknown[] = stored.map((row) => row[name])
+    return [name, vectorFromArray(values as never[], types[name] as never)]
   }
+  const columns = Object.fromEntries((Object.keys(types) as (keyof GarRow)[]).map(columnOf))
   return new Table(garSchema, columns as never).batches[0]! as RecordBatch
 }
 
-/** Rows into one shard, batch by batch; memory holds one batch. */
+/** Writes rows into one shard, batch by batch; one batch is in memory at a time. */
 async function writeShard(path: string, rows: AsyncIterable<GarRow>, batchRows: number): Promise<number> {
   const encoder = RecordBatchStreamWriter.throughNode({ autoDestroy: false })
   const file = createWriteStream(path)
   encoder.pipe(file)
   const done = once(file, 'finish')
   let written = 0
-  let held: GarRow[] = []
+  let pending: GarRow[] = []
   const flush = async () => {
-    if (held.length === 0) return
-    if (!encoder.write(toBatch(held))) await once(encoder, 'drain')
-    written += held.length
-    held = []
+    if (pending.length === 0) return
+    if (!encoder.write(toBatch(pending))) await once(encoder, 'drain')
+    written += pending.length
+    pending = []
   }
   for await (const row of rows) {
-    held.push(row)
-    if (held.length === batchRows) await flush()
+    pending.push(row)
+    if (pending.length === batchRows) await flush()
   }
   await flush()
   encoder.end()
@@ -109,12 +99,8 @@ export async function writeGarArrow(
   const { shardBytes = 500_000_000, batchRows = 100 } = options
   mkdirSync(folder, { recursive: true })
   if (readdirSync(folder).some((name) => name.endsWith('.arrow'))) {
-    throw new Mismatch({
-      where: folder,
-      expected: 'a folder without Arrow shards',
-      got: 'one that has some',
-      hint: 'choose another --out',
-    })
+    const [expected, got] = ['a folder without Arrow shards', 'one that has some']
+    throw new Mismatch({ where: folder, expected, got, hint: 'choose another --out' })
   }
   const source = rows[Symbol.asyncIterator]()
   let pending = await source.next()
