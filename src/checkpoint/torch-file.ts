@@ -21,8 +21,6 @@ export interface TorchTensorRange {
 
 interface TorchFile {
   tensors: ReadonlyMap<string, TorchTensorRange>
-  /** The key whose value was taken as the state dict; null when the file itself is one. */
-  under: string | null
   /** Names of values that are not tensors. */
   others: readonly string[]
 }
@@ -123,14 +121,14 @@ export function readTorch(path: string): TorchFile {
   const pickle = readEntry(path, entries.get(`${root}/data.pkl`)!)
   const where = `${path}: data.pkl`
   const value = unpickle(pickle, { where, find: torchName, persistent: storageOf })
-  const { dict, under } = stateDictOf(path, value)
+  const dict = stateDictOf(path, value)
   const tensors = new Map<string, TorchTensorRange>()
   const others: string[] = []
   for (const [name, item] of dict) {
     if (item instanceof TorchTensor) tensors.set(String(name), place(path, String(name), item, root, entries))
     else others.push(String(name))
   }
-  return { tensors, under, others }
+  return { tensors, others }
 }
 
 /** Old files are a row of pickles with the storages at the end, or a tar. */
@@ -184,13 +182,11 @@ function holdsTensors(value: unknown): value is Map<unknown, unknown> {
 }
 
 /** The file's own dict, or the one that training scripts wrap it in. */
-function stateDictOf(path: string, value: unknown): { dict: Map<unknown, unknown>; under: string | null } {
-  if (holdsTensors(value)) return { dict: value, under: null }
+function stateDictOf(path: string, value: unknown): Map<unknown, unknown> {
+  if (holdsTensors(value)) return value
   const root = value instanceof Map ? value : new Map<unknown, unknown>()
-  for (const under of wrappers) {
-    const dict = root.get(under)
-    if (holdsTensors(dict)) return { dict, under }
-  }
+  const inner = wrappers.map((key) => root.get(key)).find(holdsTensors)
+  if (inner) return inner
   throw new Mismatch({
     where: path,
     expected: `a dict of tensors, or one under ${wrappers.join(', ')}`,

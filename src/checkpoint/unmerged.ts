@@ -90,7 +90,7 @@ export function mergedFolder(folder: WeightFolder, isKnown: (name: string) => bo
   }
   const names = [...weights.keys()]
   const shapes = () => new Map(names.map((name) => [name, entry(name).shape]))
-  return { ...folder, names, has: (name) => weights.has(name), entry, read, shapes, unindexed: [] }
+  return { ...folder, names, has: (name) => weights.has(name), entry, read, shapes }
 }
 
 function mergedBytes(folder: WeightFolder, base: string, { a, b }: Factors, scale: number): Uint8Array {

@@ -27,10 +27,6 @@ export interface WeightFolder {
   /** Row-major bytes of one tensor, in memory. */
   read(name: string): Uint8Array
   shapes(): Map<string, readonly number[]>
-  /** Tensors that a shard holds and the index does not list; they are in `names` too. */
-  unindexed: readonly string[]
-  /** Weight files of the folder that were not read because an earlier kind is there. */
-  ignored: readonly string[]
 }
 
 interface Slot {
@@ -46,13 +42,11 @@ const suffixes = ['.safetensors', '.bin', '.pt', '.pth']
 export function openWeights(path: string): WeightFolder {
   if (!existsSync(path))
     throw new Mismatch({ where: path, expected: 'a folder or a weight file', got: 'nothing there' })
-  if (!statSync(path).isDirectory()) return openFile(path, path, [])
-  const found = kinds.filter((kind) => existsSync(join(path, kind)))
-  const single = found.length === 0 ? trainingFile(path) : undefined
-  if (single) return openFile(path, join(path, single), [])
-  if (found.length === 0)
-    throw new Mismatch({ where: path, expected: `one of ${kinds.join(', ')}`, got: 'none of them' })
-  return openFile(path, join(path, found[0]!), found.slice(1))
+  if (!statSync(path).isDirectory()) return openFile(path, path)
+  const [file = trainingFile(path), ...ignored] = kinds.filter((kind) => existsSync(join(path, kind)))
+  if (!file) throw new Mismatch({ where: path, expected: `one of ${kinds.join(', ')}`, got: 'none of them' })
+  if (ignored.length > 0) log.warn(`${path}: reading ${file}, leaving ${ignored.join(', ')}`)
+  return openFile(path, join(path, file))
 }
 
 /** A folder may hold the one checkpoint of a training run in the place of released weights. */
@@ -61,19 +55,11 @@ function trainingFile(path: string): string | undefined {
   return files.length === 1 ? files[0] : undefined
 }
 
-function openFile(path: string, file: string, ignored: string[]): WeightFolder {
-  if (ignored.length > 0) log.warn(`${path}: reading ${basename(file)}, leaving ${ignored.join(', ')}`)
-  if (file.endsWith('.index.json')) return openIndex(path, file, ignored)
-  return folderOf(path, [file], slotsOf(file), [], ignored)
+function openFile(path: string, file: string): WeightFolder {
+  return file.endsWith('.index.json') ? openIndex(path, file) : folderOf(path, [file], slotsOf(file))
 }
 
-function folderOf(
-  path: string,
-  files: string[],
-  slots: ReadonlyMap<string, Slot>,
-  unindexed: string[],
-  ignored: string[],
-): WeightFolder {
+function folderOf(path: string, files: string[], slots: ReadonlyMap<string, Slot>): WeightFolder {
   const slot = (name: string): Slot => {
     const found = slots.get(name)
     if (!found) throw new Mismatch({ where: path, field: name, expected: 'a tensor of that name', got: 'none' })
@@ -87,8 +73,6 @@ function folderOf(
     entry: (name) => slot(name).entry,
     read: (name) => slot(name).read(),
     shapes: () => new Map(Array.from(slots, ([name, { entry }]) => [name, entry.shape])),
-    unindexed,
-    ignored,
   }
 }
 
@@ -142,7 +126,7 @@ function torchSlot(file: string, range: TorchTensorRange): Slot {
   return { entry: { file, offset, byteLength, dtype, shape, mappable }, read: () => readTorchBytes(file, range) }
 }
 
-function openIndex(path: string, index: string, ignored: string[]): WeightFolder {
+function openIndex(path: string, index: string): WeightFolder {
   const map = weightMap(index)
   const files = [...new Set(map.values())].sort()
   const shards = new Map(files.map((shard) => [shard, openShard(index, shard)]))
@@ -153,9 +137,9 @@ function openIndex(path: string, index: string, ignored: string[]): WeightFolder
       throw new Mismatch({ where: index, field: name, expected: `a tensor in ${shard}`, got: 'none of that name' })
     slots.set(name, slot)
   }
-  const unindexed = addUnindexed(index, map, shards, slots)
+  addUnindexed(index, map, shards, slots)
   const paths = files.map((shard) => join(dirname(index), shard))
-  return folderOf(path, paths, slots, unindexed, ignored)
+  return folderOf(path, paths, slots)
 }
 
 function weightMap(index: string): Map<string, string> {
@@ -186,7 +170,7 @@ function addUnindexed(
   map: ReadonlyMap<string, string>,
   shards: ReadonlyMap<string, ReadonlyMap<string, Slot>>,
   slots: Map<string, Slot>,
-): string[] {
+): void {
   const unindexed: string[] = []
   for (const [shard, tensors] of shards) {
     for (const [name, slot] of tensors) {
@@ -199,5 +183,4 @@ function addUnindexed(
   }
   if (unindexed.length > 0)
     log.warn(`${index}: ${unindexed.length} tensors not listed: ${unindexed.slice(0, 8).join(', ')}`)
-  return unindexed
 }
