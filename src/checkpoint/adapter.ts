@@ -65,8 +65,8 @@ const peftDefaults = {
   use_rslora: false,
 } as const
 
-/** How our names and an adapter file's names meet: `ours` + X in memory is `file` + X in the file, and the adapter's
- * name follows lora_A, lora_B in memory only (null: our names leave it out too). */
+/** How names in memory map to names in an adapter file: `ours` + X is `file` + X. In memory the adapter's name follows lora_A and
+ * lora_B; null if names in memory leave it out too. */
 export interface AdapterNames {
   ours: string
   file: string

@@ -1,5 +1,5 @@
-// A trained model as a full folder again. Base weights come from the source folder in the dtype they are stored in, never from
-// memory, where a run may hold them rounded: what is written does not depend on the dtype a run computed in.
+// Writes a trained model as a full folder. Base weights come from the source folder in their stored dtype, never from memory, where
+// they may be rounded. So the result does not depend on the dtype of the run.
 import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
 import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject } from '../core/index.ts'
@@ -22,9 +22,9 @@ interface ExportOptions {
 }
 
 /**
- * Writes the folder `dir`, as `model` has changed it, to `out`. A weight is written anew where the model's value is not the
- * source's (to the precision the model holds it in) or where it has adapters, which are added in float64 and rounded once; every
- * other tensor and every other file has the source's bytes. The model stays as it was. Returns the names of the weight files.
+ * Writes the folder `dir` to `out`, with the weights that `model` has changed. A weight counts as changed if its value differs from
+ * the source's in the model's precision, or if it has adapters, which are added in float64 and rounded once. All other tensors and
+ * files are copied byte for byte. The model itself is not modified. Returns the names of the weight files.
  */
 export function exportModel(model: Module, dir: string, out: string, options: ExportOptions = {}): string[] {
   const source = (options.open ?? openWeights)(dir)

@@ -72,8 +72,8 @@ function checkFileName(where: string, name: string): void {
   throw new Mismatch({ where, field: name, expected, got: name })
 }
 
-/** A folder cannot be renamed over a full one: the old one steps aside under a name that readers still know, so at every
- * moment a whole checkpoint of this step, where there was one, has a known name. */
+/** A folder cannot be renamed over a non-empty one, so the old one is first renamed to `.old`, which readers also accept. At every
+ * moment a complete checkpoint of this step, if there was one, has a name that readers find. */
 function publish(dir: string, temporary: string, step: number): string {
   const path = join(dir, checkpointName(step))
   const aside = `${path}.old`

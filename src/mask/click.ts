@@ -23,8 +23,8 @@ export function deepestPixel(inside: Uint8Array, width: number, height: number):
 }
 
 /**
- * The middle of the largest error of a mask (null: nothing is drawn yet): the deepest pixel of what is missing or of what is too much,
- * whichever is deeper; on ties the latter. Null if there is no error or no object. `negative`: only what is too much counts.
+ * The centre of the largest error of a mask (null: nothing is drawn yet): the deepest false negative or false positive pixel, the
+ * latter on ties. Null if there is no error or no object. `negative`: only false positives count.
  */
 export function errorCentre(target: Mask, drawn: Mask | null, kinds: 'both' | 'negative' = 'both'): Click | null {
   if (maskArea(target) === 0) return null

@@ -11,8 +11,8 @@ interface InitOptions {
 }
 
 /**
- * Fills every weight from counter-based streams keyed by its name: matrices N(0, 1 / fan-in), so that a narrow model passes
- * signals of size one from the first step; embeddings and position tables N(0, 1/4); norms 1, biases 0.
+ * Fills every weight from counter-based streams keyed by its name. Matrices: N(0, 1 / fan-in), so that activations of a narrow model
+ * have unit variance. Embeddings and position tables: N(0, 1/4). Norms: 1. Biases: 0.
  */
 export function initRandom(model: Module, options: InitOptions): void {
   for (const slot of model.slots()) {

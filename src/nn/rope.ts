@@ -23,8 +23,8 @@ export class Rope {
   readonly #interleaved: boolean
 
   /**
-   * `sections`: how many of the D/2 frequencies follow each axis, where positions have several (Qwen2.5-VL: time, row, column): one
-   * block an axis, or interleaved one by one (Qwen3-VL).
+   * `sections`: how many of the D/2 frequencies follow each axis, if positions have several (time, row, column). They are one block
+   * per axis (Qwen2.5-VL), or interleaved one by one (Qwen3-VL).
    */
   constructor(dim: number, theta: number, sections: readonly number[] = [], interleaved = false) {
     this.#dim = dim

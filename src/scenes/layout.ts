@@ -1,5 +1,5 @@
-// Chooses the objects of a scene: what they are, so that the target has a distractor that shares an attribute, and where
-// they lie, so that none touches another.
+// Chooses the objects of a scene and their positions. At least one distractor shares an attribute with the target; no object touches
+// another.
 import { type RandomStream, shuffled } from '../core/index.ts'
 import { colours, isClearCoordinate, radiusRange, type SceneObject, shapes, sizes, textures } from './world.ts'
 

@@ -61,10 +61,10 @@ export const cuda = {
 }
 
 /**
- * Runs `fn`; after an error also `undo`, which can fail for the same reason: after an error of the device every call does. The first error
- * is the one to report.
+ * Runs `fn`, and `undo` after an error. An error of `undo` is ignored: after a device error every call fails, and the first error is the
+ * one to report.
  */
-function telling<R>(fn: () => R, undo: () => void): R {
+function runOrUndo<R>(fn: () => R, undo: () => void): R {
   try {
     return fn()
   } catch (error) {
@@ -99,7 +99,7 @@ export class CudaGraph {
   static capture<R>(step: () => R, options: CaptureOptions = {}): { graph: CudaGraph; result: R } {
     const device = indexOf(options.device)
     native().cudaSideStream(true, device)
-    const recorded = telling(
+    const recorded = runOrUndo(
       () => {
         for (let i = 0; i < (options.warmups ?? 3); i++) tidy(() => void step() as never)
         native().cudaSynchronize(device)
@@ -113,7 +113,7 @@ export class CudaGraph {
 
   static #record<R>(step: () => R, device: number): { graph: CudaGraph; result: R } {
     const graph = new CudaGraph(native().graphBegin(device))
-    return telling(
+    return runOrUndo(
       () => {
         const result = tidy(step as never) as R
         for (const t of tensorsIn(result)) keep(t)

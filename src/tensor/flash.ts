@@ -1,5 +1,5 @@
-// Attention over packed sequences with its log-sum-exp, and its derivative from a given output and log-sum-exp: what a caller needs who
-// joins the attention of the same queries over several sets of keys. N queries, M keys of all sequences, H and K heads, D head size.
+// Attention over packed sequences that also returns its log-sum-exp, and its derivative from a given output and log-sum-exp. With these
+// a caller can combine attention over several sets of keys. N queries, M keys of all sequences, H and K heads, D head size.
 import { hasOp, op } from '../engine/index.ts'
 import { cat, zeros } from './ops.gen.ts'
 import { type Tensor, tensor } from './tensor.ts'

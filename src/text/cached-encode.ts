@@ -1,5 +1,5 @@
-// Prompts hold hundreds of the same added token in a row, one for each patch of an image. Added tokens are cut out of a text before anything
-// else, so that a run of one has as many ids as tokens, whatever surrounds it: it need be read only once.
+// Prompts contain hundreds of the same added token in a row, one per image patch. A tokenizer splits a text at added tokens first, so a
+// run of n of them always gives n ids. It is enough to encode one.
 
 import type { EncodeOptions, Tokenizer } from './base-tokenizer.ts'
 import type { PromptText } from './prompts.ts'

@@ -1,5 +1,5 @@
-// Regular expressions of a tokenizer.json come from a stranger, and JavaScript runs them by trying out: one of them can
-// take longer than the age of the universe. Those that can grow without bound are refused, the others run against a clock.
+// Regular expressions of a tokenizer.json are untrusted, and JavaScript evaluates them by backtracking: some would never end. Patterns
+// whose cost can grow exponentially are rejected; the others run with a time limit.
 import { createContext, Script } from 'node:vm'
 import { Mismatch, messageOf } from '../core/index.ts'
 

@@ -1,5 +1,5 @@
-// Words of others inside a prompt: captions, phrases. Whatever they spell, they are text: no piece of them is read as an added token
-// (an image placeholder, [SEG], the end of a turn), while the prompt around them is encoded as ever.
+// Untrusted text inside a prompt, such as captions and phrases. It never becomes an added token (an image placeholder, [SEG], the end
+// of a turn), whatever it spells. The prompt around it is encoded as usual.
 import type { AddedToken, TokenizerJson } from './tokenizer-files.ts'
 
 /** [start, end) in characters of a text. */
@@ -28,8 +28,8 @@ function occurrences(text: string, tokens: readonly string[]): Occurrence[] {
 const overlap = (o: Occurrence, [start, end]: TextRange) => o.start < end && o.end > start
 
 /**
- * Cuts a text around the ranges that spell an added token, at the nearest real added tokens, so that merges across the ends of a range
- * stay what they are. A text whose ranges are harmless comes back whole.
+ * Splits a text around the ranges that spell an added token. The cuts are at the nearest real added tokens, so that merges across the
+ * ends of a range do not change. A text whose ranges spell none is returned whole.
  */
 export function stretches(text: string, ranges: readonly TextRange[], added: readonly AddedToken[]): Stretch[] {
   const all = occurrences(

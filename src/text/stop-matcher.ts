@@ -1,5 +1,5 @@
-// When does a generated row end? By id (EOS is a set) or by text: in Sa2VA-4B `<|end|>` is plain text whose first `<` and
-// last `>` merge with their neighbours, so no sequence of ids identifies it.
+// A generated row ends by id (EOS is a set) or by text. In Sa2VA-4B `<|end|>` is plain text whose first `<` and last `>` merge with
+// their neighbours, so no sequence of ids identifies it.
 import { Mismatch } from '../core/index.ts'
 import type { Tokenizer } from './base-tokenizer.ts'
 

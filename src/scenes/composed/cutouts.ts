@@ -1,5 +1,5 @@
-// Cut-out objects with names, and their groups. A picture shows objects of one group only and a group is held out as a whole, so a
-// held-out object is in no training picture, whichever share is held out.
+// Cut-out objects with names, and their groups. A picture shows objects of one group only, and a group is held out as a whole. So a
+// held-out object is in no training picture.
 import { shuffled, stream, streamId } from '../../core/index.ts'
 
 export interface Cutout {
