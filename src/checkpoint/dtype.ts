@@ -78,10 +78,6 @@ export function byteLengthOf(dtype: DType, shape: readonly unknown[]): number | 
 /** A tensor name that is valid in a file: not empty, no control characters, at most 1024 characters. */
 export function checkName(where: string, name: string): void {
   if (name.length > 0 && name.length <= 1024 && !/[\u0000-\u001f\u007f]/.test(name)) return
-  throw new Mismatch({
-    where,
-    field: JSON.stringify(name.slice(0, 80)),
-    expected: 'a tensor name of 1 to 1024 characters without control characters',
-    got: `${name.length} characters`,
-  })
+  const expected = 'a tensor name of 1 to 1024 characters without control characters'
+  throw new Mismatch({ where, field: JSON.stringify(name.slice(0, 80)), expected, got: `${name.length} characters` })
 }

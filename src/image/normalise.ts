@@ -27,12 +27,9 @@ export function bfloat16(value: number): number {
 function tablesOf(mean: readonly number[], std: readonly number[], precision: Precision): Float32Array[] {
   const round = precision === 'bfloat16' ? bfloat16 : Math.fround
   const usable = (x: readonly number[]) => x.length === 3 && x.every(Number.isFinite)
+  const expected = 'three means and three non-zero deviations'
   if (!usable(mean) || !usable(std) || std.includes(0))
-    throw new Mismatch({
-      where: 'normalise',
-      expected: 'three means and three non-zero deviations',
-      got: { mean, std },
-    })
+    throw new Mismatch({ where: 'normalise', expected, got: { mean, std } })
   if (precision === 'fused') {
     const whole = (x: number) => Math.fround(Math.fround(x) * 255)
     return mean.map((m, c) => Float32Array.from({ length: 256 }, (_, v) => Math.fround(v - whole(m)) / whole(std[c]!)))

@@ -98,12 +98,8 @@ export function overlay(
   colour: readonly [number, number, number] = [255, 64, 64],
 ): RgbImage {
   checkImage(image, 'overlay')
-  if (mask.width !== image.width || mask.height !== image.height)
-    throw new Mismatch({
-      where: 'overlay',
-      expected: `a mask of ${image.height} x ${image.width}`,
-      got: `${mask.height} x ${mask.width}`,
-    })
+  const [expected, got] = [image, mask].map(({ height, width }) => `${height} x ${width}`)
+  if (got !== expected) throw new Mismatch({ where: 'overlay', expected: `a mask of ${expected}`, got })
   const data = image.data.slice()
   eachSegment(mask, (x, top, bottom) => {
     for (let y = top; y < bottom; y++) {

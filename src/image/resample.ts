@@ -115,13 +115,9 @@ function layOut(image: RgbImage, width: number, height: number, across: Axis, do
   const first = Math.ceil((out + height * rowBytes + spare) / 4) * 4
   const weights = first + 4 * Math.max(width, Math.ceil(rowBytes / 4))
   const total = weights + 4 * Math.max(across.weights.length, down.weights.length)
-  if (total >= 2 ** 32 - 2 ** 17)
-    throw new Mismatch({
-      where: 'resize',
-      expected: 'images that fit 4 GiB together',
-      got: `${image.width} x ${image.height} to ${width} x ${height}`,
-    })
-  return { src, wide, out, first, weights, total }
+  if (total < 2 ** 32 - 2 ** 17) return { src, wide, out, first, weights, total }
+  const got = `${image.width} x ${image.height} to ${width} x ${height}`
+  throw new Mismatch({ where: 'resize', expected: 'images that fit 4 GiB together', got })
 }
 
 /** Columns: [height, inWidth, 3] -> [height, outWidth, 3]. */

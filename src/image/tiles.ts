@@ -35,11 +35,9 @@ function candidates(minTiles: number, maxTiles: number): TileGrid[] {
 function checkOptions(o: Required<TileOptions>): void {
   const whole = [o.tileSize, o.minTiles, o.maxTiles].every((n) => Number.isInteger(n) && n > 0)
   if (whole && o.minTiles <= o.maxTiles && o.maxTiles <= tileLimit) return
-  throw new Mismatch({
-    where: 'tiles',
-    expected: `tileSize >= 1 and 1 <= minTiles <= maxTiles <= ${tileLimit}`,
-    got: { tileSize: o.tileSize, minTiles: o.minTiles, maxTiles: o.maxTiles },
-  })
+  const { tileSize, minTiles, maxTiles } = o
+  const expected = `tileSize >= 1 and 1 <= minTiles <= maxTiles <= ${tileLimit}`
+  throw new Mismatch({ where: 'tiles', expected, got: { tileSize, minTiles, maxTiles } })
 }
 
 /** The grid for an image. On an exact tie the larger grid wins if the image has over half of its pixels. */

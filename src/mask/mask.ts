@@ -14,25 +14,16 @@ export interface Mask {
 export function checkSize(height: number, width: number, where: string): void {
   const whole = Number.isInteger(height) && Number.isInteger(width)
   if (whole && height > 0 && width > 0 && height * width < 2 ** 31) return
-  throw new Mismatch({
-    where,
-    field: 'size',
-    expected: 'height and width of at least 1, below 2^31 pixels together',
-    got: [height, width],
-    hint: 'zero-size',
-  })
+  const expected = 'height and width of at least 1, below 2^31 pixels together'
+  throw new Mismatch({ where, field: 'size', expected, got: [height, width], hint: 'zero-size' })
 }
 
 /** Runs of row-major bits; any non-zero byte is inside. */
 export function maskFromDense(bits: Uint8Array, height: number, width: number): Mask {
   checkSize(height, width, 'maskFromDense')
+  const expected = `${height} x ${width} = ${height * width} bytes`
   if (bits.length !== height * width)
-    throw new Mismatch({
-      where: 'maskFromDense',
-      field: 'bits',
-      expected: `${height} x ${width} = ${height * width} bytes`,
-      got: bits.length,
-    })
+    throw new Mismatch({ where: 'maskFromDense', field: 'bits', expected, got: bits.length })
   const counts: number[] = []
   let inside = false
   let start = 0 // column-major index where the current run began

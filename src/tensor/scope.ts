@@ -15,12 +15,8 @@ export function tidy<R>(fn: () => R & Sync<R>): R {
   try {
     const result = fn()
     if ((result as unknown) instanceof Promise) {
-      throw new Mismatch({
-        where: 'tidy',
-        expected: 'a synchronous function',
-        got: 'one that returned a promise',
-        hint: 'open scopes between awaits only',
-      })
+      const [got, hint] = ['one that returned a promise', 'open scopes between awaits only']
+      throw new Mismatch({ where: 'tidy', expected: 'a synchronous function', got, hint })
     }
     kept = tensorsIn(result)
     return result

@@ -270,13 +270,8 @@ function whole(value: number): number {
 function fromTyped(data: TypedArray, shape: readonly number[], options: TensorOptions): Tensor {
   const native16 = data instanceof Uint16Array
   const own = native16 ? options.dtype : dtypeOf(data)
-  if (!own)
-    throw new Mismatch({
-      where: 'tensor',
-      field: 'dtype',
-      expected: 'bfloat16 or float16 for a Uint16Array',
-      got: options.dtype ?? 'none',
-    })
+  const expected = 'bfloat16 or float16 for a Uint16Array'
+  if (!own) throw new Mismatch({ where: 'tensor', field: 'dtype', expected, got: options.dtype ?? 'none' })
   const asBool = options.dtype === 'bool' && data instanceof Uint8Array
   const made = put(data, asBool ? 'bool' : own, shape)
   if (!options.dtype || asBool || options.dtype === own) return made

@@ -16,10 +16,6 @@ export function encodeAnswer(
 
 function requireEos(tokenizer: Tokenizer, template: Pick<ChatTemplate, 'name'>): number {
   if (tokenizer.eosId !== undefined) return tokenizer.eosId
-  throw new Mismatch({
-    where: 'tokenizer',
-    field: 'eos_token',
-    expected: `an end token, which ${template.name} puts after every answer`,
-    got: 'none',
-  })
+  const expected = `an end token, which ${template.name} puts after every answer`
+  throw new Mismatch({ where: 'tokenizer', field: 'eos_token', expected, got: 'none' })
 }

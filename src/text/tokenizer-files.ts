@@ -96,14 +96,9 @@ function readMerges(path: string): [string, string][] {
   for (const [index, line] of readTextFile(path).split(/\r?\n/).entries()) {
     if (line === '' || (index === 0 && line.startsWith('#version'))) continue
     const [left, right, ...rest] = line.split(' ')
-    if (!left || !right || rest.length > 0) {
-      throw new Mismatch({
-        where: path,
-        field: `line ${index + 1}`,
-        expected: 'two tokens and a space between',
-        got: line,
-      })
-    }
+    const expected = 'two tokens and a space between'
+    if (!left || !right || rest.length > 0)
+      throw new Mismatch({ where: path, field: `line ${index + 1}`, expected, got: line })
     merges.push([left, right])
   }
   return merges

@@ -134,13 +134,8 @@ class ShardScanner {
   }
 
   #notArrow(at: number, length: number): Mismatch {
-    return new Mismatch({
-      where: this.#path,
-      field: `byte ${at}`,
-      expected: 'an Arrow message',
-      got: `a metadata length of ${length}`,
-      hint: 'this is not an Arrow IPC stream or file',
-    })
+    const [got, hint] = [`a metadata length of ${length}`, 'this is not an Arrow IPC stream or file']
+    return new Mismatch({ where: this.#path, field: `byte ${at}`, expected: 'an Arrow message', got, hint })
   }
 }
 

@@ -35,13 +35,8 @@ export async function openComposed(path: string, { splitBy }: Pick<DataConfig, '
   const [, , count, seed = 0, size = 512, photos] = pattern.exec(path) ?? []
   if (count === undefined || Number(size) < minSize || (kind === 'emoji' && photos))
     throw new Mismatch({ where: path, expected: `${spelling[kind]} with SIZE of at least ${minSize}`, got: path })
-  if (splitBy === 'place')
-    throw new Mismatch({
-      where: path,
-      field: 'data.splitBy',
-      expected: 'content (the split is by object)',
-      got: splitBy,
-    })
+  const expected = 'content (the split is by object)'
+  if (splitBy === 'place') throw new Mismatch({ where: path, field: 'data.splitBy', expected, got: splitBy })
   const set = kind === 'stamps' ? await openStamps(photos !== undefined) : await openEmoji()
   return sourceOf(set, { length: Number(count), seed: Number(seed), size: Number(size) })
 }
