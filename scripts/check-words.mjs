@@ -19,6 +19,7 @@ const folders = [
   'src/cli',
   'src/config',
   'src/core',
+  'src/dashboard',
   'src/data',
   'src/distributed',
   'src/engine',
@@ -30,8 +31,10 @@ const folders = [
   'src/models',
   'src/nn',
   'src/optim',
+  'src/public',
   'src/rewards',
   'src/rl',
+  'src/run',
   'src/sam',
   'src/scenes',
   'src/tasks',
@@ -87,6 +90,7 @@ const words = [
 const names = [
   [/\b(?:told|heard|tell[A-Z]\w*|\w*(?:Told|Heard))\b/, 'reported, received'],
   [/\b(?:k?M|m)ost(?!Frequent)[A-Z]\w*/, 'max...'],
+  [/\bfigures\b|\w*Figures?\b/, 'metrics'],
 ]
 
 const root = resolve(process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..'))
@@ -110,13 +114,13 @@ const prose = (text) =>
 
 const commentsAndStrings = /\/\/[^\n]*|\/\*[\s\S]*?\*\/|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`/g
 const commentText = (text) => text.replace(/^\/\/+|^[ \t]*\*(?!\/)|^\/\*+/gm, blank).replace(/`[^`\n]*`/g, '`code`')
-const stringText = (text) => (/\s/.test(text) ? text.replace(/\$\{[^{}]*\}/g, blank) : blank(text))
+const stringText = (text) => (/\s/.test(text) ? text.replace(/\$\{[^{}]*\}|<[^<>]*>/g, blank) : blank(text))
 const textOf = (part) => (part.startsWith('/') ? commentText(part) : stringText(part))
 /** Comments and strings of a program, at their places; what is between them ends a sentence. */
 function sentencesOf(text) {
   const cover = (code) => code.replace(/\S/g, '|')
   let [out, end] = ['', 0]
-  for (const { 0: part, index } of text.matchAll(commentsAndStrings)) {
+  for (const { 0: part, index } of text.replace(/\bclass="[^"]*"/g, blank).matchAll(commentsAndStrings)) {
     out += cover(text.slice(end, index)) + textOf(part)
     end = index + part.length
   }

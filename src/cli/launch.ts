@@ -8,7 +8,7 @@ import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import { linesOf, log, Mismatch, messageOf, temporaryFolder } from '../core/index.ts'
-import { exitCodes, mayRestart, type Place, readPlace } from '../distributed/index.ts'
+import { exitCodes, mayRestart, type Rank, readRank } from '../distributed/index.ts'
 
 export interface Launch {
   /** Processes. */
@@ -232,7 +232,7 @@ export const launchFlags = [
 type Flags = ReadonlyMap<string, readonly string[]>
 
 /** Null where `--nproc` asked for processes and they have ended; else the place of this one, which trains. */
-export async function placeOrLaunch(command: string, flags: Flags, output: string): Promise<Place | null> {
+export async function placeOrLaunch(command: string, flags: Flags, output: string): Promise<Rank | null> {
   const { newestValid } = await import('../checkpoint/index.ts')
   const newestStep = () => newestValid(output, { hashes: false }).checkpoint?.step ?? null
   const several = launchOf(command, flags, newestStep)
@@ -241,7 +241,7 @@ export async function placeOrLaunch(command: string, flags: Flags, output: strin
     return null
   }
   endWithLauncher()
-  return readPlace()
+  return readRank()
 }
 
 /** What `--nproc` asks for; null where this process is to train itself. */
@@ -270,7 +270,7 @@ export function launchOf(
 
 /** Processes of the run: those of the launcher that started this one, or those that `--nproc` asks for. */
 export function processCount(flags: Flags, env = process.env): number {
-  const { size } = readPlace(env)
+  const { size } = readRank(env)
   return size > 1 ? size : Math.max(1, wholeNumber('flags', flags, 'nproc') ?? 1)
 }
 

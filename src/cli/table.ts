@@ -39,10 +39,10 @@ export function interval({ mean, low, high }: Interval): string {
   return `${rounded(mean)} [${rounded(low)}, ${rounded(high)}]`
 }
 
-type Figures = Readonly<Record<string, Interval>>
+type IntervalsByName = Readonly<Record<string, Interval>>
 
 /** Before, after and the change of every metric, and what to know of their intervals. */
-export function comparisonTable(before: Figures, after: Figures, records: number): string {
+export function comparisonTable(before: IntervalsByName, after: IntervalsByName, records: number): string {
   const rows = Object.entries(before).map(([metric, was]) => {
     const is = after[metric]
     if (!is) return [metric, interval(was), '-', '-', '-']
@@ -66,7 +66,7 @@ export function evaluations({ before, after, evaluated }: Pick<RunResult, 'befor
 }
 
 /** One row per metric, one column per named evaluation of so many records. */
-export function evaluationTable(columns: Readonly<Record<string, Figures>>, records: number): string {
+export function evaluationTable(columns: Readonly<Record<string, IntervalsByName>>, records: number): string {
   const names = Object.keys(columns)
   const metrics = Object.keys(columns[names[0]!] ?? {})
   const rows = metrics.map((metric) => [

@@ -46,6 +46,6 @@ test('a page shows metrics in percent, the counts, both masks over the image, an
   assert.match(page, /no mask/)
 })
 
-test('an image that is gone is told on the page', async () => {
+test('the page names an image that is missing', async () => {
   assert.match(await renderComparison(pageWith(join(folder, 'gone.png'))), /gone\.png could not be shown/)
 })

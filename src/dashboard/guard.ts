@@ -26,7 +26,7 @@ export function isLoopback(address: string): boolean {
 
 const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address)
 
-/** Names under which a server at `address` may be asked; ports do not matter, as behind a tunnel they differ. */
+/** Host names that requests to a server at `address` may have; any port is fine, as a tunnel changes it. */
 export function allowedNames(address: string): Set<string> {
   if (isLoopback(address)) return new Set([...loopbackNames, bracketed(address)])
   if (address !== '0.0.0.0' && address !== '::') return new Set([bracketed(address).toLowerCase()])

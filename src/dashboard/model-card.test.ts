@@ -32,7 +32,7 @@ function parts(text: string): { head: Record<string, unknown>; body: string } {
   return { head: parse(text.slice(4, end)) as Record<string, unknown>, body: text.slice(end + 5) }
 }
 
-test('the head of the card is YAML that gives back what was said', () => {
+test('the head of a model card is YAML with the given values', () => {
   const { head } = parts(modelCard({ ...card('org/data'), license: 'apache-2.0' }))
   assert.equal(head.base_model, 'org/data')
   assert.deepEqual([head.license, head.library_name, head.datasets], ['apache-2.0', 'transformers', ['org/data']])
@@ -51,7 +51,7 @@ test('texts with markup stay text in head and body', () => {
   assert.equal(plain('a_b'), 'a\\_b')
 })
 
-test('a card tells before and after with intervals, data, recipe, versions and how to load', () => {
+test('a model card has metrics before and after with intervals, data, recipe, versions and how to load', () => {
   const text = modelCard(card('plain'))
   assert.match(
     text,
@@ -62,7 +62,7 @@ test('a card tells before and after with intervals, data, recipe, versions and h
   assert.match(text, /roundtrip train plain/)
 })
 
-test('the facts of a card come from the run folder', () => {
+test('the facts of a model card come from the run folder', () => {
   const dir = mkdtempSync(join(tmpdir(), 'card-'))
   const environment = { product: '1.2.3', torch: '2.1', device: 'cpu', command: ['train', '--seed', '5'] }
   const writer = RunWriter.create(dir, { config: { seed: 5, dataPath: 'org/name', rl: { beta: 0.1 } }, environment })

@@ -2,7 +2,7 @@
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 import { digits } from './markup/evaluations.ts'
 
-type Figures = Readonly<Record<string, Interval>>
+type IntervalsByName = Readonly<Record<string, Interval>>
 
 export interface ModelCard {
   /** What the model is called. */
@@ -17,11 +17,11 @@ export interface ModelCard {
   recipe: readonly (readonly [string, string])[]
   data: { name: string; records?: number; trained?: number; heldOut?: number; evaluated?: number }
   steps?: number
-  before?: Figures
-  after?: Figures
-  /** Held-out records the figures are over. */
+  before?: IntervalsByName
+  after?: IntervalsByName
+  /** Number of held-out records in the metrics. */
   evalRecords?: number
-  /** A file beside the card. */
+  /** A file next to this model card. */
   picture?: { file: string; text: string }
   /** Product, torch, Node, device, commit. */
   versions: readonly (readonly [string, string])[]
@@ -60,10 +60,10 @@ function head(card: ModelCard): string[] {
   return lines
 }
 
-/** Figures as the hub's leaderboards read them. */
+/** Metrics as the hub's leaderboards read them. */
 function modelIndex(card: ModelCard): string[] {
-  const figures = Object.entries(card.after ?? {}).filter(([, { mean }]) => Number.isFinite(mean))
-  if (figures.length === 0) return []
+  const metrics = Object.entries(card.after ?? {}).filter(([, { mean }]) => Number.isFinite(mean))
+  if (metrics.length === 0) return []
   return [
     'model-index:',
     `- name: ${quoted(card.name)}`,
@@ -74,7 +74,7 @@ function modelIndex(card: ModelCard): string[] {
     `      name: ${quoted(`${card.data.name}, held out`)}`,
     `      type: ${quoted(card.data.name)}`,
     '    metrics:',
-    ...figures.flatMap(([name, { mean }]) => [
+    ...metrics.flatMap(([name, { mean }]) => [
       `    - name: ${quoted(name)}`,
       `      type: ${quoted(name)}`,
       `      value: ${mean}`,
@@ -98,7 +98,7 @@ function change(before: Interval | undefined, after: Interval | undefined): stri
 
 function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] {
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])]
-  if (names.length === 0) return ['The run made no evaluation of these weights.']
+  if (names.length === 0) return ['The run did not evaluate these weights.']
   const rows = names.map((name) => {
     return `| ${plain(name)} | ${withRange(before[name])} | ${withRange(after[name])} | ${change(before[name], after[name])} |`
   })
@@ -107,7 +107,7 @@ function results({ before = {}, after = {}, evalRecords }: ModelCard): string[] 
   return [
     `${over}; brackets are bootstrap 95 % intervals.${note ? ` Note: ${note}.` : ''}`,
     '',
-    '| figure | before | after | change |',
+    '| metric | before | after | change |',
     '|---|---|---|---|',
     ...rows,
   ]
@@ -150,7 +150,7 @@ export function modelCard(card: ModelCard): string {
       ...card.loading.flatMap(({ title, language, code }) => ['', `${plain(title)}:`, '', fenced(code, language)]),
     ],
     ['## Versions', '', ...table(card.versions)],
-    card.license ? [] : ['## Licence', '', 'That of the base model; see its card.'],
+    card.license ? [] : ['## Licence', '', 'That of the base model; see its model card.'],
   ]
   return `${sections
     .filter((lines) => lines.length > 0)

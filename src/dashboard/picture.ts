@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 
 /** Larger files are shown as a smaller JPEG: the page must stay one that can be sent. */
-const mostImageBytes = 200_000
+const maxImageBytes = 200_000
 const shownSide = 640
 
 const kinds: [string, string][] = [
@@ -15,7 +15,7 @@ export async function imageAddress(path: string): Promise<string> {
   const bytes = readFileSync(path)
   const kind = kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
   if (!kind) throw new Error('no PNG, JPEG or WebP')
-  if (bytes.length <= mostImageBytes) return `data:${kind};base64,${bytes.toString('base64')}`
+  if (bytes.length <= maxImageBytes) return `data:${kind};base64,${bytes.toString('base64')}`
   const { default: sharp } = await import('sharp')
   const options = { fit: 'inside', withoutEnlargement: true } as const
   const smaller = await sharp(bytes).resize(shownSide, shownSide, options).jpeg({ quality: 85 }).toBuffer()

@@ -26,7 +26,7 @@ function sample(more: Partial<Sample>): Sample {
   return { ...base, rewards: { iou: 1 }, total: 1, advantage: 0, logp: -1, length: 3, ...more }
 }
 
-/** A tiny run; `text` stands wherever a stranger's text may stand. */
+/** A tiny run; `text` is in every place that may hold text of others. */
 function makeRun(text: string): string {
   const dir = join(mkdtempSync(join(tmpdir(), 'report-')), 'run')
   const writer = RunWriter.create(dir, {
@@ -54,12 +54,12 @@ function makeRun(text: string): string {
   return dir
 }
 
-test('hostile text stays text wherever it stands, and the page can load nothing', async () => {
+test('hostile text stays text everywhere, and the page can load nothing', async () => {
   const page = await renderReport(readRun(makeRun(hostile)))
   assert.ok(page.split('&lt;script&gt;alert(1)&lt;/script&gt;').length > 20)
   for (const tag of page.matchAll(/<(\/?)([a-zA-Z!][^\s/>]*)/g)) {
     const allowed =
-      '!doctype html head meta title style body main header section article h1 h2 h3 p div span b i small dl dt dd details summary table thead tbody tr th td figure figcaption blockquote svg g path line circle rect text image'.split(
+      '!doctype html head meta title style body main header section article h1 h2 h3 p div span b i small dl dt dd details summary table thead tbody tr th td figcaption figure blockquote svg g path line circle rect text image'.split(
         ' ',
       )
     assert.ok(allowed.includes(tag[2]!), `<${tag[1]}${tag[2]}`)
@@ -109,7 +109,7 @@ test('an image is shown from images/ alone, and a damaged mask is reported', asy
   assert.match(page, /a mask could not be drawn: RLE/)
 })
 
-test('a card names who drew no mask, calls an empty mask empty, and shows no special tokens', async () => {
+test('a sample names who drew no mask, calls an empty mask empty, and shows no special tokens', async () => {
   const dir = join(mkdtempSync(join(tmpdir(), 'report-')), 'run')
   const writer = RunWriter.create(dir, { config: {}, environment: {} })
   writer.start({})
@@ -118,18 +118,18 @@ test('a card names who drew no mask, calls an empty mask empty, and shows no spe
   await writer.close()
   const run = readRun(dir)
   const page = await renderReport(run)
-  assert.ok(page.includes('EMA copy: no mask was made') && page.includes('EMA copy: the mask is empty'))
+  assert.ok(page.includes('EMA copy: no mask was drawn') && page.includes('EMA copy: the mask is empty'))
   assert.equal(/policy: (no|the) mask|&lt;\||&lt;\/s&gt;/.test(page), false)
   assert.ok(page.includes('Sure, it is [SEG].'))
   const live = new FollowedRun(dir)
   while (live.poll()) {}
   const { samples } = samplesView(live, { order: 'newest', offset: 0, limit: 9 }, new MaskPaths())
   const lacks = samples.flatMap(({ shown }) => shown.flatMap((item) => (item.kind === 'mask' && item.missing ? `${item.by}: ${item.missing}` : []))) // biome-ignore format: one line
-  assert.deepEqual(lacks.sort(), ['ema: no mask was made', 'ema: the mask is empty'])
+  assert.deepEqual(lacks.sort(), ['ema: no mask was drawn', 'ema: the mask is empty'])
 })
 
 test('counts have the number of their word', () => {
-  assert.deepEqual([counted(0, 'notice'), counted(1, 'notice'), counted(2, 'notice')], ['0 notices', '1 notice', '2 notices']) // biome-ignore format: one line
+  assert.deepEqual([counted(0, 'step'), counted(1, 'step'), counted(2, 'step')], ['0 steps', '1 step', '2 steps']) // biome-ignore format: one line
 })
 
 test('escapeHtml leaves no markup and no half characters', () => {
@@ -196,7 +196,7 @@ test('ticks are round, thinning keeps the spikes, smoothing keeps a straight lin
   assert.ok(Math.abs(line[120]! - 240) < 1e-9)
 })
 
-test('settings are flattened by name, and what opens doors is not shown', () => {
+test('settings are flattened by name, and secrets are not shown', () => {
   const settings = { a: { b: 1, c: [1, 2] }, d: null, judge: { apiKey: 'sk-1', api_key: '', maxTokens: 5 } }
   assert.deepEqual(flatten(settings), [
     ['a.b', '1'],
@@ -208,7 +208,7 @@ test('settings are flattened by name, and what opens doors is not shown', () => 
   ])
 })
 
-test('at the top stand no settings of a part that is switched off', () => {
+test('settings of a part that is switched off are not at the top', () => {
   const settings = (enabled: boolean) =>
     flatten({ seed: 3, judge: { enabled, model: 'big', seed: 4 }, judgement: { seed: 5 } })
   const top = (enabled: boolean) => chosenOf(settings(enabled)).map(([key]) => key)

@@ -10,8 +10,8 @@ import { imageUri, rollouts } from './rollouts.ts'
 import { runView } from './views.ts'
 
 /**
- * The whole run as one page that needs nothing beside it. The same folder gives the same bytes. Cards and tables are those of the live
- * page: markup/.
+ * The whole run as one page that needs nothing beside it. The same folder gives the same bytes. The live page has the same
+ * tables and samples: markup/.
  */
 export async function renderReport(run: Run): Promise<string> {
   const shown = await rollouts(run)
@@ -26,6 +26,6 @@ export async function renderReport(run: Run): Promise<string> {
     html`<section><h2>Behaviour</h2>${behaviour.body}</section>`,
     curves(followed),
     shown.markup,
-    html`<section><h2>Notices</h2><div class="card scroll">${noticeTables({ ...view, problemTexts })}</div></section>`,
+    html`<section><h2>Warnings</h2><div class="card scroll">${noticeTables({ ...view, problemTexts })}</div></section>`,
   ])
 }

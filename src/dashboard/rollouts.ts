@@ -85,7 +85,7 @@ export async function imageUri(
   }
 }
 
-/** Colours of what the cards show. */
+/** Colours of masks and points. */
 function legendOf(shown: readonly Shown[]): Markup {
   const masks = shown.filter((item) => item.kind === 'mask')
   const key = (by: Shown['by'], title: string) =>
@@ -97,7 +97,7 @@ function legendOf(shown: readonly Shown[]): Markup {
   return html`<div class="legend">${key('record', 'of the record')}${key('policy', 'of the policy')}${key('ema', 'of the EMA copy')}${key('judge', judge)}${dots}</div>`
 }
 
-/** Best and worst rollouts of each task with their masks; what could not be shown is returned in words. */
+/** Best and worst rollouts of each task with their masks; messages about what could not be shown. */
 export async function rollouts(run: Run): Promise<{ markup: Markup; problems: string[] }> {
   const chosen = chooseSamples(run.samples())
   const problems = new Set<string>()

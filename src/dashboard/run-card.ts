@@ -1,4 +1,4 @@
-// What the card of a model says about the run that trained it, read from the run folder.
+// Facts of the run that trained a model, for its model card; read from the run folder.
 import type { EvalEvent, ReadSample, Run } from '../tracking/index.ts'
 import { pictureOf, runFiles, startFacts } from '../tracking/index.ts'
 import { chosenOf, flatten } from './facts.ts'
@@ -42,7 +42,7 @@ export function cardOfRun(run: Run, step: number): RunCard {
   }
 }
 
-/** The rollout with the highest reward up to `step`, of the last fifth where there is one, drawn on its image. */
+/** The rollout with the highest reward up to `step`, drawn on its image; one of the last fifth of the steps if there is any. */
 export async function cardPicture(run: Run, step: number): Promise<{ png: Uint8Array; text: string } | undefined> {
   const worth = ({ step: made, total }: ReadSample) => total! + (made > 0.8 * step ? 1e6 : 0)
   let best: ReadSample | undefined

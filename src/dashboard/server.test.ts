@@ -49,7 +49,7 @@ interface Answer {
   headers: Record<string, string | string[] | undefined>
 }
 
-/** By hand: fetch would tidy the path and refuse to set Host. */
+/** Without fetch, which would tidy the path and refuse to set Host. */
 function get(port: number, path: string, headers: Record<string, string> = {}, method = 'GET'): Promise<Answer> {
   return new Promise((done, fail) => {
     const asked = request({ host: '127.0.0.1', port, path, method, headers }, (answer) => {
@@ -80,7 +80,7 @@ test('the committed page is what the build gives', async () => {
   for (const [name, bytes] of await buildPage()) assert.ok(readFileSync(join(target, name)).equals(bytes), name)
 })
 
-test('the server tells every number of the run and nothing secret', async () => {
+test('the server sends every number of the run and nothing secret', async () => {
   const root = newFolder()
   const folder = join(root, 'a')
   const writer = makeRun(folder, 5)
@@ -111,7 +111,7 @@ test('the server tells every number of the run and nothing secret', async () => 
   assert.equal(readRun(folder).problems.length, 0)
 })
 
-test('the CSV of several runs has a column for each, of those that have the figure', async () => {
+test('the CSV of several runs has a column for each, of those that have the metric', async () => {
   const folder = newFolder()
   makeRun(join(folder, 'a'), 2).close()
   makeRun(join(folder, 'b'), 3, 'only-b').close()
@@ -259,7 +259,7 @@ test('a cookie holds no token, and opens the server that gave it and no other of
   assert.equal((await get(first.port, `/?token=${value}`)).status, 401)
 })
 
-test('two pages with tokens on one host have cookies of their own', async () => {
+test('two pages with tokens on one host have separate cookies', async () => {
   const folder = newFolder()
   makeRun(folder, 1).close()
   const tokens = ['first-token-of-16-letters', 'second-token-of-16-letters']
@@ -301,12 +301,12 @@ test('an open page hears of a new step and of a new run', async () => {
   const answer = await fetch(`http://127.0.0.1:${port}/api/live`)
   assert.ok(answer.body)
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
-  let heard = ''
+  let received = ''
   const hear = async (pattern: RegExp) => {
-    while (!pattern.test(heard)) {
+    while (!pattern.test(received)) {
       const { value, done } = await reader.read()
       assert.ok(!done)
-      heard += value
+      received += value
     }
   }
   await hear(/"step":3/)

@@ -11,18 +11,18 @@ import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
 import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
 import { BehaviourViews } from './behaviour.ts'
 import { type GuardOptions, guard } from './guard.ts'
+import { RunWatcher } from './run-watcher.ts'
 import { style } from './style.ts'
 import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
-import { Watched } from './watched.ts'
 
 const pageFiles: Record<string, { file: string; type: string }> = {
   '/': { file: 'index.html', type: 'text/html; charset=utf-8' },
   '/page.js': { file: 'page.js', type: 'text/javascript; charset=utf-8' },
   '/page.css': { file: 'page.css', type: 'text/css; charset=utf-8' },
 }
-const mostListeners = 64
-const mostNames = 200
-const mostSamples = 100
+const maxListeners = 64
+const maxNames = 200
+const maxSamples = 100
 const beatMs = 15_000
 
 export interface WatchOptions extends GuardOptions {
@@ -34,14 +34,14 @@ export interface WatchOptions extends GuardOptions {
   port: number
 }
 
-/** Numbers JSON has no word for go as strings, as in the run's own files. */
+/** NaN and infinities are sent as strings, as in the run's files. */
 function encode(value: unknown): string {
   return JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
 }
 
 const json = (c: Context, value: unknown) => c.body(encode(value), 200, { 'Content-Type': 'application/json' })
 
-/** A number of the question; undefined where it is absent. */
+/** A number in the query; undefined if absent. */
 function number(c: Context, name: string): number | undefined {
   const text = c.req.query(name)
   if (text === undefined || text === '') return undefined
@@ -55,8 +55,8 @@ function sampleQuery(c: Context): SampleQuery {
   if (!sampleOrders.includes(order as SampleOrder)) {
     throw new Mismatch({ where: 'question', field: 'order', expected: sampleOrders.join(', '), got: order })
   }
-  const whole = (name: string, most: number, otherwise: number) =>
-    Math.min(most, Math.max(0, Math.floor(number(c, name) ?? otherwise)))
+  const whole = (name: string, max: number, otherwise: number) =>
+    Math.min(max, Math.max(0, Math.floor(number(c, name) ?? otherwise)))
   return {
     task: c.req.query('task') || undefined,
     record: c.req.query('record'),
@@ -66,7 +66,7 @@ function sampleQuery(c: Context): SampleQuery {
     part: c.req.query('part') || undefined,
     onePerRecord: c.req.query('unique') === '1',
     offset: whole('offset', 10_000, 0),
-    limit: whole('limit', mostSamples, 24),
+    limit: whole('limit', maxSamples, 24),
   }
 }
 
@@ -76,7 +76,7 @@ const imageKinds: [string, string][] = [
   ['image/webp', '52494646'],
 ]
 
-/** A picture directly under the run's images folder, links out of it excluded; undefined where there is none. */
+/** A picture directly in the run's images folder, not a link out of it; undefined: none. */
 async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; type: string } | undefined> {
   if (basename(name) !== name || name === '' || name.includes('\0')) return undefined
   const path = fileBelow(join(run.dir, runFiles.images), name)
@@ -92,16 +92,16 @@ async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; 
       await file.close()
     }
   } catch {
-    return undefined // not there, or not ours to read: the same answer
+    return undefined // missing or not readable: the same answer
   }
 }
 
-/** Also the events of the run folders, pushed as they come. */
-function addLive(app: Hono, watched: Watched): void {
+/** Pushes the state of the runs whenever something changes. */
+function addLive(app: Hono, watched: RunWatcher): void {
   let listeners = 0
   app.get('/api/live', (c) => {
     if (c.req.method === 'HEAD') return c.body(null, 200, { 'Content-Type': 'text/event-stream' }) // nobody reads a stream
-    if (listeners >= mostListeners) return c.text('too many pages are open', 503)
+    if (listeners >= maxListeners) return c.text('too many pages are open', 503)
     return streamSSE(c, async (stream) => {
       listeners++
       let wake = () => {}
@@ -127,7 +127,7 @@ function addLive(app: Hono, watched: Watched): void {
   })
 }
 
-function addRuns(app: Hono, watched: Watched): void {
+function addRuns(app: Hono, watched: RunWatcher): void {
   const paths = new MaskPaths()
   const withRun = (answer: (c: Context, run: FollowedRun) => Response | Promise<Response>) => (c: Context) => {
     const run = watched.find(c.req.param('id') ?? '')
@@ -156,7 +156,7 @@ function addRuns(app: Hono, watched: Watched): void {
     withRun(async (c, run) => json(c, { html: await behaviours.view(c.req.param('id') ?? '', run) })),
   )
   app.get('/api/csv', (c) => {
-    const runs = (c.req.queries('run') ?? []).slice(0, mostNames).map((id) => watched.find(id))
+    const runs = (c.req.queries('run') ?? []).slice(0, maxNames).map((id) => watched.find(id))
     if (runs.length === 0 || runs.includes(undefined)) return c.text('no such run', 404)
     return c.body(csvOf(runs as FollowedRun[], namesOf(c)), 200, {
       'Content-Type': 'text/csv; charset=utf-8',
@@ -175,7 +175,7 @@ function addRuns(app: Hono, watched: Watched): void {
   )
 }
 
-const namesOf = (c: Context) => (c.req.queries('name') ?? []).slice(0, mostNames)
+const namesOf = (c: Context) => (c.req.queries('name') ?? []).slice(0, maxNames)
 
 function seriesOf(c: Context, run: FollowedRun): unknown {
   const query = { from: number(c, 'from'), to: number(c, 'to'), points: number(c, 'points') ?? 1000 }
@@ -187,7 +187,7 @@ function seriesOf(c: Context, run: FollowedRun): unknown {
   return { version: run.version, series: entries }
 }
 
-export function watchApp(options: WatchOptions, watched: Watched): Hono {
+export function watchApp(options: WatchOptions, watched: RunWatcher): Hono {
   const app = new Hono()
   app.use('*', guard(options))
   app.use('*', async (_, next) => {
@@ -216,7 +216,7 @@ export interface WatchServer {
 }
 
 export async function startWatch(options: WatchOptions): Promise<WatchServer> {
-  const watched = new Watched(options.folders)
+  const watched = new RunWatcher(options.folders)
   const app = watchApp(options, watched)
   const { address: hostname, port } = options
   const server = serve({ fetch: app.fetch, hostname, port })

@@ -1,4 +1,4 @@
-// What the live page is told: plain data from followed runs. Everything here is text and numbers, never markup.
+// Answers of the live page's server: plain data from followed runs, text and numbers, never markup.
 import { messageOf } from '../core/index.ts'
 import {
   type FollowedRun,
@@ -21,9 +21,9 @@ import type {
   SamplesView,
   SampleView,
 } from './markup/view-types.ts'
-import type { WatchedRun } from './watched.ts'
+import type { WatchedRun } from './run-watcher.ts'
 
-/** Without a line for this long, and for 20 steps, a run that noted no end is taken for broken. */
+/** A run without an end event counts as broken after this long, and 20 steps, without a new line. */
 const quietMs = 120_000
 const noticesShown = 200
 
@@ -90,14 +90,14 @@ export function runView(watched: WatchedRun): RunView {
   }
 }
 
-const mostPaths = 2000
+const maxPaths = 2000
 
-/** Borders of masks, the last ones kept: the record's own mask comes again with each of its samples. */
+/** Outlines of masks. The last ones are kept: all samples of a record show the record's mask. */
 export class MaskPaths {
   readonly #known = new Map<string, string>()
 
   view(mask: MaskRle | null, by: Shown['by'], name: string | undefined): MaskView {
-    if (!mask) return { kind: 'mask', by, name, size: null, path: '', missing: 'no mask was made' }
+    if (!mask) return { kind: 'mask', by, name, size: null, path: '', missing: 'no mask was drawn' }
     try {
       const path = this.#path(mask)
       return { kind: 'mask', by, name, size: mask.size, path, ...(path === '' && { missing: 'the mask is empty' }) }
@@ -112,7 +112,7 @@ export class MaskPaths {
     const known = this.#known.get(key)
     if (known !== undefined) return known
     const path = maskPath(mask, mask.size[1], mask.size[0])
-    if (this.#known.size >= mostPaths) this.#known.delete(this.#known.keys().next().value!)
+    if (this.#known.size >= maxPaths) this.#known.delete(this.#known.keys().next().value!)
     this.#known.set(key, path)
     return path
   }
@@ -130,7 +130,7 @@ export function sampleView(sample: ReadSample, paths: MaskPaths): SampleView {
   return { ...rest, shown }
 }
 
-/** Ids of records that hold the words, in order of appearance. */
+/** Ids of records that contain the words, in order of appearance. */
 export function recordsView(run: FollowedRun, words: string, limit = 50): string[] {
   const found: string[] = []
   const wanted = words.toLowerCase()
@@ -149,7 +149,7 @@ function cell(text: string): string {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }
 
-/** Every step of the named figures, a column each, with the run's name in front where there are several; empty: no value. */
+/** Every step of the named metrics, a column each. With several runs a column's title has the run's name; empty: no value. */
 export function csvOf(runs: readonly FollowedRun[], names: readonly string[]): string {
   const columns = runs.flatMap((run) => {
     const known = new Set([...run.metrics.names, ...run.timing.names])

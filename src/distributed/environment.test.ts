@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { Unavailable } from '../core/index.ts'
-import { deviceIndex, firstHost, podWarning, readPlace } from './environment.ts'
+import { deviceIndex, firstHost, podWarning, readRank } from './environment.ts'
 import { inWorld, joinWorld } from './join.ts'
 import { torchrunVersion } from './torchrun.ts'
 import { alone } from './world.ts'
@@ -23,32 +23,32 @@ const torchrun = {
 }
 
 test('no variables mean one process', () => {
-  const place = readPlace({})
+  const place = readRank({})
   assert.deepEqual([place.source, place.rank, place.size, place.meeting], ['none', 0, 1, null])
-  assert.equal(readPlace({ RANK: '0', WORLD_SIZE: '1', LOCAL_RANK: '0' }).meeting, null)
+  assert.equal(readRank({ RANK: '0', WORLD_SIZE: '1', LOCAL_RANK: '0' }).meeting, null)
 })
 
 test('torchrun gives rank, host and port, and its restarts have separate keys', () => {
-  const place = readPlace(torchrun)
+  const place = readRank(torchrun)
   assert.deepEqual([place.source, place.rank, place.size, place.localRank, place.localSize], ['torchrun', 3, 4, 1, 2])
   assert.deepEqual(place.meeting, { kind: 'tcp', host: 'node7', port: 29777, server: false })
   assert.equal(place.prefix, 'abc/2')
 })
 
 test('a world of one is one process whoever started it, and its rank must be 0', () => {
-  assert.deepEqual(readPlace({ WORLD_SIZE: '1' }), readPlace({}))
-  assert.equal(readPlace({ RANK: '0', WORLD_SIZE: '1' }).source, 'torchrun')
-  assert.throws(() => readPlace({ RANK: '1', WORLD_SIZE: '1' }), /RANK/)
+  assert.deepEqual(readRank({ WORLD_SIZE: '1' }), readRank({}))
+  assert.equal(readRank({ RANK: '0', WORLD_SIZE: '1' }).source, 'torchrun')
+  assert.throws(() => readRank({ RANK: '1', WORLD_SIZE: '1' }), /RANK/)
 })
 
 test('a starter that says nothing of the host has one process on each', () => {
   const { LOCAL_RANK: _, LOCAL_WORLD_SIZE: __, ...pods } = torchrun
-  const { localRank, localSize } = readPlace(pods)
+  const { localRank, localSize } = readRank(pods)
   assert.deepEqual([localRank, localSize], [0, 1])
 })
 
 test('rank 0 serves the store, next to that of torchrun if it has one', () => {
-  const server = (more: Record<string, string>) => readPlace({ ...torchrun, RANK: '0', ...more }).meeting
+  const server = (more: Record<string, string>) => readRank({ ...torchrun, RANK: '0', ...more }).meeting
   assert.deepEqual(server({}), { kind: 'tcp', host: 'node7', port: 29777, server: true })
   assert.deepEqual(server({ TORCHELASTIC_USE_AGENT_STORE: 'True' }), {
     kind: 'tcp',
@@ -84,7 +84,7 @@ test('the torch of the torchrun above a process is found, whatever is between th
 })
 
 test('our launcher gives a file to meet in', () => {
-  const place = readPlace({ RANK: '1', WORLD_SIZE: '2', LOCAL_RANK: '1', ROUNDTRIP_STORE: '/tmp/x/store' })
+  const place = readRank({ RANK: '1', WORLD_SIZE: '2', LOCAL_RANK: '1', ROUNDTRIP_STORE: '/tmp/x/store' })
   assert.deepEqual(place.meeting, { kind: 'file', path: '/tmp/x/store' })
   assert.equal(place.source, 'own launcher')
 })
@@ -98,36 +98,36 @@ test('Slurm gives the first host of the list and a port of the job; MASTER_ADDR 
     SLURM_JOB_ID: '123456',
     SLURM_JOB_NODELIST: 'gpu[03-06,9],cpu1',
   }
-  const place = readPlace(env)
+  const place = readRank(env)
   assert.deepEqual([place.source, place.rank, place.size, place.localRank], ['Slurm', 5, 8, 1])
   assert.deepEqual(place.meeting, { kind: 'tcp', host: 'gpu03', port: 18456, server: false })
-  assert.deepEqual(readPlace({ ...env, MASTER_ADDR: 'a', MASTER_PORT: '7' }).meeting, {
+  assert.deepEqual(readRank({ ...env, MASTER_ADDR: 'a', MASTER_PORT: '7' }).meeting, {
     kind: 'tcp',
     host: 'a',
     port: 7,
     server: false,
   })
-  assert.equal(readPlace({ ...env, SLURM_JOB_NAME: 'interactive' }).source, 'none')
+  assert.equal(readRank({ ...env, SLURM_JOB_NAME: 'interactive' }).source, 'none')
   assert.equal(firstHost('alpha,beta[1-2]'), 'alpha')
 })
 
 test('Open MPI gives ranks and needs an address', () => {
   const env = { OMPI_COMM_WORLD_RANK: '1', OMPI_COMM_WORLD_SIZE: '2', OMPI_COMM_WORLD_LOCAL_RANK: '1' }
-  assert.throws(() => readPlace(env), /MASTER_ADDR: expected the host of rank 0, got unset/)
-  const place = readPlace({ ...env, MASTER_ADDR: 'h' })
+  assert.throws(() => readRank(env), /MASTER_ADDR: expected the host of rank 0, got unset/)
+  const place = readRank({ ...env, MASTER_ADDR: 'h' })
   assert.deepEqual([place.source, place.rank, place.localRank], ['Open MPI', 1, 1])
 })
 
 test('half a set of variables, a rank that is too large and words instead of numbers are refused by name', () => {
-  assert.throws(() => readPlace({ WORLD_SIZE: '2' }), /RANK: expected a whole number of 0 or more, got unset/)
-  assert.throws(() => readPlace({ RANK: '0', WORLD_SIZE: '2' }), /WORLD_SIZE=2 says that 2 processes train together/)
-  assert.throws(() => readPlace({ ...torchrun, RANK: '4' }), /RANK: expected below the world size 4, got 4/)
-  assert.throws(() => readPlace({ ...torchrun, WORLD_SIZE: 'four' }), /WORLD_SIZE: expected a whole number/)
-  assert.throws(() => readPlace({ RANK: '0' }), /WORLD_SIZE: expected a whole number of 1 or more, got unset/)
+  assert.throws(() => readRank({ WORLD_SIZE: '2' }), /RANK: expected a whole number of 0 or more, got unset/)
+  assert.throws(() => readRank({ RANK: '0', WORLD_SIZE: '2' }), /WORLD_SIZE=2 says that 2 processes train together/)
+  assert.throws(() => readRank({ ...torchrun, RANK: '4' }), /RANK: expected below the world size 4, got 4/)
+  assert.throws(() => readRank({ ...torchrun, WORLD_SIZE: 'four' }), /WORLD_SIZE: expected a whole number/)
+  assert.throws(() => readRank({ RANK: '0' }), /WORLD_SIZE: expected a whole number of 1 or more, got unset/)
 })
 
 test('a process takes the GPU of its local rank, or the only one it sees', () => {
-  const place = readPlace(torchrun)
+  const place = readRank(torchrun)
   assert.equal(deviceIndex(place, 2, {}), 1)
   assert.equal(deviceIndex(place, 1, { CUDA_VISIBLE_DEVICES: '6' }), 0)
   assert.throws(() => deviceIndex(place, 1, {}), /LOCAL_RANK: expected a process for each of 1 GPUs, got 1/)
@@ -150,7 +150,7 @@ test('alone, the process ends with the code that an error brings; other errors s
 test('alone is the identity and opens no file, socket or thread', async () => {
   const open = () => [readdirSync('/proc/self/task').length, readdirSync('/proc/self/fd').length]
   const before = open()
-  const world = await joinWorld(readPlace({}))
+  const world = await joinWorld(readRank({}))
   assert.equal(world, alone)
   assert.deepEqual(await world.sum([1, 0.1]), [1, 0.1])
   assert.deepEqual(await world.gather({ a: 1 }), [{ a: 1 }])
@@ -172,12 +172,12 @@ test('what a launcher says is used: local rank, restarts, PMI, the default port'
     SLURM_JOB_ID: '7',
     MASTER_ADDR: 'a',
   }
-  const job = readPlace(slurm)
+  const job = readRank(slurm)
   assert.deepEqual([job.localRank, job.localSize, job.restart, job.prefix], [3, 4, 2, 'slurm-7-0/2'])
   assert.deepEqual(job.meeting, { kind: 'tcp', host: 'a', port: 29500, server: false })
   const { SLURM_LOCALID: _, ...spread } = slurm
-  assert.equal(readPlace(spread).localRank, 1, 'ranks of a host follow each other')
-  const pmi = readPlace({ PMI_RANK: '2', PMI_SIZE: '6', MPI_LOCALNRANKS: '3', MASTER_ADDR: 'h' })
+  assert.equal(readRank(spread).localRank, 1, 'ranks of a host follow each other')
+  const pmi = readRank({ PMI_RANK: '2', PMI_SIZE: '6', MPI_LOCALNRANKS: '3', MASTER_ADDR: 'h' })
   assert.deepEqual([pmi.source, pmi.rank, pmi.size, pmi.localRank, pmi.localSize], ['PMI', 2, 6, 2, 3])
 })
 

@@ -6,7 +6,7 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** Where processes meet: a file on one host, or a server on the host of rank 0. */
 export type Meeting = { kind: 'file'; path: string } | { kind: 'tcp'; host: string; port: number; server: boolean }
 
-export interface Place {
+export interface Rank {
   source: 'own launcher' | 'torchrun' | 'Slurm' | 'Open MPI' | 'PMI' | 'none'
   rank: number
   size: number
@@ -23,11 +23,11 @@ export interface Place {
 
 const defaultPort = 29500
 
-export function readPlace(env: Environment = process.env): Place {
+export function readRank(env: Environment = process.env): Rank {
   return fromTorchrun(env) ?? fromSlurm(env) ?? fromMpi(env) ?? single
 }
 
-const single: Place = {
+const single: Rank = {
   source: 'none',
   rank: 0,
   size: 1,
@@ -38,7 +38,7 @@ const single: Place = {
   restart: 0,
 }
 
-function fromTorchrun(env: Environment): Place | null {
+function fromTorchrun(env: Environment): Rank | null {
   const { RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR } = env
   if (RANK === undefined && WORLD_SIZE === undefined) return null
   const size = count(env, 'WORLD_SIZE', 1)
@@ -68,7 +68,7 @@ function fromTorchrun(env: Environment): Place | null {
   }
 }
 
-function fromSlurm(env: Environment): Place | null {
+function fromSlurm(env: Environment): Rank | null {
   const { SLURM_PROCID, SLURM_NTASKS, SLURM_JOB_NAME } = env
   const interactive = SLURM_JOB_NAME === 'bash' || SLURM_JOB_NAME === 'interactive'
   if (SLURM_PROCID === undefined || SLURM_NTASKS === undefined || interactive) return null
@@ -113,7 +113,7 @@ export function firstHost(list: string): string {
   return `${match?.[1] ?? list}${first}`
 }
 
-function fromMpi(env: Environment): Place | null {
+function fromMpi(env: Environment): Rank | null {
   const open = env['OMPI_COMM_WORLD_RANK'] !== undefined
   if (!open && env['PMI_RANK'] === undefined) return null
   const [rankName, sizeName] = open ? ['OMPI_COMM_WORLD_RANK', 'OMPI_COMM_WORLD_SIZE'] : ['PMI_RANK', 'PMI_SIZE']
@@ -182,7 +182,7 @@ export function podWarning(env: Environment, gpus: number): string | null {
 }
 
 /** Index of the CUDA device of a process among `gpus` visible ones. */
-export function deviceIndex(place: Place, gpus: number, env: Environment = process.env): number {
+export function deviceIndex(place: Rank, gpus: number, env: Environment = process.env): number {
   const visible = env['CUDA_VISIBLE_DEVICES']?.split(',').filter((word) => word.trim() !== '')
   if (visible?.length === 1 || place.size === 1) return 0
   if (place.localRank < gpus) return place.localRank

@@ -3,7 +3,7 @@ import { deserialize, serialize } from 'node:v8'
 import { log, messageOf } from '../core/index.ts'
 import { aten, cuda, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { layBuckets, packGradients, requireFloating, unpackGradients } from './buckets.ts'
-import { deviceIndex, type Place } from './environment.ts'
+import { deviceIndex, type Rank } from './environment.ts'
 import { Exchange, type Kind } from './exchange.ts'
 import { requireSameLayout } from './handshake.ts'
 import type { Link } from './link.ts'
@@ -12,7 +12,7 @@ import type { NamedTensors, SumOptions, World } from './world.ts'
 export class GroupWorld implements World {
   readonly rank: number
   readonly size: number
-  readonly #place: Place
+  readonly #place: Rank
   readonly #link: Link
   readonly #exchange: Exchange
   #queue: Promise<unknown> = Promise.resolve()

@@ -1,5 +1,5 @@
 import { log } from '../core/index.ts'
-import { type Place, readPlace } from './environment.ts'
+import { type Rank, readRank } from './environment.ts'
 import { exitCodeOf, writeErrorFile } from './failure.ts'
 import { GroupWorld } from './group-world.ts'
 import { defaultLimits, type Limits, Link } from './link.ts'
@@ -11,7 +11,7 @@ const noFacts: FindFacts = async () => ({})
 
 /** The world this process was started into. Alone nothing is opened. */
 export async function joinWorld(
-  place: Place = readPlace(),
+  place: Rank = readRank(),
   limits: Partial<Limits> = {},
   facts: FindFacts = noFacts,
 ): Promise<World> {
@@ -33,7 +33,7 @@ export async function inWorld<T>(
   work: (world: World) => Promise<T>,
   facts: FindFacts = noFacts,
 ): Promise<T> {
-  const place = readPlace()
+  const place = readRank()
   let world: World | undefined
   try {
     world = await joinWorld(place, limits, facts)

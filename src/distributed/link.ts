@@ -2,7 +2,7 @@
 import { Mismatch, messageOf, timerMs } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import { itemBytes, type Tensor } from '../tensor/index.ts'
-import type { Meeting, Place } from './environment.ts'
+import type { Meeting, Rank } from './environment.ts'
 import { PeerFailure } from './failure.ts'
 import { Liveness, within } from './liveness.ts'
 import { type FindFacts, meet, openStore, ownAddress } from './meeting.ts'
@@ -19,7 +19,7 @@ export interface Limits {
 export const defaultLimits: Limits = { rendezvous: 300, collective: 600, beat: 5 }
 
 export class Link {
-  readonly place: Place
+  readonly place: Rank
   /** Bytes handed to collectives so far. */
   sent = 0
   readonly #limits: Limits
@@ -30,7 +30,7 @@ export class Link {
   #nccl = -1
   #failure: PeerFailure | null = null
 
-  private constructor(place: Place, limits: Limits, store: number, liveness: Liveness, address: string) {
+  private constructor(place: Rank, limits: Limits, store: number, liveness: Liveness, address: string) {
     this.place = place
     this.#limits = limits
     this.#store = store
@@ -39,7 +39,7 @@ export class Link {
   }
 
   /** Meets the others: registrations are compared before any group is opened, so that a link exists on all ranks or on none. */
-  static async open(place: Place, meeting: Meeting, limits: Limits, findFacts: FindFacts): Promise<Link> {
+  static async open(place: Rank, meeting: Meeting, limits: Limits, findFacts: FindFacts): Promise<Link> {
     const store = await openStore(place, meeting, limits.rendezvous)
     // heartbeats have a separate connection: a group that waits in the store would stop them
     const guest = meeting.kind === 'tcp' ? { ...meeting, server: false } : meeting

@@ -2,12 +2,12 @@
 // in collectives; whoever waits reads them. Only changes count, on the reader's clock: the clocks of hosts may differ by hours.
 import { log, messageOf } from '../core/index.ts'
 import { native } from '../engine/index.ts'
-import type { Place } from './environment.ts'
+import type { Rank } from './environment.ts'
 import { PeerFailure } from './failure.ts'
 import { nameOf, type PeerNote, type PeerProcess, parseBeat, rootCause, type Sighting } from './root-cause.ts'
 
 /** Time for a last message to the store, in ms: whoever waits for this process should not wait long. */
-const lastWords = 2000
+const shutdownMs = 2000
 /** How often a wait asks the store whether a peer failed, in ms; one key, so that many ranks may ask. */
 const watchEvery = 200
 /** Looks between two looks at the heartbeats of all. */
@@ -24,7 +24,7 @@ interface Seen {
 }
 
 export class Liveness {
-  readonly #place: Place
+  readonly #place: Rank
   readonly #store: number
   readonly #beatSeconds: number
   #peers: readonly PeerProcess[] = []
@@ -42,7 +42,7 @@ export class Liveness {
   /** Observed ms since the store was asked without an answer. */
   #unanswered = 0
 
-  constructor(place: Place, store: number, beatSeconds: number) {
+  constructor(place: Rank, store: number, beatSeconds: number) {
     this.#place = place
     this.#store = store
     this.#beatSeconds = beatSeconds
@@ -190,7 +190,7 @@ export class Liveness {
   async causeOf(text: string): Promise<string> {
     await pause(100) // a killed process is seen as dead once its parent has taken note
     const blind = { notes: [], beats: [], peers: this.#peers, silent: [], beatSeconds: this.#beatSeconds }
-    const sighting = await within(this.#sight(), lastWords).catch(() => blind)
+    const sighting = await within(this.#sight(), shutdownMs).catch(() => blind)
     return rootCause(sighting, this.#place.rank, text)
   }
 
@@ -200,7 +200,7 @@ export class Liveness {
     const at = { rank: this.#place.rank, step: this.#step, phase: this.#phase }
     const note: PeerNote = { ...at, message: messageOf(error), afterPeer }
     const written = this.set(`fail/${this.#place.rank}`, JSON.stringify(note)).then(() => this.set(failedKey, 'yes'))
-    await within(written, lastWords).catch(() => undefined)
+    await within(written, shutdownMs).catch(() => undefined)
   }
 
   close(): void {

@@ -5,7 +5,7 @@ import { connect } from 'node:net'
 import { hostname, networkInterfaces } from 'node:os'
 import { log, Mismatch, messageOf } from '../core/index.ts'
 import { native } from '../engine/index.ts'
-import type { Meeting, Place } from './environment.ts'
+import type { Meeting, Rank } from './environment.ts'
 import { Disagreement, PeerFailure } from './failure.ts'
 import { type Liveness, pause, within } from './liveness.ts'
 import { nameOf, type PeerProcess } from './root-cause.ts'
@@ -25,7 +25,7 @@ const patience = 20
 /** Seconds between two lines about what is waited for. */
 const reportEvery = 15
 
-export async function openStore(place: Place, meeting: Meeting, seconds: number): Promise<number> {
+export async function openStore(place: Rank, meeting: Meeting, seconds: number): Promise<number> {
   const ms = seconds * 1000
   // the file is removed when so many have closed it, and every process opens it twice
   if (meeting.kind === 'file') return native().fileStore(meeting.path, 2 * place.size, place.prefix, ms)
@@ -91,7 +91,7 @@ function connectionProblem(host: string, port: number): Promise<string | null> {
 }
 
 /** Every process registers. An error names the ranks that are missing at the time limit, or the first fact that differs. */
-export async function meet(place: Place, liveness: Liveness, facts: Facts, seconds: number): Promise<PeerProcess[]> {
+export async function meet(place: Rank, liveness: Liveness, facts: Facts, seconds: number): Promise<PeerProcess[]> {
   const { rank, size } = place
   await answered(liveness.set(`process/${rank}`, JSON.stringify({ host: hostname(), pid: process.pid, facts })), place)
   const startedAt = performance.now()
@@ -111,7 +111,7 @@ export async function meet(place: Place, liveness: Liveness, facts: Facts, secon
 }
 
 /** A program that is not a store accepts connections too, and never answers. */
-async function answered<T>(work: Promise<T>, { meeting }: Place): Promise<T> {
+async function answered<T>(work: Promise<T>, { meeting }: Rank): Promise<T> {
   try {
     return await within(work, 1000 * patience)
   } catch (error) {
@@ -139,7 +139,7 @@ const ownAddresses = () =>
   Object.values(networkInterfaces()).flatMap((all) => (all ?? []).filter((one) => !one.internal).map((o) => o.address))
 
 /** The address of this host that the others can reach. */
-export async function ownAddress(place: Place, meeting: Meeting): Promise<string> {
+export async function ownAddress(place: Rank, meeting: Meeting): Promise<string> {
   const named = process.env['GLOO_SOCKET_IFNAME']
   if (named) return `interface:${named}`
   if (meeting.kind === 'file') return '127.0.0.1'

@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { log } from '../core/index.ts'
 import { native } from '../engine/index.ts'
-import type { Place } from './environment.ts'
+import type { Rank } from './environment.ts'
 
 /** Processes above this one that are searched for torchrun: npx and a shell may be between. */
 const maxLevels = 6
@@ -29,7 +29,7 @@ function versionOf(python: string): string | null {
 }
 
 /** Rank 0 reports for all. */
-export function reportTorchrun({ source, rank, meeting }: Place): void {
+export function reportTorchrun({ source, rank, meeting }: Rank): void {
   if (source !== 'torchrun' || rank > 0 || meeting?.kind !== 'tcp') return
   const [theirs, own] = [torchrunVersion(), native().info().version]
   if (theirs === null || theirs.split('+')[0] === own.split('+')[0]) return

@@ -1,7 +1,7 @@
 // A run has two threads: the engine computes, main keeps the terminal, the rewards with their judge, and the signals.
 import { constants } from 'node:os'
 import { log, Mismatch, messageOf, timerMs } from '../core/index.ts'
-import { readPlace } from '../distributed/index.ts'
+import { readRank } from '../distributed/index.ts'
 import { type EnginePort, runInEngineThread } from '../engine/index.ts'
 import type { OpenRewards } from '../rewards/index.ts'
 import type { Host, RunConfig, Progress as RunProgress, Scores } from '../run/index.ts'
@@ -80,7 +80,7 @@ async function openScoring({ config, fromFiles }: ScoredSettings): Promise<OpenR
   const { tasks } = kind.rewards(config)
   const judge = askedJudge(config.rewards.judge, tasks)
   if (judge) requireOwnWord(judge, fromFiles)
-  return openRewards(shareOfJudge(config.rewards, readPlace().size), tasks)
+  return openRewards(shareOfJudge(config.rewards, readRank().size), tasks)
 }
 
 /** Limits of the judge are those of the run: each of several processes gets its part. */

@@ -188,6 +188,6 @@ test('every answer of a group gets the share of different texts, and the confide
   group[0]!.maskConfidence = { iou: 0.5, object: 0.25 }
   const rows = await scoreGroup([{ reward, weight: 1 }], group)
   assert.deepEqual(seen, [0.5, 0.5, 0.5, 0.5])
-  assert.deepEqual(rows[0]!.figures, { 'mask_confidence/iou': 0.5, 'mask_confidence/object': 0.25 })
-  assert.equal(rows[1]!.figures, undefined)
+  assert.deepEqual(rows[0]!.metrics, { 'mask_confidence/iou': 0.5, 'mask_confidence/object': 0.25 })
+  assert.equal(rows[1]!.metrics, undefined)
 })

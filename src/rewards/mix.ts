@@ -19,7 +19,7 @@ export interface ScoredRow {
   /** Terms that the whole group lost; equal in all rows of a group. */
   dropped: readonly string[]
   /** What is known of the answer besides its scores, for the log; counts nothing. */
-  figures?: Readonly<Record<string, number>>
+  metrics?: Readonly<Record<string, number>>
 }
 
 export interface ScoreOptions {
@@ -188,12 +188,12 @@ export async function scoreGroup(
       weight: term.weight,
       value: shaped(values[row] ?? null),
     }))
-    return { total: shaped(mean), parts, counted: terms, dropped, ...figuresOf(answer) }
+    return { total: shaped(mean), parts, counted: terms, dropped, ...metricsOf(answer) }
   })
 }
 
-function figuresOf({ maskConfidence: sure }: Answer): Pick<ScoredRow, 'figures'> {
-  return sure ? { figures: { 'mask_confidence/iou': sure.iou, 'mask_confidence/object': sure.object } } : {}
+function metricsOf({ maskConfidence: sure }: Answer): Pick<ScoredRow, 'metrics'> {
+  return sure ? { metrics: { 'mask_confidence/iou': sure.iou, 'mask_confidence/object': sure.object } } : {}
 }
 
 /** Ends a run whose judge is unreachable too often: above `fraction` of the groups of the last `steps` steps. */

@@ -21,7 +21,7 @@ export interface Scored {
   /** The terms the total is made of. */
   counted: readonly CountedTerm[]
   /** What else is known of the sample: logged, counts nothing. */
-  figures?: Readonly<Record<string, number>>
+  metrics?: Readonly<Record<string, number>>
 }
 
 /** Which columns of a group's densities the loss uses. */

@@ -76,7 +76,7 @@ export class StepReport {
     const out: Record<string, number> = {}
     for (const [name, seen] of this.#tasks) {
       const { groups, loss } = seen
-      Object.assign(out, taskMetrics(name, seen, this.ddof), groups[0]?.task.figures?.(groups, loss))
+      Object.assign(out, taskMetrics(name, seen, this.ddof), groups[0]?.task.metrics?.(groups, loss))
     }
     out.total_loss = [...this.#tasks.values()].reduce((n, s) => n + s.weight * s.loss, 0)
     out.learning_rate = learningRate
@@ -132,7 +132,7 @@ function taskMetrics(name: string, seen: Seen, ddof: GrpoConfig['ddof']): Record
 }
 
 function sampleMetricMeans(seen: Seen): Record<string, number> {
-  const rows = seen.groups.flatMap((g) => g.scores.map((s) => s.figures ?? {}))
+  const rows = seen.groups.flatMap((g) => g.scores.map((s) => s.metrics ?? {}))
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))]
   return Object.fromEntries(names.map((name) => [name, mean(rows.flatMap((row) => row[name] ?? []))]))
 }

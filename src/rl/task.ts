@@ -95,10 +95,10 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   /** Remarks about what the model does with a record as it is now, for the doctor. */
   examine?(item: I): string[]
   /**
-   * Metrics of a step beside the common ones, under their whole names, from the scores of all processes. A reply may bring `figures`:
+   * Metrics of a step beside the common ones, under their whole names, from the scores of all processes. A reply may bring `metrics`:
    * numbers by name that travel with its scores; their means are logged under the task's name.
    */
-  figures?(groups: readonly { scores: readonly Scored[] }[], loss: number): Record<string, number>
+  metrics?(groups: readonly { scores: readonly Scored[] }[], loss: number): Record<string, number>
   /** What a person sees of a sample, beside its text. */
   shown(item: I, sample: S, reply: R | undefined): Shown[]
   store(sample: S): Json

@@ -83,7 +83,7 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }:
   const source = { length: ids.length, id: (i: number) => ids[i]!, get: async (i: number) => ({ id: ids[i]! }) }
   const loader = loaderOf(ids)
   const records = { loader, source: source as unknown as Source }
-  const batches = new Batches(run, config, records, encoder, { alone: true, tell: () => undefined })
+  const batches = new Batches(run, config, records, encoder, { alone: true, report: () => undefined })
   const next = async (step: number) => (await batches.next(step, {})).batch
   return { batches, loader, next, released }
 }

@@ -39,7 +39,7 @@ export interface StoredGeneration {
 }
 
 /** Seconds of all batches so far. */
-export interface Sampled {
+export interface SamplingTime {
   /** Processor time: of each batch that of the process that used most. */
   processor: number
   /** By the clock, without waiting for other processes: of each batch that of the slowest process, and the mean over processes. */
@@ -66,7 +66,7 @@ export class Batches {
   #generation: Generation | null = null
   #decoded = 0
   /** What sampling took so far, images and scores included. */
-  readonly sampled: Sampled = { processor: 0, slowest: 0, mean: 0 }
+  readonly sampled: SamplingTime = { processor: 0, slowest: 0, mean: 0 }
 
   constructor(
     run: Run,

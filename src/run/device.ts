@@ -1,4 +1,4 @@
-import { alone, deviceIndex, type Environment, podWarning, readPlace, type World } from '../distributed/index.ts'
+import { alone, deviceIndex, type Environment, podWarning, readRank, type World } from '../distributed/index.ts'
 import { useKernels } from '../kernels/index.ts'
 import { decodePool, TrainingLayers } from '../llm/index.ts'
 import { type Family, isLanguage, openFamily } from '../models/index.ts'
@@ -21,7 +21,7 @@ export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
   useKernels(config.kernels)
   const { device: found, dtype } = deviceOf(config)
-  const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readPlace(), cuda.count())}` : found
+  const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readRank(), cuda.count())}` : found
   const { region, rounding, frozenWeights } = config
   return openFamily(config.model, { device, dtype, frozenWeights, region: region ?? undefined, rounding })
 }

@@ -1,4 +1,4 @@
-// What a run and the thread around it say to each other.
+// The interface between a run and the thread that started it.
 import type { Answer, JudgeCount, JudgeState, ScoredRow } from '../rewards/index.ts'
 import type { Interval } from '../tracking/index.ts'
 
@@ -41,7 +41,7 @@ export interface RunResult {
   judge?: JudgeCount | null
 }
 
-/** What the loop of a run needs of its host. */
+/** The part of the host that the loop of a run uses. */
 export type LoopHost = Pick<Host, 'progress' | 'stopping' | 'yieldToLoop'>
 
 /** Warnings reach the terminal from every process; progress is that of rank 0. */

@@ -89,7 +89,7 @@ test('a lock of another host is valid while it is touched, and a torn one does n
   lockRun(folder).release()
 })
 
-test('clocks of two hosts that differ by an hour change nothing: a touched lock stands, an old one is left', (t) => {
+test('clocks of two hosts that differ by an hour change nothing: a touched lock is kept, an old one is taken over', (t) => {
   const now = Date.now
   for (const hour of [-3_600_000, 3_600_000]) {
     const mine = lockRun(folder)

@@ -1,4 +1,4 @@
-// The life of any run: open, resume, evaluate, step, save, stop. What a step does is its work: train.ts or sft.ts.
+// The loop of any run: open, resume, evaluate, step, save, stop. What a step does is in train.ts or sft.ts.
 import { join } from 'node:path'
 import { checkpointName, prune } from '../checkpoint/index.ts'
 import type { Example } from '../data/index.ts'
@@ -18,18 +18,18 @@ import { type LoopHost, quiet, type RunResult } from './host.ts'
 import { decidingSettings } from './identity.ts'
 import { Learner } from './learner.ts'
 import type { RunLock } from './lock.ts'
-import { memoryInWords } from './memory-retry.ts'
+import { describeMemoryError } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
-import { savePatienceOf, savePatiently } from './patient-save.ts'
-import { checkSources, openRecords, type Records, recordFacts, rejectsInWords, splitText } from './records.ts'
+import { checkSources, describeRejects, openRecords, type Records, recordFacts, splitText } from './records.ts'
+import { retrySave, saveTimeoutOf } from './retry-save.ts'
 import {
   idleProcesses,
-  tellDisk,
-  tellEnvironment,
-  tellNote,
-  tellStep,
-  tellTrainables,
-  tellTrainer,
+  reportDisk,
+  reportEnvironment,
+  reportNote,
+  reportStep,
+  reportTrainables,
+  reportTrainer,
   totalSteps,
 } from './start-up.ts'
 import { loadRun, type RunState, saveRun } from './state.ts'
@@ -51,7 +51,7 @@ export interface Opened {
   readonly total: number
 }
 
-/** What a step said: metrics for the log, clocks for the timing file, a few fields for the status line. */
+/** Results of a step: metrics for the log, clocks for the timing file, a few fields for the status line. */
 export interface StepLog {
   metrics: Metrics
   timing: Metrics
@@ -128,21 +128,21 @@ class RunLoop {
     this.#evaluations = new EvaluationLog(opened.kind.evaluator(opened.learner.family, opened.config), opened)
   }
 
-  static async open(config: RunConfig, told: LoopHost, options: LoopOptions): Promise<RunLoop> {
+  static async open(config: RunConfig, given: LoopHost, options: LoopOptions): Promise<RunLoop> {
     const world = options.world ?? alone
-    const host = world.rank === 0 ? told : quiet(told)
+    const host = world.rank === 0 ? given : quiet(given)
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
     if (world.rank === 0) checkFolder(config) // before minutes of loading
     await checkSources(config)
-    tellEnvironment(config, host)
-    tellStep(host, 'model', config.model)
+    reportEnvironment(config, host)
+    reportStep(host, 'model', config.model)
     const { everything, dropout } = options
     const learner = new Learner(openModel(config, world), config, { everything, dropout, world })
     let records: Records | null = null
     try {
-      tellTrainables(learner, config, host)
-      tellStep(host, 'records', config.dataPath)
+      reportTrainables(learner, config, host)
+      reportStep(host, 'records', config.dataPath)
       records = await openRecords(config, {
         preparation: preparationOf(learner.family, config, kind),
         rules: kind.recordRules?.(config),
@@ -165,12 +165,12 @@ class RunLoop {
   ): Promise<RunLoop> {
     const { heldOut, loader, source } = parts.records
     const total = totalSteps(config, loader.epochLength, options.passes)
-    tellNote(host, `${source.length} records (${source.format}): ${splitText(parts.records, config)}`)
+    reportNote(host, `${source.length} records (${source.format}): ${splitText(parts.records, config)}`)
     const world = options.world ?? alone
     const [goal, ...more] = options.goal(parts.kind)
-    tellStep(host, 'rewards', goal ?? 'none')
-    for (const line of more) tellNote(host, line)
-    tellTrainer(config, total, world.size, host)
+    reportStep(host, 'rewards', goal ?? 'none')
+    for (const line of more) reportNote(host, line)
+    reportTrainer(config, total, world.size, host)
     const settings = decidingSettings(config, total, options.settings, world.size)
     await requireSameSettings(world, { ...settings, ...recordFacts(parts.records) })
     const { gradientAccumulationSteps, stepsPerGeneration } = config.rl
@@ -184,11 +184,11 @@ class RunLoop {
     const { notices: idle } = idleProcesses(world.size, Math.min(options.together, loader.epochLength))
     const known = [...placeNotices(), ...parts.records.notices, ...(options.notices?.(parts.kind) ?? [])]
     if (world.rank === 0) known.push(...idle)
-    for (const notice of known) notices.tell(notice)
+    for (const notice of known) notices.report(notice)
     const { lock, writer, resumed } = await openSharedFolder(config, settings, world)
     notices.open(writer, !resumed)
-    tellStep(host, 'folder', resumed ? `${config.output}: resume ${resumed.path}` : `${config.output}: a new run`)
-    tellDisk(parts.learner, config, host)
+    reportStep(host, 'folder', resumed ? `${config.output}: resume ${resumed.path}` : `${config.output}: a new run`)
+    reportDisk(parts.learner, config, host)
     const opened: Opened = { config, host, ...parts, encoder, heldOut, writer, lock, notices, total, world }
     try {
       const loop = new RunLoop(opened, options.work(opened), settings)
@@ -224,7 +224,7 @@ class RunLoop {
     if (fresh && !(await this.#stopping())) await this.#checkpoint()
     let saved: string | null = null
     let since = 0
-    tellStep(host, 'training', `step ${this.#step} of ${total}`)
+    reportStep(host, 'training', `step ${this.#step} of ${total}`)
     while (this.#step < total && !(await this.#stopping())) {
       if (!(await this.#unlessStopped(() => this.#oneStep()))) break
       since++
@@ -237,7 +237,7 @@ class RunLoop {
       await host.yieldToLoop()
     }
     const stopped = this.#step < total
-    tellStep(host, 'saving', join(config.output, checkpointName(this.#step)))
+    reportStep(host, 'saving', join(config.output, checkpointName(this.#step)))
     if (since > 0) saved = await this.#checkpoint()
     const after = stopped ? null : await this.#evaluate('after')
     writer.stop(this.#step, stopped ? 'stopped' : 'done')
@@ -267,27 +267,27 @@ class RunLoop {
     world.note(this.#step + 1, 'step')
     const learningRate = learningRateAt(this.#step, config.optim, total)
     notices.at(this.#step + 1)
-    const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate).catch(memoryInWords)
+    const { metrics, timing, fields } = await this.#work.step(this.#step, learningRate).catch(describeMemoryError)
     this.#step++
     this.opened.lock.touch()
-    this.#tellRejects()
+    this.#reportRejects()
     writer.step(this.#step, metrics, timing)
     if (this.#step % config.logSteps === 0 || this.#step === total)
       host.progress({ kind: 'step', step: this.#step, total, fields })
   }
 
   /** Records that could not be used since the last step, with their places, and the reasons of all. */
-  #tellRejects(): void {
+  #reportRejects(): void {
     const { loader } = this.opened.records
     const count = Object.values(loader.rejects).reduce((a, b) => a + b, 0)
     const fresh = count - this.#rejected
     this.#rejected = count
     if (fresh === 0) return
-    const text = rejectsInWords(loader, fresh)
-    this.opened.notices.tell({ kind: 'bad-record', text, count: fresh })
+    const text = describeRejects(loader, fresh)
+    this.opened.notices.report({ kind: 'bad-record', text, count: fresh })
   }
 
-  /** Rank 0 writes; nobody goes on before it has. Weights that differ between processes are never written. */
+  /** Rank 0 writes and the others wait. Weights that differ between processes are never written. */
   async #checkpoint(): Promise<string> {
     const { config, host, learner, notices, records, world, writer } = this.opened
     world.note(this.#step, 'checkpoint')
@@ -303,9 +303,9 @@ class RunLoop {
       prune(config.output, config.saveTotalLimit)
     }
     const stopping = () => host.stopping()
-    const tell = (notice: Notice) => notices.tell(notice)
+    const report = (notice: Notice) => notices.report(notice)
     try {
-      if (world.rank === 0) await savePatiently(save, { seconds: savePatienceOf(config, world.size), stopping, tell })
+      if (world.rank === 0) await retrySave(save, { seconds: saveTimeoutOf(config, world.size), stopping, report })
     } finally {
       optimizer.release()
     }

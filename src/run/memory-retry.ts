@@ -7,7 +7,7 @@ type Pieces<Item> = readonly (readonly Item[])[]
 export interface Retry {
   /** Other processes would wait for one that begins again. */
   readonly alone: boolean
-  tell(text: string): void
+  report(text: string): void
 }
 
 /** An error that crossed from the addon has its code, not its class. */
@@ -27,7 +27,7 @@ function halves<Item>(items: readonly Item[]): (readonly Item[])[] {
 export async function withinMemory<Item, R>(
   pieces: Pieces<Item>,
   work: (pieces: Pieces<Item>) => Promise<R>,
-  { alone, tell }: Retry,
+  { alone, report }: Retry,
 ): Promise<R> {
   try {
     return await work(pieces)
@@ -36,7 +36,7 @@ export async function withinMemory<Item, R>(
     const smaller = pieces.flatMap(halves)
     if (smaller.length === pieces.length) throw error
     emptyCache()
-    tell(`out of memory with ${largest(pieces)} records at a time: once more with ${largest(smaller)}`)
+    report(`out of memory with ${largest(pieces)} records at a time: once more with ${largest(smaller)}`)
     return work(smaller)
   }
 }
@@ -46,7 +46,7 @@ function largest<Item>(pieces: Pieces<Item>): number {
 }
 
 /** The error of a step, with what to do when it is one of memory. */
-export function memoryInWords(error: unknown): never {
+export function describeMemoryError(error: unknown): never {
   if (!isOutOfMemory(error)) throw error
   const hint =
     'the last checkpoint is intact; fewer records in memory together need less: a smaller batchSize with larger ' +

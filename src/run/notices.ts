@@ -35,7 +35,7 @@ export class Notices {
     this.#step = step
   }
 
-  tell(notice: Notice): void {
+  report(notice: Notice): void {
     this.#host.progress({ kind: 'warning', text: notice.text })
     if (this.#writer) this.#write(notice)
     else this.#waiting.push(notice)

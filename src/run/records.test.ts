@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import test from 'node:test'
 import { BadRecord } from '../data/index.ts'
 import { type RunInput, resolveRun } from './config.ts'
-import { openRecords, rejectsInWords, splitText } from './records.ts'
+import { describeRejects, openRecords, splitText } from './records.ts'
 
 const open = (input: RunInput) =>
   openRecords(resolveRun({ dataPath: 'scenes:12', batchSize: 1, ...input, data: { workers: 0, ...input.data } }))
@@ -72,8 +72,8 @@ test('of records that could not be used the new ones are named, five at most', (
   const rejected = Array.from({ length: 9 }, (_, i) => bad(i))
   const rejects = { 'no-mask': 9, 'image-missing': 2 }
   const head = 'records that could not be used so far: 9 no-mask, 2 image-missing'
-  assert.equal(rejectsInWords({ rejects, rejected }, 1), `${head}; new: file: line 8 (no-mask)`)
-  const many = rejectsInWords({ rejects, rejected }, 7)
+  assert.equal(describeRejects({ rejects, rejected }, 1), `${head}; new: file: line 8 (no-mask)`)
+  const many = describeRejects({ rejects, rejected }, 7)
   assert.match(many, /; new: file: line 2 \(no-mask\), .*, file: line 6 \(no-mask\), 2 more$/)
-  assert.equal(rejectsInWords({ rejects, rejected: [] }, 1), head)
+  assert.equal(describeRejects({ rejects, rejected: [] }, 1), head)
 })

@@ -201,7 +201,7 @@ function requireBatch({ name, length }: Source, { epochLength }: Loader, { batch
 const named = 5
 
 /** The log line about unusable records: how many for which reason, and where the new ones are. */
-export function rejectsInWords({ rejects, rejected }: Pick<Loader, 'rejects' | 'rejected'>, fresh: number): string {
+export function describeRejects({ rejects, rejected }: Pick<Loader, 'rejects' | 'rejected'>, fresh: number): string {
   const reasons = Object.entries(rejects).map(([why, n]) => `${n} ${why}`)
   const places = rejected.slice(-fresh).map(({ info, reason }) => `${info.where} (${reason})`)
   const rest = places.length > named ? [`${places.length - named} more`] : []

@@ -29,7 +29,7 @@ test('what the judge counted reaches the step; each group gets its own scores', 
   assert.equal(seen.judge, judge)
 })
 
-test('rewards are told the step, and are given the picture only where one of the user’s own may look at it', async () => {
+test('rewards get the step, and the picture only if a custom reward may read it', async () => {
   const sent: Answer[] = []
   const collect = (input?: RunInput) =>
     Promise.all(

@@ -22,10 +22,10 @@ function sentAnswer({ answer }: { answer: Answer }, step: number, pictures: bool
 }
 
 /** Metrics of each reply beside its scores: scores reach every process, replies do not. */
-function withFigures(rows: readonly Scored[], replies: readonly object[]): readonly Scored[] {
+function withMetrics(rows: readonly Scored[], replies: readonly object[]): readonly Scored[] {
   return rows.map((row, k) => {
-    const { figures } = replies[k] as { figures?: Readonly<Record<string, number>> }
-    return figures ? { ...row, figures: { ...row.figures, ...figures } } : row
+    const { metrics } = replies[k] as { metrics?: Readonly<Record<string, number>> }
+    return metrics ? { ...row, metrics: { ...row.metrics, ...metrics } } : row
   })
 }
 
@@ -65,7 +65,7 @@ export function runOf(
         const scores = await all
         if (!scores) throw new Stopped()
         scoring.judge = scores.judge ?? scoring.judge
-        return withFigures(scores.rows[i]!, replies[i]!)
+        return withMetrics(scores.rows[i]!, replies[i]!)
       })
       for (const promise of [all, ...one]) promise.catch(() => undefined)
       return one

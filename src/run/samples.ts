@@ -14,7 +14,7 @@ interface SamplesOf {
   world: World
   writer: Pick<RunWriter, 'samples' | 'image' | 'sampleBytes'>
   config: { samplesMiB: number }
-  notices: Pick<Notices, 'tell'>
+  notices: Pick<Notices, 'report'>
 }
 
 /** Of one process, or of all: each reports the groups whose replies it has, and rank 0 writes and returns them in order. */
@@ -36,7 +36,7 @@ export async function writeSamples(groups: readonly Group[], step: number, run: 
     written.push(...samples)
   }
   const text = `samples.jsonl has reached samplesMiB (${run.config.samplesMiB}): no more samples are kept`
-  if (writer.sampleBytes >= most) notices.tell({ kind: 'samples-full', text })
+  if (writer.sampleBytes >= most) notices.report({ kind: 'samples-full', text })
   return written
 }
 

@@ -3,14 +3,14 @@ import { Mismatch, stream, streamId } from '../core/index.ts'
 import type { Example } from '../data/index.ts'
 import { alone, type World } from '../distributed/index.ts'
 import { NonFinite } from '../rl/index.ts'
-import type { LessonOptions, Lessons, TaskKind } from '../tasks/index.ts'
+import type { LessonOptions, SupervisedBatches, TaskKind } from '../tasks/index.ts'
 import { manualSeed } from '../tensor/index.ts'
 import type { Metrics } from '../tracking/index.ts'
 import { defaultDropout, type RunConfig } from './config.ts'
 import type { Settings } from './flat-settings.ts'
 import type { Host, RunResult } from './host.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
-import { memoryFigures } from './memory-figures.ts'
+import { memoryMetrics } from './memory-metrics.ts'
 import { overProcesses } from './over-processes.ts'
 import { SkippedUpdates } from './skipped-updates.ts'
 
@@ -67,7 +67,7 @@ export async function sft(
 class SftWork implements Work {
   readonly facts = { kind: 'sft' }
   readonly #opened: Opened
-  readonly #lessons: Lessons
+  readonly #lessons: SupervisedBatches
   readonly #skipped: SkippedUpdates
 
   constructor(opened: Opened, options: LessonOptions) {
@@ -100,7 +100,7 @@ class SftWork implements Work {
         ema.update(learner.params())
       }
       const clocks = { step_time: (performance.now() - startedAt) / 1000 }
-      const max = memoryFigures(learner.family.placement.device)
+      const max = memoryMetrics(learner.family.placement.device)
       const timing = overProcesses(await world.gather({ mean: clocks, max }))
       return this.#log(whole, norm, learningRate, timing)
     } finally {
@@ -119,7 +119,7 @@ class SftWork implements Work {
   async #overAll(found: readonly Record<string, number>[]): Promise<Record<string, number>> {
     const { learner, world } = this.#opened
     await world.sumGradients(learner.params())
-    const names = Object.keys(this.#lessons.figures)
+    const names = Object.keys(this.#lessons.metrics)
     const sums = await world.sum(names.map((name) => found.reduce((sum, part) => sum + part[name]!, 0)))
     return Object.fromEntries(names.map((name, i) => [name, sums[i]!]))
   }
@@ -164,7 +164,7 @@ class SftWork implements Work {
   }
 
   #log(parts: Readonly<Record<string, number>>, norm: number, learningRate: number, timing: Metrics): StepLog {
-    const named = Object.entries(this.#lessons.figures).map(([short, name]) => [name, parts[short]!])
+    const named = Object.entries(this.#lessons.metrics).map(([short, name]) => [name, parts[short]!])
     const metrics = { ...Object.fromEntries(named), learning_rate: learningRate, grad_norm: norm }
     return { metrics, timing, fields: { ...parts } }
   }

@@ -16,10 +16,10 @@ export function endlessRun(where: string, got: string, hint: string): Mismatch {
 
 export class SkippedUpdates {
   readonly #command: string
-  readonly #run: { config: Pick<RunConfig, 'onNonFinite'>; notices: Pick<Notices, 'tell'> }
+  readonly #run: { config: Pick<RunConfig, 'onNonFinite'>; notices: Pick<Notices, 'report'> }
   #inRow = 0
 
-  constructor(command: string, run: { config: Pick<RunConfig, 'onNonFinite'>; notices: Pick<Notices, 'tell'> }) {
+  constructor(command: string, run: { config: Pick<RunConfig, 'onNonFinite'>; notices: Pick<Notices, 'report'> }) {
     this.#command = command
     this.#run = run
   }
@@ -32,7 +32,7 @@ export class SkippedUpdates {
   skip(step: number, error: unknown): void {
     if (!(error instanceof NonFinite) || this.#run.config.onNonFinite === 'stop') throw error
     const reason = messageOf(error)
-    this.#run.notices.tell({ kind: 'non-finite', text: `step ${step}: update skipped: ${reason}` })
+    this.#run.notices.report({ kind: 'non-finite', text: `step ${step}: update skipped: ${reason}` })
     if (++this.#inRow >= maxInRow) throw endlessRun(this.#command, `${maxInRow} updates in a row skipped`, reason)
   }
 }

@@ -1,4 +1,4 @@
-// What a run says on its way: where it runs, then nine numbered steps.
+// What a run prints while it starts: its environment, then nine numbered steps.
 import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
 import { buildRecord } from '../engine/index.ts'
@@ -27,13 +27,13 @@ export const startUpSteps = [
   'saving',
 ] as const
 
-type Told = Pick<Host, 'progress'>
+type ProgressHost = Pick<Host, 'progress'>
 
-export function tellStep(host: Told, name: (typeof startUpSteps)[number], text: string): void {
+export function reportStep(host: ProgressHost, name: (typeof startUpSteps)[number], text: string): void {
   host.progress({ kind: 'phase', text: `${startUpSteps.indexOf(name) + 1} ${name} ${text}` })
 }
 
-export function tellNote(host: Told, text: string): void {
+export function reportNote(host: ProgressHost, text: string): void {
   host.progress({ kind: 'note', text: `  ${text}` })
 }
 
@@ -63,7 +63,7 @@ export async function commonFacts(config: RunConfig): Promise<Record<string, str
   }
 }
 
-export function tellEnvironment(config: RunConfig, host: Told): void {
+export function reportEnvironment(config: RunConfig, host: ProgressHost): void {
   const { product, commit, torch, node, device, dtype, system, command } = environmentOf(config)
   const version = `roundtrip ${product}${commit ? ` at commit ${String(commit).slice(0, 12)}` : ''}`
   host.progress({ kind: 'note', text: `${version}, torch ${torch}, node ${node}, ${device} ${dtype}, ${system}` })
@@ -72,33 +72,37 @@ export function tellEnvironment(config: RunConfig, host: Told): void {
 }
 
 /** What the folder grows to: weights, EMA copy and two moments a checkpoint, as float32. */
-export function tellDisk(learner: Learner, { output, saveTotalLimit, samplesMiB }: RunConfig, host: Told): void {
+export function reportDisk(
+  learner: Learner,
+  { output, saveTotalLimit, samplesMiB }: RunConfig,
+  host: ProgressHost,
+): void {
   const trained = learner.counts().reduce((n, c) => n + c.elements, 0)
   const checkpoint = humanBytes(16 * trained)
   const { bavail, bsize } = statfsSync(output)
   const kept = `at most ${saveTotalLimit} checkpoints of about ${checkpoint} and ${samplesMiB} MiB of samples`
-  tellNote(host, `on disk: ${kept}; ${humanBytes(bavail * bsize)} are free`)
+  reportNote(host, `on disk: ${kept}; ${humanBytes(bavail * bsize)} are free`)
 }
 
 const thousands = (n: number) => n.toLocaleString('en')
 const percent = (part: number, all: number) => `${((100 * part) / all).toPrecision(3)} %`
 
 /** Steps 2 and 3: what was added to the model, and what of all of it learns. */
-export function tellTrainables(learner: Learner, { lora }: RunConfig, host: Told): void {
+export function reportTrainables(learner: Learner, { lora }: RunConfig, host: ProgressHost): void {
   const counts = learner.counts()
   const adapted = counts.find(({ group }) => group === 'lora')
   const adapters = learner.adapter
     ? `LoRA of rank ${lora.rank}, alpha ${lora.alpha}, on ${(adapted?.tensors ?? 0) / 2} layers`
     : 'none'
-  tellStep(host, 'adapters', adapters)
+  reportStep(host, 'adapters', adapters)
   const all = count(learner.family.module.parameters().values()).elements
   const trained = counts.reduce((n, c) => n + c.elements, 0)
-  tellStep(host, 'trainable', `${thousands(trained)} of ${thousands(all)} values (${percent(trained, all)})`)
-  for (const group of counts) tellNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
-  tellNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
+  reportStep(host, 'trainable', `${thousands(trained)} of ${thousands(all)} values (${percent(trained, all)})`)
+  for (const group of counts) reportNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
+  reportNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
   const rounded = count([...learner.family.module.parameters().values()].filter(isInt8)).elements
   if (rounded > 0)
-    tellNote(host, `${thousands(rounded)} of them in 8 bit: learning takes torch's ops, not kernels of ours`)
+    reportNote(host, `${thousands(rounded)} of them in 8 bit: learning uses PyTorch ops instead of the custom kernels`)
 }
 
 export function groupText({ group, tensors, elements }: GroupCount): string {
@@ -119,12 +123,12 @@ export function rewardLines(kind: TaskKind<RunConfig>, config: RunConfig): strin
 }
 
 /** Step 6: how it learns. */
-export function tellTrainer(config: RunConfig, total: number, processes: number, host: Told): void {
+export function reportTrainer(config: RunConfig, total: number, processes: number, host: ProgressHost): void {
   const { batchSize, optim, rl } = config
   const perStep = batchSize * rl.gradientAccumulationSteps
-  tellStep(host, 'trainer', `${total} steps of ${perStep} records, by ${sharesText(batchSize, processes)}`)
+  reportStep(host, 'trainer', `${total} steps of ${perStep} records, by ${sharesText(batchSize, processes)}`)
   const { learningRate, lrSchedulerType, emaDecay } = optim
-  tellNote(host, `AdamW, learning rate ${learningRate} (${lrSchedulerType}), EMA decay ${emaDecay}`)
+  reportNote(host, `AdamW, learning rate ${learningRate} (${lrSchedulerType}), EMA decay ${emaDecay}`)
 }
 
 /** `8 processes: batchSize 12 over all, 1 or 2 per process`. */

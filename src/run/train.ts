@@ -8,12 +8,12 @@ import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { type Alarm, AlarmWatch, alarmPrefix, alarmText, type EvalEvent, type Metrics } from '../tracking/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
-import { Batches, type NextBatch, type Sampled } from './batches.ts'
+import { Batches, type NextBatch, type SamplingTime } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { JudgeWatch } from './judge-watch.ts'
 import { type Opened, runLoop, type StepLog, type Work, type WorkState } from './loop.ts'
-import { memoryFigures } from './memory-figures.ts'
+import { memoryMetrics } from './memory-metrics.ts'
 import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
 import { overProcesses } from './over-processes.ts'
@@ -82,15 +82,15 @@ class TrainWork implements Work {
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
-  #sampledBefore: Sampled = { processor: 0, slowest: 0, mean: 0 }
+  #sampledBefore: SamplingTime = { processor: 0, slowest: 0, mean: 0 }
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
     const { config, encoder, kind, learner, records } = opened
     const tasks = kind.build(learner.family, config)
     this.#skipped = new SkippedUpdates('train', opened)
-    const tell = (text: string) => opened.notices.tell({ kind: 'memory', text })
-    this.#memory = { alone: opened.world.size === 1, tell }
+    const report = (text: string) => opened.notices.report({ kind: 'memory', text })
+    this.#memory = { alone: opened.world.size === 1, report }
     this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world)
     this.#batches = new Batches(this.#run, config, records, encoder, this.#memory)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
@@ -154,7 +154,7 @@ class TrainWork implements Work {
 
   #watchJudge(): void {
     const warning = this.#judge.afterStep(this.judged)
-    if (warning && this.#run.world.rank === 0) this.#opened.notices.tell({ kind: 'judge', text: warning })
+    if (warning && this.#run.world.rank === 0) this.#opened.notices.report({ kind: 'judge', text: warning })
   }
 
   /** A step that was stopped while it was scored leaves the data where it began. */
@@ -187,8 +187,8 @@ class TrainWork implements Work {
   }
 
   /**
-   * A trainable group whose gradient is exactly zero in the first steps is a defect, not a silence. LoRA A starts behind a zero B.
-   * Judged in steps where every task had rewards with spread; without any, #watchSpread speaks.
+   * Abort if the gradient of a trainable group is exactly zero in the first steps. Not in step 1, where LoRA B is zero and A gets no
+   * gradient; and only if every task had rewards that differ (else see #watchSpread).
    */
   #checkGroups(number: number, report: StepReport): void {
     if (!this.#opened.config.checkGroups || number < 1 || number > 9) return
@@ -239,7 +239,7 @@ class TrainWork implements Work {
     const own = {
       mean: clocks,
       sum: { 'iou/nan': nan, ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}) },
-      max: { ...memoryFigures(learner.family.placement.device), ...this.#sent() },
+      max: { ...memoryMetrics(learner.family.placement.device), ...this.#sent() },
     }
     const all = await this.#run.world.gather({ own, judge: this.#scoring.judge })
     const judge = sumStates(all.map((one) => one.judge))
@@ -247,7 +247,7 @@ class TrainWork implements Work {
     return { ...overProcesses(all.map((one) => one.own)), ...(judge ? judgeMetrics(judge) : {}) }
   }
 
-  /** Since the last step; how the processes shared the work only where there are several. */
+  /** Since the last step; with several processes also how evenly they shared the work. */
   #sampled(): Record<string, number> {
     const before = this.#sampledBefore
     const now = { ...this.#batches.sampled }
@@ -280,12 +280,12 @@ class TrainWork implements Work {
       )
     }
     if (this.#flat !== 3 || done !== 3) return
-    this.#opened.notices.tell({ kind: 'no-spread', text: flatRewards(flat, 'the first three steps') })
+    this.#opened.notices.report({ kind: 'no-spread', text: flatRewards(flat, 'the first three steps') })
   }
 
   #raise(alarms: readonly Alarm[]): void {
     for (const alarm of alarms)
-      this.#opened.notices.tell({ ...alarm, kind: `${alarmPrefix}${alarm.kind}`, text: alarmText(alarm) })
+      this.#opened.notices.report({ ...alarm, kind: `${alarmPrefix}${alarm.kind}`, text: alarmText(alarm) })
   }
 
   evaluated(event: EvalEvent): void {

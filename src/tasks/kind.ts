@@ -64,7 +64,7 @@ export interface RecordChooser {
 }
 
 /** Position of a batch of supervised records in its run. */
-export interface LessonPlace {
+export interface BatchPosition {
   readonly seed: number
   readonly step: number
   readonly micro: number
@@ -74,11 +74,11 @@ export interface LessonPlace {
 }
 
 /** What a kind teaches by examples. */
-export interface Lessons {
+export interface SupervisedBatches {
   /** Short names of its metrics, for the status line, and their names in the log; one is `loss`. */
-  readonly figures: Readonly<Record<string, string>>
+  readonly metrics: Readonly<Record<string, string>>
   /** Adds the gradient of this process's records of a batch, and gives its share of the metrics by their short names. */
-  learn(batch: readonly Example[], place: LessonPlace): Promise<Record<string, number>>
+  learn(batch: readonly Example[], place: BatchPosition): Promise<Record<string, number>>
 }
 
 export interface LessonOptions {
@@ -122,6 +122,6 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   /** Supervised learning and a description of its goal; absent: the kind has none. */
   lessons?: {
     goal(config: C, options: LessonOptions): string
-    open(family: Family, config: C, options: LessonOptions): Lessons
+    open(family: Family, config: C, options: LessonOptions): SupervisedBatches
   }
 }

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { diskTrouble, lackOfRoom } from '../core/index.ts'
-import { PatientLines } from './buffered-lines.ts'
+import { BufferedLines } from './buffered-lines.ts'
 import { readRun } from './run-reader.ts'
 import { RunWriter } from './run-writer.ts'
 
@@ -28,7 +28,7 @@ test('a quota that is used up has a name although Node has none for it', () => {
 test('lines without room wait in memory up to a limit, and what is beyond it is counted', () => {
   const path = join(newFolder(), 'x.jsonl')
   symlinkSync('/dev/full', path)
-  const lines = new PatientLines(path, 30)
+  const lines = new BufferedLines(path, 30)
   for (let i = 0; i < 5; i++) assert.equal(lines.put({ step: i }), 0)
   assert.deepEqual([lines.waiting, lines.lost], [2, 3]) // 11 bytes a line
   lines.close()

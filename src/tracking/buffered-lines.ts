@@ -8,7 +8,7 @@ const maxWaitingBytes = 64 * 2 ** 20
  * A log that does not end a run when the disk is full or fails: lines that cannot be written wait in memory, in order, and
  * go out with the next line that can. Steps cost more than log lines.
  */
-export class PatientLines extends JsonLines {
+export class BufferedLines extends JsonLines {
   #waiting: string[] = []
   #waitingBytes = 0
   #lost = 0

@@ -89,7 +89,7 @@ export function* readLines(path: string): Generator<Line> {
 }
 
 /** The same error with a clear message if the disk is full, else the error unchanged. */
-export function inWords(error: unknown, path: string, bytes: number): unknown {
+export function noRoomError(error: unknown, path: string, bytes: number): unknown {
   const words = lackOfRoom(error)
   if (!words) return error
   return new Mismatch(
@@ -140,7 +140,7 @@ export class JsonLines {
       writeAll(this.#fd, bytes, this.#size)
     } catch (error) {
       this.#takeBack()
-      throw inWords(error, this.path, bytes.length)
+      throw noRoomError(error, this.path, bytes.length)
     }
     this.#size += bytes.length
   }
@@ -200,7 +200,7 @@ export class JsonLines {
     } catch (error) {
       closeSync(fd)
       rmSync(this.path, { force: true })
-      throw inWords(error, this.path, this.#size)
+      throw noRoomError(error, this.path, this.#size)
     }
     closeSync(this.#fd)
     this.#fd = fd

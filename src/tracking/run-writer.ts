@@ -11,9 +11,9 @@ import {
   requireOwnFolder,
   sha256,
 } from '../core/index.ts'
-import { PatientLines } from './buffered-lines.ts'
+import { BufferedLines } from './buffered-lines.ts'
 import type { EvalEvent, Metrics, RunEvent, Sample, SampleRef } from './events.ts'
-import { inWords } from './json-lines.ts'
+import { noRoomError } from './json-lines.ts'
 import { runFiles } from './run-files.ts'
 import type { TrackerName } from './trackers/tracker.ts'
 import { type AwayTracker, Trackers } from './trackers/trackers.ts'
@@ -45,10 +45,10 @@ export interface NewRun extends RunWriterOptions {
 /** The one writer of a run folder. Every line is on its way to the disk when its call returns. */
 export class RunWriter {
   readonly dir: string
-  readonly #events: PatientLines
-  readonly #samples: PatientLines
-  readonly #evaluations: PatientLines
-  readonly #timing: PatientLines
+  readonly #events: BufferedLines
+  readonly #samples: BufferedLines
+  readonly #evaluations: BufferedLines
+  readonly #timing: BufferedLines
   readonly #images = new Map<string, string>()
   /** config.json and environment.json as they are, to put them back where somebody deletes the folder. */
   readonly #described = new Map<string, string>()
@@ -63,10 +63,10 @@ export class RunWriter {
       if (existsSync(join(dir, name))) requireBelow(dir, name) // opening cuts a file: never one that a link leads to elsewhere
     }
     for (const name of [runFiles.images, runFiles.tensorboard, runFiles.wandb]) requireOwnFolder(dir, name)
-    this.#events = new PatientLines(join(dir, runFiles.events))
-    this.#samples = new PatientLines(join(dir, runFiles.samples))
-    this.#evaluations = new PatientLines(join(dir, runFiles.evaluations))
-    this.#timing = new PatientLines(join(dir, runFiles.timing))
+    this.#events = new BufferedLines(join(dir, runFiles.events))
+    this.#samples = new BufferedLines(join(dir, runFiles.samples))
+    this.#evaluations = new BufferedLines(join(dir, runFiles.evaluations))
+    this.#timing = new BufferedLines(join(dir, runFiles.timing))
     for (const file of this.#files) {
       if (file.dropped > 0) log.warn(`${file.path}: cut off ${file.dropped} bytes of a torn last line`)
     }
@@ -127,7 +127,7 @@ export class RunWriter {
     return this.#trackers?.away ?? null
   }
 
-  get #files(): PatientLines[] {
+  get #files(): BufferedLines[] {
     return [this.#events, this.#samples, this.#evaluations, this.#timing]
   }
 
@@ -246,7 +246,7 @@ export class RunWriter {
   }
 
   /** Lines that had to wait are reported once they are written: such a log differs from an undisturbed one by the warning. */
-  #put(file: PatientLines, ...values: readonly unknown[]): void {
+  #put(file: BufferedLines, ...values: readonly unknown[]): void {
     const late = file.put(...values)
     if (late === 0) return
     const text = `${basename(file.path)}: there was no room on the disk; these lines were written late`
@@ -295,7 +295,7 @@ function inRoom(path: string, bytes: number, write: () => void): void {
   try {
     write()
   } catch (error) {
-    throw inWords(error, path, bytes)
+    throw noRoomError(error, path, bytes)
   }
 }
 

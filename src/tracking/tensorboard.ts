@@ -4,7 +4,7 @@ import { hostname } from 'node:os'
 import { join } from 'node:path'
 import { writeAll } from '../core/index.ts'
 import type { Metrics } from './events.ts'
-import { inWords } from './json-lines.ts'
+import { noRoomError } from './json-lines.ts'
 import { fieldBytes, fieldDouble, fieldFloat, fieldMessage, fieldVarint } from './protobuf.ts'
 
 const table = new Uint32Array(256).map((_, i) => {
@@ -143,7 +143,7 @@ export class TensorboardWriter {
     try {
       writeAll(this.#fd, bytes)
     } catch (error) {
-      throw inWords(error, this.path, bytes.length)
+      throw noRoomError(error, this.path, bytes.length)
     }
   }
 }

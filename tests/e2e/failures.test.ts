@@ -77,7 +77,7 @@ function hostWith(wrong: (id: string) => number): Host {
     score: async (_, groups) => {
       const step = 1 + Math.floor(calls++ / 2) // two loops a step
       const rows = await Promise.all(groups.map((g) => scoreGroup([{ reward: mine(step), weight: 1 }], g)))
-      const plain = rows.map((group) => group.map(({ figures: _, ...row }) => row)) // the undisturbed scorer returns none
+      const plain = rows.map((group) => group.map(({ metrics: _, ...row }) => row)) // the undisturbed scorer returns none
       return { rows: plain }
     },
   })

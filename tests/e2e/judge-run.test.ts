@@ -80,7 +80,7 @@ const result = await train(
 await judge.close()
 const run = readRun(join(folder, 'run'))
 
-const judgeFigures = Object.keys(judgeMetrics(new JudgeStats().state(JudgeConfig.parse({}), 0)))
+const judgeNames = Object.keys(judgeMetrics(new JudgeStats().state(JudgeConfig.parse({}), 0)))
 
 const textsOf = (kind: Progress['kind']) => progress.filter((e) => e.kind === kind).map((e) => e.text ?? '')
 
@@ -103,15 +103,15 @@ test('the result counts the captions that the judge scored, and a working judge 
 })
 
 test('every step logs all metrics of the judge, and the report has a curve of each', async () => {
-  assert.equal(judgeFigures.length, 21)
+  assert.equal(judgeNames.length, 21)
   const logged = run.timing.filter((line) => line.t === 'step').map((line) => line.metrics ?? {})
   assert.equal(logged.length, steps)
   for (const metrics of logged)
-    for (const name of judgeFigures) assert.equal(typeof metrics[name], 'number', `${name} of every step`)
+    for (const name of judgeNames) assert.equal(typeof metrics[name], 'number', `${name} of every step`)
   assert.ok(logged.at(-1)!['judge/calls']! >= logged[0]!['judge/calls']!, 'calls are counted over the run')
   assert.ok(logged[0]!['judge/calls']! > 0 && logged[0]!['judge/judged']! > 0, 'the judge was asked')
   const page = await renderReport(run)
-  for (const name of judgeFigures) assert.ok(page.includes(`>${name}<`), `the report shows ${name}`)
+  for (const name of judgeNames) assert.ok(page.includes(`>${name}<`), `the report shows ${name}`)
 })
 
 test('the judge counts in both loops, and mask confidence and the share of unique texts are logged', () => {

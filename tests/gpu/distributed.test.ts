@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
-import { joinWorld, readPlace } from '../../src/distributed/index.ts'
+import { joinWorld, readRank } from '../../src/distributed/index.ts'
 import { keep, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 import { assertSameInGroupOfOne } from '../support/group-of-one.ts'
 import { makeToy } from '../support/runs.ts'
@@ -13,7 +13,7 @@ const device = 'cuda:0'
 
 test('a group of one sums and sends CUDA tensors through NCCL and leaves their bits', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))
-  const world = await joinWorld({ ...readPlace({}), meeting: { kind: 'file', path: join(folder, 'store') } })
+  const world = await joinWorld({ ...readRank({}), meeting: { kind: 'file', path: join(folder, 'store') } })
   const values = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(i))
   const parameter = keep(tensor(new Float32Array(1000), { device }).requiresGrad_())
   parameter.setGrad(tensor(values, { device }))

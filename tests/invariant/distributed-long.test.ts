@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { joinWorld, readPlace } from '../../src/distributed/index.ts'
+import { joinWorld, readRank } from '../../src/distributed/index.ts'
 import { keep, memory, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
 import { scratch } from '../support/runs.ts'
 
@@ -36,7 +36,7 @@ function giveGradients(parameters: ReadonlyMap<string, Tensor>, step: number): v
 }
 
 test('10,000 steps of collectives leave tensors, bytes, files and threads as they were, and memory flat', async () => {
-  const world = await joinWorld({ ...readPlace({}), meeting: { kind: 'file', path: join(folder, 'store') } })
+  const world = await joinWorld({ ...readRank({}), meeting: { kind: 'file', path: join(folder, 'store') } })
   const parameters = new Map<string, Tensor>(
     [3, 5].map((n, i) => [`p${i}`, keep(tensor(new Float32Array(n)).requiresGrad_())]),
   )

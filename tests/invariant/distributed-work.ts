@@ -5,7 +5,7 @@ import {
   exitCodeOf,
   joinWorld,
   ownersOf,
-  readPlace,
+  readRank,
   requireSameValues,
   shareOwned,
   type World,
@@ -297,7 +297,7 @@ if (import.meta.url === new URL(process.argv[1]!, 'file:').href) {
     const gate = process.env['TEST_GATE']
     while (gate && !existsSync(gate)) await new Promise((done) => setTimeout(done, 10))
     const facts = JSON.parse(process.env['TEST_FACTS'] ?? '[]') as Record<string, string>[]
-    world = await joinWorld(readPlace(), { collective, rendezvous, beat }, async () => facts[readPlace().rank] ?? {})
+    world = await joinWorld(readRank(), { collective, rendezvous, beat }, async () => facts[readRank().rank] ?? {})
     for (const name of process.argv[2]!.split(',')) await scenarios[name]!(world)
     await world.close()
   } catch (error) {

@@ -87,7 +87,7 @@ const never: Readonly<Record<string, string>> = {
   evalBatch: 'speed; the last bits of a batch',
   splitMoments: 'memory of several processes; distributed-zero.test.ts',
   distTimeout: 'several processes; distributed-failures.test.ts',
-  saveTimeout: 'a full disk; src/run/patient-save.test.ts',
+  saveTimeout: 'a full disk; src/run/retry-save.test.ts',
   reportTimeout: 'a tracker that is unreachable; tests of src/tracking',
   onNonFinite: 'numbers that are not finite; trainer-traps.test.ts',
   checkGroups: 'a group without gradient; trainer-obligations.test.ts',
@@ -272,7 +272,7 @@ async function checkWritten(name: 'points' | 'reason', changes: Changes, table: 
     const looks = (text: string) => (name === 'points' && config.points.turns > 1 ? { ...words(text), looks: [words(text), words(text)] } : words(text)) // biome-ignore format: one line
     const texts = name === 'reason' ? reasoned : written[config.points.mode]!
     const groups = items.map(() => texts.map(looks))
-    const replies = silent(() => task.answer(items, groups)) as { answer: Answer; figures: object }[][]
+    const replies = silent(() => task.answer(items, groups)) as { answer: Answer; metrics: object }[][]
     const open = await openRewards(config.rewards, kind.rewards(config).tasks)
     const { terms, options } = open.tasks[name]!
     const rows = await Promise.all(replies.map((r) => scoreGroup(terms, r.map(({ answer }) => answer), options))) // biome-ignore format: one line
@@ -283,7 +283,7 @@ async function checkWritten(name: 'points' | 'reason', changes: Changes, table: 
     const examined = silent(() => task.examine!(items[0]!))
     return JSON.stringify([
       rows,
-      replies.map((r) => r.map(({ figures }) => figures)),
+      replies.map((r) => r.map(({ metrics }) => metrics)),
       chosen,
       kept,
       examined,

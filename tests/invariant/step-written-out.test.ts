@@ -158,7 +158,7 @@ function assertNear(got: Gradients, want: Gradients, limit = 2e-4): void {
 
 const unclipped = { optim: { maxGradNorm: 0 } }
 
-/** Sampled captions cut to different lengths: rows of a group are padded. Greedy answers stay the one they are. */
+/** SamplingTime captions cut to different lengths: rows of a group are padded. Greedy answers stay the one they are. */
 function ofSeveralLengths(o: Opened, groups: readonly Group[]): Group[] {
   return groups.map((g) => {
     if (g.task.name !== 'loop1') return g

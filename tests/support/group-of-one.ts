@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { joinWorld, readPlace } from '../../src/distributed/index.ts'
+import { joinWorld, readRank } from '../../src/distributed/index.ts'
 import { type RunInput, train } from '../../src/run/index.ts'
 import { hostOf, toyRun } from './runs.ts'
 
@@ -15,7 +15,7 @@ interface TimingLine {
 export async function assertSameInGroupOfOne(toy: string, folder: string, more: RunInput): Promise<void> {
   const settings = { maxSteps: 2, evalRecords: 2, ...more }
   await train(toyRun(toy, join(folder, 'alone'), settings), hostOf())
-  const world = await joinWorld({ ...readPlace({}), meeting: { kind: 'file', path: join(folder, 'store') } })
+  const world = await joinWorld({ ...readRank({}), meeting: { kind: 'file', path: join(folder, 'store') } })
   await train(toyRun(toy, join(folder, 'group'), settings), hostOf(), undefined, world)
   await world.close()
   const bytes = (run: string, file: string) => readFileSync(join(folder, run, file))

@@ -1,4 +1,4 @@
-// Notices and settings of runs as tables.
+// Warnings and settings of runs as tables.
 
 import { type Content, html, type Markup } from './html.ts'
 import type { RunView } from './view-types.ts'
@@ -6,11 +6,11 @@ import type { RunView } from './view-types.ts'
 const head = (...names: string[]) =>
   html`<thead><tr>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>`
 
-/** What went wrong on the way, counted by kind, and the newest in full; nothing is left out of the page in silence. */
+/** Warnings counted by kind, the newest in full, and what could not be read. */
 export function noticeTables(view: Pick<RunView, 'noticeKinds' | 'noticeList' | 'problemTexts'>): Markup {
   const { noticeKinds: kinds, noticeList: list, problemTexts } = view
   const problems = problemTexts.map((text) => html`<p class="problem">${text}</p>`)
-  if (kinds.length === 0) return html`${problems}${problems.length === 0 ? html`<p>No notices.</p>` : undefined}`
+  if (kinds.length === 0) return html`${problems}${problems.length === 0 ? html`<p>No warnings.</p>` : undefined}`
   const counted = kinds.map(
     ({ kind, count, first, last }) =>
       html`<tr><td>${kind}</td><td class="number">${count}</td><td class="number">${first === last ? first : `${first} to ${last}`}</td></tr>`,

@@ -58,14 +58,14 @@ export interface RunView extends RunSummary {
   resumes: number
 }
 
-/** A mask as the path of its border in a frame of its own size. */
+/** A mask as the path of its outline, in its pixels. */
 export interface MaskView {
   kind: 'mask'
   by: Shown['by']
   name?: string
   size: readonly [number, number] | null
   path: string
-  /** Why nothing is drawn; absent where something is. */
+  /** Why nothing is drawn. */
   missing?: string
 }
 

@@ -1,4 +1,4 @@
-// Questions to the server. Numbers that JSON has no word for come as strings, as in the run's files.
+// Requests to the server. NaN and infinities come as strings, as in the run's files.
 import { numberOf } from '../markup/metrics.ts'
 import type { RunSummary, RunView, SamplesView } from '../markup/view-types.ts'
 
@@ -43,9 +43,9 @@ export function readSamples(id: string, query: URLSearchParams, signal?: AbortSi
 
 export const imagePath = (id: string, name: string) => `${runPath(id)}/images/${encodeURIComponent(name)}`
 
-/** Calls `heard` with the state of all runs, at once and whenever something changes; asks again after a lost line. */
+/** Calls `update` with the state of all runs, at once and after every change; reconnects if the connection is lost. */
 export function listen(
-  heard: (runs: RunSummary[], problems: string[]) => void,
+  update: (runs: RunSummary[], problems: string[]) => void,
   lost: (is: boolean) => void,
 ): () => void {
   const source = new EventSource('/api/live')
@@ -55,7 +55,7 @@ export function listen(
       problems: string[]
     }
     lost(false)
-    heard(runs, problems)
+    update(runs, problems)
   })
   source.addEventListener('error', () => lost(true))
   return () => source.close()

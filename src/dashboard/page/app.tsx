@@ -18,7 +18,7 @@ const titles: Record<string, string> = {
   step: 'Step and memory',
   evaluations: 'Evaluations',
   rollouts: 'Rollouts',
-  notices: 'Notices',
+  notices: 'Warnings',
   settings: 'Settings',
 }
 
@@ -62,7 +62,7 @@ function Picker({ runs, chosen, choose }: PickerProps) {
                 {run.total > 0 ? ` of ${run.total}` : ''}
               </span>
               {run.notices + run.problems > 0 && (
-                <span class="problem">{counted(run.notices + run.problems, 'notice')}</span>
+                <span class="problem">{counted(run.notices + run.problems, 'warning')}</span>
               )}
             </label>
           </li>
@@ -73,7 +73,7 @@ function Picker({ runs, chosen, choose }: PickerProps) {
   )
 }
 
-/** The newest runs that are at work, or else the first one. */
+/** The newest runs that are running, or else the first one. */
 function firstChoice(runs: readonly RunSummary[]): Set<string> {
   const running = runs.filter((run) => run.state === 'running').map((run) => run.id)
   return new Set(running.length > 0 ? running.slice(0, 10) : runs.slice(0, 1).map((run) => run.id))
@@ -89,10 +89,10 @@ function App() {
   const tab = useTab(tabs)
   useEffect(
     () =>
-      listen((heard, said) => {
-        setRuns(heard)
-        setProblems(said)
-        setChosen((known) => known ?? (heard.length > 0 ? firstChoice(heard) : null))
+      listen((newRuns, newProblems) => {
+        setRuns(newRuns)
+        setProblems(newProblems)
+        setChosen((known) => known ?? (newRuns.length > 0 ? firstChoice(newRuns) : null))
       }, setLost),
     [],
   )

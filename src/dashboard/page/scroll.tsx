@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 
-/** A card that is scrolled where it is wider than the screen; the keyboard reaches it to do so. */
+/** A section that scrolls if it is wider than the screen, also by keyboard. */
 export function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
   const reach = (element: HTMLElement | null) => {
     if (element) element.tabIndex = 0

@@ -11,7 +11,7 @@ export interface NoticesProps {
 
 export function Notices({ runs, problems }: NoticesProps) {
   return (
-    <section aria-label="Notices">
+    <section aria-label="Warnings">
       {problems.map((text) => (
         <p class="problem" key={text}>
           {text}

@@ -4,7 +4,7 @@ import type { Example } from '../../data/index.ts'
 import type { World } from '../../distributed/index.ts'
 import type { GroundedFamily } from '../../models/index.ts'
 import { backward, clearTape, tidy } from '../../tensor/index.ts'
-import type { LessonOptions, LessonPlace, Lessons } from '../kind.ts'
+import type { BatchPosition, LessonOptions, SupervisedBatches } from '../kind.ts'
 import { type SupervisedRecord, supervisedLoss } from './supervised.ts'
 
 export interface CycleLessonSettings extends LessonOptions {
@@ -12,11 +12,11 @@ export interface CycleLessonSettings extends LessonOptions {
 }
 
 /** Metrics of a step: short names, and those of the log. */
-const figures = { loss: 'loss', caption: 'caption_loss', answer: 'answer_loss', mask: 'mask_bce', dice: 'mask_dice' }
+const metrics = { loss: 'loss', caption: 'caption_loss', answer: 'answer_loss', mask: 'mask_bce', dice: 'mask_dice' }
 
-export function cycleLessons(family: GroundedFamily, settings: CycleLessonSettings): Lessons {
+export function cycleLessons(family: GroundedFamily, settings: CycleLessonSettings): SupervisedBatches {
   return {
-    figures,
+    metrics,
     learn: (batch, place) => learnBatch(family, settings, batch, place),
   }
 }
@@ -26,7 +26,7 @@ async function learnBatch(
   family: GroundedFamily,
   { everything, maskWeight, checkpointing, maxTiles }: CycleLessonSettings,
   batch: readonly Example[],
-  { seed, step, micro, share, world }: LessonPlace,
+  { seed, step, micro, share, world }: BatchPosition,
 ): Promise<Record<string, number>> {
   const sums = { loss: 0, caption: 0, answer: 0, mask: 0, dice: 0 }
   for (const alike of await byShape(family, batch, maxTiles, world)) {

@@ -55,7 +55,7 @@ export abstract class AskingTask<R extends object> implements Task<WorkItem, Poi
   actions = (): null => null
   extraLoss = (): null => null
 
-  figures = stepMetrics
+  metrics = stepMetrics
 
   /** SampleOptions answers; the first is one that surely ends. */
   probe(item: WorkItem): PointWords[] {

@@ -80,7 +80,7 @@ test('without a target the empty answer is right, and the evaluation has a separ
   const texts = ['[]', '{"bbox_2d":[20,20,90,90],"points":[[50,50]],"negative_points":[]}', 'no']
   const group = texts.map((text) => ({ ids: Int32Array.of(1), text, finished: true, logps: Float32Array.of(-1) }))
   const [replies] = inScope(() => task!.answer([item], [group])) as PointsReply[][]
-  const [right, wrong, invalid] = replies!.map((r) => r.figures)
+  const [right, wrong, invalid] = replies!.map((r) => r.metrics)
   assert.deepEqual(
     [right, wrong, invalid].map((f) => f!['none_right_rate']),
     [1, 0, undefined],

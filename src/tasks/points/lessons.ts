@@ -6,7 +6,7 @@ import type { Example } from '../../data/index.ts'
 import { type PromptIds, teacherForceRows } from '../../llm/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
-import type { LessonPlace, Lessons } from '../kind.ts'
+import type { BatchPosition, SupervisedBatches } from '../kind.ts'
 import { heuristicNegatives, oracleClick } from './click-geometry.ts'
 import { type Point, printedPoint } from './frame.ts'
 import { askAbout, drawFirst, type PointSetup, positiveOf, withContour } from './item.ts'
@@ -14,7 +14,7 @@ import { type WrittenPoints, writtenAnswer } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 import { pointRecord } from './records.ts'
 
-export function pointLessons(setup: PointSetup, checkpointing: boolean): Lessons {
+export function pointLessons(setup: PointSetup, checkpointing: boolean): SupervisedBatches {
   const { config } = setup
   if (config.thinking)
     throw new Mismatch({
@@ -31,12 +31,12 @@ interface TextLesson {
   prompt: PromptIds
   answer: Int32Array
 }
-type LessonMaker = (record: PointRecord, place: LessonPlace) => TextLesson
+type LessonMaker = (record: PointRecord, place: BatchPosition) => TextLesson
 
 /** Cross-entropy of one answer for each record. */
-export function textLessons(setup: PointSetup, checkpointing: boolean, lesson: LessonMaker): Lessons {
+export function textLessons(setup: PointSetup, checkpointing: boolean, lesson: LessonMaker): SupervisedBatches {
   return {
-    figures: { loss: 'loss' },
+    metrics: { loss: 'loss' },
     learn: async (batch, place) => ({ loss: learnAnswers(setup, batch, place, checkpointing, lesson) }),
   }
 }
@@ -45,7 +45,7 @@ export function textLessons(setup: PointSetup, checkpointing: boolean, lesson: L
 function learnAnswers(
   setup: PointSetup,
   batch: readonly Example[],
-  place: LessonPlace,
+  place: BatchPosition,
   checkpointing: boolean,
   lesson: LessonMaker,
 ): number {

@@ -91,8 +91,8 @@ test("a step logs the prototype's names, and each answer the places of its point
   const group = [sample('[[20,30]]'), sample('[]'), sample('no')]
   const [replies] = inScope(() => task.answer([item], [group])) as PointsReply[][]
   const scored = [0.5, 0.1, null].map((total) => ({ total, parts: {}, counted: [] }))
-  assert.deepEqual(task.figures!([{ scores: scored }], 0.25), { loss: 0.25, mean_reward: 0.3, max_reward: 0.5 })
-  const [placed, abstains, invalid] = replies!.map((r) => r.figures)
+  assert.deepEqual(task.metrics!([{ scores: scored }], 0.25), { loss: 0.25, mean_reward: 0.3, max_reward: 0.5 })
+  const [placed, abstains, invalid] = replies!.map((r) => r.metrics)
   assert.deepEqual([placed!['points_per_output'], abstains!['points_per_output']], [1, 0])
   assert.deepEqual([placed!['abstain_rate'], abstains!['abstain_rate'], invalid!['abstain_rate']], [0, 1, undefined])
   assert.deepEqual([placed!['invalid_rate'], invalid!['invalid_rate']], [0, 1])

@@ -20,7 +20,7 @@ export interface PointsReply {
   readonly answer: PointsAnswer
   readonly reply: PointReply
   /** Metrics of the answer; they travel with its scores. */
-  readonly figures: Readonly<Record<string, number>>
+  readonly metrics: Readonly<Record<string, number>>
 }
 
 export class PlacePoints extends AskingTask<PointsReply> {
@@ -45,7 +45,7 @@ export class PlacePoints extends AskingTask<PointsReply> {
         const { text } = groups[b]![k]!
         const record = recordContext(work)
         const answer = { id: `${work.id}#${k}`, reference, given, mask, text, points, record }
-        return { answer, reply, figures: answerMetrics(points, reply, this.#weights) }
+        return { answer, reply, metrics: answerMetrics(points, reply, this.#weights) }
       })
     })
   }

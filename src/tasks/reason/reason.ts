@@ -6,7 +6,15 @@ import { maskArea } from '../../mask/index.ts'
 import { coordsOf, type Family } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
 import { noGrad } from '../../tensor/index.ts'
-import type { CommonSettings, Evaluator, LessonPlace, RecordRatios, RecordScore, TaskKind, WorkItem } from '../kind.ts'
+import type {
+  BatchPosition,
+  CommonSettings,
+  Evaluator,
+  RecordRatios,
+  RecordScore,
+  TaskKind,
+  WorkItem,
+} from '../kind.ts'
 import { checkAsking, checkLessonOptions, unusedByAsking } from '../points/asking-kind.ts'
 import { type Areas, areasOf } from '../points/compare.ts'
 import { resolvePoints } from '../points/config.ts'
@@ -43,7 +51,7 @@ export function reasonSetup(
 }
 
 /** A record's question and the answer it teaches. */
-function lessonOf(setup: ReasonSetup, record: PointRecord, { seed, step }: LessonPlace) {
+function lessonOf(setup: ReasonSetup, record: PointRecord, { seed, step }: BatchPosition) {
   const { reason, policy } = setup
   return noGrad(() => {
     const { frame, prompt } = askAbout(setup, record, positiveOf(record), record.image)

@@ -26,7 +26,7 @@ export interface ReasonAnswered extends Answer {
 
 export interface ReasonReply {
   readonly answer: ReasonAnswered
-  readonly figures: Readonly<Record<string, number>>
+  readonly metrics: Readonly<Record<string, number>>
 }
 
 /** Box and points of an object as the segmenter takes them; null: none of them is inside the image. */
@@ -71,7 +71,7 @@ export class Reason extends AskingTask<ReasonReply> {
         const parts = scoreReason(sample, reward)
         const { mask, text } = sample
         const common = { id: `${work.id}#${k}`, reference, given, mask, text, record: recordContext(work) }
-        return { answer: { ...common, reason: { ...sample, parts } }, figures: answerFigures(sample, parts) }
+        return { answer: { ...common, reason: { ...sample, parts } }, metrics: answerMetrics(sample, parts) }
       })
     })
   }
@@ -81,7 +81,7 @@ export class Reason extends AskingTask<ReasonReply> {
   }
 }
 
-function answerFigures({ answer: { objects } }: ReasonSample, { mask }: ReasonParts): Record<string, number> {
+function answerMetrics({ answer: { objects } }: ReasonSample, { mask }: ReasonParts): Record<string, number> {
   return { final_iou: mask, invalid_rate: objects ? 0 : 1, ...(objects && { objects_per_output: objects.length }) }
 }
 

@@ -54,7 +54,7 @@ function open(name: TrackerName, run: TrackedRun, options: TrackersOptions, now:
   return new MlflowTracker(uri, run)
 }
 
-interface Place {
+interface OpenTracker {
   name: TrackerName
   tracker: Tracker
   /** In a row, and since when, by a clock that nobody sets. */
@@ -73,7 +73,7 @@ export interface AwayTracker {
 }
 
 export class Trackers {
-  #places: Place[] = []
+  #trackers: OpenTracker[] = []
   #work: Promise<void> = Promise.resolve()
   /** Pictures that are being rendered. */
   #pending = 0
@@ -93,7 +93,7 @@ export class Trackers {
     for (const name of new Set(names)) {
       try {
         const tracker = options.open?.(name) ?? open(name, run, options, Date.now())
-        this.#places.push({ name, tracker, failures: 0, since: 0, last: Number.NEGATIVE_INFINITY })
+        this.#trackers.push({ name, tracker, failures: 0, since: 0, last: Number.NEGATIVE_INFINITY })
       } catch (error) {
         options.notice('tracker', `${name}: could not be opened: ${messageOf(error)}`)
       }
@@ -118,7 +118,7 @@ export class Trackers {
   /** The first group of each task, in the steps that are pictured. */
   samples(samples: readonly Sample[]): void {
     const { step, loop } = samples[0] ?? {}
-    const wanted = this.#places.some(({ tracker }) => tracker.pictures)
+    const wanted = this.#trackers.some(({ tracker }) => tracker.pictures)
     if (step === undefined || !wanted || (step !== 1 && step % pictureSteps !== 0)) return
     if (this.#pictured.step !== step) this.#pictured = { step, tasks: new Set() }
     if (this.#pictured.tasks.has(loop!)) return
@@ -143,8 +143,8 @@ export class Trackers {
 
   /** Resolves when everything is out, or after a while without an answer. Trackers that write files are done at once. */
   close(reason: string | undefined): Promise<void> {
-    const places = this.#places
-    const end = async (place: Place) => {
+    const places = this.#trackers
+    const end = async (place: OpenTracker) => {
       try {
         await place.tracker.close(reason, Date.now())
       } catch (error) {
@@ -152,7 +152,7 @@ export class Trackers {
       }
     }
     const endAll = () => {
-      this.#places = []
+      this.#trackers = []
       return Promise.all(places.map(end))
     }
     return within(this.#pending === 0 ? endAll() : this.#work.then(endAll), closeMs)
@@ -160,7 +160,7 @@ export class Trackers {
 
   /** What throws at once and what is refused later are the same to a run. */
   #each(call: (tracker: Tracker) => Delivery): void {
-    for (const place of [...this.#places]) {
+    for (const place of [...this.#trackers]) {
       try {
         const delivery = call(place.tracker)
         if (delivery instanceof Promise)
@@ -175,12 +175,12 @@ export class Trackers {
     }
   }
 
-  #worked(place: Place): void {
+  #worked(place: OpenTracker): void {
     place.failures = 0
     if (this.#away?.name === place.name) this.#away = null
   }
 
-  #failed(place: Place, error: unknown): void {
+  #failed(place: OpenTracker, error: unknown): void {
     const { notice } = this.#options
     const now = performance.now()
     if (place.failures === 0) place.since = now
@@ -193,7 +193,7 @@ export class Trackers {
     const minutes = Math.round(ms / 60_000)
     if (limit !== null) this.#away ??= { name: place.name, seconds: Math.round(ms / 1000), reason: messageOf(error) }
     else {
-      this.#places = this.#places.filter((other) => other !== place)
+      this.#trackers = this.#trackers.filter((other) => other !== place)
       notice('tracker', `${place.name}: failed ${place.failures} times in ${minutes} minutes and is left alone now`)
     }
   }

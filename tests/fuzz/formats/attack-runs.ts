@@ -8,7 +8,7 @@ import { readFlags, SettingTable } from '../../../src/config/index.ts'
 import { Mismatch, type RandomStream, readBytes, sha256 } from '../../../src/core/index.ts'
 import { renderReport } from '../../../src/dashboard/index.ts'
 import { watchApp } from '../../../src/dashboard/server.ts'
-import { Watched } from '../../../src/dashboard/watched.ts'
+import { RunWatcher } from '../../../src/dashboard/run-watcher.ts'
 import { Judge, JudgeConfig } from '../../../src/rewards/index.ts'
 import { RunConfig, resolveRun } from '../../../src/run/index.ts'
 import { lockRun } from '../../../src/run/lock.ts'
@@ -42,7 +42,7 @@ async function readViews(folder: string): Promise<string> {
   const run = join(folder, 'run')
   const report = await renderReport(readRun(run))
   if (report.includes('<img src=x')) throw new Error('markup of the run in the report')
-  const watched = new Watched([run])
+  const watched = new RunWatcher([run])
   const app = watchApp({ folders: [run], page, port: 0, address: '127.0.0.1' }, watched)
   try {
     const listed = (await (await ask(app, '/api/runs')).json()) as { runs: { id: string }[] }
@@ -106,7 +106,7 @@ async function askAll(app: App, id: string, list: readonly Asked[], isOpen: bool
 async function readRequests(folder: string): Promise<string> {
   const list = JSON.parse(readFileSync(join(folder, 'requests.json'), 'utf8')) as Asked[]
   const run = join(folder, 'run')
-  const watched = new Watched([run])
+  const watched = new RunWatcher([run])
   const options = { folders: [run], page, port: 0, address: '127.0.0.1' }
   const open = watchApp(options, watched)
   try {

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { RunWriter } from '../tracking/index.ts'
 import { encodeLine } from '../tracking/json-lines.ts'
-import { Watched } from './watched.ts'
+import { RunWatcher } from './run-watcher.ts'
 
 const nobody = 65_534
 
@@ -44,7 +44,7 @@ async function until(is: () => boolean, what: string): Promise<void> {
   }
 }
 
-const byName = (watched: Watched, name: string) => watched.runs.find(({ run }) => run.name === name)?.run
+const byName = (watched: RunWatcher, name: string) => watched.runs.find(({ run }) => run.name === name)?.run
 
 test('a log and a subfolder that may not be read hide only themselves, and come back when they may', async (t) => {
   const root = scratch(t)
@@ -53,7 +53,7 @@ test('a log and a subfolder that may not be read hide only themselves, and come 
   for (const folder of [good!, other!, hidden!]) makeRun(folder)
   const [log, folder] = [join(other!, 'events.jsonl'), join(root, 'private')]
   for (const path of [log, folder]) chmodSync(path, 0)
-  const watched = new Watched([root])
+  const watched = new RunWatcher([root])
   t.after(() => watched.close())
   await asOrdinaryUser(async () => {
     watched.listen(() => {})
@@ -72,7 +72,7 @@ test('a log and a subfolder that may not be read hide only themselves, and come 
 test('a log that loses its rights while the page is open ends nothing', async (t) => {
   const root = scratch(t)
   for (const name of ['good', 'other']) makeRun(join(root, name))
-  const watched = new Watched([root])
+  const watched = new RunWatcher([root])
   t.after(() => watched.close())
   watched.listen(() => {})
   await until(() => byName(watched, 'other')?.lastStep === 1, 'both runs')
@@ -86,7 +86,7 @@ for (const code of ['EMFILE', 'EIO', 'ESTALE', 'EACCES']) {
   test(`${code} of every call on a run's files and folders ends nothing, and later everything is read`, async (t) => {
     const root = scratch(t)
     makeRun(join(root, 'a'))
-    const watched = new Watched([root])
+    const watched = new RunWatcher([root])
     t.after(() => watched.close())
     watched.listen(() => {})
     await until(() => byName(watched, 'a')?.lastStep === 1, 'the run')

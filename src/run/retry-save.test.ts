@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import test, { type TestContext } from 'node:test'
-import { savePatienceOf, savePatiently } from './patient-save.ts'
+import { retrySave, saveTimeoutOf } from './retry-save.ts'
 
 const trouble = (code: string) => Object.assign(new Error(code), { code })
 
@@ -17,7 +17,7 @@ async function attempts(t: TestContext, failures: readonly Error[], seconds: num
     const error = failures[tries++]
     if (error) throw error
   }
-  const end = savePatiently(save, { seconds, stopping, tell: ({ kind, text }) => warnings.push(`${kind} ${text}`) })
+  const end = retrySave(save, { seconds, stopping, report: ({ kind, text }) => warnings.push(`${kind} ${text}`) })
   const result = await end.then(
     () => 'saved',
     (error: Error) => error.message,
@@ -51,7 +51,7 @@ test('an error that waiting does not fix is not waited for: a limit on files, an
 })
 
 test('several processes wait no longer than half of what the others wait for them', () => {
-  const times = { saveTimeout: 300, distTimeout: 400 } as Parameters<typeof savePatienceOf>[0]
-  assert.deepEqual([savePatienceOf(times, 1), savePatienceOf(times, 2)], [300, 200])
-  assert.equal(savePatienceOf({ ...times, distTimeout: 1000 }, 2), 300)
+  const times = { saveTimeout: 300, distTimeout: 400 } as Parameters<typeof saveTimeoutOf>[0]
+  assert.deepEqual([saveTimeoutOf(times, 1), saveTimeoutOf(times, 2)], [300, 200])
+  assert.equal(saveTimeoutOf({ ...times, distTimeout: 1000 }, 2), 300)
 })

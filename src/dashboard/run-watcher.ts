@@ -1,23 +1,23 @@
-// The runs that a page follows: found below the named folders, read while somebody looks.
+// The runs of the live page: found below the given folders, read while a page is open.
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join, resolve, sep } from 'node:path'
 import { Mismatch, messageOf, sha256 } from '../core/index.ts'
 import { FollowedRun, runFiles } from '../tracking/index.ts'
 
-/** Between two looks at the files: an eighth of a step, within these. */
+/** Milliseconds between two reads of the files: an eighth of a step, within these limits. */
 const pollMs = 250
 const slowPollMs = 1000
 const scanMs = 2000
-/** Nobody asked for this long: nothing is read until somebody does. */
+/** After this long without a request nothing is read until the next one. */
 const idleMs = 10_000
 const scanDepth = 2
-/** Read in one go, about 10 ms, and the pause after it while somebody waits for answers: they come first. */
+/** Bytes read at once (about 10 ms), and the pause after it while requests wait: they come first. */
 const sliceBytes = 1 << 20
 const politeMs = 8
 const waitingMs = 300
 
 export interface WatchedRun {
-  /** Stands for the folder in addresses, which hold no path. */
+  /** Names the folder in addresses, which contain no path. */
   id: string
   run: FollowedRun
 }
@@ -42,7 +42,7 @@ function foldersIn(folder: string, unread: Map<string, string>): string[] {
   }
 }
 
-export class Watched {
+export class RunWatcher {
   readonly #folders: readonly string[]
   readonly #runs = new Map<string, WatchedRun>()
   readonly #listeners = new Set<() => void>()
@@ -50,7 +50,7 @@ export class Watched {
   #scannedAt = Number.NEGATIVE_INFINITY
   #askedAt = Number.NEGATIVE_INFINITY
   #state = ''
-  #toldAt = Number.NEGATIVE_INFINITY
+  #notifiedAt = Number.NEGATIVE_INFINITY
   #closed = false
   /** Folders that could not be read, with the reason. */
   problems: string[] = []
@@ -71,14 +71,14 @@ export class Watched {
     return this.#runs.get(id)?.run
   }
 
-  /** Called by every question of a page: the first one reads at once, later ones keep the reading going. */
+  /** Called by every request: the first one reads at once, later ones keep the reading going. */
   touch(): void {
     const asleep = this.#timer === undefined
     this.#askedAt = performance.now()
     if (asleep && !this.#closed) this.#tick()
   }
 
-  /** `listener` hears that something changed; the returned function ends that. */
+  /** Calls `listener` after every change; the returned function removes it. */
   listen(listener: () => void): () => void {
     this.#listeners.add(listener)
     this.touch()
@@ -95,14 +95,14 @@ export class Watched {
     this.#scan()
     let more = false
     for (const { run } of this.runs) more = run.poll(sliceBytes) || more
-    this.#tell()
+    this.#notify()
     const since = performance.now() - this.#askedAt
     const wanted = more || this.#listeners.size > 0 || since < idleMs
     const pause = more ? (since < waitingMs ? politeMs : 0) : this.#pollPause()
     this.#timer = wanted && !this.#closed ? setTimeout(() => this.#tick(), pause) : undefined
   }
 
-  /** Runs with long steps, and ended ones, are looked at less often. */
+  /** Runs with long steps, and ended ones, are read less often. */
   #pollPause(): number {
     const going = this.runs.filter(({ run }) => !run.end)
     const fastest = Math.min(...going.map(({ run }) => run.timing.last('step_time') ?? 0))
@@ -110,11 +110,11 @@ export class Watched {
   }
 
   /** Not more often than every `pollMs`: while a large run is indexed, something changes all the time. */
-  #tell(): void {
+  #notify(): void {
     const state = this.runs.map(({ id, run }) => `${id} ${run.version} ${run.samplesVersion}`).join()
-    if (state === this.#state || performance.now() - this.#toldAt < pollMs / 2) return
+    if (state === this.#state || performance.now() - this.#notifiedAt < pollMs / 2) return
     this.#state = state
-    this.#toldAt = performance.now()
+    this.#notifiedAt = performance.now()
     for (const listener of this.#listeners) listener()
   }
 
