@@ -3,6 +3,7 @@ import type { LengthShaping } from './config.ts'
 /** Python's white space; JavaScript's \s has U+FEFF too and lacks U+001C-001F and U+0085. */
 const pythonSpace = '\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000'
 const spaces = new RegExp(`[${pythonSpace}]+`, 'g')
+const notSpaces = new RegExp(`[^${pythonSpace}]+`, 'g')
 
 /** Markers of the model's own vocabulary that may be left in decoded text. */
 const markers = /\[SEG\]|<\/?(?:p|vp|img)>|<IMG_CONTEXT>/g
@@ -22,10 +23,14 @@ export function cleanCaption(text: string): string {
   return unquote(squeeze(text.replace(markers, ' ')))
 }
 
+/** Words of a text, as Python's str.split() cuts them. */
+export function splitWords(text: string): string[] {
+  return text.match(notSpaces) ?? []
+}
+
 /** Number of words of a caption, as the length reward counts them. */
 export function countWords(text: string): number {
-  const squeezed = squeeze(text)
-  return squeezed === '' ? 0 : squeezed.split(' ').length
+  return splitWords(text).length
 }
 
 export function hasMarkers(text: string): boolean {

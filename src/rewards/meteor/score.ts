@@ -1,5 +1,5 @@
 import { Mismatch } from '../../core/index.ts'
-import { Aligner, type Alignment } from './align.ts'
+import { type Alignment, align } from './align.ts'
 import type { MeteorTokenizer } from './tokens.ts'
 
 export interface MeteorOptions {
@@ -69,8 +69,6 @@ export function settle(options: MeteorOptions | undefined): Settings {
   return settings
 }
 
-const aligner = new Aligner()
-
 /** The order of operations is NLTK's: the doubles are meant to be equal, not close. */
 function fMeanOf(precision: number, recall: number, alpha: number): number {
   return (precision * recall) / (alpha * precision + (1 - alpha) * recall)
@@ -83,17 +81,13 @@ function penaltyOf({ chunks, matches }: Alignment, { beta, gamma }: Settings): n
 
 /** METEOR as nltk.translate.meteor_score computes it, bit for bit. Not symmetric: the reference comes first. */
 export function meteor(reference: string, hypothesis: string, options?: MeteorOptions): number {
-  const settings = settle(options)
-  const found = aligner.align(reference, hypothesis, settings.tokenizer)
-  if (found.matches === 0) return 0
-  const fMean = fMeanOf(found.matches / found.hypLength, found.matches / found.refLength, settings.alpha)
-  return (1 - penaltyOf(found, settings)) * fMean
+  return meteorDetail(reference, hypothesis, options).score
 }
 
 /** The same with everything that led to the score. */
 export function meteorDetail(reference: string, hypothesis: string, options?: MeteorOptions): MeteorDetail {
   const settings = settle(options)
-  const found = aligner.align(reference, hypothesis, settings.tokenizer)
+  const found = align(reference, hypothesis, settings.tokenizer)
   if (found.matches === 0) return { ...found, score: 0, precision: 0, recall: 0, fMean: 0, penalty: 0 }
   const precision = found.matches / found.hypLength
   const recall = found.matches / found.refLength
