@@ -1,4 +1,4 @@
-import { clock, quantile, type Run, runTasks, short, startFacts } from '../tracking/index.ts'
+import { clock, quantile, type Run, short, startFacts, type TaskName } from '../tracking/index.ts'
 import { type Content, html, type Markup } from './markup/html.ts'
 import { settingTable } from './markup/tables.ts'
 
@@ -55,7 +55,7 @@ function ending(run: Run): string {
   return last?.t === 'stop' ? last.reason : 'no end noted: running, or killed'
 }
 
-function runFacts(run: Run): [string, string][] {
+function runFacts(run: Run, tasks: readonly TaskName[]): [string, string][] {
   const began = run.timing[0]
   const seconds = run.timing.flatMap((l) => (l.t === 'step' ? (l.metrics?.step_time ?? []) : [])).sort((a, b) => a - b)
   const resumes = run.timing.filter((l) => l.t === 'resume').length
@@ -64,7 +64,7 @@ function runFacts(run: Run): [string, string][] {
   const rows: [string, string][] = [
     ['steps', typeof total === 'number' && total !== made ? `${made} of ${total}` : String(made)],
     ['ended', ending(run)],
-    ...runTasks(run).map(({ name, title }): [string, string] => [name, title]),
+    ...tasks.map(({ name, title }): [string, string] => [name, title]),
     ...flatten(facts),
   ]
   if (began) rows.push(['started', `${new Date(began.time).toISOString().slice(0, 16).replace('T', ' ')} UTC`])
@@ -81,10 +81,10 @@ const shownTable = (title: string, rows: readonly (readonly [string, string])[])
   html`<div class="card scroll">${settingTable(title, [{ name: 'value', rows }], true)}</div>`
 
 /** Name of the run, what must be seen first, what it was, and all its settings folded away. */
-export function header(run: Run, first: Content): Markup {
+export function header(run: Run, tasks: readonly TaskName[], first: Content): Markup {
   const config = flatten(run.config)
   return html`<header><h1>${run.name}</h1><div class="small">roundtrip training run</div>${first}
-<dl class="facts card">${list(runFacts(run))}</dl>
+<dl class="facts card">${list(runFacts(run, tasks))}</dl>
 <dl class="facts card">${list(chosenOf(config))}</dl>
 <details><summary>All ${config.length} settings</summary>${shownTable('settings', config)}</details>
 <details><summary>Environment</summary>${shownTable('environment', flatten(run.environment))}</details></header>`

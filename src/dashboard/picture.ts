@@ -11,9 +11,13 @@ const kinds: [string, string][] = [
   ['image/webp', '52494646'],
 ]
 
+/** The media type of an image by its first bytes; undefined: none that a page shows. */
+export const mediaTypeOf = (bytes: Buffer) =>
+  kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
+
 export async function imageAddress(path: string): Promise<string> {
   const bytes = readFileSync(path)
-  const kind = kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
+  const kind = mediaTypeOf(bytes)
   if (!kind) throw new Error('no PNG, JPEG or WebP')
   if (bytes.length <= maxImageBytes) return `data:${kind};base64,${bytes.toString('base64')}`
   const { default: sharp } = await import('sharp')

@@ -11,7 +11,6 @@ import { smooth, thin, ticks } from './markup/chart.ts'
 import { escapeHtml } from './markup/html.ts'
 import { counted } from './markup/metrics.ts'
 import { renderReport } from './report.ts'
-import { chooseSamples } from './rollouts.ts'
 import { MaskPaths, samplesView } from './views.ts'
 
 const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>&amp;'--><svg onload=alert(1)>\u0000\u202e</style>`
@@ -162,22 +161,6 @@ test('the border of any mask encloses its area: the shoelace sum of the loops is
       dense.reduce((a, b) => a + b, 0),
     )
   }
-})
-
-test('the shown samples are the extremes, one of each record, the later of equal ones', () => {
-  const samples = Array.from({ length: 400 }, (_, i) => ({
-    ...sample({ step: i, id: `r${i % 7}`, k: i % 4, total: i % 9 === 8 ? null : (i * 37) % 100 }),
-    shown: [],
-  }))
-  const { loops, count, unscored } = chooseSamples(samples)
-  assert.deepEqual([count, unscored, loops.length], [400, 44, 1])
-  const scored = samples.filter((s) => s.total !== null)
-  const top = (sign: number) => {
-    const order = [...scored].sort((a, b) => sign * (a.total! - b.total!) || b.step - a.step)
-    return order.filter((s, i) => order.findIndex((o) => o.id === s.id) === i).slice(0, 4)
-  }
-  assert.deepEqual(loops[0]?.best, top(-1))
-  assert.deepEqual(loops[0]?.worst, top(1))
 })
 
 test('ticks are round, thinning keeps the spikes, smoothing keeps a straight line inside', () => {

@@ -14,18 +14,18 @@ import { runView } from './views.ts'
  * tables and samples: markup/.
  */
 export async function renderReport(run: Run): Promise<string> {
-  const shown = await rollouts(run)
   const followed = followWhole(run.dir)
   const missing = new Set<string>()
+  const shown = await rollouts(followed, missing)
   const behaviour = await behaviourSection(followed, ({ image }) => imageUri(run, image, missing))
   const view = runView({ id: '', run: followed })
-  const problemTexts = [...new Set([...run.problems, ...shown.problems, ...missing, ...behaviour.problems])]
+  const problemTexts = [...new Set([...run.problems, ...view.problemTexts, ...missing, ...behaviour.problems])]
   return page(run.name, [
-    header(run, behaviour.alarms),
+    header(run, followed.tasks, behaviour.alarms),
     html`<section><h2>Evaluation</h2>${evaluations([{ label: run.name, evals: view.evals, note: view.evalNote }])}</section>`,
     html`<section><h2>Behaviour</h2>${behaviour.body}</section>`,
     curves(followed),
-    shown.markup,
+    shown,
     html`<section><h2>Warnings</h2><div class="card scroll">${noticeTables({ ...view, problemTexts })}</div></section>`,
   ])
 }

@@ -11,6 +11,7 @@ import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
 import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
 import { BehaviourViews } from './behaviour.ts'
 import { type GuardOptions, guard } from './guard.ts'
+import { mediaTypeOf } from './picture.ts'
 import { RunWatcher } from './run-watcher.ts'
 import { style } from './style.ts'
 import { csvOf, MaskPaths, recordsView, runView, samplesView, summaryOf } from './views.ts'
@@ -70,12 +71,6 @@ function sampleQuery(c: Context): SampleQuery {
   }
 }
 
-const imageKinds: [string, string][] = [
-  ['image/png', '89504e47'],
-  ['image/jpeg', 'ffd8ff'],
-  ['image/webp', '52494646'],
-]
-
 /** A picture directly in the run's images folder, not a link out of it; undefined: none. */
 async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; type: string } | undefined> {
   if (basename(name) !== name || name === '' || name.includes('\0')) return undefined
@@ -86,7 +81,7 @@ async function imageOf(run: FollowedRun, name: string): Promise<{ path: string; 
     try {
       const head = Buffer.alloc(4)
       await file.read(head, 0, 4, 0)
-      const type = imageKinds.find(([, magic]) => head.toString('hex').startsWith(magic))?.[0]
+      const type = mediaTypeOf(head)
       return type ? { path, type } : undefined
     } finally {
       await file.close()

@@ -4,6 +4,7 @@ import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { isObject, type JsonObject, Mismatch, messageOf } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
+import { parseLine } from './json-lines.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
 import { findTasks, toEvent, toTiming } from './parse.ts'
@@ -18,15 +19,6 @@ type NotStep = Exclude<RunEvent, { t: 'step' }>
 interface Placed<T> {
   value: T
   start: number
-}
-
-function parse(bytes: Buffer): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(bytes.toString('utf8'))
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined // counted as a bad line
-  }
 }
 
 /** Undefined for a file that is missing or cannot be asked for now. */
@@ -50,7 +42,7 @@ class EventSink<T> implements LineSink {
   }
 
   line(bytes: Buffer, start: number): void {
-    const line = parse(bytes)
+    const line = parseLine(bytes.toString())
     if (line?.t === 'step' && typeof line.step === 'number') {
       this.metrics.add(line.step, isObject(line.metrics) ? line.metrics : {}, start)
       return

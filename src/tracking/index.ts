@@ -26,7 +26,7 @@ export { maskPath } from './outline.ts'
 export { shownOf } from './parse.ts'
 export { clock, progress, short } from './progress.ts'
 export { maxImageBytes, runFiles } from './run-files.ts'
-export { type Run, readRun, runTasks, startFacts } from './run-reader.ts'
+export { type Run, readRun, startFacts } from './run-reader.ts'
 export { type RunPosition, RunWriter, type RunWriterOptions } from './run-writer.ts'
 export { type SampleOrder, type SampleQuery, sampleOrders, selectSamples } from './sample-query.ts'
 export {

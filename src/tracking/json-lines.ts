@@ -9,7 +9,16 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import { assert, diskTrouble, lackOfRoom, Mismatch, regularFile, writeAll } from '../core/index.ts'
+import {
+  assert,
+  diskTrouble,
+  isObject,
+  type JsonObject,
+  lackOfRoom,
+  Mismatch,
+  regularFile,
+  writeAll,
+} from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
@@ -39,14 +48,13 @@ export interface Line {
   whole: boolean
 }
 
-function parse(bytes: Uint8Array): Record<string, unknown> | undefined {
+/** The JSON object of a line; undefined for anything else, which the caller counts. */
+export function parseLine(text: string): JsonObject | undefined {
   try {
-    const value: unknown = JSON.parse(Buffer.from(bytes).toString('utf8'))
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : undefined
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? value : undefined
   } catch {
-    return undefined // reported by the caller, who counts the lines without a value
+    return undefined
   }
 }
 
@@ -63,7 +71,9 @@ function* linesOf(fd: number): Generator<Line> {
     if (n === 0) break
     let from = 0
     for (let to = piece.indexOf(newline); to >= 0 && to < n; to = piece.indexOf(newline, from)) {
-      const value = isShort(at + to) ? parse(Buffer.concat([...held, piece.subarray(from, to)])) : undefined
+      const value = isShort(at + to)
+        ? parseLine(Buffer.concat([...held, piece.subarray(from, to)]).toString())
+        : undefined
       held = []
       from = to + 1
       yield { value, start, end: at + from, whole: true }
@@ -233,7 +243,7 @@ function endOfLastGoodLine(fd: number): number {
     if (end - 1 - start < maxLineBytes) {
       const bytes = Buffer.alloc(end - 1 - start)
       readSync(fd, bytes, 0, bytes.length, start)
-      if (parse(bytes) !== undefined) return end
+      if (parseLine(bytes.toString()) !== undefined) return end
     }
     end = start
   }

@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { type JsonObject, Mismatch, messageOf, requireBelow } from '../core/index.ts'
-import type { ReadSample, RunEvent, TaskName, TimingLine } from './events.ts'
+import type { ReadSample, RunEvent, TimingLine } from './events.ts'
 import { type Line, readLines } from './json-lines.ts'
-import { findTasks, toEvent, toSample, toTiming } from './parse.ts'
+import { toEvent, toSample, toTiming } from './parse.ts'
 import { readDescription, runFiles } from './run-files.ts'
 
 /** A run folder. */
@@ -78,10 +78,4 @@ function* linesBelow(dir: string, name: string, problems: string[]): Generator<L
 /** Facts of the run's start; a start that a resumed run added has the later values. */
 export function startFacts(events: readonly RunEvent[]): Record<string, unknown> {
   return Object.assign({}, ...events.flatMap((event) => (event.t === 'start' ? [event.facts] : [])))
-}
-
-/** The tasks that the run's start names, and others with their own mean reward. */
-export function runTasks(run: Run): TaskName[] {
-  const names = new Set(run.events.flatMap((event) => (event.t === 'step' ? Object.keys(event.metrics) : [])))
-  return findTasks(startFacts(run.events), names, [])
 }

@@ -3,7 +3,7 @@ import { basename, dirname } from 'node:path'
 import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
 import type { ReadSample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
-import { decodeNumber } from './json-lines.ts'
+import { decodeNumber, parseLine } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
 import { toSample } from './parse.ts'
 
@@ -19,6 +19,8 @@ export interface SampleEntry {
   /** NaN where it could not be scored. */
   total: number
   advantage: number
+  /** Cut at the length limit. */
+  truncated: boolean
   rewards: Readonly<Record<string, number | null>>
 }
 
@@ -30,17 +32,9 @@ function toEntry(line: JsonObject): SampleEntry | undefined {
     const value = raw === null ? null : decodeNumber(raw)
     if (value !== undefined && name !== '__proto__') rewards[name] = value
   }
-  const total = decodeNumber(line.total) ?? Number.NaN
-  return { step, task: loop, id: String(id), k, total, advantage: decodeNumber(line.advantage) ?? Number.NaN, rewards }
-}
-
-function parse(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined // the caller counts lines without a value
-  }
+  const [total, advantage] = [line.total, line.advantage].map((value) => decodeNumber(value) ?? Number.NaN)
+  const truncated = line.truncated === true
+  return { step, task: loop, id: String(id), k, total: total!, advantage: advantage!, truncated, rewards }
 }
 
 const headEnd = Buffer.from(',"k":')
@@ -58,7 +52,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
   const head = headForm.exec(bytes.toString('latin1', 0, end))
   const tail = head && tailForm.exec(bytes.toString('latin1', to))
   if (!head || !tail) return undefined
-  const rewards = parse(tail[1]!) as Record<string, number | null> | undefined
+  const rewards = parseLine(tail[1]!) as Record<string, number | null> | undefined
   if (!rewards) return undefined
   for (const name in rewards) {
     const value = rewards[name]
@@ -72,6 +66,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
     k: Number(head[4]),
     total,
     advantage: Number(tail[3]),
+    truncated: tail[0].includes('"truncated":true'),
     rewards,
   }
 }
@@ -84,7 +79,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
 export function readEntry(bytes: Buffer): SampleEntry | undefined {
   const ends = readEnds(bytes)
   if (ends) return ends
-  const whole = parse(bytes.toString('utf8'))
+  const whole = parseLine(bytes.toString('utf8'))
   return whole && toEntry(whole)
 }
 
@@ -116,6 +111,7 @@ export class SampleIndex implements LineSink {
   readonly k = uint16()
   readonly total = float64()
   readonly advantage = float64()
+  readonly truncated = uint16()
   readonly #starts = float64()
   readonly #lengths = uint32()
   readonly #parts = new Map<string, Growing<Float32Array>>()
@@ -128,6 +124,15 @@ export class SampleIndex implements LineSink {
 
   get count(): number {
     return this.step.length
+  }
+
+  /** How many samples have a score. */
+  get numScored(): number {
+    return this.total.view().reduce((n, total) => n + (Number.isNaN(total) ? 0 : 1), 0)
+  }
+
+  get numTruncated(): number {
+    return this.truncated.view().reduce((a, b) => a + b, 0)
   }
 
   get parts(): string[] {
@@ -153,6 +158,7 @@ export class SampleIndex implements LineSink {
     this.k.push(entry.k)
     this.total.push(entry.total)
     this.advantage.push(entry.advantage)
+    this.truncated.push(entry.truncated ? 1 : 0)
     this.#starts.push(start)
     this.#lengths.push(end - 1 - start)
     for (const name in entry.rewards) this.#setPart(name, row, entry.rewards[name]!)
@@ -172,8 +178,9 @@ export class SampleIndex implements LineSink {
 
   cut(offset: number): void {
     const kept = this.#starts.countBelow(offset)
-    const columns = [this.step, this.task, this.record, this.k, this.total, this.advantage, this.#starts, this.#lengths]
-    for (const column of [...columns, ...this.#parts.values()]) column.cut(kept)
+    const places = [this.step, this.task, this.record, this.k, this.#starts, this.#lengths]
+    const scores = [this.total, this.advantage, this.truncated, ...this.#parts.values()]
+    for (const column of [...places, ...scores]) column.cut(kept)
     if (offset === 0) this.bad = 0
   }
 
@@ -200,7 +207,7 @@ export class SampleIndex implements LineSink {
       return rows.flatMap((row) => {
         const bytes = Buffer.alloc(this.#lengths.at(row))
         readSync(fd, bytes, 0, bytes.length, this.#starts.at(row))
-        const line = parse(bytes.toString('utf8'))
+        const line = parseLine(bytes.toString('utf8'))
         return (line && toSample(line)) ?? []
       })
     } finally {

@@ -2,11 +2,11 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { atomicWriteJson, log, messageOf, readTextFile } from '../../core/index.ts'
-import type { Interval, Metrics } from '../events.ts'
+import type { Metrics } from '../events.ts'
 import { readLines } from '../json-lines.ts'
 import { toEvent, toTiming } from '../parse.ts'
 import { runFiles } from '../run-files.ts'
-import type { TrackedRun } from './tracker.ts'
+import { meansOf, type TrackedRun } from './tracker.ts'
 
 export interface Reached {
   /** Address of the interface, without secrets. */
@@ -50,12 +50,7 @@ export interface LoggedMetrics {
 }
 
 /** Metrics of the log after step `after` up to `until`, as the tracker got them. */
-export function* loggedMetrics(
-  dir: string,
-  after: number,
-  until: number,
-  meansOf: (metrics: Readonly<Record<string, Interval>>) => Metrics,
-): Generator<LoggedMetrics> {
+export function* loggedMetrics(dir: string, after: number, until: number): Generator<LoggedMetrics> {
   const inside = (step: number) => step > after && step <= until
   const timing = new Map<number, { time: number; metrics: Metrics }>()
   for (const { value } of readLines(join(dir, runFiles.timing))) {

@@ -3,7 +3,7 @@
 import { isObject, Mismatch, messageOf, readBody, redactor } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { loggedMetrics, type Reached, readReached, writeReached } from './mlflow-reached.ts'
-import type { Delivery, TrackedRun, Tracker } from './tracker.ts'
+import { type Delivery, meansOf, type TrackedRun, type Tracker } from './tracker.ts'
 
 const metricsAtOnce = 1000
 const paramsAtOnce = 100
@@ -38,10 +38,6 @@ type Answer = Record<string, unknown>
 
 /** MLflow allows few characters in names. */
 const nameOf = (key: string) => key.replace(/[^\w\-. /]/g, '_').slice(0, 250)
-
-/** An evaluation has its means there, under separate names. */
-const meansOf = (metrics: Readonly<Record<string, Interval>>): Metrics =>
-  Object.fromEntries(Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean]))
 
 /** Protobuf's JSON writes numbers that are none as strings. */
 const jsonNumber = (value: number) => (Number.isFinite(value) ? value : String(value))
@@ -160,7 +156,7 @@ export class MlflowTracker implements Tracker {
         await this.#ask('runs/log-batch', { run_id: reached.run_id, metrics: metrics.slice(0, metricsAtOnce) })
       this.#note(reached, sent)
     }
-    for (const { step, time, values } of loggedMetrics(this.#run.dir, reached.sent, until, meansOf)) {
+    for (const { step, time, values } of loggedMetrics(this.#run.dir, reached.sent, until)) {
       const added = metricsOf(step, values, time)
       if (metrics.length + added.length > metricsAtOnce) await send(step - 1)
       metrics.push(...added)

@@ -1,6 +1,6 @@
 import type { Interval, Metrics } from '../events.ts'
 import { TensorboardWriter } from '../tensorboard.ts'
-import type { Picture, TrackedRun, Tracker } from './tracker.ts'
+import { meansOf, type Picture, type TrackedRun, type Tracker } from './tracker.ts'
 
 /** TensorBoard files under the run folder: scalars, pictures with their captions, settings as hparams. */
 export class TensorboardTracker implements Tracker {
@@ -18,8 +18,7 @@ export class TensorboardTracker implements Tracker {
   }
 
   eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): void {
-    const means = Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean] as const)
-    this.#writer.scalars(step, Object.fromEntries(means), now)
+    this.#writer.scalars(step, meansOf(metrics), now)
   }
 
   pictures(step: number, pictures: readonly Picture[], now: number): void {

@@ -26,6 +26,10 @@ export interface Picture {
   caption: string
 }
 
+/** Metrics of an evaluation as scalars: the means, under `eval/`. */
+export const meansOf = (metrics: Readonly<Record<string, Interval>>): Metrics =>
+  Object.fromEntries(Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean]))
+
 /** Nothing: it is done. 'waits': it is to be sent with something later. */
 export type Delivery = void | 'waits' | Promise<void>
 

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { sha256 } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { encodeLine } from '../json-lines.ts'
-import type { TrackedRun, Tracker } from './tracker.ts'
+import { meansOf, type TrackedRun, type Tracker } from './tracker.ts'
 
 /** A fragment is written when it has this many lines or is this old. */
 const maxLines = 50
@@ -40,8 +40,7 @@ export class TrackioTracker implements Tracker {
   }
 
   eval(step: number, metrics: Readonly<Record<string, Interval>>, now: number): void {
-    const means = Object.entries(metrics).map(([key, { mean }]) => [`eval/${key}`, mean] as const)
-    this.#add('eval', step, Object.fromEntries(means), now)
+    this.#add('eval', step, meansOf(metrics), now)
   }
 
   #add(what: string, step: number, metrics: Metrics, now: number): void {

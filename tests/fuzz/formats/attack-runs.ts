@@ -7,8 +7,8 @@ import { newestValid } from '../../../src/checkpoint/index.ts'
 import { readFlags, SettingTable } from '../../../src/config/index.ts'
 import { Mismatch, type RandomStream, readBytes, sha256 } from '../../../src/core/index.ts'
 import { renderReport } from '../../../src/dashboard/index.ts'
-import { watchApp } from '../../../src/dashboard/server.ts'
 import { RunWatcher } from '../../../src/dashboard/run-watcher.ts'
+import { watchApp } from '../../../src/dashboard/server.ts'
 import { Judge, JudgeConfig } from '../../../src/rewards/index.ts'
 import { RunConfig, resolveRun } from '../../../src/run/index.ts'
 import { lockRun } from '../../../src/run/lock.ts'
@@ -193,7 +193,7 @@ async function readTrackers(folder: string): Promise<string> {
   const dir = join(folder, 'run')
   const run = { dir, name: 'n', settings: { a: 1 }, resumedAt: 4 }
   const sent = readReached(run, reached.server)?.sent ?? -1
-  const steps = [...loggedMetrics(dir, sent, 6, () => ({}))].length
+  const steps = [...loggedMetrics(dir, sent, 6)].length
   const tracker = new WandbTracker(join(dir, 'wandb'), run, Date.now())
   tracker.step(1, { a: 1 }, Date.now())
   tracker.close('done', Date.now())
