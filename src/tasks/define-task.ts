@@ -10,6 +10,7 @@ import { recordContext } from './context.ts'
 import { requireGrounded } from './cycle/config.ts'
 import { generateOptions } from './generate-options.ts'
 import type { CommonSettings, RecordScore, TaskKind, TaskRewardsPlan, WorkItem } from './kind.ts'
+import { restoreText, storeText } from './stored-text.ts'
 
 /** What a task of text answers needs. Everything with a question mark has a default. */
 export interface TaskDefinition {
@@ -110,22 +111,8 @@ class DefinedTask implements Task<WorkItem, Sample, Reply> {
     return this.#of.shown?.(item) ?? [{ kind: 'text', by: 'record', value: item.example.caption }]
   }
 
-  store({ ids, text, finished, logps, samplerLogps }: Sample): Json {
-    return {
-      ids: [...ids],
-      text,
-      finished,
-      logps: [...logps],
-      ...(samplerLogps && { samplerLogps: [...samplerLogps] }),
-    }
-  }
-
-  restore(stored: Json): Sample {
-    type Stored = { ids: number[]; text: string; finished: boolean; logps: number[]; samplerLogps?: number[] }
-    const { ids, logps, samplerLogps, ...rest } = stored as Stored
-    const plain = { ...rest, ids: Int32Array.from(ids), logps: Float32Array.from(logps) }
-    return samplerLogps ? { ...plain, samplerLogps: Float32Array.from(samplerLogps) } : plain
-  }
+  store = storeText
+  restore = restoreText
 }
 
 type Score = RecordScore & Readonly<Record<string, number | string>>

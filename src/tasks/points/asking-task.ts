@@ -3,11 +3,11 @@
 import { streamId } from '../../core/index.ts'
 import { type Draw, type Json, type Shown, sampleStream, type Task } from '../../rl/index.ts'
 import type { CommonSettings, WorkItem } from '../kind.ts'
+import { restoreText, storeText } from '../stored-text.ts'
 import type { PointItem, PointSetup } from './item.ts'
 import { stepMetrics } from './metrics.ts'
 import { askLooks, densitiesOfLooks, type PointWords, wordsOf } from './multi-turn.ts'
 import type { OpenItems } from './open-items.ts'
-import type { PointText } from './reply.ts'
 
 export abstract class AskingTask<R extends object> implements Task<WorkItem, PointWords, R> {
   abstract readonly name: string
@@ -57,7 +57,7 @@ export abstract class AskingTask<R extends object> implements Task<WorkItem, Poi
 
   metrics = stepMetrics
 
-  /** SampleOptions answers; the first is one that surely ends. */
+  /** Sampled answers; the first is one that surely ends. */
   probe(item: WorkItem): PointWords[] {
     const [sampled] = this.sample([item], { seed: this.settings.seed, step: 0 })
     const text = this.sampleText
@@ -79,33 +79,11 @@ export abstract class AskingTask<R extends object> implements Task<WorkItem, Poi
   }
 
   store(words: PointWords): Json {
-    const plain = ({ ids, text, finished, logps, samplerLogps }: PointText): Json => ({
-      ids: [...ids],
-      text,
-      finished,
-      logps: [...logps],
-      ...(samplerLogps && { samplerLogps: [...samplerLogps] }),
-    })
-    return words.looks ? { looks: words.looks.map(plain) } : plain(words)
+    return words.looks ? { looks: words.looks.map(storeText) } : storeText(words)
   }
 
   restore(stored: Json): PointWords {
-    const read = ({ ids, text, finished, logps, samplerLogps }: StoredText): PointText => ({
-      ids: Int32Array.from(ids),
-      text,
-      finished,
-      logps: Float32Array.from(logps),
-      ...(samplerLogps && { samplerLogps: Float32Array.from(samplerLogps) }),
-    })
-    const { looks } = stored as { looks?: StoredText[] }
-    return looks ? wordsOf(looks.map(read)) : read(stored as unknown as StoredText)
+    const { looks } = stored as { looks?: Json[] }
+    return looks ? wordsOf(looks.map(restoreText)) : restoreText(stored)
   }
-}
-
-interface StoredText {
-  ids: number[]
-  text: string
-  finished: boolean
-  logps: number[]
-  samplerLogps?: number[]
 }

@@ -2,6 +2,7 @@
 import type { RandomStream } from '../../core/index.ts'
 import { type Generated, generate, type PromptIds } from '../../llm/index.ts'
 import type { Mask } from '../../mask/index.ts'
+import type { Sample } from '../../rl/index.ts'
 import type { ClickMask, ClickPrompt } from '../../sam/index.ts'
 import { generateOptions, type SampleOptions } from '../generate-options.ts'
 import { rewardOfPoints } from './config.ts'
@@ -11,18 +12,8 @@ import { errorCentreCurve } from './known-clicks.ts'
 import { type PointAnswer, parsePointAnswer } from './parse.ts'
 import { type PointParts, type PointSample, type PointTurn, scorePoints } from './reward.ts'
 
-/** What the policy wrote. Plain data. */
-export interface PointText {
-  ids: Int32Array
-  /** Up to the stop, special tokens removed. */
-  text: string
-  /** Whether the answer ended by itself. */
-  finished: boolean
-  /** Of each token, as the sampler saw it. */
-  logps: Float32Array
-  /** Of the distribution each token was drawn from; only if the settings correct for it. */
-  samplerLogps?: Float32Array
-}
+/** What the policy wrote: the text up to the stop, special tokens removed. */
+export type PointText = Sample
 
 /** How answers are drawn; `random` of an item, a sample of it, and how many looks were before. */
 export interface SampledPoints extends Omit<SampleOptions, 'random'> {
