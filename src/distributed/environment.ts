@@ -23,6 +23,10 @@ export interface Rank {
 
 const defaultPort = 29500
 
+function refuse(field: string, expected: string, got: unknown, hint?: string): never {
+  throw new Mismatch({ where: 'environment', field, expected, got, hint })
+}
+
 export function readRank(env: Environment = process.env): Rank {
   return fromTorchrun(env) ?? fromSlurm(env) ?? fromMpi(env) ?? single
 }
@@ -46,13 +50,7 @@ function fromTorchrun(env: Environment): Rank | null {
   const rank = rankBelow(env, 'RANK', size)
   if (size > 1 && LOCAL_RANK === undefined && MASTER_ADDR === undefined) {
     const hint = `WORLD_SIZE=${size} says that ${size} processes train together, and nothing says where they meet; start them with --nproc, torchrun or srun, or unset WORLD_SIZE`
-    throw new Mismatch({
-      where: 'environment',
-      field: 'MASTER_ADDR',
-      expected: 'the host of rank 0',
-      got: 'unset',
-      hint,
-    })
+    refuse('MASTER_ADDR', 'the host of rank 0', 'unset', hint)
   }
   const localSize = env['LOCAL_WORLD_SIZE'] === undefined ? 1 : count(env, 'LOCAL_WORLD_SIZE', 1)
   const own = env['ROUNDTRIP_STORE'] !== undefined
@@ -93,12 +91,7 @@ function fromSlurm(env: Environment): Rank | null {
 function slurmAddress(env: Environment): string {
   const list = env['SLURM_JOB_NODELIST'] ?? env['SLURM_NODELIST']
   if (list) return firstHost(list)
-  throw new Mismatch({
-    where: 'environment',
-    field: 'SLURM_JOB_NODELIST',
-    expected: 'the hosts of the job',
-    got: 'unset',
-  })
+  refuse('SLURM_JOB_NODELIST', 'the hosts of the job', 'unset')
 }
 
 /** Jobs that share a host get separate ports. */
@@ -138,13 +131,7 @@ function meetingOf(env: Environment, rank: number, host: string | undefined): Me
   if (path) return { kind: 'file', path }
   if (host === undefined) {
     const hint = 'set MASTER_ADDR to the host of rank 0, and MASTER_PORT if 29500 is taken'
-    throw new Mismatch({
-      where: 'environment',
-      field: 'MASTER_ADDR',
-      expected: 'the host of rank 0',
-      got: 'unset',
-      hint,
-    })
+    refuse('MASTER_ADDR', 'the host of rank 0', 'unset', hint)
   }
   const port = env['MASTER_PORT'] === undefined ? defaultPort : count(env, 'MASTER_PORT', 1)
   // torchrun may listen on the port itself, with the protocol of its torch: processes meet at their own store, next to it
@@ -164,13 +151,13 @@ function count(env: Environment, name: string, least: number): number {
   if (Number.isSafeInteger(value) && value >= least) return value
   const expected = `a whole number of ${least} or more`
   const hint = 'the variables of a launcher come as a set: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT'
-  throw new Mismatch({ where: 'environment', field: name, expected, got: text ?? 'unset', hint })
+  refuse(name, expected, text ?? 'unset', hint)
 }
 
 function rankBelow(env: Environment, name: string, size: number): number {
   const rank = count(env, name, 0)
   if (rank < size) return rank
-  throw new Mismatch({ where: 'environment', field: name, expected: `below the world size ${size}`, got: rank })
+  refuse(name, `below the world size ${size}`, rank)
 }
 
 /** In a pod RANK counts pods; with several GPUs and no LOCAL_RANK all but one would idle. Null: nothing to say. */
@@ -188,5 +175,5 @@ export function deviceIndex(place: Rank, gpus: number, env: Environment = proces
   if (place.localRank < gpus) return place.localRank
   const hint = 'start at most as many processes on a host as it has GPUs'
   const expected = `a process for each of ${gpus} GPUs`
-  throw new Mismatch({ where: 'environment', field: 'LOCAL_RANK', expected, got: place.localRank, hint })
+  refuse('LOCAL_RANK', expected, place.localRank, hint)
 }

@@ -177,16 +177,13 @@ export function resolveGrpo(given: GrpoInput = {}, known: KnownOfRun = {}): Grpo
 }
 
 /** What only the run knows. */
-export interface KnownOfRun {
-  /** Rows (completions) per micro-batch of one process; given, the divisibility by K is checked too. */
-  rowsPerMicroBatch?: number
-  processes?: number
+interface KnownOfRun {
   /** A task has its own KL weight in addition to `beta`. */
   otherBeta?: boolean
 }
 
-/** Refuses settings that contradict each other or would have no effect; returns what a user should know. */
-export function validateGrpo(c: GrpoConfig, known: KnownOfRun = {}): string[] {
+/** Refuses settings that contradict each other or would have no effect. */
+function validateGrpo(c: GrpoConfig, known: KnownOfRun): void {
   const high = c.epsilonHigh ?? c.epsilon
   checkLossType(c, high)
   if (!known.otherBeta) checkKl(c)
@@ -200,8 +197,6 @@ export function validateGrpo(c: GrpoConfig, known: KnownOfRun = {}): string[] {
   }
   if (c.rolloutMin !== null && c.rolloutMax !== null && c.rolloutMin > c.rolloutMax)
     refuse('rolloutMin', `at most rolloutMax (${c.rolloutMax})`, c.rolloutMin)
-  checkSizes(c, known)
-  return grpoWarnings(c)
 }
 
 function refuse(field: string, expected: string, got: unknown, hint?: string): never {
@@ -268,14 +263,6 @@ function checkSteps(c: GrpoConfig): void {
   const [small, large] = [Math.min(accumulated, perGeneration), Math.max(accumulated, perGeneration)]
   if (large % small !== 0)
     refuse('stepsPerGeneration', `a multiple or a divisor of gradientAccumulationSteps (${accumulated})`, perGeneration)
-}
-
-function checkSizes(c: GrpoConfig, { rowsPerMicroBatch, processes = 1 }: KnownOfRun): void {
-  if (rowsPerMicroBatch === undefined) return
-  const steps = c.stepsPerGeneration ?? c.gradientAccumulationSteps
-  const rows = rowsPerMicroBatch * processes * steps
-  if (rows % c.numGenerations !== 0)
-    refuse('numGenerations', `a divisor of the generation batch (${rows} rows)`, c.numGenerations)
 }
 
 /** What a user should know about settings that work. */
