@@ -7,8 +7,8 @@ const rank: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 }
 const threshold = rank[(process.env.ROUNDTRIP_LOG as LogLevel | undefined) ?? 'info'] ?? 1
 
 /**
- * Text that may come from a dataset or a server, for a terminal: control characters, which could move the cursor, set the
- * title or turn the order of letters, are spelled out, and further lines are indented, so that none looks like our own message.
+ * Text from a dataset or a server, escaped for a terminal. Control characters could move the cursor or reverse text: they are
+ * spelled out. Further lines are indented, so that none looks like a message of the program.
  */
 export function printable(text: string): string {
   const hex = (char: string) => char.charCodeAt(0).toString(16)

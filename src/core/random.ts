@@ -1,5 +1,5 @@
-// Counter-based random streams (Philox 4x32-10): the value at a counter depends on the key alone, so a row does not
-// depend on its neighbours and a restart gives the same numbers. Key = (seed, stream id, step, record, k, ...).
+// Counter-based random streams (Philox 4x32-10): a value depends only on key and counter. A row does not depend on other rows,
+// and a restart gives the same numbers. Key = (seed, stream id, step, record, k, ...).
 
 const M0 = 0xd2511f53
 const M1 = 0xcd9e8d57

@@ -1,5 +1,5 @@
-// Many tensors as few flat ones. The place of a value in its bucket is part of the numbers (from three ranks on the transport adds
-// in an order that depends on it), so the layout depends on the list of tensors alone, never on which of them have a gradient.
+// Many tensors as few flat ones. With three or more ranks the transport adds in an order that depends on a value's position in its
+// bucket. The layout therefore depends only on the list of tensors, never on which of them have a gradient.
 import { Mismatch } from '../core/index.ts'
 import { keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import type { NamedTensors } from './world.ts'

@@ -45,7 +45,10 @@ export function nameOf(peers: readonly PeerProcess[], rank: number): string {
   return host === undefined ? `rank ${rank}` : `rank ${rank} on ${host}`
 }
 
-/** A note of a rank that failed by itself, else a process of this host that ended without a note, else a silent rank, else what another rank found, else the transport's text. */
+/**
+ * The first of: the note of a rank that failed by itself; a process of this host that ended without a note; a silent rank; what
+ * another rank found; the text of the transport.
+ */
 export function rootCause(sighting: Sighting, own: number, text: string): string {
   const { notes, beats, peers, silent, beatSeconds } = sighting
   const name = (rank: number) => nameOf(peers, rank)

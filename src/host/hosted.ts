@@ -49,9 +49,8 @@ export interface HostedRun {
 }
 
 /**
- * Runs the work to its end. Unless the caller passes a signal, the first SIGINT or SIGTERM lets it end at its next safe
- * point, and the second ends the process with 130. After SIGTERM it ends within
- * 25 s in any case (ROUNDTRIP_STOP_SECONDS).
+ * Runs the work to its end. The first SIGINT or SIGTERM stops it at its next safe point, the second exits with code 130; a caller
+ * that passes `signal` handles signals itself. After SIGTERM it ends within 25 s in any case (ROUNDTRIP_STOP_SECONDS).
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
   const signals = run.signal ? signalsOf(run.signal) : listenForSignals()

@@ -1,4 +1,4 @@
-// The method alone: sample, score, learn, follow; losses, advantages, masks, entropy. No model, no file, no task by name.
+// The GRPO method: sample, score, learn, update averages; losses, advantages, masks, entropy. No model, no file, no task by name.
 // May import optim, distributed, nn, tensor, config and core.
 // Start reading at step.ts, then task.ts and grpo.ts.
 export { groupAdvantages, type Score } from './advantages.ts'

@@ -19,7 +19,7 @@ import type { Encoder } from './features.ts'
 import { type Retry, withinMemory } from './memory-retry.ts'
 import { restoreGroup, type StoredGroup, storeGroup } from './stored-group.ts'
 
-/** A record that comes twice in one step is sampled anew the second time. */
+/** A record drawn twice in one step gets fresh samples. */
 type CountedDraw = Draw & { again: Map<string, number> }
 
 /** Scored groups of some records, in pieces, and how many pieces were taken so far, over all passes. */
@@ -227,7 +227,7 @@ export class Batches {
     })
   }
 
-  /** Records of one batch differ: where an epoch ends inside it, or the set is smaller, it ends at the first that came before. */
+  /** Different records: the batch ends before the first repeated one, which the end of an epoch or a small set brings. */
   async #records(count: number): Promise<Example[]> {
     const out = new Map<string, Example>()
     while (out.size < count) {

@@ -4,8 +4,8 @@ import { alone, type World } from '../distributed/index.ts'
 import type { RecordScore } from '../tasks/index.ts'
 
 /**
- * Null when it was stopped before the last record: metrics over a part would look like metrics over all. Batches are dealt to the
- * processes in turn and each gets the scores of all, in the order of the records: they do not depend on how many there are.
+ * Null if it was stopped before the last record: metrics over a part would look like metrics over all. The processes take batches
+ * in turn. Each gets all scores in the order of the records, so results do not depend on the number of processes.
  */
 export async function evaluateAll<S extends RecordScore>(
   examples: readonly Example[],

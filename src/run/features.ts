@@ -1,4 +1,4 @@
-// One way from records to features: prepared as plain data, encoded once, kept on disk where a folder for them is set.
+// From records to image features: prepared as plain data, encoded once, and kept on disk if `featureCache` names a folder.
 import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { openWeights, readAll, readHeader, readTensors, tensorSource, writeSafetensors } from '../checkpoint/index.ts'
@@ -92,7 +92,7 @@ export function featureFingerprint(config: RunConfig, { dir, config: raw }: Pick
   })
 }
 
-/** A record whose features come and go; between, it is plain data. */
+/** A record whose features are loaded while it is in use. */
 class EncodedItem implements WorkItem {
   readonly example: Example
   loaded: object | null = null
@@ -122,7 +122,7 @@ export interface EncoderOptions {
   frozen?: boolean
 }
 
-/** Features that stay in memory for records that come again, at most; only on the CPU, where encoding takes longest. */
+/** Limit of the features kept in memory for held-out records; only on the CPU, where encoding is slow. */
 const stayingBytes = 256 * 2 ** 20
 
 function openStore(family: Family, config: RunConfig): FeatureStore | null {

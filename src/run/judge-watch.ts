@@ -1,4 +1,4 @@
-// A judge that scores nothing leaves a run that looks healthy: its other terms decide alone. This reports it.
+// Warns if the judge scores nothing: the run looks healthy, because the other reward terms still count.
 import type { JudgeCount } from '../rewards/index.ts'
 
 /** Steps of a start after which the count is checked. */

@@ -178,7 +178,7 @@ export class Learner implements Roles {
   }
 }
 
-/** In float64 on the CPU; elsewhere in one call and one look, since each look waits for the device. */
+/** In float64 on the CPU; on a GPU in one call, because reading each value would wait for the device. */
 function gradNorm(tensors: readonly Tensor[]): number {
   return tidy(() => {
     const grads = tensors.flatMap((t) => t.grad() ?? [])

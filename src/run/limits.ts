@@ -1,5 +1,5 @@
-// The largest value of every count that decides memory or the length of a step. A typing error or a wrong unit is rejected before anything
-// is opened; more than these fits no machine. Settings of a task have theirs in the task's schema.
+// Maximum of every count that decides the memory or the length of a step. Typing errors and wrong units are rejected before anything
+// is opened. Limits of a task's settings are in the task's schema.
 import { Mismatch } from '../core/index.ts'
 import type { RunConfig } from './config.ts'
 

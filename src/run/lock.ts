@@ -1,4 +1,4 @@
-// One process writes a run folder. The lock says who: host, process, since when; one that a dead process left is taken over.
+// Only one process writes a run folder. The lock file names its host, process and start; the lock of an ended process is taken over.
 import { randomUUID } from 'node:crypto'
 import {
   closeSync,

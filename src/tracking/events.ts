@@ -1,5 +1,5 @@
-// What a run folder holds, line by line. events.jsonl and samples.jsonl say only what the seed decides, so that a run
-// that was stopped and resumed has the same bytes as one that was not; clocks, hosts and speeds go to timing.jsonl.
+// Lines of the files of a run folder. events.jsonl and samples.jsonl depend only on the seed: a resumed run writes the same bytes
+// as one that was never stopped. Clocks, hosts and speeds go to timing.jsonl.
 
 /** Metric name -> value. */
 export type Metrics = Readonly<Record<string, number>>
@@ -101,7 +101,7 @@ export type Shown =
   | { kind: 'points'; by: Author; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
 
 /** The same in the form of tasks; readers return the form above. */
-export interface ToldShown {
+export interface TaskShown {
   kind: Shown['kind']
   by: Author
   value: unknown
@@ -118,7 +118,7 @@ export interface Sample {
   /** Index in the group. */
   k: number
   /** What there is to see, in the order of the method: what the record holds, what was sampled, what was answered. */
-  shown?: readonly (Shown | ToldShown)[]
+  shown?: readonly (Shown | TaskShown)[]
   /** The form before `shown`: what the policy wrote. */
   text?: string
   /** The text that the second model answered. */

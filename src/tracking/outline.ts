@@ -30,8 +30,8 @@ function thinned(mask: Mask): Mask {
 }
 
 /**
- * Border loops as lists of corner numbers (y * (width + 1) + x), the inside on the right hand, only corners where the
- * direction changes. Each border edge lies in exactly one loop.
+ * Outlines as lists of corner numbers (y * (width + 1) + x), with the inside to the right. Only corners that change the direction
+ * are listed. Each border edge is in exactly one outline.
  */
 export function traceBorder(dense: Uint8Array, width: number, height: number): number[][] {
   const edges = borderEdges(dense, width, height)

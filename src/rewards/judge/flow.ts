@@ -1,5 +1,5 @@
-// How requests are let through: so many at a time, so many a minute, none while the server asks for a pause, and none at
-// all for a while after several calls in a row have failed.
+// Limits on requests: how many at a time and per minute. None is sent while the server asks for a pause, or for a while after
+// several failures in a row.
 
 import { timerMs } from '../../core/index.ts'
 

@@ -1,5 +1,5 @@
-// Several turns (second-look with `turns` above 1): the policy answers, sees the mask after its clicks so far, and answers again,
-// until it stops, writes what cannot be read, or has answered `turns` times. A trajectory is one sample: its tokens share one advantage.
+// Several turns (second-look with `turns` above 1). The policy answers, sees the mask after its clicks, and answers again. It ends
+// when the policy stops, writes something unreadable, or has answered `turns` times. A trajectory is one sample: its tokens share one advantage.
 
 import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
 import type { Densities, Sample } from '../../rl/index.ts'

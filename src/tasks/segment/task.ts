@@ -1,5 +1,5 @@
-// prompt -> mask: the decoder draws the mask of a click or a box, and the mask itself is the sampled action (the field action of
-// caption -> mask). The record's mask scores it; no text is involved. K samples of a record, g side of the grid.
+// prompt -> mask: the decoder draws the mask of a click or a box. The mask is the sampled action, as the field action of
+// caption -> mask. The record's mask scores it; no text is involved. K samples of a record, g side of the grid.
 import { streamId } from '../../core/index.ts'
 import type { PromptableFamily } from '../../models/index.ts'
 import { wide } from '../../nn/index.ts'

@@ -1,5 +1,5 @@
-// MLflow by its REST interface. Metrics are sent in batches during the run; an unreachable server gets them later, and what it
-// did not get before the run ended it gets from the run's log when the run is resumed.
+// MLflow by its REST interface. Metrics are sent in batches during the run; an unreachable server gets them later. A resumed run
+// sends from its log what the server did not get before.
 import { isObject, Mismatch, messageOf, readBody, redactor } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { loggedMetrics, type Reached, readReached, writeReached } from './mlflow-reached.ts'
