@@ -95,7 +95,7 @@ test('metrics are those of the exported weights alone: of their step, and of no 
     /\| cycle\/iou \| 0\.200 \[0\.100, 0\.300\] \| none \| {2}\|/,
   )
   await writeExportedCard({ out, source, run, step: 10, ema: true })
-  assert.match(readFileSync(join(out, 'README.md'), 'utf8'), /made no evaluation of these weights/)
+  assert.match(readFileSync(join(out, 'README.md'), 'utf8'), /did not evaluate these weights/)
 })
 
 test('a checkpoint beside a log is of that run; an adapter from elsewhere is of none', () => {
