@@ -61,7 +61,7 @@ function unknownParts(message: string): string[] {
   const parts = /: expected (.+?), got (.+?)(?:\. (.+))?$/s.exec(message)
   if (!parts) return isKnown(message) ? [] : [message]
   const [, expected, got, hint] = parts
-  const missing = [expected!, ...(hint === undefined ? [] : [hint])].filter((text) => !isKnown(text))
+  const missing = [expected!, hint ?? '...'].filter((text) => text !== '...' && !isKnown(text)) // a page may shorten
   return isValue(got!) || isKnown(got!) ? missing : [...missing, got!]
 }
 
