@@ -18,7 +18,7 @@ export {
   type SentenceChange,
 } from './compare.ts'
 export { type AskJudge, judgePrompt, noJudge } from './dlc-bench.ts'
-export { type MaskBenchmarkName, maskBenchmarks, type OtherBenchmarkName, otherBenchmarks } from './names.ts'
+export { type MaskBenchmarkName, maskBenchmarks, type RegionBenchmarkName, regionBenchmarks } from './names.ts'
 export { isMaskBenchmark, openBenchmark } from './open.ts'
 export { type Prediction, type Predictions, predictionKey, readPredictions } from './predictions.ts'
 export { type Protocol, protocolsOf, type SentenceScore } from './protocols.ts'
@@ -27,10 +27,10 @@ export { lisaSplit } from './reason-seg.ts'
 export {
   type AnswerSettings,
   answerMasks,
-  isOtherBenchmark,
-  type OtherScores,
+  isRegionBenchmark,
   openRegionBenchmark,
   type RegionBenchmark,
+  type RegionScores,
 } from './region-benchmarks.ts'
 export {
   type BenchmarkResult,

@@ -3,5 +3,5 @@ export const maskBenchmarks = ['refcoco', 'refcoco+', 'refcocog', 'grefcoco', 'r
 export type MaskBenchmarkName = (typeof maskBenchmarks)[number]
 
 /** Words about regions, boxes, clicks. */
-export const otherBenchmarks = ['dlc-bench', 'clicks', 'gar-vqa', 'ref-l4', 'refcocog-captions'] as const
-export type OtherBenchmarkName = (typeof otherBenchmarks)[number]
+export const regionBenchmarks = ['dlc-bench', 'clicks', 'gar-vqa', 'ref-l4', 'refcocog-captions'] as const
+export type RegionBenchmarkName = (typeof regionBenchmarks)[number]

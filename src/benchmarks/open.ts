@@ -1,10 +1,10 @@
 import { Mismatch } from '../core/index.ts'
 import type { BenchmarkOptions, MaskBenchmark } from './benchmark.ts'
-import { type MaskBenchmarkName, maskBenchmarks, otherBenchmarks } from './names.ts'
+import { type MaskBenchmarkName, maskBenchmarks, regionBenchmarks } from './names.ts'
 import { openReasonSeg } from './reason-seg.ts'
 import { openRefBenchmark } from './ref-coco.ts'
 
-const benchmarkNames = [...maskBenchmarks, ...otherBenchmarks]
+const benchmarkNames = [...maskBenchmarks, ...regionBenchmarks]
 
 export function isMaskBenchmark(name: string): name is MaskBenchmarkName {
   return (maskBenchmarks as readonly string[]).includes(name)

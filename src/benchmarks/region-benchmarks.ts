@@ -7,7 +7,7 @@ import type { BenchmarkRecord } from './benchmark.ts'
 import { describeWith } from './describe.ts'
 import { type AskJudge, openDlcBench } from './dlc-bench.ts'
 import { openGarVqa } from './gar-vqa.ts'
-import { type OtherBenchmarkName, otherBenchmarks } from './names.ts'
+import { type RegionBenchmarkName, regionBenchmarks } from './names.ts'
 import { openRefL4, readBoxes, refL4Warning, scoreRefL4 } from './ref-l4.ts'
 import { openRegionCaptions } from './region-captions.ts'
 import type { RowsRun } from './rows.ts'
@@ -15,15 +15,15 @@ import { type AnswerSource, answerBenchmark } from './run.ts'
 import { countTextWarning, readAnswers, type TextBenchmark } from './text-benchmark.ts'
 import { answerItems } from './text-run.ts'
 
-export function isOtherBenchmark(name: string): name is OtherBenchmarkName {
-  return (otherBenchmarks as readonly string[]).includes(name)
+export function isRegionBenchmark(name: string): name is RegionBenchmarkName {
+  return (regionBenchmarks as readonly string[]).includes(name)
 }
 
 export interface AnswerSettings extends RowsRun, Omit<AnswerOptions, 'rows'> {
   batch: number
 }
 
-export interface OtherScores {
+export interface RegionScores {
   split: string
   items: number
   metrics: Readonly<Record<string, Interval>>
@@ -31,17 +31,17 @@ export interface OtherScores {
 }
 
 export interface RegionBenchmark {
-  name: OtherBenchmarkName
+  name: RegionBenchmarkName
   /** The file that says what is asked. */
   source: string
   warning: string | null
   /** False: stopped before the last answer. */
   answer(family: GroundedFamily, settings: AnswerSettings): Promise<boolean>
   /** From a file of predictions, or from the rows of `answer`. */
-  score(file: string, options: { seed: number; splits: readonly string[] | null }): Promise<OtherScores[]>
+  score(file: string, options: { seed: number; splits: readonly string[] | null }): Promise<RegionScores[]>
 }
 
-export interface OtherOptions {
+export interface RegionOptions {
   images: string | null
   ask: AskJudge | null
   /** Wording of the judge's request; null: ours. */
@@ -58,8 +58,8 @@ export function answerMasks(benchmark: AnswerSource, records: readonly Benchmark
 
 export async function openRegionBenchmark(
   data: string,
-  name: OtherBenchmarkName,
-  options: OtherOptions,
+  name: RegionBenchmarkName,
+  options: RegionOptions,
 ): Promise<RegionBenchmark> {
   if (name === 'gar-vqa') return textBenchmark(openGarVqa(data))
   if (name === 'refcocog-captions') return textBenchmark(openRegionCaptions(data, options.images))
@@ -74,7 +74,7 @@ export async function openRegionBenchmark(
 
 function textBenchmark(benchmark: TextBenchmark): RegionBenchmark {
   return {
-    name: benchmark.name as OtherBenchmarkName,
+    name: benchmark.name as RegionBenchmarkName,
     source: benchmark.source,
     warning: countTextWarning(benchmark),
     answer: (family, settings) => answerItems({ ...settings, benchmark, describe: describeWith(family, settings) }),
@@ -91,7 +91,7 @@ function onlySplit(splits: readonly string[] | null, only: string): void {
   if (other !== undefined) throw new Mismatch({ where: 'flags', field: '--split', expected: only, got: other })
 }
 
-async function boxBenchmark(data: string, { images }: OtherOptions): Promise<RegionBenchmark> {
+async function boxBenchmark(data: string, { images }: RegionOptions): Promise<RegionBenchmark> {
   const benchmark = await openRefL4(data, images)
   const { rows, records, source, name } = benchmark
   const known = ['val', 'test', 'all']

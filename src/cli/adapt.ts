@@ -7,6 +7,7 @@ import type { RunConfig, RunResult } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
 import { exportModel } from './export.ts'
+import { inEngine } from './model.ts'
 import { earlierProposals, type ProposedRecords, type ProposeInput, picturesIn } from './propose.ts'
 import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
@@ -78,9 +79,7 @@ async function propose(config: RunConfig, given: RunSettings['flags'], out: stri
   const earlier = earlierProposals(input)
   if (earlier) return earlier
   log.info(`${numPictures(pictures.length)}: proposing masks`)
-  const { runInEngineThread } = await import('../engine/index.ts')
-  const onMessage = (text: unknown) => log.info(String(text))
-  return (await runInEngineThread(import.meta.url, 'proposeWork', input, { onMessage })) as ProposedRecords
+  return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input)
 }
 
 const numPictures = (n: number) => (n === 1 ? '1 picture' : `${n} pictures`)

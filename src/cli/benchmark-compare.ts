@@ -1,10 +1,12 @@
 // `roundtrip eval --compare A.json B.json`: before and after on the same sentences.
+import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Comparison, SentenceChange, StoredResult } from '../benchmarks/index.ts'
-import { atomicWrite, log, Mismatch } from '../core/index.ts'
+import { atomicWrite, log } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import type { MaskRle } from '../tracking/index.ts'
-import { aligned, clip } from './table.ts'
+import { missing } from './benchmark.ts'
+import { aligned, clip, percent, verdict } from './table.ts'
 
 /** The two arguments of `--compare`, and the rest of the line; null without the flag. */
 export function takeCompare(argv: readonly string[]): { files: [string, string]; rest: string[] } | null {
@@ -12,12 +14,11 @@ export function takeCompare(argv: readonly string[]): { files: [string, string];
   if (at < 0) return null
   const [before, after] = argv.slice(at + 1, at + 3)
   if (before === undefined || after === undefined || before.startsWith('--') || after.startsWith('--'))
-    throw new Mismatch({
-      where: 'flags',
-      field: '--compare',
-      expected: 'two result files, A.json B.json',
-      got: [before, after].filter((word) => word !== undefined).join(' ') || 'nothing',
-    })
+    throw missing(
+      '--compare',
+      'two result files, A.json B.json',
+      [before, after].filter(Boolean).join(' ') || undefined,
+    )
   return { files: [before, after], rest: [...argv.slice(0, at), ...argv.slice(at + 3)] }
 }
 
@@ -40,7 +41,6 @@ export async function writeComparison(
   const [before, after] = files.map(readResult) as [StoredResult, StoredResult]
   const found = compareResults(before, after, { protocol, seed })
   const { renderComparison } = await import('../dashboard/index.ts')
-  const { mkdirSync } = await import('node:fs')
   mkdirSync(out, { recursive: true })
   const page = join(out, `compare-${found.benchmark}-${found.split}.html`)
   atomicWrite(page, await renderComparison(pageOf(found, before, after, files)))
@@ -55,7 +55,6 @@ export async function runCompare({ json, ...request }: CompareRequest): Promise<
   log.info(`page: ${page}`)
 }
 
-const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
 const signed = (value: number) => (Number.isNaN(value) ? '-' : `${value < 0 ? '-' : '+'}${percent(Math.abs(value))}`)
 
 const brief = ({ before, iou, change }: SentenceChange) => ({
@@ -63,17 +62,13 @@ const brief = ({ before, iou, change }: SentenceChange) => ({
   ...{ before: iou[0], after: iou[1], change },
 })
 
-function verdict(low: number, high: number): string {
-  return low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
-}
-
 /** Metrics, counts, and the sentences that moved most. */
 export function comparisonTable(found: Comparison): string {
   const head = ['metric', 'A %', 'B %', 'change [95 %]', '']
   const rows = found.metrics.map(({ name, before, after, change }) => [
     ...[name, percent(before), percent(after)],
     `${signed(change.mean)} [${signed(change.low)}, ${signed(change.high)}]`,
-    verdict(change.low, change.high),
+    verdict(change),
   ])
   const moved = found.moved.filter((m) => m.change !== 0).slice(0, shown)
   const sentences = moved.map(({ before, iou, change }) => [

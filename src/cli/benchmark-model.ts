@@ -1,14 +1,14 @@
 // A benchmark answered by a model in the engine thread; rows go to a file as they come.
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import type { BenchmarkHost } from '../benchmarks/index.ts'
+import type { AskJudge, BenchmarkHost, RegionBenchmark, RegionBenchmarkName } from '../benchmarks/index.ts'
 import { hashFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, runHosted } from '../host/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Host, RunConfig } from '../run/index.ts'
-import type { Answers, BenchmarkRequest } from './benchmark.ts'
-import { openRequest, rowsFile } from './benchmark.ts'
+import type { BenchmarkRequest } from './benchmark.ts'
+import { missing, openRequest, rowsFile } from './benchmark.ts'
 
 export interface ModelChoice {
   adapter: string | null
@@ -27,52 +27,25 @@ interface Answered {
   device: Record<string, unknown>
 }
 
-/** Null: stopped before the last sentence. */
-export async function answerWithModel(
-  request: BenchmarkRequest,
-  config: RunConfig,
-  choice: ModelChoice,
-): Promise<Answers | null> {
-  const start = performance.now()
-  const input: Work = { request, config, choice }
-  const answered = (await runHosted({
-    module: import.meta.url,
-    work: 'benchmarkWork',
-    input,
-    label: request.benchmark,
-  })) as Answered
-  if (!answered.finished) return null
-  const { buildRecord } = await import('../engine/index.ts')
-  const { describeEnvironment } = await import('../tracking/index.ts')
-  return {
-    file: rowsFile(request),
-    by: answered.header,
-    seconds: (performance.now() - start) / 1000,
-    environment: describeEnvironment({ torch: buildRecord()?.torchVersion ?? null, ...answered.device }),
-  }
+/** Null: stopped before the last answer; the rows that are there are kept. */
+export async function answerWithModel(input: Work): Promise<Answered | null> {
+  if (input.config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')
+  const label = input.request.benchmark
+  const answered = (await runHosted({ module: import.meta.url, work: 'benchmarkWork', input, label })) as Answered
+  return answered.finished ? answered : null
 }
 
 /** Runs in the engine thread. */
 export async function benchmarkWork({ request, config, choice }: Work, port: EnginePort): Promise<Answered> {
-  const { answerBenchmark, answerWith } = await import('../benchmarks/index.ts')
-  const { benchmark, splits } = await openRequest(request)
+  const { source, answer } = await openAnswering(request)
   const host = portHost(port)
   const trained = await openTrained(config, choice)
-  const header = answerHeader(request, config, choice, trained, benchmark.source)
+  const header = answerHeader(request, config, choice, trained, source)
   mkdirSync(request.out, { recursive: true })
   try {
-    const finished = await answerBenchmark({
-      benchmark,
-      records: benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r))),
-      rows: rowsFile(request),
-      header,
-      batch: config.evalBatch,
-      answer: answerWith(trained.family, {
-        mode: request.answers,
-        maxNewTokens: config.rl.maxCompletionLength,
-        maxTiles: config.maxTiles,
-        rows: config.evalBatch,
-      }),
+    const finished = await answer(trained.family, {
+      ...{ rows: rowsFile(request), header, batch: config.evalBatch, mode: request.answers },
+      ...{ maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles },
       host: { ...host, progress: reportTo(host, request.benchmark) },
     })
     return { finished, header, device: trained.device }
@@ -81,8 +54,27 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
   }
 }
 
+/** What a model is asked: regions, or the sentences of the splits. */
+async function openAnswering(
+  request: BenchmarkRequest,
+): Promise<Pick<RegionBenchmark, 'answer'> & { source: string | null }> {
+  const { answerMasks, isRegionBenchmark } = await import('../benchmarks/index.ts')
+  if (isRegionBenchmark(request.benchmark)) return openRegions(request, null)
+  const { benchmark, records } = await openRequest(request)
+  return { source: benchmark.source, answer: answerMasks(benchmark, records) }
+}
+
+export async function openRegions(request: BenchmarkRequest, ask: AskJudge | null): Promise<RegionBenchmark> {
+  const { openRegionBenchmark } = await import('../benchmarks/index.ts')
+  return openRegionBenchmark(request.data, request.benchmark as RegionBenchmarkName, {
+    images: request.images,
+    ask,
+    judgePrompt: request.judgePrompt === null ? null : readFileSync(request.judgePrompt, 'utf8'),
+  })
+}
+
 /** A status line for the open sentences; it also shows how many an earlier run answered. */
-export function reportTo(host: Pick<Host, 'progress'>, name: string): BenchmarkHost['progress'] {
+function reportTo(host: Pick<Host, 'progress'>, name: string): BenchmarkHost['progress'] {
   return (done, total, before) => {
     const text = before > 0 ? `${name}, ${before} answers kept` : name
     host.progress({ kind: 'eval', text, step: done, total })
@@ -90,7 +82,7 @@ export function reportTo(host: Pick<Host, 'progress'>, name: string): BenchmarkH
 }
 
 /** Everything that decides the answers. */
-export function answerHeader(
+function answerHeader(
   request: BenchmarkRequest,
   config: RunConfig,
   choice: ModelChoice,
@@ -106,7 +98,7 @@ export function answerHeader(
   }
 }
 
-export interface Trained {
+interface Trained {
   family: GroundedFamily
   /** The folder that was read. */
   adapter: string | null
@@ -114,7 +106,7 @@ export interface Trained {
   close(): void
 }
 
-export async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Promise<Trained> {
+async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Promise<Trained> {
   const { deviceOf, disposeModel, loadTrained, openModel } = await import('../run/index.ts')
   const { requireGrounded } = await import('../tasks/index.ts')
   const family = requireGrounded(openModel(config))

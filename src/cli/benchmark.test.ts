@@ -7,7 +7,8 @@ import { fileURLToPath } from 'node:url'
 import { makeRefCoco } from '../../tests/support/benchmark-folder.ts'
 import { benchmarkFlags, openRequest, readRequests } from './benchmark.ts'
 import { takeCompare } from './benchmark-compare.ts'
-import { openOne, scoreOne } from './benchmark-regions.ts'
+import { openRegions } from './benchmark-model.ts'
+import { scoreOne } from './benchmark-regions.ts'
 import { readRunSettings } from './settings.ts'
 import { evaluationTable } from './table.ts'
 
@@ -93,7 +94,7 @@ test('boxes of a file: metrics by split, and a result file with a row an express
   ]
   const { config, flags } = readRunSettings(words, benchmarkFlags)
   const [request] = readRequests(config, flags)
-  const scores = await scoreOne(request!, await openOne(request!, null), config, { predictions: 'boxes.json' })
+  const scores = await scoreOne(request!, await openRegions(request!, null), config, { predictions: 'boxes.json' })
   assert.deepEqual(
     scores.map((s) => [s.split, s.items, s.metrics['Acc@0.5']!.mean]),
     [['val', 1, 1], ['test', 1, 0], ['all', 2, 0.5]], // biome-ignore format: a table

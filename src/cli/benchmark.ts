@@ -1,12 +1,12 @@
 // `roundtrip eval --benchmark NAME`: predictions of a file, or answers of a model, scored as papers score them.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import type { BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
+import type { BenchmarkRecord, BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
 import type { CommandFlag, Given } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
-import { aligned } from './table.ts'
+import { aligned, percent } from './table.ts'
 
 export const benchmarkFlags: CommandFlag[] = [
   {
@@ -87,8 +87,8 @@ export function readRequests(config: RunConfig, flags: Given['flags']): Benchmar
   }))
 }
 
-export function missing(field: string, expected: string): Mismatch {
-  return new Mismatch({ where: 'flags', field, expected, got: 'nothing' })
+export function missing(field: string, expected: string, got = 'nothing'): Mismatch {
+  return new Mismatch({ where: 'flags', field, expected, got })
 }
 
 function oneOf(field: string, value: string, known: readonly string[]): string {
@@ -120,10 +120,12 @@ export interface Answers {
   environment: Readonly<Record<string, unknown>>
 }
 
-export interface OpenRequest {
+interface OpenRequest {
   request: BenchmarkRequest
   benchmark: MaskBenchmark
   splits: string[]
+  /** Records of the splits. */
+  records: readonly BenchmarkRecord[]
   protocols: readonly Protocol[]
 }
 
@@ -132,7 +134,9 @@ export async function openRequest(request: BenchmarkRequest): Promise<OpenReques
   const { openBenchmark, protocolsOf } = await import('../benchmarks/index.ts')
   const benchmark = openBenchmark(request.data, request.benchmark, { images: request.images, refs: request.refs })
   const protocols = chosenProtocols(protocolsOf(benchmark.name), request.protocols)
-  return { request, benchmark, splits: splitsOf(benchmark, request.splits), protocols }
+  const splits = splitsOf(benchmark, request.splits)
+  const records = benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r)))
+  return { request, benchmark, splits, records, protocols }
 }
 
 /** Metrics of every split, written beside the rows. */
@@ -140,8 +144,7 @@ export async function scoreRequest(open: OpenRequest, answers: Answers, seed: nu
   const { readPredictions, resultFile, resultOf, scoreRecords, unknownPredictions, writeResult } = await import(
     '../benchmarks/index.ts'
   )
-  const { request, benchmark, splits, protocols } = open
-  const records = benchmark.records.filter((r) => splits.some((split) => benchmark.inSplit(split, r)))
+  const { request, benchmark, splits, records, protocols } = open
   const predictions = readPredictions(answers.file, benchmark.name)
   const unknown = unknownPredictions(benchmark, predictions)
   if (unknown.length > 0)
@@ -157,8 +160,6 @@ export async function scoreRequest(open: OpenRequest, answers: Answers, seed: nu
   return results
 }
 
-const percent = (value: number) => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
-
 function cell(summary: SplitSummary, metric: string): string {
   const value = summary.metrics[metric]
   if (value === undefined) return ''
@@ -170,15 +171,8 @@ function cell(summary: SplitSummary, metric: string): string {
 export function benchmarkTable(results: readonly BenchmarkResult[]): string {
   const summaries = results.flatMap((r) => r.summaries)
   const metrics = [...new Set(summaries.flatMap((s) => Object.keys(s.metrics)))]
-  const head = [
-    'benchmark',
-    'split',
-    'protocol',
-    'sentences',
-    'images',
-    'overlaps',
-    ...metrics.map((f) => `${f} % [95 %]`),
-  ]
+  const columns = ['benchmark', 'split', 'protocol', 'sentences', 'images', 'overlaps']
+  const head = [...columns, ...metrics.map((metric) => `${metric} % [95 %]`)]
   const rows = summaries.map((s) => [
     ...[s.benchmark, s.split, s.protocol, String(s.sentences), String(s.images), String(s.overlapping)],
     ...metrics.map((metric) => cell(s, metric)),
@@ -198,10 +192,17 @@ async function answersOf(open: OpenRequest, config: RunConfig, flags: Given['fla
   const { describeEnvironment } = await import('../tracking/index.ts')
   if (predictions !== null)
     return { file: predictions, by: { predictions }, seconds: null, environment: describeEnvironment({ torch: null }) }
-  if (config.model === '') throw missing('--model', 'a model folder, or --predictions FILE')
   const { answerWithModel } = await import('./benchmark-model.ts')
-  return answerWithModel(open.request, config, { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') })
+  const start = performance.now()
+  const answered = await answerWithModel({ request: open.request, config, choice: choiceOf(flags) })
+  if (!answered) return null
+  const { buildRecord } = await import('../engine/index.ts')
+  const environment = describeEnvironment({ torch: buildRecord()?.torchVersion ?? null, ...answered.device })
+  const seconds = (performance.now() - start) / 1000
+  return { file: rowsFile(open.request), by: answered.header, seconds, environment }
 }
+
+const choiceOf = (flags: Given['flags']) => ({ adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') })
 
 function stopped(request: BenchmarkRequest): void {
   process.stderr.write(`stopped: the rows are in ${rowsFile(request)}; the same command resumes\n`)
@@ -210,13 +211,12 @@ function stopped(request: BenchmarkRequest): void {
 
 export async function runBenchmarks(settings: ScoredSettings, flags: Given['flags']): Promise<void> {
   const { config } = settings
-  const { isOtherBenchmark } = await import('../benchmarks/index.ts')
+  const { isRegionBenchmark } = await import('../benchmarks/index.ts')
   const all = readRequests(config, flags)
-  const others = all.filter(({ benchmark }) => isOtherBenchmark(benchmark))
+  const others = all.filter(({ benchmark }) => isRegionBenchmark(benchmark))
   for (const request of others) {
-    const { runOther } = await import('./benchmark-regions.ts')
-    const choice = { adapter: flags.get('adapter')?.[0] ?? null, ema: flags.has('ema') }
-    if (!(await runOther(request, settings, choice, flags))) return stopped(request)
+    const { runRegions } = await import('./benchmark-regions.ts')
+    if (!(await runRegions(request, settings, choiceOf(flags), flags))) return stopped(request)
   }
   const masks = all.filter((request) => !others.includes(request))
   if (masks.length > 0) await runMasks(await Promise.all(masks.map(openRequest)), config, flags)

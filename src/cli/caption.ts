@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander'
-import { log } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
+import { inEngine, type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
 
 interface Options extends ModelOptions {
   mask: string
@@ -14,7 +13,7 @@ interface Caption {
   text: string
   tokens: number
   finished: boolean
-  /** The region was too thin for the prompt's grid and the nearest cell stands for it. */
+  /** The region was too thin for the prompt's grid; the nearest cell is used. */
   thin: boolean
   seconds: number
 }
@@ -33,9 +32,7 @@ export function command(): Command {
 }
 
 async function run(options: Options): Promise<void> {
-  const { runInEngineThread } = await import('../engine/index.ts')
-  const onMessage = (text: unknown) => log.info(String(text))
-  const result = (await runInEngineThread(import.meta.url, 'captionWork', options, { onMessage })) as Caption
+  const result = await inEngine<Caption>(import.meta.url, 'captionWork', options)
   process.stdout.write(`${options.json ? JSON.stringify(result) : result.caption}\n`)
 }
 
@@ -53,20 +50,11 @@ export async function captionWork(options: Options, port: EnginePort): Promise<C
     const question = options.question && withImage(options.question)
     const prompt = family.describe(features!, mask, question || undefined)
     port.send(`${family.shapeOf(input)}, ${prompt.ids.length} prompt tokens`)
-    const [row] = generate(family.model, family.tokenizer, [prompt], {
-      maxNewTokens: options.maxNewTokens,
-      stopStrings: family.stopWords,
-      segId: family.segId,
-    })
+    const settings = { maxNewTokens: options.maxNewTokens, stopStrings: family.stopWords, segId: family.segId }
+    const [row] = generate(family.model, family.tokenizer, [prompt], settings)
     const { text, ids, finished } = row!
-    return {
-      caption: captionOf({ family }, text),
-      text,
-      tokens: ids.length,
-      finished,
-      thin: prompt.thin,
-      seconds: (performance.now() - start) / 1000,
-    }
+    const seconds = (performance.now() - start) / 1000
+    return { caption: captionOf({ family }, text), text, tokens: ids.length, finished, thin: prompt.thin, seconds }
   })
 }
 

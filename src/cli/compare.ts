@@ -1,5 +1,5 @@
 // `roundtrip compare A B`: two runs or models on the same held-out records.
-import { existsSync } from 'node:fs'
+import { existsSync, mkdirSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
@@ -20,7 +20,7 @@ import { requireRead } from './command-settings.ts'
 import { recordsOf } from './eval.ts'
 import { runOfCheckpoint } from './exported-card.ts'
 import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
-import { aligned, interval, rounded } from './table.ts'
+import { aligned, interval, rounded, verdict } from './table.ts'
 
 const flags: CommandFlag[] = [
   { name: 'records', value: 'N', doc: 'at most this many records, as --evalRecords N (default: all)' },
@@ -76,11 +76,9 @@ async function run(argv: readonly string[]): Promise<void> {
   const sides = places.map(sideOf) as [Side, Side]
   requireSameTask(sides)
   const source = sides.find((side) => side.run !== null)?.run ?? null
-  const settings = readRunSettings(
-    argv.slice(2),
-    flags,
-    { model: sides.find(({ adapter }) => adapter === null)?.place ?? '' },
-    (given) => (source === null ? {} : settingsToEvaluate(source, given.paths.has('dataPath'))),
+  const model = sides.find(({ adapter }) => adapter === null)?.place ?? ''
+  const settings = readRunSettings(argv.slice(2), flags, { model }, (given) =>
+    source === null ? {} : settingsToEvaluate(source, given.paths.has('dataPath')),
   )
   const { config, flags: given, typed } = settings
   requireRead('compare', settings, config)
@@ -90,12 +88,8 @@ async function run(argv: readonly string[]): Promise<void> {
     const model = modelOf(side, config, typed.has('model'))
     return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }
   })
-  const found = (await runHosted({
-    module: import.meta.url,
-    work: 'compareWork',
-    input,
-    label: 'comparison',
-  })) as ComparedModels
+  const work = { module: import.meta.url, work: 'compareWork', input, label: 'comparison' }
+  const found = (await runHosted(work)) as ComparedModels
   const page = await writePage(found, places as [string, string], given.get('out')?.[0] ?? '.')
   const { changes, sides: evaluated, ...rest } = found
   const briefs = changes.map(({ id, before, after, change }) => ({ id, before, after, change }))
@@ -110,9 +104,6 @@ export async function compareWork(input: [ModelSide, ModelSide], port: EnginePor
   const { compareModels } = await import('../run/index.ts')
   return compareModels(input, portHost(port))
 }
-
-const verdict = ({ low, high }: { low: number; high: number }) =>
-  low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
 
 const shown = 5
 
@@ -149,7 +140,6 @@ function sentenceOf({ id, before, after, shown: both, image }: RecordChange): Co
 
 async function writePage(found: ComparedModels, places: readonly [string, string], out: string): Promise<string> {
   const { renderComparison } = await import('../dashboard/index.ts')
-  const { mkdirSync } = await import('node:fs')
   mkdirSync(out, { recursive: true })
   const withImage = found.changes.filter(({ image }) => image !== undefined)
   const names = places.map((place) => basename(resolve(place)))

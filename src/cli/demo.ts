@@ -70,15 +70,13 @@ export function readDemo(argv: readonly string[]): RunSettings & { freshName: bo
 /** Only a folder that this command named itself is replaced. */
 function clearFolder({ output }: RunConfig, freshName: boolean): void {
   if (!existsSync(join(output, runFiles.events))) return
-  if (freshName) rmSync(output, { recursive: true })
-  else
-    throw new Mismatch({
-      where: output,
-      field: 'output',
-      expected: 'a folder without a run',
-      got: `one that holds ${runFiles.events}`,
-      hint: 'remove it or choose another; without --output the demo replaces its own last run',
-    })
+  if (freshName) {
+    rmSync(output, { recursive: true })
+    return
+  }
+  const hint = 'remove it or choose another; without --output the demo replaces its own last run'
+  const got = `one that holds ${runFiles.events}`
+  throw new Mismatch({ where: output, field: 'output', expected: 'a folder without a run', got, hint })
 }
 
 async function run(argv: readonly string[]): Promise<void> {
@@ -89,13 +87,15 @@ async function run(argv: readonly string[]): Promise<void> {
   )
   const live = given.has('watch') ? await openLive(config.output) : undefined
   if (!live) log.info(`to see it learn: npx roundtrip-rl watch ${config.output}`)
-  const { step, stopped, before, after, evaluated } = (await runHosted({
+  const work = {
     module: import.meta.url,
     work: 'trainWork',
     input: config,
     scores: { config, fromFiles },
     label: 'train',
-  }).finally(() => live?.close())) as RunResult
+  }
+  const result = (await runHosted(work).finally(() => live?.close())) as RunResult
+  const { step, stopped, before, after, evaluated } = result
   const page = await writeReport(config.output)
   const seconds = Math.round(performance.now()) / 1000
   if (stopped || !before || !after) {
@@ -111,7 +111,7 @@ async function openLive(output: string) {
   const { openBrowser, watchBeside } = await import('./watch.ts')
   const live = await watchBeside(output)
   log.info(`live page ${live.url}`)
-  await openBrowser(live.url)
+  openBrowser(live.url)
   return live
 }
 

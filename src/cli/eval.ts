@@ -103,13 +103,8 @@ async function run(argv: readonly string[]): Promise<void> {
     records: recordsOf(settings),
     run: runOfAdapter(given),
   }
-  const input = { config, options }
-  const found = (await runHosted({
-    module: import.meta.url,
-    work: 'evalWork',
-    input,
-    label: 'evaluation',
-  })) as ModelEvaluation
+  const work = { module: import.meta.url, work: 'evalWork', input: { config, options }, label: 'evaluation' }
+  const found = (await runHosted(work)) as ModelEvaluation
   if (given.has('json')) process.stdout.write(`${JSON.stringify(found)}\n`)
   else {
     const name = `${found.records} records`

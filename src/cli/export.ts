@@ -1,9 +1,10 @@
 import { basename, join, resolve } from 'node:path'
 import { Command } from 'commander'
 import { openWholeFolder } from '../checkpoint/index.ts'
-import { log, Mismatch, modelFolder } from '../core/index.ts'
+import { Mismatch, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { runOfCheckpoint, writeExportedCard } from './exported-card.ts'
+import { inEngine } from './model.ts'
 
 interface Options {
   model: string
@@ -49,9 +50,7 @@ export async function exportModel(options: Options): Promise<Set<string>> {
 
 /** Weights, the source's other files and, of a run, the model card; returns the names of weights and model card. */
 async function exportInto(out: string, options: Options): Promise<Set<string>> {
-  const { runInEngineThread } = await import('../engine/index.ts')
-  const onMessage = (text: unknown) => log.info(String(text))
-  const files = (await runInEngineThread(import.meta.url, 'exportWork', { ...options, out }, { onMessage })) as string[]
+  const files = await inEngine<string[]>(import.meta.url, 'exportWork', { ...options, out })
   const from = options.checkpoint === undefined ? null : runOfCheckpoint(options.checkpoint)
   const facts = { out, name: basename(resolve(options.out)), source: options.model, ema: options.ema }
   return new Set([...files, ...(from ? await writeExportedCard({ ...facts, ...from }) : [])])

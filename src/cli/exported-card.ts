@@ -97,10 +97,7 @@ function loadingOf(out: string, name: string): ModelCard['loading'] {
   })
   if (model_type === 'qwen2_5_vl' || model_type === 'qwen3_vl')
     return [ours, python('In Python', 'AutoModelForImageTextToText', '')]
-  if (auto_map !== undefined)
-    return [
-      ours,
-      python('In Python, with the code that the folder brings along', 'AutoModel', ', trust_remote_code=True'),
-    ]
-  return [ours]
+  if (auto_map === undefined) return [ours]
+  const title = 'In Python, with the code that the folder brings along'
+  return [ours, python(title, 'AutoModel', ', trust_remote_code=True')]
 }

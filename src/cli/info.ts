@@ -1,5 +1,8 @@
+import { availableParallelism } from 'node:os'
 import { Command } from 'commander'
+import { cacheFolder, humanBytes, messageOf } from '../core/index.ts'
 import type { BuildRecord, NativeInfo } from '../engine/index.ts'
+import { aligned } from './table.ts'
 
 interface Device {
   name: string
@@ -25,14 +28,11 @@ export function command(): Command {
     .option('--json', 'print one JSON object')
     .action(async (options: { json?: boolean }) => {
       const info = await collect()
-      process.stdout.write(options.json ? `${JSON.stringify(info, null, 2)}\n` : `${await render(info)}\n`)
+      process.stdout.write(options.json ? `${JSON.stringify(info, null, 2)}\n` : `${render(info)}\n`)
     })
 }
 
 async function collect(): Promise<EngineInfo> {
-  const { availableParallelism } = await import('node:os')
-  const { messageOf } = await import('../core/index.ts')
-  const { cacheFolder } = await import('../core/index.ts')
   const { buildRecord, native } = await import('../engine/index.ts')
   const record = process.env.ROUNDTRIP_ADDON ? null : buildRecord()
   const base = {
@@ -44,10 +44,8 @@ async function collect(): Promise<EngineInfo> {
   }
   try {
     const { cuda } = await import('../tensor/index.ts')
-    const devices = Array.from({ length: cuda.count() }, (_, i) => ({
-      name: cuda.name(i),
-      totalBytes: cuda.memory(i).total,
-    }))
+    const device = (i: number) => ({ name: cuda.name(i), totalBytes: cuda.memory(i).total })
+    const devices = Array.from({ length: cuda.count() }, (_, i) => device(i))
     return { ...base, engine: { ...native().info(), threads: native().threads(), devices }, problem: null }
   } catch (error) {
     return { ...base, engine: null, problem: messageOf(error) }
@@ -58,8 +56,7 @@ function pick({ addon, torchVersion, torchPath, kind, cuda, flags }: BuildRecord
   return { addon, torchVersion, torchPath, kind, cuda, flags }
 }
 
-async function render(info: EngineInfo): Promise<string> {
-  const { humanBytes } = await import('../core/index.ts')
+function render(info: EngineInfo): string {
   const { engine, build } = info
   const rows: [string, string][] = [
     ['node', `${info.node} (${info.platform}, ${info.cpus} cores)`],
@@ -80,6 +77,5 @@ async function render(info: EngineInfo): Promise<string> {
   if (build) rows.push(['addon', build.addon], ['flags', build.flags.join(' ')])
   else rows.push(['addon', process.env.ROUNDTRIP_ADDON ?? 'not built yet: run `npx roundtrip-rl setup` once'])
   if (info.problem) rows.push(['problem', info.problem])
-  const width = Math.max(...rows.map(([name]) => name.length))
-  return rows.map(([name, value]) => `${name.padEnd(width)}  ${value}`).join('\n')
+  return aligned(rows)
 }

@@ -36,42 +36,30 @@ async function run(dir: string, options: Options): Promise<void> {
 }
 
 function print({ path, architecture, files, groups, lora, memory }: FolderReport): string {
-  const row = (g: FolderReport['groups'][number]): string[] => {
-    const kinds = Object.entries(g.dtypes).map(([kind, n]) => `${kind} ${n}`)
-    return [
-      g.name,
-      String(g.tensors),
-      number(g.elements),
-      number(g.trainable),
-      share(g.trainable, g.elements),
-      kinds.join(', '),
-    ]
+  const row = (name: string, tensors: number, elements: number, trained: number, kinds: string): string[] => {
+    return [name, String(tensors), number(elements), number(trained), share(trained, elements), kinds]
   }
-  const adapters = [
-    `lora (rank ${lora.rank}, to be added)`,
-    String(2 * lora.layers),
-    number(lora.elements),
-    number(lora.elements),
-    '100 %',
-    'F32',
-  ]
-  const stored = groups.reduce((sum, g) => sum + g.elements, 0)
-  const trained = groups.reduce((sum, g) => sum + g.trainable, 0) + lora.elements
-  const tensors = groups.reduce((sum, g) => sum + g.tensors, 0)
-  const total = [
-    'total with lora',
-    String(tensors + 2 * lora.layers),
-    number(stored + lora.elements),
-    number(trained),
-    share(trained, stored + lora.elements),
-    '',
+  const kindsOf = ({ dtypes }: FolderReport['groups'][number]) =>
+    Object.entries(dtypes).map(([kind, n]) => `${kind} ${n}`)
+  const sum = (of: 'tensors' | 'elements' | 'trainable') => groups.reduce((n, g) => n + g[of], 0)
+  const numAdapters = 2 * lora.layers
+  const rows = [
+    ...groups.map((g) => row(g.name, g.tensors, g.elements, g.trainable, kindsOf(g).join(', '))),
+    row(`lora (rank ${lora.rank}, to be added)`, numAdapters, lora.elements, lora.elements, 'F32'),
+    row(
+      'total with lora',
+      sum('tensors') + numAdapters,
+      sum('elements') + lora.elements,
+      sum('trainable') + lora.elements,
+      '',
+    ),
   ]
   const head = ['group', 'tensors', 'elements', 'trained by default', 'ratio', 'dtypes']
   return [
     `${path}: ${files.count} weight ${files.count === 1 ? 'file' : 'files'}, ${humanBytes(files.bytes)}`,
     ...Object.entries(architecture).map(([key, value]) => `  ${key.padEnd(8)}  ${value}`),
     '',
-    aligned([head, ...groups.map(row), adapters, total], { right: [1, 2, 3, 4], indent: '  ' }),
+    aligned([head, ...rows], { right: [1, 2, 3, 4], indent: '  ' }),
     '',
     ...Object.entries(memory).map(([key, value]) => `  ${key.padEnd(56)}${humanBytes(value)}`),
     '',

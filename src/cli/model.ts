@@ -1,7 +1,7 @@
 // What the commands that run a model share: options, opening with progress, reading picture and mask.
 import { readFileSync } from 'node:fs'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { Mismatch, messageOf, modelFolder } from '../core/index.ts'
+import { log, Mismatch, messageOf, modelFolder } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
@@ -68,6 +68,13 @@ export function modelCommand(name: string, description: string, { model = 'requi
     .option('--max-new-tokens <n>', 'longest answer', count, 256)
     .option('--max-tiles <n>', 'most tiles the picture is cut into', count)
     .option('--json', 'print one JSON object')
+}
+
+/** Runs an exported function of a module in the engine thread; its messages are logged. */
+export async function inEngine<T>(module: string, work: string, input: object): Promise<T> {
+  const { runInEngineThread } = await import('../engine/index.ts')
+  const onMessage = (text: unknown) => log.info(String(text))
+  return (await runInEngineThread(module, work, input, { onMessage })) as T
 }
 
 /** In the engine thread. `report` gets lines for people. */

@@ -1,8 +1,8 @@
 import { writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
-import { log, modelFolder } from '../core/index.ts'
+import { modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { count, numbers, readImage } from './model.ts'
+import { count, inEngine, numbers, readImage } from './model.ts'
 
 interface Options {
   model: string
@@ -74,9 +74,7 @@ function size(text: string): number | 'native' {
 }
 
 async function run(options: Options): Promise<void> {
-  const { runInEngineThread } = await import('../engine/index.ts')
-  const onMessage = (text: unknown) => log.info(String(text))
-  const result = (await runInEngineThread(import.meta.url, 'pointsWork', options, { onMessage })) as Result
+  const result = await inEngine<Result>(import.meta.url, 'pointsWork', options)
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
   else {
     const list = (points: number[][]) => points.map((p) => `[${p.join(', ')}]`).join(' ') || 'none'
@@ -92,53 +90,34 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const { loadAdapter } = await import('../checkpoint/index.ts')
   const { encodePng } = await import('../image/index.ts')
   const { maskArea } = await import('../mask/index.ts')
-  const {
-    askPoints,
-    coordinatesText,
-    openItem,
-    pixelAt,
-    pointPicture,
-    releaseItem,
-    replyTo,
-    requireAsking,
-    resolvePoints,
-  } = await import('../tasks/index.ts')
+  const tasks = await import('../tasks/index.ts')
   const image = await readImage(options.image)
   const open = { dtype: options.dtype, device: options.device }
-  const policy = requireAsking(openFamily(options.model, open))
+  const policy = tasks.requireAsking(openFamily(options.model, open))
   if (options.adapter) loadAdapter(policy.module, options.adapter, { dropout: 0 })
   const sam = openSegmenter(options.sam, open)
-  port.send(`models ready; ${coordinatesText(policy, policy.coords)}`)
+  port.send(`models ready; ${tasks.coordinatesText(policy, policy.coords)}`)
   const given = options.point !== undefined || options.box !== undefined
   const { previousMask, imageSize, wording, maxPoints, maxNewTokens } = options
-  const setup = {
-    policy,
-    sam,
-    config: resolvePoints(
-      {
-        mode: options.mode ?? (given ? 'negatives' : 'joint'),
-        positivePrompt: !options.box ? 'point' : options.point ? 'box+points' : 'box',
-        ...{ previousMask, imageSize, wording, maxPoints },
-      },
-      policy.coords,
-    ),
-    maxNewTokens,
-  }
+  const mode = options.mode ?? (given ? 'negatives' : 'joint')
+  const positivePrompt = !options.box ? 'point' : options.point ? 'box+points' : 'box'
+  const settings = { mode, positivePrompt, previousMask, imageSize, wording, maxPoints } as const
+  const setup = { policy, sam, config: tasks.resolvePoints(settings, policy.coords), maxNewTokens }
   const mask = { height: image.height, width: image.width, counts: Uint32Array.of(image.height * image.width) }
   const record = {
     ...{ id: options.image, image, query: options.query, mask },
     points: options.point ? [options.point] : [],
     ...(options.box && { box: options.box }),
   }
-  const item = openItem(setup, record)
-  const [text] = askPoints(setup, [item])[0]!
-  const [reply] = replyTo(setup, item, [text!])
-  writeFileSync(options.out, await encodePng(pointPicture(item, reply!)))
+  const item = tasks.openItem(setup, record)
+  const [text] = tasks.askPoints(setup, [item])[0]!
+  const [reply] = tasks.replyTo(setup, item, [text!])
+  writeFileSync(options.out, await encodePng(tasks.pointPicture(item, reply!)))
   const inPicture = (points: readonly (readonly [number, number])[]) =>
-    points.map((p) => [...pixelAt(p, item.frame, image)])
+    points.map((p) => [...tasks.pixelAt(p, item.frame, image)])
   const { answer, mask0, mask1, confidence } = reply!
   const [before, after] = [mask0, mask1 ?? mask0].map((m) => (m ? maskArea(m) : 0)) as [number, number]
   const places = { negatives: inPicture(answer.negatives), positives: inPicture(answer.positives) }
-  releaseItem(setup, item)
+  tasks.releaseItem(setup, item)
   return { text: text!.text, valid: answer.valid, ...places, before, after, confidence, file: options.out }
 }

@@ -49,14 +49,9 @@ const files = (out: string) => ({
 
 /** The pictures directly in a folder, by name. */
 export function picturesIn(folder: string): string[] {
+  const expected = 'a folder of PNG, JPEG or WebP pictures'
   const fail = (got: unknown, hint?: string): never => {
-    throw new Mismatch({
-      where: folder,
-      field: '--images',
-      expected: 'a folder of PNG, JPEG or WebP pictures',
-      got,
-      hint,
-    })
+    throw new Mismatch({ where: folder, field: '--images', expected, got, hint })
   }
   if (!existsSync(folder) || !statSync(folder).isDirectory()) return fail('not a folder')
   const names = readdirSync(folder).filter((name) => /\.(png|jpe?g|webp)$/i.test(name))
@@ -96,18 +91,13 @@ export async function proposeWork(input: ProposeInput, port: EnginePort): Promis
 /** A page of the pictures with their masks and captions, held-out ones included. */
 async function writePreview(found: ProposedRecords, out: string): Promise<void> {
   const { openSource, previewPage } = await import('../data/index.ts')
-  const pages = await Promise.all(
-    [found.train, found.eval].map(async (path) => {
-      const source = await openSource(path)
-      const page = await previewPage(
-        source,
-        Array.from({ length: Math.min(48, source.length) }, (_, i) => i),
-      )
-      await source.close()
-      return page
-    }),
-  )
-  pages.forEach((page, i) => void atomicWrite(join(out, i === 0 ? 'train.html' : 'eval.html'), page))
+  const write = async (path: string, page: string) => {
+    const source = await openSource(path)
+    const shown = Array.from({ length: Math.min(48, source.length) }, (_, i) => i)
+    atomicWrite(join(out, page), await previewPage(source, shown))
+    await source.close()
+  }
+  await Promise.all([write(found.train, 'train.html'), write(found.eval, 'eval.html')])
 }
 
 type Proposed = Awaited<ReturnType<typeof proposeOf>>
@@ -155,10 +145,8 @@ async function captionAll(
     const captions = noGrad(() =>
       tidy(() => {
         const features = family.encode([input])[0]!
-        return describeAll(
-          { family, config },
-          proposals.map(({ mask }) => ({ features, mask })),
-        )
+        const regions = proposals.map(({ mask }) => ({ features, mask }))
+        return describeAll({ family, config }, regions)
       }),
     )
     proposals.forEach(({ rle, confidence, stability }, i) => {

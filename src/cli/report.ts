@@ -1,5 +1,8 @@
+import { join } from 'node:path'
 import { Command } from 'commander'
+import { atomicWrite, humanBytes, log, Mismatch } from '../core/index.ts'
 import type { Behaviour } from '../tracking/index.ts'
+import { aligned, clip } from './table.ts'
 
 interface Options {
   out?: string
@@ -23,8 +26,6 @@ export function command(): Command {
 }
 
 async function write(folder: string, { out, json }: Options): Promise<void> {
-  const { join } = await import('node:path')
-  const { atomicWrite, humanBytes, log, Mismatch } = await import('../core/index.ts')
   if (json) throw new Mismatch({ where: 'flags', field: '--json', expected: '--behaviour beside it', got: 'none' })
   const { readRun } = await import('../tracking/index.ts')
   const { renderReport } = await import('../dashboard/index.ts')
@@ -36,7 +37,6 @@ async function write(folder: string, { out, json }: Options): Promise<void> {
 }
 
 async function printBehaviour(folder: string, { json, out }: Options): Promise<void> {
-  const { Mismatch } = await import('../core/index.ts')
   if (out !== undefined)
     throw new Mismatch({ where: 'flags', field: '--out', expected: 'no --behaviour beside it', got: out })
   const { behaviourOf, followWhole } = await import('../tracking/index.ts')
@@ -47,7 +47,6 @@ async function printBehaviour(folder: string, { json, out }: Options): Promise<v
 
 async function behaviourText({ alarms, tasks, pairs }: Behaviour): Promise<string> {
   const { alarmText, valueText } = await import('../tracking/index.ts')
-  const { aligned, clip } = await import('./table.ts')
   const blocks = tasks.map(({ title, before, after, items, gained, lost }) => {
     const head = ['', `steps ${before.join('-')}`, `steps ${after.join('-')}`, 'records']
     const rows = items.map((item) => [

@@ -80,34 +80,24 @@ function textOf(pair: Pair, field: 'reference' | 'hypothesis'): string {
   return value
 }
 
+const localScorer = (of: (pair: Pair) => number): Scorer => {
+  return { score: (pair) => ({ score: of(pair) }), window: 1, finish: () => ({}) }
+}
+
 async function iouScorer(): Promise<Scorer> {
   const { decodeRle, maskIou } = await import('../mask/index.ts')
   const mask = (pair: Pair, field: 'reference' | 'hypothesis') => {
     const value = pair[field] as Parameters<typeof decodeRle>[0] | null
-    if (typeof value !== 'object' || value === null || !Array.isArray(value.size)) {
-      throw new Mismatch({
-        where: `pair ${pair.id}`,
-        field,
-        expected: 'a mask {size: [height, width], counts}',
-        got: value,
-      })
-    }
-    return decodeRle(value)
+    if (typeof value === 'object' && value !== null && Array.isArray(value.size)) return decodeRle(value)
+    const expected = 'a mask {size: [height, width], counts}'
+    throw new Mismatch({ where: `pair ${pair.id}`, field, expected, got: value })
   }
-  return {
-    score: (pair) => ({ score: maskIou(mask(pair, 'reference'), mask(pair, 'hypothesis')) }),
-    window: 1,
-    finish: () => ({}),
-  }
+  return localScorer((pair) => maskIou(mask(pair, 'reference'), mask(pair, 'hypothesis')))
 }
 
 async function meteorScorer(): Promise<Scorer> {
   const { meteor } = await import('../rewards/index.ts')
-  return {
-    score: (pair) => ({ score: meteor(textOf(pair, 'reference'), textOf(pair, 'hypothesis')) }),
-    window: 1,
-    finish: () => ({}),
-  }
+  return localScorer((pair) => meteor(textOf(pair, 'reference'), textOf(pair, 'hypothesis')))
 }
 
 async function judgeScorer(options: Options): Promise<Scorer> {

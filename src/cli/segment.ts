@@ -1,13 +1,22 @@
 import { writeFileSync } from 'node:fs'
 import { type Command, Option } from 'commander'
-import { log, Mismatch } from '../core/index.ts'
+import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { withImage } from './caption.ts'
-import { addClick, type Click, type ModelOptions, modelCommand, numbers, openModel, readImage } from './model.ts'
+import {
+  addClick,
+  type Click,
+  inEngine,
+  type ModelOptions,
+  modelCommand,
+  numbers,
+  openModel,
+  readImage,
+} from './model.ts'
 import { requireActing } from './spelling.ts'
 
 interface Options extends ModelOptions {
@@ -68,10 +77,8 @@ function checkClicks(phrase: string | undefined, { model, sam, point, box }: Omi
 }
 
 async function run(options: Options): Promise<void> {
-  const { runInEngineThread } = await import('../engine/index.ts')
-  const onMessage = (text: unknown) => log.info(String(text))
   const work = options.sam === undefined ? 'segmentWork' : 'clickWork'
-  const result = (await runInEngineThread(import.meta.url, work, options, { onMessage })) as Segmentation
+  const result = await inEngine<Segmentation>(import.meta.url, work, options)
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
   else for (const { file, overlay, area } of result.masks) process.stdout.write(`${file}  ${overlay}  ${area} pixels\n`)
 }
@@ -133,11 +140,8 @@ async function answerer(options: Options): Promise<Answer> {
   const { cat } = await import('../tensor/index.ts')
   if (options.answer === undefined) {
     return ({ model, tokenizer, stopWords, segId }, prompt) => {
-      const [row] = generate(model, tokenizer, [prompt], {
-        maxNewTokens: options.maxNewTokens,
-        stopStrings: stopWords,
-        segId,
-      })
+      const settings = { maxNewTokens: options.maxNewTokens, stopStrings: stopWords, segId }
+      const [row] = generate(model, tokenizer, [prompt], settings)
       return { text: row!.text, states: row!.segStates }
     }
   }

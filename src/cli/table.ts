@@ -39,6 +39,12 @@ export function interval({ mean, low, high }: Interval): string {
   return `${rounded(mean)} [${rounded(low)}, ${rounded(high)}]`
 }
 
+export const percent = (value: number): string => (Number.isNaN(value) ? '-' : (100 * value).toFixed(1))
+
+/** What the interval of a change shows. */
+export const verdict = ({ low, high }: Pick<Interval, 'low' | 'high'>): string =>
+  low > 0 ? 'higher' : high < 0 ? 'lower' : 'no difference shown'
+
 type IntervalsByName = Readonly<Record<string, Interval>>
 
 /** Before, after and the change of every metric, and what to know of their intervals. */

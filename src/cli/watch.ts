@@ -1,4 +1,11 @@
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { setPriority } from 'node:os'
+import { join } from 'node:path'
 import { Command } from 'commander'
+import { log, Mismatch, packageRoot } from '../core/index.ts'
+import type { WatchOptions } from '../dashboard/index.ts'
 
 const firstPort = 7007
 const portsTried = 20
@@ -23,11 +30,6 @@ export function command(): Command {
 }
 
 async function watch(runs: readonly string[], options: Options): Promise<void> {
-  const { join } = await import('node:path')
-  const { mkdirSync } = await import('node:fs')
-  const { setPriority } = await import('node:os')
-  const { log, Mismatch } = await import('../core/index.ts')
-  const { packageRoot } = await import('../core/index.ts')
   const { isLoopback } = await import('../dashboard/index.ts')
   const port = options.port === undefined ? undefined : Number(options.port)
   if (port !== undefined && (!Number.isInteger(port) || port < 0 || port > 65_535))
@@ -38,28 +40,20 @@ async function watch(runs: readonly string[], options: Options): Promise<void> {
     folders: runs.length > 0 ? runs : ['runs'],
     page: join(packageRoot(), 'assets', 'watch'),
     address: options.host,
-    token: options.token ?? (isLoopback(options.host) ? undefined : await newToken()),
+    token: options.token ?? (isLoopback(options.host) ? undefined : randomBytes(24).toString('base64url')),
   })
   process.stdout.write(`${server.url}\n`)
   if (!isLoopback(options.host)) log.warn('the page is open to everyone who knows this address with its token')
-  if (options.open) await openBrowser(server.url)
+  if (options.open) openBrowser(server.url)
   await new Promise<void>((done) => {
     for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => done())
   })
   await server.close()
 }
 
-async function newToken(): Promise<string> {
-  const { randomBytes } = await import('node:crypto')
-  return randomBytes(24).toString('base64url')
-}
-
-type Target = Omit<import('../dashboard/index.ts').WatchOptions, 'port'>
-
 /** At the asked port, or at the first free one. */
-async function serveAt(port: number | undefined, target: Target) {
+async function serveAt(port: number | undefined, target: Omit<WatchOptions, 'port'>) {
   const { startWatch } = await import('../dashboard/index.ts')
-  const { Mismatch } = await import('../core/index.ts')
   for (let at = port ?? firstPort; ; at++) {
     try {
       return await startWatch({ ...target, port: at })
@@ -73,17 +67,8 @@ async function serveAt(port: number | undefined, target: Target) {
   }
 }
 
-export interface WatchBeside {
-  url: string
-  close(): void
-}
-
 /** The same page from a separate process, for a command that trains: serving it does not slow down the run. */
-export async function watchBeside(folder: string): Promise<WatchBeside> {
-  const { spawn } = await import('node:child_process')
-  const { mkdirSync } = await import('node:fs')
-  const { join } = await import('node:path')
-  const { packageRoot } = await import('../core/index.ts')
+export async function watchBeside(folder: string): Promise<{ url: string; close(): void }> {
   mkdirSync(folder, { recursive: true })
   const program = join(packageRoot(), 'bin', 'roundtrip.mjs')
   const child = spawn(process.execPath, [program, 'watch', folder], { stdio: ['ignore', 'pipe', 'inherit'] })
@@ -98,8 +83,7 @@ export async function watchBeside(folder: string): Promise<WatchBeside> {
 }
 
 /** The desktop's own opener; a machine without one shows the address, which is printed anyway. */
-export async function openBrowser(url: string): Promise<void> {
-  const { spawn } = await import('node:child_process')
+export function openBrowser(url: string): void {
   const child = spawn(process.platform === 'darwin' ? 'open' : 'xdg-open', [url], { stdio: 'ignore', detached: true })
   child.on('error', () => {})
   child.unref()
