@@ -9,7 +9,6 @@ export {
   type MaskBenchmark,
   recordsOf,
 } from './benchmark.ts'
-export { captionTokens, ciderD } from './cider.ts'
 export {
   type CompareOptions,
   type Comparison,

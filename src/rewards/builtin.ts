@@ -1,9 +1,11 @@
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, readTextFile } from '../core/index.ts'
 import { cleanCaption, countSeg, countWords, hasMarkers, lengthFactor } from './caption.ts'
+import { ciderCorpus, ciderD } from './cider.ts'
 import { IouConfig, LengthShaping, MeteorConfig, type Produced } from './config.ts'
 import { iouOf } from './iou.ts'
 import type { Judge } from './judge/judge.ts'
 import { meteor as meteorScore } from './meteor/index.ts'
+import { bleu4, rougeL } from './overlap.ts'
 import { type Answer, type BatchReward, defineReward, type Score, type SingleReward } from './reward.ts'
 
 /** A field that this run produces; null is a produced nothing. */
@@ -64,6 +66,47 @@ export function meteorReward(
     range: [0, 1],
     doc: "METEOR of the produced caption against the record's, as NLTK computes it; no caption is a true 0.",
     score: (answer) => meteorScore(answer.reference, captionIn(answer, of), config),
+  })
+}
+
+/** BLEU-4 of the produced caption against the record's. */
+export function bleuReward(of: 'caption' | 'captionPrime'): SingleReward {
+  return defineReward({
+    name: 'bleu',
+    range: [0, 1],
+    doc: "BLEU-4 of the produced caption against the record's, as the COCO caption evaluation computes it.",
+    score: (answer) => bleu4(answer.reference, captionIn(answer, of)),
+  })
+}
+
+/** ROUGE-L of the produced caption against the record's. */
+export function rougeReward(of: 'caption' | 'captionPrime'): SingleReward {
+  return defineReward({
+    name: 'rouge',
+    range: [0, 1],
+    doc: "ROUGE-L of the produced caption against the record's, as the COCO caption evaluation computes it.",
+    score: (answer) => rougeL(answer.reference, captionIn(answer, of)),
+  })
+}
+
+/** CIDEr-D of the produced caption against the record's. `corpus`: a file of captions, one a line, that say which words are rare. */
+export function ciderReward(of: 'caption' | 'captionPrime', corpus: string): SingleReward {
+  const lines = readTextFile(corpus)
+    .split(/\r?\n/)
+    .filter((line) => line.trim() !== '')
+  if (lines.length < 2)
+    throw new Mismatch({
+      where: corpus,
+      field: 'corpus',
+      expected: 'captions, one a line, at least 2',
+      got: lines.length,
+    })
+  const rare = ciderCorpus(lines.map((line) => [line]))
+  return defineReward({
+    name: 'cider',
+    range: [0, 10 + 1e-9],
+    doc: "CIDEr-D of the produced caption against the record's, with the word frequencies of a corpus.",
+    score: (answer) => ciderD([{ candidate: captionIn(answer, of), references: [answer.reference] }], rare)[0]!,
   })
 }
 

@@ -25,6 +25,14 @@ export const TermConfig = z.discriminatedUnion('type', [
     weight: termWeight,
     of: captionOf,
   }),
+  z.strictObject({ type: z.literal('bleu').describe('BLEU-4'), weight: termWeight, of: captionOf }),
+  z.strictObject({ type: z.literal('rouge').describe('ROUGE-L'), weight: termWeight, of: captionOf }),
+  z.strictObject({
+    type: z.literal('cider').describe('CIDEr-D, from 0 to 10'),
+    weight: termWeight,
+    of: captionOf,
+    corpus: z.string().min(1).describe('file of captions, one a line: rare words of it count more'),
+  }),
   z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight: termWeight, of: captionOf }),
   z.strictObject({
     type: z.literal('length').describe('the length factor as a separate term'),

@@ -5,6 +5,7 @@ import { formatReward, iouReward, lengthReward, meteorReward } from './builtin.t
 
 export { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
 export { cleanCaption, countWords } from './caption.ts'
+export { ciderD } from './cider.ts'
 export * from './config.ts'
 export { iouOf } from './iou.ts'
 export { JudgeClient } from './judge/client.ts'

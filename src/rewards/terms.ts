@@ -1,5 +1,15 @@
 import { Mismatch } from '../core/index.ts'
-import { formatReward, iouReward, judgeReward, lengthReward, maskConfidenceReward, meteorReward } from './builtin.ts'
+import {
+  bleuReward,
+  ciderReward,
+  formatReward,
+  iouReward,
+  judgeReward,
+  lengthReward,
+  maskConfidenceReward,
+  meteorReward,
+  rougeReward,
+} from './builtin.ts'
 import type { RewardsConfig, TaskRewards, TermConfig } from './config.ts'
 import { Judge } from './judge/judge.ts'
 import type { JudgeState } from './judge/stats.ts'
@@ -28,6 +38,12 @@ async function rewardOf(term: TermConfig | TaskTerm, config: RewardsConfig, judg
       return maskConfidenceReward(term.of)
     case 'meteor':
       return meteorReward(term.of, config.meteor)
+    case 'bleu':
+      return bleuReward(term.of)
+    case 'rouge':
+      return rougeReward(term.of)
+    case 'cider':
+      return ciderReward(term.of, term.corpus)
     case 'length':
       return lengthReward(term.of, config.length)
     case 'format':

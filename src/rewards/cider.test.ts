@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { captionTokens, ciderD } from './index.ts'
+import { captionTokens, ciderD } from './cider.ts'
 
 test('tokens are cut as the Treebank does, without signs', () => {
   const cases: [string, string][] = [

@@ -29,9 +29,10 @@ export function captionTokens(text: string): string[] {
     .filter((token) => token !== '' && !dropped.has(token))
 }
 
-type Counts = Map<string, number>
+export type Counts = Map<string, number>
 
-function sequences(tokens: readonly string[]): Counts {
+/** Every sequence of one to four words, and how often it occurs. */
+export function sequences(tokens: readonly string[]): Counts {
   const counts: Counts = new Map()
   for (let n = 1; n <= longest; n++)
     for (let i = 0; i + n <= tokens.length; i++) increment(counts, tokens.slice(i, i + n).join(' '))
@@ -57,27 +58,33 @@ export interface CiderItem {
   references: readonly string[]
 }
 
-/** A score for each item; document frequencies are those of the references of all items together. */
-export function ciderD(items: readonly CiderItem[]): number[] {
-  const counted = items.map(({ candidate, references }) => ({
-    candidate: sequences(captionTokens(candidate)),
-    references: references.map((text) => sequences(captionTokens(text))),
-  }))
-  const frequency = documentFrequency(counted.map((item) => item.references))
-  const logItems = Math.log(items.length)
-  return counted.map(({ candidate, references }) => {
-    const ours = vectorOf(candidate, frequency, logItems)
-    const sums = references.map((reference) => similarity(ours, vectorOf(reference, frequency, logItems)))
-    return references.length === 0 ? 0 : (10 * sums.reduce((a, b) => a + b, 0)) / references.length
-  })
+/** In how many documents a sequence of words occurs, and the logarithm of how many there are. */
+export interface CiderCorpus {
+  frequency: ReadonlyMap<string, number>
+  logItems: number
 }
 
-/** In how many items some reference has the sequence. */
-function documentFrequency(references: readonly (readonly Counts[])[]): Counts {
-  const frequency: Counts = new Map()
-  for (const list of references)
-    for (const key of new Set(list.flatMap((counts) => [...counts.keys()]))) increment(frequency, key)
-  return frequency
+/** A document is the references of one item. */
+export function ciderCorpus(documents: readonly (readonly string[])[]): CiderCorpus {
+  const frequency = new Map<string, number>()
+  for (const references of documents) {
+    const seen = new Set(references.flatMap((text) => [...sequences(captionTokens(text)).keys()]))
+    for (const key of seen) increment(frequency, key)
+  }
+  return { frequency, logItems: Math.log(documents.length) }
+}
+
+/** A score for each item; without a corpus it is the references of all items together. */
+export function ciderD(
+  items: readonly CiderItem[],
+  { frequency, logItems }: CiderCorpus = ciderCorpus(items.map((item) => item.references)),
+): number[] {
+  const vector = (text: string) => vectorOf(sequences(captionTokens(text)), frequency, logItems)
+  return items.map(({ candidate, references }) => {
+    const ours = vector(candidate)
+    const sums = references.map((reference) => similarity(ours, vector(reference)))
+    return references.length === 0 ? 0 : (10 * sums.reduce((a, b) => a + b, 0)) / references.length
+  })
 }
 
 function vectorOf(counts: Counts, frequency: ReadonlyMap<string, number>, logItems: number): Vector {
