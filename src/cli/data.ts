@@ -1,17 +1,6 @@
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import type { Source } from '../data/index.ts'
-
-function count(text: string): number {
-  const n = Number(text)
-  if (Number.isInteger(n) && n > 0) return n
-  throw new InvalidArgumentError('expected a whole number above 0')
-}
-
-function whole(text: string): number {
-  const n = Number(text)
-  if (Number.isInteger(n) && n >= 0) return n
-  throw new InvalidArgumentError('expected a whole number')
-}
+import { count, whole } from './model.ts'
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
 function progress(label: string): (done: number, total: number) => void {

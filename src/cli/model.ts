@@ -25,6 +25,12 @@ export function count(text: string): number {
   return value
 }
 
+export function whole(text: string): number {
+  const value = Number(text)
+  if (Number.isInteger(value) && value >= 0) return value
+  throw new InvalidArgumentError('expected a whole number')
+}
+
 /** Numbers with commas between them. */
 export function numbers(count: number) {
   return (text: string): number[] => {

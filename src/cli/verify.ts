@@ -1,15 +1,17 @@
 import { Command, Option } from 'commander'
-import { type CheckRow, log, messageOf } from '../core/index.ts'
+import { type CheckRow, log, Mismatch, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
+import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
+import { count, whole } from './model.ts'
 import { aligned } from './table.ts'
 
 type Place = Partial<Pick<Options, 'device' | 'kernels'>>
 
-interface Options {
+interface Options extends Omit<CertificateOptions, 'model'> {
+  against?: 'python'
+  model?: string
   all?: boolean
   json?: boolean
-  device: string
-  kernels: 'auto' | 'off'
 }
 
 interface Result extends Golden {
@@ -19,8 +21,10 @@ interface Result extends Golden {
 
 export function command(): Command {
   return new Command('verify')
-    .description('recompute golden data of the reference implementations and compare every tensor')
-    .argument('<paths...>', 'golden files or folders, or folders that contain them')
+    .description(
+      'recompute golden data of the reference implementations and compare every tensor; or compare a model folder with the public Python code',
+    )
+    .argument('[paths...]', 'golden files or folders, or folders that contain them')
     .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
     .addOption(
       new Option('--kernels <which>', 'off: PyTorch ops instead of our kernels')
@@ -28,11 +32,39 @@ export function command(): Command {
         .default('auto'),
     )
     .option('--all', 'list every passing row')
+    .addOption(
+      new Option('--against <what>', 'compute --model with transformers, PEFT and TRL too').choices(['python']),
+    )
+    .option('--model <dir>', 'model folder to compare')
+    .option('--reference <dir>', 'folder that Python reads instead of --model')
+    .option('--layers <n>', 'only the first layers of the language model', count)
+    .option('--seed <n>', 'of the random inputs (default: 0)', whole)
+    .option('--python <path>', 'Python with torch and transformers (default: $ROUNDTRIP_PYTHON, then python3)')
+    .option('--trust-remote-code', 'let Python run the code in the model folder')
     .option('--json', 'print one JSON object instead of tables')
     .action(run)
 }
 
+const certificateFlags = ['model', 'reference', 'layers', 'seed', 'python', 'trustRemoteCode'] as const
+
+/** Golden data and the comparison with Python take different flags. */
+function requireOneUse(paths: readonly string[], options: Options): void {
+  const expected = options.against ? 'only flags of --against python' : '--against python with it'
+  const flag = (name: string) => `--${name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`
+  const given = options.against ? (options.all ? 'all' : undefined) : certificateFlags.find((name) => name in options)
+  if (given) throw new Mismatch({ where: 'verify', field: flag(given), expected, got: 'the flag' })
+  if (paths.length > 0 === Boolean(options.against))
+    throw new Mismatch({
+      where: 'verify',
+      field: 'paths',
+      expected: options.against ? 'none with --against python, which takes --model' : 'golden files or folders',
+      got: paths[0] ?? 'nothing',
+    })
+}
+
 async function run(paths: string[], options: Options): Promise<void> {
+  requireOneUse(paths, options)
+  if (options.against) return printCertificate(options)
   const sets = paths.flatMap((path) => {
     const { found, others } = findGolden(path)
     for (const other of others) log.debug(`${other}: not golden data`)
@@ -48,6 +80,14 @@ async function run(paths: string[], options: Options): Promise<void> {
     if (!options.json) process.stdout.write(`${table(result, options.all ?? false)}\n`)
   }
   finish(results, options)
+}
+
+async function printCertificate({ model, json, ...options }: Options): Promise<void> {
+  if (model === undefined)
+    throw new Mismatch({ where: 'verify', field: '--model', expected: 'a model folder', got: 'nothing' })
+  const certificate = await certify({ model, ...options })
+  process.stdout.write(`${json ? JSON.stringify(certificate) : certificatePage(certificate)}\n`)
+  if (!certificate.pass) process.exitCode = 1
 }
 
 function finish(results: readonly Result[], options: Options): void {
