@@ -2,7 +2,7 @@
 // Inputs and adapter are those that reference.py drew. The names are its names.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { fromFileName, loadAdapter, openWeights, readTensors } from '../checkpoint/index.ts'
+import { fromFileName, loadAdapter, openWeights } from '../checkpoint/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { type Decoder, generate, loadLanguageModel, type PromptedModel, teacherForce } from '../llm/index.ts'
 import {
@@ -17,13 +17,13 @@ import {
   Sa2VAQwenFamily,
   type VisionTower,
 } from '../models/index.ts'
-import { type Module, type Slot, tensorAt, trainOnly } from '../nn/index.ts'
+import { type Module, tensorAt, trainOnly } from '../nn/index.ts'
 import { GrpoConfig, grpoLoss } from '../rl/index.ts'
 import { backward, int64Tensor, noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import type { Tokenizer } from '../text/index.ts'
-import { storedTensor } from './compare.ts'
 import { device } from './device.ts'
-import { layerStates } from './sa2va-qwen-states.ts'
+import { GoldenTensors } from './golden-tensors.ts'
+import { layerStates, positionsWith } from './qwen-states.ts'
 
 /** Numbers by name. */
 export type Quantities = Record<string, Float32Array | Float64Array>
@@ -88,13 +88,13 @@ export function computeOwn(dir: string, scratch: string, newTokens: number): Qua
   const subject = openSubject(dir)
   try {
     return tidy(() => {
-      const inputs = readTensors(openWeights(join(scratch, 'inputs.safetensors')), device())
-      const answer = idsOf(storedTensor(inputs, 'answer_ids'))
-      const { prompt, states } = noGrad(() => readPrompt(subject, inputs))
+      const inputs = new GoldenTensors(join(scratch, 'inputs.safetensors'))
+      const [prompt, states] = noGrad(() => readPrompt(subject, inputs))
+      const answer = idsOf(inputs.get('answer_ids'))
       const plain = noGrad(() => ({ ...languageStates(subject, prompt), ...scores(subject, prompt, answer) }))
       const generated = greedy(subject, prompt, newTokens)
       const adapter = join(scratch, 'adapter')
-      const adapted = existsSync(adapter) ? adapterQuantities(subject, adapter, prompt, answer, inputs) : {}
+      const adapted = existsSync(adapter) ? adapterQuantities(subject, adapter, prompt, inputs) : {}
       return { ...states, ...plain, ...generated, ...adapted }
     })
   } finally {
@@ -106,51 +106,45 @@ const idsOf = (t: Tensor): Int32Array => Int32Array.from(t.numbers())
 const numbersOf = (t: Tensor): Float32Array => t.detach().to('float32').contiguous().array() as Float32Array
 
 /** The prompt with what the vision tower gives, and the tower's states part by part. */
-function readPrompt({ tower, model }: Subject, inputs: ReadonlyMap<string, Tensor>) {
-  const ids = idsOf(storedTensor(inputs, 'prompt_ids'))
-  const prompt: MixedPrompt = { ids, images: [], regions: [] }
+function readPrompt({ tower, model }: Subject, inputs: GoldenTensors): [MixedPrompt, Quantities] {
+  const prompt: MixedPrompt = { ids: idsOf(inputs.get('prompt_ids')), images: [], regions: [] }
+  if (!tower) return [prompt, {}]
   const states: Quantities = {}
-  if (!tower) return { prompt, states }
   const put = (name: string, t: Tensor) => {
     states[`states.visual.${name}`] = numbersOf(t)
   }
-  const patches = storedTensor(inputs, 'pixel_values')
-  const [, rows, columns] = storedTensor(inputs, 'grid').numbers() as [number, number, number]
+  const patches = inputs.get('pixel_values')
+  const [, rows, columns] = inputs.numbers('grid') as [number, number, number]
   const image: PatchedImage = { pixels: numbersOf(patches), rows, columns, height: rows, width: columns }
   const embedded = tower.patch_embed.forward(patches)
   put('patch_embed', embedded)
   if (tower.positions) put('pos_embed', embedded.add(tower.positions(image)))
   const seen = lookAt(tower, image, model.placement, (name, t) => put(name.replace('block', 'blocks.'), t))
-  seen.deepstack.forEach((t, j) => {
-    put(`deepstack_merger_list.${j}`, t)
-  })
+  for (const [j, t] of seen.deepstack.entries()) put(`deepstack_merger_list.${j}`, t)
   put('merger', seen.tokens)
   const features = { ...image, ...seen }
-  return { prompt: { ...prompt, images: [features], features }, states }
+  return [{ ...prompt, images: [features], features }, states]
 }
 
-function languageStates({ model, tower }: Subject, prompt: MixedPrompt): Quantities {
+function languageStates({ model }: Subject, prompt: MixedPrompt): Quantities {
   const { embeddings, additions } = model.promptInputs!(prompt)
-  const axes = model.promptPositions?.(prompt).axes
-  const flat = axes?.flatMap((axis) => Array.from(axis))
-  const positions = flat && int64Tensor(flat, [axes!.length, 1, prompt.ids.length], { device: device() })
+  const axes = positionsWith(model.promptPositions?.(prompt).axes ?? [Array.from(prompt.ids.keys())], 0, [])
+  const shape = axes.length > 1 ? [axes.length, 1, prompt.ids.length] : [1, prompt.ids.length]
+  const positions = int64Tensor(axes.flat(), shape, { device: device() })
   const [, ...states] = layerStates(model.decoder, embeddings, { positions, additions })
-  const first = tower ? imageTokens(prompt) : { start: 0, count: 0 }
-  const width = embeddings.size(2)
-  const rows = Array.from(numbersOf(embeddings))
-  rows.splice(first.start * width, first.count * width)
+  const words = int64Tensor(wordPlaces(prompt), { device: device() })
   return {
-    'states.embed_tokens': Float32Array.from(rows),
+    'states.embed_tokens': numbersOf(embeddings.indexSelect(1, words)),
     ...Object.fromEntries(states.map((t, i) => [`states.layers.${i}`, numbersOf(t)])),
     'states.norm': numbersOf(model.decoder.module.parts.norm.forward(states.at(-1)!)),
   }
 }
 
-/** Where the tokens of the image are. */
-function imageTokens({ ids, features }: MixedPrompt): { start: number; count: number } {
-  const count = features!.tokens.size(0)
+/** All places but those of the image, whose tokens are the only run of equal ids of that length. */
+function wordPlaces({ ids, features }: MixedPrompt): number[] {
+  const count = features?.tokens.size(0) ?? 0
   const start = ids.findIndex((id, i) => ids.subarray(i, i + count).every((other) => other === id))
-  return { start, count }
+  return Array.from(ids.keys()).filter((i) => i < start || i >= start + count)
 }
 
 function scores({ model }: Subject, prompt: MixedPrompt, answer: Int32Array): Quantities {
@@ -169,37 +163,33 @@ function greedy({ model, tokenizer }: Subject, prompt: MixedPrompt, maxNewTokens
 /** Gradients of the answer's loss and of one GRPO loss, under the names of PEFT's files. */
 function adapterQuantities(
   { module, model, names }: Subject,
-  adapter: string,
+  dir: string,
   prompt: MixedPrompt,
-  answer: Int32Array,
-  inputs: ReadonlyMap<string, Tensor>,
+  inputs: GoldenTensors,
 ): Quantities {
-  const { names: files } = { names: openWeights(join(adapter, 'adapter_model.safetensors')).names }
-  loadAdapter(module, adapter, { dropout: 0 })
-  const slots = new Map(trainOnly(module, [/\.lora_[AB]\./]).map((slot) => [slot.name, slot]))
-  const chosen = files.map((file) => [file, slots.get(fromFileName(file, names))!] as const)
+  loadAdapter(module, dir, { dropout: 0 })
+  const weights = new Map(trainOnly(module, [/\.lora_[AB]\./]).map((slot) => [slot.name, tensorAt(slot)]))
+  const files = openWeights(join(dir, 'adapter_model.safetensors')).names
+  const named = files.map((file) => [file, weights.get(fromFileName(file, names))!] as const)
   const logps = (ids: readonly Int32Array[]) => teacherForce(model, prompt, ids).logProbs().logps
-  const plain = gradients(chosen, 'grad', () => logps([answer]).mean().neg())
-  if (!inputs.has('old_logps')) return plain
-  const get = (name: string) => storedTensor(inputs, name)
-  const mask = get('mask')
-  const completions = mask.numbers().length / mask.size(1)
-  const ids = Array.from({ length: completions }, (_, k) =>
-    idsOf(get('completions').select(0, k)).subarray(0, mask.select(0, k).sum().item()),
+  const plain = gradients(named, 'grad', () =>
+    logps([idsOf(inputs.get('answer_ids'))])
+      .mean()
+      .neg(),
   )
-  const given = { mask: mask.to('float32'), advantages: get('advantages') }
-  const loss = () =>
-    grpoLoss(
-      { logps: logps(ids), oldLogps: get('old_logps'), refLogps: get('ref_logps'), ...given },
-      GrpoConfig.parse({}),
-    ).loss
+  if (!inputs.has('old_logps')) return plain
+  const [oldLogps, refLogps, advantages] = ['old_logps', 'ref_logps', 'advantages'].map((name) => inputs.get(name))
+  const mask = inputs.get('mask')
+  const lengths = mask.sum(1).numbers()
+  const completions = lengths.map((length, k) => idsOf(inputs.get('completions').select(0, k)).subarray(0, length))
+  const rest = { mask: mask.to('float32'), advantages: advantages!, oldLogps, refLogps }
+  const loss = () => grpoLoss({ logps: logps(completions), ...rest }, GrpoConfig.parse({})).loss
   const value = noGrad(() => tidy(() => numbersOf(loss())))
-  return { ...plain, 'grpo.loss': value, ...gradients(chosen, 'grpo.grad', loss) }
+  return { ...plain, 'grpo.loss': value, ...gradients(named, 'grpo.grad', loss) }
 }
 
-function gradients(slots: readonly (readonly [string, Slot])[], part: string, loss: () => Tensor): Quantities {
-  for (const [, slot] of slots) tensorAt(slot).grad()?.zero_()
+function gradients(weights: readonly (readonly [string, Tensor])[], part: string, loss: () => Tensor): Quantities {
+  for (const [, weight] of weights) weight.grad()?.zero_()
   tidy(() => backward(loss()))
-  const gradOf = (t: Tensor) => t.grad() ?? t.mul(0)
-  return Object.fromEntries(slots.map(([file, slot]) => [`${part}.${file}`, numbersOf(gradOf(tensorAt(slot)))]))
+  return Object.fromEntries(weights.map(([file, weight]) => [`${part}.${file}`, numbersOf(weight.grad()!)]))
 }

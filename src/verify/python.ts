@@ -67,14 +67,18 @@ export class Scratch {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#child = child
-    const [out, errors] = [new LastLine(), new LastLine()]
-    child.stdout!.setEncoding('utf8').on('data', (text: string) => out.add(text))
-    child.stderr!.setEncoding('utf8').on('data', (text: string) => errors.add(text))
+    let [out, errors] = ['', '']
+    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+      out = (out + text).slice(-8192)
+    })
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      errors = (errors + text).slice(-8192)
+    })
     const status = await new Promise<string | null>((done) => {
       child.on('error', (error) => done(messageOf(error)))
-      child.on('close', (code, signal) => done(code === 0 ? null : signal ? `an end by ${signal}` : errors.text))
+      child.on('close', (code, signal) => done(code === 0 ? null : signal ? `an end by ${signal}` : lastLine(errors)))
     })
-    if (status === null) return this.#answer(out.text)
+    if (status === null) return this.#answer(lastLine(out))
     const absent = (status.includes('ENOENT') || status.includes('EACCES')) && child.pid === undefined
     if (absent) throw this.#mismatch('a Python with torch and transformers', 'no program that can be started', findHint)
     const hint = status.includes('SIGKILL') ? 'memory may be short: --layers N compares the first layers' : undefined
@@ -148,19 +152,9 @@ function environment(folder: string): NodeJS.ProcessEnv {
   return { ...own, ...offline, HF_HOME: folder, TMPDIR: folder, TOKENIZERS_PARALLELISM: 'false' }
 }
 
-/** The last line with text, of a stream of any length. */
-class LastLine {
-  #tail = ''
-
-  add(text: string): void {
-    this.#tail = (this.#tail + text).slice(-8192)
-  }
-
-  get text(): string {
-    return this.#tail
-      .trim()
-      .split(/[\r\n]+/)
-      .at(-1)!
-      .trim()
-  }
-}
+const lastLine = (text: string): string =>
+  text
+    .trim()
+    .split(/[\r\n]+/)
+    .at(-1)!
+    .trim()

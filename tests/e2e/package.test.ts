@@ -65,6 +65,7 @@ test('the package holds what it runs, and no tests, benches or second miniature'
     'scripts/setup.mjs',
     'assets/miniature/model.safetensors',
     'assets/points-miniature/policy/model.safetensors',
+    'assets/python/reference.py',
     'assets/points-miniature/sam2/model.safetensors',
     'recipes/points-demo.yaml',
     'README.md',

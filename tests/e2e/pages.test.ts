@@ -50,6 +50,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl doctor /, extra: tiny },
   { command: /roundtrip-rl data make-scenes/, extra: '--n 4' },
   { command: /roundtrip-rl plan --model/, extra: '--lora.rank 4' },
+  { command: /roundtrip-rl verify --against/, skip: 'needs Python; src/cli/certificate.test.ts runs it' },
   { command: /roundtrip-rl (data|score|plan|export|caption|points|settings|verify|new) ?/, extra: '' },
   { command: /roundtrip-rl adapt/, skip: 'adapt.test.ts runs it with a small segmenter' },
   { command: /roundtrip-rl compare/, skip: 'behaviour.test.ts runs it with a run and a model' },
