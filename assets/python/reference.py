@@ -405,7 +405,5 @@ def main():
 try:
     main()
 except Exception as error:  # the caller shows the last line
-    if os.environ.get("ROUNDTRIP_PYTHON_TRACE"):
-        raise
     print(f"{type(error).__name__}: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(3)

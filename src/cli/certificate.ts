@@ -31,9 +31,9 @@ const newTokens = 16
 
 export async function certify(options: CertificateOptions): Promise<Certificate> {
   const { Scratch } = await import('../verify/index.ts')
-  return Scratch.use(options.python ?? process.env.ROUNDTRIP_PYTHON ?? 'python3', (scratch) =>
-    compare(scratch, options),
-  )
+  const given = options.python ?? process.env.ROUNDTRIP_PYTHON ?? 'python3'
+  const python = given.includes('/') ? resolve(given) : given // it is started in another folder
+  return Scratch.use(python, (scratch) => compare(scratch, options))
 }
 
 async function compare(scratch: Scratch, options: CertificateOptions): Promise<Certificate> {
@@ -61,12 +61,7 @@ async function compare(scratch: Scratch, options: CertificateOptions): Promise<C
   return { pass, model, reference, python: { ...versions, class: String(answer.class) }, ...compared, notCompared }
 }
 
-interface OwnWork {
-  dir: string
-  scratch: string
-  device: string
-  kernels: 'auto' | 'off'
-}
+type OwnWork = Pick<CertificateOptions, 'device' | 'kernels'> & { dir: string; scratch: string }
 
 /** Runs in the engine thread. */
 export async function ownQuantities({ dir, scratch, device, kernels }: OwnWork): Promise<Quantities> {
@@ -80,15 +75,8 @@ export async function ownQuantities({ dir, scratch, device, kernels }: OwnWork):
 const number = (value: number): string => (Number.isNaN(value) ? '-' : value === 0 ? '0' : value.toExponential(2))
 
 /** The table of a certificate. */
-export function certificatePage({
-  model,
-  reference,
-  python,
-  rows,
-  notCompared,
-  firstDifference,
-  pass,
-}: Certificate): string {
+export function certificatePage({ python, rows, pass, ...rest }: Certificate): string {
+  const { model, reference, notCompared, firstDifference } = rest
   const { class: name, ...versions } = python
   const packages = Object.entries(versions).flatMap(([key, version]) => (version ? [`${key} ${version}`] : []))
   const head = ['quantity', 'largest difference', 'tolerance', "Python's own", 'here', 'Python', '']

@@ -3,6 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
+import type { Readable } from 'node:stream'
 import { isObject, Mismatch, messageOf, packageRoot, readJsonObject, temporaryFolder } from '../core/index.ts'
 
 /** Versions of the packages; null: not installed. */
@@ -67,18 +68,12 @@ export class Scratch {
       stdio: ['ignore', 'pipe', 'pipe'],
     })
     this.#child = child
-    let [out, errors] = ['', '']
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
-      out = (out + text).slice(-8192)
-    })
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
-      errors = (errors + text).slice(-8192)
-    })
+    const [out, errors] = [child.stdout, child.stderr].map(tailOf) as [() => string, () => string]
     const status = await new Promise<string | null>((done) => {
       child.on('error', (error) => done(messageOf(error)))
-      child.on('close', (code, signal) => done(code === 0 ? null : signal ? `an end by ${signal}` : lastLine(errors)))
+      child.on('close', (code, signal) => done(code === 0 ? null : signal ? `an end by ${signal}` : lastLine(errors())))
     })
-    if (status === null) return this.#answer(lastLine(out))
+    if (status === null) return this.#answer(lastLine(out()))
     const absent = (status.includes('ENOENT') || status.includes('EACCES')) && child.pid === undefined
     if (absent) throw this.#mismatch('a Python with torch and transformers', 'no program that can be started', findHint)
     const hint = status.includes('SIGKILL') ? 'memory may be short: --layers N compares the first layers' : undefined
@@ -100,29 +95,20 @@ export class Scratch {
 
 const findHint = 'name one with --python PATH or ROUNDTRIP_PYTHON; the default is python3'
 
-interface Missing {
-  parts: string[]
-  adapter?: string
-  grpo?: string
-}
-
 /** What of a folder is not compared, and why. */
 export function missingInPython(
   dir: string,
   family: string,
   { peft, trl }: PythonVersions,
   trustRemoteCode: boolean,
-): Missing {
+): { parts: string[]; adapter?: string; grpo?: string } {
   const grounded = family.startsWith('sa2va-') ? ['text_hidden_fcs', 'grounding_encoder (SAM2)'] : []
   const vision = family === 'sa2va-internvl' ? ['vision_model', 'mlp1'] : ['image preprocessing']
   const parts = family === 'language' ? ['generated ids (the folder has no tokenizer)'] : [...vision, ...grounded]
   const llm = readJsonObject(join(dir, 'config.json')).llm_config
   const packed = isObject(llm) && llm.model_type === 'internlm2' && !trustRemoteCode
-  const noPeft = packed
-    ? 'InternLM2 is read as Llama without --trust-remote-code'
-    : peft
-      ? null
-      : 'PEFT is not installed'
+  const asLlama = packed ? 'InternLM2 is read as Llama without --trust-remote-code' : null
+  const noPeft = peft ? asLlama : 'PEFT is not installed'
   const old = trl && isOlder(trl, oldest.trl) ? `TRL ${trl} is older than ${oldest.trl}` : null
   const noTrl = trl ? (old ?? noPeft) : 'TRL is not installed'
   return {
@@ -143,18 +129,17 @@ const inherited = ['PATH', 'HOME', 'LANG', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVI
 /** Caches and temporary files go to the folder; tokens and proxies are not passed on. */
 function environment(folder: string): NodeJS.ProcessEnv {
   const own = Object.fromEntries(inherited.flatMap((name) => (process.env[name] ? [[name, process.env[name]]] : [])))
-  const offline = {
-    HF_HUB_OFFLINE: '1',
-    TRANSFORMERS_OFFLINE: '1',
-    HF_DATASETS_OFFLINE: '1',
-    HF_HUB_DISABLE_TELEMETRY: '1',
-  }
-  return { ...own, ...offline, HF_HOME: folder, TMPDIR: folder, TOKENIZERS_PARALLELISM: 'false' }
+  const offline = ['HF_HUB_OFFLINE', 'TRANSFORMERS_OFFLINE', 'HF_DATASETS_OFFLINE', 'HF_HUB_DISABLE_TELEMETRY']
+  return { ...own, ...Object.fromEntries(offline.map((name) => [name, '1'])), HF_HOME: folder, TMPDIR: folder }
 }
 
-const lastLine = (text: string): string =>
-  text
-    .trim()
-    .split(/[\r\n]+/)
-    .at(-1)!
-    .trim()
+/** Reads a stream of any length; gives its last characters. */
+function tailOf(stream: Readable): () => string {
+  let tail = ''
+  stream.setEncoding('utf8').on('data', (text: string) => {
+    tail = (tail + text).slice(-8192)
+  })
+  return () => tail
+}
+
+const lastLine = (text: string): string => /[^\r\n]*$/.exec(text.trim())![0].trim()
