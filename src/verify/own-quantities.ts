@@ -23,7 +23,7 @@ import { backward, int64Tensor, noGrad, type Tensor, tidy } from '../tensor/inde
 import type { Tokenizer } from '../text/index.ts'
 import { device } from './device.ts'
 import { GoldenTensors } from './golden-tensors.ts'
-import { layerStates, positionsWith } from './qwen-states.ts'
+import { positionsWith, statesAfter } from './qwen-states.ts'
 
 /** Numbers by name. */
 export type Quantities = Record<string, Float32Array | Float64Array>
@@ -131,12 +131,13 @@ function languageStates({ model }: Subject, prompt: MixedPrompt): Quantities {
   const axes = positionsWith(model.promptPositions?.(prompt).axes ?? [Array.from(prompt.ids.keys())], 0, [])
   const shape = axes.length > 1 ? [axes.length, 1, prompt.ids.length] : [1, prompt.ids.length]
   const positions = int64Tensor(axes.flat(), shape, { device: device() })
-  const [, ...states] = layerStates(model.decoder, embeddings, { positions, additions })
+  const { layers, norm } = model.decoder.module.parts
+  const states = layers.map((_, i) => statesAfter(model.decoder, i + 1, embeddings, { positions, additions }))
   const words = int64Tensor(wordPlaces(prompt), { device: device() })
   return {
     'states.embed_tokens': numbersOf(embeddings.indexSelect(1, words)),
     ...Object.fromEntries(states.map((t, i) => [`states.layers.${i}`, numbersOf(t)])),
-    'states.norm': numbersOf(model.decoder.module.parts.norm.forward(states.at(-1)!)),
+    'states.norm': numbersOf(norm.forward(states.at(-1)!)),
   }
 }
 

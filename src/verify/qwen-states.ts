@@ -53,28 +53,25 @@ function patchOrdered(states: Tensor, order: readonly number[]): Tensor {
 
 type Language = Decoder['module']
 
-/** A language model with one of its layers. */
-class OneLayer extends Module {
-  readonly #parts: Language['parts']
+/** A language model that ends after some of its layers. */
+class FirstLayers extends Module {
+  readonly #whole: Language
+  readonly #count: number
 
-  constructor({ parts }: Language, layer: number) {
+  constructor(whole: Language, count: number) {
     super()
-    this.#parts = { ...parts, layers: [parts.layers[layer]!] }
+    this.#whole = whole
+    this.#count = count
   }
 
   get parts(): Language['parts'] {
-    return this.#parts
+    return { ...this.#whole.parts, layers: this.#whole.parts.layers.slice(0, this.#count) }
   }
 }
 
-/** What enters each layer, and what leaves the last, before the final norm. */
-export function layerStates(decoder: Decoder, x: Tensor, { additions, ...pass }: Pass): Tensor[] {
-  const states = [x]
-  decoder.module.parts.layers.forEach((_, i) => {
-    const one = new Decoder(decoder.cfg, new OneLayer(decoder.module, i), { statesBeforeNorm: true })
-    states.push(one.forward(states[i]!, { ...pass, additions: additions?.slice(i, i + 1) }))
-  })
-  return states
+/** States after the first layers, before the final norm. */
+export function statesAfter(decoder: Decoder, count: number, x: Tensor, pass: Pass): Tensor {
+  return new Decoder(decoder.cfg, new FirstLayers(decoder.module, count), { statesBeforeNorm: true }).forward(x, pass)
 }
 
 /** Positions of a prompt with those of an answer after it, axis by axis. */

@@ -29,7 +29,7 @@ import { compareGradNorm, compareIds, compareNumbers } from './compare.ts'
 import { device } from './device.ts'
 import { type GoldenTensors, readGolden, withGolden } from './golden-tensors.ts'
 import { gradientRows, noGradient } from './gradients.ts'
-import { layerStates, positionsWith, ropeRows, towerRows } from './qwen-states.ts'
+import { positionsWith, ropeRows, statesAfter, towerRows } from './qwen-states.ts'
 import { verifyTokenizer } from './tokens.ts'
 
 interface Golden {
@@ -142,8 +142,8 @@ function stateRows({ loaded, want }: Case, prompt: QwenPrompt): CheckRow[] {
   const { axes, next } = model.promptPositions(prompt)
   const place = { device: device() }
   const positions = int64Tensor(positionsWith(axes, next, []).flat(), [3, 1, prompt.ids.length], place)
-  const { norm } = model.parts
-  const states = layerStates(model.decoder, embeddings, { positions, additions }).slice(1)
+  const { layers, norm } = model.parts
+  const states = layers.map((_, i) => statesAfter(model.decoder, i + 1, embeddings, { positions, additions }))
   return [
     want.ids('full.position_ids', positionsWith(axes, next, want.numbers('answer_ids')).flat()),
     ...ropeRows(cfg.llm, positions, embeddings, want, ''),

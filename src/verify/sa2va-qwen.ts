@@ -18,7 +18,7 @@ import { device } from './device.ts'
 import { readGolden, withGolden } from './golden-tensors.ts'
 import { type GradLoss, gradientRows, groundedLossRows, noGradient } from './gradients.ts'
 import { answerRows, bitsOf, drawn, type GroundedCase, greedyIds, maskRows, readAnswer, samRows } from './grounded.ts'
-import { layerStates, positionsWith, ropeRows, towerRows } from './qwen-states.ts'
+import { positionsWith, ropeRows, statesAfter, towerRows } from './qwen-states.ts'
 import { pictureRows, type ResizeCase } from './sa2va-qwen-pictures.ts'
 import { verifyTokenizer } from './tokens.ts'
 
@@ -90,14 +90,14 @@ function languageRows(c: QwenCase, features: QwenGroundedFeatures): CheckRow[] {
   const full = positionsWith(axes, next, answer)
   const positions = int64Tensor(full.flat(), [3, 1, full[0]!.length], { device: device() })
   const { parts } = model.decoder.module
-  const states = layerStates(model.decoder, x, { positions, additions: added }).map((t) => t.squeeze(0))
-  const last = states.at(-1)!
+  const upTo = (n: number): Tensor => statesAfter(model.decoder, n, x, { positions, additions: added }).squeeze(0)
+  const last = upTo(parts.layers.length)
   return [
     want.ids('seg.position_ids', positionsWith(axes, next, []).flat()),
     want.ids('seg.position_ids_full', full.flat()),
     want.ids('seg.rope_delta', [next - prompt.ids.length]),
     ...ropeRows(family.loaded.cfg.llm, positions, x, want, 'seg.'),
-    ...parts.layers.map((_, i) => want.tensor(`seg.layer_in${i}`, states[i]!)),
+    ...parts.layers.map((_, i) => want.tensor(`seg.layer_in${i}`, upTo(i))),
     want.tensor('seg.hidden_before_norm', last),
     want.tensor('seg.hidden_after_norm', parts.norm.forward(last)),
     ...stateRows(c, last.narrow(0, prompt.ids.length + answer.indexOf(family.segId), 1)),
