@@ -69,11 +69,7 @@ export class CausalLM extends Module {
   }
 
   get parts() {
-    return {
-      embedding: this.model.embed_tokens,
-      layers: this.model.layers,
-      norm: this.model.norm,
-      head: this.lm_head ?? this.model.embed_tokens,
-    }
+    const { embed_tokens: embedding, layers, norm } = this.model
+    return { embedding, layers, norm, head: this.lm_head ?? embedding }
   }
 }

@@ -58,12 +58,8 @@ export function readLlmConfig(raw: Record<string, unknown>, where: string, part 
   const site = { where, part }
   const architectures = raw.architectures
   if (!Array.isArray(architectures) || typeof architectures[0] !== 'string') {
-    throw new Mismatch({
-      where,
-      field: `${part}architectures`,
-      expected: 'a list with the class name',
-      got: architectures ?? 'nothing',
-    })
+    const got = architectures ?? 'nothing'
+    throw new Mismatch({ where, field: `${part}architectures`, expected: 'a list with the class name', got })
   }
   const architecture = architectures[0] as string
   for (const key of needed) positive(raw, key, site)
@@ -146,14 +142,9 @@ function checkActivation(raw: Record<string, unknown>, { where, part }: Site): v
 function positive(raw: Record<string, unknown>, key: string, { where, part }: Site): void {
   const value = raw[key]
   const most = largest[key] ?? Number.MAX_SAFE_INTEGER
-  if (typeof value !== 'number' || !Number.isInteger(value) || value < 1 || value > most) {
-    throw new Mismatch({
-      where,
-      field: `${part}${key}`,
-      expected: (value as number) > most ? `at most ${most}` : 'a whole number from 1',
-      got: value ?? 'nothing',
-    })
-  }
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return
+  const expected = (value as number) > most ? `at most ${most}` : 'a whole number from 1'
+  throw new Mismatch({ where, field: `${part}${key}`, expected, got: value ?? 'nothing' })
 }
 
 /** "dynamic" scaling changes nothing up to max_position_embeddings, which generation never exceeds; others would be wrong. */
@@ -172,14 +163,8 @@ function checkScaling(raw: Record<string, unknown>, field: string, { where, part
     throw new Mismatch({ where, field: `${part}${field}.mrope_section`, expected: 'a list of numbers', got })
   }
   const type = scaling?.rope_type ?? scaling?.type
-  if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type)) {
-    throw new Mismatch({
-      where,
-      field: `${part}${field}.type`,
-      expected: 'none, default or dynamic',
-      got: type,
-    })
-  }
+  if (type !== undefined && !['dynamic', 'default', 'mrope'].includes(type))
+    throw new Mismatch({ where, field: `${part}${field}.type`, expected: 'none, default or dynamic', got: type })
   const share = raw.partial_rotary_factor ?? scaling?.partial_rotary_factor ?? 1
   if (share === 1) return
   throw new Mismatch({ where, field: `${part}partial_rotary_factor`, expected: '1', got: share })

@@ -92,11 +92,7 @@ export class InternLM2ForCausalLM extends Module {
   }
 
   get parts() {
-    return {
-      embedding: this.model.tok_embeddings,
-      layers: this.model.layers,
-      norm: this.model.norm,
-      head: this.output ?? this.model.tok_embeddings,
-    }
+    const { tok_embeddings: embedding, layers, norm } = this.model
+    return { embedding, layers, norm, head: this.output ?? embedding }
   }
 }

@@ -19,7 +19,7 @@ import { InternLM2ForCausalLM } from './internlm2.ts'
 import { Phi3ForCausalLM } from './phi3.ts'
 import { Qwen2ForCausalLM } from './qwen2.ts'
 
-/** Where activations live and in which dtype they are computed. */
+/** Device and dtype of the activations. */
 export interface Placement {
   readonly device: string
   readonly dtype: DType
@@ -50,13 +50,10 @@ export function buildLanguageModule(cfg: LlmConfig): LanguageModule {
       return new InternLM2ForCausalLM(cfg)
     case 'Phi3ForCausalLM':
       return new Phi3ForCausalLM(cfg)
-    default:
-      throw new Mismatch({
-        where: 'config.json',
-        field: 'llm_config.architectures',
-        expected: 'Qwen2, Qwen3, Llama, InternLM2 or Phi3 ForCausalLM',
-        got: cfg.architectures[0],
-      })
+    default: {
+      const [field, expected] = ['llm_config.architectures', 'Qwen2, Qwen3, Llama, InternLM2 or Phi3 ForCausalLM']
+      throw new Mismatch({ where: 'config.json', field, expected, got: cfg.architectures[0] })
+    }
   }
 }
 
@@ -105,7 +102,7 @@ export class Decoder {
     this.#beforeNorm = options.statesBeforeNorm ?? false
   }
 
-  /** Where activations live and in which dtype they are computed: that of the opened weights, whatever masters train later. */
+  /** Device and dtype of the activations: those of the opened weights, also if float32 masters train later. */
   get placement(): Placement {
     const { device, dtype } = this.module.parts.norm.weight
     return { device, dtype: this.#computeDtype ?? dtype }

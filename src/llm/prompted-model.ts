@@ -1,5 +1,5 @@
 // What generation and teacher forcing need of a model built around a decoder: prompts as embeddings, and the positions of their tokens.
-import { cat, type Tensor, tensor, zeros } from '../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, zeros } from '../tensor/index.ts'
 import type { Decoder, Placement } from './model.ts'
 
 /** Token ids of a prompt. */
@@ -32,7 +32,7 @@ export interface PromptedModel<P extends PromptIds> {
   promptPositions?(prompt: P): PromptPositions
   /** Leading tokens whose embeddings and positions are the same in both prompts, where that is worth knowing: one image. */
   sharedPrefix?(a: P, b: P): number
-  /** Frees what encoding images recorded on a device, before the weights go. */
+  /** Frees the captured graphs of the image encoders, before the weights are freed. */
   forgetRecordings?(): void
 }
 
@@ -78,11 +78,8 @@ export function commonIds(a: Int32Array, b: Int32Array): number {
 /** Positions of rows of equal length, [axes, R, L], or [R, L] for one axis. */
 export function positionTensor(rows: readonly (readonly Int32Array[])[], device: string): Tensor {
   const [R, L, axes] = [rows.length, rows[0]![0]!.length, rows[0]!.length]
-  const flat = BigInt64Array.from(
-    Array.from({ length: axes }, (_, axis) => rows.flatMap((row) => Array.from(row[axis]!))).flat(),
-    BigInt,
-  )
-  return tensor(flat, axes === 1 ? [R, L] : [axes, R, L], { device })
+  const flat = Array.from({ length: axes }, (_, axis) => rows.flatMap((row) => Array.from(row[axis]!))).flat()
+  return int64Tensor(flat, axes === 1 ? [R, L] : [axes, R, L], { device })
 }
 
 /** A prompt's positions with those of completions after it: each continues the prompt, on every axis alike. Filled up with 0 to a width. */

@@ -2,11 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskArea, maskFromDense } from '../mask/index.ts'
+import { Module } from '../nn/index.ts'
 import { tensor } from '../tensor/index.ts'
 import { proposalRules, proposeMasks, withoutDuplicates } from './propose.ts'
 import { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from './segmenter.ts'
 
 const image: RgbImage = { width: 200, height: 100, data: new Uint8Array(200 * 100 * 3) }
+
+class NoWeights extends Module {}
 
 /** Boxes of the picture as objects; a click outside of them finds the whole picture. Logits say how sharp the border is. */
 class Boxes extends Segmenter<Record<string, never>> {
@@ -14,7 +17,7 @@ class Boxes extends Segmenter<Record<string, never>> {
   readonly sizes: string[] = []
 
   constructor(objects: Boxes['objects']) {
-    super()
+    super(new NoWeights())
     this.objects = objects
   }
 
@@ -46,8 +49,6 @@ class Boxes extends Segmenter<Record<string, never>> {
     const logits = keepLogits ? tensor(new Float32Array([5, 5, sharp ? 5 : 0, -5]), [1, 1, 2, 2]) : null
     return { mask, confidence, token: 1, logits }
   }
-
-  dispose() {}
 }
 
 function boxMask([x1, y1, x2, y2]: number[], width: number, height: number): Mask {

@@ -49,11 +49,8 @@ export function proposeMasks(segmenter: Segmenter, image: RgbImage, rules = prop
     const candidates = drawn.map((d, i) => ({ ...d, prompt: prompts[i]!, stability: stabilityOf(d) }))
     const unique = withoutDuplicates(candidates.filter(isObject(small, rules)), rules)
     const kept = unique.sort((a, b) => maskArea(b.mask) - maskArea(a.mask)).slice(0, rules.max)
-    const full = segmenter.draw(
-      features,
-      kept.map(({ prompt }) => prompt),
-      { height, width, multimask: true },
-    )
+    const chosen = kept.map(({ prompt }) => prompt)
+    const full = segmenter.draw(features, chosen, { height, width, multimask: true })
     return kept.map(({ confidence, stability }, i) => ({ mask: full[i]!.mask, confidence, stability }))
   } finally {
     for (const tensor of Object.values(features)) tensor.dispose()

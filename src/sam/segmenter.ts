@@ -1,6 +1,7 @@
 // A segmenter answers clicks: one reading of an image, any number of prompts on it. Nothing here records a gradient.
 import type { RgbImage } from '../image/index.ts'
 import { type Mask, maskFromDense } from '../mask/index.ts'
+import type { Module } from '../nn/index.ts'
 import { noGrad, type Tensor } from '../tensor/index.ts'
 
 /** One prompt: clicks and a box in the frame of the segmenter's input (`inputSize`). */
@@ -34,21 +35,29 @@ export interface ClickOptions {
   batch?: number
 }
 
-/** `F`: the features of an image, an object of tensors. */
-export abstract class Segmenter<F extends object = object> {
+/** `F`: the features of an image, an object of tensors. `M`: the model, which the segmenter owns. */
+export abstract class Segmenter<F extends object = object, M extends Module = Module> {
+  readonly model: M
   /** How often the image encoder ran. */
   encodes = 0
   /** How often the decoder ran, and over how many prompts. */
   decodes = 0
   prompts = 0
 
+  constructor(model: M) {
+    this.model = model
+  }
+
   /** Size of an image in the frame of the input: clicks are scaled to it. */
   abstract inputSize(image: { height: number; width: number }): { height: number; width: number }
   protected abstract encodeImage(image: RgbImage): F
   /** Prompts with the same parts and counts. */
   protected abstract drawAlike(features: F, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[]
+
   /** Frees the weights. */
-  abstract dispose(): void
+  dispose(): void {
+    for (const t of this.model.parameters().values()) t.dispose()
+  }
 
   /** The caller owns the features. */
   encode(image: RgbImage): F {
@@ -62,14 +71,8 @@ export abstract class Segmenter<F extends object = object> {
     for (const rows of alike(prompts, options.batch ?? 16)) {
       this.decodes++
       this.prompts += rows.length
-      const drawn = this.drawAlike(
-        features,
-        rows.map((r) => prompts[r]!),
-        options,
-      )
-      rows.forEach((r, i) => {
-        out[r] = drawn[i]!
-      })
+      const some = rows.map((r) => prompts[r]!)
+      for (const [i, mask] of this.drawAlike(features, some, options).entries()) out[rows[i]!] = mask
     }
     return out
   }

@@ -108,25 +108,15 @@ class Generation<P extends PromptIds> {
     this.#rows = prompts.flatMap((_, b) => Array.from({ length: this.#samples }, (__, k) => this.#newRow(b, k)))
     this.#decoded = this.#rows
     const limit = model.decoder.cfg.max_position_embeddings
-    if (longest + options.maxNewTokens > limit) {
-      throw new Mismatch({
-        where: 'generate',
-        field: 'length',
-        expected: `at most ${limit} positions`,
-        got: longest + options.maxNewTokens,
-      })
-    }
+    const got = longest + options.maxNewTokens
+    if (got > limit)
+      throw new Mismatch({ where: 'generate', field: 'length', expected: `at most ${limit} positions`, got })
   }
 
   #newRow(b: number, k: number): Row {
     const { sampling, random, stopIds, stopStrings } = this.#options
-    if (sampling && !random)
-      throw new Mismatch({
-        where: 'generate',
-        field: 'random',
-        expected: 'a stream per row when sampling',
-        got: 'none',
-      })
+    const expected = 'a stream per row when sampling'
+    if (sampling && !random) throw new Mismatch({ where: 'generate', field: 'random', expected, got: 'none' })
     const ids = new Set([...this.#tokenizer.eosIds, ...(stopIds ?? [])])
     const stop = new StopMatcher(this.#tokenizer, { stopIds: ids, stopStrings })
     const plain = { ids: [], logps: [], drawn: [], stop, open: true, finished: false }
@@ -185,9 +175,8 @@ class Generation<P extends PromptIds> {
     if (!this.#options.sampling) return null
     const R = this.#rows.length
     const steps = Math.max(0, Math.min(stepsAhead, this.#options.maxNewTokens - t))
-    return Float64Array.from({ length: steps * R }, (_, i) =>
-      this.#rows[i % R]!.random!.uniformAt(t + Math.floor(i / R)),
-    )
+    const uniform = (i: number) => this.#rows[i % R]!.random!.uniformAt(t + Math.floor(i / R))
+    return Float64Array.from({ length: steps * R }, (_, i) => uniform(i))
   }
 
   #takeSteps(t: number, { ids, logps, drawnLogps, hidden }: Taken): void {
@@ -220,18 +209,10 @@ class Generation<P extends PromptIds> {
     const room = capturesGraphs(this.#model.decoder) ? 0 : this.#options.maxNewTokens
     const read = prefill(this.#model, this.#prompts, room)
     if (this.#samples === 1) return { ...read, rows: null }
-    const { cache, logits, valid, columns, lengths, next } = read
     const prompt = this.#rows.map((_, r) => Math.floor(r / this.#samples))
-    const rows = int64Tensor(prompt, { device: logits.device })
-    return {
-      cache,
-      rows,
-      logits: logits.indexSelect(0, rows),
-      valid: valid ? valid.indexSelect(0, rows) : null,
-      columns,
-      lengths,
-      next: prompt.map((b) => next[b]!),
-    }
+    const rows = int64Tensor(prompt, { device: read.logits.device })
+    const [logits, valid] = [read.logits.indexSelect(0, rows), read.valid?.indexSelect(0, rows) ?? null]
+    return { ...read, rows, logits, valid, next: prompt.map((b) => read.next[b]!) }
   }
 
   /** Chooses the next token of every row from its scores [R, V]. */
@@ -239,12 +220,8 @@ class Generation<P extends PromptIds> {
     const [ids, logps, drawn] = tidy(() => {
       const scores = this.#scores(logits)
       const t = this.#decoded[0]!.ids.length
-      const chosen = this.#options.sampling
-        ? sampleTokens(
-            scores,
-            Float64Array.from(this.#decoded, (row) => row.random!.uniformAt(t)),
-          )
-        : greedyTokens(scores)
+      const uniforms = () => Float64Array.from(this.#decoded, (row) => row.random!.uniformAt(t))
+      const chosen = this.#options.sampling ? sampleTokens(scores, uniforms()) : greedyTokens(scores)
       const safe = chosen.clamp({ min: 0 })
       const own = this.#options.samplerLogps ? tokenLogps(scores, safe).numbers() : null
       const logps = tokenLogps(logits, safe, this.#settings.temperature).numbers()
@@ -258,16 +235,12 @@ class Generation<P extends PromptIds> {
 
   #scores(logits: Tensor): Tensor {
     const { suppressIds } = this.#options
-    const device = logits.device
-    const seen =
-      this.#settings.repetitionPenalty !== 1
-        ? seenTokens(
-            this.#decoded.map((row) => [...row.prompt, ...row.ids]),
-            logits.size(-1),
-            device,
-          )
-        : undefined
-    const allowed = suppressIds?.length ? suppress(logits, int64Tensor(suppressIds, { device })) : logits // before the warpers: what they keep must be left to draw from
+    const { device } = logits
+    const rows = () => this.#decoded.map((row) => [...row.prompt, ...row.ids])
+    const penalised = this.#settings.repetitionPenalty !== 1
+    const seen = penalised ? seenTokens(rows(), logits.size(-1), device) : undefined
+    // before the warpers: what they keep must be left to draw from
+    const allowed = suppressIds?.length ? suppress(logits, int64Tensor(suppressIds, { device })) : logits
     return this.#options.sampling ? warpScores(allowed, this.#settings, seen) : allowed
   }
 
@@ -276,14 +249,11 @@ class Generation<P extends PromptIds> {
       row.ids.push(this.#tokenizer.padId ?? 0) // the row continues as padding; #result cuts it
       return
     }
-    if (id < 0)
-      throw new Mismatch({
-        where: 'generate',
-        field: `row ${this.#rows.indexOf(row)}`,
-        expected: 'finite scores',
-        got: 'NaN or infinity',
-        hint: 'the weights or the input are not finite',
-      })
+    if (id < 0) {
+      const [field, got] = [`row ${this.#rows.indexOf(row)}`, 'NaN or infinity']
+      const hint = 'the weights or the input are not finite'
+      throw new Mismatch({ where: 'generate', field, expected: 'finite scores', got, hint })
+    }
     row.ids.push(id)
     row.logps.push(logp)
     if (row.stop.feed(id) === 'stop') {
@@ -294,10 +264,8 @@ class Generation<P extends PromptIds> {
 
   #result(row: Row, r: number): Generated {
     const ids = Int32Array.from(row.ids.slice(0, row.logps.length))
-    const segAt: number[] = []
-    ids.forEach((id, j) => {
-      if (id === this.#options.segId && j < this.#states.length && j < ids.length - 1) segAt.push(j)
-    })
+    const hasState = (j: number) => j < this.#states.length && j < ids.length - 1
+    const segAt = [...ids.keys()].filter((j) => ids[j] === this.#options.segId && hasState(j))
     const states = segAt.map((j) => {
       const { hidden, of } = this.#states[j]!
       return hidden.narrow(0, of.indexOf(row), 1)

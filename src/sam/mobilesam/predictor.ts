@@ -10,30 +10,16 @@ export interface SamFeatures {
   embedding: Tensor // [1, 256, 64, 64]
 }
 
-export class SamPredictor extends Segmenter<SamFeatures> {
-  readonly model: SamModel
-
-  constructor(model: SamModel) {
-    super()
-    this.model = model
-  }
-
+export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
   /** One factor for both axes; the rest of the square input is padding. */
   inputSize(image: Size): Size {
     const scale = samScale(image, this.model.config.image_size)
     return { height: image.height * scale, width: image.width * scale }
   }
 
-  dispose(): void {
-    for (const t of this.model.parameters().values()) t.dispose()
-  }
-
   protected encodeImage(image: RgbImage): SamFeatures {
-    return noGrad(() =>
-      tidy(() => ({
-        embedding: this.model.image_encoder.forward(samInput(image, this.model.device, this.model.config.image_size)),
-      })),
-    )
+    const { image_encoder, device, config } = this.model
+    return noGrad(() => tidy(() => ({ embedding: image_encoder.forward(samInput(image, device, config.image_size)) })))
   }
 
   protected drawAlike({ embedding }: SamFeatures, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
@@ -59,18 +45,11 @@ function choice(ious: Tensor, { labels }: SamPoints, multimask: boolean): Tensor
 
 /** Clicks, the corners of the box, and a closing point (label -1) if there is no box. */
 export function samPoints(prompts: readonly ClickPrompt[]): SamPoints {
-  const ends = ({ box }: ClickPrompt): { coords: [number, number][]; labels: number[] } =>
-    box
-      ? {
-          coords: [
-            [box[0], box[1]],
-            [box[2], box[3]],
-          ],
-          labels: [2, 3],
-        }
-      : { coords: [[0, 0]], labels: [-1] }
+  const ends = ({ box }: ClickPrompt): (readonly [number, number])[] => {
+    return box ? [[box[0], box[1]] as const, [box[2], box[3]] as const] : [[0, 0]]
+  }
   return {
-    coords: prompts.map((p) => [...p.points, ...ends(p).coords]),
-    labels: prompts.map((p) => [...p.labels, ...ends(p).labels]),
+    coords: prompts.map((p) => [...p.points, ...ends(p)]),
+    labels: prompts.map((p) => [...p.labels, ...(p.box ? [2, 3] : [-1])]),
   }
 }

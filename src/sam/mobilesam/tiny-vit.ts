@@ -77,16 +77,10 @@ class WindowAttention extends Module {
     const [count, cells, dim] = windows.shape as [number, number, number]
     const split = this.qkv.forward(this.norm.forward(windows)).view([count, cells, this.#heads, -1])
     const width = dim / this.#heads
-    const [q, k, v] = [0, 1, 2].map((i) => split.narrow(3, i * width, width).transpose(1, 2)) as [
-      Tensor,
-      Tensor,
-      Tensor,
-    ]
-    const scores = q
-      .matmul(k.transpose(-2, -1))
-      .mul(width ** -0.5)
-      .add(this.#biases())
-    const out = scores.softmax(-1).matmul(v).transpose(1, 2).reshape([count, cells, dim])
+    const part = (i: number) => split.narrow(3, i * width, width).transpose(1, 2)
+    const products = part(0).matmul(part(1).transpose(-2, -1))
+    const scores = products.mul(width ** -0.5).add(this.#biases())
+    const out = scores.softmax(-1).matmul(part(2)).transpose(1, 2).reshape([count, cells, dim])
     return this.proj.forward(out)
   }
 
@@ -149,10 +143,8 @@ class AttentionBlock extends Module {
     const s = this.#side
     const [rows, columns] = [Math.ceil(H / s), Math.ceil(W / s)]
     const padded = x.permute([0, 2, 3, 1]).constantPadNd([0, 0, 0, columns * s - W, 0, rows * s - H])
-    const windows = padded
-      .reshape([B, rows, s, columns, s, C])
-      .transpose(2, 3)
-      .reshape([-1, s * s, C])
+    const cells = padded.reshape([B, rows, s, columns, s, C]).transpose(2, 3)
+    const windows = cells.reshape([-1, s * s, C])
     const map = this.attn.forward(windows).view([B, rows, columns, s, s, C]).transpose(2, 3)
     const whole = map.reshape([B, rows * s, columns * s, C])
     return whole.narrow(1, 0, H).narrow(2, 0, W).permute([0, 3, 1, 2])

@@ -40,20 +40,16 @@ function partition(x: Tensor, w: number): Tensor {
   const [b, rows, columns, c] = x.shape as [number, number, number, number]
   const [h, wide] = [padded(rows, w), padded(columns, w)]
   const full = h === rows && wide === columns ? x : x.constantPadNd([0, 0, 0, wide - columns, 0, h - rows])
-  return full
-    .view([b, h / w, w, wide / w, w, c])
-    .permute([0, 1, 3, 2, 4, 5])
-    .reshape([-1, w, w, c])
+  const cells = full.view([b, h / w, w, wide / w, w, c])
+  return cells.permute([0, 1, 3, 2, 4, 5]).reshape([-1, w, w, c])
 }
 
 /** The inverse, to a map of rows x columns. */
 function merge(windows: Tensor, w: number, rows: number, columns: number): Tensor {
   const [h, wide] = [padded(rows, w), padded(columns, w)]
   const c = windows.size(3)
-  const full = windows
-    .view([-1, h / w, wide / w, w, w, c])
-    .permute([0, 1, 3, 2, 4, 5])
-    .reshape([-1, h, wide, c])
+  const cells = windows.view([-1, h / w, wide / w, w, w, c])
+  const full = cells.permute([0, 1, 3, 2, 4, 5]).reshape([-1, h, wide, c])
   return h === rows && wide === columns ? full : full.narrow(1, 0, rows).narrow(2, 0, columns)
 }
 

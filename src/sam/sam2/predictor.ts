@@ -11,14 +11,7 @@ import { chooseMask, takeMask } from './selection.ts'
 /** As the official predictor keeps them between clicks. */
 const logitLimit = 32
 
-export class Sam2Predictor extends Segmenter<Sam2Features> {
-  readonly model: Sam2Model
-
-  constructor(model: Sam2Model) {
-    super()
-    this.model = model
-  }
-
+export class Sam2Predictor extends Segmenter<Sam2Features, Sam2Model> {
   get side(): number {
     return this.model.config.image_size
   }
@@ -26,10 +19,6 @@ export class Sam2Predictor extends Segmenter<Sam2Features> {
   /** The image is stretched to the square input. */
   inputSize(): { height: number; width: number } {
     return { height: this.side, width: this.side }
-  }
-
-  dispose(): void {
-    for (const t of this.model.parameters().values()) t.dispose()
   }
 
   protected encodeImage(image: RgbImage): Sam2Features {

@@ -18,13 +18,8 @@ class RandomPositions extends Module {
   /** Places [.., 2], x first, as shares of the image's width and height, to [.., D]. */
   forward(places: Tensor): Tensor {
     const frequencies = cast(this.positional_encoding_gaussian_matrix, places)
-    return codes(
-      places
-        .mul(2)
-        .sub(1)
-        .matmul(frequencies)
-        .mul(2 * Math.PI),
-    )
+    const products = places.mul(2).sub(1).matmul(frequencies)
+    return codes(products.mul(2 * Math.PI))
   }
 
   /** The same with every result rounded to bfloat16; each step computes in float32, as it does on CUDA. */
@@ -119,12 +114,8 @@ export class PromptEncoder extends Module {
 
   /** Vectors of the labels -1, 0 .. 3. */
   #labelTable(): Tensor {
-    return wide(
-      cat(
-        [this.not_a_point_embed, ...this.point_embeddings].map((m) => m.weight),
-        { dim: 0 },
-      ),
-    )
+    const rows = [this.not_a_point_embed, ...this.point_embeddings].map((m) => m.weight)
+    return wide(cat(rows, { dim: 0 }))
   }
 
   /** Logits of an earlier mask [B, 1, 4e, 4e] to [B, D, e, e]; without one [1, D, 1, 1]. */
@@ -138,10 +129,6 @@ export class PromptEncoder extends Module {
 
 /** A prompt without points: one of the label "none" in every row. */
 function nowhere(batch: number): PointList {
-  return {
-    batch,
-    count: 1,
-    coords: new Float32Array(2 * batch),
-    labels: new Int32Array(batch).fill(pointLabels.none),
-  }
+  const labels = new Int32Array(batch).fill(pointLabels.none)
+  return { batch, count: 1, coords: new Float32Array(2 * batch), labels }
 }

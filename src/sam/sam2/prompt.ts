@@ -61,6 +61,8 @@ export function checkTensors(prompt: Sam2Prompt, cfg: Sam2Config): void {
     fail('maskInput', `[B, 1, ${side}, ${side}]`, `[${maskInput.shape}]`)
 }
 
+const separateCall = 'decode rows with other counts in a separate call: a filling point would change the mask'
+
 /** Box corners, then clicks, of every row; null when the prompt has neither. */
 export function pointList(prompt: Sam2Prompt): PointList | null {
   checkPairs(prompt)
@@ -69,12 +71,7 @@ export function pointList(prompt: Sam2Prompt): PointList | null {
   const count = rows[0]!.labels.length
   rows.forEach((row, b) => {
     if (row.labels.length !== count)
-      fail(
-        `points.${b}`,
-        `${count} points, as row 0 has`,
-        row.labels.length,
-        'decode rows with other counts in a separate call: a filling point would change the mask',
-      )
+      fail(`points.${b}`, `${count} points, as row 0 has`, row.labels.length, separateCall)
   })
   if (count === 0) fail('points', 'at least one point per row', 0)
   return {

@@ -5,49 +5,21 @@ import { type Sam2Config, sam2Config } from './config.ts'
 
 type Shapes = ReadonlyMap<string, readonly number[]>
 
-interface Trunk {
-  name: string
-  embed_dim: number
-  stages: number[]
-  num_heads: number
-  window_spec: number[]
-  global_att_blocks: number[]
-}
+const trunk = (
+  name: string,
+  embed_dim: number,
+  num_heads: number,
+  stages: number[],
+  window_spec: number[],
+  global_att_blocks: number[],
+) => ({ name, embed_dim, stages, num_heads, window_spec, global_att_blocks })
 
 /** The four published trunks. */
-const trunks: readonly Trunk[] = [
-  {
-    name: 'tiny',
-    embed_dim: 96,
-    stages: [1, 2, 7, 2],
-    num_heads: 1,
-    window_spec: [8, 4, 14, 7],
-    global_att_blocks: [5, 7, 9],
-  },
-  {
-    name: 'small',
-    embed_dim: 96,
-    stages: [1, 2, 11, 2],
-    num_heads: 1,
-    window_spec: [8, 4, 14, 7],
-    global_att_blocks: [7, 10, 13],
-  },
-  {
-    name: 'base_plus',
-    embed_dim: 112,
-    stages: [2, 3, 16, 3],
-    num_heads: 2,
-    window_spec: [8, 4, 14, 7],
-    global_att_blocks: [12, 16, 20],
-  },
-  {
-    name: 'large',
-    embed_dim: 144,
-    stages: [2, 6, 36, 4],
-    num_heads: 2,
-    window_spec: [8, 4, 16, 8],
-    global_att_blocks: [23, 33, 43],
-  },
+const trunks = [
+  trunk('tiny', 96, 1, [1, 2, 7, 2], [8, 4, 14, 7], [5, 7, 9]),
+  trunk('small', 96, 1, [1, 2, 11, 2], [8, 4, 14, 7], [7, 10, 13]),
+  trunk('base_plus', 112, 2, [2, 3, 16, 3], [8, 4, 14, 7], [12, 16, 20]),
+  trunk('large', 144, 2, [2, 6, 36, 4], [8, 4, 16, 8], [23, 33, 43]),
 ]
 
 /** `shapes`: names without a prefix. */
@@ -59,11 +31,11 @@ export function sam2ConfigFromShapes(shapes: Shapes, where: string): Sam2Config 
   }
   const embed_dim = shape('image_encoder.trunk.patch_embed.proj.weight')[0]!
   const stages = stageDepths(shapes, embed_dim)
-  const { name: _, ...trunk } = publishedTrunk(embed_dim, stages, where)
+  const { name: _, ...published } = publishedTrunk(embed_dim, stages, where)
   const d_model = shape('image_encoder.neck.convs.0.conv.weight')[0]!
   return sam2Config(
     {
-      ...trunk,
+      ...published,
       d_model,
       window_pos_embed_bkg_spatial_size: shape('image_encoder.trunk.pos_embed').slice(2),
       decoder_depth: countOf(shapes, /^sam_mask_decoder\.transformer\.layers\.(\d+)\./),
@@ -92,14 +64,11 @@ function stageDepths(shapes: Shapes, embed: number): number[] {
   return depths
 }
 
-function publishedTrunk(embed: number, stages: readonly number[], where: string): Trunk {
+function publishedTrunk(embed: number, stages: readonly number[], where: string) {
   const found = trunks.find((t) => t.embed_dim === embed && String(t.stages) === String(stages))
   if (found) return found
-  throw new Mismatch({
-    where,
-    field: 'image_encoder.trunk',
-    expected: trunks.map((t) => `${t.name} (${t.embed_dim} channels, ${t.stages.join('+')} blocks)`).join(', '),
-    got: `${embed} channels, ${stages.join('+')} blocks`,
-    hint: 'for another trunk put its sizes into grounding_encoder_config of a config.json beside the weights',
-  })
+  const sizes = (channels: number, depths: readonly number[]) => `${channels} channels, ${depths.join('+')} blocks`
+  const expected = trunks.map((t) => `${t.name} (${sizes(t.embed_dim, t.stages)})`).join(', ')
+  const hint = 'for another trunk put its sizes into grounding_encoder_config of a config.json beside the weights'
+  throw new Mismatch({ where, field: 'image_encoder.trunk', expected, got: sizes(embed, stages), hint })
 }

@@ -15,7 +15,13 @@ import {
 } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
-import { type AttentionCall, attentionCalls, type Packing, packingOf } from '../../score/by-hand/attention-calls.ts'
+import {
+  type AttentionCall,
+  attentionCalls,
+  type Packing,
+  packingOf,
+  startsOf,
+} from '../../score/by-hand/attention-calls.ts'
 import type { Elementwise } from '../../score/by-hand/elementwise.ts'
 import { kernelElementwise } from '../../score/by-hand/elementwise-kernels.ts'
 import { PackedCache } from './packed-cache.ts'
@@ -98,7 +104,7 @@ function planOf(prompts: readonly PromptIds[], groups: readonly Group[], known: 
     prompt: prefixes[g]!,
     read: members.map((b) => prompts[b]!.ids.length - prefixes[g]!),
   }))
-  const packing = known ? behindKnown(lengths) : packingOf(lengths)
+  const packing = known ? afterKnown(lengths) : packingOf(lengths)
   const order = groups.flatMap(({ members }, g) => members.map((b) => ({ b, g })))
   const [last, rowsOf]: [number[], number[][]] = [[], []]
   const tails = order.map(({ b, g }, i) => {
@@ -122,15 +128,8 @@ function planOf(prompts: readonly PromptIds[], groups: readonly Group[], known: 
 
 const knownTokens = (known: KnownRows | null) => known?.lengths.reduce((a, b) => a + b, 0) ?? 0
 
-/** Where stretches of these lengths begin, and where the last ends. */
-function startsOf(lengths: readonly number[]): number[] {
-  const out = [0]
-  for (const n of lengths) out.push(out.at(-1)! + n)
-  return out
-}
-
 /** Only what comes after prompts whose keys are known: what it sees of itself, and what it sees of them. */
-function behindKnown(lengths: readonly { prompt: number; read: readonly number[] }[]): Packing {
+function afterKnown(lengths: readonly { prompt: number; read: readonly number[] }[]): Packing {
   const prompts = startsOf(lengths.map((l) => l.prompt))
   const reads = startsOf(lengths.flatMap((l) => l.read))
   const groups = startsOf(lengths.map((l) => startsOf(l.read).at(-1)!))

@@ -30,13 +30,8 @@ export interface FusedWeights {
 }
 
 export function shapeOf({ cfg }: Decoder): DecodeShape {
-  return {
-    hidden: cfg.hidden_size,
-    inner: cfg.intermediate_size,
-    heads: cfg.num_attention_heads,
-    groups: cfg.num_key_value_heads,
-    dim: cfg.head_dim,
-  }
+  const { hidden_size: hidden, intermediate_size: inner, head_dim: dim } = cfg
+  return { hidden, inner, heads: cfg.num_attention_heads, groups: cfg.num_key_value_heads, dim }
 }
 
 /** Why the kernels cannot take over a decoder's layers on any device; null if they can. */
@@ -112,6 +107,8 @@ function fusedWeights(decoder: Decoder): FusedWeights {
 
 function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: number): LayerWeights {
   const product = (...pack: Pack) => new Int8Product(pack, rank)
+  const inner = () => ({ qkv: product(...attention.qkv), out: product(attention.out) })
+  const outer = () => ({ gateUp: product(...mlp.gateUp), down: product(mlp.down) })
   return {
     inputNorm: inputNorm.weight,
     qkv: keep(packedWeight(attention.qkv)),
@@ -122,14 +119,7 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: 
     outputNorm: outputNorm.weight,
     gateUp: keep(packedWeight(mlp.gateUp)),
     down: mlp.down.weight,
-    rounded: isInt8(mlp.down.weight)
-      ? {
-          qkv: product(...attention.qkv),
-          out: product(attention.out),
-          gateUp: product(...mlp.gateUp),
-          down: product(mlp.down),
-        }
-      : null,
+    rounded: isInt8(mlp.down.weight) ? { ...inner(), ...outer() } : null,
   }
 }
 

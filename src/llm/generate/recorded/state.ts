@@ -68,12 +68,9 @@ class PinnedWeights {
 
   /** Runs `fn` with the buffers in place of the weights they copy. */
   with<R>(fn: () => R): R {
-    const pinned = [...this.#pinned]
-    return withWeights(
-      pinned.map(([, { slot }]) => slot),
-      new Map(pinned.map(([name, { buffer }]) => [name, buffer])),
-      fn,
-    )
+    const slots = [...this.#pinned.values()].map(({ slot }) => slot)
+    const buffers = new Map([...this.#pinned].map(([name, { buffer }]) => [name, buffer]))
+    return withWeights(slots, buffers, fn)
   }
 
   #matches(slots: readonly Slot[]): boolean {
@@ -170,18 +167,14 @@ export class DecodeState {
   ): void {
     if (!this.#weights.load()) this.#forget()
     if (draws) this.#prepare(draws.plan)
-    const behind = draws ? 0 : 1 // `run` moves before it reads
+    const back = draws ? 0 : 1 // `run` moves before it reads
     const read = columnsOf(cache)
     tidy(() => {
       this.#cache.copyFrom(read, columns, rows)
       if (draws) this.#setTokens(draws.first)
-      this.#position.copy_(
-        tensor(
-          BigInt64Array.from(next, (n) => BigInt(n - behind)),
-          [this.rows, 1],
-        ),
-      )
-      this.#column.fill_(columns - behind)
+      const positions = next.map((n) => n - back)
+      this.#position.copy_(int64Tensor(positions, [this.rows, 1]))
+      this.#column.fill_(columns - back)
       this.#visible.fill_(false)
       const prompt = this.#visible.slice({ dim: 3, end: columns })
       if (valid) prompt.copy_(valid.view([this.rows, 1, 1, columns]))

@@ -34,7 +34,7 @@ export interface Packing {
 const sum = (values: readonly number[]) => values.reduce((a, b) => a + b, 0)
 
 /** Where stretches of these lengths begin, and where the last ends. */
-function startsOf(lengths: readonly number[], from = 0): number[] {
+export function startsOf(lengths: readonly number[], from = 0): number[] {
   const out = [from]
   for (const n of lengths) out.push(out.at(-1)! + n)
   return out

@@ -116,11 +116,10 @@ export const atenElementwise: Elementwise = {
     return out
   },
 
-  swiglu: (gateUp, I) =>
-    gateUp
-      .narrow(1, 0, I)
-      .silu()
-      .mul_(gateUp.narrow(1, I, I)),
+  swiglu(gateUp, I) {
+    const gate = gateUp.narrow(1, 0, I).silu()
+    return gate.mul_(gateUp.narrow(1, I, I))
+  },
 
   swigluBackward(grad, gateUp, I) {
     const [gate, up] = [gateUp.narrow(1, 0, I), gateUp.narrow(1, I, I)]

@@ -150,11 +150,8 @@ function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, 
   const placed = c.calls.map((call, i): PlacedGrads => {
     const rows = (t: Tensor) => headRows(t, call.queries, 0, queries, dim)
     const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
-    return {
-      queries: call.queries,
-      keys: call.keys,
-      grads: flashAttentionBackward(rows(grad), heads[i]!, whole, call),
-    }
+    const grads = flashAttentionBackward(rows(grad), heads[i]!, whole, call)
+    return { queries: call.queries, keys: call.keys, grads }
   })
   return c.elementwise.rotateBackward(c.tokens, placed, c.heads, c.table, extra)
 }

@@ -153,15 +153,10 @@ export class TrainingLayers {
       loadAdapters(this.#stacks, masters, adapter)
       loaded = ++this.#loads
     }
-    const { num_attention_heads: queries, num_key_value_heads: keys, head_dim: dim } = this.#decoder.cfg
-    const heads = { queries, keys, dim }
-    const fixed = {
-      elementwise: this.#elementwise,
-      heads,
-      intermediate: this.#decoder.cfg.intermediate_size,
-      adapter,
-      keeps,
-    } as const
+    const { cfg } = this.#decoder
+    const heads = { queries: cfg.num_attention_heads, keys: cfg.num_key_value_heads, dim: cfg.head_dim }
+    const intermediate = cfg.intermediate_size
+    const fixed = { elementwise: this.#elementwise, heads, intermediate, adapter, keeps } as const
     const run = savingFunction<[Tensor], Kept>(
       (h) =>
         untracked(() =>

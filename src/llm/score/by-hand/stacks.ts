@@ -68,11 +68,9 @@ export class Stack {
       this.#upViews = this.parts.map((p) => this.#view(all.narrow(0, p.start, p.rows).narrow(1, p.down, rank)))
     } else {
       this.#upViews = this.parts.map((p) => up(p.rows, rank))
-      this.blocks = this.parts.map((p, i) => ({
-        rows: [p.start, p.rows],
-        downs: [start + p.down, rank],
-        up: this.#upViews[i]!,
-      }))
+      this.blocks = this.parts.map((p, i) => {
+        return { rows: [p.start, p.rows], downs: [start + p.down, rank], up: this.#upViews[i]! }
+      })
     }
     this.#handles = this.parts.map(({ linear, start: from, rows }) => {
       linear.weight.dispose()
@@ -131,19 +129,10 @@ export function mastersOf(stacks: readonly Stack[]): Masters {
 /** Puts the adapters' values into the stacks, in the dtype of the pass: A times its scale, B as it is. */
 export function loadAdapters(stacks: readonly Stack[], { downs, ups }: Masters, { scale }: AdapterState): void {
   const copies = stacks.map((s) => s.copies)
+  const [down, up] = [copies.flatMap((c) => c.down), copies.flatMap((c) => c.up)]
   noGrad(() => {
-    copyAll(
-      copies.flatMap((c) => c.down),
-      downs,
-    )
-    copyAll(
-      copies.flatMap((c) => c.up),
-      ups,
-    )
-    if (scale !== 1)
-      scaleAll(
-        copies.flatMap((c) => c.down),
-        scale,
-      )
+    copyAll(down, downs)
+    copyAll(up, ups)
+    if (scale !== 1) scaleAll(down, scale)
   })
 }
