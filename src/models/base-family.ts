@@ -17,7 +17,7 @@ export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L ex
   readonly loaded: L
   abstract readonly tokenizer: Tokenizer
   protected abstract readonly template: ChatTemplate
-  /** Tokens of the prompt that stand for the image. */
+  /** Tokens of the image in the prompt. */
   protected abstract imageTokens(features: object): number
 
   constructor(loaded: L) {
@@ -86,7 +86,7 @@ export abstract class OpenedGroundedFamily<
     return this.loaded.prompter.tokenizer
   }
 
-  /** Images that are encoded together on a device which is faster that way; on the CPU one after the other. Without gradient. */
+  /** Encodes several images at a time on a GPU, one after the other on the CPU. Without gradient. */
   protected inParts<I, R>(inputs: readonly I[], encode: (some: readonly I[]) => R[]): R[] {
     const size = this.model.placement.device === 'cpu' ? 1 : imagesTogether
     const starts = Array.from({ length: Math.ceil(inputs.length / size) }, (_, i) => i * size)

@@ -20,17 +20,17 @@ export function defaultPatterns(groups: Readonly<Partial<Record<TrainGroup, read
   return defaultTrainGroups.flatMap((group) => groups[group] ?? [])
 }
 
-/** Limits on what becomes of an image. */
+/** Limits on the size of an image's input. */
 export interface ImageLimits {
   /** Tiles at most; the model's own limit if absent. */
   maxTiles?: number
 }
 
-/** Where adapters go: below which module, on which layers, and under which names files hold them. */
+/** Which layers get LoRA adapters, and the names of their weights in files. */
 export interface AdapterSite {
   readonly on: Module
   readonly targets: (path: string) => boolean
-  /** In front of the paths above, in names of the module. */
+  /** Prefix of these paths in the names of the module. */
   readonly root: string
   /** Linear layers between image features and language model that can be adapted too, by their whole names. */
   readonly projector?: RegExp
@@ -88,7 +88,7 @@ export interface LanguageFamily<I = object, F extends object = object, P extends
   readonly sizes: FamilySizes
   /** Images that may be encoded together have the same shape. */
   shapeOf(input: I): string
-  /** Images of one shape in one pass, with a gradient where the caller records one; `rows` are views of `all`. */
+  /** Images of one shape in one pass, with a gradient if the caller enables it; `rows` are views of `all`. */
   encodeTogether(inputs: readonly I[]): { all: F; rows: F[] }
   /** The token ids of an answer, its end included. `words`: none of it can become a special token, such as a record's own caption. */
   completion(text: string, options?: { words?: boolean }): Int32Array
@@ -115,9 +115,9 @@ export interface GroundedFamily<I = object, F extends object = object, P extends
   segment(features: F, phrase: string | { question: Question }): P
   /** States of [SEG] tokens [B, S] -> prompts of the mask decoder [B, d]. */
   segPrompts(states: Tensor): Tensor
-  /** Prompts [B, d] of one image, or of the images named for each of them -> logits of the best mask each, or of the given choices. */
+  /** Prompts [B, d] -> logits of the best mask each, or of the given choices. `features`: one image for all, or one for each prompt. */
   drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask
-  /** Low-res logits [B, h, w] of one image, or of the images named for each of them -> masks at the image's size. */
+  /** Low-res logits [B, h, w] -> masks at the image's size. `features`: one image for all, or one for each row. */
   finishMasks(features: F | readonly F[], logits: Tensor): Mask[]
 }
 

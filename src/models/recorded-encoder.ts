@@ -1,5 +1,5 @@
-// A frozen encoder on a device that records: a pass over a fixed number of rows is recorded once and then one call, where it is thousands
-// for the host otherwise. Rows of an image come out the same whatever images they are encoded with.
+// A frozen encoder as a CUDA graph: a pass over a fixed number of rows is captured once and replayed, which saves thousands of kernel
+// launches. The output of an image does not depend on the images that are encoded with it.
 import { type Module, tensorAt } from '../nn/index.ts'
 import { CudaGraph, cat, empty, keep, noGrad, type Tensor } from '../tensor/index.ts'
 

@@ -1,5 +1,5 @@
-// CIDEr-D (Vedantam et al. 2015, as the COCO caption evaluation computes it): cosine of TF-IDF vectors of word sequences of length
-// 1 to 4, counts clipped to the reference's, a Gaussian penalty on the difference of lengths, times 10.
+// CIDEr-D (Vedantam et al. 2015, as the COCO caption evaluation computes it): 10 times the cosine of TF-IDF vectors of n-grams, n from
+// 1 to 4. Counts are clipped to the reference's, and a Gaussian penalises a difference of lengths.
 const longest = 4
 const sigma = 6
 

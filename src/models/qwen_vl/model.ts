@@ -15,7 +15,7 @@ import type { QwenVLConfig } from './config.ts'
 import { generations, type VisionOutput, type VisionTower, type Watch } from './generations.ts'
 import type { Grid, PatchedImage } from './processor.ts'
 
-/** What the tower makes of one image; frozen with it. */
+/** The tower's output for one image. The tower is frozen, so it does not change in training. */
 export interface QwenFeatures extends Grid, VisionOutput {
   /** Of the original. */
   height: number
@@ -52,7 +52,7 @@ export class QwenVL extends Qwen2ForCausalLM {
     return this.#decoder.placement
   }
 
-  /** With gradient to the tower where one is recorded. */
+  /** With a gradient to the tower, if gradients are enabled. */
   look(image: PatchedImage, watch?: Watch): VisionOutput {
     return lookAt(this.visual, image, this.placement, watch)
   }
@@ -111,7 +111,7 @@ export function imageInputs(
   return { embeddings: put(embedded, tokens), additions: taps.map((rows) => put(nothing, rows)) }
 }
 
-/** What a tower sees in an image; with gradient if one is recorded. */
+/** The tower's output for an image; with a gradient, if gradients are enabled. */
 export function lookAt(tower: VisionTower, image: PatchedImage, placement: Placement, watch?: Watch): VisionOutput {
   return tidy(() => {
     const P = image.rows * image.columns

@@ -25,7 +25,7 @@ export const qwenAdapterNames: AdapterNames = { ours: 'model.', file: 'base_mode
 /** Every linear of the language model's layers; the vision tower has layers of the same names. */
 export const isAdapted = (path: string): boolean => /^model\.language_model\.layers\.\d+\./.test(path)
 
-/** Pixels that count as one tile where a limit is given in tiles. */
+/** Pixels of one tile, for limits that are given in tiles. */
 export const tilePixels = 448 * 448
 
 /** Sa2VA on Qwen2.5-VL or Qwen3-VL as a run sees it. */
@@ -65,7 +65,7 @@ export class Sa2VAQwenFamily
     return qwenPreparation(this.loaded.cfg, this.loaded.processor, { maxPixels })
   }
 
-  /** As a file would hold them: stored features must give the same bits. */
+  /** Contiguous, as in a file: stored features must give the same bits. */
   encode(inputs: readonly QwenImageInput[]): QwenGroundedFeatures[] {
     return this.inParts(inputs, (some) => this.model.encodeAll(some))
   }

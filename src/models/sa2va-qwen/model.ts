@@ -1,6 +1,6 @@
 // Sa2VA around a Qwen-VL: vision tower + language model + text_hidden_fcs + SAM2. N prompt tokens, U visual tokens, S hidden size.
-// Unusual: positions have three axes; with Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
-// the one BEFORE the final norm (transformers 4.57 records layer outputs there, and training used the same path).
+// Unusual: positions have three axes. With Qwen3-VL the tower also adds to the states after the first layers, and the [SEG] state is
+// the one BEFORE the final norm: transformers 4.57 records layer outputs there, also in training.
 import {
   commonIds,
   Decoder,
@@ -81,7 +81,7 @@ export class Sa2VAQwen extends GroundedModule<QwenGroundedFeatures> {
     return this.#decoder
   }
 
-  /** With gradient to the tower where one is recorded. */
+  /** With a gradient to the tower, if gradients are enabled. */
   look(image: PatchedImage, watch?: Watch): VisionOutput {
     return lookAt(this.model.model.visual, image, this.placement, watch)
   }

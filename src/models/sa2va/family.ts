@@ -60,7 +60,7 @@ export class Sa2VAFamily
     return { module, settings: preparation(this.loaded.cfg, limits) }
   }
 
-  /** Rows in storage order, as a file would hold them: kernels round differently for other strides, and stored features must give the same bits. */
+  /** Rows are contiguous, as in a file: kernels round differently for other strides, and stored features must give the same bits. */
   encode(inputs: readonly ImageInput[]): Features[] {
     return this.inParts(inputs, (some) => {
       const { vision, sam } = this.model.encodeAll(some)

@@ -1,4 +1,4 @@
-// What every Sa2VA has after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
+// The part of every Sa2VA after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
 import type { Decoder, Placement } from '../../llm/index.ts'
 import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'

@@ -1,6 +1,7 @@
 // Tokens of the prompt and the image embedding look at each other twice; each mask token then becomes a 1x1 filter over the
 // enlarged image embedding. Unusual: the first layer's self-attention has neither residual nor positions.
-// B prompts, F images (1 shared by all prompts, one for each, or each for some of them), n tokens, P cells of the image embedding, D = d_model, M masks.
+// B prompts, F images (one for all prompts, one for each, or one for some of them), n tokens, P cells of the image embedding,
+// D = d_model, M masks.
 import { Conv2d, ConvTranspose2d, cast, LayerNorm, LayerNorm2d, Linear, Module, WeightOnly } from '../../nn/index.ts'
 import { attention, cat, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from './config.ts'
@@ -52,7 +53,7 @@ interface Sides {
 }
 
 /** Positions of both sides, and which image each prompt is about: [B], if there are several images. */
-interface Places extends Sides {
+interface Positions extends Sides {
   imageOf: Tensor | null
 }
 
@@ -84,7 +85,7 @@ class TwoWayBlock extends Module {
   }
 
   /** `at`: the positions of both sides, added to queries and keys but never to values. */
-  forward({ tokens, image }: Sides, at: Places): Sides {
+  forward({ tokens, image }: Sides, at: Positions): Sides {
     return tidy(() => {
       const { narrow, widen } = this.#autocast
       const q = this.norm1.forward(widen(this.#selfAttend(tokens, at.tokens)))
@@ -116,7 +117,7 @@ export class TwoWayTransformer extends Module {
     this.norm_final_attn = new LayerNorm(cfg.d_model, 1e-5)
   }
 
-  forward(start: Sides, at: Places): Sides {
+  forward(start: Sides, at: Positions): Sides {
     const { tokens, image } = this.layers.reduce((sides, layer) => layer.forward(sides, at), start)
     const seen = this.final_attn_token_to_image.forward(tokens.add(at.tokens), image.add(at.image), image, at.imageOf)
     return { tokens: this.norm_final_attn.forward(tokens.add(seen)), image }
@@ -129,7 +130,7 @@ export interface DecoderInput {
   /** Levels 0 and 1 of the neck, before conv_s0 and conv_s1: [F, D, 4e, 4e], [F, D, 2e, 2e]. */
   level0: Tensor
   level1: Tensor
-  /** Places of the cells [1, D, e, e]. */
+  /** Positions of the cells [1, D, e, e]. */
   positions: Tensor
   sparse: Tensor // [B, n, D]
   dense: Tensor // [B or 1, D, e or 1, e or 1]

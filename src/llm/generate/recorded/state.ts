@@ -1,5 +1,5 @@
-// Decoding on a device that records: buffers, key/value cache and the recorded step of one shape stay across calls. A recorded step is
-// bound to addresses, so everything that differs between calls, rows, roles and updates is copied into buffers that stay in place.
+// Decoding with CUDA graphs: buffers, key/value cache and the captured step of one shape are kept across calls. A captured step is bound
+// to addresses, so everything that differs between calls, rows, roles and updates is copied into fixed buffers.
 // R rows, S hidden, V vocabulary.
 import { kernelsOff, product8On } from '../../../kernels/index.ts'
 import { type KVCache, linears, type Slot, tensorAt, withProduct8, withWeights } from '../../../nn/index.ts'

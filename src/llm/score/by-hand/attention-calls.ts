@@ -1,5 +1,5 @@
-// Attention of packed tokens without padding. The completions of a prompt share its keys: what the prompt sees of itself, what they see of
-// themselves and what they see of the prompt are three calls, the last two joined by their log-sum-exp.
+// Attention of packed tokens without padding. The completions of a prompt share its keys, so there are three calls: prompts over
+// themselves, completions over themselves, completions over their prompt. The last two are joined by their log-sum-exp.
 import { type Sequences, tensor } from '../../../tensor/index.ts'
 
 export type Span = readonly [from: number, count: number]

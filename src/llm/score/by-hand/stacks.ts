@@ -1,5 +1,5 @@
-// Weights as a training pass reads them: linear layers of one input lie below each other in one matrix, and below them the rows of their
-// adapters' s A, so that one product gives y and t = s A x. The layers' own weights are views of that matrix. r rank, n layers of a stack.
+// Weights as a training pass reads them. The linear layers of one input are stacked in one matrix, with the rows of their adapters' s A
+// below them: one product gives y and t = s A x. The layers' weights are views of that matrix. r rank, n layers of a stack.
 import type { AdapterState, Linear } from '../../../nn/index.ts'
 import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { Span } from './attention-calls.ts'
