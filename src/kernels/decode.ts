@@ -52,12 +52,12 @@ export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, 
 }
 
 /** Units of rows and key/value heads with which attention fills the GPU without rows read together. */
-const fullCard = 32
+const fullGpu = 32
 
 /** Of the numbers of neighbours that have the same prompt, the one to read together: few where that leaves enough units, else many. */
 export function shareOf(possible: readonly number[], rows: number, groups: number): number {
   const sorted = [...possible].sort((a, b) => a - b)
-  return sorted.find((share) => (rows / share) * groups <= fullCard) ?? sorted.at(-1)!
+  return sorted.find((share) => (rows / share) * groups <= fullGpu) ?? sorted.at(-1)!
 }
 
 /** Blocks a unit and key/value head is split into: enough to fill the GPU, a multiple of the share, at most 8. */
@@ -167,63 +167,42 @@ export class DecodeKernels {
     const shared = 8 * span * (dim + 2) * 4 + places * (dim + 2) * 4 + span * (dim + 32) * 2
     const units = rows / share
     const whole = this.joinsWhole
+    const { values, ml } = partial
+    const caches = [x.promptKeys, x.promptValues, x.ownKeys, x.ownValues]
+    const norms = [x.queryNorm, x.keyNorm, f32(x.eps)]
+    const rooms = [x.promptKeys.size(2), x.ownKeys.size(2)]
     this.#module.launch(
       whole ? 'attention_whole' : 'attention_pieces',
       { grid: [pieces, units * groups], block: threads, shared, cluster: whole ? pieces : 1 },
       [
         x.qkv,
         x.out,
-        x.promptKeys,
-        x.promptValues,
-        x.ownKeys,
-        x.ownValues,
+        ...caches,
         x.promptOf,
         x.promptLength,
         x.clock,
         x.position,
         x.turns,
-        x.queryNorm,
-        x.keyNorm,
-        f32(x.eps),
-        x.promptKeys.size(2),
-        x.ownKeys.size(2),
-        partial.values,
-        partial.ml,
+        ...norms,
+        ...rooms,
+        values,
+        ml,
       ],
     )
     if (whole) return
     const grid = Math.ceil((units * groups * places * (dim / 4)) / threads)
-    this.#module.launch('attention_join', { grid: [grid], block: threads }, [
-      partial.values,
-      partial.ml,
-      x.promptOf,
-      x.out,
-      pieces,
-      units,
-    ])
+    const args = [values, ml, x.promptOf, x.out, pieces, units]
+    this.#module.launch('attention_join', { grid: [grid], block: threads }, args)
   }
 
   draw(x: DrawInputs): void {
     const cluster = 8
     const shared = ((Math.ceil(x.vocabulary / cluster) + 7) & ~7) * 2
-    this.#module.launch('draw', { grid: [cluster, this.rows], block: 512, shared, cluster }, [
-      x.scores,
-      x.vocabulary,
-      x.scores.size(1),
-      f32(1 / x.temperature),
-      x.numbers,
-      x.never,
-      x.never?.size(0) ?? 0,
-      x.promptOf,
-      x.clock,
-      x.ids,
-      x.logps,
-      x.drawnLogps,
-      x.embedding,
-      x.h,
-      x.arrived,
-      x.ids.size(0),
-    ])
+    const scores = [x.scores, x.vocabulary, x.scores.size(1), f32(1 / x.temperature)]
+    const choice = [x.numbers, x.never, x.never?.size(0) ?? 0, x.promptOf, x.clock]
+    const results = [x.ids, x.logps, x.drawnLogps, x.embedding, x.h, x.arrived, x.ids.size(0)]
+    const launch: Launch = { grid: [cluster, this.rows], block: 512, shared, cluster }
+    this.#module.launch('draw', launch, [...scores, ...choice, ...results])
   }
 
   // Custom products, for few rows.

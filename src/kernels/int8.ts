@@ -73,24 +73,10 @@ function launch(x: Tensor, { numbers, scale, bias }: Matrix8, y: Tensor, low?: L
   const sizes = { COLUMNS: columns, TILES: tiles, SPLIT: split, BLOCKS: blocks, EXTRA: extra }
   const features = numbers.size(0)
   const [second, third] = low ? startsOf(low.parts, features) : [features, features]
-  KernelModule.of(['int8'], sizes).launch(
-    'product8',
-    { grid: [split * groupsOf(features, split, blocks, x.device)], block: threads, shared, cluster: split },
-    [
-      numbers,
-      scale,
-      x,
-      bias,
-      y,
-      features,
-      rows,
-      low?.factors ?? null,
-      low?.inputs ?? null,
-      low?.inputs.size(1) ?? 0,
-      second,
-      third,
-    ],
-  )
+  const grid = [split * groupsOf(features, split, blocks, x.device)] as const
+  const lowRank = [low?.factors ?? null, low?.inputs ?? null, low?.inputs.size(1) ?? 0, second, third]
+  const args = [numbers, scale, x, bias, y, features, rows, ...lowRank]
+  KernelModule.of(['int8'], sizes).launch('product8', { grid, block: threads, shared, cluster: split }, args)
 }
 
 /** Where the second and the third part begin; after the end if there is none. */

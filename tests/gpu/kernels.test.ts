@@ -11,7 +11,6 @@ import {
   ownProducts,
   product8,
   product8On,
-  reference,
   useKernels,
 } from '../../src/kernels/index.ts'
 import {
@@ -26,6 +25,7 @@ import {
   where,
   zeros,
 } from '../../src/tensor/index.ts'
+import * as reference from '../support/kernel-reference.ts'
 
 const device = 'cuda:0'
 const eps = 1e-6

@@ -1,7 +1,7 @@
 // What each kernel computes, in ATen's ops: products in float32 of inputs rounded as the kernels round them. R rows, S hidden.
-import { arange, cat, type Tensor, where } from '../tensor/index.ts'
-import type { AttentionInputs } from './decode.ts'
-import type { LowRank, Matrix8 } from './int8.ts'
+import type { AttentionInputs } from '../../src/kernels/decode.ts'
+import type { LowRank, Matrix8 } from '../../src/kernels/index.ts'
+import { arange, cat, type Tensor, where } from '../../src/tensor/index.ts'
 
 const wide = (t: Tensor) => t.to('float32')
 
