@@ -60,7 +60,7 @@ function resampled(images: readonly Float64Array[], width: number, seed: number,
   })
 }
 
-/** Resamples that hold nothing to divide by are left out. */
+/** Resamples with a denominator of 0 are left out. */
 function ends(values: readonly number[]): { low: number; high: number } {
   const sorted = Float64Array.from(values.filter((v) => !Number.isNaN(v))).sort()
   return { low: quantile(sorted, 0.025), high: quantile(sorted, 0.975) }

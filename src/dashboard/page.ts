@@ -1,7 +1,7 @@
 import { type Content, html, Markup } from './markup/html.ts'
 import { style } from './style.ts'
 
-// No script and no address but data: even a caption that got through the escaping could load or run nothing.
+// No scripts, and images only as data: URLs: markup that got past the escaping could neither load nor run anything.
 const policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 /** A whole page that needs nothing beside it. */

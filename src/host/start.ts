@@ -83,7 +83,7 @@ function start(
   label: string,
   input: unknown,
   { onProgress, signal }: StartOptions,
-  scores?: ScoredSettings, // settings in code are the caller's own word; those of a run folder are not
+  scores?: ScoredSettings, // settings in code are trusted; those of a run folder are not
 ): Promise<unknown> {
   return runHosted({ module: import.meta.url, work, label, input, scores, onProgress, signal })
 }

@@ -19,7 +19,7 @@ export async function openEvalSource(path: string, options: DataOptions): Promis
   return await openRunSource(path, isOther ? others : options)
 }
 
-/** Pixels to ignore count as background. */
+/** A split of ReasonSeg in LISA's format. Pixels to ignore count as background. */
 function lisaSource(folder: string, records: readonly BenchmarkRecord[]): RecordSource {
   const name = `ReasonSeg-${basename(folder)}`
   const pathOf = ({ image }: BenchmarkRecord) => join(folder, basename(image))
@@ -32,10 +32,12 @@ function lisaSource(folder: string, records: readonly BenchmarkRecord[]): Record
   }
   const sizes = records.map((record) => [record.image, statSync(pathOf(record)).size])
   return {
-    ...{ name, format: 'a split of ReasonSeg', length: records.length, fingerprint: sha256(JSON.stringify(sizes)) },
-    ...{ schema: ['pictures, each with a JSON file: text, shapes'], warnings: [], leftOut: {}, broken: [] },
+    name,
+    format: 'a split of ReasonSeg',
+    length: records.length,
+    fingerprint: sha256(JSON.stringify(sizes)),
+    schema: ['pictures, each with a JSON file: text, shapes'],
     id: (index) => `${name}/${records[index]!.id}`,
     region,
-    close: async () => undefined,
   }
 }

@@ -1,4 +1,4 @@
-// What the kinds of task have in common whose answers are texts about an image, drawn by a segmenter. `group`: their settings.
+// Shared by the tasks whose answer is a text about an image that a segmenter draws (points, reason). `group` names their settings.
 import { Mismatch } from '../../core/index.ts'
 import { trainGroupNames } from '../../models/index.ts'
 import type { CommonSettings, LessonOptions } from '../kind.ts'

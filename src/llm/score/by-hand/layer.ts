@@ -1,5 +1,5 @@
-// One decoder layer with a hand-written forward and backward: no gradient of frozen weights, adapters' gradients straight into their masters, and of
-// the intermediates only what is expensive to recompute. T tokens, S hidden, I intermediate, r rank.
+// One decoder layer with a custom forward and backward: frozen weights get no gradient, adapters' gradients are added to their float32
+// weights directly, and only intermediates that are expensive to recompute are kept. T tokens, S hidden, I intermediate, r rank.
 import type { AdapterState, RopeTable } from '../../../nn/index.ts'
 import {
   type Attended,
@@ -84,7 +84,7 @@ export function layerForward(
     const { qkv: ofQkv, o, down } = layer.stacks
     const before = elementwise.addNorm(x, y, layer.inputNorm)
     const qkv = rotated(ofQkv, before.normed, c)
-    before.normed.dispose() // what is not needed any more goes before the widest tensors come
+    before.normed.dispose() // freed before the largest tensors are allocated
     const attention = tidy(() => attend(qkv, c))
     const branch = stacked(o, attention.attended, adapter)
     const middle = elementwise.addNorm(before.sum, branch, layer.middleNorm)
@@ -120,7 +120,7 @@ function headRows(x: Tensor, [from, count]: Span, column: number, n: number, dim
   return windowOf(x, [count, n, dim], [width, dim, 1], from * width + column)
 }
 
-/** Queries, keys and values of the pieces; rows that several pieces look at are taken once. */
+/** Queries, keys and values of the pieces; rows that several pieces attend to are taken once. */
 function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, calls }: PassContext) {
   const taken = new Map<string, Tensor>()
   const take = (rows: Span, head: number, n: number) => {
@@ -209,7 +209,7 @@ function feedForwardBackward(
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
     const ofActivation = inputGrad(down, grad)
     const activation = elementwise.swigluBackward(ofActivation, opened, c.intermediate)
-    if (activation !== ofActivation) ofActivation.dispose() // the widest tensors of a pass: each goes as soon as it can
+    if (activation !== ofActivation) ofActivation.dispose() // the largest tensors of a pass: each is freed as early as possible
     adapterGrads(down, grad, { of: saved.downOfDown, from: 0 }, activation, grads)
     activation.dispose()
     // `opened` is the gradient now, but for t after it, which `inputGrad` overwrites
