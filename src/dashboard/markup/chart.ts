@@ -25,7 +25,7 @@ export interface ChartOptions {
   tooltips?: boolean
 }
 
-const frame = { width: 360, height: 190, left: 46, right: 12, top: 10, bottom: 24 }
+const frame = { width: 360, height: 190, left: 58, right: 12, top: 10, bottom: 24 }
 const maxPoints = 400
 const hoverColumns = 48
 
