@@ -50,6 +50,18 @@ test('a stopped rank is named as silent, and the others end with 75 after six he
   }
 })
 
+test('a rank that ends because of a stopped one names it to a rank that has not noticed yet', async () => {
+  const ranks = startRanks(3, 'forever', { env: { TEST_BEAT: '1' } })
+  await allSaid(ranks, 'beaten')
+  for (const rank of [1, 0]) ranks[rank]!.process.kill('SIGSTOP')
+  await new Promise((done) => setTimeout(done, 3000)) // half of the beats after which rank 2 ends: rank 0 observes none of them
+  ranks[0]!.process.kill('SIGCONT')
+  const [first] = await Promise.all([ranks[0]!.ended, ranks[2]!.ended])
+  ranks[1]!.process.kill('SIGKILL')
+  assert.match(first.stderr, /rank 1 on \S+ silent for \d+ s/)
+  assert.doesNotMatch(first.stderr, /rank 2 on \S+ ended without a message/)
+})
+
 test('a rank that does not respond is reported long before the time limit', async () => {
   const ranks = startRanks(2, 'forever')
   await allSaid(ranks, 'beaten')
