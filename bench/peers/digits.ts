@@ -1,9 +1,10 @@
 // The task of `npm run bench -- peers`: answer a question about an image with a fixed number of tokens. The reward is the share of digits.
+import { streamId } from '../../src/core/index.ts'
 import { generate, teacherForceGroups } from '../../src/llm/index.ts'
 import { isVqa, type VqaFamily } from '../../src/models/index.ts'
 import type { Answer, Reward } from '../../src/rewards/index.ts'
 import { type Draw, type Json, type Sample, sampleStream, type Task } from '../../src/rl/index.ts'
-import { type CommonSettings, streamId, type TaskKind, type WorkItem } from '../../src/tasks/index.ts'
+import type { CommonSettings, TaskKind, WorkItem } from '../../src/tasks/index.ts'
 
 type Reply = { answer: Answer }
 

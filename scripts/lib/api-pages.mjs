@@ -64,7 +64,7 @@ function lookUp(file, name, asType, seen = new Set()) {
       const [original, as = original] = entry.replace(/^type /, '').split(' as ')
       if (as === name) return lookUp(resolve(file, from), original, asType, seen)
     }
-  for (const [, from] of text.matchAll(/^export \* from '(\..*)'/gm)) {
+  for (const [, from] of text.matchAll(/^export (?:type )?\* from '(\..*)'/gm)) {
     const found = lookUp(resolve(file, from), name, asType, seen)
     if (found) return found
   }

@@ -2,9 +2,9 @@
 // May import tracking, mask and core; knows nothing of training.
 // Start reading at report.ts, or at server.ts for the live page.
 
-export { type ComparedSentence, type ComparisonPage, renderComparison } from './comparison.ts'
+export * from './comparison.ts'
 export { isLoopback } from './guard.ts'
 export { type ModelCard, modelCard } from './model-card.ts'
-export { renderReport } from './report.ts'
-export { cardOfRun, cardPicture } from './run-card.ts'
+export * from './report.ts'
+export * from './run-card.ts'
 export { startWatch, type WatchOptions, type WatchServer } from './server.ts'

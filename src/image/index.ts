@@ -2,17 +2,9 @@
 // May import core. Masks come in as plain runs (the shape of a Mask).
 // Start reading at tiles.ts.
 export { decodeImage, decodeImageFor, decodeRgba, encodePng, imageInfo } from './decode.ts'
-export { checkImage, type RgbaImage, type RgbImage } from './image.ts'
-export {
-  bfloat16,
-  imagenetMean,
-  imagenetStd,
-  normaliseChw,
-  type Precision,
-  pixelValues,
-  samInput,
-} from './normalise.ts'
-export type { Preparation, Prepare } from './prepare.ts'
-export { outline, overlay, regionGrid } from './region.ts'
-export { type Filter, resize } from './resample.ts'
-export { crop, type TileOptions, tileCount, tiles } from './tiles.ts'
+export type { RgbaImage, RgbImage } from './image.ts'
+export * from './normalise.ts'
+export type * from './prepare.ts'
+export * from './region.ts'
+export * from './resample.ts'
+export { crop, tiles } from './tiles.ts'

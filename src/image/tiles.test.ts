@@ -13,10 +13,9 @@ import {
   regionGrid,
   resize,
   samInput,
-  tileCount,
   tiles,
 } from './index.ts'
-import { tileGrid } from './tiles.ts'
+import { tileCount, tileGrid } from './tiles.ts'
 
 function noise(width: number, height: number) {
   const random = stream(streamId.test, 'tiles', width, height)

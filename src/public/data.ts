@@ -2,24 +2,18 @@
 export {
   BadRecord,
   type DataOptions,
-  decodeRle,
   type Example,
-  encodePng,
-  encodeRle,
   type ImageData,
   type Loader,
   type LoaderState,
-  type Mask,
   makeScenes,
-  maskArea,
-  maskFromDense,
-  maskIou,
   openLoader,
   openSource,
   type Reason,
   type Region,
   type RegionOptions,
-  type RgbImage,
   type Source,
   type SourceModule,
 } from '../data/index.ts'
+export { encodePng, type RgbImage } from '../image/index.ts'
+export { decodeRle, encodeRle, type Mask, maskArea, maskFromDense, maskIou } from '../mask/index.ts'

@@ -1,19 +1,21 @@
 // `roundtrip-rl/tasks`: write a task.
+export { streamId } from '../core/index.ts'
 export {
   type ActionColumns,
-  type CommonSettings,
   type Densities,
   type Draw,
-  defineTask,
-  type Evaluator,
   type Item,
   type Json,
-  type RecordScore,
   type Sample,
   type Shown,
   sampleStream,
-  streamId,
   type Task,
+} from '../rl/index.ts'
+export {
+  type CommonSettings,
+  defineTask,
+  type Evaluator,
+  type RecordScore,
   type TaskDefinition,
   type TaskKind,
   type TaskRewardsPlan,

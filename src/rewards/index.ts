@@ -12,32 +12,13 @@ export { JudgeClient } from './judge/client.ts'
 export { talksToJudge } from './judge/hostile.ts'
 export { Judge } from './judge/judge.ts'
 export { parseChoice } from './judge/reply.ts'
-export { type JudgeCount, type JudgeState, JudgeStats, judgeCount, judgeMetrics, sumStates } from './judge/stats.ts'
+export * from './judge/stats.ts'
 export { askedJudge, describeJudge, judgeTarget, requireOwnWord } from './judge/target.ts'
-export { loadReward } from './load.ts'
-export { type MeteorDetail, meteor, meteorDetail, porterStem } from './meteor/index.ts'
+export * from './load.ts'
+export * from './meteor/index.ts'
 export { type ScoredRow, scoreGroup } from './mix.ts'
-export {
-  type Answer,
-  type BatchReward,
-  defineReward,
-  type MaskConfidence,
-  type RecordContext,
-  type Reward,
-  type Score,
-  type SingleReward,
-  type Term,
-} from './reward.ts'
-export {
-  buildTerms,
-  checkProduced,
-  hasOwnRewards,
-  type OpenRewards,
-  type OpenTask,
-  openRewards,
-  scoreOptions,
-  type TaskTerm,
-} from './terms.ts'
+export * from './reward.ts'
+export * from './terms.ts'
 
 /** The rewards that need no server, by name, with the settings and fields of the default preset. */
 export const rewards = {

@@ -2,6 +2,6 @@
 // May import nn, image, mask, checkpoint and below.
 // Start reading at segmenter.ts, then sam2/model.ts.
 export * from './mobilesam/index.ts'
-export { type Proposal, type ProposalRules, proposalRules, proposeMasks } from './propose.ts'
+export { proposeMasks } from './propose.ts'
 export * from './sam2/index.ts'
-export { type ClickMask, type ClickOptions, type ClickPrompt, Segmenter } from './segmenter.ts'
+export { type ClickMask, type ClickPrompt, Segmenter } from './segmenter.ts'

@@ -3,17 +3,12 @@
 // Start reading at scene.ts.
 
 export { backgroundPhotos } from './composed/backgrounds.ts'
-export { type Composer, composerVersion, openComposer } from './composed/compose.ts'
+export * from './composed/compose.ts'
 export type { Cutout, CutoutSet } from './composed/cutouts.ts'
-export { emojiFolders, readEmoji } from './composed/emoji.ts'
+export * from './composed/emoji.ts'
 export { readStamp, stampFiles, stampsRoot } from './composed/stamps.ts'
-export { type AttributeName, type Description, describe, identifies } from './describe.ts'
-export { makePointScene, type PointScene, type ScenePart, sceneSide } from './neighbours.ts'
-export {
-  makeScene,
-  planScene,
-  type Scene,
-  sceneExample,
-} from './scene.ts'
-export { captionWords, parseCaption, word } from './wording.ts'
+export { type Description, describe, identifies } from './describe.ts'
+export * from './neighbours.ts'
+export { makeScene, planScene, type Scene, sceneExample } from './scene.ts'
+export * from './wording.ts'
 export { colours, hasPosition, positions, relations, type SceneObject, shapes, sizes, textures } from './world.ts'

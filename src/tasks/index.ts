@@ -9,38 +9,15 @@ import { points, pointsRewardSettings, pointsSettings } from './points/points.ts
 import { reason, reasonSettings } from './reason/reason.ts'
 import { segment, segmentSettings } from './segment/segment.ts'
 
-export { streamId } from '../core/index.ts'
-export {
-  type ActionColumns,
-  type Densities,
-  type Draw,
-  type Item,
-  type Json,
-  type Sample,
-  type Shown,
-  sampleStream,
-  type Task,
-} from '../rl/index.ts'
-export { recordContext } from './context.ts'
+export * from './context.ts'
 export { type Cycle, type MaskSupervision, requireGrounded, supervisesMasks } from './cycle/config.ts'
 export { diceLoss } from './cycle/mask-loss.ts'
 export { captionOf, describeAll, segmentAll } from './cycle/prompts.ts'
 export { resolveRewards } from './cycle/rewards.ts'
 export type { CycleReply, CycleSample } from './cycle/sample.ts'
 export { readRows, type SupervisedRecord, segmentRow, supervisedLoss } from './cycle/supervised.ts'
-export { defineTask, type TaskDefinition } from './define-task.ts'
-export type {
-  CommonSettings,
-  Evaluator,
-  LessonOptions,
-  RecordChooser,
-  RecordRatios,
-  RecordScore,
-  SupervisedBatches,
-  TaskKind,
-  TaskRewardsPlan,
-  WorkItem,
-} from './kind.ts'
+export * from './define-task.ts'
+export type * from './kind.ts'
 export * from './points/index.ts'
 export { recordRatios } from './summary.ts'
 

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import test from 'node:test'
+import type { TypedArray } from './dtype.ts'
 import {
   type DType,
   full,
@@ -13,7 +14,6 @@ import {
   ones,
   setThreads,
   type Tensor,
-  type TypedArray,
   tensor,
   threads,
   tidy,

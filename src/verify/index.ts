@@ -3,7 +3,7 @@
 // Start reading at golden.ts, then kinds.ts; certificate.ts for the comparison with Python.
 export { type CertificateRow, compareWithPython, readReference } from './certificate.ts'
 export { useDevice } from './device.ts'
-export { findGolden, type Golden, type GoldenKind } from './golden.ts'
-export { verifyGolden } from './kinds.ts'
-export { computeOwn, type Quantities, subjectFamily, trlSettings } from './own-quantities.ts'
-export { missingInPython, type PythonVersions, Scratch } from './python.ts'
+export * from './golden.ts'
+export * from './kinds.ts'
+export * from './own-quantities.ts'
+export * from './python.ts'

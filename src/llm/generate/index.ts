@@ -13,6 +13,6 @@
 export { cacheSpare } from './fused/cache-memory.ts'
 export { knownPrefixes } from './fused/prefixes.ts'
 export { notCovered, otherLayers } from './fused/weights.ts'
-export { type Generated, type GenerateOptions, generate } from './generate.ts'
-export { DecodePool, decodePool } from './recorded/pool.ts'
+export * from './generate.ts'
+export * from './recorded/pool.ts'
 export { slowPathLog } from './slow-path.ts'

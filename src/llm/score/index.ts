@@ -2,11 +2,4 @@
 // hand-written derivative: on CUDA in bfloat16, frozen weights, LoRA of one rank on all seven projections of Qwen2 or Llama layers.
 // Start reading at teacher.ts.
 export { TrainingLayers } from './by-hand/layers.ts'
-export {
-  headLogProbs,
-  type TeacherOptions,
-  TeacherPass,
-  teacherForce,
-  teacherForceGroups,
-  teacherForceRows,
-} from './teacher.ts'
+export * from './teacher.ts'

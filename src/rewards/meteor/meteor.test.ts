@@ -3,8 +3,9 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { Mismatch } from '../../core/index.ts'
-import { meteor, meteorDetail, tokenize } from './index.ts'
+import { meteor, meteorDetail } from './index.ts'
 import { cube } from './score.ts'
+import { tokenize } from './tokens.ts'
 
 interface Row {
   id: number
