@@ -22,7 +22,7 @@ const model = 'model device dtype frozenWeights checkpointing kernels threads' /
 const order = 'data.shuffle data.curriculum data.curriculumBuckets data.difficultyFile'
 const images = 'maxTiles region rounding'
 const runLife =
-  'batchSize epochs maxSteps evalPath evalRecords evalSteps evalBatch saveSteps saveTotalLimit saveTimeout samplesMiB logSteps onNonFinite checkGroups tensorboard reportTo reportTimeout splitMoments distTimeout output'
+  'batchSize epochs maxSteps evalPath evalRecords evalSteps evalBatch saveSteps saveTotalLimit saveTimeout samplesMiB logSteps onNonFinite checkGroups tensorboard reportTo reportTimeout splitMoments distributed distTimeout output'
 const schedule = 'learningRate lrSchedulerType warmupSteps numCycles minLrRate lrEnd power timescale'
 const batching = 'gradientAccumulationSteps numIterations stepsPerGeneration groupFilter maxResampleTimes'
 

@@ -87,9 +87,9 @@ export async function sftWork(
 ): Promise<SftResult> {
   const { commonFacts, sft } = await import('../run/index.ts')
   const { config, settings } = input
-  const limits = { collective: config.distTimeout }
+  const options = { collective: config.distTimeout, backend: config.distributed.backend }
   const work = (world: World) => sft(config, settings, portHost(port), world)
-  return inWorld(limits, work, () => commonFacts(config))
+  return inWorld(options, work, () => commonFacts(config))
 }
 
 function summary(config: RunConfig, result: SftResult): string {

@@ -59,9 +59,9 @@ async function run(argv: readonly string[]): Promise<void> {
 /** Runs in the engine thread. */
 export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
   const { commonFacts, train } = await import('../run/index.ts')
-  const limits = { collective: config.distTimeout }
+  const options = { collective: config.distTimeout, backend: config.distributed.backend }
   const work = (world: World) => train(config, portHost(port), undefined, world)
-  return inWorld(limits, work, () => commonFacts(config))
+  return inWorld(options, work, () => commonFacts(config))
 }
 
 /** Runs in the engine thread. */

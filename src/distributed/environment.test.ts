@@ -128,9 +128,13 @@ test('half a set of variables, a rank that is too large and words instead of num
 
 test('a process takes the GPU of its local rank, or the only one it sees', () => {
   const place = readRank(torchrun)
-  assert.equal(deviceIndex(place, 2, {}), 1)
-  assert.equal(deviceIndex(place, 1, { CUDA_VISIBLE_DEVICES: '6' }), 0)
-  assert.throws(() => deviceIndex(place, 1, {}), /LOCAL_RANK: expected a process for each of 1 GPUs, got 1/)
+  assert.equal(deviceIndex(place, 2, false, {}), 1)
+  assert.equal(deviceIndex(place, 1, false, { CUDA_VISIBLE_DEVICES: '6' }), 0)
+  const refusal = (gpus: number) => new RegExp(`LOCAL_RANK: expected a process for each of ${gpus} GPUs, got 1`)
+  assert.throws(() => deviceIndex(place, 1, false, {}), refusal(1))
+  assert.throws(() => deviceIndex(place, 0, true, {}), refusal(0))
+  const fourOfTwo = [0, 1, 2, 3].map((localRank) => deviceIndex({ ...place, localRank }, 2, true, {}))
+  assert.deepEqual(fourOfTwo, [0, 1, 0, 1])
 })
 
 test('a pod with several GPUs and one process is warned about', () => {

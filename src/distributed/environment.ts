@@ -168,12 +168,18 @@ export function podWarning(env: Environment, gpus: number): string | null {
   return `this pod sees ${gpus} GPUs and starts one process: RANK and WORLD_SIZE count pods here; use torchrun inside the pod (docs/distributed.md)`
 }
 
-/** Index of the CUDA device of a process among `gpus` visible ones. */
-export function deviceIndex(place: Rank, gpus: number, env: Environment = process.env): number {
-  const visible = env['CUDA_VISIBLE_DEVICES']?.split(',').filter((word) => word.trim() !== '')
-  if (visible?.length === 1 || place.size === 1) return 0
-  if (place.localRank < gpus) return place.localRank
-  const hint = 'start at most as many processes on a host as it has GPUs'
+export function visibleDevices(env: Environment): string[] | undefined {
+  return env['CUDA_VISIBLE_DEVICES']
+    ?.split(',')
+    .map((word) => word.trim())
+    .filter(Boolean)
+}
+
+/** Index of the CUDA device of a process among `gpus` visible ones; `shares`: several processes may have the same one. */
+export function deviceIndex(place: Rank, gpus: number, shares: boolean, env: Environment = process.env): number {
+  if (visibleDevices(env)?.length === 1 || place.size === 1) return 0
+  if (place.localRank < gpus || (shares && gpus > 0)) return place.localRank % gpus
+  const hint = 'start at most as many processes on a host as it has GPUs, or share them with --distributed.backend gloo'
   const expected = `a process for each of ${gpus} GPUs`
   refuse('LOCAL_RANK', expected, place.localRank, hint)
 }

@@ -1,9 +1,9 @@
 // The world of several processes. One queue owns the group: what is called first is sent first, on every rank.
 import { deserialize, serialize } from 'node:v8'
 import { log, messageOf } from '../core/index.ts'
-import { aten, cuda, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { aten, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { gpuName } from './backend.ts'
 import { layBuckets, packGradients, requireFloating, unpackGradients } from './buckets.ts'
-import { deviceIndex, type Rank } from './environment.ts'
 import { Exchange, type Kind } from './exchange.ts'
 import { requireSameLayout } from './handshake.ts'
 import type { Link } from './link.ts'
@@ -12,7 +12,6 @@ import type { NamedTensors, SumOptions, World } from './world.ts'
 export class GroupWorld implements World {
   readonly rank: number
   readonly size: number
-  readonly #place: Rank
   readonly #link: Link
   readonly #exchange: Exchange
   #queue: Promise<unknown> = Promise.resolve()
@@ -22,7 +21,6 @@ export class GroupWorld implements World {
 
   constructor(link: Link) {
     this.#link = link
-    this.#place = link.place
     this.rank = link.place.rank
     this.size = link.place.size
     this.#exchange = new Exchange(link)
@@ -84,7 +82,7 @@ export class GroupWorld implements World {
     await this.#next(async () => {
       await this.#openDevices(parameters)
       const packed = layBuckets(parameters).map((bucket) => {
-        const flat = packGradients(bucket, scale)
+        const flat = this.#readable(packGradients(bucket, scale))
         return { bucket, flat, sent: this.#link.allReduce(flat) } // in flight while the next bucket is packed
       })
       await landed(packed, ({ bucket, flat }) => unpackGradients(bucket, flat, used))
@@ -96,7 +94,7 @@ export class GroupWorld implements World {
     await this.#next(async () => {
       await this.#openDevices(tensors)
       const sent = [...tensors.values()].map((tensor) => {
-        const flat = bytesOf(tensor)
+        const flat = this.#readable(bytesOf(tensor))
         return { tensor, flat, sent: this.#link.broadcast(flat, from) }
       })
       await landed(sent, ({ tensor, flat }) => writeBytes(tensor, flat))
@@ -112,8 +110,22 @@ export class GroupWorld implements World {
   }
 
   async #openDevices(tensors: NamedTensors): Promise<void> {
-    if ([...tensors.values()].every((t) => t.device === 'cpu')) return
-    await this.#link.openCuda(deviceIndex(this.#place, cuda.count()))
+    const device = [...tensors.values()].map((t) => t.device).find((name) => this.#link.backendOf(name) === null)
+    if (device === undefined) return
+    const gpus = await this.#exchange.all('gather', serialize(gpuName(device)))
+    await this.#link.openCuda(
+      device,
+      gpus.map((bytes) => deserialize(bytes) as string),
+    )
+  }
+
+  /** The flat tensor, or its copy in host memory if Gloo sends it: pinned, which the GPU copies to and from directly. Frees what it replaces. */
+  #readable(flat: Tensor): Tensor {
+    if (flat.device === 'cpu' || this.#link.backendOf(flat.device) === 'nccl') return flat
+    const host = keep(aten('empty.memory_format', [flat.numel], { dtype: flat.dtype, pinMemory: true }))
+    noGrad(() => void host.copy_(flat))
+    flat.dispose()
+    return host
   }
 
   note(step: number, phase: string): void {

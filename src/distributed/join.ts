@@ -2,7 +2,7 @@ import { log } from '../core/index.ts'
 import { type Rank, readRank } from './environment.ts'
 import { exitCodeOf, writeErrorFile } from './failure.ts'
 import { GroupWorld } from './group-world.ts'
-import { defaultLimits, type Limits, Link } from './link.ts'
+import { defaultOptions, type GroupOptions, Link } from './link.ts'
 import type { FindFacts } from './meeting.ts'
 import { reportTorchrun } from './torchrun.ts'
 import { alone, type World } from './world.ts'
@@ -12,11 +12,11 @@ const noFacts: FindFacts = async () => ({})
 /** The world this process was started into. Alone nothing is opened. */
 export async function joinWorld(
   place: Rank = readRank(),
-  limits: Partial<Limits> = {},
+  options: Partial<GroupOptions> = {},
   facts: FindFacts = noFacts,
 ): Promise<World> {
   if (place.meeting === null) return alone
-  const link = await Link.open(place, place.meeting, { ...defaultLimits, ...limits }, facts)
+  const link = await Link.open(place, place.meeting, { ...defaultOptions, ...options }, facts)
   reportTorchrun(place)
   const world = new GroupWorld(link)
   await world.barrier()
@@ -29,14 +29,14 @@ export async function joinWorld(
  * processes, and gets the exit code that shows a launcher whether another start can help (launcherCode). Alone, an error has it that brings one.
  */
 export async function inWorld<T>(
-  limits: Partial<Limits>,
+  options: Partial<GroupOptions>,
   work: (world: World) => Promise<T>,
   facts: FindFacts = noFacts,
 ): Promise<T> {
   const place = readRank()
   let world: World | undefined
   try {
-    world = await joinWorld(place, limits, facts)
+    world = await joinWorld(place, options, facts)
     const result = await work(world)
     await world.close()
     return result

@@ -1,13 +1,16 @@
 // The groups of this process, and the store they meet at. A failed collective is reported with its cause: which rank, since when.
-import { Mismatch, messageOf, timerMs } from '../core/index.ts'
+import { log, Mismatch, messageOf, timerMs } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
-import { itemBytes, type Tensor } from '../tensor/index.ts'
+import { deviceIndex, itemBytes, type Tensor } from '../tensor/index.ts'
+import { type BackendName, chooseBackend } from './backend.ts'
 import type { Meeting, Rank } from './environment.ts'
 import { PeerFailure } from './failure.ts'
 import { Liveness, within } from './liveness.ts'
 import { type FindFacts, meet, openStore, ownAddress } from './meeting.ts'
 
-export interface Limits {
+export interface GroupOptions {
+  /** What sends CUDA tensors. */
+  backend: BackendName
   /** Until all processes have met, in seconds. */
   rendezvous: number
   /** For one collective, in seconds. */
@@ -16,39 +19,40 @@ export interface Limits {
   beat: number
 }
 
-export const defaultLimits: Limits = { rendezvous: 300, collective: 600, beat: 5 }
+export const defaultOptions: GroupOptions = { backend: 'auto', rendezvous: 300, collective: 600, beat: 5 }
 
 export class Link {
   readonly place: Rank
   /** Bytes handed to collectives so far. */
   sent = 0
-  readonly #limits: Limits
+  readonly #options: GroupOptions
   readonly #store: number
   readonly #liveness: Liveness
   readonly #address: string
   #gloo = -1
   #nccl = -1
+  #cudaBackend: 'gloo' | 'nccl' | null = null
   #failure: PeerFailure | null = null
 
-  private constructor(place: Rank, limits: Limits, store: number, liveness: Liveness, address: string) {
+  private constructor(place: Rank, options: GroupOptions, store: number, liveness: Liveness, address: string) {
     this.place = place
-    this.#limits = limits
+    this.#options = options
     this.#store = store
     this.#liveness = liveness
     this.#address = address
   }
 
   /** Meets the others: registrations are compared before any group is opened, so that a link exists on all ranks or on none. */
-  static async open(place: Rank, meeting: Meeting, limits: Limits, findFacts: FindFacts): Promise<Link> {
-    const store = await openStore(place, meeting, limits.rendezvous)
+  static async open(place: Rank, meeting: Meeting, options: GroupOptions, findFacts: FindFacts): Promise<Link> {
+    const store = await openStore(place, meeting, options.rendezvous)
     // heartbeats have a separate connection: a group that waits in the store would stop them
     const guest = meeting.kind === 'tcp' ? { ...meeting, server: false } : meeting
-    const liveness = new Liveness(place, await openStore(place, guest, limits.rendezvous), limits.beat)
+    const liveness = new Liveness(place, await openStore(place, guest, options.rendezvous), options.beat)
     try {
-      const link = new Link(place, limits, store, liveness, await ownAddress(place, meeting))
+      const link = new Link(place, options, store, liveness, await ownAddress(place, meeting))
       link.note(0, 'start')
       const facts = await findFacts()
-      liveness.peers = await liveness.orFailure(meet(place, liveness, facts, limits.rendezvous))
+      liveness.peers = await liveness.orFailure(meet(place, liveness, facts, options.rendezvous))
       link.#gloo = await link.#open('gloo')
       return link
     } catch (error) {
@@ -61,10 +65,10 @@ export class Link {
 
   async #open(backend: 'gloo' | 'nccl'): Promise<number> {
     const { rank, size } = this.place
-    const limit = timerMs(this.#limits.collective * 1000)
+    const limit = timerMs(this.#options.collective * 1000)
     const opened = native().groupOpen(this.#store, backend, rank, size, this.#address, limit)
     try {
-      return await this.#liveness.orFailure(within(opened, timerMs(this.#limits.rendezvous * 1000)))
+      return await this.#liveness.orFailure(within(opened, timerMs(this.#options.rendezvous * 1000)))
     } catch (error) {
       if (error instanceof PeerFailure) throw error
       const hint = 'all hosts must reach each other at this address; GLOO_SOCKET_IFNAME names another interface'
@@ -120,16 +124,20 @@ export class Link {
     throw new Mismatch({ where: 'world', expected: 'an open NCCL group for CUDA tensors', got: 'none' })
   }
 
-  /** The group of CUDA tensors, on the current device; all ranks together. */
-  async openCuda(device: number): Promise<void> {
-    if (this.#nccl >= 0) return
-    const backends = native().groupBackends()
-    if (!backends.includes('nccl')) {
-      const hint = 'use a torch with CUDA and NCCL (docs/engine.md), or train on the CPU'
-      throw new Mismatch({ where: 'world', expected: 'a build with NCCL for CUDA tensors', got: backends, hint })
+  /** What sends tensors of this device; null: not decided yet. */
+  backendOf(device: string): 'gloo' | 'nccl' | null {
+    return device === 'cpu' ? 'gloo' : this.#cudaBackend
+  }
+
+  /** Decides what sends CUDA tensors; all ranks together. `gpus`: those of all ranks. */
+  async openCuda(device: string, gpus: readonly string[]): Promise<void> {
+    const backend = chooseBackend(this.#options.backend, gpus, native().groupBackends().split(' '))
+    if (backend === 'nccl') {
+      native().groupDevice(deviceIndex(device))
+      this.#nccl = await this.#open('nccl')
     }
-    native().groupDevice(device)
-    this.#nccl = await this.#open('nccl')
+    this.#cudaBackend = backend
+    if (this.place.rank === 0) log.info(`CUDA tensors of ${gpus.length} processes are sent by ${backend}`)
   }
 
   async #watched(what: string, work: Promise<void>): Promise<void> {

@@ -3,6 +3,7 @@ import { z } from 'zod'
 import { refusalOf } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
+import { backendNames } from '../distributed/index.ts'
 import { defaultTrainGroups, type TrainGroup, trainGroupNames } from '../models/index.ts'
 import { frozenForms } from '../nn/index.ts'
 import { OptimConfig } from '../optim/index.ts'
@@ -164,6 +165,17 @@ export const RunConfig = z.strictObject({
     .boolean()
     .default(false)
     .describe("several processes: each keeps the optimizer's moments of a part of what trains (ZeRO stage 1)"),
+  distributed: z
+    .strictObject({
+      backend: z
+        .enum(backendNames)
+        .default('auto')
+        .describe(
+          'several processes on CUDA: NCCL sends from GPU to GPU, Gloo through host memory; auto: NCCL if each process has a GPU to itself, else Gloo',
+        ),
+    })
+    .prefault({})
+    .describe('several processes'),
   distTimeout: z
     .number()
     .positive()

@@ -21,7 +21,10 @@ export function openModel(config: RunConfig, world: World = alone): Family {
   if (config.threads > 0) setThreads(config.threads)
   useKernels(config.kernels)
   const { device: found, dtype } = deviceOf(config)
-  const device = found === 'cuda' && world.size > 1 ? `cuda:${deviceIndex(readRank(), cuda.count())}` : found
+  const device =
+    found === 'cuda' && world.size > 1
+      ? `cuda:${deviceIndex(readRank(), cuda.count(), config.distributed.backend !== 'nccl')}`
+      : found
   const { region, rounding, frozenWeights } = config
   return openFamily(config.model, { device, dtype, frozenWeights, region: region ?? undefined, rounding })
 }

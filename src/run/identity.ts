@@ -31,6 +31,7 @@ const free = new Set([
   'featureCache',
   'splitMoments',
   'distTimeout',
+  'distributed.backend',
   'rewards.judge.baseUrl',
   'rewards.judge.apiKeyEnv',
 ])

@@ -57,6 +57,7 @@ export async function commonFacts(config: RunConfig): Promise<Record<string, str
     product: `${product}${commit ? ` at commit ${commit}` : ''}`,
     device: place.split(':')[0]!,
     dtype: String(dtype),
+    'distributed.backend': config.distributed.backend,
     kernels: kernelsOff() ?? noKernels(place) ?? 'on',
     ...Object.fromEntries(weightHashes(config.model)),
     ...(await checkSources(config)),

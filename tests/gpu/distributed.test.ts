@@ -11,9 +11,10 @@ import { makeToy } from '../support/runs.ts'
 
 const device = 'cuda:0'
 
-test('a group of one sums and sends CUDA tensors through NCCL and leaves their bits', async () => {
-  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))
-  const world = await joinWorld({ ...readRank({}), meeting: { kind: 'file', path: join(folder, 'store') } })
+async function assertSendsCudaTensors(backend: 'gloo' | 'nccl'): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), `roundtrip-${backend}-`))
+  const meeting = { kind: 'file', path: join(folder, 'store') } as const
+  const world = await joinWorld({ ...readRank({}), meeting }, { backend })
   const values = Float32Array.from({ length: 1000 }, (_, i) => Math.sin(i))
   const parameter = keep(tensor(new Float32Array(1000), { device }).requiresGrad_())
   parameter.setGrad(tensor(values, { device }))
@@ -29,7 +30,11 @@ test('a group of one sums and sends CUDA tensors through NCCL and leaves their b
   assert.deepEqual(await world.sum([1, 2]), [1, 2])
   await world.close()
   rmSync(folder, { recursive: true, force: true })
-})
+}
+
+for (const backend of ['nccl', 'gloo'] as const)
+  test(`a group of one sums and sends CUDA tensors through ${backend} and leaves their bits`, () =>
+    assertSendsCudaTensors(backend))
 
 test('a group of one on the GPU runs the same step as without a group, and its collectives are in the phase table', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-nccl-'))

@@ -86,6 +86,7 @@ const never: Readonly<Record<string, string>> = {
   featureCache: 'speed: keeps what would be computed again; src/run/features.test.ts',
   evalBatch: 'speed; the last bits of a batch',
   splitMoments: 'memory of several processes; distributed-zero.test.ts',
+  'distributed.backend': 'several processes on CUDA; src/distributed/backend.test.ts',
   distTimeout: 'several processes; distributed-failures.test.ts',
   saveTimeout: 'a full disk; src/run/retry-save.test.ts',
   reportTimeout: 'a tracker that is unreachable; tests of src/tracking',
