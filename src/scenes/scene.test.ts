@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { parseCaption } from '../../tests/support/parse-caption.ts'
 import { sha256 } from '../core/index.ts'
 import { maskArea, toDense } from '../mask/index.ts'
 import { candidates, identifies, minimalAttributes, usedAttributes } from './describe.ts'
 import { makeScene, planScene, sceneExample } from './scene.ts'
-import { parseCaption } from './wording.ts'
 import { hasPosition, type SceneObject } from './world.ts'
 
 const count = 600

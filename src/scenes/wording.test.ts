@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
+import { parseCaption } from '../../tests/support/parse-caption.ts'
 import { stream, streamId } from '../core/index.ts'
 import type { Description } from './describe.ts'
-import { captionWords, parseCaption, word } from './wording.ts'
+import { captionWords, word } from './wording.ts'
 import { colours, positions, relations, shapes, sizes, textures } from './world.ts'
 
 describe('parseCaption', () => {

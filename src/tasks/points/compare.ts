@@ -7,11 +7,10 @@ import type { ClickPrompt } from '../../sam/index.ts'
 import { heuristicNegatives, randomNegatives } from './click-geometry.ts'
 import { rewardOfPoints } from './config.ts'
 import type { Point } from './frame.ts'
-import { drawOptions, openItem, type PointItem, type PointSetup, releaseItem, withClicks } from './item.ts'
+import { drawOptions, type PointItem, type PointSetup, withClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
 import { askLooks, replyToLooks } from './multi-turn.ts'
 import { givenPrompt } from './prompts.ts'
-import type { PointRecord } from './record.ts'
 import { type PointReply, sampleOf, scoreReplies } from './reply.ts'
 import { shownAnswer } from './shown.ts'
 
@@ -51,30 +50,6 @@ export interface ComparedRecord {
 export interface Areas {
   both: number
   either: number
-}
-
-export interface CompareOptions {
-  seed: number
-  /** Items that are read at once. */
-  batch?: number
-}
-
-export function compareClicks(
-  setup: PointSetup,
-  records: readonly PointRecord[],
-  options: CompareOptions,
-): ComparedRecord[] {
-  const batch = options.batch ?? 8
-  const out: ComparedRecord[] = []
-  for (let at = 0; at < records.length; at += batch) {
-    const items = records.slice(at, at + batch).map((record) => openItem(setup, record))
-    try {
-      out.push(...compareItems(setup, items, options.seed))
-    } finally {
-      for (const item of items) releaseItem(setup, item)
-    }
-  }
-  return out
 }
 
 /** Clicks that no policy takes part in: computed once for a record, however often the policy is evaluated. */

@@ -5,7 +5,6 @@
 export { makePointScene, type PointScene, sceneSide } from '../../scenes/index.ts'
 export * from './answer-config.ts'
 export * from './click-geometry.ts'
-export type { Areas, CompareOptions } from './compare.ts'
 export * from './config.ts'
 export * from './frame.ts'
 export { openItem, type PointItem, type PointSetup, releaseItem } from './item.ts'

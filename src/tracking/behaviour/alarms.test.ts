@@ -8,7 +8,8 @@ import { encodeRle, maskFromDense } from '../../mask/index.ts'
 import type { EvalEvent, MaskRle, Sample } from '../events.ts'
 import { RunWriter } from '../run-writer.ts'
 import { AlarmWatch } from './alarm-watch.ts'
-import { alarmPrefix, alarmRules, alarmTable, alarmText } from './alarms.ts'
+import { alarmPrefix, alarmRules, alarmText } from './alarms.ts'
+import { itemKinds } from './items.ts'
 
 const side = 16
 const steps = 29
@@ -72,6 +73,17 @@ const tricks: Record<string, Parameters<typeof samplesAt>[1]> = {
   'repeated-word': (how, record, random) => ({
     text: random < how ? `red ${record} red red red red red` : `the ${record}`,
   }),
+}
+
+const percent = (value: number) => `${Math.round(100 * value)} %`
+
+/** The rules as rows of the table in docs/watch.md. */
+function alarmTable(): string[] {
+  return Object.entries(alarmRules).map(([kind, { item, side, limit, change }]) => {
+    const { title, unit } = itemKinds[item]
+    const [bound, value] = [side === 'above' ? 'from' : 'up to', unit === 'share' ? percent(limit) : limit]
+    return `| \`${kind}\` | ${title} | ${bound} ${value} | ${unit === 'share' ? `+${percent(change)}` : `factor ${change}`} |`
+  })
 }
 
 test('docs/watch.md has the rows of the rules, and every rule has a trick here', () => {

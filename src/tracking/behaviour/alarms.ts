@@ -61,15 +61,6 @@ export const alarmRules: Readonly<Record<string, AlarmRule>> = {
   },
 }
 
-/** The rules as rows of the table in docs/watch.md. */
-export function alarmTable(): string[] {
-  return Object.entries(alarmRules).map(([kind, { item, side, limit, change }]) => {
-    const { title, unit } = itemKinds[item]
-    const [bound, value] = [side === 'above' ? 'from' : 'up to', unit === 'share' ? percent(limit) : limit]
-    return `| \`${kind}\` | ${title} | ${bound} ${value} | ${unit === 'share' ? `+${percent(change)}` : `factor ${change}`} |`
-  })
-}
-
 /** The alarm that compares evaluations instead of samples. */
 export const heldOutAlarm = 'held-out-falls'
 const heldOutAdvice =
