@@ -1,5 +1,5 @@
 import { Command, Option } from 'commander'
-import type { Source } from '../data/index.ts'
+import type { MakeScenesOptions, Source } from '../data/index.ts'
 import { count, whole } from './model.ts'
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
@@ -96,15 +96,7 @@ async function preview(path: string, flags: SourceFlags & { out: string; n: numb
   }
 }
 
-interface SceneFlags {
-  n: number
-  out: string
-  format: 'gar-arrow' | 'jsonl'
-  seed: number
-  size: number
-}
-
-async function scenes(flags: SceneFlags): Promise<void> {
+async function scenes(flags: MakeScenesOptions): Promise<void> {
   const { makeScenes } = await import('../data/index.ts')
   const tell = progress('scenes')
   const written = await makeScenes({ ...flags, onProgress: (done) => tell(done, flags.n) })

@@ -2,13 +2,10 @@ import { writeFileSync } from 'node:fs'
 import { Command, Option } from 'commander'
 import { modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { count, inEngine, numbers, readImage } from './model.ts'
+import { count, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
 
-interface Options {
-  model: string
+interface Options extends ModelOptions {
   sam: string
-  image: string
-  adapter?: string
   point?: [number, number]
   box?: [number, number, number, number]
   mode?: 'negatives' | 'second-look' | 'joint'
@@ -16,11 +13,7 @@ interface Options {
   imageSize: number | 'native'
   wording: 'full' | 'short'
   maxPoints: number
-  maxNewTokens: number
-  device: string
-  dtype?: 'bfloat16' | 'float32'
   out: string
-  json?: boolean
   query: string
 }
 

@@ -1,7 +1,7 @@
 // Two models on the same sentences as a page: the change of each metric, and the sentences that moved most with their masks.
 import { existsSync } from 'node:fs'
 import { messageOf } from '../core/index.ts'
-import type { Interval, MaskRle, ReadSample, Shown } from '../tracking/index.ts'
+import type { Interval, MaskRle, Pairs, ReadSample, Shown } from '../tracking/index.ts'
 import { picture as drawnPicture, framed, overlay, type Size, words as shownWords } from './markup/card.ts'
 import { html, type Markup } from './markup/html.ts'
 import { whiskerPlot } from './markup/whiskers.ts'
@@ -20,15 +20,12 @@ export interface ComparedSentence {
   sides: readonly { iou: number; mask: MaskRle | null; answer?: string; shown?: readonly Shown[] }[]
 }
 
-export interface ComparisonPage {
+export interface ComparisonPage extends Pick<Pairs, 'wins' | 'losses' | 'ties'> {
   title: string
   /** Names of the two, first and second. */
   names: readonly [string, string]
   facts: readonly string[]
   metrics: readonly { name: string; before: number; after: number; change: Interval }[]
-  wins: number
-  losses: number
-  ties: number
   /** What is counted, and what is resampled. */
   about?: { each: string; metric: string; unit: string }
   /** Largest gain first, and largest loss first. */

@@ -8,13 +8,7 @@ interface Histogram {
   bins: { label: string; count: number }[]
 }
 
-interface FirstRecord {
-  id: string
-  image: string
-  mask: string
-  caption: string
-  category?: string[]
-}
+type FirstRecord = Pick<Example, 'id' | 'caption' | 'category'> & { image: string; mask: string }
 
 export interface Inspection extends Pick<Source, 'name' | 'format' | 'schema' | 'warnings' | 'leftOut'> {
   records: number

@@ -5,16 +5,10 @@ import { advantagesOf, columnsOf, type Group, type Scored } from './group.ts'
 import type { Batch, Run } from './run.ts'
 import { gatherGroups, ownPieces } from './share.ts'
 import { Stopped } from './stopped.ts'
-import type { Draw, Item, Sample, Task } from './task.ts'
+import type { Draw, Item, Task } from './task.ts'
 
 /** One record's samples of a task and the EMA copy's replies, on their way to be scored. */
-interface UnscoredGroup {
-  task: Task
-  item: Item
-  samples: readonly Sample[]
-  replies: readonly object[]
-  scores: Promise<readonly Scored[]>
-}
+type UnscoredGroup = Pick<Group, 'task' | 'item' | 'samples' | 'replies'> & { scores: Promise<readonly Scored[]> }
 
 /**
  * Samples of all tasks, replies, scores, advantages. Pieces are sampled one after the other; their scoring overlaps. Every process

@@ -2,7 +2,7 @@
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { type Evaluator, type RecordRatios, type RecordScore, recordRatios } from '../tasks/index.ts'
-import { pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
+import { type Pairs, pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
 import type { Host } from './host.ts'
@@ -38,14 +38,11 @@ export interface RecordChange {
   image?: string
 }
 
-export interface ModelComparison {
+export interface ModelComparison extends Pick<Pairs, 'wins' | 'losses' | 'ties'> {
   records: number
   /** The metric that wins, losses and changes are about. */
   main: string
   metrics: Record<string, RatioChange>
-  wins: number
-  losses: number
-  ties: number
   /** Largest gain first. */
   changes: RecordChange[]
 }

@@ -31,6 +31,7 @@ export interface GroupCount {
 
 export interface LearnerOptions {
   dropout?: number
+  /** Every weight learns, without adapters. */
   everything?: boolean
   /** The processes that train together; alone unless given. */
   world?: World

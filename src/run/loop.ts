@@ -16,7 +16,7 @@ import type { Settings } from './flat-settings.ts'
 import { checkFolder, openSharedFolder, type ResumedRun, type RunLog, requireTrackers } from './folder.ts'
 import { type LoopHost, quiet, type RunResult } from './host.ts'
 import { decidingSettings } from './identity.ts'
-import { Learner } from './learner.ts'
+import { Learner, type LearnerOptions } from './learner.ts'
 import type { RunLock } from './lock.ts'
 import { describeMemoryError } from './memory-retry.ts'
 import { type Notice, Notices } from './notices.ts'
@@ -76,10 +76,7 @@ export interface Work {
   close(): void
 }
 
-export interface LoopOptions {
-  /** Every weight learns, without adapters. */
-  everything?: boolean
-  dropout?: number
+export interface LoopOptions extends LearnerOptions {
   /** Passes over each record, for the length of the run. */
   passes: number
   /** Settings of this kind of run that decide its numbers. */
@@ -90,8 +87,6 @@ export interface LoopOptions {
   goal(kind: TaskKind<RunConfig>): readonly string[]
   /** What a user should know about the settings. */
   notices?(kind: TaskKind<RunConfig>): Notice[]
-  /** The processes that train together; alone unless given. */
-  world?: World
   work(opened: Opened): Work
 }
 

@@ -1,18 +1,11 @@
 // What a user should know: settings worth a warning, facts about the data, things that happen on the way. One list, each reported once:
 // on the terminal, as a warning event, in the report.
-import type { SampleRef } from '../tracking/index.ts'
+import type { WarningEvent } from '../tracking/index.ts'
 import type { RunLog } from './folder.ts'
 import type { Host } from './host.ts'
 
-export interface Notice {
-  /** What is counted together: `settings`, `data`, `bad-record`, `no-spread`, ... */
-  kind: string
-  text: string
-  /** How many things it stands for. */
-  count?: number
-  /** Samples to look at. */
-  samples?: readonly SampleRef[]
-}
+/** A warning without its step; `count` is 1 unless given. */
+export type Notice = Pick<WarningEvent, 'kind' | 'text' | 'samples'> & Partial<Pick<WarningEvent, 'count'>>
 
 export class Notices {
   readonly #host: Pick<Host, 'progress'>

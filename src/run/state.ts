@@ -51,17 +51,13 @@ export interface RunState {
 }
 
 /** state.json of 0.1.0: two tasks by name, and groups without their pieces. */
-interface RunStateV1 {
+interface RunStateV1 extends Pick<RunState, 'step' | 'loader' | 'position' | 'flat'> {
   version: 1
-  step: number
-  loader: LoaderState
-  position: RunPosition
   actionScale: number
   balance: Record<string, number>
   norms: Record<string, number>
   entropy?: EntropyState
   buffer: { groups: StoredGroup[]; next: number } | null
-  flat: number
 }
 
 const isLora = (name: string) => /\.lora_[AB]\./.test(name)

@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
-import type { ReadSample, SampleRef } from './events.ts'
+import type { ReadSample, Sample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
 import { decodeNumber, parseLine } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
@@ -11,17 +11,12 @@ const maxParts = 64
 const maxTasks = 1024
 
 /** What the index keeps of a line; the rest is read when it is shown. */
-export interface SampleEntry {
-  step: number
+export interface SampleEntry extends Pick<Sample, 'step' | 'id' | 'k' | 'advantage' | 'rewards'> {
   task: string
-  id: string
-  k: number
   /** NaN where it could not be scored. */
   total: number
-  advantage: number
   /** Cut at the length limit. */
   truncated: boolean
-  rewards: Readonly<Record<string, number | null>>
 }
 
 function toEntry(line: JsonObject): SampleEntry | undefined {

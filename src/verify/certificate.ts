@@ -1,18 +1,16 @@
 // Our numbers against those of the public Python code. A difference is that to Python's float64; what float32 may differ by is what
 // Python's own float32 differs by, a few times, and a few roundings: no number here comes from a machine.
 import { readAll } from '../checkpoint/index.ts'
+import type { CheckRow } from '../core/index.ts'
 import type { Quantities } from './own-quantities.ts'
 
-export interface CertificateRow {
-  name: string
+export interface CertificateRow extends Pick<CheckRow, 'name' | 'pass' | 'detail'> {
   /** Largest difference to Python in float64. */
   difference: number
   tolerance: number
   /** Largest difference of Python's own float32. */
   pythonError: number
   dtypes: { own: string; python: string }
-  pass: boolean
-  detail?: string
 }
 
 export type Reference = ReadonlyMap<string, Float64Array>

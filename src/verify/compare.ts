@@ -86,6 +86,16 @@ export function compareFields(name: string, got: object, want: object): CheckRow
 
 export type Json = number | string | boolean | null | readonly Json[] | { readonly [key: string]: Json }
 export type JsonObject = { readonly [key: string]: Json }
+
+/** What a reference computed from an input. */
+export interface GoldenCase {
+  id: string
+  name: string
+  kind: string
+  input: JsonObject
+  expected: JsonObject
+}
+
 export type Precision = 'float64' | 'float32'
 
 /** Within `abs` or within `rel` of the expected value, element by element. */

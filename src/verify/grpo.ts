@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { type CheckRow, Mismatch, messageOf } from '../core/index.ts'
 import { AdamW, learningRateAt, OptimConfig, type SchedulerType } from '../optim/index.ts'
 import { type DType, keep, tidy } from '../tensor/index.ts'
-import { Comparison, failedRow, type JsonObject, type Precision, type Tolerance } from './compare.ts'
+import { Comparison, failedRow, type GoldenCase, type JsonObject, type Precision, type Tolerance } from './compare.ts'
 import { GoldenTensors, readGolden } from './golden-tensors.ts'
 import { checkAccumulation, checkLoss } from './grpo-loss.ts'
 import {
@@ -46,17 +46,9 @@ const tolerance: Record<Precision, Tolerance> = {
   float32: { abs: 1e-6, rel: 2e-5 },
 }
 
-interface Case {
-  id: string
-  name: string
-  kind: string
-  input: JsonObject
-  expected: JsonObject
-}
-
 /** Every case of a file in the layout of grpo.json, in float64 and, where tensors compute it, in float32. */
 export function verifyGrpo(path: string): CheckRow[] {
-  const file = JSON.parse(readFileSync(path, 'utf8')) as { format?: string; count?: number; cases?: Case[] }
+  const file = JSON.parse(readFileSync(path, 'utf8')) as { format?: string; count?: number; cases?: GoldenCase[] }
   if (file.format !== 'grpo-golden' || !Array.isArray(file.cases))
     throw new Mismatch({ where: path, field: 'format', expected: 'grpo-golden with cases', got: file.format ?? 'none' })
   if (file.cases.length !== file.count)
@@ -64,7 +56,7 @@ export function verifyGrpo(path: string): CheckRow[] {
   return file.cases.flatMap(rowsOf)
 }
 
-function rowsOf(given: Case): CheckRow[] {
+function rowsOf(given: GoldenCase): CheckRow[] {
   const check = onTensors[given.kind] ?? onNumbers[given.kind]
   const name = `${given.id} ${given.name}`
   if (!check) return [failedRow(name, 'a known kind', given.kind)]
@@ -72,7 +64,7 @@ function rowsOf(given: Case): CheckRow[] {
   return precisions.map((precision) => rowOf(`${name} (${precision})`, given, precision, check))
 }
 
-function rowOf(name: string, given: Case, precision: Precision, check: Check): CheckRow {
+function rowOf(name: string, given: GoldenCase, precision: Precision, check: Check): CheckRow {
   const comparison = new Comparison(name, tolerance[precision])
   try {
     tidy(() => check(given.input, given.expected, precision, comparison))

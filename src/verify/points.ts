@@ -26,21 +26,14 @@ import {
   settledRewards,
   toModelFrame,
 } from '../tasks/index.ts'
+import type { GoldenCase } from './compare.ts'
 import { camelKeys } from './grpo-loss.ts'
 
-interface Line {
-  id: string
-  kind: string
-  name: string
-  input: JsonObject
-  expected: JsonObject
-}
-
 export function verifyPoints(path: string): CheckRow[] {
-  return readJsonLines(path).map(({ value, where }) => checkLine(value as unknown as Line, where))
+  return readJsonLines(path).map(({ value, where }) => checkLine(value as unknown as GoldenCase, where))
 }
 
-function checkLine(line: Line, where: string): CheckRow {
+function checkLine(line: GoldenCase, where: string): CheckRow {
   const recompute = kinds[line.kind]
   if (!recompute) throw new Mismatch({ where, field: 'kind', expected: Object.keys(kinds).join(', '), got: line.kind })
   const worst = { abs: 0, rel: 0 }

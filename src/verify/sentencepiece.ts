@@ -12,12 +12,7 @@ interface Case {
   decoded: string
 }
 
-interface AddedCase {
-  text: string
-  ids: number[]
-  decoded: string
-  decoded_skip_special: string
-}
+type AddedCase = Omit<Case, 'pieces'> & { decoded_skip_special: string }
 
 interface GoldenModel {
   name: string

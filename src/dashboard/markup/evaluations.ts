@@ -1,5 +1,6 @@
 // Held-out metrics before and after with their 95 % intervals, of one run or of several.
 
+import type { Interval } from '../../tracking/index.ts'
 import { lineChart, smooth } from './chart.ts'
 import { html, type Markup } from './html.ts'
 import { numberOf } from './metrics.ts'
@@ -11,12 +12,6 @@ export interface EvaluatedRun {
   evals: readonly EvalView[]
   /** What to know about intervals of few records; empty: nothing. */
   note: string
-}
-
-interface Interval {
-  mean: number
-  low: number
-  high: number
 }
 
 /** Three digits after the point for shares, fewer for large numbers. */

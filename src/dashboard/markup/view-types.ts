@@ -1,5 +1,5 @@
 // What report and live page show: plain data from run folders. Everything here is text and numbers, never markup.
-import type { ReadSample, Shown, ShownPoint, TaskName } from '../../tracking/index.ts'
+import type { EvalEvent, ReadSample, Shown, TaskName, WarningEvent } from '../../tracking/index.ts'
 
 export type RunState = 'running' | 'ended' | 'quiet'
 
@@ -26,19 +26,8 @@ export interface RunSummary {
   rewardParts: string[]
 }
 
-export interface EvalView {
-  step: number
-  name: string
-  records: number
-  metrics: Readonly<Record<string, { mean: number; low: number; high: number }>>
-}
-
-export interface NoticeView {
-  step: number
-  kind: string
-  text: string
-  count: number
-}
+export type EvalView = Omit<EvalEvent, 't'>
+export type NoticeView = Omit<WarningEvent, 't' | 'samples'>
 
 export interface RunView extends RunSummary {
   facts: [string, string][]
@@ -69,10 +58,7 @@ export interface MaskView {
   missing?: string
 }
 
-export type ShownView =
-  | { kind: 'text'; by: Shown['by']; text: string; name?: string }
-  | { kind: 'points'; by: Shown['by']; size: readonly [number, number]; points: readonly ShownPoint[]; name?: string }
-  | MaskView
+export type ShownView = Exclude<Shown, { kind: 'mask' }> | MaskView
 
 export interface SampleView
   extends Omit<ReadSample, 'shown' | 'text' | 'answer' | 'reference' | 'given' | 'made' | 'madeBy'> {

@@ -1,14 +1,12 @@
+import type { Interval } from '../../tracking/index.ts'
 import { fixed, ticks, tickText } from './chart.ts'
 import { html, type Markup } from './html.ts'
 import { short } from './metrics.ts'
 
-export interface Whisker {
+export interface Whisker extends Interval {
   name: string
   /** 0: before, 1: after. */
   slot: 0 | 1
-  mean: number
-  low: number
-  high: number
 }
 
 /** Dots with 95 % intervals on one axis from `low` to `high`, a row each. */

@@ -1,15 +1,11 @@
 // Requests to the server. NaN and infinities come as strings, as in the run's files.
+import type { SeriesPoints, SeriesQuery } from '../../tracking/index.ts'
 import { numberOf } from '../markup/metrics.ts'
 import type { RunSummary, RunView, SamplesView } from '../markup/view-types.ts'
 
 export type { EvalView, NoticeView, RunSummary, RunView, SampleView, ShownView } from '../markup/view-types.ts'
 
-export interface Series {
-  name: string
-  steps: number[]
-  values: number[]
-  count: number
-}
+export type Series = SeriesPoints & { name: string }
 
 export async function ask<T>(path: string, signal?: AbortSignal): Promise<T> {
   const answer = await fetch(path, { signal, headers: { Accept: 'application/json' } })
@@ -23,10 +19,7 @@ export function readRun(id: string, signal?: AbortSignal): Promise<RunView> {
   return ask<RunView>(runPath(id), signal)
 }
 
-export interface Range {
-  from?: number
-  to?: number
-}
+export type Range = Pick<SeriesQuery, 'from' | 'to'>
 
 export async function readSeries(id: string, names: readonly string[], range: Range, signal?: AbortSignal) {
   if (names.length === 0) return []

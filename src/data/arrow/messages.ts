@@ -42,11 +42,8 @@ async function readExactly(path: string, file: FileHandle, offset: number, lengt
   return bytes
 }
 
-interface Frame {
+interface Frame extends Omit<MessagePlace, 'bodyLength'> {
   message: Message
-  metaOffset: number
-  metaLength: number
-  bodyOffset: number
   end: number
 }
 

@@ -3,7 +3,7 @@ import { isAbsolute, join } from 'node:path'
 import { Mismatch, sha256 } from '../../core/index.ts'
 import { NotUtf8 } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
-import { asBadRecord, type BadRecord, type RecordSource, type Region, type RegionOptions } from '../example.ts'
+import { asBadRecord, type RecordSource, type Region, type RegionOptions, type Source } from '../example.ts'
 import { GroupedRecords } from '../grouped-records.ts'
 import { PackedStrings } from '../strings.ts'
 import { type Columns, imageOf, regionOfRow } from './regions.ts'
@@ -24,15 +24,10 @@ export interface RowShard {
   images(rows: readonly number[]): AsyncIterable<unknown>
 }
 
-interface RowSourceInfo {
-  name: string
-  format: string
+interface RowSourceInfo extends Pick<Source, 'name' | 'format' | 'schema' | 'warnings' | 'broken'> {
   /** Image paths are relative to it. */
   folder: string
   columns: Columns
-  schema: readonly string[]
-  warnings: readonly string[]
-  broken: readonly BadRecord[]
   relation: 'skip' | 'first'
 }
 

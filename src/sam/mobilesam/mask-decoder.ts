@@ -2,17 +2,11 @@
 import { ConvTranspose2d, LayerNorm2d, Module, WeightOnly } from '../../nn/index.ts'
 import { cat, stack, type Tensor, tidy } from '../../tensor/index.ts'
 import type { Sam2Config } from '../sam2/config.ts'
-import { cells, TwoWayTransformer } from '../sam2/mask-decoder.ts'
+import { cells, type DecoderInput, TwoWayTransformer } from '../sam2/mask-decoder.ts'
 import { Mlp } from '../sam2/mlp.ts'
 
-export interface SamDecoderInput {
-  /** Image embedding [1, D, e, e]. */
-  image: Tensor
-  /** Places of the cells [1, D, e, e]. */
-  positions: Tensor
-  sparse: Tensor // [B, n, D]
-  dense: Tensor // [B or 1, D, e or 1, e or 1]
-}
+/** Of one image: F is 1. */
+export type SamDecoderInput = Pick<DecoderInput, 'image' | 'positions' | 'sparse' | 'dense'>
 
 /** All four masks: logits [B, 4, 4e, 4e] and predicted overlaps [B, 4], which may be above 1. */
 export interface SamDecoderOutput {

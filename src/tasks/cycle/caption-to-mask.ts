@@ -3,7 +3,15 @@
 import { type RandomStream, streamId } from '../../core/index.ts'
 import { type TeacherPass, teacherForce, teacherForceGroups } from '../../llm/index.ts'
 import { type Mask, maskArea } from '../../mask/index.ts'
-import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
+import {
+  type ActionColumns,
+  type Densities,
+  type Draw,
+  type Json,
+  type Sample,
+  sampleStream,
+  type Task,
+} from '../../rl/index.ts'
 import { cat, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
 import { recordContext } from '../context.ts'
@@ -16,12 +24,7 @@ import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample 
 import { actionColumns, fieldOf, scoreActions, segAt } from './score-actions.ts'
 
 /** An answer that carries a mask. */
-interface AnswerRow {
-  ids: Int32Array
-  text: string
-  finished: boolean
-  logps: Float32Array
-  samplerLogps?: Float32Array
+interface AnswerRow extends Sample {
   segState: Tensor | null // [1, S]
 }
 

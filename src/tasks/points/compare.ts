@@ -12,23 +12,18 @@ import { errorCentreCurve, searchBestClick, toSam } from './known-clicks.ts'
 import { askLooks, replyToLooks } from './multi-turn.ts'
 import { givenPrompt } from './prompts.ts'
 import { type PointReply, sampleOf, scoreReplies } from './reply.ts'
+import type { PointParts } from './reward.ts'
 import { shownAnswer } from './shown.ts'
 
 /** The metrics of one record; overlaps with the object. */
-export interface ComparedRecord {
+export interface ComparedRecord
+  extends Pick<PointParts, 'saysNothing' | 'valid' | 'format' | 'kept' | 'wrong' | 'right'> {
   id: string
   shown?: readonly Shown[]
   /** Of its pixels: records of one image are not independent. */
   image: string
   /** Whether the record has an object; without one there is no overlap, only whether the answer says or draws nothing. */
   target: boolean
-  saysNothing: boolean
-  valid: boolean
-  format: number
-  /** Points that were kept, and of them those on the object and in the confused region. */
-  kept: number
-  wrong: number
-  right: number
   switched: boolean
   none: number
   policy: number

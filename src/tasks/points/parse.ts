@@ -68,13 +68,7 @@ function isStrictThought(text: string): boolean {
 }
 
 /** What an answer says, as written. */
-interface Shape {
-  negatives: Point[]
-  positives: Point[]
-  box: Box | null
-  none: boolean
-  stop: boolean
-}
+type Shape = Pick<PointAnswer, 'negatives' | 'positives' | 'box' | 'none' | 'stop'>
 
 const negativeKeys = ['negative_points', 'points_neg', 'negatives']
 const positiveKeys = ['positive_points', 'points_pos', 'positives']

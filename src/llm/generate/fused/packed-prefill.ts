@@ -1,7 +1,6 @@
 // Reading prompts on a device that decodes with the custom kernels: tokens packed without padding, every layer in few launches. What prompts of
 // one image have in common is read once. T tokens, B prompts, S hidden, H query and K key/value heads, D head size.
 import { TrainingKernels } from '../../../kernels/index.ts'
-import type { RopeTable } from '../../../nn/index.ts'
 import {
   cat,
   empty,
@@ -15,15 +14,10 @@ import {
 } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
-import {
-  type AttentionCall,
-  attentionCalls,
-  type Packing,
-  packingOf,
-  startsOf,
-} from '../../score/by-hand/attention-calls.ts'
-import type { Elementwise } from '../../score/by-hand/elementwise.ts'
+import { attentionCalls, type Packing, packingOf, startsOf } from '../../score/by-hand/attention-calls.ts'
+import type { Elementwise, HeadLayout } from '../../score/by-hand/elementwise.ts'
 import { kernelElementwise } from '../../score/by-hand/elementwise-kernels.ts'
+import type { PassContext } from '../../score/by-hand/layer.ts'
 import { PackedCache } from './packed-cache.ts'
 import { type Group, type KnownRows, knownPrefixes } from './prefixes.ts'
 import { currentWeights, inInt8, type LayerWeights, notFused, shapeOf } from './weights.ts'
@@ -160,29 +154,19 @@ function packedPositions<P extends PromptIds>(
   return index(axes.flat(), device).view(axes.length === 1 ? [1, tokens] : [axes.length, 1, tokens])
 }
 
-interface Heads {
-  queries: number
-  keys: number
-  dim: number
-}
-
-const headsOf = ({ cfg }: Decoder): Heads => {
+const headsOf = ({ cfg }: Decoder): HeadLayout => {
   return { queries: cfg.num_attention_heads, keys: cfg.num_key_value_heads, dim: cfg.head_dim }
 }
 
 /** For keys and values of all layers, known ones in place: [L, N, 2K D] */
-function roomForRows({ cfg, placement }: Decoder, heads: Heads, known: KnownRows | null, read: number): Tensor {
+function roomForRows({ cfg, placement }: Decoder, heads: HeadLayout, known: KnownRows | null, read: number): Tensor {
   const N = knownTokens(known) + read
   const rows = empty([cfg.num_hidden_layers, N, 2 * heads.keys * heads.dim], placement)
   if (known) tidy(() => void rows.narrow(1, 0, N - read).copy_(known.rows))
   return rows
 }
 
-interface Pass {
-  elementwise: Elementwise
-  calls: readonly AttentionCall[]
-  table: RopeTable
-  heads: Heads
+interface Pass extends Pick<PassContext, 'elementwise' | 'calls' | 'table' | 'heads'> {
   rows: Tensor // [L, N, 2K D], filled layer by layer
   /** Rows that are there before those read. */
   known: number

@@ -11,21 +11,14 @@ import {
   positionsOf,
   positionTensor,
 } from '../../prompted-model.ts'
-import type { PackedCache } from '../fused/packed-cache.ts'
+import type { DecodeStart } from '../decoding.ts'
 import { type PackedPrompts, packedPrefill } from '../fused/packed-prefill.ts'
 import type { Group } from '../fused/prefixes.ts'
 
-export interface Prefilled {
-  cache: KVCache | PackedCache
+/** As a start of decoding with a row for each prompt. */
+export interface Prefilled extends Omit<DecodeStart, 'rows'> {
   /** Scores of the first new token, [B, V]. */
   logits: Tensor
-  /** [B, columns], false at padding; null if there is none. */
-  valid: Tensor | null
-  columns: number
-  /** [B] the tokens of each prompt, from the first column on; absent if padding may come before them. */
-  lengths?: readonly number[]
-  /** [B] the position of each prompt's first new token. */
-  next: number[]
 }
 
 /** A stretch of tokens to read: embeddings [1, n, S] and their positions on every axis. */
