@@ -6,3 +6,4 @@ export { coversColumns8, type LowRank, type Matrix8, product8, product8On } from
 export { f32, type KernelArgument, KernelModule, type Launch } from './module.ts'
 export { kernelsOff, noKernels, useKernels } from './support.ts'
 export { type HeadGrads, TrainingKernels } from './training.ts'
+export { patchRotator } from './vision.ts'

@@ -231,7 +231,18 @@ export function int64Tensor(
   shapeOrOptions?: readonly number[] | TensorOptions,
   maybe?: TensorOptions,
 ): Tensor {
-  return tensor(BigInt64Array.from(values, BigInt), shapeOrOptions, maybe)
+  const words = values instanceof Int32Array ? wideWords(values) : BigInt64Array.from(values, BigInt)
+  return tensor(words, shapeOrOptions, maybe)
+}
+
+/** BigInt64Array.from takes a fifth of a microsecond for a number. */
+function wideWords(values: Int32Array): BigInt64Array {
+  const words = new Int32Array(2 * values.length)
+  for (let i = 0; i < values.length; i++) {
+    words[2 * i] = values[i]!
+    words[2 * i + 1] = values[i]! >> 31
+  }
+  return new BigInt64Array(words.buffer)
 }
 
 /**

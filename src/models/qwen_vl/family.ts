@@ -78,7 +78,7 @@ export class QwenVLFamily
   }
 
   encode(inputs: readonly PatchedImage[]): QwenFeatures[] {
-    return inputs.map((input) => this.model.encode(input))
+    return this.model.encodeAll(inputs)
   }
 
   shapeOf({ rows, columns }: PatchedImage): string {

@@ -20,8 +20,8 @@ export interface VisionOutput {
 
 export type VisionTower = Module & {
   readonly patch_embed: { forward(patches: Tensor): Tensor }
-  /** Patches of one image [P, 3 * frames * p * p] -> its tokens, unit by unit. */
-  forward(patches: Tensor, grid: Grid, watch?: Watch): VisionOutput
+  /** Patches of some images [P, 3 * frames * p * p] -> their tokens, unit by unit. */
+  forward(patches: Tensor, grids: readonly Grid[], watch?: Watch): VisionOutput
   /** Added to the embedded patches, [P, h]. */
   positions?(grid: Grid): Tensor
 }

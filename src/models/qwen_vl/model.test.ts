@@ -14,7 +14,7 @@ import { memory, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts
 import { loadTokenizer } from '../../text/index.ts'
 import { parseQwenVLConfig } from './config.ts'
 import { openQwenVL, questionPrompt, releasedName } from './load.ts'
-import { gridPositions, type QwenPrompt, QwenVL } from './model.ts'
+import { gridPositions, lookTogether, type QwenPrompt, QwenVL } from './model.ts'
 import { patchImage, readProcessorConfig, smartResize } from './processor.ts'
 import { windowOrder } from './vision-2_5.ts'
 
@@ -155,6 +155,19 @@ test("the vision tower gives the reference's tokens", () => {
     close(first(b, 0, 5), [-1.890894, 1.737051, 1.800431, 0.979013, -2.10914], 2e-5, 'B 0')
     close(first(b, 7, 5), [-0.527611, 1.261732, 2.909041, 2.954159, -1.433791], 2e-5, 'B 7')
     close(first(b, 15, 5), [-1.227829, -1.446903, 3.808921, 1.439105, -0.746787], 2e-5, 'B 15')
+  })
+})
+
+test('images of different sizes in one pass give the tokens of each alone', () => {
+  tidy(() => {
+    const images = [imageA, imageB, imageA]
+    const together = noGrad(() => lookTogether(model.visual, images, model.placement))
+    for (const [i, { tokens }] of together.entries()) {
+      const alone = model.encode(images[i]!).tokens
+      assert.deepEqual(tokens.shape, alone.shape)
+      assert.ok(tokens.sub(alone).abs().max().item() < 2e-5, `image ${i}`)
+    }
+    assert.ok(together[1]!.tokens.narrow(0, 0, 15).sub(together[0]!.tokens).abs().max().item() > 0.1)
   })
 })
 

@@ -59,8 +59,12 @@ export class QwenVL extends Qwen2ForCausalLM {
 
   /** Frozen features, shared by every pass over the image. The caller owns them. */
   encode(image: PatchedImage): QwenFeatures {
-    const { rows, columns, height, width } = image
-    return { ...noGrad(() => this.look(image)), rows, columns, height, width }
+    return this.encodeAll([image])[0]!
+  }
+
+  encodeAll(images: readonly PatchedImage[]): QwenFeatures[] {
+    const seen = noGrad(() => lookAtAll(this.visual, images, this.placement))
+    return images.map(({ rows, columns, height, width }, i) => ({ ...seen[i]!, rows, columns, height, width }))
   }
 
   promptEmbeddings(prompt: QwenPrompt): Tensor {
@@ -113,11 +117,53 @@ export function imageInputs(
 
 /** The tower's output for an image; with a gradient, if gradients are enabled. */
 export function lookAt(tower: VisionTower, image: PatchedImage, placement: Placement, watch?: Watch): VisionOutput {
+  return lookTogether(tower, [image], placement, watch)[0]!
+}
+
+/** Patches of a pass: more are not faster on a GPU, and its memory grows with them. */
+const patchesTogether = 16384
+
+/** Several images in one pass on a GPU, one by one on the CPU. */
+export function lookAtAll(
+  tower: VisionTower,
+  images: readonly PatchedImage[],
+  placement: Placement,
+): readonly VisionOutput[] {
+  const parts: PatchedImage[][] = []
+  let room = 0
+  for (const image of images) {
+    const size = placement.device === 'cpu' ? patchesTogether : image.rows * image.columns
+    if (size > room) parts.push([])
+    room = (size > room ? patchesTogether : room) - size
+    parts.at(-1)!.push(image)
+  }
+  return parts.flatMap((some) => lookTogether(tower, some, placement))
+}
+
+/** All images in one pass. */
+export function lookTogether(
+  tower: VisionTower,
+  images: readonly PatchedImage[],
+  { device, dtype }: Placement,
+  watch?: Watch,
+): VisionOutput[] {
   return tidy(() => {
-    const P = image.rows * image.columns
-    const patches = tensor(image.pixels, [P, image.pixels.length / P], { device: placement.device })
-    return tower.forward(patches.to(placement.dtype), image, watch)
+    const patches = images.map(({ pixels, rows, columns }) =>
+      tensor(pixels, [rows * columns, pixels.length / rows / columns], { device }).to(dtype),
+    )
+    return apart(tower.forward(patches.length === 1 ? patches[0]! : cat(patches), images, watch), images)
   })
+}
+
+/** Rows of a joint output, image by image, each with memory that can be freed by itself. */
+function apart({ tokens, deepstack }: VisionOutput, images: readonly PatchedImage[]): VisionOutput[] {
+  if (images.length === 1) return [{ tokens, deepstack }]
+  const patches = images.map(({ rows, columns }) => rows * columns)
+  const merged = patches.reduce((a, b) => a + b) / tokens.size(0)
+  const counts = patches.map((n) => n / merged)
+  const split = (t: Tensor) => t.split(counts, { dim: 0 }).map((part) => part.clone())
+  const [own, ...taps] = [tokens, ...deepstack].map(split) as [Tensor[], ...Tensor[][]]
+  return own.map((part, i) => ({ tokens: part, deepstack: taps.map((parts) => parts[i]!) }))
 }
 
 /**

@@ -15,7 +15,7 @@ import { parseQwenVLConfig, type QwenVLConfig } from './config.ts'
 import type { QwenVLFamily } from './family.ts'
 import { generations } from './generations.ts'
 import { openQwenVL, questionPrompt } from './load.ts'
-import type { QwenPrompt } from './model.ts'
+import { lookTogether, type QwenPrompt } from './model.ts'
 import { smartResize } from './processor.ts'
 
 const golden = join(import.meta.dirname, '../../../tests/fixtures/golden/qwen3_vl-tiny')
@@ -156,6 +156,10 @@ test('features are stored with what goes to the first layers, and images togethe
     assert.deepEqual(logps([again]), logps([features!]))
     const { rows } = noGrad(() => family.encodeTogether([input, input]))
     assert.deepEqual(logps([rows[1]!]), logps([features!]))
+    const small = family.prepare({ width: 64, height: 96, data: picture.data.slice(0, 64 * 96 * 3) })
+    const [, second] = noGrad(() => lookTogether(family.model.visual, [small, input], family.model.placement))
+    for (const [name, one] of Object.entries(family.tensorsOf({ ...features!, ...second! })))
+      assert.ok(one.sub(stored[name]!).abs().max().item() < 2e-5, name)
     const blind = { ...features!, deepstack: features!.deepstack.map((one) => one.mul(0)) }
     assert.notDeepEqual(logps([blind]), logps([features!]))
   })

@@ -2,7 +2,7 @@
 // resampled to the image's grid and added, besides the rotation by row and column; every block sees the whole image; the states
 // after a few layers go through separate mergers to the first layers of the language model (deepstack).
 import { Embedding, LayerNorm, Linear, Module, Rope } from '../../nn/index.ts'
-import { type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import type { VisionOutput, Watch } from './generations.ts'
 import { type Grid, patchOrder } from './processor.ts'
 import type { QwenVisionConfig } from './vision-config.ts'
@@ -69,14 +69,17 @@ export class Qwen3Vision extends Module {
     this.#rope = new Rope(cfg.hidden_size / cfg.num_heads / 2, 10000)
   }
 
-  /** Patches of one image [P, 3 * frames * p * p] -> its tokens, unit by unit. */
-  forward(patches: Tensor, grid: Grid, watch?: Watch): VisionOutput {
+  /** Patches of some images [P, 3 * frames * p * p] -> their tokens, unit by unit. */
+  forward(patches: Tensor, grids: readonly Grid[], watch?: Watch): VisionOutput {
     return tidy(() => {
-      const order = patchOrder(grid, this.#cfg.spatial_merge_size)
-      const rope = patchRotation(this.#rope, order, patches.device)
-      const everywhere = segmentsOf([order.length])
+      const orders = grids.map((grid) => patchOrder(grid, this.#cfg.spatial_merge_size))
+      const rope = patchRotation(this.#rope, orders.flat(), patches.device)
+      const everywhere = segmentsOf(
+        orders.map((order) => order.length),
+        patches.device,
+      )
       const deepstack: Tensor[] = []
-      let x = this.patch_embed.forward(patches).add(this.positions(grid))
+      let x = this.patch_embed.forward(patches).add(cat(grids.map((grid) => this.positions(grid))))
       this.blocks.forEach((block, i) => {
         x = block.forward(x, rope, everywhere)
         watch?.(`block${i}`, x)

@@ -1,6 +1,18 @@
 // Parts that the vision towers of both generations share. P patches, h width, H heads, D head size.
+import { patchRotator } from '../../kernels/index.ts'
 import { Linear, Module, type Rope, type RopeTable, rotate, tableOf, weight } from '../../nn/index.ts'
-import { attention, cat, int64Tensor, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import {
+  attention,
+  cat,
+  flashAttention,
+  hasFlashAttention,
+  int64Tensor,
+  noGrad,
+  type Sequences,
+  type Tensor,
+  tensor,
+  tidy,
+} from '../../tensor/index.ts'
 import type { QwenVisionConfig } from './vision-config.ts'
 
 /** Of every norm; fixed in the class. */
@@ -33,8 +45,12 @@ export class PatchEmbed extends Module {
   }
 }
 
-/** Rows that attend to each other, all of one length: [count, length] indices. */
-type Segments = readonly { length: number; rows: Int32Array }[]
+/** Rows that attend to each other: consecutive segments, and runs of segments of one length. */
+interface Segments {
+  runs: readonly { from: number; length: number; count: number }[]
+  /** For the fused kernel, where there is one. */
+  sequences: Sequences | null
+}
 
 class VisionAttention extends Module {
   readonly qkv: Linear // [3h, h]
@@ -52,23 +68,30 @@ class VisionAttention extends Module {
     const [P, h] = x.shape as [number, number]
     const H = this.#heads
     const packed = this.qkv.forward(x).view([P, 3, H, h / H])
+    const inPlace = packed.requiresGrad ? null : patchRotator(H, h / H, x)
+    inPlace?.(packed, rope)
     const [q, k, v] = [0, 1, 2].map((i) => packed.select(1, i)) as [Tensor, Tensor, Tensor]
-    const turned = (t: Tensor) => rotate(t.to('float32'), rope).to(x.dtype) // [P, H, D]
+    const turned = (t: Tensor) => (inPlace ? t : rotate(t.to('float32'), rope).to(x.dtype)) // [P, H, D]
     return this.proj.forward(attendInside(turned(q), turned(k), v, segments))
   }
 }
 
-/** [P, H, D] -> [P, h]: segments of one length are one batch. */
-function attendInside(q: Tensor, k: Tensor, v: Tensor, segments: Segments): Tensor {
-  const [, H, D] = q.shape as [number, number, number]
-  const parts = segments.map(({ length, rows }) => {
-    const index = indices(rows, q.device)
-    const batch = (t: Tensor) => t.indexSelect(0, index).view([-1, length, H, D]).transpose(1, 2)
-    const mixed = attention(batch(q), batch(k), batch(v)).transpose(1, 2)
-    return mixed.reshape([rows.length, H * D])
+/** [P, H, D] -> [P, h]: one call for all segments, or one for every run of segments of one length. */
+function attendInside(q: Tensor, k: Tensor, v: Tensor, { runs, sequences }: Segments): Tensor {
+  const [P, H, D] = q.shape as [number, number, number]
+  if (sequences && q.dtype === 'bfloat16' && !q.requiresGrad)
+    return flashAttention(q, k, v, sequences).out.view([P, H * D])
+  const parts = runs.map(({ from, length, count }) => {
+    const batch = (t: Tensor) =>
+      t
+        .narrow(0, from, count * length)
+        .view([count, length, H, D])
+        .transpose(1, 2)
+    return attention(batch(q), batch(k), batch(v))
+      .transpose(1, 2)
+      .reshape([count * length, H * D])
   })
-  const order = segments.flatMap((s) => Array.from(s.rows))
-  return cat(parts).indexSelect(0, indices(inverseOf(order), q.device))
+  return parts.length === 1 ? parts[0]! : cat(parts)
 }
 
 export const indices = (rows: Int32Array, device: string) => int64Tensor(rows, { device })
@@ -113,8 +136,8 @@ export function patchRotation(rope: Rope, places: readonly (readonly [number, nu
     tidy(() => {
       const along = (axis: 0 | 1) =>
         rope.angles(
-          int64Tensor(
-            Int32Array.from(places, (place) => place[axis]),
+          tensor(
+            Float32Array.from(places, (place) => place[axis]),
             { device },
           ),
         )
@@ -125,14 +148,19 @@ export function patchRotation(rope: Rope, places: readonly (readonly [number, nu
   )
 }
 
-/** Consecutive runs of the given lengths, equal lengths together. */
-export function segmentsOf(lengths: readonly number[]): Segments {
-  const rows = new Map<number, number[]>()
-  let at = 0
-  for (const length of lengths) {
-    const list = rows.get(length) ?? []
-    rows.set(length, list)
-    for (let i = 0; i < length; i++) list.push(at++)
+/** Segments of the given lengths, one after the other. */
+export function segmentsOf(lengths: readonly number[], device: string): Segments {
+  const runs: { from: number; length: number; count: number }[] = []
+  const starts = Int32Array.of(0, ...lengths)
+  for (const [i, length] of lengths.entries()) {
+    const from = starts[i]!
+    starts[i + 1] = from + length
+    const last = runs.at(-1)
+    if (last?.length === length) last.count++
+    else runs.push({ from, length, count: 1 })
   }
-  return [...rows].map(([length, list]) => ({ length, rows: Int32Array.from(list) }))
+  if (!hasFlashAttention(device)) return { runs, sequences: null }
+  const [at, longest] = [tensor(starts, { device }), Math.max(...lengths)]
+  const sequences = { queryStarts: at, keyStarts: at, longestQuery: longest, longestKey: longest, causal: false }
+  return { runs, sequences }
 }

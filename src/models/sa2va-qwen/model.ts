@@ -16,6 +16,7 @@ import {
   generations,
   imageInputs,
   lookAt,
+  lookAtAll,
   type PatchedImage,
   type VisionOutput,
   type VisionTower,
@@ -91,17 +92,20 @@ export class Sa2VAQwen extends GroundedModule<QwenGroundedFeatures> {
     return noGrad(() => this.encodeAll([image])[0]!)
   }
 
-  /** Of several images: SAM2 reads them together, the tower one by one, since their grids differ. Rows are in storage order. */
+  /** Of several images. Rows are in storage order. */
   encodeAll(images: readonly QwenImageInput[]): QwenGroundedFeatures[] {
     return tidy(() => {
       const of = images.map((image) => image.samPixels)
       const { level0, level1, level2 } = this.grounding_encoder.encode(of, this.placement)
       const levels = [level0, level1, level2].map((t) => t.contiguous())
+      const seen = lookAtAll(
+        this.model.model.visual,
+        images.map((image) => image.patches),
+        this.placement,
+      )
       return images.map((image, i) => {
         const own = levels.map((t) => t.narrow(0, i, 1)) as [Tensor, Tensor, Tensor]
-        const { tokens, deepstack } = this.look(image.patches)
-        const seen = { tokens: tokens.contiguous(), deepstack: deepstack.map((t) => t.contiguous()) }
-        return { ...seen, sam: { level0: own[0], level1: own[1], level2: own[2] }, ...placeOf(image) }
+        return { ...seen[i]!, sam: { level0: own[0], level1: own[1], level2: own[2] }, ...placeOf(image) }
       })
     })
   }
