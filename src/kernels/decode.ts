@@ -1,7 +1,8 @@
 // The kernels of a decoding step for one shape of decoder. R rows, U units of rows that share a prompt, S hidden, I feed-forward.
-import type { Tensor } from '../tensor/index.ts'
+import { empty, type Tensor, tidy } from '../tensor/index.ts'
 import { f32, KernelModule, type Launch } from './module.ts'
 import { multiprocessors } from './support.ts'
+import { kernelTarget } from './target.ts'
 
 export interface DecodeShape {
   hidden: number
@@ -37,10 +38,11 @@ const tilesAGroup = (tiles: number): number => {
   return n
 }
 
-/** Whether our products cover a shape and number of rows: the fragments of a row must fit the registers. */
+/** Whether our products cover a shape and number of rows: they need clusters, and the fragments of a row must fit the registers. */
 export function ownProducts({ hidden, inner, heads, groups, dim }: DecodeShape, rows: number): boolean {
   const qkv = (heads + 2 * groups) * dim
   return (
+    kernelTarget().clusters &&
     rows <= maxRows &&
     hidden % 256 === 0 &&
     hidden <= 2048 &&
@@ -59,6 +61,15 @@ export function shareOf(possible: readonly number[], rows: number, groups: numbe
   const sorted = [...possible].sort((a, b) => a - b)
   return sorted.find((share) => (rows / share) * groups <= fullGpu) ?? sorted.at(-1)!
 }
+
+/** Shared memory of attention: `share` rows that are read together. */
+function attentionBytes(share: number, dim: number): number {
+  const [places, span] = [share * 8, Math.max(16, share * 8)]
+  return 8 * span * (dim + 2) * 4 + places * (dim + 2) * 4 + span * (dim + 32) * 2
+}
+
+/** Whether the GPU has the shared memory to read so many rows together. */
+export const canShare = (share: number, dim: number): boolean => attentionBytes(share, dim) <= kernelTarget().shared
 
 /** Blocks a unit and key/value head is split into: enough to fill the GPU, a multiple of the share, at most 8. */
 function piecesOf(units: number, share: number): number {
@@ -131,7 +142,7 @@ export class DecodeKernels {
    * leave partial results otherwise.
    */
   get joinsWhole(): boolean {
-    return (this.rows / this.share) * this.shape.groups * this.pieces <= 120
+    return kernelTarget().clusters && (this.rows / this.share) * this.shape.groups * this.pieces <= 120
   }
 
   /** Floats of partial results, and of their sums and maxima. */
@@ -163,8 +174,7 @@ export class DecodeKernels {
   attend(x: AttentionInputs, partial: { values: Tensor; ml: Tensor }): void {
     const { share, pieces, rows } = this
     const { groups, dim } = this.shape
-    const [places, span] = [share * 8, Math.max(16, share * 8)]
-    const shared = 8 * span * (dim + 2) * 4 + places * (dim + 2) * 4 + span * (dim + 32) * 2
+    const [places, shared] = [share * 8, attentionBytes(share, dim)]
     const units = rows / share
     const whole = this.joinsWhole
     const { values, ml } = partial
@@ -196,13 +206,16 @@ export class DecodeKernels {
   }
 
   draw(x: DrawInputs): void {
-    const cluster = 8
-    const shared = ((Math.ceil(x.vocabulary / cluster) + 7) & ~7) * 2
+    const cluster = kernelTarget().clusters ? 8 : 1
+    const shared = cluster > 1 ? ((Math.ceil(x.vocabulary / cluster) + 7) & ~7) * 2 : 0
     const scores = [x.scores, x.vocabulary, x.scores.size(1), f32(1 / x.temperature)]
     const choice = [x.numbers, x.never, x.never?.size(0) ?? 0, x.promptOf, x.clock]
     const results = [x.ids, x.logps, x.drawnLogps, x.embedding, x.h, x.arrived, x.ids.size(0)]
     const launch: Launch = { grid: [cluster, this.rows], block: 512, shared, cluster }
-    this.#module.launch('draw', launch, [...scores, ...choice, ...results])
+    tidy(() => {
+      const room = cluster > 1 ? null : empty([...x.scores.shape], { dtype: 'bfloat16', device: x.scores.device })
+      this.#module.launch('draw', launch, [...scores, ...choice, ...results, room])
+    })
   }
 
   // Custom products, for few rows.

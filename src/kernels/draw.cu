@@ -1,5 +1,6 @@
 // The next token of each row from bfloat16 scores: the smallest id whose share of the whole, summed in vocabulary order in float64, exceeds
-// the row's number; the lowest of the largest if there are no numbers. A cluster of blocks a row. Also kept at [clock % ring][row]: the id (-1
+// the row's number; the lowest of the largest if there are no numbers. A cluster of blocks a row, or one block
+// whose copy of the scores is in `room`. Also kept at [clock % ring][row]: the id (-1
 // where scores have no distribution), its log-probability among all ids and among those that may be drawn; and the row's next input. Rows of a
 // unit without a prompt draw nothing.
 constexpr int DRAWERS = 512;
@@ -67,8 +68,12 @@ DEVICE void arrive(int* clock, int T, int* arrived, int rows) {
 
 KERNEL __launch_bounds__(DRAWERS, 1) draw(const u16* scores, int vocabulary, int stride, float inverseTemperature, const double* numbers,
                                           const int* never, int nevers, const int* promptOf, int* clock, int* ids, float* logps, float* drawnLogps,
-                                          const u16* embedding, u16* h, int* arrived, int ring) {
+                                          const u16* embedding, u16* h, int* arrived, int ring, u16* room) {
+#if __CUDA_ARCH__ >= 900
   u16* x = (u16*)dynamic;  // the block's part of the scores
+#else
+  u16* x = room + (size_t)blockIdx.y * stride;
+#endif
   __shared__ Exchange first, second;
   __shared__ int lowest, chosen;
   let_next_start();

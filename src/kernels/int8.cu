@@ -12,7 +12,7 @@ DEVICE uint4 weights16(const signed char* p) { return weights8((const u16*)p); }
 DEVICE u32 two_of(u32 four, u32 which) {
   const u32 v = __byte_perm(four, 0x43, which);
   u32 r;
-  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(v & 0xff7fff7fu), "r"(v & 0xff80ff80u));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(v & 0xff80ff80u), "r"(0xbf80bf80u), "r"(v & 0xff7fff7fu));  // sub needs 9.0
   return r;
 }
 DEVICE u32 first_two(u32 four) { return two_of(four, 0x4140); }

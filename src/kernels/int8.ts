@@ -2,6 +2,7 @@
 import { empty, type Tensor, tidy } from '../tensor/index.ts'
 import { KernelModule } from './module.ts'
 import { kernelsOff, multiprocessors, noKernels } from './support.ts'
+import { kernelTarget } from './target.ts'
 
 export interface Matrix8 {
   numbers: Tensor // int8 [N, K]
@@ -17,11 +18,11 @@ export interface LowRank {
   parts: readonly number[]
 }
 
-/** Rows of a launch; more are taken in turns, and above the other number making the matrix wide is as fast. */
-const [launchRows, maxRows] = [32, 64]
+/** Rows of a launch; more are taken in turns. Without clusters a block has all columns in its shared memory, of fewer rows. */
+const launchRows = (): number => (kernelTarget().clusters ? 32 : 8)
+/** Above so many rows making the matrix wide is as fast. */
+const maxRows = 64
 const [warps, chunk, threads, maxRounds] = [8, 64, 256, 8]
-/** Bytes of a block: where two share a multiprocessor, and where one has it alone. */
-const [sharedMemory, ownMemory] = [113 * 1024, 227 * 1024]
 /** Of the blocks that there is room for, those that find it as whole clusters. */
 const clustered = 0.9
 
@@ -39,11 +40,12 @@ function planOf(columns: number, tiles: number): Plan | null {
     const rounds = Math.ceil(Math.ceil(columns / chunk / split) / warps)
     return { rounds, shared: tiles * 8 * (rounds * warps * chunk + 8) * 2 + sums }
   }
+  const target = kernelTarget()
   for (const [blocks, room] of [
-    [2, sharedMemory],
-    [1, ownMemory],
+    [2, (target.shared - 1024) / 2], // two blocks of a multiprocessor, each with 1 KiB that is reserved
+    [1, target.shared],
   ] as const)
-    for (let split = 1; split <= 8; split++) {
+    for (let split = 1; split <= (target.clusters ? 8 : 1); split++) {
       const { rounds, shared } = of(split)
       if (rounds <= maxRounds && shared <= room) return { split, blocks, shared }
     }
@@ -54,12 +56,13 @@ const tilesOf = (rows: number) => (rows > 16 ? 4 : rows > 8 ? 2 : 1)
 
 /** Whether matrices of so many columns are covered, whatever the rows. */
 export const coversColumns8 = (columns: number): boolean =>
-  columns % 16 === 0 && planOf(columns, tilesOf(launchRows)) !== null
+  columns % 16 === 0 && planOf(columns, tilesOf(launchRows())) !== null
 
 /** x [R, K] -> y [R, N] */
 export function product8(x: Tensor, matrix: Matrix8, y: Tensor, low?: LowRank): void {
-  for (let from = 0; from < x.size(0); from += launchRows) {
-    const rows = Math.min(launchRows, x.size(0) - from)
+  const most = launchRows()
+  for (let from = 0; from < x.size(0); from += most) {
+    const rows = Math.min(most, x.size(0) - from)
     const of = (t: Tensor) => t.narrow(0, from, rows)
     launch(of(x), matrix, of(y), low && { ...low, inputs: of(low.inputs) })
   }

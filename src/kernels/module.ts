@@ -2,6 +2,7 @@ import { Mismatch } from '../core/index.ts'
 import { buffer, native } from '../engine/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import { findCompiler, machineCode, sourceOf } from './compile.ts'
+import { kernelTarget } from './target.ts'
 
 /** A number is an int of 32 bits; null a null pointer. */
 export type KernelArgument = Tensor | number | { float: number } | null
@@ -22,6 +23,7 @@ const loaded = new Map<string, KernelModule>()
 /** Sources compiled together with their sizes, loaded on the current device. Launches go to the current stream and can be recorded. */
 export class KernelModule {
   readonly #module: number
+  readonly #overlaps: boolean
   readonly #functions = new Map<string, number>()
 
   /** Loaded once for each device; `defines` are the sizes the sources ask for. */
@@ -36,7 +38,9 @@ export class KernelModule {
     const compiler = findCompiler()
     if (typeof compiler === 'string') throw new Mismatch({ where: 'kernels', expected: 'libnvrtc', got: compiler })
     const sizes = Object.entries(defines).map(([name, value]) => `-D${name}=${value}`)
-    const options = ['--gpu-architecture=sm_90a', '--std=c++17', ...sizes]
+    const { architecture, clusters } = kernelTarget()
+    const options = [`--gpu-architecture=${architecture}`, '--std=c++17', ...sizes]
+    this.#overlaps = clusters
     this.#module = native().kernelModule(machineCode(compiler, sourceOf(['prelude', ...sources]), options))
   }
 
@@ -48,7 +52,7 @@ export class KernelModule {
     buffer[4] = block
     buffer[5] = shared
     buffer[6] = cluster
-    buffer[7] = 1
+    buffer[7] = this.#overlaps ? 1 : 0
     buffer[8] = args.length
     for (let i = 0; i < args.length; i++) writeArgument(args[i] as KernelArgument, 9 + 2 * i)
     native().kernelLaunch()

@@ -69,6 +69,7 @@ DEVICE u32 transposed(u32 a) {
   return d;
 }
 
+#if __CUDA_ARCH__ >= 900
 // Overlap of launches: the next kernel may start, and load its weights, while this one runs; it waits before it reads results.
 DEVICE void let_next_start() { asm volatile("griddepcontrol.launch_dependents;"); }
 DEVICE void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
@@ -103,5 +104,13 @@ DEVICE float4 remote(const float4* p, u32 rank) {
   asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(of_block(p, rank)));
   return v;
 }
+#else
+// Before 9.0 a launch waits for the one before it, and there are no clusters: a block only reads its own shared memory.
+DEVICE void let_next_start() {}
+DEVICE void wait_for_previous() {}
+DEVICE void cluster_sync() { __syncthreads(); }
+DEVICE u32 cluster_rank() { return 0; }
+template <class T> DEVICE T remote(const T* p, u32) { return *p; }
+#endif
 DEVICE void add(float4& s, float4 v) { s.x += v.x; s.y += v.y; s.z += v.z; s.w += v.w; }
 DEVICE void add_scaled(float4& s, float f, float4 v) { s.x += f * v.x; s.y += f * v.y; s.z += f * v.z; s.w += f * v.w; }

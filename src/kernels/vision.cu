@@ -1,5 +1,5 @@
-// Queries and keys of patches [rows][3][HEADS][DIM], turned in place; cos, sin: [rows][DIM] float32, both halves alike. Heads of 72 and 80
-// are no multiples of 16: a thread takes four numbers of each half.
+// Queries and keys of patches [rows][3][HEADS][DIM], turned in place; cos, sin: [rows][DIM] float32, both halves alike. Heads have
+// 64, 72 or 80 numbers: a thread takes four numbers of each half.
 KERNEL __launch_bounds__(THREADS) rotate_patches(u16* qkv, const float* cos, const float* sin) {
   wait_for_previous();
   constexpr int HALF = DIM / 2, FOURS = HALF / 4;

@@ -5,6 +5,7 @@ import {
   coversColumns8,
   DecodeKernels,
   type DecodeShape,
+  kernelTarget,
   type LowRank,
   type Matrix8,
   noKernels,
@@ -199,7 +200,9 @@ const sizes8: readonly (readonly [number, readonly number[], number])[] = [
 ]
 for (const [columns, parts, rank] of sizes8)
   check(`a matrix in 8 bit, ${columns} columns and ${parts.join(' + ')} features, at 1 to 64 rows`, () => {
-    assert.ok(coversColumns8(columns), 'covered')
+    const covered = kernelTarget().clusters || columns <= 4096
+    assert.equal(coversColumns8(columns), covered, 'covered')
+    if (!covered) return
     const features = parts.reduce((a, b) => a + b, 0)
     for (const rows of [1, 4, 8, 13, 16, 17, 32, 64])
       tidy(() => {
@@ -218,7 +221,7 @@ check('a product in 8 bit reads nothing after its numbers, and writes nothing af
     [3584, 1000],
     [1104, 16],
     [18_944, 35],
-  ] as const) {
+  ].filter(([columns]) => coversColumns8(columns!)) as [number, number][]) {
     const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // separate memory: nothing follows its end
     const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
     const matrix = { ...matrix8(features, columns, true), numbers }

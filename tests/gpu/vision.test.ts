@@ -64,7 +64,7 @@ for (const base of ['qwen2_5_vl', 'qwen3_vl'] as const)
           own.forEach((t, k) => {
             const far = distance(got[i]![k]!, t)
             console.log(`${base} ${name}, image ${i}, tensor ${k}: ${far.toExponential(1)}`)
-            assert.ok(far < limit, `${name}: image ${i}, tensor ${k} is ${far} away`)
+            assert.ok(far < limit, `${name}: image ${i}, tensor ${k}: ${far}`)
           })
         })
       move(tower, device, 'float32')

@@ -48,7 +48,7 @@ export class PatchEmbed extends Module {
 /** Rows that attend to each other: consecutive segments, and runs of segments of one length. */
 interface Segments {
   runs: readonly { from: number; length: number; count: number }[]
-  /** For the fused kernel, where there is one. */
+  /** For the fused kernel, if the device has one. */
   sequences: Sequences | null
 }
 

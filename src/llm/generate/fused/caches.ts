@@ -1,6 +1,6 @@
 // Sizes of states that decode with the custom kernels, and their caches as the kernels read them. What prompts left is kept once for all rows
 // that continue it. R rows, P prompts, L layers, K key/value heads, D head size.
-import { shareOf } from '../../../kernels/index.ts'
+import { canShare, shareOf } from '../../../kernels/index.ts'
 import { keep, type Tensor, tidy } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
 import type { DecodeStart } from '../decoding.ts'
@@ -33,7 +33,8 @@ export function promptOfRows({ rows, next }: DecodeStart): number[] {
 export function sizeOf({ cfg }: Decoder, start: DecodeStart, newTokens: number): FusedSize {
   const of = promptOfRows(start)
   const alike = (n: number) => of.length % n === 0 && of.every((prompt, r) => prompt === of[r - (r % n)])
-  const share = shareOf([1, 2, 4].filter(alike), of.length, cfg.num_key_value_heads)
+  const possible = [1, 2, 4].filter((n) => alike(n) && canShare(n, cfg.head_dim))
+  const share = shareOf(possible, of.length, cfg.num_key_value_heads)
   const prompts = start.cache.batch
   const room = rounded(start.columns, roomStep.prompts)
   return { rows: of.length, prompts, share, room, ownRoom: rounded(newTokens, roomStep.own) }
