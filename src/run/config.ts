@@ -108,7 +108,7 @@ export const RunConfig = z.strictObject({
     .enum(['auto', 'off'])
     .default('auto')
     .describe(
-      'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
+      'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 8.0, 8.6, 8.9 and 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
     ),
   seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
   fixedOrder: z

@@ -12,7 +12,7 @@ import { mergesForSampling, type RunConfig } from './config.ts'
 export interface Card {
   /** Bytes that programs can use. */
   bytes: number
-  /** Our kernels run there: compute capability 9.0. */
+  /** Our kernels run there. */
   kernels: boolean
 }
 
