@@ -128,6 +128,7 @@ class RunLoop {
     const host = world.rank === 0 ? given : quiet(given)
     const kind = (await openKind(config.task)) as TaskKind<RunConfig>
     kind.check(config)
+    const goal = options.goal(kind)
     if (world.rank === 0) checkFolder(config) // before minutes of loading
     await checkSources(config)
     reportEnvironment(config, host)
@@ -143,7 +144,7 @@ class RunLoop {
         rules: kind.recordRules?.(config),
         chooser: kind.chooser?.(learner.family, config),
       })
-      return await RunLoop.#assemble(config, host, options, { kind, learner, records })
+      return await RunLoop.#assemble(config, host, options, { kind, learner, records }, goal)
     } catch (error) {
       await records?.close()
       kind.close?.(learner.family)
@@ -157,12 +158,12 @@ class RunLoop {
     host: LoopHost,
     options: LoopOptions,
     parts: Pick<Opened, 'kind' | 'learner' | 'records'>,
+    [goal, ...more]: readonly string[],
   ): Promise<RunLoop> {
     const { heldOut, loader, source } = parts.records
     const total = totalSteps(config, loader.epochLength, options.passes)
     reportNote(host, `${source.length} records (${source.format}): ${splitText(parts.records, config)}`)
     const world = options.world ?? alone
-    const [goal, ...more] = options.goal(parts.kind)
     reportStep(host, 'rewards', goal ?? 'none')
     for (const line of more) reportNote(host, line)
     reportTrainer(config, total, world.size, host)

@@ -39,6 +39,14 @@ for (const command of ['train', 'train --dry-run', 'sft', 'eval'])
     assert.ok(!existsSync(at('fresh')))
   })
 
+test('sft of a task without supervised learning is rejected before the model is read', async () => {
+  const paths = ['--model', spoiltModel(), '--data', 'scenes:8', '--output', join(at('untaught'), 'run')]
+  const { code, err } = await roundtrip('sft', '--task', 'segment', ...paths, '--maxSteps', '1', '--threads', '1')
+  assert.equal(code, 1)
+  assert.match(err, /task: expected .*, got segment/)
+  assert.ok(!existsSync(at('untaught')))
+})
+
 test('a model that cannot be opened leaves no run folder', async () => {
   const paths = ['--model', spoiltModel(), '--data', 'scenes:8', '--output', join(at('other'), 'run')]
   const { code, err } = await roundtrip('train', ...paths, ...quick)
