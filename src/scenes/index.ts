@@ -11,4 +11,14 @@ export { type Description, describe, identifies } from './describe.ts'
 export * from './neighbours.ts'
 export { makeScene, planScene, type Scene, sceneExample } from './scene.ts'
 export * from './wording.ts'
-export { colours, hasPosition, positions, relations, type SceneObject, shapes, sizes, textures } from './world.ts'
+export {
+  colours,
+  hasPosition,
+  positionAt,
+  positions,
+  relations,
+  type SceneObject,
+  shapes,
+  sizes,
+  textures,
+} from './world.ts'

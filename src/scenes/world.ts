@@ -58,7 +58,9 @@ function isCentral(value: number): boolean {
   return value > lowEdge && value < highEdge
 }
 
-const positionTest: Readonly<Record<Position, (o: SceneObject) => boolean>> = {
+type Place = Pick<SceneObject, 'x' | 'y'>
+
+const positionTest: Readonly<Record<Position, (o: Place) => boolean>> = {
   left: (o) => o.x <= lowEdge,
   right: (o) => o.x >= highEdge,
   top: (o) => o.y <= lowEdge,
@@ -70,8 +72,13 @@ const positionTest: Readonly<Record<Position, (o: SceneObject) => boolean>> = {
   'bottom right': (o) => o.y >= highEdge && o.x >= highEdge,
 }
 
-export function hasPosition(object: SceneObject, position: Position): boolean {
+export function hasPosition(object: Place, position: Position): boolean {
   return positionTest[position](object)
+}
+
+/** The most exact of the positions of a place: every place has one. */
+export function positionAt(place: Place): Position {
+  return positions.findLast((position) => hasPosition(place, position))!
 }
 
 /**

@@ -106,6 +106,26 @@ describe('pictures', () => {
     assert.deepEqual(more.slice(0, 6), first, 'a longer set begins with the shorter one')
   })
 
+  test('`:placed` adds the place of the mask to the caption and changes nothing else', async () => {
+    const [plain, placed] = [await open('stamps:45:1:64:photos'), await open('stamps:45:1:64:photos:placed')]
+    assert.notEqual(placed.fingerprint, plain.fingerprint)
+    const names = await all(plain)
+    const phrases = new Set<string>()
+    for (const [i, { caption, image, mask, ...rest }] of (await all(placed)).entries()) {
+      const { caption: name, image: _, mask: __, ...same } = names[i]!
+      assert.deepEqual(rest, same)
+      const { left, right, top, bottom } = boxOf(toDense(mask), image.width)
+      const [x, y] = [(left + right + 1) / 128, (top + bottom + 1) / 128]
+      const row = y <= 0.38 ? 'top' : y >= 0.62 ? 'bottom' : ''
+      const column = x <= 0.38 ? 'left' : x >= 0.62 ? 'right' : ''
+      const corner = row && column && `in the ${row} ${column} corner`
+      const phrase = corner || (row && `at the ${row}`) || (column && `on the ${column}`) || 'in the middle'
+      assert.equal(caption, `${name} ${phrase}`)
+      phrases.add(phrase)
+    }
+    assert.ok(phrases.size >= 6, `${[...phrases]}`)
+  })
+
   test('composed pictures are stored once and read from there', async () => {
     const source = await open('emoji:3:8:64')
     await all(source)
@@ -170,7 +190,7 @@ describe('pictures', () => {
   })
 })
 
-function maskBoxFill(inside: Uint8Array, width: number): number {
+function boxOf(inside: Uint8Array, width: number) {
   let [left, right, top, bottom, area] = [width, -1, width, -1, 0]
   inside.forEach((value, i) => {
     if (!value) return
@@ -180,6 +200,11 @@ function maskBoxFill(inside: Uint8Array, width: number): number {
     top = Math.min(top, Math.floor(i / width))
     bottom = Math.max(bottom, Math.floor(i / width))
   })
+  return { left, right, top, bottom, area }
+}
+
+function maskBoxFill(inside: Uint8Array, width: number): number {
+  const { left, right, top, bottom, area } = boxOf(inside, width)
   return area / ((right - left + 1) * (bottom - top + 1))
 }
 

@@ -1,10 +1,10 @@
-// Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos]` and `emoji:COUNT[:SEED[:SIZE]]`. Record i is a function of the
-// package, seed, size and i; composed pictures are kept in the cache folder. The key of a record is the group of its objects.
+// Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos][:placed]` and `emoji:COUNT[:SEED[:SIZE]][:placed]`. Record i is a
+// function of the package, seed, size and i; composed pictures are kept in the cache folder. The key of a record is the group of its objects.
 import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
 import { encodePng } from '../../image/index.ts'
-import { decodeRle, encodeRle, type Rle } from '../../mask/index.ts'
+import { decodeRle, encodeRle, type Mask, maskBox, type Rle } from '../../mask/index.ts'
 import {
   backgroundPhotos,
   type Composer,
@@ -13,6 +13,8 @@ import {
   composerVersion,
   emojiFolders,
   openComposer,
+  positionAt,
+  positionPhrases,
   readEmoji,
   readStamp,
   stampFiles,
@@ -22,8 +24,11 @@ import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource, Region } from '../example.ts'
 
-const spelling = { stamps: 'stamps:COUNT[:SEED[:SIZE]][:photos]', emoji: 'emoji:COUNT[:SEED[:SIZE]]' }
-const pattern = /^(stamps|emoji):(\d+)(?::(\d+))?(?::(\d+))?(:photos)?$/
+const spelling = {
+  stamps: 'stamps:COUNT[:SEED[:SIZE]][:photos][:placed]',
+  emoji: 'emoji:COUNT[:SEED[:SIZE]][:placed]',
+}
+const pattern = /^(stamps|emoji):(\d+)(?::(\d+))?(?::(\d+))?(:photos)?(:placed)?$/
 const minSize = 64
 
 export function isComposed(path: string): boolean {
@@ -32,13 +37,14 @@ export function isComposed(path: string): boolean {
 
 export async function openComposed(path: string, { splitBy }: Pick<DataConfig, 'splitBy'>): Promise<RecordSource> {
   const kind = path.startsWith('stamps') ? 'stamps' : 'emoji'
-  const [, , count, seed = 0, size = 512, photos] = pattern.exec(path) ?? []
+  const [, , count, seed = 0, size = 512, photos, placed] = pattern.exec(path) ?? []
   if (count === undefined || Number(size) < minSize || (kind === 'emoji' && photos))
     throw new Mismatch({ where: path, expected: `${spelling[kind]} with SIZE of at least ${minSize}`, got: path })
   const expected = 'content (the split is by object)'
   if (splitBy === 'place') throw new Mismatch({ where: path, field: 'data.splitBy', expected, got: splitBy })
   const set = kind === 'stamps' ? await openStamps(photos !== undefined) : await openEmoji()
-  return sourceOf(set, { length: Number(count), seed: Number(seed), size: Number(size) })
+  const records = { length: Number(count), seed: Number(seed), size: Number(size), placed: placed !== undefined }
+  return sourceOf(set, records)
 }
 
 /** Names and sizes of files: another version of a package has others. */
@@ -78,10 +84,15 @@ function withoutCopies(root: string, files: readonly string[]): string[] {
   })
 }
 
-function sourceOf(
-  set: CutoutSet,
-  { length, seed, size }: { length: number; seed: number; size: number },
-): RecordSource {
+interface Records {
+  length: number
+  seed: number
+  size: number
+  /** Captions name the place of the object too. */
+  placed: boolean
+}
+
+function sourceOf(set: CutoutSet, { length, seed, size, placed }: Records): RecordSource {
   if (set.cutouts.length === 0)
     throw new Mismatch({ where: set.root, field: 'objects', expected: 'at least one', got: 0 })
   const photos = backgroundPhotos()
@@ -95,7 +106,7 @@ function sourceOf(
     name,
     format: `${set.cutouts.length} objects of ${set.name}, composed ${size} x ${size}, seed ${seed}`,
     length,
-    fingerprint: sha256(`${fingerprint} ${length}`),
+    fingerprint: sha256(`${fingerprint} ${length}${placed ? ' placed' : ''}`),
     schema: [
       'image, mask (the visible part), caption, meta.objects, meta.group',
       `${groups.size} groups of objects; a group is trained on or held out as a whole`,
@@ -104,12 +115,19 @@ function sourceOf(
     id: (index) => `${name}-${index}`,
     part: (index) => `${name}-${index}`,
     key: (index) => composer.groupOf(index),
-    region: async (index) => ({
-      ...(await store.read(index, composer)),
-      id: `${name}-${index}`,
-      where: `${name}: picture ${index}`,
-    }),
+    region: async (index) => {
+      const picture = await store.read(index, composer)
+      const caption = placed ? `${picture.caption} ${placeOf(picture.mask)}` : picture.caption
+      return { ...picture, caption, id: `${name}-${index}`, where: `${name}: picture ${index}` }
+    },
   }
+}
+
+/** Where in the picture the middle of the mask's box is: `in the top left corner`, `on the right`. */
+function placeOf(mask: Mask): string {
+  const [x, y, width, height] = maskBox(mask)
+  const middle = { x: (x + width / 2) / mask.width, y: (y + height / 2) / mask.height }
+  return positionPhrases(positionAt(middle))[0]!
 }
 
 type Picture = Pick<Region, 'image' | 'mask' | 'caption' | 'meta'>
