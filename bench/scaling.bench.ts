@@ -24,6 +24,8 @@ interface Timing {
   'seconds/sample': number
   'processor_seconds/sample': number
   'seconds/reduce'?: number
+  'wait/sample'?: number
+  'wait/learn'?: number
   'ranks/sample_slowest'?: number
   'ranks/sample_mean'?: number
   bytes_sent?: number
@@ -37,6 +39,8 @@ interface Metrics {
   /** Sampling time of the slowest process / mean of all: median over steps, and maximum. */
   uneven: number
   maxUneven: number
+  /** Share of a step spent in collectives, most of it waiting for other processes: median over steps. */
+  waiting: number
   reduce: number
   bytes: number
 }
@@ -117,6 +121,7 @@ function metrics(timings: readonly Timing[]): Metrics {
     tokensByProcessor: of((t) => (t.tokens_per_second * t.step_time) / t['processor_seconds/sample']),
     uneven: of(uneven),
     maxUneven: Math.max(...timings.map(uneven)),
+    waiting: of((t) => ((t['wait/sample'] ?? 0) + (t['wait/learn'] ?? 0)) / t.step_time),
     reduce: of((t) => t['seconds/reduce'] ?? 0),
     bytes: of((t) => t.bytes_sent ?? 0),
   }
@@ -167,6 +172,13 @@ export async function run(): Promise<BenchRow[]> {
       ...compared(`${demoBatch} records, one has all cores`, several(size, demoBatch), one(demoBatch, null)),
       ...compared(`${demoBatch} records each`, several(size, demoBatch * size), one(demoBatch)),
       ...compared(`${largeBatch} records`, several(size, largeBatch), one(largeBatch)),
+      row(costs(`waiting with ${demoBatch} records`), 100 * demo.waiting, null, '% of a step'),
+      row(
+        costs(`waiting with ${largeBatch} records`),
+        100 * of(several(size, largeBatch)).waiting,
+        null,
+        '% of a step',
+      ),
       row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
       row(costs('the same in the most uneven step'), demo.maxUneven, null, 'x'),
       row(costs('waiting for gradients'), demo.reduce, null, 's a step'),

@@ -1,6 +1,7 @@
-// ZeRO stage 1: the optimizer's moments are split over ranks. Every rank has all weights and all summed gradients, updates the
-// tensors it owns, and takes the others from their owners. AdamW works element by element, so the numbers are the same.
-import { keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
+// ZeRO stage 1: the optimizer's moments, and copies that follow the weights, are split over ranks. Every rank has all weights and all
+// summed gradients, updates the tensors it owns, and takes the others from their owners. Updates work element by element, so the numbers
+// are the same.
+import { keep, noGrad, type Tensor, zeros } from '../tensor/index.ts'
 import type { NamedTensors, World } from './world.ts'
 
 /** Owner of each tensor by name. Largest first to the rank with least, so that loads differ by one tensor at most; pure. */
@@ -29,40 +30,43 @@ export async function shareOwned(
   }
 }
 
-/**
- * The whole optimizer state on every rank, for the one that writes it: moments of other ranks are taken from them. `parameters` give
- * shapes by name. The caller calls release() after writing.
- */
+/** Tensors of all ranks; the caller calls release() after use, which frees those of other ranks. */
+export interface Gathered {
+  tensors: ReadonlyMap<string, Tensor>
+  release(): void
+}
+
+/** The tensors of all ranks on every rank, in the order of `like`, which gives names and shapes. */
+export async function gatherOwned(
+  world: World,
+  own: NamedTensors,
+  like: NamedTensors,
+  owners: ReadonlyMap<string, number>,
+): Promise<Gathered> {
+  const others = [...like].filter(([name]) => !own.has(name))
+  const borrowed = new Map(others.map(([name, t]) => [name, emptyLike(t)]))
+  const tensors = new Map([...like.keys()].map((name) => [name, own.get(name) ?? borrowed.get(name)!]))
+  await shareOwned(world, tensors, owners)
+  const release = () => {
+    for (const t of borrowed.values()) t.dispose()
+  }
+  return { tensors, release }
+}
+
+const emptyLike = ({ shape, dtype, device }: Tensor) => noGrad(() => keep(zeros([...shape], { dtype, device })))
+
+/** The whole optimizer state on every rank, for the one that writes it. `parameters` give shapes by name. */
 export async function wholeState(
   world: World,
   own: NamedTensors,
   parameters: NamedTensors,
   owners: ReadonlyMap<string, number>,
-): Promise<{ state: Map<string, Tensor>; release(): void }> {
-  const state = new Map<string, Tensor>()
-  const shared = new Map<string, Tensor>()
-  const borrowed: Tensor[] = []
-  const ownerOfMoment = new Map<string, number>()
+): Promise<Gathered> {
   const names = [...own.keys()].filter((key) => key.endsWith('.step')).map((key) => key.slice(0, -'.step'.length))
-  for (const name of names) {
-    for (const part of ['exp_avg', 'exp_avg_sq'] as const) {
-      const key = `${name}.${part}`
-      const moment = own.get(key) ?? borrow(parameters.get(name)!, borrowed)
-      state.set(key, moment)
-      shared.set(key, moment)
-      ownerOfMoment.set(key, owners.get(name)!)
-    }
-    state.set(`${name}.step`, own.get(`${name}.step`)!)
-  }
-  await shareOwned(world, shared, ownerOfMoment)
-  const release = () => {
-    for (const t of borrowed) t.dispose()
-  }
-  return { state, release }
-}
-
-function borrow({ shape, dtype, device }: Tensor, borrowed: Tensor[]): Tensor {
-  const fresh = noGrad(() => tidy(() => keep(zeros([...shape], { dtype, device }))))
-  borrowed.push(fresh)
-  return fresh
+  const moments = names.flatMap((name) => ['exp_avg', 'exp_avg_sq'].map((part) => ({ name, key: `${name}.${part}` })))
+  const like = new Map(moments.map(({ name, key }) => [key, parameters.get(name)!]))
+  const ownerOfMoment = new Map(moments.map(({ name, key }) => [key, owners.get(name)!]))
+  const { tensors, release } = await gatherOwned(world, own, like, ownerOfMoment)
+  const keys = names.flatMap((name) => ['exp_avg', 'exp_avg_sq', 'step'].map((part) => `${name}.${part}`))
+  return { tensors: new Map(keys.map((key) => [key, tensors.get(key) ?? own.get(key)!])), release }
 }

@@ -21,7 +21,8 @@ export async function learnFrom(
 ): Promise<void> {
   const others = run.config.adaptiveLoops ? run.roles.optim.takeGradients() : null
   try {
-    const learned = learnTask(run, task, groups, { pieces, numItems })
+    const learn = () => learnTask(run, task, groups, { pieces, numItems })
+    const learned = task.beta > 0 ? await run.roles.whileWhole('reference', run.world, learn) : learn()
     await reportLearned(run, task, groups, pieces, learned, report)
     if (!others) return
     await sumGradients(run, report)

@@ -7,6 +7,9 @@ import type { EntropyState } from './entropy.ts'
 import type { Group, Scored } from './group.ts'
 import type { Draw, Item, Task } from './task.ts'
 
+/** Roles whose weights are copies. */
+export type CopiedRole = 'ema' | 'reference'
+
 /** The weights in their roles: the policy trains, the EMA copy answers, the reference holds the policy back. */
 export interface Roles {
   readonly optim: AdamW
@@ -18,6 +21,8 @@ export interface Roles {
   forSampling<R>(fn: () => R): R
   /** After an update: the EMA copy, and a reference that moves, take their small step. */
   follow(): void
+  /** Runs `fn`, which uses the role, while its copy is whole, if each process keeps a part of it. All processes together. */
+  whileWhole<R>(role: CopiedRole, world: World, fn: () => R): Promise<R>
   /** Takes the weights that other processes have updated; nothing where each updates all. */
   share(world: World): Promise<void>
   /** Gradient norm of each trainable group at this moment. */

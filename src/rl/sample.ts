@@ -15,9 +15,11 @@ type UnscoredGroup = Pick<Group, 'task' | 'item' | 'samples' | 'replies'> & { sc
  * samples its own records and gets the groups of all: advantages see every group of their task.
  */
 export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise<Group[]> {
-  const { world, tasks, config } = run
+  const { world, tasks, config, roles } = run
   const own = ownPieces(world, pieces).filter((items) => items.length > 0)
-  const sampled = own.flatMap((items) => run.inWork(items, () => sample(run, items, draw)))
+  const sampled = await roles.whileWhole('ema', world, () =>
+    own.flatMap((items) => run.inWork(items, () => sample(run, items, draw))),
+  )
   const made = await scored(run, sampled).catch(nullWhenStopped)
   const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), made)
   return tasks.flatMap((task) =>

@@ -73,7 +73,11 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }:
   const run = {
     config: { rl: config.rl, shuffleRewards: false },
     tasks: tasks.map((name) => taskOf(name, (id) => samples?.(name, id) ?? {})),
-    roles: { forSampling: (fn: () => unknown) => fn(), asEma: (fn: () => unknown) => fn() },
+    roles: {
+      forSampling: (fn: () => unknown) => fn(),
+      asEma: (fn: () => unknown) => fn(),
+      whileWhole: async (_: unknown, __: unknown, fn: () => unknown) => fn(),
+    },
     world: alone,
     inWork: (_: unknown, fn: () => unknown) => fn(),
     score,

@@ -164,7 +164,9 @@ export const RunConfig = z.strictObject({
   splitMoments: z
     .boolean()
     .default(false)
-    .describe("several processes: each keeps the optimizer's moments of a part of what trains (ZeRO stage 1)"),
+    .describe(
+      "several processes: each keeps the optimizer's moments, the EMA copy and the initial values of a part of what trains (ZeRO stage 1)",
+    ),
   distributed: z
     .strictObject({
       backend: z

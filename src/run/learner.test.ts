@@ -3,10 +3,12 @@ import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import test, { after } from 'node:test'
 import { hashes, makeToy, openRun, scratch, toyRun } from '../../tests/support/runs.ts'
+import { alone } from '../distributed/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { disposeModel, openModel } from './device.ts'
 import { Learner } from './learner.ts'
+import { disposeLearner } from './loop.ts'
 import { loadRun, type RunState, readState, saveRun } from './state.ts'
 
 const folder = scratch('learner')
@@ -127,4 +129,29 @@ test('a saved run comes back bit for bit: weights, EMA, optimizer and counters',
   assert.deepEqual(all(b), all(a))
   a.dispose()
   b.dispose()
+})
+
+test('with splitMoments each of 3 processes keeps about a third of moments, EMA copy and start values; together they keep all', () => {
+  const learners = [0, 1, 2].map((rank) => {
+    const world = { ...alone, rank, size: 3 }
+    return new Learner(openModel(config), { ...config, splitMoments: true }, { world })
+  })
+  const moments = ({ optim }: Learner) =>
+    tidy(() => [...optim.state()].flatMap(([key]) => /^(.*)\.exp_avg$/.exec(key)?.[1] ?? []))
+  const kept = { moments, ema: (l: Learner) => [...l.ema.weights.keys()], start: (l: Learner) => [...l.start.keys()] }
+  const params = learners[0]!.params()
+  const values = (names: readonly string[]) => names.reduce((n, name) => n + params.get(name)!.numel, 0)
+  for (const [what, of] of Object.entries(kept)) {
+    const parts = learners.map(of)
+    const all = parts.flat()
+    assert.equal(new Set(all).size, all.length, `${what}: one process for each`)
+    if (what !== 'start') assert.deepEqual(all.sort(), [...params.keys()].sort())
+    for (const part of parts)
+      if (what !== 'start') assert.ok(values(part) < 0.4 * values(all), `${what}: ${values(part)} of ${values(all)}`)
+  }
+  assert.deepEqual(
+    learners.flatMap(kept.start).sort(),
+    [...params.keys()].filter((name) => !name.includes('.lora_')).sort(),
+  )
+  for (const learner of learners) disposeLearner(learner)
 })

@@ -1,7 +1,15 @@
 // The model in its three roles. Policy: the weights that train. EMA copy: answers back, never trains. Reference: the start, for the
 // KL term. Frozen weights are shared by all; a role is a set of trainable tensors that replaces theirs.
 import { assert, Mismatch } from '../core/index.ts'
-import { alone, ownersOf, shareOwned, type World, wholeState } from '../distributed/index.ts'
+import {
+  alone,
+  type Gathered,
+  gatherOwned,
+  ownersOf,
+  shareOwned,
+  type World,
+  wholeState,
+} from '../distributed/index.ts'
 import { knownPrefixes, notCovered, slowPathLog, TrainingLayers } from '../llm/index.ts'
 import { type AdapterSite, defaultTrainGroups, type Family, isLanguage, type TrainGroup } from '../models/index.ts'
 import {
@@ -18,7 +26,7 @@ import {
   withWeights,
 } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
-import type { Roles } from '../rl/index.ts'
+import type { CopiedRole, Roles } from '../rl/index.ts'
 import { keep, noGrad, normsOf, type Tensor, tidy } from '../tensor/index.ts'
 import { mergesForSampling, type RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
@@ -37,6 +45,14 @@ export interface LearnerOptions {
   world?: World
 }
 
+/** What a checkpoint keeps besides the weights. */
+export interface CheckpointState {
+  optimizer(): ReadonlyMap<string, Tensor>
+  ema: ReadonlyMap<string, Tensor>
+  /** Null: the reference is the start. */
+  reference: ReadonlyMap<string, Tensor> | null
+}
+
 export class Learner implements Roles {
   readonly family: Family
   readonly slots: readonly Slot[]
@@ -52,8 +68,11 @@ export class Learner implements Roles {
   readonly #start: ReadonlyMap<string, Tensor>
   readonly #startSlots: readonly Slot[]
 
-  /** Process that keeps the moments of each trained tensor; null: every process keeps all. */
+  /** Process that keeps moments, EMA copy and start values of each trained tensor; null: every process keeps all. */
   readonly #owners: ReadonlyMap<string, number> | null
+  readonly #rank: number
+  /** Copies of a role that are whole at the moment, where each process keeps a part. */
+  readonly #gathered = new Map<CopiedRole, ReadonlyMap<string, Tensor>>()
   readonly #mergesForSampling: boolean
   /** On a device with graph capture merged weights keep their buffers; elsewhere they are freed after use. */
   readonly #mergedWeights: MergedWeights | undefined
@@ -82,17 +101,20 @@ export class Learner implements Roles {
     this.#mergesForSampling = mergesForSampling(config, suitsMerging(config, family))
     this.#mergedWeights = deviceOf(config).device.startsWith('cuda') ? new MergedWeights() : undefined
     this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
-    const owns = (name: string) => this.#owners === null || this.#owners.get(name) === rank
-    this.optim = adamwOf(this.params(), config.optim, (name) => scales.get(name)!, owns)
-    this.ema = new Ema(this.params(), { decay: config.optim.emaDecay })
-    const { syncRefModel, refModelMixupAlpha, refModelSyncSteps } = config.rl
-    this.reference = syncRefModel
-      ? new Ema(this.params(), { decay: 1 - refModelMixupAlpha, every: refModelSyncSteps })
-      : null
-    this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
-    this.#start = new Map(
-      this.#startSlots.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]),
+    this.#rank = rank
+    const own = this.ownedOf(this.params())
+    this.optim = adamwOf(
+      this.params(),
+      config.optim,
+      (name) => scales.get(name)!,
+      (name) => own.has(name),
     )
+    this.ema = new Ema(own, { decay: config.optim.emaDecay })
+    const { syncRefModel, refModelMixupAlpha, refModelSyncSteps } = config.rl
+    this.reference = syncRefModel ? new Ema(own, { decay: 1 - refModelMixupAlpha, every: refModelSyncSteps }) : null
+    this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
+    const started = this.#startSlots.filter((s) => own.has(s.name))
+    this.#start = new Map(started.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]))
   }
 
   params(): Map<string, Tensor> {
@@ -113,7 +135,7 @@ export class Learner implements Roles {
 
   /** Runs `fn` with the EMA copy's weights, without gradient. */
   asEma<R>(fn: () => R): R {
-    return noGrad(() => withWeights(this.slots, this.ema.weights, fn))
+    return noGrad(() => withWeights(this.slots, this.#gathered.get('ema') ?? this.ema.weights, fn))
   }
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
@@ -133,28 +155,57 @@ export class Learner implements Roles {
     if (this.#owners) await shareOwned(world, this.params(), this.#owners)
   }
 
-  /** The optimizer's whole state, also where moments are split; `release` it after use. */
-  async optimizerState(world: World): Promise<{ state: ReadonlyMap<string, Tensor>; release(): void }> {
+  /** Tensors by name without those that other processes keep; names that are not trained stay, to be reported. */
+  ownedOf(tensors: ReadonlyMap<string, Tensor>): ReadonlyMap<string, Tensor> {
+    const owners = this.#owners
+    if (!owners) return tensors
+    return new Map([...tensors].filter(([name]) => (owners.get(name) ?? this.#rank) === this.#rank))
+  }
+
+  async whileWhole<R>(role: CopiedRole, world: World, fn: () => R): Promise<R> {
+    const own = role === 'ema' ? this.ema.weights : (this.reference?.weights ?? this.#start)
+    const { tensors, release } = await this.#whole(world, own)
+    this.#gathered.set(role, tensors)
+    try {
+      return fn()
+    } finally {
+      this.#gathered.delete(role)
+      release()
+    }
+  }
+
+  async #whole(world: World, own: ReadonlyMap<string, Tensor>): Promise<Gathered> {
+    if (!this.#owners) return { tensors: own, release() {} }
+    const isStart = own === this.#start
+    const like = new Map((isStart ? this.#startSlots : this.slots).map((s) => [s.name, tensorAt(s)]))
+    return gatherOwned(world, own, like, this.#owners)
+  }
+
+  /** What a checkpoint keeps besides the weights, whole on every process; `release` it after use. */
+  async checkpointState(world: World): Promise<CheckpointState & { release(): void }> {
     const own = this.optim.state()
     const steps = [...own].filter(([key]) => key.endsWith('.step')).map(([, t]) => keep(t))
-    const whole = this.#owners
+    const optimizer = this.#owners
       ? await wholeState(world, own, this.params(), this.#owners)
-      : { state: own, release() {} }
+      : { tensors: own, release() {} }
+    const ema = await this.#whole(world, this.ema.weights)
+    const reference = this.reference && (await this.#whole(world, this.reference.weights))
     const release = () => {
-      whole.release()
+      for (const part of [optimizer, ema, reference]) part?.release()
       for (const t of steps) t.dispose()
     }
-    return { state: whole.state, release }
+    return { optimizer: () => optimizer.tensors, ema: ema.tensors, reference: reference?.tensors ?? null, release }
   }
 
   /** Runs `fn` with the reference's weights. At the start: adapters off, the other trainables as they were. Without gradient. */
   asReference<R>(fn: () => R): R {
     const { adapter, reference } = this
-    if (reference) return noGrad(() => withWeights(this.slots, reference.weights, fn))
+    const gathered = this.#gathered.get('reference')
+    if (reference) return noGrad(() => withWeights(this.slots, gathered ?? reference.weights, fn))
     const was = adapter?.enabled ?? false
     try {
       if (adapter) adapter.enabled = false
-      return noGrad(() => withWeights(this.#startSlots, this.#start, fn))
+      return noGrad(() => withWeights(this.#startSlots, gathered ?? this.#start, fn))
     } finally {
       if (adapter) adapter.enabled = was
     }

@@ -290,12 +290,12 @@ class RunLoop {
     await requireSameValues(world, learner.params(), `step ${this.#step}`)
     writer.checkpoint(this.#step, checkpointName(this.#step))
     const work = await this.#work.state()
-    const optimizer = await learner.optimizerState(world)
+    const whole = await learner.checkpointState(world)
     const save = () => {
       const settings = this.#settings
       const place = { loader: records.loader.state(), position: writer.position() }
       const state: RunState = { version: 2, step: this.#step, settings, ...place, ...work }
-      saveRun(config.output, learner, state, () => optimizer.state)
+      saveRun(config.output, learner, state, whole)
       prune(config.output, config.saveTotalLimit)
     }
     const stopping = () => host.stopping()
@@ -303,7 +303,7 @@ class RunLoop {
     try {
       if (world.rank === 0) await retrySave(save, { seconds: saveTimeoutOf(config, world.size), stopping, report })
     } finally {
-      optimizer.release()
+      whole.release()
     }
     await world.barrier()
     return join(config.output, checkpointName(this.#step))

@@ -24,7 +24,7 @@ import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Settings } from './flat-settings.ts'
-import type { Learner } from './learner.ts'
+import type { CheckpointState, Learner } from './learner.ts'
 import type { StoredGroup } from './stored-group.ts'
 
 /** What a task keeps besides weights: its adaptive weight, the running norm it depends on, and what it measured at the start. */
@@ -91,23 +91,18 @@ function requireFinite(dir: string, step: number, tensors: readonly [string, Ten
   })
 }
 
-/** `optimizer`: its whole state, where this process has a part of it only. */
-export function saveRun(
-  dir: string,
-  learner: Learner,
-  state: RunState,
-  optimizer: () => ReadonlyMap<string, Tensor> = () => learner.optim.state(),
-): string {
+/** `whole`: of all processes, where this one has a part of it only. */
+export function saveRun(dir: string, learner: Learner, state: RunState, whole = ownState(learner)): string {
   const params = [...learner.params()]
-  requireFinite(dir, state.step, [...params, ...learner.ema.state()])
+  requireFinite(dir, state.step, [...params, ...whole.ema])
   const lora = params.filter(([name]) => isLora(name))
   const files: Record<string, string | ((path: string) => void)> = {
     'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),
-    'ema.safetensors': writer(learner.ema.state()),
-    'optimizer.safetensors': (path) => writer(optimizer())(path), // its counters are new tensors of the scope
+    'ema.safetensors': writer(whole.ema),
+    'optimizer.safetensors': (path) => writer(whole.optimizer())(path), // its counters are new tensors of the scope
     'state.json': `${JSON.stringify(state)}\n`,
   }
-  if (learner.reference) files['reference.safetensors'] = writer(learner.reference.state())
+  if (whole.reference) files['reference.safetensors'] = writer(whole.reference)
   const { adapter, adapterSite } = learner
   if (adapter && adapterSite && lora.length > 0) {
     const { rank, alpha, dropout } = adapter
@@ -136,6 +131,10 @@ export function saveRun(
     )
     throw Object.assign(full, { exitCode: exitCodes.disk })
   }
+}
+
+function ownState({ optim, ema, reference }: Learner): CheckpointState {
+  return { optimizer: () => optim.state(), ema: ema.weights, reference: reference?.weights ?? null }
 }
 
 const wrapped = 'base_model.model.'
@@ -191,8 +190,8 @@ export function loadRun(path: string, learner: Learner): void {
         if (!t) throw new Mismatch({ where: path, field: slot.name, expected: 'a stored tensor', got: 'none' })
         tensorAt(slot).copy_(t)
       }
-      learner.ema.load(read('ema.safetensors'))
-      learner.reference?.load(read('reference.safetensors'))
+      learner.ema.load(learner.ownedOf(read('ema.safetensors')))
+      learner.reference?.load(learner.ownedOf(read('reference.safetensors')))
       learner.optim.load(read('optimizer.safetensors'))
     }),
   )

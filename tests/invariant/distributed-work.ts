@@ -216,7 +216,7 @@ async function zero(world: World): Promise<void> {
     for (const optim of [one, part]) optim.zeroGrad()
   }
   const moments = [...part.state()].filter(([key]) => !key.endsWith('.step')).reduce((n, [, t]) => n + t.numel, 0)
-  const { state, release } = await wholeState(world, part.state(), split, owners)
+  const { tensors: state, release } = await wholeState(world, part.state(), split, owners)
   const plain = (all: ReadonlyMap<string, Tensor>) => [...all].map(([name, t]) => [name, t.numbers()])
   say({ whole: plain(whole), split: plain(split), moments, state: plain(state), expected: plain(one.state()) })
   release()

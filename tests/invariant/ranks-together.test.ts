@@ -115,11 +115,18 @@ test('reward metrics and unscored counts of 2 ranks are those of the samples', a
     }
 })
 
-test('with moments split over 3 ranks weights and moments are the same bits', async () => {
-  const whole = await run('whole', 3, { maxSteps: 1 })
-  const split = await run('split', 3, { maxSteps: 1, splitMoments: true })
-  assert.deepEqual(weightsOf(split, 1), weightsOf(whole, 1))
-})
+const moving = { syncRefModel: true, refModelSyncSteps: 1 }
+for (const [size, what, rl] of [
+  [2, 'the start as reference', {}],
+  [4, 'a reference that moves', moving],
+] as const)
+  test(`split over ${size} ranks, with ${what}: weights, moments, EMA copy and reference are the same bits, also after a resume`, async () => {
+    const whole = await run(`whole-${size}`, size, { rl })
+    await run(`split-${size}`, size, { rl, splitMoments: true }, () => stoppingAfter(1))
+    const split = await run(`split-${size}`, size, { rl, splitMoments: true })
+    assert.deepEqual(events(split, 'step'), events(whole, 'step'))
+    assert.deepEqual(weightsOf(split, 2), weightsOf(whole, 2))
+  })
 
 test('a run of 2 ranks that was stopped between two passes resumes with one from its newest checkpoint', async () => {
   const passes: Settings = { rl: { numIterations: 2 } }
