@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { modelSizes, type ReleasedName, releasedConfig } from '../models/index.ts'
-import { fits, planMemory, resolveRun } from '../run/index.ts'
+import { fits, planMemory, planScaling, resolveRun } from '../run/index.ts'
 import { planTable } from './plan.ts'
 
 const read = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
@@ -114,4 +114,37 @@ test('a plain Qwen-VL is planned for one question a record, without masks', () =
     assert.ok(plan(8).sampling >= 8 * sizes.imageTokens(1) * perToken)
     assert.ok(plan(8).sampling < 2.5 * plan(4).sampling)
   }
+})
+
+test('with splitMoments each of W processes plans 1/W of moments, EMA copy and start values, which are whole while they are used', () => {
+  const sizes = modelSizes(releasedConfig('4b'))
+  const settings = resolveRun({ splitMoments: true, checkpointing: true, batchSize: 1 })
+  const plan = (processes: number, splitMoments = true) =>
+    planMemory(sizes, { ...settings, splitMoments }, card, processes)
+  assert.deepEqual(plan(1), plan(4, false))
+  const adapters = sizes.adapted.reduce((n, [out, input]) => n + settings.lora.rank * (out + input), 0)
+  const [whole, four] = [plan(1), plan(4)]
+  assert.ok(Math.abs(whole.trained - four.trained - 0.75 * (12 * (sizes.trained + adapters) + 4 * sizes.trained)) < 1)
+  assert.ok(Math.abs(four.sampling - whole.sampling - 0.75 * 4 * (sizes.trained + adapters)) < 1)
+  assert.ok(Math.abs(four.learning - whole.learning - 0.75 * 4 * sizes.trained) < 1)
+  assert.ok(four.peak < plan(2).peak && plan(2).peak < whole.peak)
+})
+
+test('the scaling model: a ring sends 2 (W - 1) / W gradients; measured seconds and bandwidth replace the assumed ones', () => {
+  const sizes = modelSizes(releasedConfig('4b'))
+  const settings = resolveRun({ batchSize: 4, rl: { numGenerations: 4 } })
+  const adapters = sizes.adapted.reduce((n, [out, input]) => n + settings.lora.rank * (out + input), 0)
+  const rows = planScaling(sizes, settings)
+  assert.deepEqual(
+    rows.map((row) => row.processes),
+    [2, 4, 8, 16, 32, 64],
+  )
+  assert.equal(rows[0]!.bytes, 4 * (sizes.trained + adapters))
+  assert.equal(rows[1]!.bytes, 1.5 * rows[0]!.bytes)
+  for (const [i, row] of rows.entries())
+    assert.ok(row.efficiency < (rows[i - 1]?.efficiency ?? 1) && row.efficiency > 0.5)
+  const measured = planScaling(sizes, settings, { stepSeconds: 10, bandwidth: 1e9 })[0]!
+  assert.equal(measured.sending, measured.bytes / 1e9)
+  assert.ok(Math.abs(measured.efficiency - 10 / (10 + measured.sending + measured.waiting)) < 1e-12)
+  assert.ok(planScaling(sizes, { ...settings, splitMoments: true })[0]!.bytes > 1.9 * rows[0]!.bytes)
 })

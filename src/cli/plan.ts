@@ -2,14 +2,18 @@ import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
-import { humanBytes } from '../core/index.ts'
+import { humanBytes, Mismatch } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
-import type { Card, MemoryPlan, RunConfig } from '../run/index.ts'
+import type { Card, MemoryPlan, RunConfig, ScalingAssumptions, ScalingRow } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
+import { processCount } from './launch.ts'
 import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
 const flags: CommandFlag[] = [
+  { name: 'nproc', value: 'N', doc: 'memory of each of N processes, and how 2 to 64 scale' },
+  { name: 'step-seconds', value: 'S', doc: 'with --nproc: seconds of a step on one GPU, as measured' },
+  { name: 'bandwidth', value: 'GB', doc: 'with --nproc: gigabytes per second that a process sends, as measured' },
   { name: 'table', doc: 'the largest batch that fits, for released models, samples, tiles and GPUs' },
   { name: 'json', doc: 'print one JSON object' },
 ]
@@ -46,8 +50,48 @@ async function run(argv: readonly string[]): Promise<void> {
     process.stdout.write(await planTable(config))
     return
   }
-  const found = await planOf(config)
-  process.stdout.write(given.has('json') ? `${JSON.stringify(found)}\n` : planText(config, found))
+  const processes = processCount(given, {})
+  const own = { ...config, batchSize: Math.ceil(config.batchSize / processes) }
+  const found = await planOf(own, processes)
+  const assumed = assumptionsOf(given)
+  const scaling = given.has('nproc') ? await scalingOf(own, assumed) : null
+  if (given.has('json')) process.stdout.write(`${JSON.stringify(scaling ? { cards: found, scaling } : found)}\n`)
+  else process.stdout.write(planText(own, found) + (scaling ? await scalingText(scaling) : ''))
+}
+
+type Flags = ReadonlyMap<string, readonly string[]>
+
+function assumptionsOf(given: Flags): ScalingAssumptions {
+  const measured = (name: string) => {
+    const text = given.get(name)?.at(-1)
+    if (text === undefined) return undefined
+    if (Number(text) > 0 && given.has('nproc')) return Number(text)
+    const expected = given.has('nproc') ? 'a number above 0' : '--nproc N beside it'
+    throw new Mismatch({ where: 'plan', field: `--${name}`, expected, got: text })
+  }
+  const gigabytes = measured('bandwidth')
+  return { stepSeconds: measured('step-seconds'), bandwidth: gigabytes && gigabytes * 1e9 }
+}
+
+async function scalingOf(config: RunConfig, assumed: ScalingAssumptions): Promise<ScalingRow[]> {
+  const { planScaling, sizesOfFolder } = await import('../run/index.ts')
+  return planScaling(sizesOfFolder(config.model, config.lora.targets), config, assumed)
+}
+
+async function scalingText(rows: readonly ScalingRow[]): Promise<string> {
+  const { host, known, spread } = (await import('../run/index.ts')).scalingModel
+  const head = ['processes', 'sent by each', 'sending', 'waiting', 'efficiency', 'times as fast']
+  const body = rows.map(({ processes, bytes, sending, waiting, efficiency }) => [
+    ...[String(processes), humanBytes(bytes), `${sending.toPrecision(2)} s`, `${waiting.toPrecision(2)} s`],
+    ...[`${(100 * efficiency).toFixed(0)} %`, (processes * efficiency).toFixed(1)],
+  ])
+  return [
+    'each process with these records, per step:',
+    aligned([head, ...body], { right: [0, 1, 2, 3, 4, 5] }),
+    `assumed unless given: ${known.seconds} s for ${known.samples} samples of a model of ${known.values / 1e9} billion values, scaled by both, at least ${known.least} s (--step-seconds);`,
+    `${host.inside / 1e9} GB/s between ${host.gpus} GPUs of a host and ${host.beyond / 1e9} GB/s beyond it (--bandwidth); steps of processes differ by ${100 * spread} %`,
+    '',
+  ].join('\n')
 }
 
 interface Found {
@@ -58,14 +102,15 @@ interface Found {
   batch: number
 }
 
-async function planOf(config: RunConfig): Promise<Found[]> {
+async function planOf(config: RunConfig, processes: number): Promise<Found[]> {
   const { planMemory, fits, sizesOfFolder } = await import('../run/index.ts')
   const own = sizesOfFolder(config.model, config.lora.targets)
   const sam = { points: config.points.sam, reason: config.reason.sam }[config.task] ?? ''
   const sizes = { ...own, values: own.values + (sam === '' ? 0 : segmenterValues(sam)) }
   return cards.map((card) => {
-    const plan = planMemory(sizes, config, card)
-    const batch = batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card), card)) ?? 0
+    const plan = planMemory(sizes, config, card, processes)
+    const batch =
+      batches.find((batchSize) => fits(planMemory(sizes, { ...config, batchSize }, card, processes), card)) ?? 0
     return { card: card.name, plan, fits: fits(plan, card), batch }
   })
 }

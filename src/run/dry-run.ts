@@ -132,7 +132,7 @@ async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
     },
     notices: notices.map(({ text }) => text),
     measured: run.tasks.flatMap((task) => task.describe() ?? []),
-    memory: memoryOf({ ...config, batchSize: Math.ceil(batchSize / processes) }, learner, item, before),
+    memory: memoryOf({ ...config, batchSize: Math.ceil(batchSize / processes) }, learner, item, before, processes),
     rows: groups.flatMap(rowsOf),
     gradNorms: report.groupNorms,
     verdict: await verdictAfter(groups),
@@ -151,14 +151,21 @@ function bytesOn(device: string): { live: number; peak: number } {
   return { live: allocated, peak }
 }
 
-function memoryOf(config: RunConfig, learner: Learner, item: WorkItem, before: number): DryRun['memory'] {
+function memoryOf(
+  config: RunConfig,
+  learner: Learner,
+  item: WorkItem,
+  before: number,
+  processes: number,
+): DryRun['memory'] {
   const { family } = learner
   const all = count(family.module.parameters().values()).bytes
   const trained = count(learner.params().values())
   const start = count(learner.start.values()).bytes
   const { device } = deviceOf(config)
   const { peak } = bytesOn(device)
-  const planned = device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device) : null
+  const planned =
+    device.startsWith('cuda') && isGrounded(family) ? plannedPeak(config, family, device, processes) : null
   return {
     frozen: all - trained.bytes,
     // weight, gradient, two moments, EMA copy; and the start values if there is a KL term
@@ -179,9 +186,10 @@ function cacheBytes(config: RunConfig, { sizes }: LanguageFamily, { features }: 
 }
 
 /** What `roundtrip plan` says about this GPU. */
-function plannedPeak(config: RunConfig, family: Family, device: string): number {
+function plannedPeak(config: RunConfig, family: Family, device: string, processes: number): number {
   const card = { bytes: cuda.memory(device).total, kernels: (kernelsOff() ?? noKernels(device)) === null }
-  return planMemory(modelSizes(family.config as Record<string, unknown>, config.lora.targets), config, card).peak
+  const sizes = modelSizes(family.config as Record<string, unknown>, config.lora.targets)
+  return planMemory(sizes, config, card, processes).peak
 }
 
 function rowsOf(group: Group): DryRunRow[] {

@@ -19,12 +19,12 @@ export interface Card {
 export interface MemoryPlan {
   /** Frozen weights. */
   frozen: number
-  /** Trained weights in float32 with moments, EMA copy and start; adapters once more where layers read them. */
+  /** Trained weights in float32 with moments, EMA copy and start, or this process's part of these; adapters once more where layers read them. */
   trained: number
   /** For sampling: weights with adapters merged, or the adapters as kernels read them beside matrices in 8 bit. */
   merged: number
   features: number
-  /** On top of all that while samples are drawn: key-value caches, adapters as decoding reads them, masks. */
+  /** On top of all that while samples are drawn: key-value caches, adapters as decoding reads them, masks, the rest of a split EMA copy. */
   sampling: number
   /** On top of all that while the model learns: what decoding keeps for the next step, states, gradients, masks. */
   learning: number
@@ -46,18 +46,24 @@ const headCopies = 12
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
 const [bfloat16, float32] = [2, 4]
 
-type Settings = Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
-  rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
-} & MaskSupervision
+type Settings = Partial<Pick<RunConfig, 'splitMoments'>> &
+  Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
+    rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
+  } & MaskSupervision
 
-/** Every answer is taken to be as long as it may be, every picture to have as many tiles. */
-export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): MemoryPlan {
+/**
+ * Every answer is taken to be as long as it may be, every picture to have as many tiles. `batchSize` is that of this process, one of
+ * `processes`.
+ */
+export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, processes = 1): MemoryPlan {
   const int8 = settings.frozenWeights === 'int8'
   const kernels = card.kernels && sizes.ownLayers && !int8
   const adapters = sizes.adapted.reduce((sum, [out, input]) => sum + settings.lora.rank * (out + input), 0)
   const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
-  const state = 4 * float32 // weight, EMA copy and two moments
-  const trained = (state + float32) * sizes.trained + (state + (kernels ? bfloat16 : 0)) * adapters // start values; the copy layers read
+  const part = settings.splitMoments ? 1 / processes : 1
+  const state = float32 * (1 + 3 * part) // weight; EMA copy and two moments
+  const start = float32 * sizes.trained
+  const trained = state * (sizes.trained + adapters) + part * start + (kernels ? bfloat16 * adapters : 0) // the copy layers read
   const merges = mergesForSampling(settings, card.kernels && sizes.ownDecoding)
   const fused = card.kernels && sizes.ownDecoding && (merges || int8)
   const merged = merges ? mergedBytes(sizes) : fused ? bfloat16 * adapters + paddedHead(sizes) : 0
@@ -65,10 +71,11 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card): M
   const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
   const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)
   const gradients = float32 * (sizes.trained + adapters)
-  const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients)
+  const sampling = decoding.most + (1 - part) * float32 * (sizes.trained + adapters) // a split EMA copy is whole while it answers
+  const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients) + (1 - part) * start // and the start for the KL term
   const inWork = workspace + (int8 ? layerBytes(sizes) : 0)
-  const peak = frozen + trained + merged + features + inWork + Math.max(decoding.most, learning)
-  return { frozen, trained, merged, features, sampling: decoding.most, learning, peak }
+  const peak = frozen + trained + merged + features + inWork + Math.max(sampling, learning)
+  return { frozen, trained, merged, features, sampling, learning, peak }
 }
 
 /** One byte a value, and a scale for every row. */
