@@ -55,7 +55,7 @@ async function run(argv: readonly string[]): Promise<void> {
   const found = await planOf(own, processes)
   const assumed = assumptionsOf(given)
   const scaling = given.has('nproc') ? await scalingOf(own, assumed) : null
-  if (given.has('json')) process.stdout.write(`${JSON.stringify(scaling ? { cards: found, scaling } : found)}\n`)
+  if (given.has('json')) process.stdout.write(`${JSON.stringify(scaling ? { gpus: found, scaling } : found)}\n`)
   else process.stdout.write(planText(own, found) + (scaling ? await scalingText(scaling) : ''))
 }
 
