@@ -29,13 +29,15 @@ export interface ReasonReply {
   readonly metrics: Readonly<Record<string, number>>
 }
 
-/** Box and points of an object as the segmenter takes them; null: none of them is inside the image. */
+/**
+ * Box and points of an object as the segmenter takes them. Null: no part of the box is inside the image, or its corners are exchanged.
+ * Its points alone are not drawn: the policy would learn to write a broken box.
+ */
 function promptOf({ box, points }: Placed, frame: FrameSize, to: FrameSize): ClickPrompt | null {
   const [x1, x2] = [box[0], box[2]].map((x) => Math.max(0, Math.min(frame.width, x))) as [number, number]
   const [y1, y2] = [box[1], box[3]].map((y) => Math.max(0, Math.min(frame.height, y))) as [number, number]
   const inside = points.filter((p) => isInside(p, frame))
-  const clipped = x1 < x2 && y1 < y2 ? ([x1, y1, x2, y2] as const) : null
-  return clipped || inside.length > 0 ? clickPrompt(to, frame, { box: clipped, points: inside }, []) : null
+  return x1 < x2 && y1 < y2 ? clickPrompt(to, frame, { box: [x1, y1, x2, y2], points: inside }, []) : null
 }
 
 /** Texts read and drawn: every object of an answer is drawn by itself, pixels of any count. */
