@@ -12,6 +12,13 @@ export interface ImageQuestions {
   questions: readonly string[]
 }
 
+export interface AskedImage extends ImageQuestions {
+  /** Those of the questions. */
+  sentences: readonly string[]
+  /** What a sentence means, for answers that start with a prompt of the object. */
+  target(sentence: number): Mask
+}
+
 export interface MaskAnswer {
   text: string
   /** All [SEG] masks OR-ed; null: no [SEG] that could be read. */
@@ -19,7 +26,7 @@ export interface MaskAnswer {
 }
 
 /** Answers in the order of images and questions. */
-export type AnswerImages = (images: readonly ImageQuestions[]) => MaskAnswer[][]
+export type AnswerImages = (images: readonly AskedImage[]) => MaskAnswer[][]
 
 export interface AnswerOptions {
   /** generate: the model writes its answer; forced: `[SEG].` is given, and only the mask is the model's. */
@@ -37,7 +44,10 @@ interface Question {
   prompt: PromptIds
 }
 
-export function answerWith(family: GroundedFamily, options: AnswerOptions): AnswerImages {
+export function answerWith(
+  family: GroundedFamily,
+  options: AnswerOptions,
+): (images: readonly ImageQuestions[]) => MaskAnswer[][] {
   return (images) =>
     noGrad(() =>
       tidy(() => {

@@ -12,7 +12,7 @@ import { isMaskBenchmark } from './open.ts'
 import { predictionKey } from './predictions.ts'
 import { protocolsOf } from './protocols.ts'
 import { answerInBatches, type Row, type RowsRun } from './rows.ts'
-import type { Target } from './target.ts'
+import { type Target, unionTarget } from './target.ts'
 
 /** What a run must know of a benchmark whose answers are masks. */
 export interface AnswerSource {
@@ -119,6 +119,8 @@ function answerBatch(run: AnswerRun, { batch, images, targets }: Loaded): Row[] 
   const questions = asked.map((rows, i) => ({
     image: images[i]!,
     questions: rows.map(({ record, sentence }) => record.questions[sentence]!),
+    sentences: rows.map(({ record, sentence }) => record.sentences[sentence]!),
+    target: (j: number) => unionTarget(targets.get(rows[j]!.record)!),
   }))
   const answers = run.answer(questions)
   return asked.flatMap((list, i) => list.map((a, j) => rowOf(run, a, targets.get(a.record)!, answers[i]![j]!)))

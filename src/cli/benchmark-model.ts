@@ -1,12 +1,19 @@
 // A benchmark answered by a model in the engine thread; rows go to a file as they come.
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import type { AskJudge, BenchmarkHost, RegionBenchmark, RegionBenchmarkName } from '../benchmarks/index.ts'
+import type {
+  AnswerSettings,
+  AskJudge,
+  BenchmarkHost,
+  RegionBenchmark,
+  RegionBenchmarkName,
+} from '../benchmarks/index.ts'
 import { hashFile, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, runHosted } from '../host/index.ts'
-import type { GroundedFamily } from '../models/index.ts'
+import type { Family } from '../models/index.ts'
 import type { Host, RunConfig } from '../run/index.ts'
+import { builtInKind, openKind, requireGrounded, type TaskKind } from '../tasks/index.ts'
 import type { BenchmarkRequest } from './benchmark.ts'
 import { missing, openRequest, rowsFile } from './benchmark.ts'
 
@@ -37,7 +44,8 @@ export async function answerWithModel(input: Work): Promise<Answered | null> {
 
 /** Runs in the engine thread. */
 export async function benchmarkWork({ request, config, choice }: Work, port: EnginePort): Promise<Answered> {
-  const { source, answer } = await openAnswering(request)
+  const kind = await openKind(config.task)
+  const { source, answer } = await openAnswering(request, kind, config)
   const host = portHost(port)
   const trained = await openTrained(config, choice)
   const header = answerHeader(request, config, choice, trained, source)
@@ -50,18 +58,33 @@ export async function benchmarkWork({ request, config, choice }: Work, port: Eng
     })
     return { finished, header, device: trained.device }
   } finally {
+    kind.close?.(trained.family)
     trained.close()
   }
 }
 
-/** What a model is asked: regions, or the sentences of the splits. */
-async function openAnswering(
-  request: BenchmarkRequest,
-): Promise<Pick<RegionBenchmark, 'answer'> & { source: string | null }> {
-  const { answerMasks, isRegionBenchmark } = await import('../benchmarks/index.ts')
-  if (isRegionBenchmark(request.benchmark)) return openRegions(request, null)
+interface Answering {
+  source: string | null
+  /** False: stopped before the last answer. */
+  answer(family: Family, settings: AnswerSettings): Promise<boolean>
+}
+
+/** What a model is asked: regions, or the sentences of the splits. Some tasks answer sentences in their own way. */
+async function openAnswering(request: BenchmarkRequest, kind: TaskKind<never>, config: RunConfig): Promise<Answering> {
+  const { answerBenchmark, answerMasks, isRegionBenchmark } = await import('../benchmarks/index.ts')
+  const drawing = ({ source, answer }: Pick<RegionBenchmark, 'answer'> & { source: string | null }): Answering => ({
+    ...{ source, answer: (family, settings) => answer(requireGrounded(family), settings) },
+  })
+  if (isRegionBenchmark(request.benchmark)) return drawing(await openRegions(request, null))
   const { benchmark, records } = await openRequest(request)
-  return { source: benchmark.source, answer: answerMasks(benchmark, records) }
+  if (!kind.answers) return drawing({ source: benchmark.source, answer: answerMasks(benchmark, records) })
+  return {
+    source: benchmark.source,
+    answer: (family, settings) => {
+      const answer = kind.answers!(family, config as never, settings.batch)
+      return answerBenchmark({ ...settings, benchmark, records, answer })
+    },
+  }
 }
 
 export async function openRegions(request: BenchmarkRequest, ask: AskJudge | null): Promise<RegionBenchmark> {
@@ -95,11 +118,22 @@ function answerHeader(
     ...{ model: resolve(config.model), modelFiles: fingerprint(config.model) },
     ...{ adapter, adapterFiles: adapter && fingerprint(adapter), ema: choice.ema },
     ...{ answers: request.answers, maxNewTokens: config.rl.maxCompletionLength, maxTiles: config.maxTiles, ...device },
+    ...ofTask(config),
   }
 }
 
+/** Settings of a task that answers in its own way, and the files of its segmenter. */
+function ofTask({ task, ...config }: RunConfig): Record<string, unknown> {
+  const paths = builtInKind(task)?.reads?.benchmark
+  if (!paths) return {}
+  const settings = config[task as 'points' | 'reason'] as Record<string, unknown> & { sam: string }
+  const names = paths.map((path) => path.slice(task.length + 1))
+  const own = Object.fromEntries(names.map((name) => [name, settings[name]]))
+  return { task, ...own, sam: resolve(settings.sam), samFiles: fingerprint(settings.sam) }
+}
+
 interface Trained {
-  family: GroundedFamily
+  family: Family
   /** The folder that was read. */
   adapter: string | null
   device: { device: string; dtype: string }
@@ -108,17 +142,17 @@ interface Trained {
 
 async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Promise<Trained> {
   const { deviceOf, disposeModel, loadTrained, openModel } = await import('../run/index.ts')
-  const { requireGrounded } = await import('../tasks/index.ts')
-  const family = requireGrounded(openModel(config))
+  const family = openModel(config)
   const path = adapter === null ? null : resolve(loadTrained(family, adapter, { ema }))
   return { family, adapter: path, device: deviceOf(config), close: () => disposeModel(family) }
 }
 
-/** Names, sizes and times of the files: weights that were changed since are other weights. */
-function fingerprint(folder: string): string {
-  const names = existsSync(folder) ? readdirSync(folder).sort() : []
+/** Names, sizes and times of the files: weights that were changed since are other weights. `path`: a folder or a file. */
+function fingerprint(path: string): string {
+  const isFolder = existsSync(path) && statSync(path).isDirectory()
+  const names = isFolder ? readdirSync(path).sort() : existsSync(path) ? [''] : []
   const facts = names.map((name) => {
-    const { size, mtimeMs } = statSync(join(folder, name))
+    const { size, mtimeMs } = statSync(join(path, name))
     return [name, size, mtimeMs]
   })
   return sha256(JSON.stringify(facts)).slice(0, 16)

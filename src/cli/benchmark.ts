@@ -6,6 +6,7 @@ import type { CommandFlag, Given } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
+import { builtInKind } from '../tasks/index.ts'
 import { aligned, percent } from './table.ts'
 
 export const benchmarkFlags: CommandFlag[] = [
@@ -209,11 +210,18 @@ function stopped(request: BenchmarkRequest): void {
   process.exitCode = 130
 }
 
+function requireDrawing(task: string, got: string): void {
+  if (!builtInKind(task)?.answers) return
+  const expected = `refcoco, refcoco+, refcocog, grefcoco or reasonseg for task ${task}`
+  throw new Mismatch({ where: 'flags', field: '--benchmark', expected, got })
+}
+
 export async function runBenchmarks(settings: ScoredSettings, flags: Given['flags']): Promise<void> {
   const { config } = settings
   const { isRegionBenchmark } = await import('../benchmarks/index.ts')
   const all = readRequests(config, flags)
   const others = all.filter(({ benchmark }) => isRegionBenchmark(benchmark))
+  if (others[0] && others[0].predictions === null) requireDrawing(config.task, others[0].benchmark)
   for (const request of others) {
     const { runRegions } = await import('./benchmark-regions.ts')
     if (!(await runRegions(request, settings, choiceOf(flags), flags))) return stopped(request)

@@ -55,6 +55,15 @@ test('what only training reads is an error elsewhere, also for a task of the use
   assert.deepEqual(['saveSteps', 'batchSize', 'optim.warmupSteps'].map((path) => readsSetting('doctor', 'cycle', path)), [false, false, false]) // biome-ignore format: one line
 })
 
+test('a benchmark reads the settings of a task that decide its masks, not those of its rewards', () => {
+  const reads = (task: string, path: string) => readsSetting('eval --benchmark', task, path)
+  assert.deepEqual(['reason.sam', 'reason.preset', 'reason.multimask', 'reason.reward', 'reason.taughtNoise'].map((path) => reads('reason', path)), [true, true, true, false, false]) // biome-ignore format: one line
+  assert.deepEqual(['points.mode', 'points.turns', 'points.reward', 'points.formatScore'].map((path) => reads('points', path)), [true, true, false, false]) // biome-ignore format: one line
+  assert.ok(
+    !reads('cycle', 'loop1.question') && !reads('cycle', 'reason.sam') && reads('cycle', 'rl.maxCompletionLength'),
+  )
+})
+
 test('a setting of a recipe is not typed, and may belong to any command', () => {
   const typed = given('--recipe', new URL('../../recipes/demo.yaml', import.meta.url).pathname)
   assert.ok(typed.paths.has('maxSteps'))

@@ -5,7 +5,7 @@ import { Mismatch } from '../core/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { builtInKind, taskSettings } from '../tasks/index.ts'
 
-type Command = 'eval' | 'sft' | 'plan'
+type Command = 'eval' | 'sft' | 'plan' | 'benchmark'
 
 interface Reading {
   /** Paths or groups of paths; absent: all. */
@@ -52,7 +52,8 @@ export const readings = {
     flags: 'records out json recipe',
   },
   'eval --benchmark': {
-    reads: `${model} ${images} dataPath seed evalBatch rl.maxCompletionLength rewards.judge`,
+    reads: `${model} task ${images} dataPath seed evalBatch rewards.judge`,
+    ofTask: 'benchmark',
     flags: 'benchmark split predictions protocol compat refs images judge-prompt out adapter ema json recipe',
   },
   'eval --predictions': {
@@ -90,7 +91,7 @@ export function readsSetting(mode: Mode, task: string, path: string): boolean {
 function ofTaskGroups(task: string, mode: Command): readonly string[] {
   const always =
     mode === 'sft' ? ['rl.gradientAccumulationSteps', 'rl.maxCompletionLength'] : ['rl.maxCompletionLength']
-  const own = builtInKind(task)?.reads?.[mode] ?? ['rl', 'rewards', ...taskGroups]
+  const own = builtInKind(task)?.reads?.[mode] ?? (mode === 'benchmark' ? [] : ['rl', 'rewards', ...taskGroups])
   return [...always, ...own]
 }
 

@@ -2,6 +2,8 @@
 // evaluated. Every kind is one folder of this room and one line in its index.
 import type { Example, RecordRules } from '../data/index.ts'
 import type { World } from '../distributed/index.ts'
+import type { RgbImage } from '../image/index.ts'
+import type { Mask } from '../mask/index.ts'
 import type { Family } from '../models/index.ts'
 import type { OpenTask, RewardsConfig } from '../rewards/index.ts'
 import type { GrpoConfig, Item, Shown, Task } from '../rl/index.ts'
@@ -90,6 +92,23 @@ export interface LessonOptions {
   maxTiles: number | null
 }
 
+/** The sentences of one image in a published benchmark. */
+export interface ImageSentences {
+  readonly image: RgbImage
+  readonly sentences: readonly string[]
+  /** What a sentence means, for tasks that are given a prompt of the object. */
+  target(sentence: number): Mask
+}
+
+export interface SentenceAnswer {
+  text: string
+  /** Null: no mask. */
+  mask: Mask | null
+}
+
+/** Answers in the order of images and sentences. */
+export type AnswerSentences = (images: readonly ImageSentences[]) => SentenceAnswer[][]
+
 /** What `--task` names: settings checks, rewards, the tasks of a run and their evaluation. */
 export interface TaskKind<C extends CommonSettings = CommonSettings> {
   readonly name: string
@@ -101,7 +120,7 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   /** Common settings that it does not use, as paths or groups of paths, and why: they are rejected. */
   readonly unused?: Readonly<Record<string, string>>
   /** Settings of tasks, sampling and rewards that these commands read, as paths or groups; absent: any. */
-  readonly reads?: Readonly<Record<'eval' | 'sft' | 'plan', readonly string[]>>
+  readonly reads?: Readonly<Record<'eval' | 'sft' | 'plan', readonly string[]>> & { benchmark?: readonly string[] }
   /** Its own settings with presets applied, from all settings; `input`: as the user wrote them, with the defaults above. */
   resolve?(config: C, input: Readonly<Record<string, unknown>>): object
   /** Whether one of its tasks has a KL term whatever `rl.beta` says. */
@@ -117,6 +136,8 @@ export interface TaskKind<C extends CommonSettings = CommonSettings> {
   /** The tasks of a run, those with a weight; a family that cannot do them is refused by name. */
   build(family: Family, config: C): Task[]
   evaluator(family: Family, config: C): Evaluator
+  /** Masks for the sentences of published benchmarks; absent: a model answers them that draws masks by itself. */
+  answers?(family: Family, config: C, maxRows: number): AnswerSentences
   /** Frees what the tasks, the chooser and the evaluator opened beside a family. */
   close?(family: Family): void
   /** Supervised learning and a description of its goal; absent: the kind has none. */

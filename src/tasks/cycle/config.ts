@@ -103,6 +103,7 @@ export function requireGrounded(family: Family): GroundedFamily {
     field: 'model',
     expected: 'one that describes regions and draws masks',
     got: family.name,
+    hint: 'one that answers with points takes --task points or --task reason',
   })
 }
 

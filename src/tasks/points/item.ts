@@ -38,11 +38,14 @@ export interface PointItem {
   iouOracle: number | null
 }
 
-/** Reads the image once with each model. Whoever opens an item releases it. */
-export function openItem(setup: PointSetup, record: PointRecord): PointItem {
-  const { sam, config } = setup
+/** Reads the image once with each model; `samFeatures`: it was read before. Whoever opens an item releases it. */
+export function openItem(
+  setup: PointSetup,
+  record: PointRecord,
+  samFeatures = setup.sam.encode(record.image),
+): PointItem {
+  const { config } = setup
   checkRecord(record)
-  const samFeatures = sam.encode(record.image)
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
   const shown = config.mode === 'second-look' ? withContour(record.image, first!.mask) : record.image

@@ -1,5 +1,6 @@
 // The kind of task `points`: settings, rewards, the task of a run and its evaluation.
 import type { z } from 'zod'
+import { log } from '../../core/index.ts'
 import type { Region } from '../../data/index.ts'
 import { coordsOf, type Family } from '../../models/index.ts'
 import type { OpenTask, TermConfig } from '../../rewards/index.ts'
@@ -11,8 +12,10 @@ import { comparedMetrics, pointRatios } from './compared-metrics.ts'
 import { PointsConfig, type PointsInput, resolvePoints, rewardOfPoints } from './config.ts'
 import type { PointSetup } from './item.ts'
 import { pointLessons } from './lessons.ts'
+import { replyToLooks } from './multi-turn.ts'
 import { openTerm, PointsRewards } from './reward-term.ts'
 import { closeBeside, openBeside, openItems, requireAsking } from './segmenter.ts'
+import { answerSentences } from './sentences.ts'
 import { PlacePoints } from './task.ts'
 
 export const pointsSettings = {
@@ -44,7 +47,10 @@ export const points: TaskKind<PointsRunConfig> = {
   doc: 'points for SAM2: answer with points, be rewarded for the mask',
   readsImages: true,
   defaults: { train: ['lora'], lora: { rank: 64 } },
-  reads: { eval: readPaths, sft: [...readPaths, 'points.keepEasy'], plan: ['points.sam'] },
+  reads: {
+    ...{ eval: readPaths, sft: [...readPaths, 'points.keepEasy'], plan: ['points.sam'] },
+    benchmark: readPaths.filter((path) => path !== 'points.formatScore'),
+  },
   unused: { ...unusedByAsking('points'), 'rewards.iou.multiSeg': 'an answer has one mask' },
   resolve: (config, { points: input }) => ({
     points: resolvePoints(input as PointsInput, coordsOf((config as { model?: string }).model ?? '')),
@@ -90,5 +96,16 @@ export const points: TaskKind<PointsRunConfig> = {
     const known: KnownClicks = new Map()
     const score = (work: readonly WorkItem[]) => compareItems(setup, items.all(work), config.seed, known)
     return { score, summary: comparedMetrics, ratios: pointRatios, unitOf: (r) => r.image, main: 'points/gain' }
+  },
+  answers(family, config, maxRows) {
+    const setup = setupOf(family, config)
+    const { mode } = setup.config
+    if (mode !== 'joint')
+      log.warn(`points.mode ${mode}: the prompt of each object comes from its target; not comparable with papers`)
+    const maskOf: Parameters<typeof answerSentences>[1] = (item, words) => {
+      const [{ mask0, mask1 }] = replyToLooks(setup, item, [words]) as [ReturnType<typeof replyToLooks>[number]]
+      return mask1 ?? mask0
+    }
+    return answerSentences(setup, maskOf, maxRows)
   },
 }

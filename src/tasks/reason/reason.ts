@@ -23,6 +23,7 @@ import { textLessons } from '../points/lessons.ts'
 import type { PointRecord } from '../points/record.ts'
 import { askPoints } from '../points/reply.ts'
 import { closeBeside, openBeside, openItems, requireAsking } from '../points/segmenter.ts'
+import { answerSentences } from '../points/sentences.ts'
 import { summaryOf } from '../summary.ts'
 import { formOf, ReasonConfig, type ReasonInput, resolveReason, rewardOfReason, termNames } from './config.ts'
 import { displaced, reasonQuestion, truthOf, writtenReason } from './prompts.ts'
@@ -107,6 +108,7 @@ export const reason: TaskKind<ReasonRunConfig> = {
     eval: [...readPaths, 'reason.multimask', 'reason.reward'],
     sft: [...readPaths, 'reason.taughtNoise'],
     plan: ['reason.sam'],
+    benchmark: [...readPaths, 'reason.multimask'],
   },
   unused: { ...unusedByAsking('reason'), 'rewards.iou': 'reason.reward.mask is the overlap' },
   resolve: (config, { reason: input }) => ({
@@ -152,5 +154,9 @@ export const reason: TaskKind<ReasonRunConfig> = {
       unitOf: (r) => r.image,
       main: 'reason/miou',
     }
+  },
+  answers(family, config, maxRows) {
+    const setup = reasonSetup(family, config)
+    return answerSentences(setup, (item, { text }) => readReplies(setup, item, [text])[0]!.mask, maxRows)
   },
 }
