@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { RunWriter } from './run-writer.ts'
-import { crc32c, TensorboardWriter } from './tensorboard.ts'
+import { RunWriter } from '../run-writer.ts'
+import { crc32c, TensorboardTracker } from './tensorboard.ts'
 
 // A separate reader, from the format's description: bit-wise checksum, generic protobuf walk.
 function slowCrc(bytes: Uint8Array): number {
@@ -94,13 +94,14 @@ test('CRC-32C gives the published check values', () => {
 
 test('an event file read by an independent reader gives back steps, times, tags and values', () => {
   const folder = mkdtempSync(join(tmpdir(), 'tb-'))
-  const writer = new TensorboardWriter(folder, { now: 1_700_000_000_250 })
-  writer.scalars(1, { total_loss: 0.5, 'loop1/reward_mean': -1.25 }, 1_700_000_001_000)
-  writer.scalars(300, { 'größe/x': Number.NaN }, 1_700_000_002_000)
-  writer.scalars(2 ** 40, { a: 1e-3 }, 1_700_000_002_000)
-  writer.close()
+  const run = { dir: folder, name: 'run', settings: {}, resumedAt: 0 }
+  const writer = new TensorboardTracker(folder, run, 1_700_000_000_250)
+  writer.step(1, { total_loss: 0.5, 'loop1/reward_mean': -1.25 }, 1_700_000_001_000)
+  writer.step(300, { 'größe/x': Number.NaN }, 1_700_000_002_000)
+  writer.step(2 ** 40, { a: 1e-3 }, 1_700_000_002_000)
+  writer.close('done', 1_700_000_003_000)
   assert.match(writer.path, /events\.out\.tfevents\.1700000000\./)
-  const read = readFolder(folder)
+  const read = readFolder(folder).filter(({ session }) => session === undefined)
   assert.deepEqual(read[0], { time: 1_700_000_000.25, step: 0, version: 'brain.Event:2', scalars: [] })
   const scalars: [string, number][] = [
     ['total_loss', 0.5],
