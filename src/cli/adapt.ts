@@ -1,5 +1,4 @@
 import { join } from 'node:path'
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import { failing, requirePaths, runHosted } from '../host/index.ts'
@@ -23,21 +22,17 @@ const flags: CommandFlag[] = [
   rewardFlag,
 ]
 
-const about =
-  'Adapt a model to a folder of pictures without annotations: a segmenter proposes masks, the model captions them, both loops train on them. Ends with held-out metrics before and after, a report and the exported model. The same command resumes.'
-
 const output = 'runs/adapt'
 
 export const help: RunCommand = {
   name: 'adapt',
-  about,
+  about:
+    'Adapt a model to a folder of pictures without annotations: a segmenter proposes masks, the model captions them, both loops train on them. Ends with held-out metrics before and after, a report and the exported model. The same command resumes.',
   flags,
   example: '--recipe demo --model assets/miniature --images PICTURES --output runs/adapt',
 }
 
-export function command(): Command {
-  return runCommand(help, run)
-}
+export const command = () => runCommand(help, run)
 
 /** The run's settings with the records it will propose. */
 function readAdapt(argv: readonly string[]): RunSettings & { proposals: string } {

@@ -3,7 +3,7 @@ import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { log, modelFolder } from '../core/index.ts'
 import type { CertificateRow, PythonVersions, Quantities, Scratch } from '../verify/index.ts'
-import { aligned } from './table.ts'
+import { aligned, exponential } from './table.ts'
 
 export interface CertificateOptions {
   model: string
@@ -72,8 +72,6 @@ export async function ownQuantities({ dir, scratch, device, kernels }: OwnWork):
   return computeOwn(dir, scratch, newTokens)
 }
 
-const number = (value: number): string => (Number.isNaN(value) ? '-' : value === 0 ? '0' : value.toExponential(2))
-
 /** The table of a certificate. */
 export function certificatePage({ python, rows, pass, ...rest }: Certificate): string {
   const { model, reference, notCompared, firstDifference } = rest
@@ -83,7 +81,7 @@ export function certificatePage({ python, rows, pass, ...rest }: Certificate): s
   const cells = rows.map((row) => {
     const { difference, tolerance, pythonError, dtypes } = row
     const verdict = row.pass ? 'pass' : `FAIL${row.detail ? `  ${row.detail}` : ''}`
-    return [row.name, number(difference), number(tolerance), number(pythonError), dtypes.own, dtypes.python, verdict]
+    return [row.name, ...[difference, tolerance, pythonError].map(exponential), dtypes.own, dtypes.python, verdict]
   })
   const failed = rows.filter((row) => !row.pass).length
   return [

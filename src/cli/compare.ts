@@ -1,7 +1,6 @@
 // `roundtrip compare A B`: two runs or models on the same held-out records.
 import { existsSync, mkdirSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, log, Mismatch } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
@@ -28,14 +27,15 @@ const flags: CommandFlag[] = [
   { name: 'json', doc: 'print one JSON object' },
 ]
 
-const about =
-  'compare A B: two runs, checkpoints or model folders on the same held-out records, with a paired bootstrap 95 % interval of the change from A to B. Data and held-out part are those of the first run of the two; --data PATH takes others.'
-
-export const help: RunCommand = { name: 'compare', about, flags, example: 'runs/first runs/second --evalRecords 8' }
-
-export function command(): Command {
-  return runCommand(help, run)
+export const help: RunCommand = {
+  name: 'compare',
+  about:
+    'compare A B: two runs, checkpoints or model folders on the same held-out records, with a paired bootstrap 95 % interval of the change from A to B. Data and held-out part are those of the first run of the two; --data PATH takes others.',
+  flags,
+  example: 'runs/first runs/second --evalRecords 8',
 }
+
+export const command = () => runCommand(help, run)
 
 interface Side {
   place: string

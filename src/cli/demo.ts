@@ -1,6 +1,5 @@
 import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/index.ts'
 import { runHosted } from '../host/index.ts'
@@ -19,14 +18,15 @@ const flags: CommandFlag[] = [
   rewardFlag,
 ]
 
-const about =
-  'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml. --photos trains the mask decoder of a real MobileSAM on photographs: recipes/photos-demo.yaml.'
-
-export const help: RunCommand = { name: 'demo', about, flags, example: '--seed 7 --maxSteps 20' }
-
-export function command(): Command {
-  return runCommand(help, run)
+export const help: RunCommand = {
+  name: 'demo',
+  about:
+    'Train the miniature model with both loops on generated scenes and compare it before and after. Settings: recipes/demo.yaml, then flags. --task points trains a miniature Qwen2.5-VL to place points for a miniature SAM2: recipes/points-demo.yaml. --photos trains the mask decoder of a real MobileSAM on photographs: recipes/photos-demo.yaml.',
+  flags,
+  example: '--seed 7 --maxSteps 20',
 }
+
+export const command = () => runCommand(help, run)
 
 const shipped = (...path: string[]) => join(packageRoot(), ...path)
 

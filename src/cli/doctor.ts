@@ -1,4 +1,3 @@
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, requirePaths, runHosted } from '../host/index.ts'
@@ -10,14 +9,15 @@ import { inScratch, strictFlag } from './train.ts'
 
 const flags: CommandFlag[] = [strictFlag, rewardFlag, { name: 'json', doc: 'print the findings as one JSON object' }]
 
-const about =
-  'Check a model before training: gradients reach every group, frozen weights stay, the image matters, the ratio is 1. The last line is a verdict: can this model learn from these records? Writes nothing.'
-
-export const help: RunCommand = { name: 'doctor', about, flags, example: '--recipe demo --model assets/miniature' }
-
-export function command(): Command {
-  return runCommand(help, run)
+export const help: RunCommand = {
+  name: 'doctor',
+  about:
+    'Check a model before training: gradients reach every group, frozen weights stay, the image matters, the ratio is 1. The last line is a verdict: can this model learn from these records? Writes nothing.',
+  flags,
+  example: '--recipe demo --model assets/miniature',
 }
+
+export const command = () => runCommand(help, run)
 
 async function run(argv: readonly string[]): Promise<void> {
   const settings = readRunSettings(argv, flags, { dataPath: 'scenes:8', 'rl.maxCompletionLength': 32 })

@@ -1,4 +1,3 @@
-import type { Command } from 'commander'
 import type { CommandFlag, Given } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
@@ -20,19 +19,15 @@ const flags: CommandFlag[] = [
   ...benchmarkFlags,
 ]
 
-const about =
-  'Held-out metrics, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.'
-
 export const help: RunCommand = {
   name: 'eval',
-  about,
+  about:
+    'Held-out metrics, greedy, with bootstrap 95 % intervals: --model DIR --data PATH. --adapter RUN takes data and held-out part from the run. --benchmark NAME: a published benchmark in its own protocols.',
   flags,
   example: '--model assets/miniature --data scenes:40 --evalRecords 8',
 }
 
-export function command(): Command {
-  return runCommand(help, run)
-}
+export const command = () => runCommand(help, run)
 
 /** `--records N`, or `--evalRecords N` as train spells it; null: all. */
 export function recordsOf({ config, flags, typed }: RunSettings): number | null {

@@ -1,6 +1,5 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, Mismatch } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
@@ -18,14 +17,15 @@ const flags: CommandFlag[] = [
   { name: 'json', doc: 'print one JSON object' },
 ]
 
-const about =
-  'Memory of a step of both loops on a GPU, from config.json and the settings: no weight is read, no GPU is needed.'
-
-export const help: RunCommand = { name: 'plan', about, flags, example: '--model assets/miniature --batchSize 4' }
-
-export function command(): Command {
-  return runCommand(help, run)
+export const help: RunCommand = {
+  name: 'plan',
+  about:
+    'Memory of a step of both loops on a GPU, from config.json and the settings: no weight is read, no GPU is needed.',
+  flags,
+  example: '--model assets/miniature --batchSize 4',
 }
+
+export const command = () => runCommand(help, run)
 
 const gib = 2 ** 30
 

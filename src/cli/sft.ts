@@ -1,4 +1,3 @@
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { inWorld, type World } from '../distributed/index.ts'
@@ -9,7 +8,7 @@ import { requireRead } from './command-settings.ts'
 import { writeExportedCard } from './exported-card.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
 import { ofResumed, type RunCommand, readRunSettings, runCommand } from './settings.ts'
-import { evaluations } from './table.ts'
+import { runSummary } from './table.ts'
 
 const flags: CommandFlag[] = [
   {
@@ -23,19 +22,15 @@ const flags: CommandFlag[] = [
   ...launchFlags,
 ]
 
-const about =
-  'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers built from its mask. A run folder that holds a run is resumed.'
-
 export const help: RunCommand = {
   name: 'sft',
-  about,
+  about:
+    'Supervised fine-tuning: cross-entropy on both answers of a record, BCE and Dice on its mask; for --task points, answers built from its mask. A run folder that holds a run is resumed.',
   flags,
   example: '--recipe demo --model assets/miniature --data scenes:200 --output runs/first',
 }
 
-export function command(): Command {
-  return runCommand(help, run)
-}
+export const command = () => runCommand(help, run)
 
 /** `--train all` is not a list of groups: it is taken off the line, and any other value is left to the setting. */
 export function takeTrainAll(argv: readonly string[]): { argv: string[]; everything: boolean } {
@@ -77,7 +72,8 @@ async function run(words: readonly string[]): Promise<void> {
   if (place.rank > 0) return
   const { exported, step } = result
   if (exported) await writeExportedCard({ out: exported, source: config.model, run: config.output, step })
-  process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : summary(config, result))
+  const lines = exported ? [`model ${exported}`] : []
+  process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : runSummary(config.output, result, lines))
 }
 
 /** Runs in the engine thread. */
@@ -90,14 +86,4 @@ export async function sftWork(
   const options = { collective: config.distTimeout, backend: config.distributed.backend }
   const work = (world: World) => sft(config, settings, portHost(port), world)
   return inWorld(options, work, () => commonFacts(config))
-}
-
-function summary(config: RunConfig, result: SftResult): string {
-  const { step, stopped, checkpoint, exported } = result
-  const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
-  if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
-  if (exported) lines.push(`model ${exported}`)
-  lines.push(...evaluations(result))
-  if (stopped) lines.push(`the same command resumes from here; run folder ${config.output}`)
-  return `${lines.join('\n')}\n`
 }

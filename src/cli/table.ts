@@ -29,6 +29,10 @@ export function formatMetric(value: number | null | undefined): string {
   return Number.isNaN(value) ? 'nan' : value.toFixed(4)
 }
 
+/** A difference; NaN: there is none. */
+export const exponential = (value: number): string =>
+  Number.isNaN(value) ? '-' : value === 0 ? '0' : value.toExponential(2)
+
 /** As many digits as pages have; two intervals, a change and their names fit a line of 80 columns. */
 export const rounded = (value: number): string => value.toFixed(3)
 
@@ -64,11 +68,24 @@ export function comparisonTable(before: IntervalsByName, after: IntervalsByName,
   return `${table}\n\n${notes.filter((note) => note !== null).join('\n')}`
 }
 
-/** What a run prints at its end: both evaluations side by side, or the only one. */
+/** Both evaluations side by side, or the only one. */
 export function evaluations({ before, after, evaluated }: Pick<RunResult, 'before' | 'after' | 'evaluated'>): string[] {
   if (before && after) return ['', comparisonTable(before, after, evaluated)]
   const only = before ?? after
   return only ? ['', evaluationTable({ [before ? 'before' : 'after']: only }, evaluated)] : []
+}
+
+/** The text at the end of a run; `more`: lines after the checkpoint's. */
+export function runSummary(output: string, result: RunResult, more: readonly string[]): string {
+  const { step, stopped, checkpoint } = result
+  return [
+    `${stopped ? 'stopped' : 'done'} after step ${step}`,
+    ...(checkpoint ? [`checkpoint ${checkpoint}`] : []),
+    ...more,
+    ...evaluations(result),
+    ...(stopped ? [`the same command resumes from here; run folder ${output}`] : []),
+    '',
+  ].join('\n')
 }
 
 /** One row per metric, one column per named evaluation of so many records. */

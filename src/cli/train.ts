@@ -1,5 +1,4 @@
 import { rmSync } from 'node:fs'
-import type { Command } from 'commander'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
 import { inWorld, type World } from '../distributed/index.ts'
@@ -9,7 +8,7 @@ import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
 import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, clip, evaluations, formatMetric } from './table.ts'
+import { aligned, clip, formatMetric, runSummary } from './table.ts'
 
 /** For `--dry-run` and `doctor`. */
 export const strictFlag: CommandFlag = {
@@ -25,19 +24,15 @@ const flags: CommandFlag[] = [
   ...launchFlags,
 ]
 
-const about =
-  'Train with both loops: GRPO on mask -> caption -> mask and caption -> mask -> caption. A run folder that holds a run is resumed.'
-
 export const help: RunCommand = {
   name: 'train',
-  about,
+  about:
+    'Train with both loops: GRPO on mask -> caption -> mask and caption -> mask -> caption. A run folder that holds a run is resumed.',
   flags,
   example: '--recipe demo --model assets/miniature --data scenes:200 --output runs/first',
 }
 
-export function command(): Command {
-  return runCommand(help, run)
-}
+export const command = () => runCommand(help, run)
 
 async function run(argv: readonly string[]): Promise<void> {
   const settings = readRunSettings(argv, flags, {}, ofResumed('runs/train'))
@@ -70,14 +65,9 @@ export async function dryRunWork(input: { config: RunConfig; processes: number }
   return dryRun(input.config, portHost(port), input.processes)
 }
 
-async function summary(config: RunConfig, result: RunResult): Promise<string> {
-  const { step, stopped, checkpoint, judge } = result
-  const lines = [`${stopped ? 'stopped' : 'done'} after step ${step}`]
-  if (checkpoint) lines.push(`checkpoint ${checkpoint}`)
-  if (judge) lines.push((await import('../run/index.ts')).judgeLine(judge))
-  lines.push(...evaluations(result))
-  if (stopped) lines.push(`the same command resumes from here; run folder ${config.output}`)
-  return `${lines.join('\n')}\n`
+async function summary({ output }: RunConfig, result: RunResult): Promise<string> {
+  const { judgeLine } = await import('../run/index.ts')
+  return runSummary(output, result, result.judge ? [judgeLine(result.judge)] : [])
 }
 
 /** For a trial that writes nothing: settings without a feature cache, and a judge's answers in a folder that is removed. */

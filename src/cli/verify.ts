@@ -3,7 +3,7 @@ import { type CheckRow, log, Mismatch, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
 import { count, whole } from './model.ts'
-import { aligned } from './table.ts'
+import { aligned, exponential } from './table.ts'
 
 type Place = Partial<Pick<Options, 'device' | 'kernels'>>
 
@@ -138,7 +138,7 @@ function table({ path, kind, rows, pass }: Result, all: boolean): string {
 
 function cells(row: CheckRow): string[] {
   const verdict = row.pass ? 'pass' : `FAIL${row.detail ? `  ${row.detail}` : ''}`
-  return [row.name, number(row.abs), number(row.rel), row.limit, verdict]
+  return [row.name, exponential(row.abs), exponential(row.rel), row.limit, verdict]
 }
 
 function summary(key: string, rows: readonly CheckRow[]): string[] {
@@ -148,10 +148,11 @@ function summary(key: string, rows: readonly CheckRow[]): string[] {
   }
   const limits = [...new Set(rows.map((r) => r.limit))]
   const name = `${key} (${rows.length} rows)`
-  return [name, number(worst((r) => r.abs)), number(worst((r) => r.rel)), limits.slice(0, 2).join(' or '), 'pass']
-}
-
-function number(value: number): string {
-  if (Number.isNaN(value)) return '-'
-  return value === 0 ? '0' : value.toExponential(2)
+  return [
+    name,
+    exponential(worst((r) => r.abs)),
+    exponential(worst((r) => r.rel)),
+    limits.slice(0, 2).join(' or '),
+    'pass',
+  ]
 }
