@@ -80,32 +80,43 @@ function makeSource(flags: Flags): (name: string, shape: readonly number[]) => T
 }
 
 /**
- * Adds one common direction to all embeddings, and rows of the head that respond to it. The model then writes [SEG] if it is allowed,
- * else letters, so that both loops run all their phases.
+ * Adds one common direction to all embeddings, and rows of the head that respond to it. The model then writes [SEG] and ends, if that is
+ * allowed, else letters, so that both loops run all their phases.
  */
 function speaking(config: Record<string, unknown>, dtype: Flags['dtype']): (source: TensorSource) => TensorSource {
   const size = languageOf(config).vocab_size
   const added = addedTokensOf(config)
-  const seg = size - added.length + added.indexOf('[SEG]')
+  const idOf = (token: string) => size - added.length + added.indexOf(token)
+  const [seg, end] = [idOf('[SEG]'), idOf('<|im_end|>')]
   const letters = Array.from({ length: 26 }, (_, i) => 97 - 33 + i)
   return (source) => {
     const { name, shape, data } = source
-    const of = (rows: readonly number[], value: number) => ({
+    const of = (...changes: [column: number, rows: readonly number[], value: number][]) => ({
       ...source,
-      data: () => withFirstColumn((data as () => Uint8Array)(), shape[1]!, rows, value, dtype),
+      data: () => {
+        const bytes = (data as () => Uint8Array)()
+        for (const [column, rows, value] of changes) putColumn(bytes, shape[1]!, column, rows, value, dtype)
+        return bytes
+      },
     })
-    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name)) return of([...Array(size).keys()], 1000)
+    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name))
+      return of([0, [...Array(size).keys()], 1000], [1, [seg], 1000])
     if (!/(lm_head|language_model\.output)\.weight$/.test(name)) return source
-    const louder = of([...letters, seg], 2)
-    return { ...louder, data: () => withFirstColumn(louder.data(), shape[1]!, [seg], 5, dtype) }
+    return of([0, letters, 2], [0, [seg], 5], [1, [end], 8])
   }
 }
 
-function withFirstColumn(bytes: Uint8Array, width: number, rows: readonly number[], value: number, dtype: string) {
+function putColumn(
+  bytes: Uint8Array,
+  width: number,
+  column: number,
+  rows: readonly number[],
+  value: number,
+  dtype: string,
+): void {
   const item = dtype === 'float32' ? 4 : 2
   const one = new Uint8Array(Float32Array.of(value).buffer).subarray(4 - item)
-  for (const row of rows) bytes.set(one, row * width * item)
-  return bytes
+  for (const row of rows) bytes.set(one, (row * width + column) * item)
 }
 
 function make(out: string, flags: Flags): void {
