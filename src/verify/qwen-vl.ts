@@ -21,8 +21,10 @@ import {
   releasedName,
   renderChat,
   resizeForPatches,
+  smartResize,
 } from '../models/index.ts'
 import { tensorAt, trainOnly } from '../nn/index.ts'
+import { type FrameSize, isInside, type Point, pixelAt, printedPoint, toModelFrame } from '../tasks/index.ts'
 import { backward, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
 import type { ChatTurn } from '../text/index.ts'
 import { compareGradNorm, compareIds, compareNumbers } from './compare.ts'
@@ -41,8 +43,20 @@ interface Golden {
   messages_two?: ChatTurn[]
   template_cases?: { messages: ChatTurn[]; options: ChatOptions; text: string }[]
   tokenizer_cases?: unknown[]
+  /** At the released limits. */
+  smart_resize_cases?: { height: number; width: number; resized_hw: number[] }[]
+  coordinate_cases?: CoordinateCase[]
   grad_norms: Record<string, number>
   lora?: Record<string, { loss: number; grad_norms: Record<string, number> }>
+}
+
+/** A written coordinate in an image, as pixels, and the number printed for the pixel's index. */
+interface CoordinateCase extends FrameSize {
+  relative: Point
+  pixel: Point
+  inside: boolean
+  index: Point
+  printed: Point
 }
 
 interface Case {
@@ -61,8 +75,25 @@ export async function verifyQwenVL(dir: string): Promise<CheckRow[]> {
   return withGolden(join(dir, 'golden.safetensors'), loaded.model, (want) => {
     const c: Case = { dir, loaded, golden, want, picture, image: patchImage(picture, loaded.processor) }
     const tokens = golden.tokenizer_cases ? verifyTokenizer(dir) : []
-    return [...tokens, ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c), ...adapterRows(c)]
+    return [...tokens, ...ruleRows(c), ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c), ...adapterRows(c)]
   })
+}
+
+/** Rules without weights: sides of pictures, and coordinates as the family writes them. */
+function ruleRows({ golden, loaded }: Case): CheckRow[] {
+  const { processor, coords } = generations[loaded.cfg.base]
+  return [
+    ...(golden.smart_resize_cases ?? []).map(({ height, width, resized_hw }) =>
+      compareIds(`smart_resize ${width}x${height}`, smartResize(height, width, processor), resized_hw),
+    ),
+    ...(golden.coordinate_cases ?? []).map((one, i) => {
+      const place = toModelFrame(one.relative, coords, one)
+      const printed = printedPoint(one.index, coords, one, one)
+      const got = [...place, Number(isInside(place, one)), ...pixelAt(place, one, one), ...printed]
+      const want = [...one.pixel, Number(one.inside), ...one.index, ...one.printed]
+      return compareIds(`coordinate_cases.${i}`, got, want)
+    }),
+  ]
 }
 
 /** The stored ids: what every model quantity was computed from, whatever our own prompt looks like. */
