@@ -54,6 +54,9 @@ const generation = z.looseObject({
   short: z.boolean(),
 })
 
+/** Tokens by record. */
+const costs = z.array(z.tuple([z.string(), finite]))
+
 const version2 = z.looseObject({
   version: z.literal(2),
   step: count,
@@ -64,6 +67,7 @@ const version2 = z.looseObject({
   entropy: z.looseObject({ coef: finite, last: finite.nullable() }).nullish(),
   generation: generation.nullable(),
   flat: count,
+  costs: z.looseObject({ known: costs, fresh: costs }).optional(),
 })
 
 const runState = z.discriminatedUnion('version', [version1, version2])

@@ -89,7 +89,7 @@ function learnTask(
 ): Learned[] {
   const settings = lossSettings(run, task, groups)
   const learned: Learned[] = []
-  for (const items of ownPieces(run.world, pieces)) {
+  for (const items of ownPieces(run, pieces)) {
     const own = groups.filter((group) => group.task === task && items.includes(group.item))
     if (own.length === 0) continue
     learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings, numItems)))

@@ -5,6 +5,7 @@ import type { Tensor } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
 import type { EntropyState } from './entropy.ts'
 import type { Group, Scored } from './group.ts'
+import type { RecordCosts } from './record-costs.ts'
 import type { Draw, Item, Task } from './task.ts'
 
 /** Roles whose weights are copies. */
@@ -47,6 +48,8 @@ export interface Run {
   readonly tasks: readonly Task[]
   readonly roles: Roles
   readonly world: World
+  /** Decides which process works on which record. */
+  readonly costs: RecordCosts
   /** Runs `fn` while what the records need (their features) is in memory. */
   inWork<R>(items: readonly Item[], fn: () => R): R
   /** One promise a group: a judge answers over the network while the next task is sampled. */

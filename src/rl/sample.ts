@@ -16,7 +16,7 @@ type UnscoredGroup = Pick<Group, 'task' | 'item' | 'samples' | 'replies'> & { sc
  */
 export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise<Group[]> {
   const { world, tasks, config, roles } = run
-  const own = ownPieces(world, pieces).filter((items) => items.length > 0)
+  const own = ownPieces(run, pieces).filter((items) => items.length > 0)
   const sampled = await roles.whileWhole('ema', world, () =>
     own.flatMap((items) => run.inWork(items, () => sample(run, items, draw))),
   )

@@ -2,13 +2,42 @@
 import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
 import { columnsOf, type Group, type Scored } from './group.ts'
+import type { RecordCosts } from './record-costs.ts'
 import { Stopped } from './stopped.ts'
 import type { Item, Json, Task } from './task.ts'
 
-/** The same pieces with the records of this process alone: records are dealt in turn, all samples of one to the same process. */
-export function ownPieces<I>(world: World, pieces: readonly (readonly I[])[]): I[][] {
-  let turn = 0
-  return pieces.map((items) => items.filter(() => turn++ % world.size === world.rank))
+/** The same pieces with the records of this process alone; all samples of a record are with one process. */
+export function ownPieces<I extends Item>({ world, costs }: Dealing, pieces: readonly (readonly I[])[]): I[][] {
+  if (world.size === 1) return pieces.map((items) => [...items])
+  const owners = dealRecords(pieces, world.size, costs)
+  return pieces.map((items, p) => items.filter((_, i) => owners[p]![i] === world.rank))
+}
+
+interface Dealing {
+  world: Pick<World, 'rank' | 'size'>
+  costs: Pick<RecordCosts, 'of'>
+}
+
+/**
+ * The process of every record: expensive ones first, each to the process with least to do, records of equal cost in turn. One that was not
+ * measured counts as the mean of the others. No process has more records of a piece in memory than its share. Pure.
+ */
+export function dealRecords(pieces: readonly (readonly Item[])[], size: number, costs: Dealing['costs']): number[][] {
+  const measured = pieces.flat().flatMap(({ id }) => costs.of(id) ?? [])
+  const mean = measured.reduce((a, b) => a + b, 0) / measured.length || 1
+  const records = pieces.flatMap((items, p) => items.map(({ id }, i) => ({ p, i, cost: costs.of(id) ?? mean })))
+  const loads: number[] = new Array(size).fill(0)
+  const counts = pieces.map(() => new Array<number>(size).fill(0))
+  const owners = pieces.map((items) => new Array<number>(items.length))
+  for (const { p, i, cost } of records.sort((a, b) => b.cost - a.cost)) {
+    const share = Math.ceil(pieces[p]!.length / size)
+    const free = loads.map((load, rank) => (counts[p]![rank]! < share ? load : Number.POSITIVE_INFINITY))
+    const rank = free.indexOf(Math.min(...free))
+    owners[p]![i] = rank
+    loads[rank]! += cost
+    counts[p]![rank]!++
+  }
+  return owners
 }
 
 /** A scored group on its way to another process. */

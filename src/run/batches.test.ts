@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import test from 'node:test'
 import type { Example, Loader, Source } from '../data/index.ts'
 import { alone } from '../distributed/index.ts'
-import { initialEntropyState, type Run, type Sample, Stopped, type Task } from '../rl/index.ts'
+import { initialEntropyState, RecordCosts, type Run, type Sample, Stopped, type Task } from '../rl/index.ts'
 import { zeros } from '../tensor/index.ts'
 import { Batches } from './batches.ts'
 import { type RunInput, resolveRun } from './config.ts'
@@ -79,6 +79,7 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }:
       whileWhole: async (_: unknown, __: unknown, fn: () => unknown) => fn(),
     },
     world: alone,
+    costs: new RecordCosts(),
     inWork: (_: unknown, fn: () => unknown) => fn(),
     score,
     entropy: initialEntropyState(config.rl),

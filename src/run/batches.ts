@@ -145,6 +145,7 @@ export class Batches {
 
   /** Samples and scores the records of the next generation batch; with groupFilter, groups without spread are replaced. */
   async #generate(draw: CountedDraw, seconds: Record<string, number>): Promise<Generation> {
+    this.#run.costs.settle()
     const { batchSize, rl } = this.#config
     const wanted = batchSize * this.#sizes.pieces
     const made: Group[] = []
@@ -179,7 +180,7 @@ export class Batches {
   /** Log-densities of the weights that sampled. Each process computes those of its records. */
   async #keepDensities(pieces: readonly (readonly WorkItem[])[], groups: readonly Group[]): Promise<void> {
     const made: { at: number; values: Float32Array }[] = []
-    for (const items of ownPieces(this.#run.world, pieces)) {
+    for (const items of ownPieces(this.#run, pieces)) {
       if (items.length === 0) continue
       this.#run.inWork(items, () => {
         for (const task of this.#run.tasks) {
@@ -208,6 +209,7 @@ export class Batches {
     const sampled = (some: Batch['pieces']) => sampleAndScore(this.#run, { pieces: some, draw })
     const groups = await withinMemory(pieces, sampled, this.#retry)
     this.#decoded += groups.reduce((n, g) => n + decodedTokens(g), 0)
+    if (world.size > 1) this.#run.costs.measure(groups)
     const spent = (performance.now() - startedAt) / 1000
     seconds.sample = (seconds.sample ?? 0) + spent - (this.#encoder.seconds - encodedAt)
     const worked = spent - (world.waited - waitedAt)

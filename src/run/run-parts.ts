@@ -1,7 +1,7 @@
 // What a step is given of a run: settings, weights in their roles, and the way to its scores.
 import { alone, type World } from '../distributed/index.ts'
 import { type Answer, hasOwnRewards, type JudgeState } from '../rewards/index.ts'
-import { initialEntropyState, type Run, type Scored, Stopped, type Task } from '../rl/index.ts'
+import { initialEntropyState, RecordCosts, type Run, type Scored, Stopped, type Task } from '../rl/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Encoder } from './features.ts'
 import type { Host } from './host.ts'
@@ -52,6 +52,7 @@ export function runOf(
     tasks,
     roles: learner,
     world,
+    costs: new RecordCosts(),
     inWork: (items, fn) => encoder.inWork(items, fn),
     balance: Object.fromEntries(tasks.map((t) => [t.name, 1])),
     entropy: initialEntropyState(config.rl),

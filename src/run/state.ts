@@ -18,7 +18,7 @@ import type { LoaderState } from '../data/index.ts'
 import { exitCodes } from '../distributed/index.ts'
 import type { AdapterSite, Family } from '../models/index.ts'
 import { linears, tensorAt } from '../nn/index.ts'
-import type { EntropyState, Json } from '../rl/index.ts'
+import type { EntropyState, Json, StoredCosts } from '../rl/index.ts'
 import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
@@ -48,6 +48,8 @@ export interface RunState {
   generation: StoredGeneration | null
   /** Steps in a row in which a task had no spread. */
   flat: number
+  /** What records cost, for several processes. */
+  costs?: StoredCosts
 }
 
 /** state.json of 0.1.0: two tasks by name, and groups without their pieces. */

@@ -305,10 +305,11 @@ class TrainWork implements Work {
       entropy: this.#run.entropy,
       generation: await this.#batches.state(),
       flat: this.#flat,
+      ...(this.#run.world.size > 1 ? { costs: this.#run.costs.state() } : {}),
     }
   }
 
-  async restore({ tasks, entropy, generation, flat }: RunState): Promise<void> {
+  async restore({ tasks, entropy, generation, flat, costs }: RunState): Promise<void> {
     for (const task of this.#run.tasks) {
       const stored = tasks[task.name]
       if (!stored) continue
@@ -319,6 +320,7 @@ class TrainWork implements Work {
     }
     this.#run.entropy = entropy ?? this.#run.entropy
     this.#flat = flat
+    if (costs) this.#run.costs.restore(costs)
     if (generation) await this.#batches.restore(generation)
     if (this.#opened.world.rank === 0) this.#alarms.restore(this.#opened.config.output)
   }
