@@ -72,5 +72,8 @@ test('costs are the tokens of all tasks, decide after the next settle, and are t
   }
   costs.measure(Array.from({ length: 20_000 }, (_, i) => group(`n${i}`, 1)))
   costs.settle()
-  assert.deepEqual([costs.of('a'), costs.of('n0'), costs.of('n19999'), costs.state().known.length], [undefined, 1, 1, 20_000])
+  assert.deepEqual(
+    [costs.of('a'), costs.of('n0'), costs.of('n19999'), costs.state().known.length],
+    [undefined, 1, 1, 20_000],
+  )
 })
