@@ -29,8 +29,11 @@ export class MobileSamFamily implements PromptableFamily<RgbImage, SamPicture> {
   readonly name = 'mobilesam'
   readonly dir: string
   readonly module: SamModel
-  /** The head that predicts overlaps gets no gradient from a drawn mask. */
-  readonly groups = { mask_decoder: [/^mask_decoder\.(?!iou_prediction_head\.)/] } as const
+  /**
+   * What draws the masks. The transformer before it also decides which of the proposed masks is chosen; if it trained, random steps
+   * alone would change the choice.
+   */
+  readonly groups = { mask_decoder: [/^mask_decoder\.output_(?:upscaling|hypernetworks_mlps)\./] } as const
   readonly #predictor: SamPredictor
 
   constructor(dir: string, module: SamModel) {
