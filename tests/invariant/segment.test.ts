@@ -9,7 +9,7 @@ import { MobileSamFamily, openFamily } from '../../src/models/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
 import type { Answer } from '../../src/rewards/index.ts'
 import { disposeModel, evaluateModel, loadTrained, type RunInput, resolveRun, train } from '../../src/run/index.ts'
-import { openSegmenter, SamModel } from '../../src/sam/index.ts'
+import { openSegmenter, SamModel, samPoints } from '../../src/sam/index.ts'
 import { makeScene, sceneExample } from '../../src/scenes/index.ts'
 import type { SegmentConfig } from '../../src/tasks/segment/config.ts'
 import { DrawMask, promptOf } from '../../src/tasks/segment/task.ts'
@@ -69,6 +69,21 @@ test('the gradient through the mask action is the finite difference of the densi
     assert.ok(Math.abs(got - expected) < 1e-5 * Math.abs(expected), `${kind}: ${got} against ${expected}`)
     for (const [, t] of trained) t.grad()?.mul_(0)
   }
+  disposeModel(family)
+})
+
+test('what trains moves every mask and no predicted overlap: the choice among masks stays', () => {
+  const family = openFamily(model) as MobileSamFamily
+  const { features } = item(family)
+  const points = samPoints([{ points: [[20, 20]], labels: [1] }])
+  noGrad(() => tidy(() => {
+    const draw = () => family.module.decode(features.embedding, points)
+    const [before, trained] = [draw(), [...family.module.parameters()].filter(([name]) => family.groups.mask_decoder[0].test(name))]
+    for (const [, t] of trained) t.mul_(1.5)
+    const after = draw()
+    assert.deepEqual(after.ious.numbers(), before.ious.numbers())
+    for (let i = 0; i < 4; i++) assert.ok(after.masks.select(1, i).sub(before.masks.select(1, i)).abs().max().item() > 0, `mask ${i}`)
+  })) // biome-ignore format: one line
   disposeModel(family)
 })
 
