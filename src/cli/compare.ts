@@ -4,8 +4,7 @@ import { basename, join, resolve } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, log, Mismatch } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
-import type { EnginePort } from '../engine/index.ts'
-import { portHost, requirePaths, runHosted } from '../host/index.ts'
+import { requirePaths, runWork } from '../host/index.ts'
 import {
   type ComparedModels,
   type ModelSide,
@@ -88,8 +87,7 @@ async function run(argv: readonly string[]): Promise<void> {
     const model = modelOf(side, config, typed.has('model'))
     return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }
   })
-  const work = { module: import.meta.url, work: 'compareWork', input, label: 'comparison' }
-  const found = (await runHosted(work)) as ComparedModels
+  const found = await runWork('compare', input as [ModelSide, ModelSide], { label: 'comparison' })
   const page = await writePage(found, places as [string, string], given.get('out')?.[0] ?? '.')
   const { changes, sides: evaluated, ...rest } = found
   const briefs = changes.map(({ id, before, after, change }) => ({ id, before, after, change }))
@@ -97,12 +95,6 @@ async function run(argv: readonly string[]): Promise<void> {
   if (given.has('json')) process.stdout.write(`${JSON.stringify({ sides: of, ...rest, changes: briefs, page })}\n`)
   else process.stdout.write(textOf(found))
   log.info(`page: ${page}`)
-}
-
-/** Runs in the engine thread. */
-export async function compareWork(input: [ModelSide, ModelSide], port: EnginePort): Promise<ComparedModels> {
-  const { compareModels } = await import('../run/index.ts')
-  return compareModels(input, portHost(port))
 }
 
 const shown = 5

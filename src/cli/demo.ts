@@ -2,14 +2,11 @@ import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
 import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/index.ts'
-import { runHosted } from '../host/index.ts'
-import type { RunConfig, RunResult } from '../run/index.ts'
+import { runWork } from '../host/index.ts'
+import type { RunConfig } from '../run/index.ts'
 import { readRun, runFiles } from '../tracking/index.ts'
 import { type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
-
-/** Runs in the engine thread. */
-export { trainWork } from './train.ts'
 
 const flags: CommandFlag[] = [
   { name: 'json', doc: 'print {seed, seconds, before, after} as the last line' },
@@ -87,14 +84,8 @@ async function run(argv: readonly string[]): Promise<void> {
   )
   const live = given.has('watch') ? await openLive(config.output) : undefined
   if (!live) log.info(`to see it learn: npx roundtrip-rl watch ${config.output}`)
-  const work = {
-    module: import.meta.url,
-    work: 'trainWork',
-    input: config,
-    scores: { config, fromFiles },
-    label: 'train',
-  }
-  const result = (await runHosted(work).finally(() => live?.close())) as RunResult
+  const work = runWork('train', config, { label: 'train', scores: { config, fromFiles } })
+  const result = await work.finally(() => live?.close())
   const { step, stopped, before, after, evaluated } = result
   const page = await writeReport(config.output)
   const seconds = Math.round(performance.now()) / 1000

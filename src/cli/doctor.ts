@@ -1,7 +1,6 @@
 import type { CommandFlag } from '../config/index.ts'
-import type { EnginePort } from '../engine/index.ts'
-import { portHost, requirePaths, runHosted } from '../host/index.ts'
-import type { Finding, RunConfig } from '../run/index.ts'
+import { requirePaths, runWork } from '../host/index.ts'
+import type { Finding } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { type RunCommand, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
@@ -24,22 +23,13 @@ async function run(argv: readonly string[]): Promise<void> {
   const { config, flags: given } = settings
   requireRead('doctor', settings, config)
   requirePaths(config)
-  const module = import.meta.url
-  const all = (await inScratch(settings, (input, scores) =>
-    runHosted({ module, work: 'doctorWork', input, scores, label: 'doctor' }),
-  )) as Finding[]
+  const all = await inScratch(settings, (input, scores) => runWork('doctor', input, { label: 'doctor', scores }))
   const [findings, verdict] = [all.slice(0, -1), all.at(-1)!]
   const failed = findings.filter((f) => f.pass === false).length
   const end = failed === 0 ? 'PASS' : `FAIL: ${failed} of ${findings.length}`
   if (given.has('json')) process.stdout.write(`${JSON.stringify({ pass: failed === 0, findings: all })}\n`)
   else process.stdout.write(`${text(findings)}\n${end}\n${verdict.detail}\n`)
   if (failed > 0 || (given.has('strict') && !verdict.pass)) process.exitCode = 1
-}
-
-/** Runs in the engine thread. */
-export async function doctorWork(config: RunConfig, port: EnginePort): Promise<Finding[]> {
-  const { doctor } = await import('../run/index.ts')
-  return doctor(config, portHost(port))
 }
 
 function text(findings: readonly Finding[]): string {

@@ -1,8 +1,7 @@
 import type { CommandFlag, Given } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
-import type { EnginePort } from '../engine/index.ts'
-import { portHost, requirePaths, runHosted } from '../host/index.ts'
-import { type EvaluateModelOptions, type ModelEvaluation, type RunConfig, settingsToEvaluate } from '../run/index.ts'
+import { requirePaths, runWork } from '../host/index.ts'
+import { type EvaluateModelOptions, settingsToEvaluate } from '../run/index.ts'
 import { benchmarkFlags, missing, runBenchmarks } from './benchmark.ts'
 import { runCompare, takeCompare } from './benchmark-compare.ts'
 import { type Mode, requireRead } from './command-settings.ts'
@@ -98,21 +97,11 @@ async function run(argv: readonly string[]): Promise<void> {
     records: recordsOf(settings),
     run: runOfAdapter(given),
   }
-  const work = { module: import.meta.url, work: 'evalWork', input: { config, options }, label: 'evaluation' }
-  const found = (await runHosted(work)) as ModelEvaluation
+  const found = await runWork('evaluate', { config, options }, { label: 'evaluation' })
   if (given.has('json')) process.stdout.write(`${JSON.stringify(found)}\n`)
   else {
     const name = `${found.records} records`
     process.stdout.write(`${evaluationTable({ [name]: found.metrics }, found.records)}\n`)
     if (found.stopped) process.stderr.write('stopped early: the metrics are over the records read so far\n')
   }
-}
-
-/** Runs in the engine thread. */
-export async function evalWork(
-  input: { config: RunConfig; options: EvaluateModelOptions },
-  port: EnginePort,
-): Promise<ModelEvaluation> {
-  const { evaluateModel } = await import('../run/index.ts')
-  return evaluateModel(input.config, input.options, portHost(port))
 }

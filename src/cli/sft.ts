@@ -1,9 +1,7 @@
 import type { CommandFlag } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
-import { inWorld, type World } from '../distributed/index.ts'
-import type { EnginePort } from '../engine/index.ts'
-import { failing, portHost, requirePaths, runHosted } from '../host/index.ts'
-import { type RunConfig, type SftResult, type SftSettings, sftDefaults } from '../run/index.ts'
+import { failing, requirePaths, runWork } from '../host/index.ts'
+import { type SftSettings, sftDefaults } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeExportedCard } from './exported-card.ts'
 import { launchFlags, placeOrLaunch } from './launch.ts'
@@ -67,23 +65,10 @@ async function run(words: readonly string[]): Promise<void> {
   }
   const place = await placeOrLaunch('sft', given, config.output)
   if (!place) return
-  const work = () => runHosted({ module: import.meta.url, work: 'sftWork', input: { config, settings }, label: 'sft' })
-  const result = (await failing(config.output, work)) as SftResult
+  const result = await failing(config.output, () => runWork('sft', { config, settings }, { label: 'sft' }))
   if (place.rank > 0) return
   const { exported, step } = result
   if (exported) await writeExportedCard({ out: exported, source: config.model, run: config.output, step })
   const lines = exported ? [`model ${exported}`] : []
   process.stdout.write(given.has('json') ? `${JSON.stringify(result)}\n` : runSummary(config.output, result, lines))
-}
-
-/** Runs in the engine thread. */
-export async function sftWork(
-  input: { config: RunConfig; settings: SftSettings },
-  port: EnginePort,
-): Promise<SftResult> {
-  const { commonFacts, sft } = await import('../run/index.ts')
-  const { config, settings } = input
-  const options = { collective: config.distTimeout, backend: config.distributed.backend }
-  const work = (world: World) => sft(config, settings, portHost(port), world)
-  return inWorld(options, work, () => commonFacts(config))
 }

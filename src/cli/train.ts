@@ -1,9 +1,7 @@
 import { rmSync } from 'node:fs'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
-import { inWorld, type World } from '../distributed/index.ts'
-import type { EnginePort } from '../engine/index.ts'
-import { failing, portHost, requirePaths, runHosted, type ScoredSettings } from '../host/index.ts'
+import { failing, requirePaths, runWork, type ScoredSettings } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
@@ -44,25 +42,10 @@ async function run(argv: readonly string[]): Promise<void> {
     throw new Mismatch({ where: 'train', field: '--strict', expected: '--dry-run beside it', got: 'none' })
   const place = await placeOrLaunch('train', given, config.output)
   if (!place) return
-  const scores = { config, fromFiles }
-  const work = () => runHosted({ module: import.meta.url, work: 'trainWork', input: config, scores, label: 'train' })
-  const result = (await failing(config.output, work)) as RunResult
+  const options = { label: 'train', scores: { config, fromFiles } }
+  const result = await failing(config.output, () => runWork('train', config, options))
   if (place.rank > 0) return
   process.stdout.write(json ? `${JSON.stringify(result)}\n` : await summary(config, result))
-}
-
-/** Runs in the engine thread. */
-export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
-  const { commonFacts, train } = await import('../run/index.ts')
-  const options = { collective: config.distTimeout, backend: config.distributed.backend }
-  const work = (world: World) => train(config, portHost(port), undefined, world)
-  return inWorld(options, work, () => commonFacts(config))
-}
-
-/** Runs in the engine thread. */
-export async function dryRunWork(input: { config: RunConfig; processes: number }, port: EnginePort): Promise<DryRun> {
-  const { dryRun } = await import('../run/index.ts')
-  return dryRun(input.config, portHost(port), input.processes)
 }
 
 async function summary({ output }: RunConfig, result: RunResult): Promise<string> {
@@ -86,11 +69,9 @@ export async function inScratch<T>(
 
 async function dryRunOf(settings: RunSettings): Promise<void> {
   const { flags: given } = settings
-  const module = import.meta.url
-  const found = (await inScratch(settings, (config, scores) => {
-    const input = { config, processes: processCount(given) }
-    return runHosted({ module, work: 'dryRunWork', input, scores, label: 'dry run' })
-  })) as DryRun
+  const found = await inScratch(settings, (config, scores) =>
+    runWork('dryRun', { config, processes: processCount(given) }, { label: 'dry run', scores }),
+  )
   log.info('dry run: nothing was written')
   process.stdout.write(given.has('json') ? `${JSON.stringify(found)}\n` : await dryRunText(settings.config, found))
   if (given.has('strict') && !found.verdict.canLearn) process.exitCode = 1

@@ -2,4 +2,4 @@
 // May import run and everything below. The commands and src/public use it.
 // Start reading at start.ts, then hosted.ts.
 export { failing, portHost, runHosted, type ScoredSettings } from './hosted.ts'
-export { evaluate, requirePaths, type StartOptions, type SupervisedOptions, sft, train } from './start.ts'
+export { evaluate, requirePaths, runWork, type StartOptions, type SupervisedOptions, sft, train } from './start.ts'

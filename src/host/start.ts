@@ -1,6 +1,5 @@
 // Runs started from TypeScript: plain settings in, the result out. The engine runs in a separate thread, as for the commands.
 import { Mismatch, modelFolder } from '../core/index.ts'
-import type { EnginePort } from '../engine/index.ts'
 import {
   chosenByFile,
   type EvaluateModelOptions,
@@ -16,7 +15,20 @@ import {
   type SftSettings,
   sftDefaults,
 } from '../run/index.ts'
-import { portHost, runHosted, type ScoredSettings } from './hosted.ts'
+import { type HostedRun, runHosted } from './hosted.ts'
+import * as works from './work.ts'
+
+type Works = Omit<typeof works, 'module'>
+
+/** Runs a function of work.ts in the engine thread. */
+export async function runWork<N extends keyof Works>(
+  work: N,
+  input: Parameters<Works[N]>[0],
+  options: Omit<HostedRun, 'module' | 'work' | 'input'>,
+): Promise<Awaited<ReturnType<Works[N]>>> {
+  const { module } = works
+  return (await runHosted({ module, work, input, ...options })) as Awaited<ReturnType<Works[N]>>
+}
 
 /** How to follow and how to stop a run. */
 export interface StartOptions {
@@ -33,7 +45,7 @@ export interface StartOptions {
 export async function train(settings: RunInput, options: StartOptions = {}): Promise<RunResult> {
   const config = resumedConfig(settings)
   const fromFiles = chosenByFile(resumedSettings(config.output), settings)
-  return (await start('trainWork', 'train', config, options, { config, fromFiles })) as RunResult
+  return runWork('train', config, { label: 'train', scores: { config, fromFiles }, ...options })
 }
 
 /** Options of `sft`. */
@@ -44,7 +56,7 @@ export async function sft(settings: RunInput, options: SupervisedOptions = {}): 
   const { onProgress, signal, ...more } = options
   const config = resumedConfig({ output: 'runs/sft', ...settings }, sftDefaults)
   const input = { config, settings: { everything: false, maskWeight: 1, exportTo: null, ...more } }
-  return (await start('sftWork', 'sft', input, options)) as SftResult
+  return runWork('sft', input, { label: 'sft', onProgress, signal })
 }
 
 /** Held-out metrics of a model; `adapter` names a trained adapter or checkpoint to load on top. */
@@ -54,7 +66,7 @@ export async function evaluate(
 ): Promise<ModelEvaluation> {
   const { onProgress, signal, ...more } = options
   const input = { config: readSettings(settings), options: { adapter: null, ema: false, records: null, ...more } }
-  return (await start('evaluateWork', 'evaluation', input, options)) as ModelEvaluation
+  return runWork('evaluate', input, { label: 'evaluation', onProgress, signal })
 }
 
 /** A run needs a model and records; there is no default for either. */
@@ -76,36 +88,4 @@ function readSettings(settings: RunInput): RunConfig {
   const config = resolveRun(settings)
   requirePaths(config)
   return { ...config, model: modelFolder(config.model) }
-}
-
-function start(
-  work: string,
-  label: string,
-  input: unknown,
-  { onProgress, signal }: StartOptions,
-  scores?: ScoredSettings, // settings in code are trusted; those of a run folder are not
-): Promise<unknown> {
-  return runHosted({ module: import.meta.url, work, label, input, scores, onProgress, signal })
-}
-
-/** Runs in the engine thread, as the two below do. */
-export async function trainWork(config: RunConfig, port: EnginePort): Promise<RunResult> {
-  const run = await import('../run/index.ts')
-  return run.train(config, portHost(port))
-}
-
-export async function sftWork(
-  { config, settings }: { config: RunConfig; settings: SftSettings },
-  port: EnginePort,
-): Promise<SftResult> {
-  const run = await import('../run/index.ts')
-  return run.sft(config, settings, portHost(port))
-}
-
-export async function evaluateWork(
-  { config, options }: { config: RunConfig; options: EvaluateModelOptions },
-  port: EnginePort,
-): Promise<ModelEvaluation> {
-  const run = await import('../run/index.ts')
-  return run.evaluateModel(config, options, portHost(port))
 }
