@@ -1,4 +1,4 @@
-import { assert } from '../core/index.ts'
+import { assert, firstIndex } from '../core/index.ts'
 
 /** Records that are numbered through groups (batches, shards, rows, samples) of different sizes. */
 export class GroupedRecords {
@@ -15,13 +15,7 @@ export class GroupedRecords {
   /** The group of a record, and its position in the group. */
   find(index: number): [group: number, position: number] {
     assert(index >= 0 && index < this.length, `record ${index} of ${this.length}`)
-    let low = 0
-    let high = this.#starts.length - 2
-    while (low < high) {
-      const middle = (low + high + 1) >> 1
-      if (this.#starts[middle]! <= index) low = middle
-      else high = middle - 1
-    }
-    return [low, index - this.#starts[low]!]
+    const group = firstIndex(this.#starts.length, (i) => this.#starts[i]! > index) - 1
+    return [group, index - this.#starts[group]!]
   }
 }

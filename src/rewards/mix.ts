@@ -3,19 +3,13 @@ import { cleanCaption, countWords, lengthFactor } from './caption.ts'
 import type { LengthShaping } from './config.ts'
 import type { Answer, Reward, Score, Term } from './reward.ts'
 
-export interface CountedTerm {
-  name: string
-  weight: number
-  value: Score
-}
-
 export interface ScoredRow {
   /** Weighted mean of the parts, shaped; null: no reward, advantage 0, out of the group's mean. */
   total: Score
   /** Every term unweighted, by the reward's name. */
   parts: Record<string, Score>
   /** The terms the total is the weighted mean of, shaped as it is; null values if it is null. */
-  counted: readonly CountedTerm[]
+  counted: readonly { name: string; weight: number; value: Score }[]
   /** Terms that the whole group lost; equal in all rows of a group. */
   dropped: readonly string[]
   /** What is known of the answer besides its scores, for the log; counts nothing. */

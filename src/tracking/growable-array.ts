@@ -1,3 +1,5 @@
+import { firstIndex } from '../core/index.ts'
+
 type Typed = Float64Array | Float32Array | Uint32Array | Uint16Array
 
 /** A typed array that grows at its end: half a million samples as numbers, not as half a million objects. */
@@ -44,13 +46,7 @@ export class Growing<T extends Typed> {
 
   /** How many values at the start are below `limit`, in an array that rises. */
   countBelow(limit: number): number {
-    let [low, high] = [0, this.#length]
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (this.#values[middle]! < limit) low = middle + 1
-      else high = middle
-    }
-    return low
+    return firstIndex(this.#length, (i) => this.#values[i]! >= limit)
   }
 }
 

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { requireBelow } from '../core/index.ts'
+import { firstIndex, requireBelow } from '../core/index.ts'
 import { maxLineBytes } from './json-lines.ts'
 
 const newline = 10
@@ -129,14 +129,9 @@ export class LineFollower {
       readSync(fd, bytes, 0, bytes.length, end - check.length)
       return bytes.equals(check)
     }
-    let [low, high] = [0, this.#marks.length]
-    if (high === 0 || holds(this.#marks[high - 1]!)) return
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (holds(this.#marks[middle]!)) low = middle + 1
-      else high = middle
-    }
-    this.#marks.length = low
+    const last = this.#marks.at(-1)
+    if (!last || holds(last)) return
+    this.#marks.length = firstIndex(this.#marks.length, (i) => !holds(this.#marks[i]!))
     this.#cutTo(this.#marks.at(-1)?.end ?? 0, sink)
   }
 

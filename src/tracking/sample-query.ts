@@ -1,3 +1,4 @@
+import { firstIndex } from '../core/index.ts'
 import type { SampleIndex } from './sample-index.ts'
 
 export const sampleOrders = ['newest', 'oldest', 'best', 'worst', 'advantage', 'different'] as const
@@ -51,18 +52,9 @@ class Leaders {
     }
     const entry = { row, rank }
     this.#best.set(key, entry)
-    this.#insert(entry)
+    const at = firstIndex(this.#list.length, (i) => this.#list[i]!.rank < rank)
+    this.#list.splice(at, 0, entry)
     if (this.#list.length > this.#size) this.#best.delete(this.#key(this.#list.pop()!.row))
-  }
-
-  #insert(entry: { row: number; rank: number }): void {
-    let [low, high] = [0, this.#list.length]
-    while (low < high) {
-      const middle = (low + high) >> 1
-      if (this.#list[middle]!.rank >= entry.rank) low = middle + 1
-      else high = middle
-    }
-    this.#list.splice(low, 0, entry)
   }
 
   rows(): number[] {

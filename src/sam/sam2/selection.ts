@@ -1,5 +1,5 @@
 // Which mask is taken, and how it becomes pixels. B prompts, M proposals.
-import { Mismatch } from '../../core/index.ts'
+import { firstIndex, Mismatch } from '../../core/index.ts'
 import { type Tensor, tidy, where } from '../../tensor/index.ts'
 import type { DecoderOutput } from './mask-decoder.ts'
 
@@ -80,16 +80,6 @@ export function maskChanges(logits: Tensor): Int32Array[] {
   })
   maskLogits.nan += nan
   const [masks, pixels] = [found.subarray(0, found.length / 2), found.subarray(found.length / 2)]
-  return Array.from({ length: B }, (_, b) => pixels.subarray(firstAtLeast(masks, b), firstAtLeast(masks, b + 1)))
-}
-
-/** Place of the first value of an ascending list that is at least `value`. */
-function firstAtLeast(values: Int32Array, value: number): number {
-  let [low, high] = [0, values.length]
-  while (low < high) {
-    const middle = (low + high) >> 1
-    if (values[middle]! < value) low = middle + 1
-    else high = middle
-  }
-  return low
+  const startOf = (b: number) => firstIndex(masks.length, (i) => masks[i]! >= b)
+  return Array.from({ length: B }, (_, b) => pixels.subarray(startOf(b), startOf(b + 1)))
 }

@@ -2,24 +2,11 @@
 import { closeSync, mkdirSync, openSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { writeAll } from '../../core/index.ts'
+import { crc32c, writeAll } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { noRoomError } from '../json-lines.ts'
 import { fieldBytes, fieldDouble, fieldFloat, fieldMessage, fieldVarint } from '../protobuf.ts'
 import { meansOf, type Picture, type TrackedRun, type Tracker } from './tracker.ts'
-
-const table = new Uint32Array(256).map((_, i) => {
-  let c = i
-  for (let bit = 0; bit < 8; bit++) c = c & 1 ? (c >>> 1) ^ 0x82f63b78 : c >>> 1
-  return c
-})
-
-/** CRC-32C (Castagnoli, reflected). */
-export function crc32c(bytes: Uint8Array): number {
-  let c = 0xffffffff
-  for (const byte of bytes) c = (c >>> 8) ^ table[(c ^ byte) & 255]!
-  return (c ^ 0xffffffff) >>> 0
-}
 
 /** TFRecord stores checksums rotated and shifted, so that a checksum of data that holds checksums stays useful. */
 function masked(bytes: Uint8Array): number {
