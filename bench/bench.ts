@@ -1,5 +1,8 @@
 // Every *.bench.ts has `export async function run(): Promise<BenchRow[]>`; `npm run bench -- NAME [--json]` runs it and prints the rows.
 
+import { aligned } from '../src/cli/table.ts'
+import { quantile } from '../src/tracking/index.ts'
+
 /** One measurement. `ratio` is ours / other, of pairs measured together if the bench says so; null without a comparison. */
 export type BenchRow = { name: string; ours: number; other: number | null; ratio: number | null; unit: string }
 
@@ -14,21 +17,12 @@ const number = (value: number | null): string => (value === null ? '-' : String(
 export function benchTable(rows: readonly BenchRow[]): string {
   const head = ['name', 'ours', 'other', 'ours/other', 'unit']
   const body = rows.map((row) => [row.name, number(row.ours), number(row.other), number(row.ratio), row.unit])
-  const widths = head.map((title, i) => Math.max(title.length, ...body.map((cells) => cells[i]!.length)))
-  const left = new Set([0, 4])
-  const line = (cells: readonly string[]) =>
-    cells
-      .map((cell, i) => (left.has(i) ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!)))
-      .join('  ')
-      .trimEnd()
-  return [line(head), ...body.map(line)].join('\n')
+  return aligned([head, ...body], { right: [1, 2, 3] })
 }
 
 /** Median of measurements; robust on a shared machine. */
 export function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  const middle = Math.floor(sorted.length / 2)
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2
+  return quantile(Float64Array.from(values).sort(), 0.5)
 }
 
 /** Alternates two ways after one warm-up round of each; the ratio is the median over pairs. */
