@@ -149,7 +149,7 @@ export function lookTogether(
 ): VisionOutput[] {
   return tidy(() => {
     const patches = images.map(({ pixels, rows, columns }) =>
-      tensor(pixels, [rows * columns, pixels.length / rows / columns], { device }).to(dtype),
+      tensor(pixels, [rows * columns, pixels.length / rows / columns], { device, dtype }),
     )
     return apart(tower.forward(patches.length === 1 ? patches[0]! : cat(patches), images, watch), images)
   })
