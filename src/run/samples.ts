@@ -26,10 +26,12 @@ export async function writeSamples(groups: readonly Group[], step: number, run: 
   // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
   if (world.rank > 0 || writer.sampleBytes >= most) return []
   const written: Sample[] = []
+  const images = new Map(groups.map(({ item }) => [item.id, (item as WorkItem).example.image])) // both loops have the same records
+  const encoded = [...images].map(async ([id, image]) => [id, await encodePng(image)] as const)
+  const pngs = new Map(await Promise.all(encoded))
   for (const [at, group] of groups.entries()) {
     const { example } = group.item as WorkItem
-    const png = await encodePng(example.image)
-    const image = writer.image(example.id, () => png)
+    const image = writer.image(example.id, () => pngs.get(group.item.id)!)
     const rows = shares.find((share) => share[at])?.[at] ?? []
     const samples = rows.map((row) => ({ ...row, image }))
     writer.samples(samples)
