@@ -24,23 +24,3 @@ export function benchTable(rows: readonly BenchRow[]): string {
 export function median(values: readonly number[]): number {
   return quantile(Float64Array.from(values).sort(), 0.5)
 }
-
-/** Alternates two ways after one warm-up round of each; the ratio is the median over pairs. */
-export async function inTurn(
-  row: { name: string; unit: string; rounds: number },
-  measure: (work: () => unknown) => number | Promise<number>,
-  ours: () => unknown,
-  other: () => unknown,
-): Promise<BenchRow> {
-  const { name, unit, rounds } = row
-  for (const work of [ours, other]) await measure(work)
-  const pairs: [number, number][] = []
-  for (let i = 0; i < rounds; i++) pairs.push([await measure(ours), await measure(other)])
-  return {
-    name,
-    ours: median(pairs.map(([a]) => a)),
-    other: median(pairs.map(([, b]) => b)),
-    ratio: median(pairs.map(([a, b]) => a / b)),
-    unit,
-  }
-}

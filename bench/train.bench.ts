@@ -2,7 +2,7 @@
 // K 4. Wall time from step to step and its phases from the run's log, and the GPU's idle share. The Sa2VA-4B shape with random bfloat16
 // weights, whose answers are letters and whose masks are noise, the worst case for run lengths; without a GPU the miniature.
 // ROUNDTRIP_BENCH_STEPS: steps that count (5); ROUNDTRIP_BENCH_MODEL: another folder.
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -17,9 +17,6 @@ const counted = Number(process.env.ROUNDTRIP_BENCH_STEPS ?? 5)
 /** Kernels are compiled and memory is allocated. */
 const warmUps = 3
 const [width, height] = onGpu ? [1024, 768] : [160, 120]
-const ending = import.meta.filename.slice(-3)
-const node = (...words: string[]) => [...process.execArgv, ...words]
-const inherit = { cwd: packageRoot(), stdio: ['ignore', 'inherit', 'inherit'] as const }
 
 /** A closed curve around the middle whose radius varies. */
 function blob(i: number): number[] {
@@ -35,86 +32,76 @@ async function writeRecords(folder: string): Promise<string> {
     const { image, caption } = makeScene(1, i, { size: onGpu ? 768 : 112 })
     const picture = sharp(resize(image, width, height, 'bilinear').data, { raw: { width, height, channels: 3 } })
     writeFileSync(join(folder, `${i}.jpg`), await picture.jpeg().toBuffer())
-    return JSON.stringify({
-      id: `r${i}`,
-      image: `${i}.jpg`,
-      mask: { polygons: [blob(i)], size: [height, width] },
-      caption,
-    })
+    const mask = { polygons: [blob(i)], size: [height, width] }
+    return JSON.stringify({ id: `r${i}`, image: `${i}.jpg`, mask, caption })
   })
-  const path = join(folder, 'records.jsonl')
-  writeFileSync(path, `${(await Promise.all(lines)).join('\n')}\n`)
-  return path
+  writeFileSync(join(folder, 'records.jsonl'), `${(await Promise.all(lines)).join('\n')}\n`)
+  return join(folder, 'records.jsonl')
 }
 
-function modelFolder(folder: string): string {
-  const given = process.env.ROUNDTRIP_BENCH_MODEL ?? (onGpu ? '' : join(packageRoot(), 'assets', 'miniature'))
-  if (given) return given
-  const words = [join(packageRoot(), 'tools', `make-checkpoint${ending}`), folder, '--shape', '4b', '--speaks']
-  execFileSync(process.execPath, node(...words), { ...inherit, stdio: ['ignore', 'inherit', 'inherit'] })
+/** Runs a program of this package; its messages go to stderr. */
+function start(words: readonly string[]) {
+  const child = spawn(process.execPath, [...process.execArgv, ...words], {
+    cwd: packageRoot(),
+    stdio: ['ignore', 2, 2],
+  })
+  return new Promise<void>((done, failed) =>
+    child.on('close', (code) => (code === 0 ? done() : failed(new Error(`${words[0]} ended with ${code}`)))),
+  )
+}
+
+async function modelFolder(folder: string): Promise<string> {
+  if (process.env.ROUNDTRIP_BENCH_MODEL) return process.env.ROUNDTRIP_BENCH_MODEL
+  if (!onGpu) return join(packageRoot(), 'assets', 'miniature')
+  await start([join('tools', `make-checkpoint${import.meta.filename.slice(-3)}`), folder, '--shape', '4b', '--speaks'])
   return folder
 }
 
-/** Percent of time without a kernel in the samples between two times (milliseconds since 1970); null without nvidia-smi. */
-function watchGpu(): (from: number, to: number) => number | null {
+/** While some work runs: when, and what percentage of the time before it, the GPU had a kernel. None without nvidia-smi. */
+async function watchGpu(work: () => Promise<void>): Promise<{ at: number; busy: number }[]> {
   const samples: { at: number; busy: number }[] = []
   const words = ['--query-gpu=utilization.gpu', '--format=csv,noheader,nounits', '--id=0', '--loop-ms=100']
-  const child = onGpu ? spawn('nvidia-smi', words) : null
-  child?.stdout.on('data', (text: Buffer) => samples.push({ at: Date.now(), busy: Number.parseFloat(text.toString()) }))
-  child?.on('error', () => undefined)
-  return (from, to) => {
-    child?.kill()
-    const busy = samples.filter(({ at }) => at > from && at <= to).map((one) => one.busy)
-    return busy.length > 0 ? 100 - busy.reduce((a, b) => a + b) / busy.length : null
-  }
+  const child = spawn('nvidia-smi', words).on('error', () => undefined)
+  child.stdout.on('data', (text: Buffer) => samples.push({ at: Date.now(), busy: Number.parseFloat(text.toString()) }))
+  await work().finally(() => child.kill())
+  return samples
 }
 
 interface TimingLine {
   t: string
   time: number
-  metrics?: Record<string, number>
-}
-
-async function trained(model: string, data: string, output: string): Promise<TimingLine[]> {
-  const size = ['--batchSize', '4', '--maxSteps', String(warmUps + counted), '--maxTiles', '3']
-  const rest = [
-    '--rl.numGenerations',
-    '4',
-    '--rl.maxCompletionLength',
-    onGpu ? '128' : '16',
-    '--optim.learningRate',
-    '1e-12',
-  ]
-  const none = ['--evalRecords', '0', '--saveSteps', '0']
-  const words = node('bin/roundtrip.mjs', 'train', '--model', model, '--data', data, '--output', output)
-  const child = spawn(process.execPath, [...words, ...size, ...rest, ...none], {
-    ...inherit,
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  const code = await new Promise((done) => void child.on('close', done))
-  if (code !== 0) throw new Error(`train ended with ${code}`)
-  const lines = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
-  return lines.map((line) => JSON.parse(line) as TimingLine).filter((line) => line.t === 'step')
+  metrics: Record<string, number>
 }
 
 export async function run(): Promise<BenchRow[]> {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-train-'))
   try {
-    const [data, model] = [await writeRecords(folder), modelFolder(join(folder, 'model'))]
-    const idle = watchGpu()
-    const steps = (await trained(model, data, join(folder, 'run'))).slice(warmUps - 1)
-    const wall = steps.slice(1).map((step, i) => step.time - steps[i]!.time)
-    const own = (name: string) => median(steps.slice(1).map((step) => (step.metrics?.[name] ?? 0) * 1000))
-    const names = Object.keys(steps.at(-1)!.metrics ?? {}).filter((name) => /^seconds\//.test(name))
-    const unused = idle(steps[0]!.time, steps.at(-1)!.time)
-    return [
-      row('train, wall time of a step', median(wall), null, 'ms'),
-      row('  slowest of them', Math.max(...wall), null, 'ms'),
-      row('  step_time of the log', own('step_time'), null, 'ms'),
-      ...names.map((name) => row(`  ${name.slice('seconds/'.length)}`, own(name), null, 'ms')),
-      ...(unused === null ? [] : [row('  GPU idle', unused, 8, '%')]),
-    ]
+    const [recipe, output] = [join(folder, 'recipe.json'), join(folder, 'run')]
+    const [model, dataPath] = [await modelFolder(join(folder, 'model')), await writeRecords(folder)]
+    const rl = { numGenerations: 4, maxCompletionLength: onGpu ? 128 : 16 }
+    const size = { batchSize: 4, maxTiles: 3, maxSteps: warmUps + counted, evalRecords: 0, saveSteps: 0 }
+    writeFileSync(recipe, JSON.stringify({ model, dataPath, output, ...size, rl, optim: { learningRate: 1e-12 } }))
+    const samples = await watchGpu(() => start(['bin/roundtrip.mjs', 'train', '--recipe', recipe]))
+    const log = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
+    const steps = log.map((line) => JSON.parse(line) as TimingLine).filter(({ t }) => t === 'step')
+    return rowsOf(steps.slice(warmUps - 1), samples)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+}
+
+/** Of the steps after the first. */
+function rowsOf(steps: readonly TimingLine[], samples: readonly { at: number; busy: number }[]): BenchRow[] {
+  const [first, last] = [steps[0]!, steps.at(-1)!]
+  const wall = steps.slice(1).map(({ time }, i) => time - steps[i]!.time)
+  const own = (name: string) => median(steps.slice(1).map(({ metrics }) => (metrics[name] ?? 0) * 1000))
+  const phases = Object.keys(last.metrics).filter((name) => name.startsWith('seconds/'))
+  const busy = samples.filter(({ at }) => at > first.time && at <= last.time).map((one) => one.busy)
+  const idle = 100 - busy.reduce((a, b) => a + b, 0) / busy.length
+  return [
+    row('train, wall time of a step', median(wall), null, 'ms'),
+    row('  slowest of them', Math.max(...wall), null, 'ms'),
+    ...['step_time', ...phases].map((name) => row(`  ${name}`, own(name), null, 'ms')),
+    ...(busy.length > 0 ? [row('  GPU idle', idle, 8, '%')] : []),
+  ]
 }
