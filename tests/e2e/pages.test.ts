@@ -44,6 +44,7 @@ const table: readonly { command: RegExp; extra?: string; skip?: string }[] = [
   { command: /roundtrip-rl train .*--recipe points/, extra: `${step} --points.wording short` },
   { command: /roundtrip-rl train .*groupFilter/, extra: `${step} --rl.maxResampleTimes 1` },
   { command: /roundtrip-rl train /, extra: step },
+  { command: /roundtrip-rl eval .*--task reason/, extra: `${cpu} --reason.imageSize 112 --rl.maxCompletionLength 8` },
   { command: /roundtrip-rl eval --benchmark .*--model/, extra: cpu },
   { command: /roundtrip-rl eval --(benchmark|compare)/, extra: '' },
   { command: /roundtrip-rl eval /, extra: `${cpu} --data.workers 0 --records 2` },
