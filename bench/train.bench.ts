@@ -1,39 +1,30 @@
-// `roundtrip train` as users run it: the command in a separate process, JPEG pictures of 1024 x 768, masks as polygons, both loops, batch 4,
-// K 4. Wall time from step to step and its phases from the run's log, and the GPU's idle share. The Sa2VA-4B shape with random bfloat16
-// weights, whose answers are letters and whose masks are noise, the worst case for run lengths; without a GPU the miniature.
-// ROUNDTRIP_BENCH_STEPS: steps that count (5); ROUNDTRIP_BENCH_MODEL: another folder.
+// `roundtrip train` as users run it: the command in a separate process, JPEG pictures of 1024 x 1024, both loops, batch 4, K 4. Wall time
+// from step to step and its phases from the run's log, and the GPU's idle share. The Sa2VA-4B shape with random bfloat16 weights, whose
+// answers are letters and whose masks are noise, the worst case for run lengths; without a GPU the miniature.
+// ROUNDTRIP_BENCH_STEPS: steps that count (5).
 import { spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import sharp from 'sharp'
 import { packageRoot } from '../src/core/index.ts'
-import { resize } from '../src/image/index.ts'
-import { makeScene } from '../src/scenes/index.ts'
+import { encodeRle } from '../src/mask/index.ts'
+import { makeScene, sceneExample } from '../src/scenes/index.ts'
+import type { TimingLine } from '../src/tracking/index.ts'
 import { type BenchRow, median, row } from './bench.ts'
 import { onGpu } from './gpu/random-model.ts'
 
 const counted = Number(process.env.ROUNDTRIP_BENCH_STEPS ?? 5)
 /** Kernels are compiled and memory is allocated. */
 const warmUps = 3
-const [width, height] = onGpu ? [1024, 768] : [160, 120]
-
-/** A closed curve around the middle whose radius varies. */
-function blob(i: number): number[] {
-  return Array.from({ length: 60 }, (_, k) => {
-    const angle = (k * Math.PI) / 30
-    const radius = (height / 4) * (1 + 0.3 * Math.sin(3 * angle + i) + 0.1 * Math.sin(11 * angle))
-    return [width * (0.4 + 0.02 * i) + radius * Math.cos(angle), height / 2 + radius * Math.sin(angle)]
-  }).flat()
-}
+const size = onGpu ? 1024 : 112
 
 async function writeRecords(folder: string): Promise<string> {
   const lines = Array.from({ length: 8 }, async (_, i) => {
-    const { image, caption } = makeScene(1, i, { size: onGpu ? 768 : 112 })
-    const picture = sharp(resize(image, width, height, 'bilinear').data, { raw: { width, height, channels: 3 } })
+    const { id, image, mask, caption } = sceneExample(makeScene(1, i, { size }))
+    const picture = sharp(image.data, { raw: { width: size, height: size, channels: 3 } })
     writeFileSync(join(folder, `${i}.jpg`), await picture.jpeg().toBuffer())
-    const mask = { polygons: [blob(i)], size: [height, width] }
-    return JSON.stringify({ id: `r${i}`, image: `${i}.jpg`, mask, caption })
+    return JSON.stringify({ id, image: `${i}.jpg`, mask: encodeRle(mask), caption })
   })
   writeFileSync(join(folder, 'records.jsonl'), `${(await Promise.all(lines)).join('\n')}\n`)
   return join(folder, 'records.jsonl')
@@ -51,7 +42,6 @@ function start(words: readonly string[]) {
 }
 
 async function modelFolder(folder: string): Promise<string> {
-  if (process.env.ROUNDTRIP_BENCH_MODEL) return process.env.ROUNDTRIP_BENCH_MODEL
   if (!onGpu) return join(packageRoot(), 'assets', 'miniature')
   await start([join('tools', `make-checkpoint${import.meta.filename.slice(-3)}`), folder, '--shape', '4b', '--speaks'])
   return folder
@@ -67,20 +57,14 @@ async function watchGpu(work: () => Promise<void>): Promise<{ at: number; busy: 
   return samples
 }
 
-interface TimingLine {
-  t: string
-  time: number
-  metrics: Record<string, number>
-}
-
 export async function run(): Promise<BenchRow[]> {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-train-'))
   try {
     const [recipe, output] = [join(folder, 'recipe.json'), join(folder, 'run')]
     const [model, dataPath] = [await modelFolder(join(folder, 'model')), await writeRecords(folder)]
     const rl = { numGenerations: 4, maxCompletionLength: onGpu ? 128 : 16 }
-    const size = { batchSize: 4, maxTiles: 3, maxSteps: warmUps + counted, evalRecords: 0, saveSteps: 0 }
-    writeFileSync(recipe, JSON.stringify({ model, dataPath, output, ...size, rl, optim: { learningRate: 1e-12 } }))
+    const shape = { batchSize: 4, maxTiles: 3, maxSteps: warmUps + counted, evalRecords: 0, saveSteps: 0 }
+    writeFileSync(recipe, JSON.stringify({ model, dataPath, output, ...shape, rl, optim: { learningRate: 1e-12 } }))
     const samples = await watchGpu(() => start(['bin/roundtrip.mjs', 'train', '--recipe', recipe]))
     const log = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
     const steps = log.map((line) => JSON.parse(line) as TimingLine).filter(({ t }) => t === 'step')
@@ -94,8 +78,8 @@ export async function run(): Promise<BenchRow[]> {
 function rowsOf(steps: readonly TimingLine[], samples: readonly { at: number; busy: number }[]): BenchRow[] {
   const [first, last] = [steps[0]!, steps.at(-1)!]
   const wall = steps.slice(1).map(({ time }, i) => time - steps[i]!.time)
-  const own = (name: string) => median(steps.slice(1).map(({ metrics }) => (metrics[name] ?? 0) * 1000))
-  const phases = Object.keys(last.metrics).filter((name) => name.startsWith('seconds/'))
+  const own = (name: string) => median(steps.slice(1).map(({ metrics }) => (metrics?.[name] ?? 0) * 1000))
+  const phases = Object.keys(last.metrics ?? {}).filter((name) => name.startsWith('seconds/'))
   const busy = samples.filter(({ at }) => at > first.time && at <= last.time).map((one) => one.busy)
   const idle = 100 - busy.reduce((a, b) => a + b, 0) / busy.length
   return [

@@ -91,32 +91,23 @@ function speaking(config: Record<string, unknown>, dtype: Flags['dtype']): (sour
   const letters = Array.from({ length: 26 }, (_, i) => 97 - 33 + i)
   return (source) => {
     const { name, shape, data } = source
+    const item = dtype === 'float32' ? 4 : 2
     const of = (...changes: [column: number, rows: readonly number[], value: number][]) => ({
       ...source,
       data: () => {
         const bytes = (data as () => Uint8Array)()
-        for (const [column, rows, value] of changes) putColumn(bytes, shape[1]!, column, rows, value, dtype)
+        for (const [column, rows, value] of changes) {
+          const one = new Uint8Array(Float32Array.of(value).buffer).subarray(4 - item)
+          for (const row of rows) bytes.set(one, (row * shape[1]! + column) * item)
+        }
         return bytes
       },
     })
-    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name))
-      return of([0, [...Array(size).keys()], 1000], [1, [seg], 1000])
+    const all = Array.from({ length: size }, (_, id) => id)
+    if (/(embed_tokens|tok_embeddings)\.weight$/.test(name)) return of([0, all, 1000], [1, [seg], 1000])
     if (!/(lm_head|language_model\.output)\.weight$/.test(name)) return source
     return of([0, letters, 2], [0, [seg], 5], [1, [end], 8])
   }
-}
-
-function putColumn(
-  bytes: Uint8Array,
-  width: number,
-  column: number,
-  rows: readonly number[],
-  value: number,
-  dtype: string,
-): void {
-  const item = dtype === 'float32' ? 4 : 2
-  const one = new Uint8Array(Float32Array.of(value).buffer).subarray(4 - item)
-  for (const row of rows) bytes.set(one, (row * width + column) * item)
 }
 
 function make(out: string, flags: Flags): void {

@@ -134,14 +134,8 @@ export class VisionBlock extends Module {
 export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
   return noGrad(() =>
     tidy(() => {
-      const along = (axis: 0 | 1) =>
-        rope.angles(
-          tensor(
-            Float32Array.from(places, (place) => place[axis]),
-            { device },
-          ),
-        )
-      const angles = cat([along(0), along(1)], { dim: -1 }) // [P, D/2]
+      const [rows, columns] = [0, 1].map((axis) => tensor(Float32Array.from(places, (place) => place[axis as 0 | 1])))
+      const angles = cat([rope.angles(rows!.to(device)), rope.angles(columns!.to(device))], { dim: -1 }) // [P, D/2]
       const { cos, sin } = tableOf(angles, angles)
       return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
     }),
