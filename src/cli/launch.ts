@@ -45,7 +45,8 @@ export async function launch(run: Launch): Promise<number> {
       const ends = await new Attempt(run, join(folder, `store-${attempt}`), id, attempt, signals).ended
       const failed = firstFailure(ends)
       if (!failed) return exitCodes.finished
-      log.error(`rank ${failed.rank} ended ${howEnded(failed)}`)
+      const { rank, code, signal } = failed
+      log.error(`rank ${rank} ended ${signal ? `by ${signal}` : `with code ${code}`}`)
       const newest = run.newestStep()
       const refusal = whyNoRestart(run, failed, attempt, signals.received, before, newest)
       if (refusal !== null) {
@@ -86,10 +87,6 @@ function firstFailure(ends: readonly RankEnd[]): RankEnd | undefined {
 }
 
 const isSignalCode = (code: number | null) => code === exitCodes.interrupted || code === exitCodes.terminated
-
-function howEnded({ code, signal }: RankEnd): string {
-  return signal ? `by ${signal}` : `with code ${code}`
-}
 
 function codeOf({ code, signal }: RankEnd): number {
   return code ?? 128 + (signal ? constants.signals[signal] : 0)
@@ -191,21 +188,18 @@ async function passOn(from: Readable, rank: number, to: NodeJS.WritableStream): 
 /** In a separate process group: Ctrl-C in a terminal reaches the launcher alone, which passes it on once. */
 function start(run: Launch, rank: number, store: string, id: string, attempt: number): ChildProcess {
   const [program, ...args] = run.command
-  const env = { ...process.env, ...variables(run.count, rank, store, id, attempt) }
-  return spawn(program!, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
-}
-
-function variables(count: number, rank: number, store: string, id: string, attempt: number): Record<string, string> {
-  return {
+  const env = {
+    ...process.env,
     RANK: String(rank),
-    WORLD_SIZE: String(count),
+    WORLD_SIZE: String(run.count),
     LOCAL_RANK: String(rank),
-    LOCAL_WORLD_SIZE: String(count),
+    LOCAL_WORLD_SIZE: String(run.count),
     ROUNDTRIP_STORE: store,
     ROUNDTRIP_PARENT_PIPE: '3',
     TORCHELASTIC_RUN_ID: id,
     TORCHELASTIC_RESTART_COUNT: String(attempt),
   }
+  return spawn(program!, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
 }
 
 /** A rank ends when its launcher has ended, since the pipe between them closes. It is killed, because a computing thread handles no signal. */

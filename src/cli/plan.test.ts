@@ -143,7 +143,7 @@ test('the scaling model: a ring sends 2 (W - 1) / W gradients; measured seconds 
   assert.equal(rows[1]!.bytes, 1.5 * rows[0]!.bytes)
   for (const [i, row] of rows.entries())
     assert.ok(row.efficiency < (rows[i - 1]?.efficiency ?? 1) && row.efficiency > 0.5)
-  const measured = planScaling(sizes, settings, { stepSeconds: 10, bandwidth: 1e9 })[0]!
+  const measured = planScaling(sizes, settings, 10, 1e9)[0]!
   assert.equal(measured.sending, measured.bytes / 1e9)
   assert.ok(Math.abs(measured.efficiency - 10 / (10 + measured.sending + measured.waiting)) < 1e-12)
   assert.ok(planScaling(sizes, { ...settings, splitMoments: true })[0]!.bytes > 1.9 * rows[0]!.bytes)

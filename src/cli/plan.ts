@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
 import { humanBytes, Mismatch } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
-import type { Card, MemoryPlan, RunConfig, ScalingAssumptions, ScalingRow } from '../run/index.ts'
+import type { Card, MemoryPlan, RunConfig, ScalingRow } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { processCount } from './launch.ts'
-import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
+import { type RunCommand, type RunSettings, readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
 const flags: CommandFlag[] = [
@@ -53,29 +53,21 @@ async function run(argv: readonly string[]): Promise<void> {
   const processes = processCount(given, {})
   const own = { ...config, batchSize: Math.ceil(config.batchSize / processes) }
   const found = await planOf(own, processes)
-  const assumed = assumptionsOf(given)
-  const scaling = given.has('nproc') ? await scalingOf(own, assumed) : null
+  const scaling = await scalingOf(own, given)
   if (given.has('json')) process.stdout.write(`${JSON.stringify(scaling ? { gpus: found, scaling } : found)}\n`)
   else process.stdout.write(planText(own, found) + (scaling ? await scalingText(scaling) : ''))
 }
 
-type Flags = ReadonlyMap<string, readonly string[]>
-
-function assumptionsOf(given: Flags): ScalingAssumptions {
-  const measured = (name: string) => {
+async function scalingOf(config: RunConfig, given: RunSettings['flags']): Promise<ScalingRow[] | null> {
+  const { planScaling, sizesOfFolder } = await import('../run/index.ts')
+  const [seconds, gigabytes] = ['step-seconds', 'bandwidth'].map((name) => {
     const text = given.get(name)?.at(-1)
-    if (text === undefined) return undefined
-    if (Number(text) > 0 && given.has('nproc')) return Number(text)
+    if (text === undefined || (Number(text) > 0 && given.has('nproc'))) return Number(text ?? Number.NaN) || undefined
     const expected = given.has('nproc') ? 'a number above 0' : '--nproc N beside it'
     throw new Mismatch({ where: 'plan', field: `--${name}`, expected, got: text })
-  }
-  const gigabytes = measured('bandwidth')
-  return { stepSeconds: measured('step-seconds'), bandwidth: gigabytes && gigabytes * 1e9 }
-}
-
-async function scalingOf(config: RunConfig, assumed: ScalingAssumptions): Promise<ScalingRow[]> {
-  const { planScaling, sizesOfFolder } = await import('../run/index.ts')
-  return planScaling(sizesOfFolder(config.model, config.lora.targets), config, assumed)
+  })
+  if (!given.has('nproc')) return null
+  return planScaling(sizesOfFolder(config.model, config.lora.targets), config, seconds, gigabytes && gigabytes * 1e9)
 }
 
 async function scalingText(rows: readonly ScalingRow[]): Promise<string> {

@@ -20,14 +20,10 @@ export function chooseBackend(
   built: readonly string[],
 ): Exclude<BackendName, 'auto'> {
   const shared = gpus.find((name, rank) => gpus.indexOf(name) !== rank)
-  if (wanted === 'auto') return shared === undefined && built.includes('nccl') ? 'nccl' : 'gloo'
-  if (wanted === 'gloo' || (shared === undefined && built.includes('nccl'))) return wanted
+  const isPossible = shared === undefined && built.includes('nccl')
+  if (wanted === 'gloo' || (wanted === 'auto' && !isPossible)) return 'gloo'
+  if (isPossible) return 'nccl'
+  const expected = `auto or gloo: ${shared === undefined ? 'this build has no NCCL' : `several processes use ${shared}`}`
   const hint = 'gloo sends CUDA tensors through host memory, in any build and also if processes share a GPU'
-  throw new Mismatch({
-    where: 'settings',
-    field: 'distributed.backend',
-    expected: `auto or gloo${shared === undefined ? '' : `: several processes use ${shared}`}`,
-    got: shared === undefined ? `nccl, and a build with ${built.join(' and ')}` : wanted,
-    hint,
-  })
+  throw new Mismatch({ where: 'settings', field: 'distributed.backend', expected, got: wanted, hint })
 }

@@ -40,7 +40,7 @@ export function layBuckets(tensors: NamedTensors, limit = bucketValues): Bucket[
 }
 
 /** A float32 copy of the gradients, zeros for a missing one; the caller frees it. */
-export function packGradients(bucket: Bucket, scale: number): Tensor {
+export function packGradients(bucket: Bucket): Tensor {
   return noGrad(() => {
     const flat = keep(zeros([bucket.numel], { device: bucket.device }))
     tidy(() => {
@@ -48,7 +48,6 @@ export function packGradients(bucket: Bucket, scale: number): Tensor {
         const grad = tensor.grad()
         if (grad) flat.narrow(0, offset, numel).copy_(grad.reshape([numel]))
       }
-      if (scale !== 1) flat.mul_(scale)
     })
     return flat
   })

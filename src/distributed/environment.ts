@@ -180,6 +180,5 @@ export function deviceIndex(place: Rank, gpus: number, shares: boolean, env: Env
   if (visibleDevices(env)?.length === 1 || place.size === 1) return 0
   if (place.localRank < gpus || (shares && gpus > 0)) return place.localRank % gpus
   const hint = 'start at most as many processes on a host as it has GPUs, or share them with --distributed.backend gloo'
-  const expected = `a process for each of ${gpus} GPUs`
-  refuse('LOCAL_RANK', expected, place.localRank, hint)
+  refuse('LOCAL_RANK', `a process for each of ${gpus} GPUs`, place.localRank, hint)
 }

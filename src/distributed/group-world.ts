@@ -7,7 +7,7 @@ import { layBuckets, packGradients, requireFloating, unpackGradients } from './b
 import { Exchange, type Kind } from './exchange.ts'
 import { requireSameLayout } from './handshake.ts'
 import type { Link } from './link.ts'
-import type { NamedTensors, SumOptions, World } from './world.ts'
+import type { NamedTensors, World } from './world.ts'
 
 export class GroupWorld implements World {
   readonly rank: number
@@ -73,16 +73,16 @@ export class GroupWorld implements World {
     await this.#all('barrier', new Uint8Array())
   }
 
-  async sumGradients(parameters: NamedTensors, { scale = 1 }: SumOptions = {}): Promise<void> {
+  async sumGradients(parameters: NamedTensors): Promise<void> {
     requireFloating(parameters)
     await this.#agreeOnLayout(parameters)
     const names = [...parameters.keys()]
-    const flags = await this.agree(names.map((name) => hasGradient(parameters.get(name)!)))
+    const flags = await this.agree(names.map((name) => tidy(() => parameters.get(name)!.grad() !== null)))
     const used = new Set(names.filter((_, i) => flags[i]))
     await this.#next(async () => {
       await this.#openDevices(parameters)
       const packed = layBuckets(parameters).map((bucket) => {
-        const flat = this.#readable(packGradients(bucket, scale))
+        const flat = this.#readable(packGradients(bucket))
         return { bucket, flat, sent: this.#link.allReduce(flat) } // in flight while the next bucket is packed
       })
       await landed(packed, ({ bucket, flat }) => unpackGradients(bucket, flat, used))
@@ -110,18 +110,16 @@ export class GroupWorld implements World {
   }
 
   async #openDevices(tensors: NamedTensors): Promise<void> {
-    const device = [...tensors.values()].map((t) => t.device).find((name) => this.#link.backendOf(name) === null)
-    if (device === undefined) return
-    const gpus = await this.#exchange.all('gather', serialize(gpuName(device)))
-    await this.#link.openCuda(
-      device,
-      gpus.map((bytes) => deserialize(bytes) as string),
-    )
+    const device = [...tensors.values()].find((t) => t.device !== 'cpu')?.device
+    if (device === undefined || this.#link.cudaBackend) return
+    const all = await this.#exchange.all('gather', serialize(gpuName(device)))
+    const gpus = all.map((bytes) => deserialize(bytes) as string)
+    await this.#link.openCuda(device, gpus)
   }
 
   /** The flat tensor, or its copy in host memory if Gloo sends it: pinned, which the GPU copies to and from directly. Frees what it replaces. */
   #readable(flat: Tensor): Tensor {
-    if (flat.device === 'cpu' || this.#link.backendOf(flat.device) === 'nccl') return flat
+    if (flat.device === 'cpu' || this.#link.cudaBackend === 'nccl') return flat
     const host = keep(aten('empty.memory_format', [flat.numel], { dtype: flat.dtype, pinMemory: true }))
     noGrad(() => void host.copy_(flat))
     flat.dispose()
@@ -147,10 +145,6 @@ export class GroupWorld implements World {
       log.debug(`the group was not closed in order: ${messageOf(error)}`)
     }
   }
-}
-
-function hasGradient(tensor: Tensor): boolean {
-  return tidy(() => tensor.grad() !== null)
 }
 
 interface Sent {

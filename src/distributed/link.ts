@@ -31,7 +31,8 @@ export class Link {
   readonly #address: string
   #gloo = -1
   #nccl = -1
-  #cudaBackend: 'gloo' | 'nccl' | null = null
+  /** What sends CUDA tensors; null: not decided yet. */
+  cudaBackend: 'gloo' | 'nccl' | null = null
   #failure: PeerFailure | null = null
 
   private constructor(place: Rank, options: GroupOptions, store: number, liveness: Liveness, address: string) {
@@ -124,11 +125,6 @@ export class Link {
     throw new Mismatch({ where: 'world', expected: 'an open NCCL group for CUDA tensors', got: 'none' })
   }
 
-  /** What sends tensors of this device; null: not decided yet. */
-  backendOf(device: string): 'gloo' | 'nccl' | null {
-    return device === 'cpu' ? 'gloo' : this.#cudaBackend
-  }
-
   /** Decides what sends CUDA tensors; all ranks together. `gpus`: those of all ranks. */
   async openCuda(device: string, gpus: readonly string[]): Promise<void> {
     const backend = chooseBackend(this.#options.backend, gpus, native().groupBackends().split(' '))
@@ -136,7 +132,7 @@ export class Link {
       native().groupDevice(deviceIndex(device))
       this.#nccl = await this.#open('nccl')
     }
-    this.#cudaBackend = backend
+    this.cudaBackend = backend
     if (this.place.rank === 0) log.info(`CUDA tensors of ${gpus.length} processes are sent by ${backend}`)
   }
 

@@ -1,13 +1,12 @@
-// ZeRO stage 1: the optimizer's moments, and copies that follow the weights, are split over ranks. Every rank has all weights and all
-// summed gradients, updates the tensors it owns, and takes the others from their owners. Updates work element by element, so the numbers
-// are the same.
-import { keep, noGrad, type Tensor, zeros } from '../tensor/index.ts'
+// ZeRO stage 1: moments, EMA copy and start values are split over ranks. Every rank has all weights and all summed gradients, updates the
+// tensors it owns, and takes the others from their owners. Updates work element by element, so the numbers are the same.
+import { keep, type Tensor, zeros } from '../tensor/index.ts'
 import type { NamedTensors, World } from './world.ts'
 
 /** Owner of each tensor by name. Largest first to the rank with least, so that loads differ by one tensor at most; pure. */
-export function ownersOf(sizes: ReadonlyMap<string, number>, ranks: number): Map<string, number> {
+export function ownersOf(tensors: ReadonlyMap<string, { numel: number }>, ranks: number): Map<string, number> {
   const loads: number[] = new Array(ranks).fill(0)
-  const largestFirst = [...sizes].map(([name, size], at) => ({ name, size, at }))
+  const largestFirst = [...tensors].map(([name, { numel }], at) => ({ name, size: numel, at }))
   largestFirst.sort((a, b) => b.size - a.size || a.at - b.at)
   const owners = new Map<string, number>()
   for (const { name, size } of largestFirst) {
@@ -44,7 +43,8 @@ export async function gatherOwned(
   owners: ReadonlyMap<string, number>,
 ): Promise<Gathered> {
   const others = [...like].filter(([name]) => !own.has(name))
-  const borrowed = new Map(others.map(([name, t]) => [name, emptyLike(t)]))
+  const empty = ({ shape, dtype, device }: Tensor) => keep(zeros([...shape], { dtype, device }))
+  const borrowed = new Map(others.map(([name, t]) => [name, empty(t)]))
   const tensors = new Map([...like.keys()].map((name) => [name, own.get(name) ?? borrowed.get(name)!]))
   await shareOwned(world, tensors, owners)
   const release = () => {
@@ -52,8 +52,6 @@ export async function gatherOwned(
   }
   return { tensors, release }
 }
-
-const emptyLike = ({ shape, dtype, device }: Tensor) => noGrad(() => keep(zeros([...shape], { dtype, device })))
 
 /** The whole optimizer state on every rank, for the one that writes it. `parameters` give shapes by name. */
 export async function wholeState(

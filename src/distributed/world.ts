@@ -3,11 +3,6 @@ import type { Tensor } from '../tensor/index.ts'
 /** Tensors by name, in registration order: the order is part of the numbers. */
 export type NamedTensors = ReadonlyMap<string, Tensor>
 
-export interface SumOptions {
-  /** Factor on every gradient before the sum: 1 gives the sum, 1 / size the mean of torch's DDP. */
-  scale?: number
-}
-
 /**
  * The processes that train together. Every rank calls the same methods in the same order; a call that differs is an
  * error on all of them. With one process each method is the identity, so callers have no `if (size > 1)`.
@@ -28,7 +23,7 @@ export interface World {
   agree(flags: readonly boolean[]): Promise<boolean[]>
   barrier(): Promise<void>
   /** Gradients become their sums over ranks, reduced in float32. One that exists on some ranks counts as 0 on the others. */
-  sumGradients(parameters: NamedTensors, options?: SumOptions): Promise<void>
+  sumGradients(parameters: NamedTensors): Promise<void>
   /** Tensors take the values of one rank. */
   broadcast(tensors: NamedTensors, from?: number): Promise<void>
   /** What this process is doing, for the report about one that falls silent. */

@@ -47,10 +47,6 @@ export class Ema {
     return true
   }
 
-  state(): Map<string, Tensor> {
-    return new Map(this.#weights)
-  }
-
   /** Puts saved tensors back, exactly. */
   load(state: ReadonlyMap<string, Tensor>): void {
     const extra = [...state.keys()].find((name) => !this.#weights.has(name))

@@ -5,7 +5,7 @@ import type { Tensor } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
 import type { EntropyState } from './entropy.ts'
 import type { Group, Scored } from './group.ts'
-import type { RecordCosts } from './record-costs.ts'
+import type { RecordCosts } from './share.ts'
 import type { Draw, Item, Task } from './task.ts'
 
 /** Roles whose weights are copies. */
@@ -23,7 +23,7 @@ export interface Roles {
   /** After an update: the EMA copy, and a reference that moves, take their small step. */
   follow(): void
   /** Runs `fn`, which uses the role, while its copy is whole, if each process keeps a part of it. All processes together. */
-  whileWhole<R>(role: CopiedRole, world: World, fn: () => R): Promise<R>
+  whileWhole<R>(role: CopiedRole, world: World, fn: () => R | Promise<R>): Promise<R>
   /** Takes the weights that other processes have updated; nothing where each updates all. */
   share(world: World): Promise<void>
   /** Gradient norm of each trainable group at this moment. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { RecordCosts } from './record-costs.ts'
-import { dealRecords, ownPieces } from './share.ts'
+import { dealRecords, ownPieces, RecordCosts } from './share.ts'
 
 const pieceOf = (ids: string) => [...ids].map((id) => ({ id }))
 const costsOf = (known: Record<string, number>) => {

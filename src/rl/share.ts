@@ -1,28 +1,61 @@
 // Which process works on which record, and how its results reach the others. A single process works on all records.
 import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
-import { columnsOf, type Group, type Scored } from './group.ts'
-import type { RecordCosts } from './record-costs.ts'
+import { columnsOf, decodedTokens, type Group, type Scored } from './group.ts'
 import { Stopped } from './stopped.ts'
 import type { Item, Json, Task } from './task.ts'
 
+export type StoredCosts = Record<'known' | 'fresh', [string, number][]>
+
+/** Records that are remembered, the newest ones. */
+const maxRecords = 20_000
+
+/** Tokens that were decoded for records before: what they cost. Every process sees the groups of all, so costs are the same everywhere. */
+export class RecordCosts {
+  #known = new Map<string, number>()
+  /** Measured since `settle`: a generation batch is dealt in one way as long as it is used. */
+  #fresh = new Map<string, number>()
+
+  of(record: string): number | undefined {
+    return this.#known.get(record)
+  }
+
+  measure(groups: readonly Pick<Group, 'item' | 'samples'>[]): void {
+    for (const { item } of groups) this.#fresh.set(item.id, 0)
+    for (const group of groups) this.#fresh.set(group.item.id, this.#fresh.get(group.item.id)! + decodedTokens(group))
+  }
+
+  /** From now on what was measured decides. */
+  settle(): void {
+    this.#known = new Map([...this.#known, ...this.#fresh].slice(-maxRecords))
+    this.#fresh.clear()
+  }
+
+  state(): StoredCosts {
+    return { known: [...this.#known], fresh: [...this.#fresh] }
+  }
+
+  restore({ known, fresh }: StoredCosts): void {
+    this.#known = new Map(known)
+    this.#fresh = new Map(fresh)
+  }
+}
+
 /** The same pieces with the records of this process alone; all samples of a record are with one process. */
-export function ownPieces<I extends Item>({ world, costs }: Dealing, pieces: readonly (readonly I[])[]): I[][] {
+export function ownPieces<I extends Item>(
+  { world, costs }: { world: Pick<World, 'rank' | 'size'>; costs: RecordCosts },
+  pieces: readonly (readonly I[])[],
+): I[][] {
   if (world.size === 1) return pieces.map((items) => [...items])
   const owners = dealRecords(pieces, world.size, costs)
   return pieces.map((items, p) => items.filter((_, i) => owners[p]![i] === world.rank))
-}
-
-interface Dealing {
-  world: Pick<World, 'rank' | 'size'>
-  costs: Pick<RecordCosts, 'of'>
 }
 
 /**
  * The process of every record: expensive ones first, each to the process with least to do, records of equal cost in turn. One that was not
  * measured counts as the mean of the others. No process has more records of a piece in memory than its share. Pure.
  */
-export function dealRecords(pieces: readonly (readonly Item[])[], size: number, costs: Dealing['costs']): number[][] {
+export function dealRecords(pieces: readonly (readonly Item[])[], size: number, costs: RecordCosts): number[][] {
   const measured = pieces.flat().flatMap(({ id }) => costs.of(id) ?? [])
   const mean = measured.reduce((a, b) => a + b, 0) / measured.length || 1
   const records = pieces.flatMap((items, p) => items.map(({ id }, i) => ({ p, i, cost: costs.of(id) ?? mean })))

@@ -243,7 +243,7 @@ async function learning(run: Run, learner: Learner, batch: Parameters<typeof ste
     )
   const frozenBefore = frozen()
   const states = [hashes(learner.params())]
-  const emaBefore = hashes(learner.ema.state())
+  const emaBefore = hashes(learner.ema.weights)
   const norms: Record<string, number>[] = []
   const live: number[] = []
   for (let pass = 0; pass < 2; pass++) {
@@ -253,7 +253,7 @@ async function learning(run: Run, learner: Learner, batch: Parameters<typeof ste
     live.push(memory().tensors)
   }
   const changed = differing(frozenBefore, frozen())
-  const followed = differing(emaBefore, hashes(learner.ema.state())).length
+  const followed = differing(emaBefore, hashes(learner.ema.weights)).length
   return [
     ...Object.keys(norms[0]!).map((group) => groupFinding(group, norms, learner, states)),
     ...loraFindings(states),

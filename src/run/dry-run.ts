@@ -132,7 +132,7 @@ async function tryRecord(trial: Trial): Promise<Omit<DryRun, 'judge'>> {
     },
     notices: notices.map(({ text }) => text),
     measured: run.tasks.flatMap((task) => task.describe() ?? []),
-    memory: memoryOf({ ...config, batchSize: Math.ceil(batchSize / processes) }, learner, item, before, processes),
+    memory: memoryOf(trial, before),
     rows: groups.flatMap(rowsOf),
     gradNorms: report.groupNorms,
     verdict: await verdictAfter(groups),
@@ -151,13 +151,8 @@ function bytesOn(device: string): { live: number; peak: number } {
   return { live: allocated, peak }
 }
 
-function memoryOf(
-  config: RunConfig,
-  learner: Learner,
-  item: WorkItem,
-  before: number,
-  processes: number,
-): DryRun['memory'] {
+function memoryOf({ learner, item, processes, ...trial }: Trial, before: number): DryRun['memory'] {
+  const config = { ...trial.config, batchSize: Math.ceil(trial.config.batchSize / processes) }
   const { family } = learner
   const all = count(family.module.parameters().values()).bytes
   const trained = count(learner.params().values())

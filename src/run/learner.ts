@@ -45,14 +45,6 @@ export interface LearnerOptions {
   world?: World
 }
 
-/** What a checkpoint keeps besides the weights. */
-export interface CheckpointState {
-  optimizer(): ReadonlyMap<string, Tensor>
-  ema: ReadonlyMap<string, Tensor>
-  /** Null: the reference is the start. */
-  reference: ReadonlyMap<string, Tensor> | null
-}
-
 export class Learner implements Roles {
   readonly family: Family
   readonly slots: readonly Slot[]
@@ -100,7 +92,7 @@ export class Learner implements Roles {
     const { rank, size } = options.world ?? alone
     this.#mergesForSampling = mergesForSampling(config, suitsMerging(config, family))
     this.#mergedWeights = deviceOf(config).device.startsWith('cuda') ? new MergedWeights() : undefined
-    this.#owners = config.splitMoments && size > 1 ? ownersOf(sizesOf(this.params()), size) : null
+    this.#owners = config.splitMoments && size > 1 ? ownersOf(this.params(), size) : null
     this.#rank = rank
     const own = this.ownedOf(this.params())
     this.optim = adamwOf(
@@ -135,7 +127,7 @@ export class Learner implements Roles {
 
   /** Runs `fn` with the EMA copy's weights, without gradient. */
   asEma<R>(fn: () => R): R {
-    return noGrad(() => withWeights(this.slots, this.#gathered.get('ema') ?? this.ema.weights, fn))
+    return noGrad(() => withWeights(this.slots, this.copyOf('ema'), fn))
   }
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */
@@ -162,50 +154,46 @@ export class Learner implements Roles {
     return new Map([...tensors].filter(([name]) => (owners.get(name) ?? this.#rank) === this.#rank))
   }
 
-  async whileWhole<R>(role: CopiedRole, world: World, fn: () => R): Promise<R> {
+  /** The copy of a role: whole inside `whileWhole`, else what this process keeps of it. */
+  copyOf(role: CopiedRole): ReadonlyMap<string, Tensor> {
     const own = role === 'ema' ? this.ema.weights : (this.reference?.weights ?? this.#start)
-    const { tensors, release } = await this.#whole(world, own)
+    return this.#gathered.get(role) ?? own
+  }
+
+  async whileWhole<R>(role: CopiedRole, world: World, fn: () => R | Promise<R>): Promise<R> {
+    if (!this.#owners) return fn()
+    const own = this.copyOf(role)
+    const like = new Map((own === this.#start ? this.#startSlots : this.slots).map((s) => [s.name, tensorAt(s)]))
+    const { tensors, release } = await gatherOwned(world, own, like, this.#owners)
     this.#gathered.set(role, tensors)
     try {
-      return fn()
+      return await fn()
     } finally {
       this.#gathered.delete(role)
       release()
     }
   }
 
-  async #whole(world: World, own: ReadonlyMap<string, Tensor>): Promise<Gathered> {
-    if (!this.#owners) return { tensors: own, release() {} }
-    const isStart = own === this.#start
-    const like = new Map((isStart ? this.#startSlots : this.slots).map((s) => [s.name, tensorAt(s)]))
-    return gatherOwned(world, own, like, this.#owners)
-  }
-
-  /** What a checkpoint keeps besides the weights, whole on every process; `release` it after use. */
-  async checkpointState(world: World): Promise<CheckpointState & { release(): void }> {
+  /** The optimizer's whole state, also where moments are split; `release` it after use. */
+  async optimizerState(world: World): Promise<Gathered> {
     const own = this.optim.state()
     const steps = [...own].filter(([key]) => key.endsWith('.step')).map(([, t]) => keep(t))
-    const optimizer = this.#owners
-      ? await wholeState(world, own, this.params(), this.#owners)
-      : { tensors: own, release() {} }
-    const ema = await this.#whole(world, this.ema.weights)
-    const reference = this.reference && (await this.#whole(world, this.reference.weights))
+    const whole = this.#owners ? await wholeState(world, own, this.params(), this.#owners) : null
     const release = () => {
-      for (const part of [optimizer, ema, reference]) part?.release()
+      whole?.release()
       for (const t of steps) t.dispose()
     }
-    return { optimizer: () => optimizer.tensors, ema: ema.tensors, reference: reference?.tensors ?? null, release }
+    return { tensors: whole?.tensors ?? own, release }
   }
 
   /** Runs `fn` with the reference's weights. At the start: adapters off, the other trainables as they were. Without gradient. */
   asReference<R>(fn: () => R): R {
     const { adapter, reference } = this
-    const gathered = this.#gathered.get('reference')
-    if (reference) return noGrad(() => withWeights(this.slots, gathered ?? reference.weights, fn))
+    if (reference) return noGrad(() => withWeights(this.slots, this.copyOf('reference'), fn))
     const was = adapter?.enabled ?? false
     try {
       if (adapter) adapter.enabled = false
-      return noGrad(() => withWeights(this.#startSlots, gathered ?? this.#start, fn))
+      return noGrad(() => withWeights(this.#startSlots, this.copyOf('reference'), fn))
     } finally {
       if (adapter) adapter.enabled = was
     }
@@ -284,8 +272,4 @@ function attach({ on, targets, width }: AdapterSite, config: RunConfig, dropout:
 function suitsMerging(config: RunConfig, family: Family): boolean {
   const { device, dtype } = deviceOf(config)
   return device === 'cpu' ? dtype === 'float32' : isLanguage(family) && notCovered(family.model.decoder) === null
-}
-
-function sizesOf(tensors: ReadonlyMap<string, Tensor>): Map<string, number> {
-  return new Map([...tensors].map(([name, t]) => [name, t.numel]))
 }

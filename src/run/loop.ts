@@ -290,20 +290,22 @@ class RunLoop {
     await requireSameValues(world, learner.params(), `step ${this.#step}`)
     writer.checkpoint(this.#step, checkpointName(this.#step))
     const work = await this.#work.state()
-    const whole = await learner.checkpointState(world)
+    const optimizer = await learner.optimizerState(world)
     const save = () => {
       const settings = this.#settings
       const place = { loader: records.loader.state(), position: writer.position() }
       const state: RunState = { version: 2, step: this.#step, settings, ...place, ...work }
-      saveRun(config.output, learner, state, whole)
+      saveRun(config.output, learner, state, () => optimizer.tensors)
       prune(config.output, config.saveTotalLimit)
     }
     const stopping = () => host.stopping()
     const report = (notice: Notice) => notices.report(notice)
+    const seconds = saveTimeoutOf(config, world.size)
+    const write = async () => world.rank === 0 && retrySave(save, { seconds, stopping, report })
     try {
-      if (world.rank === 0) await retrySave(save, { seconds: saveTimeoutOf(config, world.size), stopping, report })
+      await learner.whileWhole('ema', world, () => learner.whileWhole('reference', world, write))
     } finally {
-      whole.release()
+      optimizer.release()
     }
     await world.barrier()
     return join(config.output, checkpointName(this.#step))

@@ -44,7 +44,7 @@ const learnedMask = 0.13 * gib
 const headCopies = 12
 /** Elements of a chunk of scores: by our kernels, and by libtorch's ops. */
 const [kernelChunk, opChunk] = [2 ** 26, 2 ** 25]
-const [bfloat16, float32] = [2, 4]
+export const [bfloat16, float32] = [2, 4]
 
 type Settings = Partial<Pick<RunConfig, 'splitMoments'>> &
   Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
@@ -58,7 +58,7 @@ type Settings = Partial<Pick<RunConfig, 'splitMoments'>> &
 export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, processes = 1): MemoryPlan {
   const int8 = settings.frozenWeights === 'int8'
   const kernels = card.kernels && sizes.ownLayers && !int8
-  const adapters = sizes.adapted.reduce((sum, [out, input]) => sum + settings.lora.rank * (out + input), 0)
+  const adapters = adapterValues(sizes, settings)
   const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
   const part = settings.splitMoments ? 1 / processes : 1
   const state = float32 * (1 + 3 * part) // weight; EMA copy and two moments
@@ -77,6 +77,9 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const peak = frozen + trained + merged + features + inWork + Math.max(sampling, learning)
   return { frozen, trained, merged, features, sampling, learning, peak }
 }
+
+export const adapterValues = ({ adapted }: ModelSizes, { lora }: Pick<RunConfig, 'lora'>): number =>
+  adapted.reduce((sum, [out, input]) => sum + lora.rank * (out + input), 0)
 
 /** One byte a value, and a scale for every row. */
 const int8Saves = ({ matrices }: ModelSizes) =>

@@ -2,14 +2,7 @@
 // has the records that one would have. dev/results/distributed.md compares it with measurements.
 import type { ModelSizes } from '../models/index.ts'
 import type { RunConfig } from './config.ts'
-
-/** Assumed, unless measured values are given. */
-export interface ScalingAssumptions {
-  /** Seconds of a step on one GPU. */
-  stepSeconds?: number
-  /** Bytes per second that a process sends. */
-  bandwidth?: number
-}
+import { adapterValues, float32 } from './memory-plan.ts'
 
 export interface ScalingRow {
   processes: number
@@ -22,7 +15,6 @@ export interface ScalingRow {
   efficiency: number
 }
 
-const float32 = 4
 /** What is assumed. */
 export const scalingModel = {
   /** GPUs of a host, connected with each other, and bytes per second inside it and beyond. */
@@ -37,23 +29,20 @@ const largestOf = new Map([[2, 0.564], [4, 1.03], [8, 1.42], [16, 1.77], [32, 2.
 
 type Settings = Pick<RunConfig, 'batchSize' | 'lora' | 'splitMoments'> & { rl: Pick<RunConfig['rl'], 'numGenerations'> }
 
-/** Gradients go around a ring. With splitMoments updated weights, the EMA copy and, for the KL term of two loops, the start values come from their owners. */
-export function bytesPerStep(sizes: ModelSizes, { lora, splitMoments }: Settings, processes: number): number {
-  const adapters = sizes.adapted.reduce((sum, [out, input]) => sum + lora.rank * (out + input), 0)
-  const all = sizes.trained + adapters
-  const passed = 2 * all + (splitMoments ? 2 * all + 2 * sizes.trained : 0)
-  return (float32 * passed * (processes - 1)) / processes
-}
-
-/** `batchSize` is that of a process. */
-export function planScaling(sizes: ModelSizes, settings: Settings, assumed: ScalingAssumptions = {}): ScalingRow[] {
-  const { batchSize, rl } = settings
+/**
+ * Gradients go around a ring. With splitMoments updated weights, the EMA copy and, for the KL term of two loops, the start values come from
+ * their owners. `batchSize` is that of a process; measured seconds of its step and bytes per second replace the assumed ones.
+ */
+export function planScaling(sizes: ModelSizes, settings: Settings, seconds?: number, bandwidth?: number): ScalingRow[] {
+  const { batchSize, rl, splitMoments } = settings
   const { host, known, spread } = scalingModel
   const scale = (sizes.values / known.values) * ((batchSize * rl.numGenerations) / known.samples)
-  const work = assumed.stepSeconds ?? Math.max(known.least, known.seconds * scale)
+  const work = seconds ?? Math.max(known.least, known.seconds * scale)
+  const all = sizes.trained + adapterValues(sizes, settings)
+  const passed = float32 * (2 * all + (splitMoments ? 2 * all + 2 * sizes.trained : 0))
   return [...largestOf].map(([processes, largest]) => {
-    const bytes = bytesPerStep(sizes, settings, processes)
-    const sending = bytes / (assumed.bandwidth ?? (processes <= host.gpus ? host.inside : host.beyond))
+    const bytes = (passed * (processes - 1)) / processes
+    const sending = bytes / (bandwidth ?? (processes <= host.gpus ? host.inside : host.beyond))
     const waiting = spread * largest * work
     return { processes, bytes, sending, waiting, efficiency: work / (work + sending + waiting) }
   })

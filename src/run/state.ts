@@ -24,7 +24,7 @@ import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Settings } from './flat-settings.ts'
-import type { CheckpointState, Learner } from './learner.ts'
+import type { Learner } from './learner.ts'
 import type { StoredGroup } from './stored-group.ts'
 
 /** What a task keeps besides weights: its adaptive weight, the running norm it depends on, and what it measured at the start. */
@@ -93,18 +93,24 @@ function requireFinite(dir: string, step: number, tensors: readonly [string, Ten
   })
 }
 
-/** `whole`: of all processes, where this one has a part of it only. */
-export function saveRun(dir: string, learner: Learner, state: RunState, whole = ownState(learner)): string {
+/** `optimizer`: its whole state, where this process has a part of it only. */
+export function saveRun(
+  dir: string,
+  learner: Learner,
+  state: RunState,
+  optimizer: () => ReadonlyMap<string, Tensor> = () => learner.optim.state(),
+): string {
   const params = [...learner.params()]
-  requireFinite(dir, state.step, [...params, ...whole.ema])
+  const ema = learner.copyOf('ema')
+  requireFinite(dir, state.step, [...params, ...ema])
   const lora = params.filter(([name]) => isLora(name))
   const files: Record<string, string | ((path: string) => void)> = {
     'trainables.safetensors': writer(params.filter(([name]) => !isLora(name))),
-    'ema.safetensors': writer(whole.ema),
-    'optimizer.safetensors': (path) => writer(whole.optimizer())(path), // its counters are new tensors of the scope
+    'ema.safetensors': writer(ema),
+    'optimizer.safetensors': (path) => writer(optimizer())(path), // its counters are new tensors of the scope
     'state.json': `${JSON.stringify(state)}\n`,
   }
-  if (whole.reference) files['reference.safetensors'] = writer(whole.reference)
+  if (learner.reference) files['reference.safetensors'] = writer(learner.copyOf('reference'))
   const { adapter, adapterSite } = learner
   if (adapter && adapterSite && lora.length > 0) {
     const { rank, alpha, dropout } = adapter
@@ -133,10 +139,6 @@ export function saveRun(dir: string, learner: Learner, state: RunState, whole = 
     )
     throw Object.assign(full, { exitCode: exitCodes.disk })
   }
-}
-
-function ownState({ optim, ema, reference }: Learner): CheckpointState {
-  return { optimizer: () => optim.state(), ema: ema.weights, reference: reference?.weights ?? null }
 }
 
 const wrapped = 'base_model.model.'

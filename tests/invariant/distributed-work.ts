@@ -197,8 +197,7 @@ async function zero(world: World): Promise<void> {
   const shapes: Record<string, number[]> = { a: [7, 5], b: [3], c: [11, 2], d: [40], e: [1] }
   const whole = makeWeights(shapes)
   const split = makeWeights(shapes)
-  const sizes = new Map([...split].map(([name, t]) => [name, t.numel]))
-  const owners = ownersOf(sizes, world.size)
+  const owners = ownersOf(split, world.size)
   const config = { weightDecay: 0.01, adamBeta1: 0.9, adamBeta2: 0.999, adamEpsilon: 1e-8 } as OptimConfig
   const one = adamwOf(whole, config)
   const part = adamwOf(
@@ -264,9 +263,9 @@ async function ddp(world: World): Promise<void> {
       const out = x.linear(w1, { bias: b1 }).relu().linear(w2, { bias: b2 })
       backward(aten('mse_loss', out, y) as Tensor)
     })
-    await world.sumGradients(new Map(step === 0 ? named : [...named].reverse()), { scale: 1 / world.size })
+    await world.sumGradients(new Map(step === 0 ? named : [...named].reverse()))
     for (const t of weights) {
-      tidy(() => noGrad(() => void t.add_(t.grad()!, { alpha: -rate })))
+      tidy(() => noGrad(() => void t.add_(t.grad()!, { alpha: -rate / world.size })))
       t.setGrad(null)
     }
   }

@@ -156,8 +156,8 @@ test('a stop request to one rank stops all ranks after the same step', async () 
 })
 
 test('records that come again are dealt by what they cost: the samples of one rank, and the bytes of a run without a stop', async () => {
-  const rl = { maxCompletionLength: 20, temperature: 4 } // answers of different lengths
-  const again: Settings = { dataPath: 'scenes:4', batchSize: 4, rl }
+  const rl = { maxCompletionLength: 16, temperature: 4 } // answers of different lengths
+  const again: Settings = { dataPath: 'scenes:6', batchSize: 6, rl }
   const two = await run('dealt-2', 2, again)
   assertSameRun(two, await run('dealt-1', 1, again), 'dealt by cost')
   const { costs } = JSON.parse(readFileSync(join(two, 'checkpoint_step_2', 'state.json'), 'utf8'))
