@@ -19,7 +19,7 @@ export const segmentSettings = {
         .positive()
         .default(0.5)
         .describe('noise on the mask logits, times their spread over records'),
-      grid: z.int().positive().max(256).default(16).describe('side of the grid of noise'),
+      grid: z.int().positive().max(256).default(4).describe('side of the grid of noise'),
     })
     .prefault({})
     .describe("task segment: a segmenter's own mask decoder"),

@@ -25,7 +25,7 @@ export const segment: TaskKind<SegmentConfig> = {
     dtype: 'float32',
     train: ['mask_decoder'],
     lrScale: { mask_decoder: 1 },
-    optim: { learningRate: 3e-5 },
+    optim: { learningRate: 1e-4 },
     rl: { beta: 0, numGenerations: 16 },
   },
   unused: {
