@@ -1,10 +1,12 @@
 // Seg-Zero's layout: Arrow or Parquet shards with id, problem, solution `<box>(x1,y1),(x2,y2)</box><points>(..),(..)</points>` in a frame
 // of 840 x 840, image, img_height, img_width; and a folder of mask PNGs named by id. A missing mask is an error, never a box.
+// VisionReasoner's solution is a JSON list with bbox_2d and point_2d of each object. Published images are stretched to the frame.
 import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { Mismatch, sha256 } from '../../core/index.ts'
-import { type Mask, maskFromPng } from '../../mask/index.ts'
+import { imageInfo } from '../../image/index.ts'
+import { type Mask, maskFromPng, resizeMaskNearest } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
 import { RowReader } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
@@ -83,14 +85,23 @@ async function readRow(shard: Shard, row: number, masks: string, withImage: bool
     const [expected, got] = [size, mask].map((s) => `${s.width} x ${s.height}`) as [string, string]
     throw new BadRecord('size-mismatch', { where, field: 'mask', expected, got })
   }
+  const image = withImage ? imageOf(values['image'], where) : null
+  const shown = (await isStretched(image, where)) ? { width: frame, height: frame } : size
   return {
     id,
     where,
-    image: withImage ? imageOf(values['image'], where) : null,
-    mask,
+    image,
+    mask: shown === size ? mask : resizeMaskNearest(mask, frame, frame),
     caption: nonEmpty(String(values['problem'] ?? ''), where, 'problem'),
-    meta: { row, ...placesOf(String(values['solution'] ?? ''), size, where) },
+    meta: { row, ...placesOf(String(values['solution'] ?? ''), shown, where) },
   }
+}
+
+/** Whether the image has the size of the frame; img_height and img_width are those of the original. */
+async function isStretched(image: Region['image'], where: string): Promise<boolean> {
+  if (!image || !('bytes' in image)) return false
+  const { width, height } = await imageInfo(image.bytes, where).catch(() => ({ width: 0, height: 0 })) // decoding will say why
+  return width === frame && height === frame
 }
 
 async function readMask(folder: string, id: string, where: string): Promise<Mask> {
@@ -106,19 +117,33 @@ async function readMask(folder: string, id: string, where: string): Promise<Mask
   }
 }
 
-/** Box and points of a solution as pixel indices of the original image. */
+/** Box and points of a solution, or several objects, as pixel indices of the image. */
 function placesOf(solution: string, { width, height }: { width: number; height: number }, where: string) {
+  const moved = (values: readonly number[]) => values.map((v, i) => index(v, i % 2 === 0 ? width : height))
+  const listed = objectsIn(solution)
+  if (listed?.length === 0) return {}
+  if (listed) return { objects: listed.map((one) => ({ box: moved(one.bbox_2d), point: moved(one.point_2d) })) }
   const pairs = (tag: string): [number, number][] => {
     const inside = new RegExp(`<${tag}>(.*?)</${tag}>`, 's').exec(solution)?.[1] ?? ''
-    return [...inside.matchAll(/\(\s*(-?[\d.]+)\s*,\s*(-?[\d.]+)\s*\)/g)].map(([, x, y]) => [
-      index(Number(x), width),
-      index(Number(y), height),
-    ])
+    const found = inside.matchAll(/\(\s*(-?[\d.]+)\s*,\s*(-?[\d.]+)\s*\)/g)
+    return [...found].map(([, x, y]) => moved([Number(x), Number(y)]) as [number, number])
   }
   const [box, points] = [pairs('box'), pairs('points')]
   if (box.length === 2 && points.length > 0) return { box: box.flat(), points }
-  const expected = '<box>(x1,y1),(x2,y2)</box><points>(x,y),..</points>'
+  const expected = '<box>(x1,y1),(x2,y2)</box><points>(x,y),..</points>, or a list of bbox_2d and point_2d'
   throw new BadRecord('bad-record', { where, field: 'solution', expected, got: solution })
+}
+
+/** VisionReasoner's objects; null: not such a list. */
+function objectsIn(solution: string): { bbox_2d: number[]; point_2d: number[] }[] | null {
+  const isList = (value: unknown, length: number) =>
+    Array.isArray(value) && value.length === length && value.every(Number.isFinite)
+  try {
+    const list = JSON.parse(solution)
+    return list.every((one: Record<string, unknown>) => isList(one['bbox_2d'], 4) && isList(one['point_2d'], 2)) ? list : null // biome-ignore format: one line
+  } catch {
+    return null
+  }
 }
 
 function index(value: number, side: number): number {

@@ -7,8 +7,8 @@ import { Binary, Field, Struct, Table, tableFromArrays, tableToIPC, vectorFromAr
 import { makeRefCoco } from '../../../tests/support/benchmark-folder.ts'
 import { Mismatch } from '../../core/index.ts'
 import { type GarRow, openSource, writeGarArrow } from '../../data/index.ts'
-import { encodePng } from '../../image/index.ts'
-import { encodeRle, maskFromDense, maskToPng } from '../../mask/index.ts'
+import { encodePng, resize } from '../../image/index.ts'
+import { encodeRle, maskFromDense, maskToPng, resizeMaskNearest } from '../../mask/index.ts'
 import { makePointScene } from '../../scenes/index.ts'
 import { derivePrompt } from './click-geometry.ts'
 import { positiveOf } from './item.ts'
@@ -86,6 +86,42 @@ test("Seg-Zero's shards give the query, the places in pixels of the original, an
   )
   assert.deepEqual(got.mask, record.mask)
   await assert.rejects(source.get(1), /r2\.png/)
+  await source.close()
+})
+
+test("VisionReasoner's shards: several objects, and an image that was stretched to the frame of the solution", async () => {
+  const masks = join(folder, 'masks-of-objects')
+  mkdirSync(masks)
+  for (const id of ['a', 'b', 'c']) writeFileSync(join(masks, `${id}.png`), await maskToPng(record.mask))
+  const small = { bytes: await encodePng(record.image) }
+  const stretched = { bytes: await encodePng(resize(record.image, 840, 840, 'bilinear')) }
+  const objects = [
+    { bbox_2d: [75, 150, 300, 450], point_2d: [150, 300] },
+    { bbox_2d: [0, 0, 840, 840], point_2d: [420, 420] },
+  ]
+  const table = tableFromArrays({
+    id: ['a', 'b', 'c'],
+    problem: ['cups', 'cups', 'cups'],
+    solution: [
+      JSON.stringify(objects),
+      JSON.stringify(objects),
+      JSON.stringify([{ bbox_2d: [1, 2, 3], point_2d: [1, 2] }]),
+    ],
+    img_height: Int32Array.of(112, 112, 112),
+    img_width: Int32Array.of(112, 112, 112),
+  })
+  const pictures = vectorFromArray([small, stretched, small], new Struct([new Field('bytes', new Binary())]))
+  writeFileSync(
+    join(folder, 'objects.arrow'),
+    tableToIPC(table.assign(new Table({ image: pictures }) as never), 'stream'),
+  )
+  const source = await openSource(join(folder, 'objects.arrow'), { maskDir: masks })
+  const [own, large] = [pointRecord(await source.get(0)), pointRecord(await source.get(1))]
+  assert.deepEqual(own.objects, [{ box: [10, 20, 40, 60], points: [[20, 40]] }, { box: [0, 0, 111, 111], points: [[56, 56]] }]) // biome-ignore format: a table
+  assert.deepEqual(own.mask, record.mask)
+  assert.deepEqual(large.objects![0], { box: [75, 150, 300, 450], points: [[150, 300]] })
+  assert.deepEqual([large.image.width, large.mask], [840, resizeMaskNearest(record.mask, 840, 840)])
+  await assert.rejects(source.get(2), /solution: expected .*bbox_2d/)
   await source.close()
 })
 
