@@ -135,12 +135,12 @@ function patches(planes: Float32Array, { rows, columns }: Grid, config: Processo
   const out = new Float32Array(planes.length * frames)
   let o = 0
   for (const [row, column] of patchOrder({ rows, columns }, config.merge))
-    for (let c = 0; c < 3; c++)
-      for (let f = 0; f < frames; f++)
-        for (let y = 0; y < p; y++, o += p) {
-          const from = c * plane + (row * p + y) * width + column * p
-          out.set(planes.subarray(from, from + p), o)
-        }
+    for (let c = 0; c < 3; c++) {
+      const first = o
+      for (let y = 0, from = c * plane + row * p * width + column * p; y < p; y++, from += width)
+        for (let x = 0; x < p; x++) out[o++] = planes[from + x]!
+      for (let f = 1; f < frames; f++, o += p * p) out.copyWithin(o, first, first + p * p)
+    }
   return out
 }
 
