@@ -4,11 +4,6 @@ import { cacheFolder, humanBytes, messageOf } from '../core/index.ts'
 import type { BuildRecord, NativeInfo } from '../engine/index.ts'
 import { aligned } from './table.ts'
 
-interface Device {
-  name: string
-  totalBytes: number
-}
-
 export interface EngineInfo {
   node: string
   platform: string
@@ -17,7 +12,7 @@ export interface EngineInfo {
   /** null before the set-up has run. */
   build: Pick<BuildRecord, 'addon' | 'torchVersion' | 'torchPath' | 'kind' | 'cuda' | 'flags'> | null
   /** null when there is nothing to load, or loading failed: `problem` says why. */
-  engine: (NativeInfo & { threads: number; devices: Device[] }) | null
+  engine: (NativeInfo & { threads: number; devices: { name: string; totalBytes: number }[] }) | null
   problem: string | null
 }
 

@@ -1,4 +1,9 @@
 // Names of the Python prototypes: those that mean a setting, those that mean a variable of the environment, those without an effect.
+import { specifiedRewards } from '../tasks/index.ts'
+
+const rewardFlags = Object.fromEntries(
+  Object.entries(specifiedRewards).map(([name, field]) => [`reward.${name}`, `points.reward.${field}`]),
+)
 
 /** Flags and keys of the Python prototypes; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
@@ -76,23 +81,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   alpha: 'points.reward.alpha',
   lambda_neg: 'points.reward.placement',
   lambda_format: 'points.reward.format',
-  'reward.w_iou': 'points.reward.iou',
-  'reward.w_gain': 'points.reward.gain',
-  'reward.gain': 'points.reward.gainKind',
-  'reward.gain_eps': 'points.reward.gainEps',
-  'reward.w_neg': 'points.reward.placement',
-  'reward.alpha': 'points.reward.alpha',
-  'reward.beta': 'points.reward.beta',
-  'reward.w_format': 'points.reward.format',
-  'reward.w_dup': 'points.reward.dup',
-  'reward.w_oob': 'points.reward.oob',
-  'reward.w_extra': 'points.reward.extra',
-  'reward.abstain_bonus': 'points.reward.abstainBonus',
-  'reward.tau': 'points.reward.tau',
-  'reward.w_over': 'points.reward.over',
-  'reward.w_turn': 'points.reward.turn',
-  'reward.w_none': 'points.reward.none',
-  'reward.r_invalid': 'points.reward.invalid',
+  ...rewardFlags,
 }
 
 /** Names that mean something else in a run of a task: `beta` is what a right point earns if points are placed. */

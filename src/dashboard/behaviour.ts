@@ -101,14 +101,8 @@ async function pairsSection({ pairs }: Behaviour, pictures: Pictures): Promise<C
   return html`<h3>Records</h3><p>${pairs.wins} better, ${pairs.losses} worse, ${pairs.ties} equal: ${pairs.about}.</p>${blocks}`
 }
 
-export interface BehaviourSection {
-  alarms: Content
-  body: Markup
-  problems: string[]
-}
-
 /** Alarms apart, so that a page can show them first. */
-export async function behaviourSection(run: FollowedRun, address: ImageAddress): Promise<BehaviourSection> {
+export async function behaviourSection(run: FollowedRun, address: ImageAddress) {
   const behaviour = behaviourOf(run)
   const pictures = new Pictures(run, address)
   const alarms: Markup[] = []

@@ -11,14 +11,9 @@ export interface WorkerAnswer {
   message?: string
 }
 
-interface Waiting {
-  resolve: (decoded: Decoded) => void
-  reject: (error: Error) => void
-}
-
 interface Thread {
   worker: Worker
-  waiting: Map<number, Waiting>
+  waiting: Map<number, { resolve: (decoded: Decoded) => void; reject: (error: Error) => void }>
   /** Why the thread answers no more. */
   failure: Error | null
   /** Being ended: it must keep the process alive until it has. */

@@ -29,13 +29,12 @@ export function rowMean(t: Tensor, batch: Pick<LossBatch, 'mask' | 'divisor'>): 
   return t.mul(batch.mask).sum(-1, { keepdim: true }).div(batch.divisor) // [B, 1]
 }
 
-export interface PolicyTerm {
-  value: Tensor
-  phi: Tensor | null
-}
-
 /** The term of the chosen loss type: [B, T], or [B, 1] for row losses. */
-export function policyTerm(batch: LossBatch, config: LossConfig, stats: LossStats): PolicyTerm {
+export function policyTerm(
+  batch: LossBatch,
+  config: LossConfig,
+  stats: LossStats,
+): { value: Tensor; phi: Tensor | null } {
   switch (config.lossType) {
     case 'sapo':
       return { value: softGate(batch, config), phi: null }

@@ -4,13 +4,8 @@ import { BadRecord, cachedIndex, packNumbers, type Source, unpackNumbers } from 
 import type { RecordChooser } from '../tasks/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 
-export interface Chosen {
-  only: Uint32Array
-  summary: string
-}
-
 /** `part`: the records to choose from, in stored order. */
-export async function chooseRecords(source: Source, part: Uint32Array, chooser: RecordChooser): Promise<Chosen> {
+export async function chooseRecords(source: Source, part: Uint32Array, chooser: RecordChooser) {
   const settings = JSON.stringify([source.fingerprint, part.length, chooser.settings])
   const kept = await cachedIndex({ kind: 'chosen-1', files: chooser.files, settings }, async () => {
     const seen = await lookAtAll(source, part, chooser)

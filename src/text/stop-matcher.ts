@@ -3,11 +3,6 @@
 import { Mismatch } from '../core/index.ts'
 import type { Tokenizer } from './base-tokenizer.ts'
 
-interface StopRule {
-  stopIds: ReadonlySet<number>
-  stopStrings: readonly string[]
-}
-
 const CR = 13
 const LF = 10
 const utf8 = new TextEncoder()
@@ -22,7 +17,10 @@ export class StopMatcher {
   #tail: number[] = []
   #stopped = false
 
-  constructor(tokenizer: Pick<Tokenizer, 'tokenBytes'>, rule: StopRule) {
+  constructor(
+    tokenizer: Pick<Tokenizer, 'tokenBytes'>,
+    rule: { stopIds: ReadonlySet<number>; stopStrings: readonly string[] },
+  ) {
     this.#tokenizer = tokenizer
     this.#stopIds = rule.stopIds
     this.#stops = rule.stopStrings.map(stopBytes)

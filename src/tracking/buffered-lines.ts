@@ -11,7 +11,8 @@ const maxWaitingBytes = 64 * 2 ** 20
 export class BufferedLines extends JsonLines {
   #waiting: string[] = []
   #waitingBytes = 0
-  #lost = 0
+  /** Lines for which not even memory was left; they are nowhere. */
+  lost = 0
   readonly #maxBytes: number
 
   constructor(path: string, maxBytes = maxWaitingBytes) {
@@ -22,11 +23,6 @@ export class BufferedLines extends JsonLines {
   /** Lines that are not in the file yet. */
   get waiting(): number {
     return this.#waiting.length
-  }
-
-  /** Lines for which not even memory was left; they are nowhere. */
-  get lost(): number {
-    return this.#lost
   }
 
   /** How many earlier lines went out with these: 0 on a disk with room. */
@@ -51,7 +47,7 @@ export class BufferedLines extends JsonLines {
       log.warn(`${this.path}: ${reason}; its lines wait in memory and the run continues: check the disk`)
     }
     for (const line of lines) {
-      if (this.#waitingBytes + line.length > this.#maxBytes) this.#lost++
+      if (this.#waitingBytes + line.length > this.#maxBytes) this.lost++
       else this.#waiting.push(line)
       this.#waitingBytes += line.length
     }

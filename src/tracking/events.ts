@@ -49,26 +49,14 @@ export interface SampleRef {
   k: number
 }
 
-export interface StartEvent {
-  t: 'start'
-  step: number
-  facts: Readonly<Record<string, unknown>>
-}
-
-export interface CheckpointEvent {
-  t: 'checkpoint'
-  step: number
-  name: string
-}
-
-export interface StopEvent {
-  t: 'stop'
-  step: number
-  reason: string
-}
-
 /** One line of events.jsonl. */
-export type RunEvent = StepEvent | EvalEvent | WarningEvent | StartEvent | CheckpointEvent | StopEvent
+export type RunEvent =
+  | StepEvent
+  | EvalEvent
+  | WarningEvent
+  | { t: 'start'; step: number; facts: Readonly<Record<string, unknown>> }
+  | { t: 'checkpoint'; step: number; name: string }
+  | { t: 'stop'; step: number; reason: string }
 
 /** One line of timing.jsonl. `time` is milliseconds since 1970. A step that was redone after a resume occurs twice. */
 export interface TimingLine {

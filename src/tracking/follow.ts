@@ -59,11 +59,6 @@ class EventSink<T> implements LineSink {
   }
 }
 
-export interface RunEnd {
-  step: number
-  reason: string
-}
-
 /** A run folder read to its end. */
 export function followWhole(dir: string): FollowedRun {
   if (!statsOf(join(dir, runFiles.events)))
@@ -187,7 +182,7 @@ export class FollowedRun {
   }
 
   /** How the run ended; undefined while it runs, and for a run that was killed. */
-  get end(): RunEnd | undefined {
+  get end(): { step: number; reason: string } | undefined {
     const last = this.#events.others.at(-1)?.value
     return last?.t === 'stop' && last.step >= this.lastStep ? { step: last.step, reason: last.reason } : undefined
   }

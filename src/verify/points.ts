@@ -24,6 +24,7 @@ import {
   rescale,
   scorePoints,
   settledRewards,
+  specifiedRewards,
   toModelFrame,
 } from '../tasks/index.ts'
 import type { GoldenCase } from './compare.ts'
@@ -148,42 +149,15 @@ function frames(input: JsonObject) {
   }
 }
 
-/** Reward parameters as the specification spells them. */
-const weightNames: Record<string, keyof PointRewardConfig> = {
-  w_iou: 'iou',
-  w_gain: 'gain',
-  gain: 'gainKind',
-  gain_eps: 'gainEps',
-  w_neg: 'placement',
-  alpha: 'alpha',
-  beta: 'beta',
-  w_format: 'format',
-  w_dup: 'dup',
-  w_oob: 'oob',
-  w_extra: 'extra',
-  abstain_bonus: 'abstainBonus',
-  tau: 'tau',
-  w_over: 'over',
-  w_turn: 'turn',
-  w_none: 'none',
-  r_invalid: 'invalid',
-}
-
-interface AnswerLine {
-  text: string
-  truncated?: boolean
-  mask: unknown
-}
-
 function scoredOf(input: JsonObject): PointParts {
   const preset = input['preset'] as PointPreset
   const settings = settingsOf(input, preset)
   const [width, height] = input['frame'] as [number, number]
   const frame = { width, height }
   const given = Object.entries((input['weights'] ?? {}) as JsonObject)
-  const changed = Object.fromEntries(given.flatMap(([k, v]) => (weightNames[k] ? [[weightNames[k], v]] : [])))
+  const changed = Object.fromEntries(given.flatMap(([k, v]) => (specifiedRewards[k] ? [[specifiedRewards[k], v]] : [])))
   const weights = PointRewardConfig.parse({ ...pointRewardPreset(preset, settings.mode), ...changed })
-  const turns = (input['answers'] as AnswerLine[]).map((a) => ({
+  const turns = (input['answers'] as { text: string; truncated?: boolean; mask: unknown }[]).map((a) => ({
     answer: parsePointAnswer(a.text, frame, settings, a.truncated === true),
     mask: a.mask ? maskOf(a.mask) : null,
   }))

@@ -22,13 +22,12 @@ export function noticeTables(view: Pick<RunView, 'noticeKinds' | 'noticeList' | 
   return html`${problems}<table>${head('kind', 'count', 'steps')}<tbody>${counted}</tbody></table><details${list.length <= 20 ? html` open` : undefined}><summary>the newest ${list.length}</summary><table>${head('step', 'kind', 'what')}<tbody>${newest}</tbody></table></details>`
 }
 
-export interface NamedRows {
-  name: string
-  rows: readonly (readonly [string, string])[]
-}
-
 /** Settings side by side: of several runs those in which they differ, or `all`. */
-export function settingTable(title: string, runs: readonly NamedRows[], all: boolean): Content {
+export function settingTable(
+  title: string,
+  runs: readonly { name: string; rows: readonly (readonly [string, string])[] }[],
+  all: boolean,
+): Content {
   const tables = runs.map(({ rows }) => new Map(rows))
   const keys = [...new Set(tables.flatMap((table) => [...table.keys()]))]
   const differing = keys.filter((key) => new Set(tables.map((table) => table.get(key))).size > 1)

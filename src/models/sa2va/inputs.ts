@@ -81,7 +81,7 @@ export class Prompter {
   readonly segId: number
   readonly captionSuppressIds: readonly number[]
   readonly #imageId: number
-  readonly #grid: number
+  readonly grid: number
 
   constructor(cfg: Sa2VAConfig, tokenizer: Tokenizer, template: ChatTemplate) {
     this.tokenizer = tokenizer
@@ -89,19 +89,15 @@ export class Prompter {
     this.segId = tokenizer.requireId('[SEG]')
     this.captionSuppressIds = idsOf(tokenizer, notInCaptions)
     this.#imageId = tokenizer.requireId(imageToken)
-    this.#grid = tokenGrid(cfg)
-  }
-
-  get grid(): number {
-    return this.#grid
+    this.grid = tokenGrid(cfg)
   }
 
   /** Describe one or several regions: each mask's cells become tokens of the prompt. `thin`: a mask hit no cell; the nearest one is used. */
   describe(features: Features, mask: Mask | readonly Mask[], question?: string): Prompt & { thin: boolean } {
-    const regions = [mask].flat().map((m) => regionGrid(m as Mask, this.#grid))
+    const regions = [mask].flat().map((m) => regionGrid(m as Mask, this.grid))
     requirePixels(regions.map(({ count }) => count))
     const { template } = this
-    const size = { numTiles: features.tiles, tokensPerTile: this.#grid ** 2 }
+    const size = { numTiles: features.tiles, tokensPerTile: this.grid ** 2 }
     const text = regionCaptionPrompt({ ...size, regionTokens: regions.map((r) => r.count), question, template })
     const cells = regions.map((r) => r.cells)
     return { ...this.#prompt({ text, plain: [] }, features, cells), thin: regions.some((r) => r.fallback) }
@@ -111,7 +107,7 @@ export class Prompter {
   segment(features: Features, phrase: string | { question: Question }): Prompt {
     const words = typeof phrase === 'string' ? { phrase } : phrase
     const { template } = this
-    const size = { numTiles: features.tiles, tokensPerTile: this.#grid ** 2 }
+    const size = { numTiles: features.tiles, tokensPerTile: this.grid ** 2 }
     return this.#prompt(segmentPrompt({ ...size, template, ...words }), features, [])
   }
 

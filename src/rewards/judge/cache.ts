@@ -65,10 +65,12 @@ export class JudgeCache {
   readonly #index = new Map<string, unknown>()
   readonly #fd: number
   readonly #lock: string
-  #corrupt = 0
+  /** Lines that could not be read. */
+  corrupt = 0
   /** The file ends in half a line: the next one starts with a newline. */
   #torn = false
-  #unwritten = 0
+  /** Values that could not be written. */
+  unwritten = 0
   #open = true
 
   constructor(dir: string) {
@@ -87,22 +89,12 @@ export class JudgeCache {
       })
     }
     for (const name of readdirSync(dir)) if (name.endsWith('.jsonl')) this.#merge(join(dir, name))
-    if (this.#corrupt > 0)
-      log.warn(`${dir}: ${this.#corrupt} unreadable lines of the judge cache left out; they will be asked again`)
+    if (this.corrupt > 0)
+      log.warn(`${dir}: ${this.corrupt} unreadable lines of the judge cache left out; they will be asked again`)
   }
 
   get size(): number {
     return this.#index.size
-  }
-
-  /** Lines that could not be read. */
-  get corrupt(): number {
-    return this.#corrupt
-  }
-
-  /** Values that could not be written. */
-  get unwritten(): number {
-    return this.#unwritten
   }
 
   get(key: string): unknown {
@@ -124,7 +116,7 @@ export class JudgeCache {
       this.#torn = false
     } catch (error) {
       this.#torn ||= at > 0
-      if (this.#unwritten++ === 0) log.warn(`judge cache: ${messageOf(error)}; answers are kept in memory only`)
+      if (this.unwritten++ === 0) log.warn(`judge cache: ${messageOf(error)}; answers are kept in memory only`)
     }
   }
 
@@ -160,7 +152,7 @@ export class JudgeCache {
     for (const text of lines) {
       const line = parseLine(text)
       if (line) this.#index.set(line.k, line.v)
-      else this.#corrupt++
+      else this.corrupt++
     }
   }
 }

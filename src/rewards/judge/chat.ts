@@ -16,18 +16,17 @@ export class JudgeFailure extends Error {
   }
 }
 
-export interface ChatEndpoint {
-  baseUrl: string
-  key: string
-}
-
 /** Statuses below 500 that may pass. */
 const passing = new Set([408, 409, 425, 429])
 /** A chat reply has a few kilobytes. */
 const maxReplyBytes = 1 << 20
 
 /** The parsed reply; a JudgeFailure, or fetch's own error. */
-export async function postChat({ baseUrl, key }: ChatEndpoint, body: unknown, signal: AbortSignal): Promise<unknown> {
+export async function postChat(
+  { baseUrl, key }: { baseUrl: string; key: string },
+  body: unknown,
+  signal: AbortSignal,
+): Promise<unknown> {
   const reply = await fetch(`${baseUrl.replace(/\/+$/, '')}/chat/completions`, {
     method: 'POST',
     headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json', Accept: 'application/json' },

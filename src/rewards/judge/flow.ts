@@ -85,10 +85,6 @@ export class Breaker {
     this.#openMs = openMs
   }
 
-  get isOpen(): boolean {
-    return this.#openedAt !== undefined
-  }
-
   admit(): Admission {
     if (this.#openedAt === undefined) return 'pass'
     if (this.#probing || performance.now() - this.#openedAt < this.#openMs) return 'refused'

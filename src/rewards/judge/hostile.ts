@@ -4,11 +4,6 @@ import { randomBytes } from 'node:crypto'
 
 export type Flag = 'control' | 'template' | 'cut' | 'fence' | 'injection' | 'canary'
 
-export interface SafeText {
-  text: string
-  flags: Flag[]
-}
-
 /** White space and newlines are ordinary; every other control or format character is a reason to flag. */
 const spacing = /[\t-\r\x1c-\x1f\x85\u2028\u2029\p{Zs}]+/gu
 const control = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}]+/gu
@@ -54,7 +49,7 @@ function removeAll(text: string, what: RegExp): string {
 }
 
 /** One line of plain text, and what had to be done to get it. */
-export function makeSafe(text: string, maxWords: number): SafeText {
+export function makeSafe(text: string, maxWords: number): { text: string; flags: Flag[] } {
   const flags: Flag[] = []
   const spaced = text.slice(0, searched).normalize('NFC').replace(spacing, ' ')
   const visible = spaced.replace(control, ' ')

@@ -9,13 +9,8 @@ import { sam2ConfigFromShapes } from './shapes.ts'
 
 const inSa2VA = /^grounding_encoder\.sam2_model\./
 
-export interface LoadedSam2 {
-  path: string
-  model: Sam2Model
-}
-
 /** Sizes come from the shapes of the weights, or from `grounding_encoder_config` of a config.json beside them. */
-export function openSam2(path: string, options: OpenOptions = {}): LoadedSam2 {
+export function openSam2(path: string, options: OpenOptions = {}): { path: string; model: Sam2Model } {
   const stored = openWeights(path)
   const prefixed = stored.names.some((name) => inSa2VA.test(name))
   const folder = prefixed ? sam2Part(stored) : stored

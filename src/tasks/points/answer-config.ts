@@ -66,6 +66,27 @@ export const PointRewardConfig = z.strictObject({
 })
 export type PointRewardConfig = z.infer<typeof PointRewardConfig>
 
+/** Reward settings by the names of the specification and of the Python prototype. */
+export const specifiedRewards: Readonly<Record<string, keyof PointRewardConfig>> = {
+  w_iou: 'iou',
+  w_gain: 'gain',
+  gain: 'gainKind',
+  gain_eps: 'gainEps',
+  w_neg: 'placement',
+  alpha: 'alpha',
+  beta: 'beta',
+  w_format: 'format',
+  w_dup: 'dup',
+  w_oob: 'oob',
+  w_extra: 'extra',
+  abstain_bonus: 'abstainBonus',
+  tau: 'tau',
+  w_over: 'over',
+  w_turn: 'turn',
+  w_none: 'none',
+  r_invalid: 'invalid',
+}
+
 export const pointPresetNames = ['default', 'origin'] as const
 export type PointPreset = (typeof pointPresetNames)[number]
 

@@ -27,11 +27,7 @@ export function pointLessons(setup: PointSetup, checkpointing: boolean): Supervi
 }
 
 /** A question and the tokens of the answer it teaches. */
-interface TextLesson {
-  prompt: PromptIds
-  answer: Int32Array
-}
-type LessonMaker = (record: PointRecord, place: BatchPosition) => TextLesson
+type LessonMaker = (record: PointRecord, place: BatchPosition) => { prompt: PromptIds; answer: Int32Array }
 
 /** Cross-entropy of one answer for each record. */
 export function textLessons(setup: PointSetup, checkpointing: boolean, lesson: LessonMaker): SupervisedBatches {

@@ -43,14 +43,8 @@ export function writeReached(run: TrackedRun, reached: Reached): void {
   }
 }
 
-export interface LoggedMetrics {
-  step: number
-  time: number
-  values: Metrics
-}
-
 /** Metrics of the log after step `after` up to `until`, as the tracker got them. */
-export function* loggedMetrics(dir: string, after: number, until: number): Generator<LoggedMetrics> {
+export function* loggedMetrics(dir: string, after: number, until: number) {
   const inside = (step: number) => step > after && step <= until
   const timing = new Map<number, { time: number; metrics: Metrics }>()
   for (const { value } of readLines(join(dir, runFiles.timing))) {

@@ -35,18 +35,13 @@ export const cudaRecorder: Recorder = (step, device) => {
   return { result, replay: () => graph.replay(), dispose: () => graph.dispose() }
 }
 
-interface Pinned {
-  slot: Slot
-  buffer: Tensor
-}
-
 /**
  * The weights a recorded step reads. Those that train or are stored in another dtype (adapters, masters) are copied once per call, in the
  * dtype of the activations; the others are read where they are, and must still be there when the recording is used again.
  */
 class PinnedWeights {
   readonly #decoder: Decoder
-  readonly #pinned = new Map<string, Pinned>()
+  readonly #pinned = new Map<string, { slot: Slot; buffer: Tensor }>()
   #fixed = new Map<string, number>()
   #switches = ''
 
