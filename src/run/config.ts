@@ -172,9 +172,7 @@ export const RunConfig = z.strictObject({
       backend: z
         .enum(backendNames)
         .default('auto')
-        .describe(
-          'several processes on CUDA: NCCL sends from GPU to GPU, Gloo through host memory; auto: NCCL if each process has a GPU to itself, else Gloo',
-        ),
+        .describe('several processes on CUDA: NCCL, or Gloo through host memory; auto: NCCL if each has its own GPU'),
     })
     .prefault({})
     .describe('several processes'),
