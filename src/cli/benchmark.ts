@@ -210,10 +210,11 @@ function stopped(request: BenchmarkRequest): void {
   process.exitCode = 130
 }
 
-function requireDrawing(task: string, got: string): void {
-  if (!builtInKind(task)?.answers) return
+/** Tasks that answer in their own way draw masks of sentences, without [SEG]. */
+function requireSentences(task: string, { benchmark: got, answers }: BenchmarkRequest, isRegion: boolean): void {
   const expected = `refcoco, refcoco+, refcocog, grefcoco or reasonseg for task ${task}`
-  throw new Mismatch({ where: 'flags', field: '--benchmark', expected, got })
+  if (isRegion) throw missing('--benchmark', expected, got)
+  if (answers === 'forced') throw missing('--protocol', `generate for task ${task}`, answers)
 }
 
 export async function runBenchmarks(settings: ScoredSettings, flags: Given['flags']): Promise<void> {
@@ -221,7 +222,8 @@ export async function runBenchmarks(settings: ScoredSettings, flags: Given['flag
   const { isRegionBenchmark } = await import('../benchmarks/index.ts')
   const all = readRequests(config, flags)
   const others = all.filter(({ benchmark }) => isRegionBenchmark(benchmark))
-  if (others[0] && others[0].predictions === null) requireDrawing(config.task, others[0].benchmark)
+  if (builtInKind(config.task)?.answers && !flags.has('predictions'))
+    for (const request of all) requireSentences(config.task, request, others.includes(request))
   for (const request of others) {
     const { runRegions } = await import('./benchmark-regions.ts')
     if (!(await runRegions(request, settings, choiceOf(flags), flags))) return stopped(request)

@@ -90,6 +90,9 @@ test('flags that act in another mode of the command are errors', async () => {
     '--benchmark refcoco --data d --predictions p --adapter a',
     /eval --predictions: --adapter/,
   )
+  const asking = '--data d --task points --points.sam s --model m --benchmark'
+  await rejects(evalCommand, `${asking} gar-vqa`, /--benchmark: expected refcoco.* for task points, got gar-vqa/)
+  await rejects(evalCommand, `${asking} reasonseg --protocol forced`, /--protocol: expected generate for task points, got forced/) // biome-ignore format: one line
   await rejects(evalCommand, '--benchmark refcoco --data d --judge-prompt p', /--judge-prompt: expected --benchmark dlc-bench/) // biome-ignore format: one line
   await rejects(evalCommand, '--compare a b --model m', /eval --compare: --model/)
   await rejects(evalCommand, '--model m --data d --ema', /--adapter: expected the checkpoint/)

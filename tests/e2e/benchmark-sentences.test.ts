@@ -155,8 +155,3 @@ test('an interrupted run resumes, and other settings are other rows', async () =
   const other = await asked('reason', 'reason', '--reason.multimask', 'true')
   assert.match(other.err, /header: expected \{"multimask":true\}, got \{"multimask":false\}/)
 })
-
-test('what such a model cannot be asked is rejected by name', async () => {
-  const region = await roundtrip('eval', '--benchmark', 'gar-vqa', '--data', folder, '--model', policy, ...pairs['points']!) // biome-ignore format: one line
-  assert.match(region.err, /--benchmark: expected refcoco.* for task points, got gar-vqa/)
-})
