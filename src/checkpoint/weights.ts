@@ -1,18 +1,14 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { isObject, log, Mismatch, readJsonObject, typeOf } from '../core/index.ts'
-import { type DType, itemSize } from './dtype.ts'
+import { itemSize } from './dtype.ts'
 import { readHeader, readTensorBytes } from './safetensors.ts'
 import { readTorch, readTorchBytes, type TorchTensorRange } from './torch-file.ts'
 
 /** Where a tensor's bytes are. A mappable one is row-major at an offset that its element size divides, so that a memory
  * map can serve it; others go through `read`. */
-export interface WeightEntry {
+export interface WeightEntry extends Pick<TorchTensorRange, 'dtype' | 'shape' | 'offset' | 'byteLength'> {
   file: string
-  offset: number
-  byteLength: number
-  dtype: DType
-  shape: readonly number[]
   mappable: boolean
 }
 

@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { log, modelFolder } from '../core/index.ts'
-import type { CertificateRow, PythonVersions, Quantities, Scratch } from '../verify/index.ts'
+import type { Comparison, PythonVersions, Quantities, Scratch } from '../verify/index.ts'
 import { aligned, exponential } from './table.ts'
 
 export interface CertificateOptions {
@@ -16,14 +16,12 @@ export interface CertificateOptions {
   kernels: 'auto' | 'off'
 }
 
-export interface Certificate {
+export interface Certificate extends Comparison {
   pass: boolean
   model: string
   /** The folder that Python read. */
   reference: string
   python: PythonVersions & { class: string }
-  rows: CertificateRow[]
-  firstDifference?: string
   notCompared: string[]
 }
 

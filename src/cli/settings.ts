@@ -12,6 +12,7 @@ import {
   setAt,
 } from '../config/index.ts'
 import { log, modelFolder, packageRoot } from '../core/index.ts'
+import type { ScoredSettings } from '../host/index.ts'
 import { OptimConfig } from '../optim/index.ts'
 import { RunConfig, type RunInput, resolveRun, resumedSettings } from '../run/index.ts'
 import { taskKinds } from '../tasks/index.ts'
@@ -55,11 +56,7 @@ export const rewardFlag: CommandFlag = {
   doc: 'module with a custom reward, added to both loops',
 }
 
-export interface RunSettings extends Given {
-  config: RunConfig
-  /** Paths of the settings that recipes set and the command line does not. */
-  fromFiles: ReadonlySet<string>
-}
+export type RunSettings = Given & ScoredSettings
 
 type Settings = Readonly<Record<string, unknown>>
 

@@ -19,12 +19,10 @@ import { AvailabilityWatch, type ScoreOptions } from './mix.ts'
 import type { Reward, Term } from './reward.ts'
 
 /** A term whose reward comes with its task. */
-export interface TaskTerm {
+export interface TaskTerm extends Term {
   type: 'task'
-  weight: number
   /** What it scores, for people. */
   of: string
-  reward: Reward
 }
 
 /** The rewards of a task as they are opened. */

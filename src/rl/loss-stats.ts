@@ -1,9 +1,9 @@
 import { noGrad, stack, type Tensor } from '../tensor/index.ts'
 
-interface Masked {
+export interface Masked {
   mask: Tensor // [B, T]
-  tokens: Tensor // [B, 1]
-  divisor: Tensor // [B, 1]
+  tokens: Tensor // [B, 1] per row
+  divisor: Tensor // [B, 1] the same, at least 1
   advantages: Tensor // [B, 1]
 }
 

@@ -1,20 +1,16 @@
 // What a sampled token is worth to the loss: the clipped surrogate and its relatives.
 import { full, noGrad, type Tensor, where } from '../tensor/index.ts'
 import type { LossConfig } from './grpo.ts'
-import type { LossStats } from './loss-stats.ts'
+import type { LossStats, Masked } from './loss-stats.ts'
 
 /** Inputs in one dtype, with zeros at masked positions. */
-export interface LossBatch {
+export interface LossBatch extends Masked {
   logps: Tensor
   /** logps - oldLogps, within the guard. */
   change: Tensor
-  mask: Tensor
   real: Tensor
   /** Unmasked columns that are tokens. */
   words: Tensor
-  advantages: Tensor // [B, 1]
-  tokens: Tensor // [B, 1] per row
-  divisor: Tensor // [B, 1] the same, at least 1
   ratio: Tensor // [B, T] or [B, 1]
   klRatio: Tensor | null // log of reference over policy
   entropies: Tensor | null

@@ -2,7 +2,7 @@
 import type { Example } from '../data/index.ts'
 import { encodePng } from '../image/index.ts'
 import { type Evaluator, type RecordRatios, type RecordScore, recordRatios } from '../tasks/index.ts'
-import { type Pairs, pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
+import { type Pair, type Pairs, pairedBootstrap, type RatioChange, type Sums } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import { type EvaluateModelOptions, evaluateModel, type ModelEvaluation } from './evaluate-model.ts'
 import type { Host } from './host.ts'
@@ -28,10 +28,7 @@ export interface RecordRow {
   shown: RecordScore['shown']
 }
 
-export interface RecordChange {
-  id: string
-  before: number
-  after: number
+export interface RecordChange extends Omit<Pair, 'samples'> {
   change: number
   shown: [RecordScore['shown'], RecordScore['shown']]
   /** PNG, base64. */

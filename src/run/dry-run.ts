@@ -11,6 +11,7 @@ import { deviceOf, openModel } from './device.ts'
 import { Encoder } from './features.ts'
 import type { Host } from './host.ts'
 import { type GroupCount, Learner } from './learner.ts'
+import type { Opened } from './loop.ts'
 import { disposeLearner } from './loop.ts'
 import { planMemory } from './memory-plan.ts'
 import { checkSources, openRecords, type Records, splitText } from './records.ts'
@@ -82,12 +83,8 @@ export async function dryRun(config: RunConfig, host: Host, processes = 1): Prom
   }
 }
 
-interface Trial {
-  config: RunConfig
-  learner: Learner
-  records: Records
+interface Trial extends Pick<Opened, 'config' | 'learner' | 'records' | 'encoder'> {
   run: Run
-  encoder: Encoder
   item: WorkItem
   processes: number
 }

@@ -44,8 +44,11 @@ export interface WarningEvent {
 /** Where a sample is in its run. */
 export interface SampleRef {
   step: number
+  /** The task's name. */
   loop: string
+  /** The record. */
   id: string
+  /** Index in the group. */
   k: number
 }
 
@@ -97,14 +100,7 @@ export interface TaskShown {
 }
 
 /** One sampled completion, with all that is needed to judge it later. */
-export interface Sample {
-  step: number
-  /** The task's name. */
-  loop: string
-  /** The record. */
-  id: string
-  /** Index in the group. */
-  k: number
+export interface Sample extends SampleRef {
   /** What there is to see, in the order of the method: what the record holds, what was sampled, what was answered. */
   shown?: readonly (Shown | TaskShown)[]
   /** The form before `shown`: what the policy wrote. */
