@@ -134,11 +134,9 @@ export async function run(): Promise<BenchRow[]> {
   const task = new Placing(setup, config, open)
   const seconds: Record<string, number> = {}
   const clocked = async <T>(name: string, work: () => T | Promise<T>): Promise<T> => {
-    if (onGpu) cuda.synchronize()
-    const from = performance.now()
+    const from = now()
     const out = await work()
-    if (onGpu) cuda.synchronize()
-    seconds[name] = (performance.now() - from) / 1000
+    seconds[name] = (now() - from) / 1000
     return out
   }
   const bench = runOf(config, [task], learner, encoder, rankRewards)

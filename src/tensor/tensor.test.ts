@@ -8,6 +8,7 @@ import {
   type DType,
   full,
   Generator,
+  int64Tensor,
   itemBytes,
   MappedFile,
   memory,
@@ -76,6 +77,16 @@ test('int64 beyond 2^53 is refused as a number and survives as bigint', () => {
     assert.equal(tensor(BigInt64Array.of(big)).add(1).array()[0], big + 1n)
     assert.throws(() => tensor([1.5], { dtype: 'int64' }), /expected integers for int64, got 1.5/)
     assert.throws(() => full([1], big as unknown as number), /fill_value: expected an integer, got 1152921504606846983/)
+  })
+})
+
+test('int64Tensor takes numbers of a list and of an Int32Array alike, negative ones too', () => {
+  const values = [-1, 0, 1, 2 ** 31 - 1, -(2 ** 31), -65_536]
+  tidy(() => {
+    for (const given of [values, Int32Array.from(values)]) {
+      const made = int64Tensor(given, [2, 3])
+      assert.deepEqual([made.dtype, made.shape, made.numbers()], ['int64', [2, 3], values])
+    }
   })
 })
 
