@@ -11,6 +11,7 @@ import {
   maskFromChanges,
   maskFromDense,
   maskFromRuns,
+  maskHas,
   maskIntersection,
   maskIou,
   maskUnion,
@@ -133,6 +134,10 @@ test('union, intersection, area and box agree with the bits', () => {
       const and = a.map((v, i) => v & b[i]!)
       assert.deepEqual(maskUnion(ma, mb), maskFromDense(or, height, width))
       assert.deepEqual(maskIntersection(ma, mb), maskFromDense(and, height, width))
+      assert.deepEqual(
+        a.map((_, i) => Number(maskHas(ma, [i % width, Math.floor(i / width)]))),
+        a,
+      )
       assert.equal(
         maskArea(ma),
         a.reduce((s, v) => s + v, 0),

@@ -81,6 +81,13 @@ function fillRun(out: Uint8Array, height: number, width: number, from: number, t
 }
 
 /** Number of pixels inside. */
+/** Whether a pixel is inside. */
+export function maskHas({ counts, height }: Mask, [x, y]: readonly [number, number]): boolean {
+  let run = 0
+  for (let left = x * height + y; left >= counts[run]!; run++) left -= counts[run]!
+  return run % 2 === 1
+}
+
 export function maskArea(mask: Mask): number {
   let area = 0
   for (let i = 1; i < mask.counts.length; i += 2) area += mask.counts[i]!

@@ -3,7 +3,7 @@
 import { readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Example } from '../../data/index.ts'
-import { maskArea, maskIou, toDense } from '../../mask/index.ts'
+import { maskArea, maskIou } from '../../mask/index.ts'
 import type { RecordChooser } from '../kind.ts'
 import { keepRecords } from './click-geometry.ts'
 import { type PointsConfig, rewardOfPoints } from './config.ts'
@@ -35,7 +35,7 @@ export function pointChooser(setup: Pick<PointSetup, 'sam' | 'config'>): RecordC
 function firstMaskOf(setup: Pick<PointSetup, 'sam' | 'config'>, example: Example): number[] {
   const record = pointRecord(example)
   const { mask } = drawFirst(setup, setup.sam.encode(record.image), record, positiveOf(record))
-  const { errorArea } = errorAreas(toDense(record.mask), toDense(mask), setup.config.mode)
+  const { errorArea } = errorAreas(record.mask, mask, setup.config.mode)
   return [maskIou(record.mask, mask), errorArea, maskArea(record.mask)]
 }
 

@@ -1,5 +1,5 @@
 // What an answer that places points is worth: overlap, gain, placement, form, penalties. Pure over parsed answers and masks.
-import { type Mask, maskArea, maskIou, toDense } from '../../mask/index.ts'
+import { type Mask, maskArea, maskHas, maskIntersection, maskIou } from '../../mask/index.ts'
 import type { PointMode, PointRewardConfig } from './answer-config.ts'
 import { type FrameSize, type Point, pixelAt } from './frame.ts'
 import type { PointAnswer } from './parse.ts'
@@ -135,21 +135,21 @@ function penaltyOf(parts: PointParts, weights: PointRewardConfig): number {
 
 /** Which points lie where the mask they saw is wrong in their way, and which do harm. */
 function placementOf(sample: PointSample, trace: Trace, counts: PointParts, weights: PointRewardConfig) {
-  const target = toDense(sample.target)
+  const { target } = sample
   let [right, wrong] = [0, 0]
   sample.turns.forEach(({ answer }, t) => {
-    const seen = toDense(trace.seen[t]!)
+    const seen = trace.seen[t]!
     for (const at of pixels(answer.negatives, sample)) {
-      if (target[at]) wrong++
-      else if (seen[at]) right++
+      if (maskHas(target, at)) wrong++
+      else if (maskHas(seen, at)) right++
     }
     // joint's positive points make the first mask; they correct nothing
     for (const at of sample.mode === 'joint' ? [] : pixels(answer.positives, sample)) {
-      if (!target[at]) wrong++
-      else if (!seen[at]) right++
+      if (!maskHas(target, at)) wrong++
+      else if (!maskHas(seen, at)) right++
     }
   })
-  const areas = errorAreas(target, toDense(trace.seen[0]!), sample.mode)
+  const areas = errorAreas(target, trace.seen[0]!, sample.mode)
   const { answer } = sample.turns[0]!
   const abstains = answer.counts.raw === 0 && !answer.none && areas.errorArea < weights.tau * maskArea(sample.target)
   const none = abstains ? weights.abstainBonus : 0
@@ -157,20 +157,15 @@ function placementOf(sample: PointSample, trace: Trace, counts: PointParts, weig
   return { right, wrong, ...areas, placement }
 }
 
-function pixels(points: readonly Point[], { frame, target }: PointSample): number[] {
-  return points.map((p) => {
-    const [x, y] = pixelAt(p, frame, target)
-    return y * target.width + x
-  })
+function pixels(points: readonly Point[], { frame, target }: PointSample): Point[] {
+  return points.map((p) => pixelAt(p, frame, target))
 }
 
-/** Pixels of dense masks where the first mask is wrong, and those of them that are too much. */
-export function errorAreas(target: Uint8Array, first: Uint8Array, mode: PointMode) {
-  let [confusedArea, leftOut] = [0, 0]
-  for (let i = 0; i < target.length; i++) {
-    if (first[i] && !target[i]) confusedArea++
-    else if (target[i] && !first[i]) leftOut++
-  }
+/** Pixels where the first mask is wrong, and those of them that are too much. */
+export function errorAreas(target: Mask, first: Mask, mode: PointMode) {
+  const both = maskArea(maskIntersection(target, first))
+  const confusedArea = maskArea(first) - both
+  const leftOut = maskArea(target) - both
   return { confusedArea, errorArea: mode === 'second-look' ? confusedArea + leftOut : confusedArea }
 }
 
