@@ -1,7 +1,7 @@
 // The segmenter next to a policy: opened once for the task of a run and its evaluation, and closed with their items.
 import { log, Mismatch } from '../../core/index.ts'
 import { type Family, isVqa, type VqaFamily } from '../../models/index.ts'
-import { openSegmenter, type Segmenter } from '../../sam/index.ts'
+import { openSegmenter, SamPredictor, type Segmenter } from '../../sam/index.ts'
 import type { CoordinateKind } from './answer-config.ts'
 import type { PointsConfig } from './config.ts'
 import type { PointSetup } from './item.ts'
@@ -61,11 +61,11 @@ export function closeBeside(family: Family): void {
   beside.delete(family)
 }
 
-/** Items kept open: a step's records stay while it samples, answers and learns. */
-const maxOpen = 48
+/** Items kept open: a step's records stay while it samples, answers and learns. MobileSAM's features are one map of 4 MiB. */
+const maxOpen = { mobilesam: 320, sam2: 48 }
 
 export function openItems(setup: PointSetup): OpenItems {
-  const items = new OpenItems(setup, maxOpen)
+  const items = new OpenItems(setup, setup.sam instanceof SamPredictor ? maxOpen.mobilesam : maxOpen.sam2)
   beside.get(setup.policy)!.items.push(items)
   return items
 }
