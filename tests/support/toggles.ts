@@ -160,6 +160,7 @@ export const placing: Readonly<Record<string, Toggle>> = {
   'points.positivePrompt': { to: ['box'] },
   'points.previousMask': { to: ['logits'] },
   'points.multimask': { to: [true] },
+  'points.showMask': { to: [true], beside: { 'points.wording': 'full' } },
   'points.imageSize': { to: [84] },
   'points.wording': { to: ['full'] },
   'points.noTarget': { to: ['keep'] },

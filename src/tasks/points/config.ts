@@ -41,6 +41,10 @@ export const PointsConfig = PointAnswerConfig.extend({
     .union([z.literal('native'), z.int().positive().max(65_536)])
     .default(840)
     .describe("side that images are stretched to, or native: the processor's size"),
+  showMask: z
+    .boolean()
+    .default(false)
+    .describe('negatives: show the first mask, its border in the image and its box in the question'),
   wording: z
     .enum(['full', 'short'])
     .default('full')
@@ -88,6 +92,13 @@ function checked(config: PointsConfig): PointsConfig {
       expected: '1: only in mode second-look the model looks again',
       got: config.turns,
     })
+  if (config.showMask && config.mode !== 'negatives')
+    throw new Mismatch({
+      where: 'points',
+      field: 'showMask',
+      expected: 'false: second-look shows the mask anyway, joint has none before the answer',
+      got: true,
+    })
   if (config.mode === 'joint' && config.reward.gainKind === 'relative')
     throw new Mismatch({
       where: 'points',
@@ -96,6 +107,11 @@ function checked(config: PointsConfig): PointsConfig {
       got: 'relative',
     })
   return config
+}
+
+/** Whether the border of the first mask is drawn into the image that the policy sees. */
+export function showsMask({ mode, showMask }: Pick<PointsConfig, 'mode' | 'showMask'>): boolean {
+  return mode === 'second-look' || showMask
 }
 
 export function rewardOfPoints(config: PointsConfig): PointRewardConfig {

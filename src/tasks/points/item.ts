@@ -7,7 +7,7 @@ import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
-import type { PointsConfig } from './config.ts'
+import { type PointsConfig, showsMask } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
 import { givenPrompt, pointQuestion, type QuestionParts } from './prompts.ts'
 import type { PointRecord } from './record.ts'
@@ -48,8 +48,8 @@ export function openItem(
   checkRecord(record)
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
-  const shown = config.mode === 'second-look' ? withContour(record.image, first!.mask) : record.image
-  const asked = askAbout(setup, record, positive, shown)
+  const shown = showsMask(config) ? withContour(record.image, first!.mask) : record.image
+  const asked = askAbout(setup, record, positive, shown, first?.mask)
   const iou0 = first ? maskIou(record.mask, first.mask) : 0
   return { record, positive, ...asked, sam: samFeatures, first, iou0, iouOracle: null }
 }
@@ -60,10 +60,12 @@ export function askAbout(
   { query, image }: PointRecord,
   positive: PositivePrompt,
   shown: RgbImage,
+  first: Mask | null = null,
 ): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
   const [features] = policy.encode([policy.prepare(stretched(shown, config))])
   const frame = policy.frameOf(features!)
-  const parts = { query, positive, model: frame, original: image }
+  const box = config.showMask && first ? { first: derivePrompt(first).box } : {}
+  const parts = { query, positive, model: frame, original: image, ...box }
   const question = ask ? ask(parts) : pointQuestion(parts, config)
   return { frame, question, prompt: policy.ask(features!, question), features: features! }
 }

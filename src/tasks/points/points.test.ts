@@ -12,7 +12,7 @@ import { noGrad, tidy } from '../../tensor/index.ts'
 import { shownOf } from '../../tracking/index.ts'
 import type { WorkItem } from '../kind.ts'
 import { clickedOverlaps } from './compare.ts'
-import { PointsConfig, resolvePoints } from './config.ts'
+import { PointsConfig, type PointsInput, resolvePoints } from './config.ts'
 import { openItem, positiveClicks } from './item.ts'
 import { errorCentreCurve, searchBestClick } from './known-clicks.ts'
 import { OpenItems } from './open-items.ts'
@@ -212,6 +212,23 @@ test('one SAM2 serves the task and its evaluation; neither reads an image more t
   }
 })
 
+test('showMask draws the border of the first mask into the image that the policy reads, as second-look does', () => {
+  const policy = requireAsking(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }))
+  const drawing = join(import.meta.dirname, '../../../assets/points-miniature/sam2')
+  const sam = new Sam2Predictor(openSam2(drawing, { dtype: 'float32' }).model)
+  const read = (input: PointsInput) =>
+    inScope(() => {
+      const opened = openItem(
+        { policy, sam, config: resolvePoints({ imageSize: 56, ...input }), maxNewTokens: 4 },
+        makePointScene(5, 1).record,
+      )
+      return Object.values(policy.tensorsOf(opened.features)).flatMap((t) => [...t.to('float32').contiguous().array()])
+    })
+  const shown = read({ showMask: true })
+  assert.notDeepEqual(shown, read({}))
+  assert.deepEqual(shown, read({ mode: 'second-look' }))
+})
+
 test('settings that cannot work are refused by name', () => {
   const bad = (changes: Partial<PointsRunConfig>, pattern: RegExp) =>
     assert.throws(
@@ -226,5 +243,7 @@ test('settings that cannot work are refused by name', () => {
   const joint = { ...config.points, mode: 'joint', reward: { gainKind: 'relative' } } as const
   bad({ points: joint }, /reward\.gainKind: expected absolute in mode joint/)
   bad({ points: { ...config.points, turns: 2 } }, /turns: expected 1/)
+  for (const mode of ['second-look', 'joint'] as const)
+    bad({ points: { ...config.points, mode, showMask: true } }, /showMask: expected false/)
   points.check(config)
 })

@@ -39,7 +39,7 @@ function setupOf(family: Family, config: PointsRunConfig): PointSetup {
 }
 
 const asked =
-  'mode sam positivePrompt previousMask multimask coords imageSize thinking wording maxPoints allowEmpty oob dupRadius formatScore turns noTarget preset'
+  'mode sam positivePrompt previousMask multimask coords imageSize showMask thinking wording maxPoints allowEmpty oob dupRadius formatScore turns noTarget preset'
 const readPaths = asked.split(' ').map((name) => `points.${name}`)
 
 export const points: TaskKind<PointsRunConfig> = {

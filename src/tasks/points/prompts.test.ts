@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Mismatch } from '../../core/index.ts'
 import { resolvePoints, rewardOfPoints } from './config.ts'
-import { markerText, pointQuestion } from './prompts.ts'
+import { markerText, pointQuestion, type QuestionParts } from './prompts.ts'
 
 const square = { width: 840, height: 840 }
 const parts = {
@@ -22,6 +22,20 @@ If there is no such place, give an empty list.
 Coordinates are pixels of this image, which is 840 wide and 840 high; (0, 0) is the top left corner.
 Reply with a JSON list and nothing else, like [{"point_2d": [120, 45]}, {"point_2d": [300, 212]}].`,
   )
+})
+
+test('with showMask the question names the box of the first mask, or nothing', () => {
+  const shown = (first: QuestionParts['first'], wording: 'full' | 'short') =>
+    pointQuestion({ ...parts, first }, resolvePoints({ showMask: true, wording })).split('\n')
+  const plain = pointQuestion(parts, resolvePoints()).split('\n')
+  const full = shown([1, 2, 400, 839], 'full')
+  assert.equal(full[2], 'The red line is the border of what it cuts out now: the box [1, 2, 400, 839].')
+  assert.deepEqual(full.toSpliced(2, 1), plain)
+  assert.equal(
+    shown([1, 2, 400, 839], 'short')[0],
+    'the red cup at the point [12, 22], cut out the box [1, 2, 400, 839]. Points outside:',
+  )
+  assert.equal(shown(null, 'short')[0], 'the red cup at the point [12, 22], cut out nothing. Points outside:')
 })
 
 test('the questions of second-look and joint are the written-out ones', () => {

@@ -10,6 +10,8 @@ export interface QuestionParts {
   positive: PositivePrompt
   model: FrameSize
   original: FrameSize
+  /** With showMask: the box of the first mask; null if that is empty. */
+  first?: Box | null
 }
 
 export function pointQuestion(parts: QuestionParts, config: PointsConfig): string {
@@ -26,7 +28,8 @@ const shortAsks = { negatives: 'Points outside:', 'second-look': 'Corrections:',
 
 function shortQuestion(parts: QuestionParts, config: PointsConfig): string {
   const marker = config.mode === 'joint' ? '' : ` at ${markerText(parts, config)}`
-  return `${parts.query}${marker}. ${shortAsks[config.mode]}`
+  const first = parts.first === undefined ? '' : `, cut out ${firstText(parts.first, parts, config)}`
+  return `${parts.query}${marker}${first}. ${shortAsks[config.mode]}`
 }
 
 interface Wording {
@@ -39,6 +42,9 @@ function negativesLines(parts: QuestionParts, config: PointsConfig): Wording {
   return {
     lines: [
       `It is already marked by ${markerText(parts, config)}. A segmentation tool will cut out the marked object, but it may also take in nearby or similar-looking things.`,
+      ...(parts.first === undefined
+        ? []
+        : [`The red line is the border of what it cuts out now: ${firstText(parts.first, parts, config)}.`]),
       `Give at most ${config.maxPoints} points that lie outside the object, each on a place the tool would most likely include by mistake.`,
       'If there is no such place, give an empty list.',
     ],
@@ -89,13 +95,20 @@ export function markerText({ positive, model, original }: QuestionParts, config:
   const print = (p: Point) => printedPoint(p, config.coords, model, original)
   const given = givenPrompt(config, positive)
   const points = given.points.map((p) => `[${print(p).join(', ')}]`).join(', ')
-  const box = given.box && `the box [${boxNumbers(given.box, print).join(', ')}]`
+  const box = given.box && boxText(given.box, { model, original }, config)
   const shown = points && `the ${given.points.length > 1 ? 'points' : 'point'} ${points}`
   return [box, shown].filter(Boolean).join(' and ')
 }
 
-function boxNumbers([x1, y1, x2, y2]: Box, print: (p: Point) => Point): number[] {
-  return [...print([x1, y1]), ...print([x2, y2])]
+type Frames = Pick<QuestionParts, 'model' | 'original'>
+
+function firstText(box: Box | null, frames: Frames, config: PointsConfig): string {
+  return box ? boxText(box, frames, config) : 'nothing'
+}
+
+function boxText([x1, y1, x2, y2]: Box, { model, original }: Frames, { coords }: Pick<PointsConfig, 'coords'>): string {
+  const print = (p: Point) => printedPoint(p, coords, model, original)
+  return `the box [${[...print([x1, y1]), ...print([x2, y2])].join(', ')}]`
 }
 
 /** An answer in the numbers the model writes. */
