@@ -1,21 +1,28 @@
 // Creates the two miniatures of the points demo: a SAM2 that answers clicks on scenes with confusable neighbours, and a Qwen2.5-VL that
 // writes mediocre points. dev/results/points.md describes them.
-import { copyFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { log, packageRoot } from '../src/core/index.ts'
-import type { LoadedQwenVL } from '../src/models/index.ts'
 import { openSam2 } from '../src/sam/index.ts'
 import { setThreads } from '../src/tensor/index.ts'
-import { newPolicy, trainPolicy } from './points-miniature/policy.ts'
+import { makeDrawn } from './points-miniature/drawn.ts'
+import { newPolicy, sceneCorpus, trainPolicy } from './points-miniature/policy.ts'
 import { newSegmenter, segmenterConfig, trainBoxes, trainSegmenter } from './points-miniature/segmenter.ts'
-import { writeModule } from './points-miniature/write.ts'
+import { writeModule, writePolicy } from './points-miniature/write.ts'
 
 const seed = 1
-const [what, out] = process.argv.slice(2)
-const makers: Record<string, (out: string) => void> = { sam2: makeSam2, boxes: makeBoxes, policy: makePolicy }
-if (!out || !what || !Object.hasOwn(makers, what)) throw new Error('usage: make-points-miniature sam2|boxes|policy OUT')
+const [what, out, data = 'emoji:1600:1:168', device = 'cpu'] = process.argv.slice(2)
+const drawn = (folder: string) => makeDrawn(folder, seed, data, device)
+const makers: Record<string, (out: string) => void | Promise<void>> = {
+  sam2: makeSam2,
+  boxes: makeBoxes,
+  policy: makePolicy,
+  drawn,
+}
+if (!out || !what || !Object.hasOwn(makers, what))
+  throw new Error('usage: make-points-miniature sam2|boxes|policy|drawn OUT [DATA DEVICE]')
 setThreads(1) // the number of threads decides the last bits
-makers[what]!(out)
+await makers[what]!(out)
 log.info(`${out}: ${what}`)
 
 /** First up to three negative clicks, then only one, as in the demo. */
@@ -48,16 +55,10 @@ function writeSam2(model: ReturnType<typeof newSegmenter>, folder: string): void
  * `policy`: then trained on bad points, so that reinforcement learning has something to improve; the start of the demo.
  */
 function makePolicy(folder: string): void {
-  const loaded = newPolicy(join(folder, 'untrained'), seed)
+  const loaded = newPolicy(join(folder, 'untrained'), seed, sceneCorpus())
   const see = { name: 'see', steps: 900, rows: 16, learningRate: 2e-3, seed: 401, pool: 3000, habits: 0 }
   trainPolicy(loaded, see)
   writePolicy(loaded, join(folder, 'see'))
   trainPolicy(loaded, { ...see, name: 'habits', steps: 80, learningRate: 1e-3, seed: 402, pool: 640, habits: 0.65 })
   writePolicy(loaded, join(folder, 'policy'))
-}
-
-function writePolicy(loaded: LoadedQwenVL, folder: string): void {
-  writeModule(loaded.model, folder)
-  for (const file of ['config.json', 'tokenizer.json', 'preprocessor_config.json'])
-    copyFileSync(join(loaded.dir, file), join(folder, file))
 }

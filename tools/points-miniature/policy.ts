@@ -3,14 +3,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
-import { teacherForceRows } from '../../src/llm/index.ts'
+import { positionTensor, withCompletions } from '../../src/llm/prompted-model.ts'
 import {
   chatText,
   type LoadedQwenVL,
   openQwenVL,
   parseQwenVLConfig,
   patchImage,
-  type QwenPrompt,
   QwenVL,
 } from '../../src/models/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
@@ -25,9 +24,9 @@ import {
   resolvePoints,
   sceneSide,
 } from '../../src/tasks/index.ts'
-import { noGrad, type Tensor } from '../../src/tensor/index.ts'
+import { int64Tensor, noGrad, type Tensor } from '../../src/tensor/index.ts'
 import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
-import { runStage } from '../miniature/stage.ts'
+import { crossEntropy, runStage } from '../miniature/stage.ts'
 import { writeModule } from './write.ts'
 
 const added = [
@@ -41,11 +40,11 @@ const added = [
   '<|video_pad|>',
 ]
 
-const settings = resolvePoints({ imageSize: sceneSide, wording: 'short' })
-const frame = { width: sceneSide, height: sceneSide }
+export const settings = resolvePoints({ imageSize: sceneSide, wording: 'short' })
+export const frame = { width: sceneSide, height: sceneSide }
 
 /** Questions of all modes and answers; every word becomes one token. */
-function corpus(): string[] {
+export function sceneCorpus(): string[] {
   const scenes = Array.from({ length: 60 }, (_, i) => makePointScene(0, i))
   const modes = (['negatives', 'second-look', 'joint'] as const).map((mode) =>
     resolvePoints({ mode, imageSize: sceneSide, wording: 'short' }),
@@ -64,9 +63,9 @@ function written(points: readonly Point[]): string {
 }
 
 /** A folder with config, tokenizer and freshly drawn weights. */
-export function newPolicy(dir: string, seed: number): LoadedQwenVL {
+export function newPolicy(dir: string, seed: number, corpus: readonly string[], device?: string): LoadedQwenVL {
   mkdirSync(dir, { recursive: true })
-  const tokenizer = trainByteLevelBpe(corpus(), { maxMerges: 500, addedTokens: added })
+  const tokenizer = trainByteLevelBpe(corpus, { maxMerges: 500, addedTokens: added })
   const base = Object.keys(tokenizer.model.vocab).length
   const id = (token: string) => base + added.indexOf(token)
   const config = {
@@ -114,7 +113,7 @@ export function newPolicy(dir: string, seed: number): LoadedQwenVL {
   noGrad(() => model.model.embed_tokens.weight.mul_(0.25)) // the head is tied to it: scores start small
   writeModule(model, dir)
   for (const t of model.parameters().values()) t.dispose()
-  return openQwenVL(dir, { dtype: 'float32' })
+  return openQwenVL(dir, { dtype: 'float32', device })
 }
 
 const processor = {
@@ -163,13 +162,13 @@ export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
     const lessons = Array.from({ length: stage.rows }, (_, r) => lessonAt(step * stage.rows + r))
     const images = lessons.map((lesson) => lesson.image)
     const tokens = imageTokens(loaded, images)
-    const prompts = lessons.map(({ ids, image }, r) => promptOf(ids, image, tokens[r]!))
     const answers = lessons.map(({ scene }) => {
       const habitual = random.uniform() < stage.habits || (stage.habits > 0 && scene.parts.length === 1)
       const points = habitual ? habit(scene, random) : confusable(scene, random)
       return tokenizer.encode(`${written(points)}<|im_end|>`, { addSpecial: false })
     })
-    return answerLoss(teacherForceRows(model, prompts, answers).logProbs().logps, answers)
+    const prompts = lessons.map(({ ids }) => ids)
+    return answerLoss(model, tokens, images[0]!, prompts, answers)
   }
   const { name, steps, learningRate } = stage
   runStage({ name, params: new Map(model.parameters()), steps, learningRate, loss })
@@ -181,26 +180,40 @@ function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: Po
   return { scene, image, ids: tokenizer.encode(chatText(questionOf(scene), [tokens]), { addSpecial: false }) }
 }
 
-function answerLoss(logps: Tensor, answers: readonly Int32Array[]) {
-  const tokens = answers.reduce((n, ids) => n + ids.length, 0)
-  const loss = logps.sum().neg().div(tokens)
+/** As of teacherForceRows, with all rows in each operation: one by one, small images would be many small operations. */
+export function answerLoss(
+  model: QwenVL,
+  images: Tensor, // [R * units, S]
+  grid: Pick<Patched, 'rows' | 'columns' | 'height' | 'width'>,
+  prompts: readonly Int32Array[],
+  answers: readonly Int32Array[],
+) {
+  const index = (values: number[]) => int64Tensor(values, { device: images.device })
+  const rows = prompts.map((ids, r) => [...ids, ...answers[r]!.subarray(0, -1)])
+  const L = Math.max(...rows.map((row) => row.length))
+  const ids = rows.flatMap((row) => [...row, ...Array<number>(L - row.length).fill(0)])
+  const places = ids.flatMap((id, i) => (id === model.cfg.image_token_id ? [i] : []))
+  const x = model.decoder.embed(index(ids)).indexCopy(0, index(places), images).view([rows.length, L, -1])
+  const positions = prompts.map((own, r) => {
+    const before = model.promptPositions({ ids: own, images: [{ ...grid, tokens: images, deepstack: [] }] })
+    return withCompletions(before, [answers[r]!.length - 1], L)
+  })
+  const pass = { positions: positionTensor(positions, images.device) }
+  const hidden = model.decoder.forward(x, pass).flatten({ endDim: 1 })
+  const from = answers.flatMap((own, r) => Array.from(own, (_, j) => r * L + prompts[r]!.length - 1 + j))
+  const scores = model.decoder.logits(hidden.indexSelect(0, index(from)))
+  const loss = crossEntropy(scores, index(answers.flatMap((own) => [...own])))
   return { loss, metrics: { loss } }
 }
 
 /** Image tokens of all images in one pass: each image is one attention window. */
-function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor[] {
+function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor {
   const [first] = images as [Patched]
   const pixels = new Float32Array(images.length * first.pixels.length)
   images.forEach((image, i) => {
     pixels.set(image.pixels, i * first.pixels.length)
   })
-  const { tokens: all } = model.look({ ...first, pixels, rows: images.length * first.rows })
-  const each = all.size(0) / images.length
-  return images.map((_, i) => all.narrow(0, i * each, each))
-}
-
-function promptOf(ids: Int32Array, { rows, columns, height, width }: Patched, tokens: Tensor): QwenPrompt {
-  return { ids, images: [{ tokens, deepstack: [], rows, columns, height, width }] }
+  return model.look({ ...first, pixels, rows: images.length * first.rows }).tokens
 }
 
 /** The middle of the neighbour. */
