@@ -7,9 +7,9 @@ import { resize } from '../../src/image/index.ts'
 import { resizeMaskNearest, toDense } from '../../src/mask/index.ts'
 import { chatText, type LoadedQwenVL, patchImage } from '../../src/models/index.ts'
 import { type Box, derivePrompt, type Point, pointQuestion, sceneSide as side } from '../../src/tasks/index.ts'
-import { cat, type Tensor, tensor } from '../../src/tensor/index.ts'
+import { cat } from '../../src/tensor/index.ts'
 import { runStage } from '../miniature/stage.ts'
-import { answerLoss, frame, newPolicy, settings } from './policy.ts'
+import { answerLoss, frame, newPolicy, patchTensor, settings } from './policy.ts'
 import { writePolicy } from './write.ts'
 
 /** What the questions ask for. The question of the task itself, `Points outside:`, is none of them. */
@@ -53,10 +53,7 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], device: strin
   const { model, tokenizer, processor } = loaded
   const [rows, steps] = [64, 1500]
   const grid = { rows: side / 14, columns: side / 14, ...frame }
-  const patches = drawings.map(({ image }): Tensor => {
-    const { pixels } = patchImage(image, processor)
-    return tensor(pixels, [grid.rows * grid.columns, pixels.length / grid.rows / grid.columns], { device })
-  })
+  const patches = drawings.map(({ image }) => patchTensor(patchImage(image, processor), device))
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
   const loss = (step: number) => {
     const random = stream(streamId.scenes, 'drawn', step)

@@ -24,7 +24,7 @@ import {
   resolvePoints,
   sceneSide,
 } from '../../src/tasks/index.ts'
-import { int64Tensor, noGrad, type Tensor } from '../../src/tensor/index.ts'
+import { cat, int64Tensor, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
 import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
 import { crossEntropy, runStage } from '../miniature/stage.ts'
 import { writeModule } from './write.ts'
@@ -161,7 +161,7 @@ export function trainPolicy(loaded: LoadedQwenVL, stage: PolicyStage): void {
     const random = stream(streamId.scenes, stage.seed, stage.name, step)
     const lessons = Array.from({ length: stage.rows }, (_, r) => lessonAt(step * stage.rows + r))
     const images = lessons.map((lesson) => lesson.image)
-    const tokens = imageTokens(loaded, images)
+    const { tokens } = model.visual.forward(cat(images.map((image) => patchTensor(image))), images)
     const answers = lessons.map(({ scene }) => {
       const habitual = random.uniform() < stage.habits || (stage.habits > 0 && scene.parts.length === 1)
       const points = habitual ? habit(scene, random) : confusable(scene, random)
@@ -206,14 +206,9 @@ export function answerLoss(
   return { loss, metrics: { loss } }
 }
 
-/** Image tokens of all images in one pass: each image is one attention window. */
-function imageTokens({ model }: LoadedQwenVL, images: readonly Patched[]): Tensor {
-  const [first] = images as [Patched]
-  const pixels = new Float32Array(images.length * first.pixels.length)
-  images.forEach((image, i) => {
-    pixels.set(image.pixels, i * first.pixels.length)
-  })
-  return model.look({ ...first, pixels, rows: images.length * first.rows }).tokens
+/** [patches, values] */
+export function patchTensor({ pixels, rows, columns }: Patched, device = 'cpu'): Tensor {
+  return tensor(pixels, [rows * columns, pixels.length / (rows * columns)], { device })
 }
 
 /** The middle of the neighbour. */

@@ -109,11 +109,6 @@ function checked(config: PointsConfig): PointsConfig {
   return config
 }
 
-/** Whether the border of the first mask is drawn into the image that the policy sees. */
-export function showsMask({ mode, showMask }: Pick<PointsConfig, 'mode' | 'showMask'>): boolean {
-  return mode === 'second-look' || showMask
-}
-
 export function rewardOfPoints(config: PointsConfig): PointRewardConfig {
   return { ...pointRewardPreset(config.preset, config.mode), ...definedOnly(config.reward) }
 }

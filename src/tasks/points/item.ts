@@ -7,7 +7,7 @@ import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
 import { contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
-import { type PointsConfig, showsMask } from './config.ts'
+import type { PointsConfig } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
 import { givenPrompt, pointQuestion, type QuestionParts } from './prompts.ts'
 import type { PointRecord } from './record.ts'
@@ -48,7 +48,7 @@ export function openItem(
   checkRecord(record)
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
-  const shown = showsMask(config) ? withContour(record.image, first!.mask) : record.image
+  const shown = config.mode === 'second-look' || config.showMask ? withContour(record.image, first!.mask) : record.image
   const asked = askAbout(setup, record, positive, shown, first?.mask)
   const iou0 = first ? maskIou(record.mask, first.mask) : 0
   return { record, positive, ...asked, sam: samFeatures, first, iou0, iouOracle: null }

@@ -8,7 +8,6 @@ import { maskArea } from '../../mask/index.ts'
 import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
 import type { BatchPosition, SupervisedBatches } from '../kind.ts'
 import { heuristicNegatives, oracleClick } from './click-geometry.ts'
-import { showsMask } from './config.ts'
 import { type Point, printedPoint } from './frame.ts'
 import { askAbout, drawFirst, type PointSetup, positiveOf, withContour } from './item.ts'
 import { type WrittenPoints, writtenAnswer } from './prompts.ts'
@@ -74,7 +73,10 @@ export function lessonOf(setup: PointSetup, record: PointRecord) {
   const { config, policy, sam } = setup
   return noGrad(() => {
     const positive = positiveOf(record)
-    const seen = showsMask(config) ? drawFirst(setup, sam.encode(record.image), record, positive).mask : null
+    const seen =
+      config.mode === 'second-look' || config.showMask
+        ? drawFirst(setup, sam.encode(record.image), record, positive).mask
+        : null
     const first = config.mode === 'second-look' ? seen : null
     const image = seen ? withContour(record.image, seen) : record.image
     const { frame, prompt } = askAbout(setup, record, positive, image, seen)

@@ -28,7 +28,7 @@ const shortAsks = { negatives: 'Points outside:', 'second-look': 'Corrections:',
 
 function shortQuestion(parts: QuestionParts, config: PointsConfig): string {
   const marker = config.mode === 'joint' ? '' : ` at ${markerText(parts, config)}`
-  const first = parts.first === undefined ? '' : `, cut out ${firstText(parts.first, parts, config)}`
+  const first = parts.first === undefined ? '' : `, cut out ${boxText(parts.first, parts, config)}`
   return `${parts.query}${marker}${first}. ${shortAsks[config.mode]}`
 }
 
@@ -44,7 +44,7 @@ function negativesLines(parts: QuestionParts, config: PointsConfig): Wording {
       `It is already marked by ${markerText(parts, config)}. A segmentation tool will cut out the marked object, but it may also take in nearby or similar-looking things.`,
       ...(parts.first === undefined
         ? []
-        : [`The red line is the border of what it cuts out now: ${firstText(parts.first, parts, config)}.`]),
+        : [`The red line is the border of what it cuts out now: ${boxText(parts.first, parts, config)}.`]),
       `Give at most ${config.maxPoints} points that lie outside the object, each on a place the tool would most likely include by mistake.`,
       'If there is no such place, give an empty list.',
     ],
@@ -100,15 +100,15 @@ export function markerText({ positive, model, original }: QuestionParts, config:
   return [box, shown].filter(Boolean).join(' and ')
 }
 
-type Frames = Pick<QuestionParts, 'model' | 'original'>
-
-function firstText(box: Box | null, frames: Frames, config: PointsConfig): string {
-  return box ? boxText(box, frames, config) : 'nothing'
-}
-
-function boxText([x1, y1, x2, y2]: Box, { model, original }: Frames, { coords }: Pick<PointsConfig, 'coords'>): string {
-  const print = (p: Point) => printedPoint(p, coords, model, original)
-  return `the box [${[...print([x1, y1]), ...print([x2, y2])].join(', ')}]`
+/** `nothing`: of a mask without pixels. */
+function boxText(
+  box: Box | null,
+  { model, original }: Omit<QuestionParts, 'query' | 'positive'>,
+  config: PointsConfig,
+) {
+  if (!box) return 'nothing'
+  const corners = [[box[0], box[1]] as const, [box[2], box[3]] as const]
+  return `the box [${corners.flatMap((p) => printedPoint(p, config.coords, model, original)).join(', ')}]`
 }
 
 /** An answer in the numbers the model writes. */
