@@ -347,7 +347,8 @@ const feeds =
 const teaches = new RegExp(`${feeds.source}|^(dtype|frozenWeights|lora\\..*|lrScale\\..*)$`)
 const teachesOwn: Record<TaughtName, RegExp> = {
   cycle: /^(maxTiles|region|train|rl\.maxCompletionLength|loop1\.question)$/,
-  points: /^points\.(mode|coords|maxPoints|positivePrompt|imageSize|wording|keepEasy|thinking|previousMask|multimask|showMask)$/,
+  points:
+    /^points\.(mode|coords|maxPoints|positivePrompt|imageSize|wording|keepEasy|thinking|previousMask|multimask|showMask)$/,
   reason: /^reason\.(coords|wording|taughtNoise)$/,
 }
 
