@@ -80,7 +80,6 @@ function fillRun(out: Uint8Array, height: number, width: number, from: number, t
   }
 }
 
-/** Number of pixels inside. */
 /** Whether a pixel is inside. */
 export function maskHas({ counts, height }: Mask, [x, y]: readonly [number, number]): boolean {
   let run = 0
@@ -88,6 +87,7 @@ export function maskHas({ counts, height }: Mask, [x, y]: readonly [number, numb
   return run % 2 === 1
 }
 
+/** Number of pixels inside. */
 export function maskArea(mask: Mask): number {
   let area = 0
   for (let i = 1; i < mask.counts.length; i += 2) area += mask.counts[i]!
