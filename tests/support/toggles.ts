@@ -141,7 +141,7 @@ export const drawing: Readonly<Record<string, Toggle>> = {
   'segment.click': { to: [2] },
   'segment.box': { to: [0] },
   'segment.actionStd': { to: [2] },
-  'segment.grid': { to: [4] },
+  'segment.grid': { to: [16] },
   adaptiveLoops: { to: [true], beside: { batchSize: 2, maxSteps: 3 } },
   'lrScale.mask_decoder': { to: [3] },
 }
