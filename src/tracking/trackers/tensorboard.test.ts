@@ -3,10 +3,11 @@ import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { fields } from '../../../tests/support/protobuf.ts'
 import { RunWriter } from '../run-writer.ts'
 import { TensorboardTracker } from './tensorboard.ts'
 
-// A separate reader, from the format's description: bit-wise checksum, generic protobuf walk.
+// A separate reader, from the format's description: bit-wise checksum.
 function slowCrc(bytes: Uint8Array): number {
   let c = 0xffffffffn
   for (const byte of bytes) {
@@ -26,30 +27,6 @@ function records(bytes: Buffer): Buffer[] {
     assert.equal(bytes.readUInt32LE(at + 12 + n), slowCrc(data))
     out.push(data)
     at += 16 + n
-  }
-  return out
-}
-
-function fields(bytes: Buffer): [number, bigint | Buffer][] {
-  const out: [number, bigint | Buffer][] = []
-  let at = 0
-  const varint = () => {
-    let value = 0n
-    for (let shift = 0n; ; shift += 7n) {
-      const byte = bytes[at++]!
-      value |= BigInt(byte & 127) << shift
-      if (byte < 128) return value
-    }
-  }
-  const take = (n: number) => {
-    at += n
-    return bytes.subarray(at - n, at)
-  }
-  while (at < bytes.length) {
-    const key = Number(varint())
-    const wire = key & 7
-    assert.ok([0, 1, 2, 5].includes(wire))
-    out.push([key >> 3, wire === 0 ? varint() : take(wire === 1 ? 8 : wire === 5 ? 4 : Number(varint()))])
   }
   return out
 }

@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, type TestContext, test } from 'node:test'
+import { fields } from '../../../tests/support/protobuf.ts'
 import { expectedRows, newFolder, train } from '../../../tests/support/tracked-run.ts'
 import { readRun } from '../run-reader.ts'
 import { RunWriter } from '../run-writer.ts'
@@ -61,31 +62,6 @@ function recordsOf(file: Buffer): Buffer[] {
   }
   assert.equal(open, undefined)
   return records
-}
-
-function fields(bytes: Buffer): [number, bigint | Buffer][] {
-  const found: [number, bigint | Buffer][] = []
-  let at = 0
-  const varint = () => {
-    let value = 0n
-    for (let shift = 0n; ; shift += 7n) {
-      const byte = bytes[at++]!
-      value |= BigInt(byte & 127) << shift
-      if (byte < 128) return value
-    }
-  }
-  while (at < bytes.length) {
-    const key = Number(varint())
-    const wire = key & 7
-    assert.ok([0, 1, 2, 5].includes(wire))
-    if (wire === 0) found.push([key >> 3, varint()])
-    else {
-      const length = wire === 1 ? 8 : wire === 5 ? 4 : Number(varint())
-      found.push([key >> 3, bytes.subarray(at, at + length)])
-      at += length
-    }
-  }
-  return found
 }
 
 const one = (bytes: Buffer, field: number) => fields(bytes).find(([f]) => f === field)?.[1]
