@@ -73,7 +73,8 @@ interface Answering {
 async function openAnswering(request: BenchmarkRequest, kind: TaskKind<never>, config: RunConfig): Promise<Answering> {
   const { answerBenchmark, answerMasks, isRegionBenchmark } = await import('../benchmarks/index.ts')
   const drawing = ({ source, answer }: Pick<RegionBenchmark, 'answer'> & { source: string | null }): Answering => ({
-    ...{ source, answer: (family, settings) => answer(requireGrounded(family), settings) },
+    source,
+    answer: (family, settings) => answer(requireGrounded(family), settings),
   })
   if (isRegionBenchmark(request.benchmark)) return drawing(await openRegions(request, null))
   const { benchmark, records } = await openRequest(request)
