@@ -1,4 +1,5 @@
-// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, words, then all tests; `npm test -- PATTERN...` runs matching files only.
+// `npm test`: everything from a bare clone. Packages, addon, lint, types, rooms, words, then all tests but the long ones, which
+// `npm run test:nightly` runs. `npm test -- PATTERN...` runs the files that match; `--list` prints the files of a part and runs none.
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
@@ -24,16 +25,12 @@ const groups = [
 ]
 const needSources = ['tests/e2e', 'tests/faults']
 const timeout = 30 * minute
+/** These take minutes of processor time: `npm test` leaves them out, CI runs both parts. */
+const nightly = ['fuzz/fuzz', 'e2e/pages', 'e2e/resume', 'e2e/points', 'e2e/behaviour', 'cli/adapt']
 /** These take longest and start first, so that no core is idle at the end. */
-const longest = [
-  'fuzz/fuzz',
-  'invariant/settings-used',
-  'e2e/package',
-  'e2e/pages',
-  'invariant/distributed-training',
-  'e2e/demo',
-]
-const rank = (path) => longest.findIndex((part) => path.includes(part)) >>> 0
+const longest = [...nightly, 'invariant/settings-used', 'e2e/package', 'invariant/distributed-training', 'e2e/demo']
+const placeIn = (list, path) => list.findIndex((part) => path.includes(`/${part}.test.`)) >>> 0
+const rank = (path) => placeIn(longest, path)
 
 const threads = { OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1', MKL_NUM_THREADS: '1' }
 
@@ -72,8 +69,8 @@ async function staticPhases() {
     ['words', () => run(process.execPath, ['scripts/check-words.mjs'])],
     ['pages of the public API', () => run(process.execPath, ['scripts/gen-api.mjs', '--check'])],
   ]
-  for (const [name, body] of phases) if (!(await phase(name, body))) return false
-  return true
+  const passed = await Promise.all(phases.map(([name, body]) => phase(name, body))) // none needs another's result
+  return passed.every(Boolean)
 }
 
 function readCounts(path, files) {
@@ -138,42 +135,54 @@ function whyNoCuda(record) {
   return Number(stdout) > 0 ? null : 'the engine reports no CUDA device'
 }
 
-function selectFiles(patterns, record) {
-  const chosen = []
-  for (const group of groups) {
+/** The groups with the files that match a pattern, or else with those of the part. */
+function selectFiles({ patterns, long }) {
+  const isNightly = (path) => placeIn(nightly, path) < nightly.length
+  const matches = (path) => patterns.some((part) => relative(root, path).includes(part))
+  return groups.flatMap((group) => {
     const all = group.folders.flatMap(testFiles).sort((a, b) => rank(a) - rank(b))
-    const matches = (path) => patterns.some((part) => relative(root, path).includes(part))
-    const files = patterns.length > 0 ? all.filter(matches) : all
-    if (files.length === 0) continue
-    const why = group.name === 'gpu' ? whyNoCuda(record) : null
-    if (why) console.log(`== ${group.name} tests: ${files.length} files skipped: ${why}`)
-    else chosen.push({ ...group, files, shared: group.name === 'unit' && patterns.length === 0 })
-  }
-  return chosen
+    const files = all.filter((path) => (patterns.length > 0 ? matches(path) : isNightly(path) === long))
+    const shared = group.name === 'unit' && patterns.length === 0 && !long
+    return files.length > 0 ? [{ ...group, files, shared }] : []
+  })
 }
 
-async function testAll(patterns) {
+function canRun({ name, files }, record) {
+  const why = name === 'gpu' ? whyNoCuda(record) : null
+  if (why) console.log(`== ${name} tests: ${files.length} files skipped: ${why}`)
+  return !why
+}
+
+async function testAll(words) {
+  const asked = { patterns: words.filter((word) => !word.startsWith('--')), long: words.includes('--nightly') }
+  const selected = selectFiles(asked)
+  if (words.includes('--list')) return list(selected)
   const start = performance.now()
   let record
   await phase('set-up', async () => {
     record = await setup()
     return true
   })
-  if (patterns.length === 0 && !compiled && !(await staticPhases())) return 1
-  const chosen = selectFiles(patterns, record)
+  const isPlain = asked.patterns.length === 0 && !asked.long
+  if (isPlain && !compiled && !(await staticPhases())) return 1
+  const chosen = selected.filter((group) => canRun(group, record))
   if (chosen.length === 0)
-    throw new SetupError(
-      `no test file was found${patterns.length > 0 ? ` whose path contains ${patterns.join(' or ')}` : ''}`,
-    )
+    throw new SetupError(`no test file was found whose path contains ${asked.patterns.join(' or ')}`)
   await phase('compile', prepareTests)
   const total = { passed: 0, failed: 0, skipped: 0 }
   for (const group of chosen) {
     const counts = await runGroup(group)
     for (const name of Object.keys(total)) total[name] += counts[name]
   }
+  if (isPlain) console.log(`left out: ${nightly.join(', ')}; npm run test:nightly runs them`)
   console.log(`total ${seconds(start)}`)
   console.log(`${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`)
   return total.failed > 0 ? 1 : 0
+}
+
+function list(selected) {
+  for (const path of selected.flatMap(({ files }) => files)) console.log(relative(root, path))
+  return 0
 }
 
 useOwnCache()
