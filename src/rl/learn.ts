@@ -11,26 +11,40 @@ import { ownPieces } from './share.ts'
 import type { StepReport } from './step-report.ts'
 import type { Densities, Task } from './task.ts'
 
-/** The gradient of a task joins those of the others; with adaptive weights its own norm is measured before. */
-export async function learnFrom(
+/** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient is measured as well. */
+export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
+  if (!run.config.adaptiveLoops) return learnTasks(run, run.tasks, groups, batch, report)
+  for (const task of run.tasks) {
+    const others = run.roles.optim.takeGradients()
+    try {
+      await learnTasks(run, [task], groups, batch, report)
+      await sumGradients(run, report)
+    } catch (error) {
+      for (const t of others.values()) t.dispose()
+      throw error
+    }
+    measureTask(run, task, others, report)
+  }
+}
+
+/** What all processes learned is exchanged once, after the last task: every exchange waits for the slowest process. */
+async function learnTasks(
   run: Run,
-  task: Task,
+  tasks: readonly Task[],
   groups: readonly Group[],
-  { pieces, numItems }: Batch,
+  batch: Batch,
   report: StepReport,
 ): Promise<void> {
-  const others = run.config.adaptiveLoops ? run.roles.optim.takeGradients() : null
-  try {
-    const learn = () => learnTask(run, task, groups, { pieces, numItems })
-    const learned = task.beta > 0 ? await run.roles.whileWhole('reference', run.world, learn) : learn()
-    await reportLearned(run, task, groups, pieces, learned, report)
-    if (!others) return
-    await sumGradients(run, report)
-  } catch (error) {
-    for (const t of others?.values() ?? []) t.dispose()
-    throw error
+  const own: Learned[][] = []
+  for (const task of tasks) {
+    const learn = () => learnTask(run, task, groups, batch)
+    own.push(task.beta > 0 ? await run.roles.whileWhole('reference', run.world, learn) : learn())
   }
-  measureTask(run, task, others, report)
+  const all = await run.world.gather(own)
+  for (const [i, task] of tasks.entries()) {
+    const learned = all.flatMap((one) => one[i]!)
+    reportLearned(run, task, groups, batch.pieces, learned, report)
+  }
 }
 
 const weightOf = (run: Run, task: Task) => task.weight * run.balance[task.name]!
@@ -170,15 +184,14 @@ function groupLoss(
 }
 
 /** Every process reports what all of them learned, in the order of one; a loss that is not finite fails on every process. */
-async function reportLearned(
+function reportLearned(
   run: Run,
   task: Task,
   groups: readonly Group[],
   pieces: Batch['pieces'],
-  own: readonly Learned[],
+  waiting: Learned[],
   report: StepReport,
-): Promise<void> {
-  const waiting = (await run.world.gather(own)).flat()
+): void {
   for (const items of pieces) {
     for (const group of groups) {
       if (group.task !== task || !items.includes(group.item)) continue

@@ -18,7 +18,7 @@ export async function step(
   report.ddof = run.config.rl.ddof
   try {
     // learn: the same samples again, now with gradient
-    for (const task of run.tasks) await learnFrom(run, task, groups, batch, report)
+    await learnFrom(run, groups, batch, report)
     if (!run.config.adaptiveLoops) await sumGradients(run, report)
     requireFiniteGradients(run)
     report.groupNorms = run.roles.gradNorms()

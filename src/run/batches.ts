@@ -38,13 +38,11 @@ export interface StoredGeneration {
   short: boolean
 }
 
-/** Seconds of all batches so far. */
+/** Seconds of this process: all batches so far. */
 export interface SamplingTime {
-  /** Processor time: of each batch that of the process that used most. */
   processor: number
-  /** By the clock, without waiting for other processes: of each batch that of the slowest process, and the mean over processes. */
-  slowest: number
-  mean: number
+  /** By the clock, without waiting for other processes. */
+  worked: number
 }
 
 /** What a step is given, and the groups that were sampled for it. */
@@ -66,7 +64,7 @@ export class Batches {
   #generation: Generation | null = null
   #decoded = 0
   /** What sampling took so far, images and scores included. */
-  readonly sampled: SamplingTime = { processor: 0, slowest: 0, mean: 0 }
+  readonly sampled: SamplingTime = { processor: 0, worked: 0 }
 
   constructor(
     run: Run,
@@ -212,11 +210,8 @@ export class Batches {
     if (world.size > 1) this.#run.costs.measure(groups)
     const spent = (performance.now() - startedAt) / 1000
     seconds.sample = (seconds.sample ?? 0) + spent - (this.#encoder.seconds - encodedAt)
-    const worked = spent - (world.waited - waitedAt)
-    const all = await world.gather({ processor: processorSeconds() - usedAt, worked })
-    this.sampled.processor += Math.max(...all.map((one) => one.processor))
-    this.sampled.slowest += Math.max(...all.map((one) => one.worked))
-    this.sampled.mean += all.reduce((sum, one) => sum + one.worked, 0) / all.length
+    this.sampled.worked += spent - (world.waited - waitedAt)
+    this.sampled.processor += processorSeconds() - usedAt
     return groups
   }
 

@@ -82,7 +82,7 @@ class TrainWork implements Work {
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
-  #sampledBefore: SamplingTime = { processor: 0, slowest: 0, mean: 0 }
+  #sampledBefore: SamplingTime = { processor: 0, worked: 0 }
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
@@ -222,7 +222,7 @@ class TrainWork implements Work {
       ...(useAdaptiveEntropy ? { entropy_coef: this.#run.entropy.coef } : {}),
     }
     const tokensPerSecond = decoded / clocks.step_time!
-    const timing = { ...clocks, tokens_per_second: tokensPerSecond, ...this.#sampled() }
+    const timing = { ...clocks, tokens_per_second: tokensPerSecond }
     const fields: Record<string, number> = {}
     for (const { name } of this.#run.tasks) fields[name] = report.rewardMean(name)
     fields.grad = report.gradNorm
@@ -234,12 +234,13 @@ class TrainWork implements Work {
   async #overProcesses(clocks: Metrics): Promise<Metrics> {
     const { encoder, learner } = this.#opened
     const { store } = encoder
+    const sampled = this.#sampled()
     const nan = maskLogits.nan - this.#nan
     this.#nan = maskLogits.nan
     const own = {
-      mean: clocks,
+      mean: { ...clocks, ...sampled.mean },
       sum: { 'iou/nan': nan, ...(store ? { 'features/hits': store.hits, 'features/misses': store.misses } : {}) },
-      max: { ...memoryMetrics(learner.family.placement.device), ...this.#sent() },
+      max: { ...memoryMetrics(learner.family.placement.device), ...this.#sent(), ...sampled.max },
     }
     const all = await this.#run.world.gather({ own, judge: this.#scoring.judge })
     const judge = sumStates(all.map((one) => one.judge))
@@ -248,14 +249,14 @@ class TrainWork implements Work {
   }
 
   /** Since the last step; with several processes also how evenly they shared the work. */
-  #sampled(): Record<string, number> {
+  #sampled(): { mean: Metrics; max: Metrics } {
     const before = this.#sampledBefore
     const now = { ...this.#batches.sampled }
     this.#sampledBefore = now
-    const processor = { 'processor_seconds/sample': now.processor - before.processor }
-    if (this.#run.world.size === 1) return processor
-    const [slowest, mean] = [now.slowest - before.slowest, now.mean - before.mean]
-    return { ...processor, 'ranks/sample_slowest': slowest, 'ranks/sample_mean': mean }
+    const max = { 'processor_seconds/sample': now.processor - before.processor }
+    if (this.#run.world.size === 1) return { mean: {}, max }
+    const worked = now.worked - before.worked
+    return { mean: { 'ranks/sample_mean': worked }, max: { ...max, 'ranks/sample_slowest': worked } }
   }
 
   /** Bytes since the last step; nothing without a group. */
