@@ -13,8 +13,8 @@ function mulHigh(a: number, b: number): number {
   const bLow = b & 0xffff
   const bHigh = b >>> 16
   const cross = aHigh * bLow + ((aLow * bLow) >>> 16)
-  const middle = aLow * bHigh + (cross % 0x10000)
-  return (aHigh * bHigh + Math.floor(cross / 0x10000) + Math.floor(middle / 0x10000)) >>> 0
+  const middle = aLow * bHigh + (cross & 0xffff)
+  return (aHigh * bHigh + (cross >>> 16) + (middle >>> 16)) >>> 0
 }
 
 /** Stream names used as keys; a new use of randomness gets a new line. */
@@ -106,7 +106,11 @@ export class RandomStream {
       k0 = (k0 + W0) >>> 0
       k1 = (k1 + W1) >>> 0
     }
-    this.#block.set([c0, c1, c2, c3])
+    const block = this.#block
+    block[0] = c0
+    block[1] = c1
+    block[2] = c2
+    block[3] = c3
     this.#blockIndex = index
   }
 }

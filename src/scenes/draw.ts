@@ -55,8 +55,9 @@ export function draw(objects: readonly SceneObject[], size: number, random: Rand
     const x = ((at % size) + 0.5) / size
     const y = (Math.floor(at / size) + 0.5) / size
     const paint = paints[owner[at]!]!
-    const rgb = paint.isMarked(x, y) ? paint.mark : paint.base
-    const shift = paint.slope(x, y) + (random.wordAt(grainFrom + at) % (2 * grain + 1)) - grain
+    const rgb = paint.isMarked?.(x, y) ? paint.mark : paint.base
+    const slope = paint.slopeX * (x - 0.5) + paint.slopeY * (y - 0.5)
+    const shift = slope + (random.wordAt(grainFrom + at) % (2 * grain + 1)) - grain
     for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(rgb[c]! + shift)))
   }
   return { image: { width: size, height: size, data }, owner }
@@ -84,8 +85,8 @@ function ownerMap(objects: readonly SceneObject[], size: number): Uint8Array {
 /** Stripes are dark, dots are light; both about a fifteenth of the image apart, so that a small object shows several. */
 const period = 0.068
 
-const marked: Readonly<Record<Texture, (dx: number, dy: number) => boolean>> = {
-  plain: () => false,
+const marked: Readonly<Record<Texture, ((dx: number, dy: number) => boolean) | null>> = {
+  plain: null,
   striped: (_, dy) => fraction(dy / period) < 0.5,
   dotted: (dx, dy) => Math.hypot(fraction(dx / period) - 0.5, fraction(dy / period) - 0.5) < 0.32,
 }
@@ -97,9 +98,10 @@ function fraction(value: number): number {
 interface Paint {
   base: readonly number[]
   mark: readonly number[]
-  isMarked(x: number, y: number): boolean
-  /** Levels added to every channel. */
-  slope(x: number, y: number): number
+  isMarked: ((x: number, y: number) => boolean) | null
+  /** Levels added to every channel, per side of the image. */
+  slopeX: number
+  slopeY: number
 }
 
 function makePaint(object: SceneObject, random: RandomStream): Paint {
@@ -107,8 +109,8 @@ function makePaint(object: SceneObject, random: RandomStream): Paint {
   const mark = object.texture === 'dotted' ? base.map((l) => l + 0.75 * (255 - l)) : base.map((l) => 0.4 * l)
   const [shiftX, shiftY] = [random.uniform() * period, random.uniform() * period]
   const pattern = marked[object.texture]
-  const isMarked = (x: number, y: number) => pattern(x - object.x + shiftX, y - object.y + shiftY)
-  return { base, mark, isMarked, slope: () => 0 }
+  const isMarked = pattern && ((x: number, y: number) => pattern(x - object.x + shiftX, y - object.y + shiftY))
+  return { base, mark, isMarked, slopeX: 0, slopeY: 0 }
 }
 
 /** A grey with a slight tint and a slight slope. */
@@ -117,6 +119,5 @@ function makeBackground(random: RandomStream): Paint {
   const base = [0, 1, 2].map(() => grey + 14 * (random.uniform() - 0.5))
   const slopeX = 16 * (random.uniform() - 0.5)
   const slopeY = 16 * (random.uniform() - 0.5)
-  const slope = (x: number, y: number) => slopeX * (x - 0.5) + slopeY * (y - 0.5)
-  return { base, mark: base, isMarked: () => false, slope }
+  return { base, mark: base, isMarked: null, slopeX, slopeY }
 }
