@@ -40,14 +40,19 @@ export interface Group {
   readonly item: Item
   readonly samples: readonly Sample[]
   readonly replies: readonly object[]
-  readonly scores: readonly Scored[]
+  scores: readonly Scored[]
   readonly columns: Columns
-  readonly advantages: Float64Array
-  readonly hasSignal: boolean
+  advantages: Float64Array
+  hasSignal: boolean
   /** [K * T] under the weights that sampled; only when the group is used more than once. */
   old: Float32Array | null
   /** [K * T] under the reference; only when beta is not 0. */
   reference: Float32Array | null
+}
+
+/** What a group has before it is scored and learned from. */
+export function unscored(): Pick<Group, 'scores' | 'advantages' | 'hasSignal' | 'old' | 'reference'> {
+  return { scores: [], advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
 }
 
 /** The one mask for counting and for the loss: tokens up to the end, then actions; nothing of a truncated row where the settings say so. */

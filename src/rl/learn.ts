@@ -13,8 +13,9 @@ import type { Densities, Task } from './task.ts'
 
 /** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient is measured as well. */
 export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
-  if (!run.config.adaptiveLoops) return learnTasks(run, run.tasks, groups, batch, report)
-  for (const task of run.tasks) {
+  const tasks = judgedLast(run)
+  if (!run.config.adaptiveLoops) return learnTasks(run, tasks, groups, batch, report)
+  for (const task of tasks) {
     const others = run.roles.optim.takeGradients()
     try {
       await learnTasks(run, [task], groups, batch, report)
@@ -27,6 +28,11 @@ export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch
   }
 }
 
+/** A judge has the time of the other tasks to answer. */
+function judgedLast({ tasks, judged }: Run): Task[] {
+  return [...tasks].sort((a, b) => Number(judged.has(a.name)) - Number(judged.has(b.name)))
+}
+
 /** What all processes learned is exchanged once, after the last task: every exchange waits for the slowest process. */
 async function learnTasks(
   run: Run,
@@ -37,6 +43,7 @@ async function learnTasks(
 ): Promise<void> {
   const own: Learned[][] = []
   for (const task of tasks) {
+    await scoresOf(run, task, groups, batch, report)
     const learn = () => learnTask(run, task, groups, batch)
     own.push(task.beta > 0 ? await run.roles.whileWhole('reference', run.world, learn) : learn())
   }
@@ -45,6 +52,24 @@ async function learnTasks(
     const learned = all.flatMap((one) => one[i]!)
     reportLearned(run, task, groups, batch.pieces, learned, report)
   }
+}
+
+/** Waits for the scores of a task. What needs none is computed before; of several pieces only one is in memory. */
+async function scoresOf(
+  run: Run,
+  task: Task,
+  groups: readonly Group[],
+  { pieces, ready }: Batch,
+  report: StepReport,
+): Promise<void> {
+  if (run.judged.has(task.name) && task.beta > 0 && pieces.length === 1) {
+    const [items = []] = ownPieces(run, pieces)
+    const own = groups.filter((group) => group.task === task && items.includes(group.item))
+    await run.roles.whileWhole('reference', run.world, () => run.inWork(items, () => keepReference(run, own)))
+  }
+  const startedAt = performance.now()
+  await ready?.(task)
+  report.scoreSeconds += (performance.now() - startedAt) / 1000
 }
 
 const weightOf = (run: Run, task: Task) => task.weight * run.balance[task.name]!

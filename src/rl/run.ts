@@ -20,6 +20,8 @@ export interface Roles {
   asReference<R>(fn: () => R): R
   /** Runs `fn` with the weights in place as sampling reads them, without gradient. */
   forSampling<R>(fn: () => R): R
+  /** Runs `fn`, in which no role's weights change: what sampling has read of an image serves the same role again. */
+  whileSampling<R>(fn: () => R): R
   /** After an update: the EMA copy, and a reference that moves, take their small step. */
   follow(): void
   /** Runs `fn`, which uses the role, while its copy is whole, if each process keeps a part of it. All processes together. */
@@ -46,6 +48,8 @@ export interface StepConfig {
 export interface Run {
   readonly config: StepConfig
   readonly tasks: readonly Task[]
+  /** Names of tasks that a judge scores: they are sampled first and learned from last. */
+  readonly judged: ReadonlySet<string>
   readonly roles: Roles
   readonly world: World
   /** Decides which process works on which record. */
@@ -65,6 +69,8 @@ export interface Batch {
   readonly draw: Draw
   readonly pieces: readonly (readonly Item[])[]
   readonly groups?: readonly Group[]
+  /** Settles when the groups of a task have their scores. Absent: they have. */
+  ready?(task: Task): Promise<void>
   /**
    * What dapo, cispo and vespo divide the sum over a group's tokens by: the tokens of its generation batch and task, rescaled to
    * this step, as TRL has it. Absent: the tokens of the step.

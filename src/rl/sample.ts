@@ -1,44 +1,77 @@
 // Sample and score: the policy answers, the EMA copy answers back, rewards become advantages. Only plain data leaves.
 import { shuffled, stream, streamId } from '../core/index.ts'
 import { tidy } from '../tensor/index.ts'
-import { advantagesOf, columnsOf, type Group, type Scored } from './group.ts'
+import { advantagesOf, columnsOf, type Group, type Scored, unscored } from './group.ts'
 import type { Batch, Run } from './run.ts'
 import { gatherGroups, ownPieces } from './share.ts'
 import { Stopped } from './stopped.ts'
 import type { Draw, Item, Task } from './task.ts'
 
-/** One record's samples of a task and the EMA copy's replies, on their way to be scored. */
-type UnscoredGroup = Pick<Group, 'task' | 'item' | 'samples' | 'replies'> & { scores: Promise<readonly Scored[]> }
+/** A group on its way to be scored: it gets its scores and advantages once they are there. */
+interface UnscoredGroup {
+  group: Group
+  scores: Promise<readonly Scored[]>
+}
+
+/** Groups of a batch, task by task. Those of a task have scores and advantages after `ready` of it. */
+export interface SampledGroups {
+  groups: Group[]
+  ready(task: Task): Promise<void>
+}
+
+/** Samples of all tasks, replies, scores, advantages. */
+export async function sampleAndScore(run: Run, batch: Batch): Promise<Group[]> {
+  const { groups, ready } = await sampleGroups(run, batch)
+  for (const task of run.tasks) await ready(task)
+  return groups
+}
 
 /**
- * Samples of all tasks, replies, scores, advantages. Pieces are sampled one after the other; their scoring overlaps. Every process
- * samples its own records and gets the groups of all: advantages see every group of their task.
+ * Pieces are sampled one after the other; their scoring overlaps, and what is learned first need not wait for the scores of the rest.
+ * Every process samples its own records and gets the groups of all: advantages see every group of their task.
  */
-export async function sampleAndScore(run: Run, { pieces, draw }: Batch): Promise<Group[]> {
+export async function sampleGroups(run: Run, { pieces, draw }: Batch): Promise<SampledGroups> {
   const { world, tasks, config, roles } = run
   const own = ownPieces(run, pieces).filter((items) => items.length > 0)
   const sampled = await roles.whileWhole('ema', world, () =>
     own.flatMap((items) => run.inWork(items, () => sample(run, items, draw))),
   )
-  const made = await scored(run, sampled).catch(nullWhenStopped)
-  const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), made)
-  return tasks.flatMap((task) =>
-    withAdvantages(
-      run,
-      groups.filter((g) => g.task === task),
-      draw,
-    ),
-  )
+  const made = tasks.flatMap((task) => sampled.filter(({ group }) => group.task === task))
+  if (world.size > 1) {
+    const scored = await Promise.all(tasks.map((task) => score(made, task))).then(() => made, nullWhenStopped)
+    const groups = await gatherGroups(world, tasks, config.rl, pieces.flat(), scored?.map((one) => one.group) ?? null)
+    for (const task of tasks) giveAdvantages(run, groups, task, draw)
+    return { groups, ready: async () => undefined }
+  }
+  const groups = made.map((one) => one.group)
+  const ready = async (task: Task) => {
+    if (await score(made, task)) giveAdvantages(run, groups, task, draw)
+  }
+  return { groups, ready }
 }
 
-/** Nothing that leaves can be differentiated. Each role does its half of all tasks at a time: its weights are brought into place once. */
+/** Tasks that a judge scores come first, one by one: it answers while the others are sampled. */
 function sample(run: Run, items: readonly Item[], draw: Draw): UnscoredGroup[] {
-  const { roles, tasks } = run
+  const judged = run.tasks.filter(({ name }) => run.judged.has(name))
+  if (judged.length === 0) return sampleTasks(run, run.tasks, items, draw)
+  const others = run.tasks.filter((task) => !judged.includes(task))
+  const turns = [...judged.map((task) => [task]), others]
+  return run.roles.whileSampling(() => turns.flatMap((some) => sampleTasks(run, some, items, draw)))
+}
+
+/** Nothing that leaves can be differentiated. Each role does its half of the tasks at a time: its weights are brought into place once. */
+function sampleTasks(run: Run, tasks: readonly Task[], items: readonly Item[], draw: Draw): UnscoredGroup[] {
+  const { roles } = run
   const all = roles.forSampling(() => tasks.map((task) => tidy(() => task.sample(items, draw))))
   const answer = (task: Task, i: number): UnscoredGroup[] => {
     const replies = tidy(() => task.answer(items, all[i]!))
     const scores = run.score(task.name, replies)
-    return items.map((item, b) => ({ task, item, samples: all[i]![b]!, replies: replies[b]!, scores: scores[b]! }))
+    return items.map((item, b) => {
+      const samples = all[i]![b]!
+      const columns = columnsOf(task, samples, run.config.rl)
+      const group: Group = { task, item, samples, replies: replies[b]!, columns, ...unscored() }
+      return { group, scores: scores[b]! }
+    })
   }
   return roles.asEma(() => roles.forSampling(() => tasks.flatMap(answer)))
 }
@@ -48,19 +81,18 @@ function nullWhenStopped(error: unknown): null {
   throw error
 }
 
-/** Groups of all tasks, task by task, without advantages. */
-async function scored(run: Run, sampled: readonly UnscoredGroup[]): Promise<Group[]> {
-  const groups: Group[] = []
-  for (const task of run.tasks) {
-    const own = sampled.filter((s) => s.task === task)
-    const rows = await Promise.all(own.map((s) => s.scores))
-    own.forEach((s, i) => {
-      const columns = columnsOf(task, s.samples, run.config.rl)
-      const plain = { advantages: new Float64Array(0), hasSignal: false, old: null, reference: null }
-      groups.push({ ...s, scores: rows[i]!, columns, ...plain })
-    })
-  }
-  return groups
+/** Gives the groups of a task their scores; false if they had them. */
+async function score(sampled: readonly UnscoredGroup[], task: Task): Promise<boolean> {
+  const own = sampled.filter(({ group }) => group.task === task && group.scores.length === 0)
+  const rows = await Promise.all(own.map((one) => one.scores))
+  for (const [i, { group }] of own.entries()) group.scores = rows[i]!
+  return own.length > 0
+}
+
+function giveAdvantages(run: Run, groups: readonly Group[], task: Task, draw: Draw): void {
+  const own = groups.filter((group) => group.task === task)
+  for (const [b, { advantages, hasSignal }] of withAdvantages(run, own, draw).entries())
+    Object.assign(own[b]!, { advantages, hasSignal })
 }
 
 /** The same groups of one task with the advantages they have among each other. */

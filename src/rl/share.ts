@@ -1,7 +1,7 @@
 // Which process works on which record, and how its results reach the others. A single process works on all records.
 import { Divergence, type World } from '../distributed/index.ts'
 import type { GrpoConfig } from './config.ts'
-import { columnsOf, decodedTokens, type Group, type Scored } from './group.ts'
+import { columnsOf, decodedTokens, type Group, type Scored, unscored } from './group.ts'
 import { Stopped } from './stopped.ts'
 import type { Item, Json, Task } from './task.ts'
 
@@ -132,11 +132,8 @@ function received(sent: SentGroup, tasks: readonly Task[], items: ReadonlyMap<st
     item: items.get(sent.record)!,
     samples,
     replies: [],
-    scores: sent.scores,
     columns: columnsOf(task, samples, rl),
-    advantages: new Float64Array(0),
-    hasSignal: false,
-    old: null,
-    reference: null,
+    ...unscored(),
+    scores: sent.scores,
   }
 }

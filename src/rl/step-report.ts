@@ -19,6 +19,8 @@ export class StepReport {
   gradNorm = Number.NaN
   /** Spent on summing gradients over processes. */
   reduceSeconds = 0
+  /** Spent on waiting for scores. */
+  scoreSeconds = 0
   groupNorms: Record<string, number> = {}
   /** Of the standard deviation inside groups, as the advantages have it. */
   ddof: GrpoConfig['ddof'] = 1

@@ -2,7 +2,7 @@
 import { adaptEntropy } from './entropy.ts'
 import { learnFrom, requireFiniteGradients, sumGradients } from './learn.ts'
 import type { Batch, Run } from './run.ts'
-import { sampleAndScore } from './sample.ts'
+import { sampleGroups } from './sample.ts'
 import { StepReport } from './step-report.ts'
 
 /** One optimizer step. */
@@ -13,12 +13,12 @@ export async function step(
   report = new StepReport(),
 ): Promise<StepReport> {
   // sample, score: K answers of P, what E answers back, rewards, advantages; no gradient is recorded
-  const groups = batch.groups ?? (await sampleAndScore(run, batch))
+  const { groups, ready } = batch.groups ? { groups: batch.groups, ready: batch.ready } : await sampleGroups(run, batch)
   const { optim } = run.roles
   report.ddof = run.config.rl.ddof
   try {
     // learn: the same samples again, now with gradient
-    await learnFrom(run, groups, batch, report)
+    await learnFrom(run, groups, { ...batch, ready }, report)
     if (!run.config.adaptiveLoops) await sumGradients(run, report)
     requireFiniteGradients(run)
     report.groupNorms = run.roles.gradNorms()

@@ -72,6 +72,7 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }:
     })
   const run = {
     config: { rl: config.rl, shuffleRewards: false },
+    judged: new Set(),
     tasks: tasks.map((name) => taskOf(name, (id) => samples?.(name, id) ?? {})),
     roles: {
       forSampling: (fn: () => unknown) => fn(),
@@ -89,7 +90,17 @@ function open(input: RunInput, { ids, tasks = ['one'], flat, failure, samples }:
   const loader = loaderOf(ids)
   const records = { loader, source: source as unknown as Source }
   const batches = new Batches(run, config, records, encoder, { alone: true, report: () => undefined })
-  const next = async (step: number) => (await batches.next(step, {})).batch
+  const next = async (step: number) => {
+    const undo = batches.mark()
+    try {
+      const { batch } = await batches.next(step, {})
+      for (const task of run.tasks) await batch.ready!(task)
+      return batch
+    } catch (error) {
+      undo()
+      throw error
+    }
+  }
   return { batches, loader, next, released }
 }
 
@@ -138,7 +149,7 @@ test('a step that fails after it took pieces leaves the generation as it was', a
   const before = [await stopped.batches.state(), stopped.loader.state()]
   await assert.rejects(stopped.next(1), Stopped)
   assert.deepEqual(await stopped.batches.state(), before[0], 'its last piece was not taken')
-  stopped.loader.restore(before[1] as never)
+  assert.deepEqual(stopped.loader.state(), before[1], 'its records are not taken')
   fails = false
   assert.deepEqual(idsOf(await stopped.next(1)), ['d', 'f'])
 })

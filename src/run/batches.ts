@@ -10,7 +10,9 @@ import {
   type Group,
   ownPieces,
   type Run,
-  sampleAndScore,
+  type SampledGroups,
+  sampleGroups,
+  type Task,
   withAdvantages,
 } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
@@ -26,6 +28,8 @@ type CountedDraw = Draw & { again: Map<string, number> }
 interface Generation {
   pieces: WorkItem[][]
   groups: Group[]
+  /** Settles when the groups of a task have their scores. */
+  ready(task: Task): Promise<void>
   taken: number
   /** The epoch ended inside it. */
   short: boolean
@@ -84,18 +88,17 @@ export class Batches {
     this.#sizes = { pieces, passes: numIterations, accumulated: gradientAccumulationSteps }
   }
 
-  /** The groups of optimizer step `step`, sampled and scored when it is their turn. If that fails, the step was not begun. */
-  async next(step: number, seconds: Record<string, number>): Promise<NextBatch> {
-    const before = this.#generation ? { ...this.#generation } : null
-    try {
-      return await this.#gather(step, seconds)
-    } catch (error) {
+  /** Remembers where the batches are; the result puts them back there: a step that fails was not begun. */
+  mark(): () => void {
+    const [before, position] = [this.#generation ? { ...this.#generation } : null, this.#loader.state()]
+    return () => {
       this.#generation = before
-      throw error
+      this.#loader.restore(position)
     }
   }
 
-  async #gather(step: number, seconds: Record<string, number>): Promise<NextBatch> {
+  /** The groups of optimizer step `step`, sampled when it is their turn. Their scores may still be on their way. */
+  async next(step: number, seconds: Record<string, number>): Promise<NextBatch> {
     const draw = { seed: this.#config.seed, step, again: new Map<string, number>() }
     const pieces: WorkItem[][] = []
     const groups: Group[] = []
@@ -120,8 +123,11 @@ export class Batches {
     }
     if (fresh.length > 0) await this.#keepOld()
     const numItems = new Map([...generationOf].map(([g, from]) => [g, numItemsOf(from, g, pieces.length)]))
+    const ready = async (task: Task) => {
+      for (const generation of new Set(generationOf.values())) await generation.ready(task)
+    }
     return {
-      batch: { draw, pieces, groups: byTask(groups, this.#run), numItems },
+      batch: { draw, pieces, groups: byTask(groups, this.#run), ready, numItems },
       fresh,
       decoded: this.#decoded - before,
     }
@@ -148,6 +154,7 @@ export class Batches {
     const wanted = batchSize * this.#sizes.pieces
     const made: Group[] = []
     const records: WorkItem[] = []
+    let ready: SampledGroups['ready'] = async () => undefined
     let short = false
     for (let round = 0; round <= (rl.groupFilter ? rl.maxResampleTimes : 0); round++) {
       const needed = wanted - this.#smallest(made, round)
@@ -156,7 +163,10 @@ export class Batches {
       short ||= round === 0 && examples.length < needed
       const items = this.#encoder.items(examples)
       records.push(...items)
-      made.push(...(await this.#sample(chunks(items, batchSize), draw, seconds)))
+      const sampled = await this.#sample(chunks(items, batchSize), draw, seconds)
+      made.push(...sampled.groups)
+      if (rl.groupFilter) for (const task of this.#run.tasks) await sampled.ready(task)
+      else ready = sampled.ready
       for (const { id } of items) draw.again.set(id, (draw.again.get(id) ?? 0) + 1)
     }
     const groups = rl.groupFilter ? this.#filtered(made, wanted, draw) : made
@@ -165,7 +175,7 @@ export class Batches {
     const kept = records.filter((item) => used.has(item))
     // tasks may have kept different records: there are more of them then, and as many pieces as ever
     const pieces = chunks(kept, Math.max(batchSize, Math.ceil(kept.length / this.#sizes.pieces)))
-    return { pieces, groups, taken: 0, short }
+    return { pieces, groups, ready, taken: 0, short }
   }
 
   /** Of a generation batch that outlives the step that sampled it: the weights move before its groups are used again. */
@@ -200,19 +210,20 @@ export class Batches {
     return Math.min(...this.#run.tasks.map((task) => made.filter((g) => g.task === task && g.hasSignal).length))
   }
 
-  async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<Group[]> {
+  async #sample(pieces: WorkItem[][], draw: Draw, seconds: Record<string, number>): Promise<SampledGroups> {
     const { world } = this.#run
     const [startedAt, encodedAt, usedAt] = [performance.now(), this.#encoder.seconds, processorSeconds()]
     const waitedAt = world.waited
-    const sampled = (some: Batch['pieces']) => sampleAndScore(this.#run, { pieces: some, draw })
-    const groups = await withinMemory(pieces, sampled, this.#retry)
+    const work = (some: Batch['pieces']) => sampleGroups(this.#run, { pieces: some, draw })
+    const sampled = await withinMemory(pieces, work, this.#retry)
+    const { groups } = sampled
     this.#decoded += groups.reduce((n, g) => n + decodedTokens(g), 0)
     if (world.size > 1) this.#run.costs.measure(groups)
     const spent = (performance.now() - startedAt) / 1000
     seconds.sample = (seconds.sample ?? 0) + spent - (this.#encoder.seconds - encodedAt)
     this.sampled.worked += spent - (world.waited - waitedAt)
     this.sampled.processor += processorSeconds() - usedAt
-    return groups
+    return sampled
   }
 
   /** For each task its groups with spread, at most as many as wanted, normalised among each other; all flat: the first ones. */
@@ -266,6 +277,7 @@ export class Batches {
     let next = 0
     this.#generation = {
       groups: stored.groups.map((g) => restoreGroup(g, this.#run.tasks, itemOf(g), this.#config.rl)),
+      ready: async () => undefined,
       pieces: stored.pieces.map((ids) => ids.map(() => items[next++]!)),
       taken: stored.taken,
       short: stored.short,

@@ -127,7 +127,11 @@ export class Learner implements Roles {
 
   /** Runs `fn` with the EMA copy's weights, without gradient. */
   asEma<R>(fn: () => R): R {
-    return noGrad(() => withWeights(this.slots, this.copyOf('ema'), fn))
+    return noGrad(() => withWeights(this.slots, this.copyOf('ema'), () => knownPrefixes.apart(fn)))
+  }
+
+  whileSampling<R>(fn: () => R): R {
+    return knownPrefixes.during(fn)
   }
 
   /** Merged anew each time: what is in place may be the policy or the EMA copy, and moves with every update. */

@@ -11,6 +11,8 @@ import type { Learner } from './learner.ts'
 export interface Scoring {
   step: number
   judge: JudgeState | null
+  /** Tasks with a judge's term. */
+  judged?: ReadonlySet<string>
 }
 
 /** An answer as it is sent to be scored; its picture goes along when a reward of the user's own may look at it. */
@@ -50,6 +52,7 @@ export function runOf(
       fixedOrder: config.fixedOrder,
     },
     tasks,
+    judged: scoring.judged ?? new Set(),
     roles: learner,
     world,
     costs: new RecordCosts(),

@@ -2,7 +2,7 @@
 
 import { Mismatch } from '../core/index.ts'
 import { alone, type World } from '../distributed/index.ts'
-import { type JudgeCount, judgeCount, judgeMetrics, sumStates } from '../rewards/index.ts'
+import { type JudgeCount, judgeCount, judgedTasks, judgeMetrics, sumStates } from '../rewards/index.ts'
 import { grpoWarnings, type Run, StepReport, Stopped, step } from '../rl/index.ts'
 import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
@@ -72,7 +72,7 @@ class TrainWork implements Work {
   readonly #opened: Opened
   readonly #run: Run
   readonly #batches: Batches
-  readonly #scoring: Scoring = { step: 0, judge: null }
+  readonly #scoring: Scoring
   readonly #memory: Retry
   readonly #judge = new JudgeWatch()
   readonly #alarms = new AlarmWatch()
@@ -88,6 +88,7 @@ class TrainWork implements Work {
     this.#opened = opened
     const { config, encoder, kind, learner, records } = opened
     const tasks = kind.build(learner.family, config)
+    this.#scoring = { step: 0, judge: null, judged: judgedTasks(kind.rewards(config).tasks) }
     this.#skipped = new SkippedUpdates('train', opened)
     const report = (text: string) => opened.notices.report({ kind: 'memory', text })
     this.#memory = { alone: opened.world.size === 1, report }
@@ -122,7 +123,18 @@ class TrainWork implements Work {
     for (const text of tasks.map((t) => t.describe())) if (text) host.progress({ kind: 'note', text: `  ${text}` })
   }
 
+  /** A step that was stopped while it was scored leaves the data where it began. */
   async step(number: number, learningRate: number): Promise<StepLog> {
+    const undo = this.#batches.mark()
+    try {
+      return await this.#step(number, learningRate)
+    } catch (error) {
+      if (error instanceof Stopped) undo()
+      throw error
+    }
+  }
+
+  async #step(number: number, learningRate: number): Promise<StepLog> {
     const startedAt = performance.now()
     const seconds: Record<string, number> = {}
     const { encoder } = this.#opened
@@ -130,14 +142,15 @@ class TrainWork implements Work {
     const waited = [world.waited]
     const encodedBefore = encoder.seconds
     this.#scoring.step = number + 1
-    const { batch, fresh, decoded } = await this.#next(number, seconds)
+    const { batch, fresh, decoded } = await this.#batches.next(number, seconds)
     waited.push(world.waited)
     const [learnedAt, encodedAt] = [performance.now(), encoder.seconds]
     const { report, updated } = await this.#learn(number, batch, learningRate)
     waited.push(world.waited)
     const learning = (performance.now() - learnedAt) / 1000 - (encoder.seconds - encodedAt)
     if (world.sent > 0) seconds.reduce = report.reduceSeconds
-    seconds.learn = learning - report.reduceSeconds
+    seconds.learn = learning - report.reduceSeconds - report.scoreSeconds
+    seconds.score = report.scoreSeconds
     seconds.encode = encoder.seconds - encodedBefore
     this.#batches.release(batch.pieces as never)
     if (updated) this.#balance(report)
@@ -155,18 +168,6 @@ class TrainWork implements Work {
   #watchJudge(): void {
     const warning = this.#judge.afterStep(this.judged)
     if (warning && this.#run.world.rank === 0) this.#opened.notices.report({ kind: 'judge', text: warning })
-  }
-
-  /** A step that was stopped while it was scored leaves the data where it began. */
-  async #next(number: number, seconds: Record<string, number>) {
-    const { loader } = this.#opened.records
-    const position = loader.state()
-    try {
-      return await this.#batches.next(number, seconds)
-    } catch (error) {
-      if (error instanceof Stopped) loader.restore(position)
-      throw error
-    }
   }
 
   async #learn(number: number, batch: NextBatch['batch'], learningRate: number) {

@@ -38,14 +38,22 @@ function urlOf(env: NodeJS.ProcessEnv): string {
   throw new Mismatch({ where: 'environment', field: 'OPENAI_BASE_URL', expected, got: 'another text' })
 }
 
-/** The judge that the terms of these tasks ask; null: no term asks one. The terms are the resolved ones (`TaskKind.rewards`). */
+/** By task, the resolved ones (`TaskKind.rewards`). */
+type ResolvedTerms = Readonly<Record<string, { rewards: { terms: readonly { type: string }[] } }>>
+
+/** Names of the tasks with a judge's term. */
+export function judgedTasks(tasks: ResolvedTerms): Set<string> {
+  const asks = (name: string) => tasks[name]!.rewards.terms.some(({ type }) => type === 'judge')
+  return new Set(Object.keys(tasks).filter(asks))
+}
+
+/** The judge that the terms of these tasks ask; null: no term asks one. */
 export function askedJudge(
   judge: JudgeConfig,
-  tasks: Readonly<Record<string, { rewards: { terms: readonly { type: string }[] } }>>,
+  tasks: ResolvedTerms,
   env: NodeJS.ProcessEnv = process.env,
 ): JudgeTarget | null {
-  const asks = Object.values(tasks).some(({ rewards }) => rewards.terms.some(({ type }) => type === 'judge'))
-  return asks ? judgeTarget(judge, env) : null
+  return judgedTasks(tasks).size > 0 ? judgeTarget(judge, env) : null
 }
 
 /** One line for a person. */

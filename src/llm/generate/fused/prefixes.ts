@@ -29,20 +29,29 @@ interface Kept {
 }
 
 class KnownPrefixes {
-  #open = false
-  #kept: Kept | null = null
+  #depth = 0
+  /** Of the policy, and of the weights inside `apart`. */
+  readonly #kept: [Kept | null, Kept | null] = [null, null]
+  #weights: 0 | 1 = 0
 
   /** Runs `fn`, in which the weights stay as they are: what one call reads of an image serves the next ones. Those of one call are kept. */
   during<R>(fn: () => R): R {
-    const outer = { open: this.#open, kept: this.#kept }
-    this.#open = true
-    this.#kept = null
+    this.#depth++
     try {
       return fn()
     } finally {
-      this.#free()
-      this.#open = outer.open
-      this.#kept = outer.kept
+      if (--this.#depth === 0) for (const at of [0, 1] as const) this.#free(at)
+    }
+  }
+
+  /** Runs `fn`, in which other weights are in place, the same ones each time: what they read is kept apart. */
+  apart<R>(fn: () => R): R {
+    const outer = this.#weights
+    this.#weights = 1
+    try {
+      return fn()
+    } finally {
+      this.#weights = outer
     }
   }
 
@@ -52,7 +61,7 @@ class KnownPrefixes {
     prompts: readonly P[],
     groups: readonly Group[],
   ): KnownRows | null {
-    const kept = this.#kept
+    const kept = this.#kept[this.#weights]
     if (kept?.model !== model) return null
     const found = groups.flatMap(({ members }) => {
       const asked = members.map((b) => prompts[b]!)
@@ -67,14 +76,14 @@ class KnownPrefixes {
 
   /** Rows of all layers as they were read [L, N, 2K D], in place of what is kept; nothing outside of `during`. */
   keep(model: object, read: readonly ReadPrompt[], rows: Tensor): void {
-    if (!this.#open) return
-    this.#free()
-    this.#kept = { model, read, rows: keep(rows.alias()) }
+    if (this.#depth === 0) return
+    this.#free(this.#weights)
+    this.#kept[this.#weights] = { model, read, rows: keep(rows.alias()) }
   }
 
-  #free(): void {
-    this.#kept?.rows.dispose()
-    this.#kept = null
+  #free(at: 0 | 1): void {
+    this.#kept[at]?.rows.dispose()
+    this.#kept[at] = null
   }
 }
 
