@@ -7,7 +7,7 @@ import { type RunConfig, train } from '../../src/run/index.ts'
 import { taskKinds } from '../../src/tasks/index.ts'
 
 /** Only a run that never asks reaches it. */
-const limitMs = 120_000
+const limitMs = 25_000
 
 function waitFor(path: string): void {
   const end = Date.now() + limitMs
