@@ -86,11 +86,6 @@ function toPoint(value: unknown): ShownPoint | undefined {
   return { x: value.x, y: value.y, positive: value.positive !== false }
 }
 
-function toSize(value: unknown): readonly [number, number] | undefined {
-  const mask = toMask({ counts: '', size: value })
-  return mask?.size
-}
-
 function toShown(value: unknown): Shown | undefined {
   if (!isObject(value) || !authors.includes(value.by as string)) return undefined
   const common = { by: value.by as Author, ...(typeof value.name === 'string' ? { name: value.name } : {}) }
@@ -98,7 +93,7 @@ function toShown(value: unknown): Shown | undefined {
   if (value.kind === 'text') return { kind: 'text', ...common, text: shownText(value.text ?? value.value) }
   if (value.kind === 'mask') return { kind: 'mask', ...common, mask: toMask(value.mask ?? value.value) }
   const { size: rawSize, points } = isObject(value.value) ? value.value : value
-  const size = toSize(rawSize)
+  const size = toMask({ counts: '', size: rawSize })?.size
   if (value.kind !== 'points' || !size || !Array.isArray(points)) return undefined
   return { kind: 'points', ...common, size, points: points.flatMap((p) => toPoint(p) ?? []) }
 }
@@ -124,13 +119,10 @@ export function shownOf(sample: Sample): readonly Shown[] {
 const olderFields = ['text', 'answer', 'reference', 'given', 'made'] as const
 
 export function toSample(line: JsonObject): ReadSample | undefined {
-  const { step, loop, id, k } = line
-  if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
+  const ref = toRef(line)
+  if (!ref) return undefined
   const sample: Sample = {
-    step,
-    loop,
-    id: String(id),
-    k,
+    ...ref,
     rewards: record(line.rewards, (v) => (v === null ? null : decodeNumber(v))),
     total: decodeNumber(line.total) ?? null,
     advantage: decodeNumber(line.advantage) ?? Number.NaN,

@@ -1,9 +1,9 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { fileBelow, isObject, type JsonObject } from '../core/index.ts'
+import { fileBelow, type JsonObject } from '../core/index.ts'
 import type { ReadSample, Sample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
-import { decodeNumber, parseLine } from './json-lines.ts'
+import { parseLine } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
 import { toSample } from './parse.ts'
 
@@ -20,16 +20,16 @@ export interface SampleEntry extends Pick<Sample, 'step' | 'id' | 'k' | 'advanta
 }
 
 function toEntry(line: JsonObject): SampleEntry | undefined {
-  const { step, loop, id, k } = line
-  if (typeof step !== 'number' || typeof loop !== 'string' || typeof k !== 'number') return undefined
-  const rewards: Record<string, number | null> = {}
-  for (const [name, raw] of Object.entries(isObject(line.rewards) ? line.rewards : {})) {
-    const value = raw === null ? null : decodeNumber(raw)
-    if (value !== undefined && name !== '__proto__') rewards[name] = value
+  const sample = toSample(line)
+  if (!sample) return undefined
+  const { ['__proto__']: _, ...rewards } = sample.rewards
+  return {
+    ...sample,
+    task: sample.loop,
+    total: sample.total ?? Number.NaN,
+    truncated: sample.truncated === true,
+    rewards,
   }
-  const [total, advantage] = [line.total, line.advantage].map((value) => decodeNumber(value) ?? Number.NaN)
-  const truncated = line.truncated === true
-  return { step, task: loop, id: String(id), k, total: total!, advantage: advantage!, truncated, rewards }
 }
 
 const headEnd = Buffer.from(',"k":')

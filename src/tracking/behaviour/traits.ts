@@ -10,21 +10,9 @@ const searchedWords = 40
 const gridCells = 8
 
 /** Numbers of an answer; absent: it has no such thing. Shares are 0 or 1 here, and their mean is the share. */
-export interface TraitValues {
-  reward?: number
-  iou?: number
-  area?: number
-  box?: number
-  empty?: number
-  noMask?: number
-  whole?: number
-  length?: number
-  cut?: number
-  repeated?: number
-  onObject?: number
-  misplaced?: number
-  noTarget?: number
-}
+export type TraitValues = Partial<Record<MaskTrait | PointTrait | 'reward' | 'length' | 'cut' | 'repeated', number>>
+type MaskTrait = 'iou' | 'area' | 'box' | 'empty' | 'noMask' | 'whole'
+type PointTrait = 'onObject' | 'misplaced' | 'noTarget'
 
 export interface Traits extends SampleRef {
   values: TraitValues
