@@ -124,32 +124,18 @@ function addLive(app: Hono, watched: RunWatcher): void {
 
 function addRuns(app: Hono, watched: RunWatcher): void {
   const paths = new MaskPaths()
-  const withRun = (answer: (c: Context, run: FollowedRun) => Response | Promise<Response>) => (c: Context) => {
-    const run = watched.find(c.req.param('id') ?? '')
-    return run ? answer(c, run) : c.text('no such run', 404)
-  }
+  const get = (path: string, answer: (c: Context, run: FollowedRun, id: string) => Response | Promise<Response>) =>
+    app.get(`/api/runs/:id${path}`, (c) => {
+      const run = watched.find(c.req.param('id'))
+      return run ? answer(c, run, c.req.param('id')) : c.text('no such run', 404)
+    })
   app.get('/api/runs', (c) => json(c, { runs: watched.runs.map((run) => summaryOf(run)), problems: watched.problems }))
-  app.get(
-    '/api/runs/:id',
-    withRun((c, run) => json(c, runView({ id: c.req.param('id') ?? '', run }))),
-  )
-  app.get(
-    '/api/runs/:id/series',
-    withRun((c, run) => json(c, seriesOf(c, run))),
-  )
-  app.get(
-    '/api/runs/:id/samples',
-    withRun((c, run) => json(c, samplesView(run, sampleQuery(c), paths))),
-  )
-  app.get(
-    '/api/runs/:id/records',
-    withRun((c, run) => json(c, recordsView(run, c.req.query('words') ?? ''))),
-  )
+  get('', (c, run, id) => json(c, runView({ id, run })))
+  get('/series', (c, run) => json(c, seriesOf(c, run)))
+  get('/samples', (c, run) => json(c, samplesView(run, sampleQuery(c), paths)))
+  get('/records', (c, run) => json(c, recordsView(run, c.req.query('words') ?? '')))
   const behaviours = new BehaviourViews()
-  app.get(
-    '/api/runs/:id/behaviour',
-    withRun(async (c, run) => json(c, { html: await behaviours.view(c.req.param('id') ?? '', run) })),
-  )
+  get('/behaviour', async (c, run, id) => json(c, { html: await behaviours.view(id, run) }))
   app.get('/api/csv', (c) => {
     const runs = (c.req.queries('run') ?? []).slice(0, maxNames).map((id) => watched.find(id))
     if (runs.length === 0 || runs.includes(undefined)) return c.text('no such run', 404)
@@ -158,16 +144,13 @@ function addRuns(app: Hono, watched: RunWatcher): void {
       'Content-Disposition': 'attachment; filename="metrics.csv"',
     })
   })
-  app.get(
-    '/api/runs/:id/images/:name',
-    withRun(async (c, run) => {
-      const image = await imageOf(run, c.req.param('name') ?? '')
-      if (!image) return c.text('no such picture', 404)
-      c.header('Cache-Control', 'private, max-age=3600')
-      c.header('Content-Type', image.type)
-      return c.body(Readable.toWeb(createReadStream(image.path)) as ReadableStream)
-    }),
-  )
+  get('/images/:name', async (c, run) => {
+    const image = await imageOf(run, c.req.param('name') ?? '')
+    if (!image) return c.text('no such picture', 404)
+    c.header('Cache-Control', 'private, max-age=3600')
+    c.header('Content-Type', image.type)
+    return c.body(Readable.toWeb(createReadStream(image.path)) as ReadableStream)
+  })
 }
 
 const namesOf = (c: Context) => (c.req.queries('name') ?? []).slice(0, maxNames)
