@@ -11,7 +11,6 @@ import { Rollouts } from './rollouts.tsx'
 import { useRuns, useTab } from './state.ts'
 import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
 
-const tabs = ['curves', 'behaviour', 'step', 'evaluations', 'rollouts', 'notices', 'settings']
 const titles: Record<string, string> = {
   curves: 'Curves',
   behaviour: 'Behaviour',
@@ -21,6 +20,7 @@ const titles: Record<string, string> = {
   notices: 'Warnings',
   settings: 'Settings',
 }
+const tabs = Object.keys(titles)
 
 interface PickerProps {
   runs: readonly RunSummary[]

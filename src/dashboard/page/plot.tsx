@@ -12,7 +12,7 @@ import {
 } from '../markup/chart.ts'
 import type { Range } from './api.ts'
 import { download, pngOf } from './format.ts'
-import { Shared } from './markup.tsx'
+import { reachByKeyboard, Shared } from './markup.tsx'
 
 export interface PlotProps extends ChartOptions {
   title: string
@@ -107,9 +107,6 @@ export function Plot(props: PlotProps) {
     } else return
     event.preventDefault()
   }
-  const reach = (element: HTMLElement | null) => {
-    if (element) element.tabIndex = 0 // the keyboard reads values and zooms
-  }
   return (
     <figure class="chart">
       <figcaption>
@@ -119,7 +116,7 @@ export function Plot(props: PlotProps) {
       </figcaption>
       <div
         class="plot"
-        ref={reach}
+        ref={reachByKeyboard} // it reads values and zooms
         role="img"
         aria-label={text}
         onKeyDown={onKey}

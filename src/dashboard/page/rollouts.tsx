@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { card } from '../markup/card.ts'
-import { ask, imagePath, type RunView, readSamples, runPath, type SampleView } from './api.ts'
+import { ask, imagePath, type RunView, readSamples, runPath, type SampleView, type ShownView } from './api.ts'
 import { Shared } from './markup.tsx'
 import { useAnswer } from './state.ts'
 
@@ -8,13 +8,7 @@ import { useAnswer } from './state.ts'
 type Option = readonly [value: string, title: string]
 
 /** What lies over the picture, by author. */
-export interface Layers {
-  image: boolean
-  record: boolean
-  policy: boolean
-  ema: boolean
-  judge: boolean
-}
+type Layers = Record<'image' | ShownView['by'], boolean>
 
 const orders: Option[] = [
   ['newest', 'newest first'],
@@ -33,20 +27,13 @@ const layerNames: [keyof Layers, string][] = [
   ['judge', "the judge's"],
 ]
 
-interface Filters {
-  task: string
-  record: string
-  from: string
-  to: string
-  order: string
-  part: string
-  unique: boolean
-}
+const allSamples = { task: '', record: '', from: '', to: '', order: 'newest', part: '', unique: false }
+type Filters = typeof allSamples
 
 function queryOf(filters: Filters, limit: number): URLSearchParams {
   const query = new URLSearchParams({ order: filters.order, limit: String(limit) })
-  for (const name of ['task', 'from', 'to', 'part'] as const) if (filters[name] !== '') query.set(name, filters[name])
-  if (filters.record !== '') query.set('record', filters.record)
+  for (const name of ['task', 'from', 'to', 'part', 'record'] as const)
+    if (filters[name] !== '') query.set(name, filters[name])
   if (filters.unique) query.set('unique', '1')
   return query
 }
@@ -93,15 +80,7 @@ function Choice({ name, value, of, choose }: ChoiceProps) {
 
 export function Rollouts({ runs }: { runs: readonly RunView[] }) {
   const [chosen, setChosen] = useState('')
-  const [filters, setFilters] = useState<Filters>({
-    task: '',
-    record: '',
-    from: '',
-    to: '',
-    order: 'newest',
-    part: '',
-    unique: false,
-  })
+  const [filters, setFilters] = useState(allSamples)
   const [layers, setLayers] = useState<Layers>({ image: true, record: true, policy: true, ema: true, judge: true })
   const [limit, setLimit] = useState(24)
   const [words, setWords] = useState('')

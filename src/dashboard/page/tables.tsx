@@ -1,15 +1,19 @@
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { noticeTables, settingTable } from '../markup/tables.ts'
 import type { RunSummary, RunView } from './api.ts'
-import { Shared } from './markup.tsx'
-import { Scroll } from './scroll.tsx'
+import { reachByKeyboard, Shared } from './markup.tsx'
 
-export interface NoticesProps {
-  runs: readonly RunView[]
-  problems: readonly string[]
+/** A section that scrolls if it is wider than the screen, also by keyboard. */
+function Scroll({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <section class="card scroll" aria-label={label} ref={reachByKeyboard}>
+      {children}
+    </section>
+  )
 }
 
-export function Notices({ runs, problems }: NoticesProps) {
+export function Notices({ runs, problems }: { runs: readonly RunView[]; problems: readonly string[] }) {
   return (
     <section aria-label="Warnings">
       {problems.map((text) => (
