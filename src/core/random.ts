@@ -106,11 +106,10 @@ export class RandomStream {
       k0 = (k0 + W0) >>> 0
       k1 = (k1 + W1) >>> 0
     }
-    const block = this.#block
-    block[0] = c0
-    block[1] = c1
-    block[2] = c2
-    block[3] = c3
+    this.#block[0] = c0
+    this.#block[1] = c1
+    this.#block[2] = c2
+    this.#block[3] = c3
     this.#blockIndex = index
   }
 }

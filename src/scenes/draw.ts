@@ -37,15 +37,21 @@ function insideStar(u: number, v: number): boolean {
   return ex * y - ey * (x - 1) >= 0
 }
 
-interface Drawing {
-  image: RgbImage
-  /** Row-major; 0 background, k + 1 object k. */
-  owner: Uint8Array
+/** A scene on a square image, and the owner of each pixel (0 background, k + 1 object k). Pixels are painted when they are first read. */
+export function draw(objects: readonly SceneObject[], size: number, random: RandomStream) {
+  const owner = ownerMap(objects, size)
+  let data: Uint8Array | undefined
+  const image: RgbImage = {
+    ...{ width: size, height: size },
+    get data() {
+      data ??= paintPixels(objects, owner, size, random)
+      return data
+    },
+  }
+  return { image, owner }
 }
 
-/** Draws a scene on a square image; later objects lie over earlier ones. */
-export function draw(objects: readonly SceneObject[], size: number, random: RandomStream): Drawing {
-  const owner = ownerMap(objects, size)
+function paintPixels(objects: readonly SceneObject[], owner: Uint8Array, size: number, random: RandomStream) {
   const paints = [makeBackground(random), ...objects.map((object) => makePaint(object, random))] // by owner
   const grain = 2 + random.below(3) // largest deviation of a pixel, in levels
   // A separate counter range: the grain does not depend on how many numbers were drawn before.
@@ -60,7 +66,7 @@ export function draw(objects: readonly SceneObject[], size: number, random: Rand
     const shift = slope + (random.wordAt(grainFrom + at) % (2 * grain + 1)) - grain
     for (let c = 0; c < 3; c++) data[at * 3 + c] = Math.max(0, Math.min(255, Math.round(rgb[c]! + shift)))
   }
-  return { image: { width: size, height: size, data }, owner }
+  return data
 }
 
 /** Whether the point is inside the object. */
@@ -68,14 +74,17 @@ export function covers(object: SceneObject, x: number, y: number): boolean {
   return insideOf[object.shape]((x - object.x) / object.radius, (y - object.y) / object.radius)
 }
 
+/** Later objects lie over earlier ones. */
 function ownerMap(objects: readonly SceneObject[], size: number): Uint8Array {
   const owner = new Uint8Array(size * size)
   objects.forEach((object, k) => {
     const from = (centre: number) => Math.max(0, Math.floor((centre - object.radius) * size))
     const to = (centre: number) => Math.min(size - 1, Math.ceil((centre + object.radius) * size))
+    const inside = insideOf[object.shape]
     for (let y = from(object.y); y <= to(object.y); y++) {
+      const v = ((y + 0.5) / size - object.y) / object.radius
       for (let x = from(object.x); x <= to(object.x); x++) {
-        if (covers(object, (x + 0.5) / size, (y + 0.5) / size)) owner[y * size + x] = k + 1
+        if (inside(((x + 0.5) / size - object.x) / object.radius, v)) owner[y * size + x] = k + 1
       }
     }
   })
