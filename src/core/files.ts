@@ -50,15 +50,18 @@ export function writeAll(fd: number, data: string | Uint8Array, position: number
   }
 }
 
-/** Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. A device stays one. */
-export function replaceFile(path: string, write: (fd: number) => void): void {
+/**
+ * Writes beside the target, syncs, renames: a reader sees the old file or the new one, never half of it. A device stays one.
+ * Without `sync` a power failure may leave an empty file.
+ */
+export function replaceFile(path: string, write: (fd: number) => void, sync = true): void {
   if (existsSync(path)) regularFile(path)
   const temporary = `${path}.${randomBytes(4).toString('hex')}.tmp`
   try {
     const fd = openSync(temporary, 'wx')
     try {
       write(fd)
-      fsyncSync(fd)
+      if (sync) fsyncSync(fd)
     } finally {
       closeSync(fd)
     }
@@ -67,7 +70,7 @@ export function replaceFile(path: string, write: (fd: number) => void): void {
     rmSync(temporary, { force: true })
     throw namesFile(path, error)
   }
-  syncPath(dirname(path))
+  if (sync) syncPath(dirname(path))
 }
 
 /** The error of a full or failing disk with the file and what to do; its code stays. */
@@ -79,9 +82,8 @@ function namesFile(path: string, error: unknown): unknown {
 }
 
 /** The same for text or bytes in memory. */
-export function atomicWrite(path: string, data: string | Uint8Array): void {
-  const bytes = typeof data === 'string' ? Buffer.from(data) : data
-  replaceFile(path, (fd) => writeAll(fd, bytes))
+export function atomicWrite(path: string, data: string | Uint8Array, sync = true): void {
+  replaceFile(path, (fd) => writeAll(fd, data), sync)
 }
 
 export function atomicWriteJson(path: string, value: unknown): void {

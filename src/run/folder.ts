@@ -24,6 +24,7 @@ export type RunLog = Pick<
   | 'checkpoint'
   | 'samples'
   | 'sampleBytes'
+  | 'hasImage'
   | 'image'
   | 'stop'
   | 'position'
@@ -56,6 +57,7 @@ const silent: RunLog = {
   checkpoint() {},
   samples() {},
   sampleBytes: 0,
+  hasImage: () => true,
   image: () => '',
   stop() {},
   position: () => ({ events: 0, samples: 0 }),

@@ -12,34 +12,41 @@ function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by'
 
 interface SamplesOf {
   world: World
-  writer: Pick<RunWriter, 'samples' | 'image' | 'sampleBytes'>
+  writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'sampleBytes'>
   config: { samplesMiB: number }
   notices: Pick<Notices, 'report'>
 }
 
-/** Of one process, or of all: each reports the groups whose replies it has, and rank 0 writes and returns them in order. */
+/** Each process reports the groups whose replies it has, with the images that are not kept yet; rank 0 writes and returns them in order. */
 export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<Sample[]> {
   const { world, writer, notices } = run
   const most = run.config.samplesMiB * 2 ** 20
-  const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
-  const shares = await world.gather(own)
   // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
-  if (world.rank > 0 || writer.sampleBytes >= most) return []
-  const written: Sample[] = []
-  const images = new Map(groups.map(({ item }) => [item.id, (item as WorkItem).example.image])) // both loops have the same records
-  const encoded = [...images].map(async ([id, image]) => [id, await encodePng(image)] as const)
-  const pngs = new Map(await Promise.all(encoded))
-  for (const [at, group] of groups.entries()) {
-    const { example } = group.item as WorkItem
-    const image = writer.image(example.id, () => pngs.get(group.item.id)!)
-    const rows = shares.find((share) => share[at])?.[at] ?? []
+  const isFull = () => writer.sampleBytes >= most
+  const ids = groups.map(({ item }) => item.id)
+  const [missing] = await world.gather(isFull() ? null : ids.filter((id) => !writer.hasImage(id)))
+  if (!missing) return []
+  const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
+  const shown = groups.filter(({ item }, at) => own[at] && missing.includes(item.id))
+  const shares = await world.gather({ own, pngs: await encodeImages(shown) })
+  if (world.rank > 0) return []
+  const pngs = new Map(shares.flatMap((share) => share.pngs))
+  const written = ids.flatMap((id, at) => {
+    const image = writer.image(id, () => pngs.get(id)!)
+    const rows = shares.find((share) => share.own[at])?.own[at] ?? []
     const samples = rows.map((row) => ({ ...row, image }))
     writer.samples(samples)
-    written.push(...samples)
-  }
+    return samples
+  })
   const text = `samples.jsonl has reached samplesMiB (${run.config.samplesMiB}): no more samples are kept`
-  if (writer.sampleBytes >= most) notices.report({ kind: 'samples-full', text })
+  if (isFull()) notices.report({ kind: 'samples-full', text })
   return written
+}
+
+/** By record, of which several groups may be. */
+function encodeImages(groups: readonly Group[]): Promise<(readonly [string, Uint8Array])[]> {
+  const images = new Map(groups.map(({ item }) => [item.id, (item as WorkItem).example.image]))
+  return Promise.all(Array.from(images, async ([id, image]) => [id, await encodePng(image)] as const))
 }
 
 function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {

@@ -1,5 +1,5 @@
-import { existsSync, mkdirSync, readdirSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import {
   atomicWrite,
   atomicWriteJson,
@@ -49,7 +49,6 @@ export class RunWriter {
   readonly #samples: BufferedLines
   readonly #evaluations: BufferedLines
   readonly #timing: BufferedLines
-  readonly #images = new Map<string, string>()
   /** config.json and environment.json as they are, to put them back where somebody deletes the folder. */
   readonly #described = new Map<string, string>()
   #trackers: Trackers | undefined
@@ -176,19 +175,24 @@ export class RunWriter {
     this.#trackers?.samples(samples)
   }
 
+  #imagePath(id: string): string {
+    const name = `${id.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 40)}-${sha256(id).slice(0, 8)}.png`
+    return join(this.dir, runFiles.images, name)
+  }
+
+  hasImage(id: string): boolean {
+    return (statSync(this.#imagePath(id), { throwIfNoEntry: false })?.size ?? 0) > 0
+  }
+
   /** Keeps a record's image for the report, once; returns its name for `Sample.image`. Bytes are PNG. */
   image(id: string, png: () => Uint8Array): string {
-    const known = this.#images.get(id)
-    if (known) return known
-    const name = `${id.replace(/[^A-Za-z0-9_-]+/g, '_').slice(0, 40)}-${sha256(id).slice(0, 8)}.png`
-    const path = join(this.dir, runFiles.images, name)
-    if (!existsSync(path)) {
-      mkdirSync(join(this.dir, runFiles.images), { recursive: true })
+    const path = this.#imagePath(id)
+    if (!this.hasImage(id)) {
+      mkdirSync(dirname(path), { recursive: true })
       const bytes = png()
-      inRoom(path, bytes.length, () => atomicWrite(path, bytes))
+      inRoom(path, bytes.length, () => atomicWrite(path, bytes, false))
     }
-    this.#images.set(id, name)
-    return name
+    return basename(path)
   }
 
   stop(step: number, reason: string): void {

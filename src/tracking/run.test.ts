@@ -244,6 +244,9 @@ test('an image is kept once under a name that cannot leave the folder', () => {
     name,
   )
   assert.deepEqual(new Uint8Array(readFileSync(join(dir, 'images', name))), png)
+  writeFileSync(join(dir, 'images', name), '') // what a power failure may leave
+  writer.image('../../etc/passwd', () => png)
+  assert.deepEqual(new Uint8Array(readFileSync(join(dir, 'images', name))), png)
   writer.close()
 })
 

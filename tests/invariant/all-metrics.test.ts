@@ -1,7 +1,7 @@
 // Every logged number is over all processes. Runs of 1, 2 and 4 ranks in one process log the same: both tasks, gradient accumulation,
 // filtered groups, captions without a score, a judge on loopback, and a stop between two steps.
 import assert from 'node:assert/strict'
-import { readFileSync, rmSync } from 'node:fs'
+import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { alone, type World } from '../../src/distributed/index.ts'
@@ -86,6 +86,8 @@ interface Logged {
   evals: Line[]
   timing: Line[]
   samples: Record<string, unknown>[]
+  /** Name and bytes of each kept image. */
+  images: [string, string][]
   asked: number
 }
 
@@ -110,6 +112,7 @@ async function logged(task: 'cycle' | 'points', size: number): Promise<Logged> {
     evals: events.filter(({ t }) => t === 'eval'),
     timing: read('timing.jsonl').filter(({ t }) => t === 'step'),
     samples: read('samples.jsonl') as unknown as Record<string, unknown>[],
+    images: readdirSync(join(config.output, 'images')).map((name) => [name, readFileSync(join(config.output, 'images', name), 'base64')]), // biome-ignore format: one line
     asked: server.asked.length - before,
   }
 }
@@ -143,6 +146,7 @@ for (const task of ['cycle', 'points'] as const)
       const several = await logged(task, size)
       const said = (rows: Logged['samples']) => rows.map(({ step, loop, id, k, text, total }) => ({ step, loop, id, k, text, total })) // biome-ignore format: one line
       assert.deepEqual(said(several.samples), said(one.samples), what)
+      assert.deepEqual(several.images.sort(), one.images.sort(), `${what}, images`)
       for (const [i, line] of one.steps.entries()) assertSame(several.steps[i]!, line, `${what}, step ${i + 1}`)
       assert.deepEqual(several.evals[0], one.evals[0], `${what}, evaluation`)
       for (const [i, { metrics }] of one.timing.entries()) {
