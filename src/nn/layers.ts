@@ -1,5 +1,5 @@
 // Layers. B batch, T tokens, D features, C channels, H W rows and columns.
-import { aten, rmsNorm, type Tensor } from '../tensor/index.ts'
+import { embedding, rmsNorm, type Tensor } from '../tensor/index.ts'
 import { isInt8, multiply8 } from './int8.ts'
 import type { Adapter } from './lora.ts'
 import { Module, weight } from './module.ts'
@@ -63,7 +63,7 @@ export class Embedding extends Module {
   }
 
   forward(ids: Tensor): Tensor {
-    return aten('embedding', this.weight, ids)
+    return embedding(this.weight, ids)
   }
 }
 

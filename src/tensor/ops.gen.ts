@@ -148,6 +148,10 @@ let f_dropout: OpFunction = (...a) => {
   f_dropout = op('dropout')
   return f_dropout(...a)
 }
+let f_embedding: OpFunction = (...a) => {
+  f_embedding = op('embedding')
+  return f_embedding(...a)
+}
 let f_empty_memory_format: OpFunction = (...a) => {
   f_empty_memory_format = op('empty.memory_format')
   return f_empty_memory_format(...a)
@@ -1282,6 +1286,13 @@ export function arange(a0?: unknown, a1?: unknown, a2?: unknown): unknown {
 }
 export function cat(tensors: readonly Tensor[], options?: { dim?: number }): Tensor {
   return f_cat(tensors, options) as Tensor
+}
+export function embedding(
+  weight: Tensor,
+  indices: Tensor,
+  options?: { paddingIdx?: number; scaleGradByFreq?: boolean; sparse?: boolean },
+): Tensor {
+  return f_embedding(weight, indices, options) as Tensor
 }
 export function empty(
   size: readonly number[],
