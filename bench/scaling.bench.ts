@@ -28,7 +28,6 @@ interface Timing {
   'wait/learn'?: number
   'ranks/sample_slowest'?: number
   'ranks/sample_mean'?: number
-  bytes_sent?: number
 }
 
 interface Metrics {
@@ -41,17 +40,14 @@ interface Metrics {
   /** Share of a step spent in collectives, most of it waiting for other processes: median over steps. */
   waiting: number
   reduce: number
-  bytes: number
 }
 
-/** One kind of run; `cores` null: all cores of the machine. */
 interface Kind {
   processes: number
   batch: number
-  cores: number | null
 }
 
-const keyOf = ({ processes, batch, cores }: Kind) => `${processes} ${batch} ${cores ?? 'all'}`
+const keyOf = ({ processes, batch }: Kind) => `${processes} ${batch}`
 
 /** Numbers of the cores that this process may use: "0-1,6-7" gives 0, 1, 6, 7. */
 function ownCores(): number[] {
@@ -64,12 +60,12 @@ function ownCores(): number[] {
 }
 
 /** Timings of a training run without its first two steps, which warm up. */
-async function trained({ processes, batch, cores }: Kind): Promise<Timing[]> {
+async function trained({ processes, batch }: Kind): Promise<Timing[]> {
   const output = mkdtempSync(join(tmpdir(), 'roundtrip-scaling-'))
   const settings = `--recipe demo --model assets/miniature --maxSteps ${steps} --evalRecords 0 --batchSize ${batch}`
   const many = processes > 1 ? ` --nproc ${processes}` : ''
   const env = { ...process.env, OMP_NUM_THREADS: '1', OPENBLAS_NUM_THREADS: '1' }
-  const pinned = cores === null ? [] : ['taskset', '-c', ownCores().slice(0, cores).join()]
+  const pinned = ['taskset', '-c', ownCores().slice(0, processes).join()]
   try {
     const flags = [...`${settings}${many}`.split(' '), '--output', output]
     const [command, ...words] = [...pinned, process.execPath, program, 'train', ...flags]
@@ -88,8 +84,7 @@ async function trained({ processes, batch, cores }: Kind): Promise<Timing[]> {
 
 function readTimings(output: string): Timing[] {
   const lines = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
-  const events = lines.map((line) => JSON.parse(line) as { metrics?: Timing } & Timing)
-  return events.map((event) => event.metrics ?? event).filter((event) => event.step_time !== undefined)
+  return lines.flatMap((line) => (JSON.parse(line) as { metrics?: Timing }).metrics ?? [])
 }
 
 function metrics(timings: readonly Timing[]): Metrics {
@@ -101,17 +96,12 @@ function metrics(timings: readonly Timing[]): Metrics {
     uneven: of((t) => (t['ranks/sample_slowest'] ?? 1) / (t['ranks/sample_mean'] ?? 1)),
     waiting: of((t) => ((t['wait/sample'] ?? 0) + (t['wait/learn'] ?? 0)) / t.step_time),
     reduce: of((t) => t['seconds/reduce'] ?? 0),
-    bytes: of((t) => t.bytes_sent ?? 0),
   }
 }
 
-const one = (batch: number, cores: number | null = 1): Kind => ({ processes: 1, batch, cores })
-const several = (processes: number, batch: number): Kind => ({ processes, batch, cores: processes })
-
 function kinds(): Kind[] {
-  const shared = sizes.flatMap((size) => [several(size, demoBatch), several(size, demoBatch * size)])
-  const large = sizes.map((size) => several(size, largeBatch))
-  const all = [one(demoBatch), one(demoBatch, null), one(largeBatch), ...shared, ...large]
+  const batchesOf = (processes: number) => [demoBatch, demoBatch * processes, largeBatch]
+  const all = [1, ...sizes].flatMap((processes) => batchesOf(processes).map((batch) => ({ processes, batch })))
   return [...new Map(all.map((kind) => [keyOf(kind), kind])).values()]
 }
 
@@ -125,17 +115,17 @@ async function inTurns(): Promise<Map<string, Metrics>> {
       timings.set(key, [...(timings.get(key) ?? []), ...found])
       const { seconds, rolloutTokens, tokensByProcessor } = metrics(found)
       const rates = `${rolloutTokens.toFixed(0)} tokens/s by the clock, ${tokensByProcessor.toFixed(0)} by CPU time`
-      console.error(`processes, records, cores ${key}: ${seconds.toFixed(3)} s a step, ${rates}`)
+      console.error(`processes, records ${key}: ${seconds.toFixed(3)} s a step, ${rates}`)
     }
   return new Map([...timings].map(([key, all]) => [key, metrics(all)]))
 }
 
 export async function run(): Promise<BenchRow[]> {
   const found = await inTurns()
-  const of = (kind: Kind) => found.get(keyOf(kind))!
+  const of = (processes: number, batch: number) => found.get(keyOf({ processes, batch }))!
   return sizes.flatMap((size) => {
-    const compared = (what: string, many: Kind, alone: Kind): BenchRow[] => {
-      const [ours, other] = [of(many), of(alone)]
+    const compared = (what: string, batch: number, alone = batch): BenchRow[] => {
+      const [ours, other] = [of(size, batch), of(1, alone)]
       const name = (metric: string) => `${size} processes, ${what}: ${metric}`
       return [
         row(name('rollout by CPU time'), ours.tokensByProcessor, other.tokensByProcessor, 'tokens/s'),
@@ -143,23 +133,16 @@ export async function run(): Promise<BenchRow[]> {
         row(name('step'), ours.seconds, other.seconds, 's'),
       ]
     }
-    const demo = of(several(size, demoBatch))
+    const [demo, large] = [of(size, demoBatch), of(size, largeBatch)]
     const costs = (metric: string) => `${size} processes: ${metric}`
     return [
-      ...compared(`${demoBatch} records`, several(size, demoBatch), one(demoBatch)),
-      ...compared(`${demoBatch} records, one has all cores`, several(size, demoBatch), one(demoBatch, null)),
-      ...compared(`${demoBatch} records each`, several(size, demoBatch * size), one(demoBatch)),
-      ...compared(`${largeBatch} records`, several(size, largeBatch), one(largeBatch)),
+      ...compared(`${demoBatch} records`, demoBatch),
+      ...compared(`${demoBatch} records each`, demoBatch * size, demoBatch),
+      ...compared(`${largeBatch} records`, largeBatch),
       row(costs(`waiting with ${demoBatch} records`), 100 * demo.waiting, null, '% of a step'),
-      row(
-        costs(`waiting with ${largeBatch} records`),
-        100 * of(several(size, largeBatch)).waiting,
-        null,
-        '% of a step',
-      ),
+      row(costs(`waiting with ${largeBatch} records`), 100 * large.waiting, null, '% of a step'),
       row(costs('slowest sampling over the mean'), demo.uneven, null, 'x'),
       row(costs('waiting for gradients'), demo.reduce, null, 's a step'),
-      row(costs('sent by a process'), demo.bytes / 1e6, null, 'MB a step'),
     ]
   })
 }
