@@ -11,12 +11,13 @@ import { ownPieces } from './share.ts'
 import type { StepReport } from './step-report.ts'
 import type { Densities, Task } from './task.ts'
 
-/** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient is measured as well. */
+/** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient, its weights divided out, as well. */
 export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
   const tasks = judgedLast(run)
   if (!run.config.adaptiveLoops) return learnTasks(run, tasks, groups, batch, report)
+  const { optim } = run.roles
   for (const task of tasks) {
-    const others = run.roles.optim.takeGradients()
+    const others = optim.takeGradients()
     try {
       await learnTasks(run, [task], groups, batch, report)
       await sumGradients(run, report)
@@ -24,7 +25,8 @@ export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch
       for (const t of others.values()) t.dispose()
       throw error
     }
-    measureTask(run, task, others, report)
+    report.taskNorms.set(task.name, optim.clipGradNorm(Number.POSITIVE_INFINITY) / weightOf(run, task))
+    optim.addGradients(others)
   }
 }
 
@@ -73,13 +75,6 @@ async function scoresOf(
 }
 
 const weightOf = (run: Run, task: Task) => task.weight * run.balance[task.name]!
-
-/** The norm of a task's own gradient, its weights divided out; then the gradients of the others join it. */
-function measureTask(run: Run, task: Task, others: ReadonlyMap<string, Tensor>, report: StepReport): void {
-  const { optim } = run.roles
-  report.taskNorms.set(task.name, optim.clipGradNorm(Number.POSITIVE_INFINITY) / weightOf(run, task))
-  optim.addGradients(others)
-}
 
 /** Log-densities of a group without gradient as plain numbers [K * T]: of the sampling weights, or of the reference. */
 export function plainDensities(group: Pick<Group, 'task' | 'item' | 'samples'>): Float32Array {

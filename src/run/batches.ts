@@ -42,13 +42,6 @@ export interface StoredGeneration {
   short: boolean
 }
 
-/** Seconds of this process: all batches so far. */
-export interface SamplingTime {
-  processor: number
-  /** By the clock, without waiting for other processes. */
-  worked: number
-}
-
 /** What a step is given, and the groups that were sampled for it. */
 export interface NextBatch {
   batch: Batch & { groups: Group[] }
@@ -67,8 +60,8 @@ export class Batches {
   readonly #sizes: { pieces: number; passes: number; accumulated: number }
   #generation: Generation | null = null
   #decoded = 0
-  /** What sampling took so far, images and scores included. */
-  readonly sampled: SamplingTime = { processor: 0, worked: 0 }
+  /** Seconds of this process so far, images and scores included: of all its threads, and by the clock without waiting for other processes. */
+  readonly sampled = { processor: 0, worked: 0 }
 
   constructor(
     run: Run,

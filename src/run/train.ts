@@ -8,7 +8,7 @@ import { maskLogits } from '../sam/index.ts'
 import type { TaskKind, WorkItem } from '../tasks/index.ts'
 import { type Alarm, AlarmWatch, alarmPrefix, alarmText, type EvalEvent, type Metrics } from '../tracking/index.ts'
 import { balanceOf, followNorm } from './balance.ts'
-import { Batches, type NextBatch, type SamplingTime } from './batches.ts'
+import { Batches, type NextBatch } from './batches.ts'
 import type { RunConfig } from './config.ts'
 import type { Host, RunResult } from './host.ts'
 import { JudgeWatch } from './judge-watch.ts'
@@ -82,7 +82,7 @@ class TrainWork implements Work {
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
-  #sampledBefore: SamplingTime = { processor: 0, worked: 0 }
+  #sampledBefore = { processor: 0, worked: 0 }
 
   constructor(opened: Opened, host: Pick<Host, 'score'>) {
     this.#opened = opened
