@@ -34,39 +34,20 @@ export interface Question {
   options: Option[]
 }
 
+const [text, flag] = [{ type: 'string' }, { type: 'boolean' }]
+const listOf = (items: object) => ({ type: 'array', items })
+const objectOf = (properties: Readonly<Record<string, object>>) => {
+  return { type: 'object', additionalProperties: false, required: Object.keys(properties), properties }
+}
+
 export const checklistSchema = {
   name: 'checklist',
-  schema: {
-    type: 'object',
-    additionalProperties: false,
-    required: ['object', 'plural', 'positives', 'negatives'],
-    properties: {
-      object: { type: 'string' },
-      plural: { type: 'boolean' },
-      positives: {
-        type: 'array',
-        items: {
-          type: 'object',
-          additionalProperties: false,
-          required: ['part', 'attribute', 'value'],
-          properties: { part: { type: ['string', 'null'] }, attribute: { type: 'string' }, value: { type: 'string' } },
-        },
-      },
-      negatives: {
-        type: 'array',
-        items: {
-          type: 'object',
-          additionalProperties: false,
-          required: ['name', 'plural', 'kind'],
-          properties: {
-            name: { type: 'string' },
-            plural: { type: 'boolean' },
-            kind: { type: 'string', enum: ['part', 'object'] },
-          },
-        },
-      },
-    },
-  },
+  schema: objectOf({
+    object: text,
+    plural: flag,
+    positives: listOf(objectOf({ part: { type: ['string', 'null'] }, attribute: text, value: text })),
+    negatives: listOf(objectOf({ name: text, plural: flag, kind: { ...text, enum: ['part', 'object'] } })),
+  }),
 }
 
 const stopWords = new Set(

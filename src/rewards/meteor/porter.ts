@@ -1,44 +1,21 @@
 // Porter stemmer as NLTK runs it by default (mode NLTK_EXTENSIONS). Words are arrays of code points: an emoji is one letter.
 // Every character that is not a vowel is a consonant, digits and punctuation included.
+import { pairsOf } from './tokens.ts'
 
 type Word = readonly number[]
 /** What must hold for the word without the suffix. */
 type Condition = (rest: Word, word: Word) => boolean
 type Rule = readonly [suffix: string, replacement: string, condition: Condition]
 
-const irregular = new Map<string, string>([
-  ['sky', 'sky'],
-  ['skies', 'sky'],
-  ['dying', 'die'],
-  ['lying', 'lie'],
-  ['tying', 'tie'],
-  ['news', 'news'],
-  ['inning', 'inning'],
-  ['innings', 'inning'],
-  ['outing', 'outing'],
-  ['outings', 'outing'],
-  ['canning', 'canning'],
-  ['cannings', 'canning'],
-  ['howe', 'howe'],
-  ['proceed', 'proceed'],
-  ['exceed', 'exceed'],
-  ['succeed', 'succeed'],
-])
+const irregular = new Map(
+  pairsOf(
+    'sky>sky skies>sky dying>die lying>lie tying>tie news>news inning>inning innings>inning outing>outing outings>outing ' +
+      'canning>canning cannings>canning howe>howe proceed>proceed exceed>exceed succeed>succeed',
+  ),
+)
 
-const vowels = new Set([...'aeiou'].map((c) => c.codePointAt(0)!))
-const code = (letter: string) => letter.charCodeAt(0)
-const [d, e, l, s, t, w, x, y, z, star] = [...'delstwxyz*'].map(code) as [
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-  number,
-]
+const vowels = new Set(toWord('aeiou'))
+const [d, e, l, s, t, w, x, y, z, star] = toWord('delstwxyz*')
 
 function toWord(text: string): number[] {
   return Array.from(text, (c) => c.codePointAt(0)!)
@@ -101,10 +78,7 @@ const someMeasure: Condition = (rest) => measure(rest) > 0
 const moreMeasure: Condition = (rest) => measure(rest) > 1
 
 function rules(condition: Condition, table: string): Rule[] {
-  return table.split(' ').map((rule) => {
-    const [suffix, replacement] = rule.split('>')
-    return [suffix!, replacement!, condition]
-  })
+  return pairsOf(table).map(([suffix, replacement]) => [suffix, replacement, condition])
 }
 
 /** The first rule whose suffix fits decides, also when its condition fails. */

@@ -1,5 +1,10 @@
 import { splitWords } from '../caption.ts'
 
+/** `ies>y s>` as pairs of a suffix and its replacement. */
+export function pairsOf(table: string): [suffix: string, replacement: string][] {
+  return table.split(' ').map((rule) => rule.split('>') as [string, string])
+}
+
 export type MeteorTokenizer = 'whitespace' | 'words'
 
 // Punctuation and symbols are separate tokens, except - and ' between letters or digits.

@@ -5,38 +5,13 @@ import { fileURLToPath } from 'node:url'
 import { brotliDecompressSync } from 'node:zlib'
 import { Mismatch } from '../../core/index.ts'
 import { decodeTable, type PosName, posNames, readSynonymIds, type Table } from './table.ts'
-
-type Rule = readonly [suffix: string, replacement: string]
+import { pairsOf } from './tokens.ts'
 
 /** Detachment rules, order as in NLTK. Adverbs have none. */
-const rules: readonly (readonly Rule[])[] = [
-  [
-    ['s', ''],
-    ['ses', 's'],
-    ['ves', 'f'],
-    ['xes', 'x'],
-    ['zes', 'z'],
-    ['ches', 'ch'],
-    ['shes', 'sh'],
-    ['men', 'man'],
-    ['ies', 'y'],
-  ],
-  [
-    ['s', ''],
-    ['ies', 'y'],
-    ['es', 'e'],
-    ['es', ''],
-    ['ed', 'e'],
-    ['ed', ''],
-    ['ing', 'e'],
-    ['ing', ''],
-  ],
-  [
-    ['er', ''],
-    ['est', ''],
-    ['er', 'e'],
-    ['est', 'e'],
-  ],
+const rules = [
+  pairsOf('s> ses>s ves>f xes>x zes>z ches>ch shes>sh men>man ies>y'),
+  pairsOf('s> ies>y es>e es> ed>e ed> ing>e ing>'),
+  pairsOf('er> est> er>e est>e'),
   [],
 ]
 
