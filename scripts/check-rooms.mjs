@@ -7,36 +7,19 @@ import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { importCycles } from './lib/import-cycles.mjs'
 
-const rows = {
-  core: 0,
-  config: 1,
-  engine: 1,
-  tensor: 2,
-  nn: 3,
-  kernels: 3,
-  text: 3,
-  image: 3,
-  mask: 3,
-  optim: 4,
-  scenes: 4,
-  checkpoint: 4,
-  distributed: 4,
-  llm: 5,
-  sam: 5,
-  data: 6,
-  models: 6,
-  rewards: 6,
-  tracking: 6,
-  rl: 6,
-  tasks: 7,
-  dashboard: 7,
-  benchmarks: 7,
-  run: 8,
-  host: 9,
-  verify: 9,
-  cli: 10,
-  public: 11,
-}
+/** The rooms of each row, the lowest first. */
+const rooms = [
+  ...[
+    'core',
+    'config engine',
+    'tensor',
+    'nn kernels text image mask',
+    'optim scenes checkpoint distributed',
+    'llm sam',
+  ],
+  ...['data models rewards tracking rl', 'tasks dashboard benchmarks', 'run', 'host verify', 'cli', 'public'],
+]
+const rows = Object.fromEntries(rooms.flatMap((names, row) => names.split(' ').map((room) => [room, row])))
 const root = resolve(process.argv[2] ?? join(dirname(fileURLToPath(import.meta.url)), '..'))
 const src = join(root, 'src')
 const problems = []

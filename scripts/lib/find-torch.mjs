@@ -168,19 +168,14 @@ const cudaHeaders = ['cuda_runtime_api.h', 'crt/host_defines.h', 'cublas_v2.h', 
 /** CUDA of a torch: { cuda, nccl, include, why }. `why` names what is missing if torch has CUDA but its headers are incomplete. */
 export function findCuda(torch, env = process.env) {
   const built = ['libtorch_cuda.so', 'libc10_cuda.so'].every((name) => existsSync(join(torch.lib, name)))
-  if (!built) return { cuda: false, nccl: false, include: [], why: null }
+  const without = (why) => ({ cuda: false, nccl: false, include: [], why })
+  if (!built) return without(null)
   if (!existsSync(join(torch.include[0], 'ATen/cuda/CUDAContext.h')))
-    return { cuda: false, nccl: false, include: [], why: 'ATen/cuda/CUDAContext.h is not among its headers' }
+    return without('ATen/cuda/CUDAContext.h is not among its headers')
   const folders = cudaFolders(torch, env)
   const home = (header) => folders.find((folder) => existsSync(join(folder, header)))
   const lost = cudaHeaders.find((header) => !home(header))
-  if (lost)
-    return {
-      cuda: false,
-      nccl: false,
-      include: [],
-      why: `${lost} was found neither in a toolkit nor in the nvidia wheels`,
-    }
+  if (lost) return without(`${lost} was found neither in a toolkit nor in the nvidia wheels`)
   const nccl = home('nccl.h')
   const include = [...new Set([...cudaHeaders.map(home), ...(nccl ? [nccl] : [])])].filter((f) => f !== '/usr/include')
   return { cuda: true, nccl: Boolean(nccl), include, why: null }
