@@ -11,11 +11,12 @@ import {
 } from '../rl/index.ts'
 import { backward, type DType, keep, type Tensor } from '../tensor/index.ts'
 import { type Comparison, type Json, type JsonObject, load } from './compare.ts'
-import { camelKeys, checkMetrics } from './grpo-loss.ts'
+import { camelKeys, checkAccumulation, checkLoss, checkMetrics } from './grpo-loss.ts'
 
 type Rows = readonly (readonly number[])[]
+export type Check = (input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison) => void
 
-export function checkAdvantages(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+function checkAdvantages(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
   const got = groupAdvantages(input.rewards_per_func as readonly (readonly Score[])[], {
     numGenerations: input.num_generations as number,
     scaleRewards: input.scale_rewards as 'group',
@@ -39,7 +40,7 @@ export function checkAdvantages(input: JsonObject, expected: JsonObject, _: DTyp
   c.equal('group_has_signal', got.hasSignal, expected.group_has_signal)
 }
 
-export function checkKl(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkKl(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const reference = load(input.ref_logps!, dtype)
   const gradient = (f: (u: Tensor, logps: Tensor) => Tensor): { value: number[]; grad: number[] } => {
     const logps = load(input.logps!, dtype).requiresGrad_()
@@ -54,7 +55,7 @@ export function checkKl(input: JsonObject, expected: JsonObject, dtype: DType, c
   c.numbers('grad_k3_bias_corrected', corrected.grad, expected.grad_k3_bias_corrected!)
 }
 
-export function checkRolloutWeights(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkRolloutWeights(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const options = { mode: input.mode, min: input.clip_min, max: input.clip_max } as unknown as RolloutOptions
   const [old, sampled, mask] = [input.old_logps!, input.sampling_logps!, input.mask!].map((v) => load(v, dtype))
   const got = rolloutWeights(old!, sampled!, mask!, options)
@@ -64,7 +65,7 @@ export function checkRolloutWeights(input: JsonObject, expected: JsonObject, dty
   c.number('logp_difference_max', got.metrics[`${between}max`]!, expected.logp_difference_max)
 }
 
-export function checkLogits(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkLogits(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const ids = load(input.ids!, 'int64')
   const temperature = input.temperature as number
   const parts = {
@@ -80,7 +81,7 @@ export function checkLogits(input: JsonObject, expected: JsonObject, dtype: DTyp
   }
 }
 
-export function checkCompletionMask(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+function checkCompletionMask(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
   const got = completionMasks(input.completion_ids as Rows, {
     eos: new Set(input.eos_token_ids as readonly number[]),
     pad: input.pad_token_id as number,
@@ -94,7 +95,7 @@ export function checkCompletionMask(input: JsonObject, expected: JsonObject, _: 
   checkMetrics(got.metrics, expected.metrics as JsonObject, c)
 }
 
-export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkSampler(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const logits = load([input.logits!], dtype) // [1, V]
   const u = Float64Array.from(input.u as readonly number[])
   const settings = {
@@ -116,7 +117,7 @@ export function checkSampler(input: JsonObject, expected: JsonObject, dtype: DTy
   c.numbers('sampler_logps_for_tokens', tokenLogps(many(scores), ids).numbers(), expected.sampler_logps_for_tokens!)
 }
 
-export function checkSchedule(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+function checkSchedule(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
   const config = OptimConfig.parse({
     learningRate: input.learning_rate,
     lrSchedulerType: input.type,
@@ -140,7 +141,7 @@ export function compareRates(c: Comparison, got: readonly number[], want: readon
   c.numbers('lr', a, b)
 }
 
-export function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const ema = new Ema(new Map([['x', load(input.start!, dtype)]]), {
     decay: 1 - (input.alpha as number),
     every: input.every as number,
@@ -154,7 +155,7 @@ export function checkEma(input: JsonObject, expected: JsonObject, dtype: DType, 
 }
 
 /** Which samples a step takes, and when it generates, is checked on the code of a run: run/batches.test.ts. */
-export function checkRepeatSampler(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
+function checkRepeatSampler(input: JsonObject, expected: JsonObject, _: DType, c: Comparison): void {
   const sizes = {
     numIterations: input.num_iterations as number,
     stepsPerGeneration: input.steps_per_generation as number,
@@ -175,7 +176,7 @@ function withGradients(grads: readonly Json[], dtype: DType): Map<string, Tensor
   )
 }
 
-export function checkClip(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkClip(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const params = withGradients(input.grads as readonly Json[], dtype)
   const optim = new AdamW([{ params, weightDecay: 0 }])
   const norm = optim.clipGradNorm(input.max_norm as number)
@@ -186,7 +187,7 @@ export function checkClip(input: JsonObject, expected: JsonObject, dtype: DType,
   c.numbers('clipped', clipped.flat(), expected.clipped!)
 }
 
-export function checkAdamW(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
+function checkAdamW(input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison): void {
   const param = keep(load(input.param!, dtype)).requiresGrad_()
   const [beta1, beta2] = input.betas as readonly number[]
   const group = { params: new Map([['x', param]]), weightDecay: input.weight_decay as number }
@@ -202,4 +203,23 @@ export function checkAdamW(input: JsonObject, expected: JsonObject, dtype: DType
   c.numbers('exp_avg_sq', state.get('x.exp_avg_sq')!.numbers(), expected.exp_avg_sq!)
   optim.dispose()
   param.dispose()
+}
+
+export const onTensors: Record<string, Check> = {
+  loss: checkLoss,
+  accumulation: checkAccumulation,
+  kl: checkKl,
+  rollout_is: checkRolloutWeights,
+  logits: checkLogits,
+  sampler: checkSampler,
+  ema: checkEma,
+  clip_grad_norm: checkClip,
+  adamw: checkAdamW,
+}
+/** Plain numbers: there is no float32 path. */
+export const onNumbers: Record<string, Check> = {
+  advantages: checkAdvantages,
+  completion_mask: checkCompletionMask,
+  lr_schedule: checkSchedule,
+  repeat_sampler: checkRepeatSampler,
 }

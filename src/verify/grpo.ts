@@ -2,45 +2,11 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { type CheckRow, Mismatch, messageOf } from '../core/index.ts'
 import { AdamW, learningRateAt, OptimConfig, type SchedulerType } from '../optim/index.ts'
-import { type DType, keep, tidy } from '../tensor/index.ts'
-import { Comparison, failedRow, type GoldenCase, type JsonObject, type Precision, type Tolerance } from './compare.ts'
+import { keep, tidy } from '../tensor/index.ts'
+import { Comparison, failedRow, type GoldenCase, type Precision, type Tolerance } from './compare.ts'
 import { GoldenTensors, readGolden } from './golden-tensors.ts'
-import { checkAccumulation, checkLoss } from './grpo-loss.ts'
-import {
-  checkAdamW,
-  checkAdvantages,
-  checkClip,
-  checkCompletionMask,
-  checkEma,
-  checkKl,
-  checkLogits,
-  checkRepeatSampler,
-  checkRolloutWeights,
-  checkSampler,
-  checkSchedule,
-  compareRates,
-} from './grpo-parts.ts'
+import { type Check, compareRates, onNumbers, onTensors } from './grpo-parts.ts'
 
-type Check = (input: JsonObject, expected: JsonObject, dtype: DType, c: Comparison) => void
-
-const onTensors: Record<string, Check> = {
-  loss: checkLoss,
-  accumulation: checkAccumulation,
-  kl: checkKl,
-  rollout_is: checkRolloutWeights,
-  logits: checkLogits,
-  sampler: checkSampler,
-  ema: checkEma,
-  clip_grad_norm: checkClip,
-  adamw: checkAdamW,
-}
-/** Plain numbers: there is no float32 path. */
-const onNumbers: Record<string, Check> = {
-  advantages: checkAdvantages,
-  completion_mask: checkCompletionMask,
-  lr_schedule: checkSchedule,
-  repeat_sampler: checkRepeatSampler,
-}
 const tolerance: Record<Precision, Tolerance> = {
   float64: { abs: 1e-10, rel: 1e-10 },
   float32: { abs: 1e-6, rel: 2e-5 },
