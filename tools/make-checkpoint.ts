@@ -2,8 +2,9 @@
 // Only one tensor at a time is in memory.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { Command, Option } from 'commander'
 import { byteLengthOf, type TensorSource, writeWeights } from '../src/checkpoint/index.ts'
+import { whole } from '../src/cli/model.ts'
 import { atomicWriteJson, humanBytes, log, stream, streamId } from '../src/core/index.ts'
 import {
   addedTokensOf,
@@ -145,19 +146,13 @@ function processorOf(config: Record<string, unknown>): object {
   return { patch_size, merge_size: 2, temporal_patch_size: 2, image_mean: mean, image_std: std }
 }
 
-function wholeNumber(text: string): number {
-  const value = Number(text)
-  if (!Number.isInteger(value) || value < 0) throw new InvalidArgumentError('expected a whole number')
-  return value
-}
-
 new Command('make-checkpoint')
   .argument('<out>', 'a folder without weights')
   .addOption(new Option('--shape <name>', 'size').choices([...shapeNames]).default('tiny'))
   .addOption(new Option('--dtype <name>', 'of every weight').choices(['bfloat16', 'float32']).default('bfloat16'))
-  .option('--seed <n>', 'of the weights', wholeNumber, 0)
-  .option('--layers <n>', 'of the language model and the vision tower, fewer than the size has', wholeNumber)
+  .option('--seed <n>', 'of the weights', whole, 0)
+  .option('--layers <n>', 'of the language model and the vision tower, fewer than the size has', whole)
   .option('--speaks', 'answers are letters, and [SEG] if allowed: both loops run')
-  .option('--shard-bytes <n>', 'maximum bytes of a file', wholeNumber, 5_000_000_000)
+  .option('--shard-bytes <n>', 'maximum bytes of a file', whole, 5_000_000_000)
   .action(make)
   .parse()

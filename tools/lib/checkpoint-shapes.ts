@@ -15,6 +15,8 @@ import {
 } from '../../src/models/index.ts'
 import { type Module, tensorAt } from '../../src/nn/index.ts'
 import type { Sam2Config } from '../../src/sam/index.ts'
+import { baseVocabulary } from '../../src/text/byte-level.ts'
+import { addedToken, qwen2TokenizerJson, type TokenizerJson } from '../../src/text/tokenizer-files.ts'
 import { sa2vaAddedTokens } from '../miniature/corpus.ts'
 
 export type ShapeName = ReleasedName | 'tiny'
@@ -140,9 +142,6 @@ function videoShapes(d: number, m: number, layers: number): [string, number[]][]
   ]
 }
 
-const pattern =
-  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
 /** In the order of the released vocabularies, from 151643 on. */
 const qwenTokens = [
   ...['<|endoftext|>', '<|im_start|>', '<|im_end|>', '<|object_ref_start|>', '<|object_ref_end|>', '<|box_start|>'],
@@ -161,38 +160,9 @@ export function addedTokensOf(config: JsonObject): readonly string[] {
 }
 
 /** A vocabulary of bytes, filler words and, at the end, the added tokens, as in the released ones. No merges. */
-export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): JsonObject {
-  const printable = (b: number) => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || (b >= 174 && b <= 255)
-  const bytes = Array.from({ length: 256 }, (_, b) => b)
-  const alphabet = [
-    ...bytes.filter(printable).map((b) => String.fromCodePoint(b)),
-    ...Array.from({ length: 68 }, (_, i) => String.fromCodePoint(256 + i)),
-  ]
+export function tokenizerOf(size: number, last: readonly string[] = sa2vaAddedTokens): TokenizerJson {
   const filler = Array.from({ length: size - 256 - last.length }, (_, i) => `Ġw${i}`)
-  const vocab = Object.fromEntries([...alphabet, ...filler].map((token, id) => [token, id]))
-  const flags = { single_word: false, lstrip: false, rstrip: false, normalized: false, special: true }
-  const split = { type: 'Split', pattern: { Regex: pattern }, behavior: 'Isolated', invert: false }
-  const byteLevel = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false }
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: last.map((content, i) => ({ id: size - last.length + i, content, ...flags })),
-    normalizer: null,
-    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, byteLevel] },
-    post_processor: null,
-    decoder: { ...byteLevel, use_regex: true },
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: false,
-      vocab,
-      merges: [],
-    },
-  }
+  const vocab = Object.fromEntries([...baseVocabulary(), ...filler].map((token, id) => [token, id]))
+  const added = last.map((content, i) => addedToken(size - last.length + i, content))
+  return qwen2TokenizerJson(vocab, [], added)
 }
