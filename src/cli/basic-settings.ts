@@ -32,8 +32,11 @@ const basic: Readonly<Record<string, string>> = {
   lora: 'rank alpha',
 }
 
-export const basicSettings: ReadonlySet<string> = new Set(
-  Object.entries(basic).flatMap(([group, names]) =>
-    names.split(/\s+/).map((name) => (group === '' ? name : `${group}.${name}`)),
-  ),
-)
+/** Names by group as pairs of a name and its path. */
+export function pathsOf(groups: Readonly<Record<string, string>>): [name: string, path: string][] {
+  return Object.entries(groups).flatMap(([group, names]) =>
+    names.split(/\s+/).map((name): [string, string] => [name, group === '' ? name : `${group}.${name}`]),
+  )
+}
+
+export const basicSettings: ReadonlySet<string> = new Set(pathsOf(basic).map(([, path]) => path))

@@ -1,9 +1,20 @@
 // Names of the Python prototypes: those that mean a setting, those that mean a variable of the environment, those without an effect.
+import { camel } from '../engine/index.ts'
 import { specifiedRewards } from '../tasks/index.ts'
+import { pathsOf } from './basic-settings.ts'
 
 const rewardFlags = Object.fromEntries(
   Object.entries(specifiedRewards).map(([name, field]) => [`reward.${name}`, `points.reward.${field}`]),
 )
+
+/** Names that are those of the settings in snake case, by group. */
+const sameNames = {
+  '': 'batch_size max_steps save_steps save_total_limit log_steps report_to seed eval_steps',
+  rl: 'num_generations max_completion_length gradient_accumulation_steps temperature entropy_coef num_iterations beta',
+  optim: 'learning_rate ema_decay warmup_steps max_grad_norm weight_decay',
+  points: `mode positive_prompt previous_mask multimask coords image_size thinking max_points allow_empty oob dup_radius
+    format_score turns no_target keep_easy`,
+}
 
 /** Flags and keys of the Python prototypes; their defaults are the settings' own. */
 export const prototypeFlags: Readonly<Record<string, string>> = {
@@ -12,29 +23,13 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   dataset_name: 'dataPath',
   local_data_dir: 'dataPath',
   output_dir: 'output',
-  batch_size: 'batchSize',
   per_device_batch_size: 'batchSize',
-  num_generations: 'rl.numGenerations',
-  learning_rate: 'optim.learningRate',
   num_epochs: 'epochs',
-  max_steps: 'maxSteps',
-  save_steps: 'saveSteps',
-  save_total_limit: 'saveTotalLimit',
-  log_steps: 'logSteps',
   logging_steps: 'logSteps',
-  report_to: 'reportTo',
-  max_completion_length: 'rl.maxCompletionLength',
-  gradient_accumulation_steps: 'rl.gradientAccumulationSteps',
   kl_coef: 'rl.beta',
-  beta: 'rl.beta',
   clip_range: 'rl.epsilon',
   mask_to_caption_weight: 'loop1.weight',
   caption_to_mask_weight: 'loop2.weight',
-  ema_decay: 'optim.emaDecay',
-  temperature: 'rl.temperature',
-  entropy_coef: 'rl.entropyCoef',
-  warmup_steps: 'optim.warmupSteps',
-  max_grad_norm: 'optim.maxGradNorm',
   use_llm_judge: 'rewards.judgeLoop1',
   use_llm_judge_loop2: 'rewards.judgeLoop2',
   llm_judge_base_url: 'rewards.judge.baseUrl',
@@ -42,7 +37,6 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   lora_r: 'lora.rank',
   lora_alpha: 'lora.alpha',
   lora_dropout: 'lora.dropout',
-  seed: 'seed',
   // of the prototype that places points
   sam_checkpoint: 'points.sam',
   group_size: 'rl.numGenerations',
@@ -52,10 +46,7 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   eps_high: 'rl.epsilonHigh',
   clip_upper: 'rl.epsilonHigh',
   loss_norm: 'rl.lossType',
-  num_iterations: 'rl.numIterations',
-  weight_decay: 'optim.weightDecay',
   schedule: 'optim.lrSchedulerType',
-  eval_steps: 'evalSteps',
   train_data: 'dataPath',
   'train_data.arrow_dir': 'dataPath',
   'train_data.mask_dir': 'data.maskDir',
@@ -63,24 +54,10 @@ export const prototypeFlags: Readonly<Record<string, string>> = {
   mask_dir: 'data.maskDir',
   val_data: 'evalPath',
   'val_data.arrow_dir': 'evalPath',
-  mode: 'points.mode',
-  positive_prompt: 'points.positivePrompt',
-  previous_mask: 'points.previousMask',
-  multimask: 'points.multimask',
-  coords: 'points.coords',
-  image_size: 'points.imageSize',
-  thinking: 'points.thinking',
-  max_points: 'points.maxPoints',
-  allow_empty: 'points.allowEmpty',
-  oob: 'points.oob',
-  dup_radius: 'points.dupRadius',
-  format_score: 'points.formatScore',
-  turns: 'points.turns',
-  no_target: 'points.noTarget',
-  keep_easy: 'points.keepEasy',
   alpha: 'points.reward.alpha',
   lambda_neg: 'points.reward.placement',
   lambda_format: 'points.reward.format',
+  ...Object.fromEntries(pathsOf(sameNames).map(([name, path]) => [name, camel(path)])),
   ...rewardFlags,
 }
 
