@@ -19,8 +19,8 @@ const counted = Number(process.env.ROUNDTRIP_BENCH_STEPS ?? 5)
 const warmUps = 3
 const size = onGpu ? 1024 : 112
 
-async function writeRecords(folder: string): Promise<string> {
-  const lines = Array.from({ length: 8 }, async (_, i) => {
+export async function writeRecords(folder: string, length = 8): Promise<string> {
+  const lines = Array.from({ length }, async (_, i) => {
     const { id, image, mask, caption } = sceneExample(makeScene(1, i, { size }))
     const picture = sharp(image.data, { raw: { width: size, height: size, channels: 3 } })
     writeFileSync(join(folder, `${i}.jpg`), await picture.jpeg().toBuffer())
@@ -31,7 +31,7 @@ async function writeRecords(folder: string): Promise<string> {
 }
 
 /** Runs a program of this package; its messages go to stderr. */
-function start(words: readonly string[]) {
+export function start(words: readonly string[]) {
   const child = spawn(process.execPath, [...process.execArgv, ...words], {
     cwd: packageRoot(),
     stdio: ['ignore', 2, 2],
@@ -41,7 +41,7 @@ function start(words: readonly string[]) {
   )
 }
 
-async function modelFolder(folder: string): Promise<string> {
+export async function modelFolder(folder: string): Promise<string> {
   if (!onGpu) return join(packageRoot(), 'assets', 'miniature')
   await start([join('tools', `make-checkpoint${import.meta.filename.slice(-3)}`), folder, '--shape', '4b', '--speaks'])
   return folder
@@ -57,18 +57,26 @@ async function watchGpu(work: () => Promise<void>): Promise<{ at: number; busy: 
   return samples
 }
 
+/** Batch 4, K 4. */
+export const settings = {
+  ...{ batchSize: 4, maxTiles: 3, evalRecords: 0, saveSteps: 0, optim: { learningRate: 1e-12 } },
+  rl: { numGenerations: 4, maxCompletionLength: onGpu ? 128 : 16 },
+}
+
+/** Clocks of the steps that are done. */
+export function stepsOf(output: string): TimingLine[] {
+  const log = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
+  return log.map((line) => JSON.parse(line) as TimingLine).filter(({ t }) => t === 'step')
+}
+
 export async function run(): Promise<BenchRow[]> {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-train-'))
   try {
     const [recipe, output] = [join(folder, 'recipe.json'), join(folder, 'run')]
     const [model, dataPath] = [await modelFolder(join(folder, 'model')), await writeRecords(folder)]
-    const rl = { numGenerations: 4, maxCompletionLength: onGpu ? 128 : 16 }
-    const shape = { batchSize: 4, maxTiles: 3, maxSteps: warmUps + counted, evalRecords: 0, saveSteps: 0 }
-    writeFileSync(recipe, JSON.stringify({ model, dataPath, output, ...shape, rl, optim: { learningRate: 1e-12 } }))
+    writeFileSync(recipe, JSON.stringify({ model, dataPath, output, ...settings, maxSteps: warmUps + counted }))
     const samples = await watchGpu(() => start(['bin/roundtrip.mjs', 'train', '--recipe', recipe]))
-    const log = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
-    const steps = log.map((line) => JSON.parse(line) as TimingLine).filter(({ t }) => t === 'step')
-    return rowsOf(steps.slice(warmUps - 1), samples)
+    return rowsOf(stepsOf(output).slice(warmUps - 1), samples)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
