@@ -6,7 +6,7 @@ import { isMaskBenchmark } from './open.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
 import type { StoredResult } from './result.ts'
 import type { ScoredSentence } from './score.ts'
-import { type Metric, metricsOf, sumsByImage } from './summary.ts'
+import { type Metric, metricsOf, type SplitSummary, sumsByImage } from './summary.ts'
 
 /** Images are resampled, both models on the same ones. */
 export interface MetricChange extends RatioChange {
@@ -21,12 +21,7 @@ export interface SentenceChange {
   change: number
 }
 
-export interface Comparison {
-  benchmark: string
-  split: string
-  protocol: string
-  sentences: number
-  images: number
+export interface Comparison extends Pick<SplitSummary, 'benchmark' | 'split' | 'protocol' | 'sentences' | 'images'> {
   metrics: MetricChange[]
   wins: number
   losses: number

@@ -5,7 +5,7 @@ import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import { noGrad, tidy } from '../tensor/index.ts'
 import { cutAnswer } from '../text/index.ts'
-import { encodeOnce } from './answer.ts'
+import { type AnswerOptions, encodeOnce } from './answer.ts'
 
 export interface RegionQuestion {
   /** Questions with the same image share its features. */
@@ -16,10 +16,7 @@ export interface RegionQuestion {
 
 export type DescribeRegions = (questions: readonly RegionQuestion[]) => string[]
 
-export interface DescribeOptions {
-  maxNewTokens: number
-  maxTiles: number | null
-}
+type DescribeOptions = Pick<AnswerOptions, 'maxNewTokens' | 'maxTiles'>
 
 export function describeWith(family: GroundedFamily, options: DescribeOptions): DescribeRegions {
   const { stopWords } = family

@@ -3,12 +3,6 @@
 import { stream } from '../core/index.ts'
 import { type Interval, quantile } from '../tracking/index.ts'
 
-export interface MeasuredItem {
-  image: string
-  /** The same length for every item. */
-  values: readonly number[]
-}
-
 /** Column sums -> metric; NaN instead of a division by 0. */
 export type MetricOf = (sums: Float64Array) => number
 
@@ -22,8 +16,9 @@ export interface MeasureOptions {
   resamples?: number
 }
 
+/** Of items with `values` of the same length. */
 export function measure(
-  items: readonly MeasuredItem[],
+  items: readonly { image: string; values: readonly number[] }[],
   metrics: Readonly<Record<string, MetricOf>>,
   { seed, resamples = 2000 }: MeasureOptions,
 ): Record<string, Interval> {

@@ -72,10 +72,9 @@ const lisa: Protocol = {
 
 /** The copy of ReasonSeg that Seg-Zero uses: what LISA ignores is foreground. */
 const segzero: Protocol = {
+  ...union,
   name: 'segzero',
-  extra: 0,
   guard: 0,
-  noTarget: false,
   scorer: (target) => {
     const { ignore, height, width } = target
     const inside = unionTarget(target)
@@ -90,10 +89,7 @@ const segzero: Protocol = {
 /** ReLA's evaluation of gRefCOCO; a prediction of fewer than `least` pixels says "none". */
 function rela(name: string, least: number): Protocol {
   return {
-    name,
-    extra: 0,
-    guard: 0,
-    noTarget: true,
+    ...{ name, extra: 0, guard: 0, noTarget: true },
     scorer: (target) => {
       const areas = areasWith(unionTarget(target))
       return (prediction) => {

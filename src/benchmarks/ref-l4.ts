@@ -23,16 +23,6 @@ interface RefL4Row {
   split: string
 }
 
-export interface RefL4 {
-  name: 'ref-l4'
-  source: string
-  orient: boolean
-  images(): string
-  rows: readonly RefL4Row[]
-  /** One record a sentence, for the answering run. */
-  records: readonly BenchmarkRecord[]
-}
-
 /** Expressions of the published splits together. */
 const published = 45341
 
@@ -84,7 +74,8 @@ function recordOf(row: RefL4Row): BenchmarkRecord {
   }
 }
 
-export async function openRefL4(data: string, images: string | null): Promise<RefL4> {
+/** Its rows, and one record a sentence for the answering run. */
+export async function openRefL4(data: string, images: string | null) {
   const has = (folder: string) => namesIn(folder).some((name) => dataFile.test(name))
   const expected = 'a folder with ref-l4-val and ref-l4-test (parquet, jsonl or json)'
   const folder = findFolder(data, ['Ref-L4', 'data'], has, expected)
