@@ -28,23 +28,12 @@ export const AdapterConfig = z.looseObject({
 export type AdapterConfig = z.infer<typeof AdapterConfig>
 
 /** Keys of PEFT 0.21 whose default is null. */
-const nullKeys = [
-  ...[
-    'alora_invocation_tokens',
-    'arrow_config',
-    'auto_mapping',
-    'base_model_name_or_path',
-    'corda_config',
-    'eva_config',
-  ],
-  ...['exclude_modules', 'kasa_config', 'layer_replication', 'layers_pattern', 'layers_to_transform', 'lora_ga_config'],
-  ...['megatron_config', 'modules_to_save', 'monteclora_config', 'revision', 'target_parameters'],
-  ...['trainable_token_indices', 'use_bdlora', 'velora_config'],
-]
+const nullKeys =
+  'alora_invocation_tokens arrow_config auto_mapping base_model_name_or_path corda_config eva_config exclude_modules kasa_config layer_replication layers_pattern layers_to_transform lora_ga_config megatron_config modules_to_save monteclora_config revision target_parameters trainable_token_indices use_bdlora velora_config'
 
 /** Everything PEFT 0.21 writes, at its defaults. */
 const peftDefaults = {
-  ...Object.fromEntries(nullKeys.map((key) => [key, null])),
+  ...Object.fromEntries(nullKeys.split(' ').map((key) => [key, null])),
   alpha_pattern: {},
   bias: 'none',
   ensure_weight_tying: false,

@@ -8,16 +8,12 @@ import { missingAndExtra } from './names.ts'
 
 const factor = /\.(lora_A|lora_B)\.weight$/
 
-interface LoadAdapterOptions {
-  /** Default: as the adapter was trained. */
-  dropout?: number
-}
-
 /**
  * Adds the adapters of a PEFT folder to a model without any, and puts fully saved modules in place. Returns the switch they
- * share. Every tensor of the file must belong to the model, both factors of every layer must be there.
+ * share. Every tensor of the file must belong to the model, both factors of every layer must be there. Without `dropout` it is that
+ * of the adapter's training.
  */
-export function loadAdapter(model: Module, dir: string, options: LoadAdapterOptions = {}): AdapterState {
+export function loadAdapter(model: Module, dir: string, options: { dropout?: number } = {}): AdapterState {
   const { config, weights: stored } = readAdapter(dir)
   const byPath = new Map(linears(model))
   const old = [...byPath].find(([, linear]) => linear.lora_A)
@@ -55,18 +51,12 @@ function placed(stored: Tensor, dtype: DType, like: Tensor): Tensor {
   return tidy(() => stored.to(dtype, { copy: true }).to(like.device))
 }
 
-interface PatternKey {
-  name: string
-  /** The whole path, not its end after a dot. */
-  whole: boolean
-}
-
 /**
  * A key of rank_pattern or alpha_pattern. PEFT takes it for a regular expression; what it writes itself and documents is a name with
  * dots, also as `\.`, with `^` in front for a whole path or `$` at the end. Nothing else is accepted: a file could hold an expression
- * that never ends.
+ * that never ends. `whole`: the whole path, not its end after a dot.
  */
-function patternKey(where: string, field: string, key: string): PatternKey {
+function patternKey(where: string, field: string, key: string): { name: string; whole: boolean } {
   const found = /^(\^?)((?:[\w-]|\\?\.)+)(\$?)$/.exec(key.length <= 1024 ? key : '')
   if (found) return { whole: found[1] !== '', name: found[2]!.replaceAll('\\.', '.') }
   throw new Mismatch({

@@ -51,26 +51,25 @@ function itemSizeOf(dtype: string): number {
   return Number(dtype.slice(1))
 }
 
-function element(dtype: string, data: Uint8Array, at: number): number | bigint | boolean {
-  const view = new DataView(data.buffer, data.byteOffset + at)
-  const wide = (n: bigint) => (Number.isSafeInteger(Number(n)) ? Number(n) : n)
-  const read = {
-    b1: () => view.getUint8(0) !== 0,
-    u1: () => view.getUint8(0),
-    i1: () => view.getInt8(0),
-    u2: () => view.getUint16(0, true),
-    i2: () => view.getInt16(0, true),
-    u4: () => view.getUint32(0, true),
-    i4: () => view.getInt32(0, true),
-    u8: () => wide(view.getBigUint64(0, true)),
-    i8: () => wide(view.getBigInt64(0, true)),
-    f4: () => view.getFloat32(0, true),
-    f8: () => view.getFloat64(0, true),
-  }[dtype]
-  return read!()
+const wide = (n: bigint) => (Number.isSafeInteger(Number(n)) ? Number(n) : n)
+const readers: Record<string, (view: DataView) => number | bigint | boolean> = {
+  b1: (view) => view.getUint8(0) !== 0,
+  u1: (view) => view.getUint8(0),
+  i1: (view) => view.getInt8(0),
+  u2: (view) => view.getUint16(0, true),
+  i2: (view) => view.getInt16(0, true),
+  u4: (view) => view.getUint32(0, true),
+  i4: (view) => view.getInt32(0, true),
+  u8: (view) => wide(view.getBigUint64(0, true)),
+  i8: (view) => wide(view.getBigInt64(0, true)),
+  f4: (view) => view.getFloat32(0, true),
+  f8: (view) => view.getFloat64(0, true),
 }
+const knownDTypes = Object.keys(readers)
 
-const knownDTypes = ['b1', 'u1', 'i1', 'u2', 'i2', 'u4', 'i4', 'u8', 'i8', 'f4', 'f8']
+function element(dtype: string, data: Uint8Array, at: number): number | bigint | boolean {
+  return readers[dtype]!(new DataView(data.buffer, data.byteOffset + at))
+}
 
 function makeDType(args: readonly unknown[], fail: Fail): NumpyDType {
   const [name] = args

@@ -103,10 +103,6 @@ interface FoundCheckpoint {
   path: string
 }
 
-interface InvalidCheckpoint extends FoundCheckpoint {
-  reason: string
-}
-
 /** All checkpoints by name, newest first; nothing is checked. */
 export function listCheckpoints(dir: string): FoundCheckpoint[] {
   if (!existsSync(dir)) return []
@@ -179,8 +175,8 @@ function sizeOf(folder: string, name: string): number | null {
 export function newestValid(
   dir: string,
   options: CheckOptions = {},
-): { checkpoint: FoundCheckpoint | null; invalid: InvalidCheckpoint[] } {
-  const invalid: InvalidCheckpoint[] = []
+): { checkpoint: FoundCheckpoint | null; invalid: (FoundCheckpoint & { reason: string })[] } {
+  const invalid: (FoundCheckpoint & { reason: string })[] = []
   for (const checkpoint of listCheckpoints(dir)) {
     const reason = whyInvalid(checkpoint, options)
     if (reason === null) return { checkpoint, invalid }

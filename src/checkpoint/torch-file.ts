@@ -19,12 +19,6 @@ export interface TorchTensorRange {
   byteLength: number
 }
 
-interface TorchFile {
-  tensors: ReadonlyMap<string, TorchTensorRange>
-  /** Names of values that are not tensors. */
-  others: readonly string[]
-}
-
 /** Storage described in the pickle; its bytes are the zip entry data/KEY. */
 class Storage {
   constructor(
@@ -112,8 +106,8 @@ function storageOf(id: unknown, fail: Fail): Storage {
   return dtype ? new Storage(dtype, key, count) : fail('a known storage class', type.name)
 }
 
-/** Reads the description of a state dict; the tensors stay in the file. */
-export function readTorch(path: string): TorchFile {
+/** Reads the description of a state dict; the tensors stay in the file. `others`: names of values that are not tensors. */
+export function readTorch(path: string): { tensors: ReadonlyMap<string, TorchTensorRange>; others: readonly string[] } {
   refuseLegacy(path)
   const entries = readZip(path)
   const root = rootOf(path, entries)

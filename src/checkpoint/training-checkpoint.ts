@@ -8,19 +8,16 @@ import { storedTensor } from './load.ts'
 import { type Factors, productOf, releasedLoraScale, trainingNames } from './unmerged.ts'
 import { openWeights, type WeightFolder } from './weights.ts'
 
-interface PlacedCheckpoint {
-  /** Weights that were put in place, and layers whose adapters were merged. */
-  weights: number
-  adapters: number
-}
-
-/** `isUnused`: names the model leaves unread, such as those of video. Any other name must be the model's. */
+/**
+ * Gives the numbers of weights that were put in place, and of layers whose adapters were merged. `isUnused`: names the model leaves
+ * unread, such as those of video. Any other name must be the model's.
+ */
 export function placeTrainingCheckpoint(
   model: Module,
   file: string,
   isUnused: (name: string) => boolean = () => false,
   scale = releasedLoraScale,
-): PlacedCheckpoint {
+): { weights: number; adapters: number } {
   const folder = openWeights(file)
   const slots = new Map(model.slots().map((slot) => [slot.name, slot]))
   const { weights, factors } = trainingNames(folder.names, (name) => slots.has(name) || isUnused(name), file)
