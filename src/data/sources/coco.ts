@@ -56,9 +56,7 @@ export function cocoFiles(folder: string, refSplit: string): Files | null {
   return null
 }
 
-interface CocoIndex extends AnnotationIndex {
-  leftOut: Record<string, number>
-}
+type CocoIndex = AnnotationIndex & { leftOut: Record<string, number> }
 
 interface CocoRegion {
   id: string

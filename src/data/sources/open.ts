@@ -47,15 +47,10 @@ export function sourceOf(records: RecordSource, options: DataOptions): Source {
     return splitBy === 'place' ? found : { ...found, id: ids.id(index) }
   }
   return {
-    name: records.name,
-    format: records.format,
-    length: records.length,
-    fingerprint: records.fingerprint,
-    schema: records.schema,
+    ...records,
     warnings: [...(records.warnings ?? []), ...warnings],
     leftOut: records.leftOut ?? {},
     broken: records.broken ?? [],
-    withoutCaptions: records.withoutCaptions,
     ...ids,
     region,
     get: async (index) => await toExample(await region(index)),

@@ -17,10 +17,8 @@ interface Ref {
   sentences: { sent_id: number; raw: string; sent: string }[]
 }
 
-interface RefIndex extends AnnotationIndex {
-  /** Splits of the file with their number of refs. */
-  splits: Record<string, number>
-}
+/** Also the splits of the file with their number of refs. */
+type RefIndex = AnnotationIndex & { splits: Record<string, number> }
 
 const refsName = /^refs.*\.(p|pickle|json)$/
 

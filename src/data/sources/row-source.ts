@@ -53,6 +53,7 @@ export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]
   const rowsOf = shards.map((shard) => recordsOf(shard, info.relation))
   const records = new GroupedRecords(shards.map((shard, i) => rowsOf[i]?.length ?? shard.rows))
   const { length } = records
+  const { name, format, schema, warnings, broken } = info
   const named = shards.reduce((sum, shard) => sum + (shard.perRow?.filter((n) => n < 0).length ?? 0), 0)
 
   const place = (index: number): Placed => {
@@ -68,16 +69,11 @@ export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]
   const keyOf = ({ shard, row, region, split }: Placed) => `${keys.get(shard)!.at(row)}${split ? `/${region}` : ''}`
 
   return {
-    name: info.name,
-    format: info.format,
-    length,
+    ...{ name, format, length, schema, warnings, broken },
     fingerprint: sha256(
       JSON.stringify([info.name, info.relation, shards.map((s) => [s.label, s.size, s.rows]), length]),
     ),
-    schema: info.schema,
-    warnings: info.warnings,
     leftOut: named > 0 && info.relation === 'skip' ? { 'relation (text names several regions)': named } : {},
-    broken: info.broken,
     id: (index) => idOf(place(index)),
     key: (index) => keyOf(place(index)),
     region: async (index, options) => {
