@@ -5,13 +5,7 @@ import { fileURLToPath } from 'node:url'
 
 export const program = fileURLToPath(new URL('../bin/roundtrip.mjs', import.meta.url))
 
-export interface RunServer {
-  url: string
-  pid: number
-  close(): void
-}
-
-export async function serveRuns(folder: string): Promise<RunServer> {
+export async function serveRuns(folder: string) {
   const server = spawn(process.execPath, [program, 'watch', folder, '--port', '0'], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })

@@ -126,10 +126,6 @@ function valueAt(value: unknown, path: string): unknown {
   return at
 }
 
-export function wantsHelp(argv: readonly string[]): boolean {
-  return argv.includes('--help') || argv.includes('-h')
-}
-
 /** A command that takes run settings. */
 export interface RunCommand {
   name: Mode
@@ -182,7 +178,7 @@ export function runCommand(command: RunCommand, run: (argv: readonly string[]) =
     .allowUnknownOption()
     .allowExcessArguments()
     .action(async (_options: unknown, { args }: Command) => {
-      if (wantsHelp(args)) process.stdout.write(runHelp(command))
+      if (args.includes('--help') || args.includes('-h')) process.stdout.write(runHelp(command))
       else await run(args)
     })
 }

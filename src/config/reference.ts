@@ -1,14 +1,7 @@
 import type { Setting, SettingTable } from './settings.ts'
 
-/** Settings that share a group, ready for a page or a terminal. */
-export interface PageSection {
-  group: string
-  doc: string
-  settings: readonly Setting[]
-}
-
 /** Settings by group, in the order of the schema; those without a group come first. */
-export function settingSections(table: SettingTable): PageSection[] {
+export function settingSections(table: SettingTable): { group: string; doc: string; settings: readonly Setting[] }[] {
   const sections = new Map<string, Setting[]>([['', []]])
   for (const group of table.groups.keys()) sections.set(group, [])
   for (const setting of table.settings) {

@@ -80,20 +80,13 @@ export function normaliseChw(
   return out
 }
 
-/** `data` is [tiles, 3, size, size]; the last tile is the one a region prompt points into. */
-interface PixelValues {
-  readonly tiles: number
-  readonly size: number
-  readonly data: Float32Array
-}
-
-/** Tiles and normalises in one go: what the vision tower takes. */
+/** Tiles and normalises: what the vision tower takes, [tiles, 3, size, size]. A region prompt points into the last tile. */
 export function pixelValues(
   image: RgbImage,
   options: TileOptions = {},
   mean: readonly number[] = imagenetMean,
   std: readonly number[] = imagenetStd,
-): PixelValues {
+): { tiles: number; size: number; data: Float32Array } {
   const size = options.tileSize ?? tileDefaults.tileSize
   const { grid, sheet, thumb } = stretch(image, options)
   const tables = tablesOf(mean, std, 'float32')

@@ -53,11 +53,6 @@ interface Vector {
   length: number
 }
 
-export interface CiderItem {
-  candidate: string
-  references: readonly string[]
-}
-
 /** In how many documents a sequence of words occurs, and the logarithm of how many there are. */
 export interface CiderCorpus {
   frequency: ReadonlyMap<string, number>
@@ -76,7 +71,7 @@ export function ciderCorpus(documents: readonly (readonly string[])[]): CiderCor
 
 /** A score for each item; without a corpus it is the references of all items together. */
 export function ciderD(
-  items: readonly CiderItem[],
+  items: readonly { candidate: string; references: readonly string[] }[],
   { frequency, logItems }: CiderCorpus = ciderCorpus(items.map((item) => item.references)),
 ): number[] {
   const vector = (text: string) => vectorOf(sequences(captionTokens(text)), frequency, logItems)

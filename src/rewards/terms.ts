@@ -100,13 +100,8 @@ export interface OpenTask {
   shapes: 'caption' | 'captionPrime'
 }
 
-export interface TaskScoring {
-  terms: Term[]
-  options: ScoreOptions
-}
-
 export interface OpenRewards {
-  tasks: Readonly<Record<string, TaskScoring>>
+  tasks: Readonly<Record<string, { terms: Term[]; options: ScoreOptions }>>
   judge: Judge | undefined
   /** Receives the groups of each step; throws when the judge is unreachable too often. */
   watch: AvailabilityWatch

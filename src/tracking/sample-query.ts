@@ -20,12 +20,6 @@ export interface SampleQuery {
   limit?: number
 }
 
-export interface SampleRows {
-  /** How many samples the filters leave. */
-  count: number
-  rows: number[]
-}
-
 /** The first `size` rows by rank, found in one pass; NaN ranks are left out. */
 class Leaders {
   readonly #size: number
@@ -62,8 +56,8 @@ class Leaders {
   }
 }
 
-/** Of equal ranks the later row comes first: it shows the model as it became. */
-export function selectSamples(index: SampleIndex, query: SampleQuery): SampleRows {
+/** `count`: how many samples the filters leave. Of equal ranks the later row comes first: it shows the model as it became. */
+export function selectSamples(index: SampleIndex, query: SampleQuery): { count: number; rows: number[] } {
   const { offset = 0, limit = 24, order = 'newest' } = query
   const matches = filterOf(index, query)
   if (!matches) return { count: 0, rows: [] }

@@ -36,10 +36,7 @@ interface Expected {
   sentences?: SentenceRow[]
 }
 
-interface TargetRow {
-  benchmark: string
-  split: string
-  id: string | number
+interface TargetRow extends Pick<SentenceRow, 'benchmark' | 'split' | 'id'> {
   target?: Rle
   target_sa2va?: Rle
   ignore?: Rle

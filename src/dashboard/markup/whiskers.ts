@@ -3,11 +3,8 @@ import { fixed, ticks, tickText } from './chart.ts'
 import { html, type Markup } from './html.ts'
 import { short } from './metrics.ts'
 
-export interface Whisker extends Interval {
-  name: string
-  /** 0: before, 1: after. */
-  slot: 0 | 1
-}
+/** 0: before, 1: after. */
+type Whisker = Interval & { name: string; slot: 0 | 1 }
 
 /** Dots with 95 % intervals on one axis from `low` to `high`, a row each. */
 export function whiskerPlot(whiskers: readonly Whisker[], low: number, high: number): Markup {
