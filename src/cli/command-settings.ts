@@ -65,7 +65,7 @@ export const readings = {
     except: `${runLife} ${order} data.split data.splitBy data.evalFraction data.onBadRecord data.maxRejectFraction ${grouped('optim', schedule)} ${grouped('rl', batching)} lora.dropout`,
   },
   plan: {
-    reads: `model task batchSize maxTiles frozenWeights checkpointing lora.rank lora.targets sampling.weights rl.numGenerations rl.maxCompletionLength splitMoments`,
+    reads: `model task batchSize maxTiles frozenWeights checkpointing lora.rank lora.targets sampling.weights rl.numGenerations rl.maxCompletionLength rl.gradientAccumulationSteps splitMoments`,
     ofTask: 'plan',
   },
   'plan --table': { reads: 'frozenWeights checkpointing lora.rank lora.targets', flags: 'table recipe' },

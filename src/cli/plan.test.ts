@@ -130,6 +130,25 @@ test('with splitMoments each of W processes plans 1/W of moments, EMA copy and s
   assert.ok(four.peak < plan(2).peak && plan(2).peak < whole.peak)
 })
 
+test('gradients of an earlier piece are planned while the next one is learned from', () => {
+  const sizes = modelSizes(releasedConfig('4b'))
+  const rl = { numGenerations: 4, maxCompletionLength: 64 }
+  const settings = {
+    batchSize: 1,
+    maxTiles: 1,
+    frozenWeights: 'int8',
+    checkpointing: true,
+    lora: { rank: 128 },
+  } as const
+  const plan = (gradientAccumulationSteps: number, splitMoments: boolean) =>
+    planMemory(sizes, resolveRun({ ...settings, splitMoments, rl: { ...rl, gradientAccumulationSteps } }), card, 2)
+  const adapters = sizes.adapted.reduce((n, [out, input]) => n + 128 * (out + input), 0)
+  assert.equal(Math.round(plan(4, false).learning - plan(1, false).learning), 4 * (sizes.trained + adapters))
+  // measured with 2 processes on one H200, 4 pieces a step
+  assert.ok(Math.abs(plan(4, false).peak / (12.87 * gib) - 1) < 0.05)
+  assert.ok(Math.abs(plan(4, true).peak / (11.42 * gib) - 1) < 0.05)
+})
+
 test('the scaling model: a ring sends 2 (W - 1) / W gradients; measured seconds and bandwidth replace the assumed ones', () => {
   const sizes = modelSizes(releasedConfig('4b'))
   const settings = resolveRun({ batchSize: 4, rl: { numGenerations: 4 } })

@@ -48,7 +48,7 @@ export const [bfloat16, float32] = [2, 4]
 
 type Settings = Partial<Pick<RunConfig, 'splitMoments'>> &
   Pick<RunConfig, 'batchSize' | 'maxTiles' | 'frozenWeights' | 'checkpointing' | 'lora' | 'sampling'> & {
-    rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength'>
+    rl: Pick<RunConfig['rl'], 'numGenerations' | 'maxCompletionLength' | 'gradientAccumulationSteps'>
   } & MaskSupervision
 
 /**
@@ -169,7 +169,8 @@ function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, 
   const answers = pass(sizes, settings, B * (prompt + length))
   const again = Number(supervisesMasks(settings)) // the supervised mask reads the answer once more
   const masks = B * (K + again) * sizes.samScale * learnedMask
-  return Math.max(captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
+  const before = rl.gradientAccumulationSteps > 1 ? gradients : 0 // those of an earlier piece
+  return Math.max(before + captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
 }
 
 interface PassBytes {
