@@ -26,9 +26,18 @@ const groups = [
 const needSources = ['tests/e2e', 'tests/faults']
 const timeout = 30 * minute
 /** These take minutes of processor time: `npm test` leaves them out, CI runs both parts. */
-const nightly = ['fuzz/fuzz', 'e2e/pages', 'e2e/resume', 'e2e/points', 'e2e/behaviour', 'cli/adapt']
+const nightly = [
+  ...['e2e/pages', 'e2e/readme', 'e2e/package', 'e2e/resume', 'fuzz/fuzz'],
+  ...['invariant/two-hosts', 'e2e/points', 'cli/adapt', 'e2e/behaviour'],
+]
 /** These take longest and start first, so that no core is idle at the end. */
-const longest = [...nightly, 'invariant/settings-used', 'e2e/package', 'invariant/distributed-training', 'e2e/demo']
+const longest = [
+  ...nightly,
+  'invariant/settings-used',
+  'invariant/distributed-training',
+  'e2e/early-checks',
+  'e2e/demo',
+]
 const placeIn = (list, path) => list.findIndex((part) => path.includes(`/${part}.test.`)) >>> 0
 const rank = (path) => placeIn(longest, path)
 
