@@ -54,7 +54,7 @@ export function readFlags(
   }
   const set: Written[] = []
   for (let i = 0; i < argv.length; ) {
-    const { name, value, used } = nameAndValue(argv, i)
+    const { name, value } = nameAndValue(argv, i)
     const flag = commandFlags.get(name)
     if (flag) i += takeFlag(given, flag, value, argv[i + 1])
     else if (table.foreign.has(name)) {
@@ -69,7 +69,7 @@ export function readFlags(
       const meant = text === undefined ? undefined : (table.translate(name, text) ?? text)
       const parsed = meant === undefined ? true : parseValue(meant, setting.schema, `--${name}`)
       set.push({ name, path: setting.path, value: parsed })
-      i += value !== undefined || text === undefined ? used : used + 1
+      i += value !== undefined || text === undefined ? 1 : 2
     }
   }
   for (const recipe of given.flags.get('recipe') ?? []) apply(given, readRecipe(findRecipe(recipe), table), table)
@@ -90,13 +90,13 @@ function apply(given: Given, values: readonly Written[], table: SettingTable): v
   }
 }
 
-function nameAndValue(argv: readonly string[], i: number): { name: string; value: string | undefined; used: number } {
+function nameAndValue(argv: readonly string[], i: number): { name: string; value?: string } {
   const word = argv[i]!
   if (!word.startsWith('--') || word === '--')
     throw new Mismatch({ where: 'flags', field: word, expected: 'a flag such as --maxSteps 10', got: word })
   const equals = word.indexOf('=')
-  if (equals < 0) return { name: word.slice(2), value: undefined, used: 1 }
-  return { name: word.slice(2, equals), value: word.slice(equals + 1), used: 1 }
+  if (equals < 0) return { name: word.slice(2) }
+  return { name: word.slice(2, equals), value: word.slice(equals + 1) }
 }
 
 /** The next word, if it is a value: a switch takes only true or false. */

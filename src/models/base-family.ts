@@ -5,7 +5,7 @@ import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
 import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
 import { type ChatTemplate, encodeAnswer, type Question, type Tokenizer } from '../text/index.ts'
-import type { DrawnMask } from './family.ts'
+import type { DrawnMask, GroundedFamily } from './family.ts'
 
 interface OpenedFolder<M extends Module> {
   readonly dir: string
@@ -57,30 +57,19 @@ export abstract class OpenedFamily<M extends Module & PromptedModel<never>, L ex
   }
 }
 
-interface GroundedPrompter<F, P> {
-  readonly tokenizer: Tokenizer
-  readonly template: ChatTemplate
-  readonly segId: number
-  readonly captionSuppressIds: readonly number[]
-  describe(features: F, mask: Mask | readonly Mask[], question?: string): P & { thin: boolean }
-  segment(features: F, phrase: string | { question: Question }): P
-}
-
-interface GroundedModel<F, P extends PromptIds> extends Module, PromptedModel<P> {
-  segPrompts(states: Tensor): Tensor
-  drawMasks(features: F | readonly F[], prompts: Tensor, choice?: readonly number[]): DrawnMask
-  finishMasks(features: F | readonly F[], logits: Tensor): Mask[]
-}
+type Asks = 'tokenizer' | 'segId' | 'captionSuppressIds' | 'describe' | 'segment'
+type Draws = 'segPrompts' | 'drawMasks' | 'finishMasks'
+type Part<F extends object, P extends PromptIds, K extends Asks | Draws> = Pick<GroundedFamily<object, F, P>, K>
 
 /** More images at a time are not faster, and the memory of an encoder grows with them. */
 const imagesTogether = 4
 
 /** Describes regions and draws masks, with the prompter and the mask decoder of the opened folder. */
 export abstract class OpenedGroundedFamily<
-  F,
+  F extends object,
   P extends PromptIds,
-  M extends GroundedModel<F, P>,
-  L extends OpenedFolder<M> & { readonly prompter: GroundedPrompter<F, P> },
+  M extends Module & PromptedModel<P> & Part<F, P, Draws>,
+  L extends OpenedFolder<M> & { readonly prompter: Part<F, P, Asks> & { readonly template: ChatTemplate } },
 > extends OpenedFamily<M, L> {
   get tokenizer(): Tokenizer {
     return this.loaded.prompter.tokenizer

@@ -1,21 +1,6 @@
 // config.json of the released sizes, for plans and substitutes without a download. What a family's reader fills in itself is left out.
 import type { JsonObject } from '../core/index.ts'
 
-export const releasedNames = [
-  '1b',
-  '4b',
-  '8b',
-  '26b',
-  'internvl3-2b',
-  'internvl3-8b',
-  'internvl3-14b',
-  'qwen2_5-vl-3b',
-  'qwen2_5-vl-7b',
-  'qwen3-vl-2b',
-  'qwen3-vl-4b',
-] as const
-export type ReleasedName = (typeof releasedNames)[number]
-
 export const internVit300m = {
   architectures: ['InternVisionModel'],
   hidden_size: 1024,
@@ -42,16 +27,9 @@ const internVit6b = {
   norm_type: 'rms_norm',
 }
 
-interface Size {
-  hidden: number
-  layers: number
-  heads: number
-  groups: number
-  intermediate: number
-  vocabulary: number
-}
+type Size = readonly [hidden: number, layers: number, heads: number, groups: number, intermediate: number]
 
-function language({ hidden, layers, heads, groups, intermediate, vocabulary }: Size): JsonObject {
+function language([hidden, layers, heads, groups, intermediate]: Size, vocabulary: number): JsonObject {
   return {
     hidden_size: hidden,
     num_hidden_layers: layers,
@@ -67,16 +45,12 @@ function language({ hidden, layers, heads, groups, intermediate, vocabulary }: S
   }
 }
 
-export function qwen2Config(
-  ...[hidden, layers, heads, groups, intermediate, vocabulary = 151679]: number[]
-): JsonObject {
-  const size = { hidden, layers, heads, groups, intermediate, vocabulary } as Size
-  return { architectures: ['Qwen2ForCausalLM'], ...language(size) }
+export function qwen2Config(size: Size, vocabulary = 151679): JsonObject {
+  return { architectures: ['Qwen2ForCausalLM'], ...language(size, vocabulary) }
 }
 
-function internlm2(hidden: number, layers: number, heads: number, intermediate: number): JsonObject {
-  const size = { hidden, layers, heads, groups: 8, intermediate, vocabulary: 92558 }
-  return { architectures: ['InternLM2ForCausalLM'], ...language(size), rms_norm_eps: 1e-5, bias: false }
+function internlm2(size: Size): JsonObject {
+  return { architectures: ['InternLM2ForCausalLM'], ...language(size, 92558), rms_norm_eps: 1e-5, bias: false }
 }
 
 /** A Sa2VA on InternVL with the given parts. */
@@ -115,9 +89,9 @@ function onQwen(text: JsonObject, vision: JsonObject): JsonObject {
   }
 }
 
-function onQwen2_5(size: Omit<Size, 'vocabulary'>): JsonObject {
+function onQwen2_5(size: Size): JsonObject {
   const text = {
-    ...language({ ...size, vocabulary: 151670 }),
+    ...language(size, 151670),
     model_type: 'qwen2_5_vl_text',
     max_position_embeddings: 128000,
     rope_scaling: { type: 'default', rope_type: 'default', mrope_section: [16, 24, 24] },
@@ -134,9 +108,9 @@ function onQwen2_5(size: Omit<Size, 'vocabulary'>): JsonObject {
   })
 }
 
-function onQwen3(size: Omit<Size, 'vocabulary'>): JsonObject {
+function onQwen3(size: Size): JsonObject {
   const text = {
-    ...language({ ...size, vocabulary: 151674 }),
+    ...language(size, 151674),
     model_type: 'qwen3_vl_text',
     head_dim: 128,
     rope_theta: 5e6,
@@ -155,19 +129,21 @@ function onQwen3(size: Omit<Size, 'vocabulary'>): JsonObject {
   })
 }
 
-const configs: Record<ReleasedName, JsonObject> = {
-  '1b': internVLConfig('qwen_chat', internVit300m, qwen2Config(896, 24, 14, 2, 4864)),
-  '4b': internVLConfig('phi3_chat', internVit300m, qwen2Config(2048, 36, 16, 2, 11008)),
-  '8b': internVLConfig('internlm2_chat', internVit300m, internlm2(4096, 32, 32, 14336)),
-  '26b': internVLConfig('internlm2_chat', internVit6b, internlm2(6144, 48, 48, 16384)),
-  'internvl3-2b': internVLConfig('qwen_chat', internVit300m, qwen2Config(1536, 28, 12, 2, 8960)),
-  'internvl3-8b': internVLConfig('qwen_chat', internVit300m, qwen2Config(3584, 28, 28, 4, 18944)),
-  'internvl3-14b': internVLConfig('qwen_chat', internVit300m, qwen2Config(5120, 48, 40, 8, 13824)),
-  'qwen2_5-vl-3b': onQwen2_5({ hidden: 2048, layers: 36, heads: 16, groups: 2, intermediate: 11008 }),
-  'qwen2_5-vl-7b': onQwen2_5({ hidden: 3584, layers: 28, heads: 28, groups: 4, intermediate: 18944 }),
-  'qwen3-vl-2b': onQwen3({ hidden: 2048, layers: 28, heads: 16, groups: 8, intermediate: 6144 }),
-  'qwen3-vl-4b': onQwen3({ hidden: 2560, layers: 36, heads: 32, groups: 8, intermediate: 9728 }),
+const configs = {
+  '1b': internVLConfig('qwen_chat', internVit300m, qwen2Config([896, 24, 14, 2, 4864])),
+  '4b': internVLConfig('phi3_chat', internVit300m, qwen2Config([2048, 36, 16, 2, 11008])),
+  '8b': internVLConfig('internlm2_chat', internVit300m, internlm2([4096, 32, 32, 8, 14336])),
+  '26b': internVLConfig('internlm2_chat', internVit6b, internlm2([6144, 48, 48, 8, 16384])),
+  'internvl3-2b': internVLConfig('qwen_chat', internVit300m, qwen2Config([1536, 28, 12, 2, 8960])),
+  'internvl3-8b': internVLConfig('qwen_chat', internVit300m, qwen2Config([3584, 28, 28, 4, 18944])),
+  'internvl3-14b': internVLConfig('qwen_chat', internVit300m, qwen2Config([5120, 48, 40, 8, 13824])),
+  'qwen2_5-vl-3b': onQwen2_5([2048, 36, 16, 2, 11008]),
+  'qwen2_5-vl-7b': onQwen2_5([3584, 28, 28, 4, 18944]),
+  'qwen3-vl-2b': onQwen3([2048, 28, 16, 8, 6144]),
+  'qwen3-vl-4b': onQwen3([2560, 36, 32, 8, 9728]),
 }
+export type ReleasedName = keyof typeof configs
+export const releasedNames = Object.keys(configs) as ReleasedName[]
 
 /** A copy of the released config.json of a size, as far as it is read. */
 export function releasedConfig(name: ReleasedName, dtype = 'bfloat16'): JsonObject {

@@ -74,10 +74,10 @@ function imageString({ numTiles, tokensPerTile }: ImageTokens): string {
 }
 
 /** The sentence that lists the regions; "regions" stays plural for one region. Empty without regions. */
-export function regionString(regionTokens: readonly number[]): string {
+export function regionString(regionTokens: readonly number[], token = '<IMG_CONTEXT>'): string {
   if (regionTokens.length === 0) return ''
   const regions = regionTokens.map((tokens, i) => {
-    const context = '<IMG_CONTEXT>'.repeat(count(tokens, `regionTokens[${i}]`, 0))
+    const context = token.repeat(count(tokens, `regionTokens[${i}]`, 0))
     return `region${i + 1}<vp>${context}</vp>`
   })
   return `\nThere are ${regions.length} part regions in the picture: ${regions.join(', ')}.\n`

@@ -51,7 +51,7 @@ export function configOf(shape: ShapeName, dtype: string, layers?: number): Json
 }
 
 function tinyConfig(dtype: string): JsonObject {
-  const config = internVLConfig('phi3_chat', tinyVit, qwen2Config(64, 2, 4, 2, 128, 512))
+  const config = internVLConfig('phi3_chat', tinyVit, qwen2Config([64, 2, 4, 2, 128], 512))
   return { ...config, torch_dtype: dtype, grounding_encoder_config: tinySam }
 }
 

@@ -10,6 +10,7 @@ import {
   imagePlaceholder,
   type Question,
   regionQuestion,
+  regionString,
   segmentQuestion,
   type TextRange,
   type Tokenizer,
@@ -108,13 +109,7 @@ const notInCaptions = [
 /** The default question about an outlined region. It names the outline, since the model was not trained on regions. */
 export const outlinedQuestion = `${imagePlaceholder}\nPlease give me a short description of the region in the picture outlined in red.`
 
-export interface PrompterOptions {
-  /** Text of the system turn; empty: none. */
-  system: string
-  region?: RegionPrompt
-}
-
-/** Builds prompts of one model: tokenizer, turns, and the ids of its special tokens. */
+/** Builds prompts of one model: tokenizer, turns, and the ids of its special tokens. An empty text of `system`: no such turn. */
 export class QwenPrompter {
   readonly tokenizer: Tokenizer
   readonly template: ChatTemplate
@@ -124,7 +119,12 @@ export class QwenPrompter {
   readonly #imageId: number
   readonly #processor: ProcessorConfig
 
-  constructor(cfg: Sa2VAQwenConfig, processor: ProcessorConfig, tokenizer: Tokenizer, options: PrompterOptions) {
+  constructor(
+    cfg: Sa2VAQwenConfig,
+    processor: ProcessorConfig,
+    tokenizer: Tokenizer,
+    options: { system: string; region?: RegionPrompt },
+  ) {
     const system = options.system === '' ? '' : `<|im_start|>system\n${options.system}<|im_end|>\n`
     this.tokenizer = tokenizer
     this.template = { ...qwenTurns, system }
@@ -172,24 +172,18 @@ export class QwenPrompter {
     const units = (features.rows * features.columns) / this.#processor.merge ** 2
     const picture = `<|vision_start|>${pad.repeat(units)}<|vision_end|>`
     const asked = typeof question === 'string' ? { before: question, words: '', after: '' } : question
-    const before = picture + regionSentence(regions) + asked.before.replaceAll(imagePlaceholder, '')
+    const copies = regions.map((cells) => cells.length)
+    const before = picture + regionString(copies, pad) + asked.before.replaceAll(imagePlaceholder, '')
     const input = before + asked.words + asked.after.replaceAll(imagePlaceholder, '')
     const { system, instruction } = this.template
     const whole = system + instruction(input)
     const start = whole.indexOf(input) + before.length
     const plain: TextRange[] = asked.words === '' ? [] : [[start, start + asked.words.length]]
     const ids = encodeRuns(this.tokenizer, { text: whole, plain }, pad, { addSpecial: false })
-    const expected = regions.reduce((n, r) => n + r.length, units)
+    const expected = copies.reduce((n, copied) => n + copied, units)
     const got = ids.reduce((n, id) => n + (id === this.#imageId ? 1 : 0), 0)
     if (got === expected) return { ids, features, regions }
     const hint = 'a question must not contain the token of the picture'
     throw new Mismatch({ where: 'prompt', field: pad, expected: `${expected} tokens`, got, hint })
   }
-}
-
-/** The sentence InternVL's Sa2VA has; the tokens between <vp> and </vp> are copies. */
-function regionSentence(regions: readonly Int32Array[]): string {
-  if (regions.length === 0) return ''
-  const listed = regions.map((units, i) => `region${i + 1}<vp>${pad.repeat(units.length)}</vp>`)
-  return `\nThere are ${regions.length} part regions in the picture: ${listed.join(', ')}.\n`
 }
