@@ -1,5 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { checkImage, type RgbImage } from './image.ts'
+import type { TileGrid } from './tiles.ts'
 
 /** The shape of the mask room's `Mask`: COCO runs, column-major, the first run is outside. */
 interface MaskRuns {
@@ -43,13 +44,7 @@ function samplesOf(size: number, grid: number): number[][] {
   return out
 }
 
-/** Cells of a grid over the whole image. */
-interface RegionGridSize {
-  readonly rows: number
-  readonly columns: number
-}
-
-function sampledCells(mask: MaskRuns, grid: RegionGridSize): Uint8Array {
+function sampledCells(mask: MaskRuns, grid: TileGrid): Uint8Array {
   const rows = samplesOf(mask.height, grid.rows)
   const columns = samplesOf(mask.width, grid.columns)
   const cells = new Uint8Array(grid.rows * grid.columns)
@@ -61,7 +56,7 @@ function sampledCells(mask: MaskRuns, grid: RegionGridSize): Uint8Array {
 }
 
 /** Pixels of the mask per cell; a pixel belongs to the cell that holds its centre. */
-function overlaps(mask: MaskRuns, { rows, columns }: RegionGridSize): Uint32Array {
+function overlaps(mask: MaskRuns, { rows, columns }: TileGrid): Uint32Array {
   const cellOf = (at: number, size: number, cells: number) => Math.floor(((at + 0.5) * cells) / size)
   const pixels = new Uint32Array(rows * columns)
   eachSegment(mask, (x, top, bottom) => {
@@ -76,7 +71,7 @@ function overlaps(mask: MaskRuns, { rows, columns }: RegionGridSize): Uint32Arra
  * cell with the largest overlap (first in raster order) and says so; the reference would insert nothing. An empty mask
  * gives count 0.
  */
-export function regionGrid(mask: MaskRuns, size: number | RegionGridSize): RegionCells {
+export function regionGrid(mask: MaskRuns, size: number | TileGrid): RegionCells {
   const grid = typeof size === 'number' ? { rows: size, columns: size } : size
   for (const side of [grid.rows, grid.columns])
     if (!Number.isInteger(side) || side < 1)

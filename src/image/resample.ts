@@ -4,7 +4,6 @@ import { type Kernel, kernelWith, weightBits } from './kernel.ts'
 
 // Pillow's 8-bit resampler, bit for bit: weights in doubles, rounded to fixed point; one pass over columns, rounded and
 // clipped to 8 bits, then one over rows. When shrinking, the filter widens by the scale.
-
 //
 // 'bicubic-16' is torchvision's antialiased bicubic on bytes: the same, with weights of as many bits as 16-bit integers hold.
 
@@ -96,17 +95,10 @@ function axisOf(inSize: number, outSize: number, filter: Filter): Axis {
 }
 
 /** Byte addresses of what one resize keeps in the kernel's memory. */
-interface Layout {
-  readonly src: number
-  readonly wide: number
-  readonly out: number
-  readonly first: number
-  readonly weights: number
-  readonly total: number
-}
+type Layout = ReturnType<typeof layOut>
 
 /** Images have spare bytes at the end: padding weights of zero read there, and a line's last store writes there. */
-function layOut(image: RgbImage, width: number, height: number, across: Axis, down: Axis): Layout {
+function layOut(image: RgbImage, width: number, height: number, across: Axis, down: Axis) {
   const spare = 16
   const rowBytes = width * 3
   const src = 0

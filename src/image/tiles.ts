@@ -18,7 +18,8 @@ export const tileDefaults = { tileSize: 448, minTiles: 1, maxTiles: 12, thumbnai
 /** Every grid up to this many tiles is tried for every image; models are trained with at most 40. */
 const tileLimit = 1024
 
-interface TileGrid {
+/** Cells of a grid over the whole image. */
+export interface TileGrid {
   readonly columns: number
   readonly rows: number
 }

@@ -129,14 +129,14 @@ function checkSameSize(a: Mask, b: Mask, where: string): void {
 
 /** Intersection over union as a double; `empty` is the value when both masks are empty. */
 export function maskIou(a: Mask, b: Mask, empty = 0): number {
-  checkSameSize(a, b, 'maskIou')
-  const both = maskArea(combine(a, b, (x, y) => x & y))
+  const both = maskArea(combine('maskIou', a, b, (x, y) => x & y))
   const either = maskArea(a) + maskArea(b) - both
   return either === 0 ? empty : both / either
 }
 
 /** Runs of the pixels for which `rule(inside a, inside b)` is 1: a walk over the two run lists. */
-function combine(a: Mask, b: Mask, rule: (inA: number, inB: number) => number): Mask {
+function combine(where: string, a: Mask, b: Mask, rule: (inA: number, inB: number) => number): Mask {
+  checkSameSize(a, b, where)
   const counts: number[] = []
   const total = a.height * a.width
   let i = 0
@@ -163,18 +163,12 @@ function combine(a: Mask, b: Mask, rule: (inA: number, inB: number) => number): 
 
 /** Pixels of any of the masks. */
 export function maskUnion(first: Mask, ...rest: readonly Mask[]): Mask {
-  return rest.reduce((a, b) => {
-    checkSameSize(a, b, 'maskUnion')
-    return combine(a, b, (x, y) => x | y)
-  }, first)
+  return rest.reduce((a, b) => combine('maskUnion', a, b, (x, y) => x | y), first)
 }
 
 /** Pixels of all of the masks. */
 export function maskIntersection(first: Mask, ...rest: readonly Mask[]): Mask {
-  return rest.reduce((a, b) => {
-    checkSameSize(a, b, 'maskIntersection')
-    return combine(a, b, (x, y) => x & y)
-  }, first)
+  return rest.reduce((a, b) => combine('maskIntersection', a, b, (x, y) => x & y), first)
 }
 
 /** Source index of torch's `interpolate(mode='nearest')`: floor(to * from/size) in float32. */
