@@ -9,7 +9,8 @@ export const module = import.meta.url
 /** In the world that this process was started into. */
 async function together<R>(config: RunConfig, work: (world: World) => Promise<R>): Promise<R> {
   const { commonFacts } = await import('../run/index.ts')
-  return inWorld({ collective: config.distTimeout }, work, () => commonFacts(config))
+  const options = { backend: config.distributed.backend, collective: config.distTimeout }
+  return inWorld(options, work, () => commonFacts(config))
 }
 
 export async function train(config: RunConfig, port: EnginePort) {
