@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import test from 'node:test'
 import { joinWorld, readRank } from '../../src/distributed/index.ts'
 import { keep, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { program, startProgram } from '../e2e/cli.ts'
 import { assertSameInGroupOfOne } from '../support/group-of-one.ts'
 import { makeToy } from '../support/runs.ts'
 
@@ -41,5 +42,16 @@ test('a group of one on the GPU runs the same step as without a group, and its c
   const rl = { numGenerations: 2, maxCompletionLength: 5 }
   const settings = { batchSize: 1, device: 'cuda', dtype: 'float32' as const, rl }
   await assertSameInGroupOfOne(makeToy(join(folder, 'toy')), folder, settings)
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test('distributed.backend nccl is rejected by name if two processes share a GPU', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roundtrip-shared-gpu-'))
+  const words = `train --model ${makeToy(join(folder, 'toy'))} --output ${join(folder, 'run')} --device cuda --dataPath scenes:24`
+  const more = '--data.workers 0 --evalRecords 0 --batchSize 2 --maxSteps 1 --rl.maxCompletionLength 5 --nproc 2'
+  const flags = `${words} ${more} --distributed.backend nccl`.split(' ')
+  const { code, err } = await startProgram('env', 'CUDA_VISIBLE_DEVICES=0', process.execPath, program, ...flags).ended
+  assert.notEqual(code, 0)
+  assert.match(err, /distributed\.backend: expected auto or gloo: several processes use GPU 0/)
   rmSync(folder, { recursive: true, force: true })
 })

@@ -29,6 +29,8 @@ export interface StartOptions {
   /** Meets at a server on this port instead of in a file. */
   port?: number
   env?: Record<string, string>
+  /** Another program than distributed-work.ts. */
+  program?: readonly string[]
   /** Extra words for each rank's scenario. */
   words?: (rank: number) => string[]
   /** Words in front of the command of a rank, such as those that run it on another host. */
@@ -46,7 +48,7 @@ export function startRanks(size: number, scenario: string, options: StartOptions
   const meeting = options.port ? { MASTER_ADDR: '127.0.0.1', MASTER_PORT: String(options.port) } : file
   const started = ranks.map((rank) => {
     const env = { ...process.env, ...meeting, ...place(rank, size), ...options.env }
-    const own = [process.execPath, ...work, scenario, ...(options.words?.(rank) ?? [])]
+    const own = [process.execPath, ...(options.program ?? work), scenario, ...(options.words?.(rank) ?? [])]
     const [program, ...args] = [...(options.on?.(rank) ?? []), ...own]
     return follow(spawn(program!, args, { env, stdio: ['ignore', 'pipe', 'pipe'] }))
   })
