@@ -38,8 +38,19 @@ test("the folder has the settings of the run's own task, and of no other", () =>
     for (const name of other) assert.ok(!(name in stored), `${task} has no ${name}`)
     assert.equal('preset' in stored.rewards && 'loop1' in stored.rewards, task !== 'points', task)
     assert.equal('points' in stored.rewards, task !== 'cycle', task)
-    assert.ok('rl' in stored && 'judge' in stored.rewards, 'what every task has stays')
+    assert.ok('rl' in stored && 'iou' in stored.rewards, 'what every task has stays')
   }
+})
+
+test('the folder has no setting that its task does not use', () => {
+  const config = { ...toyRun('none', join(folder, 'of-segment')), task: 'segment' }
+  close(openRunFolder(config, {}))
+  const stored = JSON.parse(readFileSync(join(config.output, 'config.json'), 'utf8'))
+  assert.ok(!('lora' in stored || 'temperature' in stored.rl || 'judge' in stored.rewards), 'a segmenter has none')
+  assert.deepEqual(
+    [stored.rl.numGenerations, Object.keys(stored.lrScale)],
+    [config.rl.numGenerations, ['mask_decoder']],
+  )
 })
 
 test('checkpoints without their log are refused, and nothing is written', () => {

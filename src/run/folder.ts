@@ -4,7 +4,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import { listCheckpoints, newestValid, sweep } from '../checkpoint/index.ts'
 import { atomicWriteJson, log, Mismatch, messageOf, regularFile, Unavailable } from '../core/index.ts'
 import type { World } from '../distributed/index.ts'
-import { settingsOfTask } from '../tasks/index.ts'
+import { usedSettings } from '../tasks/index.ts'
 import { type Interval, RunWriter, type RunWriterOptions, readRun, runFiles, startFacts } from '../tracking/index.ts'
 import type { RunConfig } from './config.ts'
 import type { Settings } from './flat-settings.ts'
@@ -170,10 +170,10 @@ function openLocked(config: RunConfig, settings: Settings): Omit<RunFolder, 'loc
   const resumed = started ? newestState(config) : null
   if (resumed) requireSame(config, resumed.state, settings)
   // A resumed run may have other steps or paths; one that ended before its first checkpoint starts again with any settings.
-  if (started) atomicWriteJson(join(output, runFiles.config), settingsOfTask(config))
+  if (started) atomicWriteJson(join(output, runFiles.config), usedSettings(config))
   const writer = started
     ? RunWriter.resume(output, resumed?.state.step ?? -1, resumed?.state.position, trackers)
-    : RunWriter.create(output, { config: settingsOfTask(config), environment: environmentOf(config), ...trackers })
+    : RunWriter.create(output, { config: usedSettings(config), environment: environmentOf(config), ...trackers })
   sweep(output) // the folder is ours now; a run that has ended writes no checkpoint that would do it
   return { writer, resumed: resumed && { ...resumed, ...logged(output) } }
 }

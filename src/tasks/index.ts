@@ -72,6 +72,17 @@ export function whyUnused(task: string, path: string): string | null {
   return Object.entries(kind.unused ?? {}).find(([group]) => isIn(group))?.[1] ?? null
 }
 
+/** Settings of a run without those that its kind does not use. */
+export function usedSettings<C extends { task: string }>(config: C): Partial<C> {
+  const used = (value: unknown, path: string): unknown => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+    const entries = Object.entries(value).map(([key, inner]) => ({ key, inner, at: path + key }))
+    const kept = entries.filter(({ at }) => whyUnused(config.task, at) === null)
+    return Object.fromEntries(kept.map(({ key, inner, at }) => [key, used(inner, `${at}.`)]))
+  }
+  return used(config, '') as Partial<C>
+}
+
 /** A kind by its name, or null for the path of a user's module. */
 export function builtInKind(name: string): TaskKind<never> | null {
   return Object.hasOwn(taskKinds, name) ? taskKinds[name as keyof typeof taskKinds] : null
