@@ -1,5 +1,5 @@
 // Milliseconds per decoding step of `generate` at 4, 16 and 64 rows (4 samples per prompt), including the draws: with merged adapters,
-// and with int8 matrices and separate adapters. Also with three of four rows finished.
+// and with int8 matrices and separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
 import { RandomStream, stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
@@ -28,23 +28,25 @@ class Ending extends RandomStream {
   }
 }
 
-/** The difference of a long and a short call removes prefill and graph capture; best of three. `ended` of four prompts stop at once. */
-function msPerToken(family: Sa2VAFamily, prompts: readonly Prompt[], ended: number): number {
+/** Of a prompt with its first token; with `ended`, per token: the difference of a long and a short call removes prefill and graph capture. Best
+ * of three. `ended` of four prompts stop at once. */
+function milliseconds(family: Sa2VAFamily, prompts: readonly Prompt[], ended: number | null): number {
   const { model, prompter } = family.loaded
   const once = (maxNewTokens: number) => {
     const from = now()
     const options = { samples, maxNewTokens, stopStrings: [], segId: -1, sampling: { temperature: 1 } }
-    const stopIds = new Set(ended > 0 ? [stopId] : [])
-    const random = (b: number, k: number) => (b % 4 < ended ? new Ending(...stream(b, k).key) : stream(b, k))
+    const stopIds = new Set(ended ? [stopId] : [])
+    const random = (b: number, k: number) => (b % 4 < (ended ?? 0) ? new Ending(...stream(b, k).key) : stream(b, k))
     tidy(() => generate(model, prompter.tokenizer, prompts, { ...options, stopIds, random }).length)
     return now() - from
   }
+  if (ended === null) return Math.min(...[1, 1, 1, 1].map(once).slice(1))
   once(long)
   once(short)
   return Math.min(...[0, 1, 2].map(() => (once(long) - once(short)) / (long - short)))
 }
 
-type Time = (rows: number, kernels: 'auto' | 'off', ended?: number) => number
+type Time = (rows: number, kernels: 'auto' | 'off', ended?: number | null) => number
 
 function timesOf(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): Time {
   const prepared = examples.map((e) => family.prepare(e.image, { maxTiles: 3 }))
@@ -54,7 +56,7 @@ function timesOf(family: Sa2VAFamily, learner: Learner, examples: readonly Examp
     const prompts = Array.from({ length: rows / samples }, (_, b) =>
       family.loaded.prompter.segment(features[b % features.length]!, examples[0]!.caption),
     )
-    return learner.forSampling(() => msPerToken(family, prompts, ended))
+    return learner.forSampling(() => milliseconds(family, prompts, ended))
   }
 }
 
@@ -76,6 +78,7 @@ export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: read
       ...(rows > samples ? [row(`${name}, 3/4 of them finished`, time(rows, 'auto', 3), auto, 'ms')] : []),
     ]
   })
+  out.push(row('a prompt, kernels off', time(samples, 'auto', null), time(samples, 'off', null), 'ms'))
   resetDecoding()
   return out
 }
@@ -101,6 +104,8 @@ export function int8DecodeRows(
       row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
     ]
   })
+  const merged = exact.find(({ name }) => name === 'a prompt, kernels off')!.ours
+  out.push(row('a prompt in 8 bit, exact weights merged', time(samples, 'auto', null), merged, 'ms'))
   resetDecoding()
   learner.dispose()
   for (const t of family.module.parameters().values()) t.dispose()

@@ -21,7 +21,7 @@ export interface LowRank {
 /** Rows of a launch; more are taken in turns. Without clusters a block has all columns in its shared memory, of fewer rows. */
 const launchRows = (): number => (kernelTarget().clusters ? 32 : 8)
 /** Above so many rows making the matrix wide is as fast. */
-const maxRows = 64
+export const maxRows8 = 64
 const [warps, chunk, threads, maxRounds] = [8, 64, 256, 8]
 /** Of the blocks that there is room for, those that find it as whole clusters. */
 const clustered = 0.9
@@ -95,13 +95,24 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
   return Math.ceil(tiles / Math.ceil(tiles / Math.floor(room / split)))
 }
 
+/** The matrix [N, K] in the dtype of its scale. */
+export function widen8({ numbers, scale }: Pick<Matrix8, 'numbers' | 'scale'>): Tensor {
+  const { device, shape } = numbers
+  const wide = empty([...shape], { device, dtype: scale.dtype })
+  const vectors = numbers.numel / 16
+  const grid = [Math.min(Math.ceil(vectors / threads), 16 * multiprocessors(device))] as const
+  const args = [numbers, scale, wide, vectors]
+  KernelModule.of(['widen'], { COLUMNS: numbers.size(1) }).launch('widen8', { grid, block: threads }, args)
+  return wide
+}
+
 /** Products [.., K] -> [.., N] of few rows in bfloat16, if the kernels run on this device; null if the matrix must be dequantized. */
 export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Tensor | null) | null {
   if (kernelsOff() || noKernels(device)) return null
   return (x, matrix) => {
     const [features, columns] = matrix.numbers.shape as [number, number]
     const rows = x.numel / columns
-    if (x.dtype !== 'bfloat16' || rows > maxRows || !coversColumns8(columns)) return null
+    if (x.dtype !== 'bfloat16' || rows > maxRows8 || !coversColumns8(columns)) return null
     return tidy(() => {
       const y = empty([...x.shape.slice(0, -1), features], { dtype: x.dtype, device: x.device })
       product8(x.contiguous().view([rows, columns]), matrix, y.view([rows, features]))

@@ -27,6 +27,7 @@ import {
 } from '../../src/llm/index.ts'
 import {
   addLora,
+  frozenForms,
   isInt8,
   Linear,
   MergedWeights,
@@ -438,6 +439,18 @@ function wideTwinOfRounded({ decoder }: Model): Model {
   return speakerOf(wide)
 }
 
+function storeMatrices8(decoder: Decoder): void {
+  const isMatrix = layerMatrices(decoder)
+  for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, 'bfloat16')
+}
+
+function roundWithAdapters(decoder: Decoder): void {
+  storeMatrices8(decoder)
+  addLora(decoder.module, loraTargets('Qwen2ForCausalLM'), { rank: 24, alpha: 36, seed: 1 })
+  for (const slot of decoder.module.slots().filter((s) => /lora_B/.test(s.name)))
+    noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(0.03))))
+}
+
 for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fused?: false }>({
   ...variants,
   'InternLM2, by recorded ops': { architectures: ['InternLM2ForCausalLM'], attention_bias: false, fused: false },
@@ -445,8 +458,7 @@ for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fu
   test(`${name}, matrices in 8 bit: the same with adapters beside them, which are seen anew at each call`, () => {
     useKernels('auto')
     const { model, decoder } = randomDecoder(cfg)
-    const isMatrix = layerMatrices(decoder)
-    for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, 'bfloat16')
+    storeMatrices8(decoder)
     assert.equal(notFused(decoder) === null, fused ?? true, notFused(decoder) ?? 'our kernels decode')
     agree('no adapters', model, 3, {}, wideTwinOfRounded(model))
     addLora(decoder.module, loraTargets(decoder.cfg.architectures[0]!), { rank: 24, alpha: 36, seed: 1 })
@@ -469,38 +481,40 @@ for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fu
     decodePool.clear(decoder)
   })
 
-test('prompts read packed score as those read by torch, also after a prefix that an earlier call read', () => {
-  const { decoder, model } = randomDecoder()
-  const sharing = {
-    ...model,
-    sharedPrefix: (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids),
-  }
-  const [one, other] = promptsOf(2, 3) as [{ ids: Int32Array }, { ids: Int32Array }]
-  const tails = promptsOf(5, 4).map(({ ids }, i) => ids.subarray(0, 1 + 17 * i))
-  const behind = (p: { ids: Int32Array }, tail: Int32Array) => ({ ids: Int32Array.from([...p.ids, ...tail]) })
-  const prompts = tails.flatMap((tail) => [behind(one, tail), behind(other, tail)])
-  const read = () =>
-    noGrad(() =>
-      tidy(() => {
-        const { cache, logits } = prefill(sharing, prompts, 0)
-        const packed = cache instanceof PackedCache
-        cache.dispose()
-        return { packed, scores: logits.logSoftmax(-1).numbers() }
-      }),
-    )
-  useKernels('off')
-  const plain = read()
-  useKernels('auto')
-  const fresh = read()
-  const known = knownPrefixes.during(() => {
-    noGrad(() => tidy(() => prefill(sharing, [behind(other, tails[4]!), behind(one, tails[3]!)], 0).cache.dispose()))
-    return [read(), read()]
+for (const form of frozenForms)
+  test(`${form} weights: prompts read packed score as those read by torch, also after a prefix that an earlier call read`, () => {
+    const { decoder, model } = randomDecoder()
+    if (form === 'int8') roundWithAdapters(decoder)
+    const sharing = {
+      ...model,
+      sharedPrefix: (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids),
+    }
+    const [one, other] = promptsOf(2, 3) as [{ ids: Int32Array }, { ids: Int32Array }]
+    const tails = promptsOf(5, 4).map(({ ids }, i) => ids.subarray(0, 1 + 17 * i))
+    const behind = (p: { ids: Int32Array }, tail: Int32Array) => ({ ids: Int32Array.from([...p.ids, ...tail]) })
+    const prompts = tails.flatMap((tail) => [behind(one, tail), behind(other, tail)])
+    const read = () =>
+      noGrad(() =>
+        tidy(() => {
+          const { cache, logits } = prefill(sharing, prompts, 0)
+          const packed = cache instanceof PackedCache
+          cache.dispose()
+          return { packed, scores: logits.logSoftmax(-1).numbers() }
+        }),
+      )
+    useKernels('off')
+    const plain = read()
+    useKernels('auto')
+    const fresh = read()
+    const known = knownPrefixes.during(() => {
+      noGrad(() => tidy(() => prefill(sharing, [behind(other, tails[4]!), behind(one, tails[3]!)], 0).cache.dispose()))
+      return [read(), read()]
+    })
+    assert.deepEqual([plain.packed, fresh.packed, known[0]!.packed], [false, true, true])
+    const most = (a: readonly number[]) => a.reduce((m, v, i) => Math.max(m, Math.abs(v - plain.scores[i]!)), 0)
+    assert.ok(most(fresh.scores) < 0.05, `read packed they differ by ${most(fresh.scores)}`)
+    assert.ok(most(known[0]!.scores) < 0.05, `after a known prefix they differ by ${most(known[0]!.scores)}`)
+    assert.deepEqual(known[1], known[0])
+    assert.deepEqual(read(), fresh)
+    decodePool.clear(decoder)
   })
-  assert.deepEqual([plain.packed, fresh.packed, known[0]!.packed], [false, true, true])
-  const most = (a: readonly number[]) => a.reduce((m, v, i) => Math.max(m, Math.abs(v - plain.scores[i]!)), 0)
-  assert.ok(most(fresh.scores) < 0.05, `read packed they differ by ${most(fresh.scores)}`)
-  assert.ok(most(known[0]!.scores) < 0.05, `after a known prefix they differ by ${most(known[0]!.scores)}`)
-  assert.deepEqual(known[1], known[0])
-  assert.deepEqual(read(), fresh)
-  decodePool.clear(decoder)
-})

@@ -13,6 +13,7 @@ import {
   product8,
   product8On,
   useKernels,
+  widen8,
 } from '../../src/kernels/index.ts'
 import {
   type DType,
@@ -193,6 +194,7 @@ const sizes8: readonly (readonly [number, readonly number[], number])[] = [
   [2048, [2048, 256, 256], 128],
   [3584, [18_944, 18_944], 128],
   [5120, [5120, 1024, 1024], 16],
+  [11_008, [2048], 64],
   [18_944, [3584], 256],
   [16, [5], 16],
   [80, [16, 32, 7], 48],
@@ -205,7 +207,7 @@ for (const [columns, parts, rank] of sizes8)
     assert.equal(coversColumns8(columns), covered, 'covered')
     if (!covered) return
     const features = parts.reduce((a, b) => a + b, 0)
-    for (const rows of [1, 4, 8, 13, 16, 17, 32, 64])
+    for (const rows of [1, 4, 8, 13, 16, 17, 32, 33, 47, 64])
       tidy(() => {
         const matrix = matrix8(features, columns, rows % 2 === 0)
         const [x, y, low] = [random([rows, columns]), room([rows, features]), lowRank(rows, parts, rank)]
@@ -226,7 +228,7 @@ check('a product in 8 bit reads nothing after its numbers, and writes nothing af
     const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // separate memory: nothing follows its end
     const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
     const matrix = { ...matrix8(features, columns, true), numbers }
-    for (const rows of [3, 16, 31]) {
+    for (const rows of [3, 16, 31, 53]) {
       const [x, wide] = [random([rows, columns]), room([rows + 1, features])]
       product8(x, matrix, wide.narrow(0, 0, rows))
       near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.product8(x, matrix))
@@ -234,6 +236,18 @@ check('a product in 8 bit reads nothing after its numbers, and writes nothing af
       assert.equal(kept, features, 'the next row is unchanged')
     }
   }
+})
+
+check('a wide matrix has the bits of numbers times scale', () => {
+  for (const [features, columns] of [
+    [1, 16],
+    [37, 1104],
+    [5000, 11_008],
+  ] as const)
+    tidy(() => {
+      const { numbers, scale } = matrix8(features, columns, false)
+      assert.ok(widen8({ numbers, scale }).equal(numbers.mul(scale)), `${features} x ${columns}`)
+    })
 })
 
 check('few rows of layers in 8 bit take the kernel; many rows, float32 and `kernels: off` do not', () => {

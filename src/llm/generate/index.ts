@@ -3,7 +3,7 @@
 // | path                | used when                                                                     | files |
 // |---------------------|-------------------------------------------------------------------------------|-------|
 // | plain prefill       | always, unless packed prefill applies                                         | plain/prefill.ts |
-// | packed prefill      | CUDA, flash attention, our kernels cover the decoder, no q/k norms, not int8  | fused/packed-prefill.ts, packed-cache.ts, prefixes.ts |
+// | packed prefill      | CUDA, flash attention, our kernels cover the decoder, no q/k norms            | fused/packed-prefill.ts, packed-cache.ts, prefixes.ts |
 // | plain decoding      | the device does not capture CUDA graphs (CPU)                                 | plain/step.ts |
 // | recorded, by token  | CUDA, and top-k, top-p, min-p or a repetition penalty needs the host          | recorded/state.ts, pool.ts |
 // | recorded, ahead     | CUDA, the device draws, our kernels do not cover the decoder or its weights   | recorded/state.ts, draws.ts, pool.ts |

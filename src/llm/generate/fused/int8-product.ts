@@ -1,6 +1,6 @@
-// Matrices in 8 bit as the custom kernels multiply them for few rows, adapters next to them: these cannot be merged into rounded numbers.
+// Matrices in 8 bit as the custom kernels multiply or widen them, adapters next to them: these cannot be merged into rounded numbers.
 // R rows, N features, K columns, r rank.
-import { type Matrix8, product8 } from '../../../kernels/index.ts'
+import { type Matrix8, maxRows8, product8, widen8 } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
 import { cat, empty, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 
@@ -61,17 +61,35 @@ export class Int8Product {
 
   /** [R, K] -> [R, N] */
   of(x: Tensor, bias: Tensor | null): Tensor {
+    return tidy(() => (x.size(0) > maxRows8 ? this.#ofMany(x, bias) : this.#ofFew(x, bias)))
+  }
+
+  #ofFew(x: Tensor, bias: Tensor | null): Tensor {
     const { device, dtype } = x
-    return tidy(() => {
-      const y = empty([x.size(0), this.#matrix.numbers.size(0)], { device, dtype })
-      const low = this.#factors && {
-        inputs: x.linear(this.#factors.down),
-        factors: this.#factors.up,
-        parts: this.#pack.map((linear) => linear.weight.size(0)),
-      }
-      product8(x, { ...this.#matrix, bias }, y, low ?? undefined)
-      return y
+    const y = empty([x.size(0), this.#matrix.numbers.size(0)], { device, dtype })
+    const low = this.#factors && {
+      inputs: x.linear(this.#factors.down),
+      factors: this.#factors.up,
+      parts: this.#pack.map((linear) => linear.weight.size(0)),
+    }
+    product8(x, { ...this.#matrix, bias }, y, low ?? undefined)
+    return y
+  }
+
+  /** The wide matrix exists for this product only. */
+  #ofMany(x: Tensor, bias: Tensor | null): Tensor {
+    const y = x.linear(widen8(this.#matrix), { bias })
+    if (!this.#factors) return y
+    const { down, up } = this.#factors
+    const inputs = x.linear(down)
+    let feature = 0
+    this.#pack.forEach(({ weight }, i) => {
+      const features = weight.size(0)
+      const of = inputs.narrow(1, i * this.#rank, this.#rank)
+      y.narrow(1, feature, features).add_(of.linear(up.narrow(0, feature, features)))
+      feature += features
     })
+    return y
   }
 
   #roomForFactors(): Factors {

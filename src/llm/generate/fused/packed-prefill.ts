@@ -20,7 +20,7 @@ import { kernelElementwise } from '../../score/by-hand/elementwise-kernels.ts'
 import type { PassContext } from '../../score/by-hand/layer.ts'
 import { PackedCache } from './packed-cache.ts'
 import { type Group, type KnownRows, knownPrefixes } from './prefixes.ts'
-import { currentWeights, inInt8, type LayerWeights, notFused, shapeOf } from './weights.ts'
+import { currentWeights, type LayerWeights, multiply, notFused, shapeOf } from './weights.ts'
 
 export interface PackedPrompts {
   cache: PackedCache
@@ -37,7 +37,7 @@ export function packedPrefill<P extends PromptIds>(
   groups: readonly Group[],
 ): PackedPrompts | null {
   const { decoder, placement } = model
-  if (!hasFlashAttention(placement.device) || notFused(decoder) || inInt8(decoder)) return null
+  if (!hasFlashAttention(placement.device) || notFused(decoder)) return null
   const kernels = TrainingKernels.of(shapeOf(decoder), placement.device)
   return kernels && readPacked(model, prompts, groups, kernelElementwise(kernels))
 }
@@ -188,13 +188,13 @@ function readLayers(decoder: Decoder, x: Tensor, pass: Pass): Tensor {
 function readLayer(w: LayerWeights, { x, y }: { x: Tensor; y: Tensor | null }, eps: number, i: number, pass: Pass) {
   const { elementwise, table, heads } = pass
   const before = elementwise.addNorm(x, y, { weight: w.inputNorm, eps })
-  const qkv = before.normed.linear(w.qkv, { bias: w.bias })
+  const qkv = multiply(before.normed, w, 'qkv')
   elementwise.rotate(qkv, heads, table)
   const attended = attend(i, qkv, pass)
-  const middle = elementwise.addNorm(before.sum, attended.linear(w.out), { weight: w.outputNorm, eps })
-  const gateUp = middle.normed.linear(w.gateUp)
+  const middle = elementwise.addNorm(before.sum, multiply(attended, w, 'out'), { weight: w.outputNorm, eps })
+  const gateUp = multiply(middle.normed, w, 'gateUp')
   const inner = elementwise.swiglu(gateUp, gateUp.size(1) / 2)
-  return { x: middle.sum, y: inner.linear(w.down) }
+  return { x: middle.sum, y: multiply(inner, w, 'down') }
 }
 
 /** What prompts see of themselves; what comes after them sees itself and them. Calls of the same queries are joined. */

@@ -80,10 +80,6 @@ function notRounded(all: readonly Linear[]): string | null {
   return other === undefined ? null : `matrices of ${other} columns in 8 bit`
 }
 
-/** Whether the matrices of a decoder's layers are in 8 bit. */
-export const inInt8 = ({ module }: Decoder): boolean =>
-  module.parts.layers.some(({ fused }) => fused !== undefined && isInt8(fused.mlp.down.weight))
-
 const linearsOf = ({ attention, mlp }: FusedLayer): Linear[] => [
   ...attention.qkv,
   attention.out,
@@ -123,7 +119,7 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: 
   }
 }
 
-/** The product of few rows with a matrix of a layer, in whatever form it is stored. */
+/** The product of rows with a matrix of a layer, in whatever form it is stored. */
 export function multiply(x: Tensor, weights: LayerWeights, name: MatrixName): Tensor {
   const bias = name === 'qkv' ? weights.bias : null
   return weights.rounded ? weights.rounded[name].of(x, bias) : x.linear(weights[name], { bias })
