@@ -89,9 +89,13 @@ function checkRecord({ id, image, mask }: PointRecord): void {
   })
 }
 
+/** What was derived from a mask: every sample of a record asks for it, and it takes long. */
+const derivedPrompts = new WeakMap<Mask, PositivePrompt>()
+
 /** The record's own prompt if it has one; missing parts are derived from the mask. */
 export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
-  const derived = box && points ? null : derivePrompt(mask)
+  const derived = box && points ? null : (derivedPrompts.get(mask) ?? derivePrompt(mask))
+  if (derived) derivedPrompts.set(mask, derived)
   return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }
 }
 
