@@ -79,7 +79,14 @@ export class Qwen3Vision extends Module {
         patches.device,
       )
       const deepstack: Tensor[] = []
-      let x = this.patch_embed.forward(patches).add(cat(grids.map((grid) => this.positions(grid))))
+      const places = new Map<string, Tensor>() // images of one size share them
+      const placesOf = (grid: Grid) => {
+        const key = `${grid.rows} ${grid.columns}`
+        const found = places.get(key) ?? this.positions(grid)
+        places.set(key, found)
+        return found
+      }
+      let x = this.patch_embed.forward(patches).add(cat(grids.map(placesOf)))
       this.blocks.forEach((block, i) => {
         x = block.forward(x, rope, everywhere)
         watch?.(`block${i}`, x)
