@@ -171,6 +171,12 @@ export function maskIntersection(first: Mask, ...rest: readonly Mask[]): Mask {
   return rest.reduce((a, b) => combine('maskIntersection', a, b, (x, y) => x & y), first)
 }
 
+/** Pixels of a that are not in b. */
+export function maskDifference(a: Mask, b: Mask): Mask {
+  checkSameSize(a, b, 'maskDifference')
+  return combine(a, b, (x, y) => x & ~y)
+}
+
 /** Source index of torch's `interpolate(mode='nearest')`: floor(to * from/size) in float32. */
 function nearestIndex(to: number, inSize: number, outSize: number): number {
   return Math.min(Math.floor(Math.fround(to * Math.fround(inSize / outSize))), inSize - 1)

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { stream, streamId } from '../../core/index.ts'
-import { maskFromDense } from '../../mask/index.ts'
-import { maskDifference, randomNegatives } from './click-geometry.ts'
+import { maskDifference, maskFromDense } from '../../mask/index.ts'
+import { randomNegatives } from './click-geometry.ts'
 
 test('random negatives are distinct pixels outside the object, and a stream gives the same ones again', () => {
   const dense = Uint8Array.from({ length: 400 }, (_, i) => (i % 20 > 5 && i % 20 < 12 && i > 100 && i < 300 ? 1 : 0))

@@ -23,16 +23,21 @@ export interface PositivePrompt {
   points: Point[]
 }
 
+/** Both ends inside; null for an empty mask. */
+export function boxOfMask(mask: Mask): Box | null {
+  const [x, y, w, h] = maskBox(mask)
+  return maskArea(mask) === 0 ? null : [x, y, x + w - 1, y + h - 1]
+}
+
 /** The box of a mask and up to two points well inside it. */
 export function derivePrompt(mask: Mask): PositivePrompt & { d2: number[] } {
   if (maskArea(mask) === 0) return { box: null, points: [], d2: [] }
   const { width, height } = mask
-  const [x, y, w, h] = maskBox(mask)
   const dense = toDense(mask)
   const first = deepestPixel(dense, width, height)!
   const second = deepestPixel(withoutDisc(dense, width, first), width, height)
   const found = second ? [first, second] : [first]
-  return { box: [x, y, x + w - 1, y + h - 1], points: found.map((f) => f.point), d2: found.map((f) => f.d2) }
+  return { box: boxOfMask(mask), points: found.map((f) => f.point), d2: found.map((f) => f.d2) }
 }
 
 function withoutDisc(dense: Uint8Array, width: number, { point: [px, py], d2 }: Deepest): Uint8Array {
@@ -40,16 +45,6 @@ function withoutDisc(dense: Uint8Array, width: number, { point: [px, py], d2 }: 
     const [dx, dy] = [(i % width) - px, Math.floor(i / width) - py]
     return on && dx * dx + dy * dy > d2 ? 1 : 0
   })
-}
-
-/** Pixels of a that are not in b. */
-export function maskDifference(a: Mask, b: Mask): Mask {
-  const [left, right] = [toDense(a), toDense(b)]
-  return maskFromDense(
-    left.map((on, i) => (on && !right[i] ? 1 : 0)),
-    a.height,
-    a.width,
-  )
 }
 
 /** The pixels to paint where the border of a mask is drawn: edge pixels, thickened on large images. */

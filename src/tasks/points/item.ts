@@ -6,7 +6,7 @@ import { type Mask, maskIou, toDense } from '../../mask/index.ts'
 import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
 import type { Tensor } from '../../tensor/index.ts'
-import { contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
+import { boxOfMask, contour, derivePrompt, type PositivePrompt } from './click-geometry.ts'
 import type { PointsConfig } from './config.ts'
 import { type FrameSize, type Point, rescale } from './frame.ts'
 import { givenPrompt, pointQuestion, type QuestionParts } from './prompts.ts'
@@ -64,7 +64,7 @@ export function askAbout(
 ): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
   const [features] = policy.encode([policy.prepare(stretched(shown, config))])
   const frame = policy.frameOf(features!)
-  const box = config.showMask && first ? { first: derivePrompt(first).box } : {}
+  const box = config.showMask && first ? { first: boxOfMask(first) } : {}
   const parts = { query, positive, model: frame, original: image, ...box }
   const question = ask ? ask(parts) : pointQuestion(parts, config)
   return { frame, question, prompt: policy.ask(features!, question), features: features! }

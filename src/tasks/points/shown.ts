@@ -1,9 +1,8 @@
 // What a person sees of an answer: the question, the object, the points, SAM2's mask before and after them, and where the first one
 // takes in too much. The parts of the reward are next to it, for readers of samples.jsonl.
-import { encodeRle, type Mask } from '../../mask/index.ts'
+import { encodeRle, type Mask, maskDifference } from '../../mask/index.ts'
 import type { Json, Shown } from '../../rl/index.ts'
 import type { PointMode, PointRewardConfig } from './answer-config.ts'
-import { maskDifference } from './click-geometry.ts'
 import { type Point, rescale } from './frame.ts'
 import type { PointReply } from './reply.ts'
 import { type PointParts, type PointSample, scorePoints } from './reward.ts'
