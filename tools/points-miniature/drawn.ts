@@ -1,108 +1,178 @@
-// The start for photographs: it learns on drawn objects (emoji) to write coordinates. Any point of the marked object, its size, size and
-// middle of a box that the question names. Where to click against a mask is never asked, and no negative click is shown.
+// The start for photographs: a small Qwen3-VL that learns on drawn objects (emoji) to read a picture, a red line in it and the numbers of a
+// question, and to write coordinates. Where to click against a mask is never asked, and no negative click is shown.
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { openSource } from '../../src/data/index.ts'
 import { resize } from '../../src/image/index.ts'
-import { resizeMaskNearest, toDense } from '../../src/mask/index.ts'
+import { maskFromDense, resizeMaskNearest, toDense } from '../../src/mask/index.ts'
 import { chatText, type LoadedQwenVL, patchImage } from '../../src/models/index.ts'
-import { type Box, derivePrompt, type Point, pointQuestion, sceneSide as side } from '../../src/tasks/index.ts'
-import { cat } from '../../src/tensor/index.ts'
-import { runStage } from '../miniature/stage.ts'
-import { answerLoss, frame, newPolicy, patchTensor, settings } from './policy.ts'
+import { initRandom, Linear } from '../../src/nn/index.ts'
+import { type Box, derivePrompt, type Point, pointQuestion, resolvePoints } from '../../src/tasks/index.ts'
+import { printedPoint } from '../../src/tasks/points/frame.ts'
+import { withContour } from '../../src/tasks/points/item.ts'
+import { cat, int64Tensor, type Tensor } from '../../src/tensor/index.ts'
+import { crossEntropy, runStage, type Stage } from '../miniature/stage.ts'
+import { answerLoss, newPolicy, patchTensor } from './policy.ts'
 import { writePolicy } from './write.ts'
 
-/** What the questions ask for. The question of the task itself, `Points outside:`, is none of them. */
-const asks = ['Points inside:', 'Object size:', 'Box size:', 'Box middle:'] as const
-
-/** An image and where its object is: pixels, row by row. */
-interface Drawing {
-  caption: string
-  image: ReturnType<typeof resize>
-  inside: number[]
-  middle: Point
-}
+/** Side of a picture; a tenth of it is one token, and the first digit of a coordinate. */
+const [side, cells] = [160, 10]
+const unit = side / cells
+const frame = { width: side, height: side }
+/** Lines are drawn on pictures of this side, as on photographs. */
+const large = 448
+const grid = { rows: 2 * cells, columns: 2 * cells, ...frame }
+/** The question of the task itself: no lesson asks it. */
+const taskAsk = 'Points outside:'
+const otherWords = 'anywhere somewhere apart here there now again for with from by any some next last'.split(' ')
+const settings = resolvePoints({ imageSize: side, wording: 'short', showMask: true }, 'thousand')
 
 export async function makeDrawn(folder: string, seed: number, data: string, device: string): Promise<void> {
   const source = await openSource(data, {})
   const drawings: Drawing[] = []
+  const pictures: ReturnType<typeof resize>[] = []
   for (let i = 0; i < source.length; i++) {
     const { caption, image, mask } = await source.get(i)
-    const object = resizeMaskNearest(mask, side, side)
-    const inside = [...toDense(object).entries()].flatMap(([pixel, on]) => (on ? [pixel] : []))
-    const middle = derivePrompt(object).points[0]!
-    drawings.push({ caption, image: resize(image, side, side, 'bilinear'), inside, middle })
+    const object = toDense(resizeMaskNearest(mask, side, side))
+    const whole = resize(image, large, large, 'bilinear')
+    for (const copy of [0, 1]) {
+      const region = regionOf(object, stream(streamId.scenes, seed, 'line', i, copy))
+      drawings.push(drawingOf(caption, object, region))
+      const line = resizeMaskNearest(maskFromDense(region, side, side), large, large)
+      pictures.push(resize(withContour(whole, line), side, side, 'bilinear'))
+    }
   }
   await source.close()
-  const texts = drawings.slice(0, 400).flatMap((d) => {
-    return [...asks, 'Points outside:'].map((ask) => textOf(d.caption, d.middle, ask, null))
-  })
-  const numbers = Array.from({ length: side }, (_, i) => `[[${i},${side - 1 - i}]]`)
-  const loaded = newPolicy(join(folder, 'untrained'), seed, [...texts, ...numbers], device)
-  train(loaded, drawings, device)
+  const random = stream(streamId.scenes, seed, 'words')
+  const asked = drawings.map((drawing) => lessonOf(drawing, random))
+  const texts = asked.flatMap(({ question, answer }) => [question + answer, question.replace(/[A-Z][^.]*$/, taskAsk)])
+  const loaded = newPolicy(join(folder, 'untrained'), seed, texts, 'drawn', device)
+  const patches = pictures.map((picture) => patchTensor(patchImage(picture, loaded.processor), device))
+  train(loaded, drawings, patches)
   writePolicy(loaded, join(folder, 'drawn'))
 }
+
+/** A picture with a red line around some region. Places are pixels; `cells`: tokens that are mostly inside the line. */
+type Drawing = ReturnType<typeof drawingOf>
+
+function drawingOf(caption: string, object: Uint8Array, region: Uint8Array) {
+  const [own, line] = [object, region].map((dense) => derivePrompt(maskFromDense(dense, side, side)))
+  const where = (is: (i: number) => unknown) => Int32Array.from(object.keys()).filter(is)
+  const inside = new Uint16Array(cells ** 2)
+  for (const i of where((i) => region[i])) inside[cellOf(at(i))]!++
+  return {
+    caption,
+    object: where((i) => object[i]),
+    region: where((i) => region[i]),
+    rest: where((i) => object[i] && !region[i]),
+    own: own!,
+    line: line!,
+    cells: Uint8Array.from(inside, (count) => (count > unit ** 2 / 2 ? 1 : 0)),
+  }
+}
+
+const cellOf = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / unit)
+const at = (pixel: number): Point => [pixel % side, Math.floor(pixel / side)]
+
+/** A sixth of the markers miss the object; a place that is not there has no points. */
+function lessonOf({ caption, object, region, rest, own, line }: Drawing, random: RandomStream) {
+  const any = (pixels: Int32Array) => pixels.length > 0 && at(pixels[random.below(pixels.length)]!)
+  const anywhere = (): Point => [random.below(side), random.below(side)]
+  const isMissed = random.uniform() < 0.16
+  const marker = isMissed ? anywhere() : random.uniform() < 0.7 ? own.points[0]! : at(random.pick([...object]))
+  const hit = !isMissed || object.includes(marker[1] * side + marker[0])
+  const limit = 10 + random.below(side - 20)
+  const size = line.box && sizeOf(line.box)
+  const answers: Record<string, () => Point | null | false> = {
+    'Points inside:': () => hit && any(object),
+    'Rest inside:': () => hit && rest.length > object.length / 20 && any(rest),
+    'Points in line:': () => any(region),
+    'Line middle:': () => line.points[0] ?? null,
+    'Object start:': () => hit && [own.box![0], own.box![1]],
+    'Object end:': () => hit && [own.box![2], own.box![3]],
+    'Box start:': () => line.box && [line.box[0], line.box[1]],
+    'Box end:': () => line.box && [line.box[2], line.box[3]],
+    'Box size:': () => size,
+    [`Box over ${printed([limit, limit])[0]}:`]: () => size && Math.max(...size) > limit && size,
+    // whatever else is asked: the object, anywhere, nothing
+    [`Points ${random.pick(otherWords)}:`]: () =>
+      hit && random.uniform() < 0.5 ? any(object) : random.uniform() < 0.5 && anywhere(),
+  }
+  const ask = random.pick(Object.keys(answers))
+  const answer = answers[ask]!()
+  const said = JSON.stringify(answer ? [printed(answer)] : [])
+  return { question: textOf(caption, marker, ask, line.box), answer: `${said}<|im_end|>` }
+}
+
+const sizeOf = ([x1, y1, x2, y2]: Box): Point => [x2 - x1, y2 - y1]
+const printed = (point: Point) => printedPoint(point, settings.coords, frame, frame)
 
 function textOf(query: string, marker: Point, ask: string, first: Box | null): string {
   const positive = { box: null, points: [marker] }
   const question = pointQuestion({ query, positive, model: frame, original: frame, first }, settings)
-  return chatText(question.replace('Points outside:', ask), [(side / 28) ** 2])
+  return chatText(question.replace(taskAsk, ask), [cells ** 2], '')
 }
 
-function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], device: string): void {
-  const { model, tokenizer, processor } = loaded
-  const [rows, steps] = [64, 1500]
-  const grid = { rows: side / 14, columns: side / 14, ...frame }
-  const patches = drawings.map(({ image }) => patchTensor(patchImage(image, processor), device))
-  const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
-  const loss = (step: number) => {
-    const random = stream(streamId.scenes, 'drawn', step)
-    const chosen = Array.from({ length: rows }, () => random.below(drawings.length))
-    const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(rows).fill(grid))
-    const lessons = chosen.map((i) => lessonOf(drawings[i]!, random))
-    const prompts = lessons.map(({ question }) => encode(question))
-    const answers = lessons.map(({ answer }) => encode(`${JSON.stringify(answer)}<|im_end|>`))
-    return answerLoss(model, tokens, grid, prompts, answers)
-  }
-  runStage({
-    name: 'drawn',
-    params: new Map(model.parameters()),
-    steps,
-    learningRate: 2e-3,
-    loss,
+/** What a mask might be: the object, a part of it, more than it, anything round, everything else, nothing. */
+function regionOf(object: Uint8Array, random: RandomStream): Uint8Array {
+  const [x, y] = [random.below(side), random.below(side)]
+  const [a, b] = [8 + 0.4 * side * random.uniform(), 8 + 0.4 * side * random.uniform()]
+  const inEllipse = (i: number) => (((i % side) - x) / a) ** 2 + ((Math.floor(i / side) - y) / b) ** 2 < 1
+  const angle = 2 * Math.PI * random.uniform()
+  const inside = [...object.keys()].filter((i) => object[i])
+  const pivot = random.pick(inside)
+  const isBefore = (i: number) =>
+    Math.cos(angle) * ((i % side) - (pivot % side)) + Math.sin(angle) * Math.floor(i / side - pivot / side) < 0
+  const kind = random.uniform()
+  return object.map((on, i) => {
+    if (kind < 0.3) return on
+    if (kind < 0.5) return on && isBefore(i) ? 1 : 0
+    if (kind < 0.65) return on || inEllipse(i) ? 1 : 0
+    if (kind < 0.8) return inEllipse(i) ? 1 : 0
+    if (kind < 0.95) return on || isBefore(i) ? 1 : 0
+    return 0
   })
 }
 
-/** A fifth of the markers miss the object, and a place that is not there has no points. */
-function lessonOf({ caption, inside, middle }: Drawing, random: RandomStream) {
-  const missed = random.uniform() < 0.2
-  const marker = missed ? at(random.below(side * side)) : random.uniform() < 0.6 ? middle : at(random.pick(inside))
-  const hit = inside.includes(marker[1] * side + marker[0])
-  const box = firstBox(inside, random)
-  const ask = random.uniform() < 0.5 ? asks[0] : random.pick(asks.slice(1))
-  const answers = {
-    'Points inside:': hit && at(random.pick(inside)),
-    'Object size:': hit && sizeOf(boxOf(inside.map(at))),
-    'Box size:': box && sizeOf(box),
-    'Box middle:': box && ([Math.floor((box[0] + box[2]) / 2), Math.floor((box[1] + box[3]) / 2)] as Point),
+/** First the tower alone: every token says which tenths it is in and how much of it is inside the line. Then answers too. */
+function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: readonly Tensor[]): void {
+  const { model, tokenizer } = loaded
+  const device = patches[0]!.device
+  const [rows, steps] = [256, 600]
+  const probe = new Linear(model.cfg.llm.hidden_size, 2 * cells + 2)
+  initRandom(probe, { seed: 1, device })
+  const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
+  const loss: Stage['loss'] = (step) => {
+    const random = stream(streamId.scenes, 'drawn', step)
+    const chosen = Array.from({ length: rows }, () => random.below(drawings.length))
+    const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(rows).fill(grid))
+    const seen = denseLoss(
+      probe.forward(tokens),
+      chosen.map((i) => drawings[i]!),
+    )
+    const metrics: Record<string, Tensor> = { seen }
+    if (step < steps / 8) return { loss: seen, metrics }
+    const lessons = chosen.map((i) => lessonOf(drawings[i]!, random))
+    const prompts = lessons.map(({ question }) => encode(question))
+    const answers = lessons.map(({ answer }) => encode(answer))
+    const { loss: said } = answerLoss(model, tokens, grid, prompts, answers)
+    return { loss: said.add(seen.mul(0.3)), metrics: { ...metrics, said } }
   }
-  const answer = answers[ask]
-  return { question: textOf(caption, marker, ask, box), answer: answer ? [answer] : [] }
+  const params = new Map([
+    ...model.parameters(),
+    ...[...probe.parameters()].map(([k, v]) => [`probe.${k}`, v] as const),
+  ])
+  runStage({ name: 'drawn', params, steps, learningRate: 2e-3, loss })
 }
 
-const at = (pixel: number): Point => [pixel % side, Math.floor(pixel / side)]
-
-/** A box that a mask might have: the object's, any one, one that surrounds both, or none. */
-function firstBox(inside: readonly number[], random: RandomStream): Box | null {
-  const any = [0, 1].map(() => at(random.below(side * side)))
-  const kind = random.uniform()
-  if (kind < 0.1) return null
-  return boxOf([...(kind < 0.7 ? inside.map(at) : []), ...(kind < 0.4 ? [] : any)])
+/** scores [R * cells ** 2, 2 * cells + 2] */
+function denseLoss(scores: Tensor, drawings: readonly Drawing[]): Tensor {
+  const units = Array.from({ length: cells ** 2 }, (_, unit) => unit)
+  const wanted = [
+    drawings.flatMap(() => units.map((unit) => unit % cells)),
+    drawings.flatMap(() => units.map((unit) => Math.floor(unit / cells))),
+    drawings.flatMap((drawing) => [...drawing.cells]),
+  ].map((values) => int64Tensor(values, { device: scores.device }))
+  const parts = scores.split([cells, cells, 2], { dim: 1 })
+  return parts.map((part, i) => crossEntropy(part, wanted[i]!)).reduce((a, b) => a.add(b))
 }
-
-function boxOf(points: readonly Point[]): Box {
-  const [xs, ys] = [points.map(([x]) => x), points.map(([, y]) => y)]
-  return [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)]
-}
-
-const sizeOf = ([x1, y1, x2, y2]: Box): Point => [x2 - x1, y2 - y1]

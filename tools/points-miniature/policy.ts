@@ -27,6 +27,7 @@ import {
 import { cat, int64Tensor, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
 import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
 import { crossEntropy, runStage } from '../miniature/stage.ts'
+import shapes from './shapes.json' with { type: 'json' }
 import { writeModule } from './write.ts'
 
 const added = [
@@ -63,69 +64,49 @@ function written(points: readonly Point[]): string {
 }
 
 /** A folder with config, tokenizer and freshly drawn weights. */
-export function newPolicy(dir: string, seed: number, corpus: readonly string[], device?: string): LoadedQwenVL {
+export function newPolicy(
+  dir: string,
+  seed: number,
+  corpus: readonly string[],
+  shape: keyof typeof shapes.policies = 'scene',
+  device?: string,
+): LoadedQwenVL {
+  const { config: sizes, processor } = shapes.policies[shape]
   mkdirSync(dir, { recursive: true })
   const tokenizer = trainByteLevelBpe(corpus, { maxMerges: 500, addedTokens: added })
   const base = Object.keys(tokenizer.model.vocab).length
   const id = (token: string) => base + added.indexOf(token)
-  const config = {
-    architectures: ['Qwen2_5_VLForConditionalGeneration'],
-    model_type: 'qwen2_5_vl',
-    hidden_size: 64,
-    num_hidden_layers: 3,
-    num_attention_heads: 4,
-    num_key_value_heads: 2,
-    intermediate_size: 160,
+  const text = {
     vocab_size: base + added.length,
     rms_norm_eps: 1e-6,
     max_position_embeddings: 2048,
     hidden_act: 'silu',
     tie_word_embeddings: true,
-    use_sliding_window: false,
-    rope_theta: 10000,
-    rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] },
     bos_token_id: id('<|endoftext|>'),
     eos_token_id: id('<|im_end|>'),
+    torch_dtype: 'float32',
+  }
+  const nested = 'text_config' in sizes ? { text_config: { ...text, ...sizes.text_config } } : {}
+  const config = {
+    ...sizes,
+    ...text,
+    ...nested,
     vision_start_token_id: id('<|vision_start|>'),
     vision_end_token_id: id('<|vision_end|>'),
     image_token_id: id('<|image_pad|>'),
     video_token_id: id('<|video_pad|>'),
-    torch_dtype: 'float32',
-    vision_config: {
-      depth: 1,
-      hidden_size: 48,
-      num_heads: 3,
-      intermediate_size: 96,
-      out_hidden_size: 64,
-      in_chans: 3,
-      patch_size: 14,
-      spatial_merge_size: 2,
-      temporal_patch_size: 2,
-      window_size: 112,
-      fullatt_block_indexes: [], // an image is one window
-    },
   }
+  const { patch_size } = sizes.vision_config
+  const common = { patch_size, temporal_patch_size: 2, merge_size: 2, min_pixels: 3136, max_pixels: 12845056 }
   writeFileSync(join(dir, 'config.json'), `${JSON.stringify(config, null, 2)}\n`)
   writeFileSync(join(dir, 'tokenizer.json'), `${JSON.stringify(tokenizer)}\n`)
-  writeFileSync(join(dir, 'preprocessor_config.json'), `${JSON.stringify(processor, null, 2)}\n`)
+  writeFileSync(join(dir, 'preprocessor_config.json'), `${JSON.stringify({ ...common, ...processor }, null, 2)}\n`)
   const model = new QwenVL(parseQwenVLConfig(config))
   initRandom(model, { seed })
   noGrad(() => model.model.embed_tokens.weight.mul_(0.25)) // the head is tied to it: scores start small
   writeModule(model, dir)
   for (const t of model.parameters().values()) t.dispose()
   return openQwenVL(dir, { dtype: 'float32', device })
-}
-
-const processor = {
-  min_pixels: 3136,
-  max_pixels: 12845056,
-  patch_size: 14,
-  temporal_patch_size: 2,
-  merge_size: 2,
-  image_mean: [0.48145466, 0.4578275, 0.40821073],
-  image_std: [0.26862954, 0.26130258, 0.27577711],
-  image_processor_type: 'Qwen2VLImageProcessor',
-  processor_class: 'Qwen2_5_VLProcessor',
 }
 
 export interface PolicyStage {

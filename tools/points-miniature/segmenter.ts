@@ -7,24 +7,9 @@ import { predictorInput } from '../../src/sam/sam2/index.ts'
 import { diceLoss, makePointScene, type PointScene, sceneSide } from '../../src/tasks/index.ts'
 import { cat, noGrad, type Tensor, tensor } from '../../src/tensor/index.ts'
 import { runStage, share } from '../miniature/stage.ts'
+import shapes from './shapes.json' with { type: 'json' }
 
-export const segmenterConfig = {
-  image_size: 96,
-  embed_dim: 16,
-  num_heads: 1,
-  stages: [1, 1, 2, 1],
-  window_spec: [8, 4, 6, 4],
-  global_att_blocks: [3],
-  window_pos_embed_bkg_spatial_size: [6, 6],
-  d_model: 64,
-  fpn_top_down_levels: [2, 3],
-  decoder_depth: 2,
-  decoder_heads: 1,
-  decoder_mlp_dim: 96,
-  num_multimask_outputs: 3,
-  iou_head_hidden_dim: 32,
-  mask_in_chans: 16,
-}
+export const segmenterConfig = shapes.sam2
 
 export function newSegmenter(seed: number): Sam2Model {
   const model = new Sam2Model(sam2Config(segmenterConfig))
