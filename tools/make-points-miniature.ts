@@ -1,5 +1,5 @@
 // Creates the two miniatures of the points demo: a SAM2 that answers clicks on scenes with confusable neighbours, and a Qwen2.5-VL that
-// writes mediocre points. dev/results/points.md describes them.
+// writes mediocre points; and the start for photographs. dev/results/points.md describes them.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { log, packageRoot } from '../src/core/index.ts'
@@ -11,7 +11,7 @@ import { newSegmenter, segmenterConfig, trainBoxes, trainSegmenter } from './poi
 import { writeModule, writePolicy } from './points-miniature/write.ts'
 
 const seed = 1
-const [what, out, data = 'emoji:1600:1:168', device = 'cpu'] = process.argv.slice(2)
+const [what, out, data = 'emoji:1500:1:168', device = 'cpu'] = process.argv.slice(2)
 const drawn = (folder: string) => makeDrawn(folder, seed, data, device)
 const makers: Record<string, (out: string) => void | Promise<void>> = {
   sam2: makeSam2,
