@@ -173,8 +173,7 @@ export function maskIntersection(first: Mask, ...rest: readonly Mask[]): Mask {
 
 /** Pixels of a that are not in b. */
 export function maskDifference(a: Mask, b: Mask): Mask {
-  checkSameSize(a, b, 'maskDifference')
-  return combine(a, b, (x, y) => x & ~y)
+  return combine('maskDifference', a, b, (x, y) => x & ~y)
 }
 
 /** Source index of torch's `interpolate(mode='nearest')`: floor(to * from/size) in float32. */
