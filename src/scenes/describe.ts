@@ -1,9 +1,9 @@
 // Descriptions: sets of attributes, which objects they fit, and which of them single one object out.
 import type { RandomStream } from '../core/index.ts'
 import {
-  type Colour,
   hasPosition,
   hasRelation,
+  type MainColour,
   type Position,
   positions,
   type Relation,
@@ -17,7 +17,7 @@ import {
 export interface Description {
   size?: Size
   texture?: Texture
-  colour?: Colour
+  colour?: MainColour
   shape?: Shape
   position?: Position
   relation?: { kind: Relation; of: Description }

@@ -6,6 +6,7 @@ export { backgroundPhotos } from './composed/backgrounds.ts'
 export * from './composed/compose.ts'
 export type { Cutout, CutoutSet } from './composed/cutouts.ts'
 export * from './composed/emoji.ts'
+export * from './composed/looks.ts'
 export { readStamp, stampFiles, stampsRoot } from './composed/stamps.ts'
 export { type Description, describe, identifies } from './describe.ts'
 export * from './neighbours.ts'
@@ -14,6 +15,8 @@ export * from './wording.ts'
 export {
   colours,
   hasPosition,
+  mainColours,
+  type Place,
   positionAt,
   positions,
   relations,

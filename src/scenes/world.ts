@@ -18,7 +18,10 @@ export const positions = [
   'bottom right',
 ] as const
 
+/** Of composed objects. */
+export const mainColours = [...colours, 'brown', 'black', 'white', 'grey'] as const
 export type Colour = (typeof colours)[number]
+export type MainColour = (typeof mainColours)[number]
 export type Shape = (typeof shapes)[number]
 export type Size = (typeof sizes)[number]
 export type Texture = (typeof textures)[number]
@@ -58,7 +61,7 @@ function isCentral(value: number): boolean {
   return value > lowEdge && value < highEdge
 }
 
-type Place = Pick<SceneObject, 'x' | 'y'>
+export type Place = Pick<SceneObject, 'x' | 'y'>
 
 const positionTest: Readonly<Record<Position, (o: Place) => boolean>> = {
   left: (o) => o.x <= lowEdge,

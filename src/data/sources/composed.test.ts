@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { writeBackground, writeEmoji, writeStamps } from '../../../tests/support/cutouts.ts'
 import { maskArea, toDense } from '../../mask/index.ts'
 import { couldMean } from '../../scenes/composed/cutouts.ts'
+import { looksOf, sayLooks } from '../../scenes/composed/looks.ts'
 import { captionOf, readStamp } from '../../scenes/composed/stamps.ts'
 import { DataConfig } from '../config.ts'
 import type { Example, Source } from '../example.ts'
@@ -106,24 +107,18 @@ describe('pictures', () => {
     assert.deepEqual(more.slice(0, 6), first, 'a longer set begins with the shorter one')
   })
 
-  test('`:placed` adds the place of the mask to the caption and changes nothing else', async () => {
-    const [plain, placed] = [await open('stamps:45:1:64:photos'), await open('stamps:45:1:64:photos:placed')]
-    assert.notEqual(placed.fingerprint, plain.fingerprint)
+  test('`:described` says size, colour and place instead of the name, and changes nothing else', async () => {
+    const [plain, described] = [await open('stamps:45:1:64:photos'), await open('stamps:45:1:64:photos:described')]
+    assert.notEqual(described.fingerprint, plain.fingerprint)
     const names = await all(plain)
-    const phrases = new Set<string>()
-    for (const [i, { caption, image, mask, ...rest }] of (await all(placed)).entries()) {
-      const { caption: name, image: _, mask: __, ...same } = names[i]!
+    const captions = new Set<string>()
+    for (const [i, { caption, image, mask, ...rest }] of (await all(described)).entries()) {
+      const { caption: _, image: __, mask: ___, ...same } = names[i]!
       assert.deepEqual(rest, same)
-      const { left, right, top, bottom } = boxOf(toDense(mask), image.width)
-      const [x, y] = [(left + right + 1) / 128, (top + bottom + 1) / 128]
-      const row = y <= 0.38 ? 'top' : y >= 0.62 ? 'bottom' : ''
-      const column = x <= 0.38 ? 'left' : x >= 0.62 ? 'right' : ''
-      const corner = row && column && `in the ${row} ${column} corner`
-      const phrase = corner || (row && `at the ${row}`) || (column && `on the ${column}`) || 'in the middle'
-      assert.equal(caption, `${name} ${phrase}`)
-      phrases.add(phrase)
+      assert.equal(caption, sayLooks(looksOf(image, mask)))
+      captions.add(caption)
     }
-    assert.ok(phrases.size >= 6, `${[...phrases]}`)
+    assert.ok(captions.size >= 6, `${[...captions]}`)
   })
 
   test('composed pictures are stored once and read from there', async () => {

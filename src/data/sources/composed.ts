@@ -1,10 +1,10 @@
-// Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos][:placed]` and `emoji:COUNT[:SEED[:SIZE]][:placed]`. Record i is a
+// Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos][:described]` and `emoji:COUNT[:SEED[:SIZE]][:described]`. Record i is a
 // function of the package, seed, size and i; composed pictures are kept in the cache folder. The key of a record is the group of its objects.
 import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
-import { encodePng } from '../../image/index.ts'
-import { decodeRle, encodeRle, type Mask, maskBox, type Rle } from '../../mask/index.ts'
+import { decodeImage, encodePng, type RgbImage } from '../../image/index.ts'
+import { decodeRle, encodeRle, type Rle } from '../../mask/index.ts'
 import {
   backgroundPhotos,
   type Composer,
@@ -12,11 +12,11 @@ import {
   type CutoutSet,
   composerVersion,
   emojiFolders,
+  looksOf,
   openComposer,
-  positionAt,
-  positionPhrases,
   readEmoji,
   readStamp,
+  sayLooks,
   stampFiles,
   stampsRoot,
 } from '../../scenes/index.ts'
@@ -25,10 +25,10 @@ import type { DataConfig } from '../config.ts'
 import type { RecordSource, Region } from '../example.ts'
 
 const spelling = {
-  stamps: 'stamps:COUNT[:SEED[:SIZE]][:photos][:placed]',
-  emoji: 'emoji:COUNT[:SEED[:SIZE]][:placed]',
+  stamps: 'stamps:COUNT[:SEED[:SIZE]][:photos][:described]',
+  emoji: 'emoji:COUNT[:SEED[:SIZE]][:described]',
 }
-const pattern = /^(stamps|emoji):(\d+)(?::(\d+))?(?::(\d+))?(:photos)?(:placed)?$/
+const pattern = /^(stamps|emoji):(\d+)(?::(\d+))?(?::(\d+))?(:photos)?(:described)?$/
 const minSize = 64
 
 export function isComposed(path: string): boolean {
@@ -37,13 +37,13 @@ export function isComposed(path: string): boolean {
 
 export async function openComposed(path: string, { splitBy }: Pick<DataConfig, 'splitBy'>): Promise<RecordSource> {
   const kind = path.startsWith('stamps') ? 'stamps' : 'emoji'
-  const [, , count, seed = 0, size = 512, photos, placed] = pattern.exec(path) ?? []
+  const [, , count, seed = 0, size = 512, photos, described] = pattern.exec(path) ?? []
   if (count === undefined || Number(size) < minSize || (kind === 'emoji' && photos))
     throw new Mismatch({ where: path, expected: `${spelling[kind]} with SIZE of at least ${minSize}`, got: path })
   const expected = 'content (the split is by object)'
   if (splitBy === 'place') throw new Mismatch({ where: path, field: 'data.splitBy', expected, got: splitBy })
   const set = kind === 'stamps' ? await openStamps(photos !== undefined) : await openEmoji()
-  const records = { length: Number(count), seed: Number(seed), size: Number(size), placed: placed !== undefined }
+  const records = { length: Number(count), seed: Number(seed), size: Number(size), described: described !== undefined }
   return sourceOf(set, records)
 }
 
@@ -66,7 +66,7 @@ async function openStamps(photosOnly: boolean): Promise<CutoutSet> {
   return { name: photosOnly ? 'stamps-photos' : 'stamps', root, version, cutouts: chosen }
 }
 
-async function openEmoji(): Promise<CutoutSet> {
+export async function openEmoji(): Promise<CutoutSet> {
   const folders = emojiFolders()
   const cutouts = readEmoji(folders)
   const files = cutouts.map(({ file }) => file)
@@ -88,11 +88,11 @@ interface Records {
   length: number
   seed: number
   size: number
-  /** Captions name the place of the object too. */
-  placed: boolean
+  /** Captions say what pixels and mask show instead of the object's name. */
+  described: boolean
 }
 
-function sourceOf(set: CutoutSet, { length, seed, size, placed }: Records): RecordSource {
+function sourceOf(set: CutoutSet, { length, seed, size, described }: Records): RecordSource {
   if (set.cutouts.length === 0)
     throw new Mismatch({ where: set.root, field: 'objects', expected: 'at least one', got: 0 })
   const photos = backgroundPhotos()
@@ -106,7 +106,7 @@ function sourceOf(set: CutoutSet, { length, seed, size, placed }: Records): Reco
     name,
     format: `${set.cutouts.length} objects of ${set.name}, composed ${size} x ${size}, seed ${seed}`,
     length,
-    fingerprint: sha256(`${fingerprint} ${length}${placed ? ' placed' : ''}`),
+    fingerprint: sha256(`${fingerprint} ${length}${described ? ' described' : ''}`),
     schema: [
       'image, mask (the visible part), caption, meta.objects, meta.group',
       `${groups.size} groups of objects; a group is trained on or held out as a whole`,
@@ -117,20 +117,19 @@ function sourceOf(set: CutoutSet, { length, seed, size, placed }: Records): Reco
     key: (index) => composer.groupOf(index),
     region: async (index) => {
       const picture = await store.read(index, composer)
-      const caption = placed ? `${picture.caption} ${placeOf(picture.mask)}` : picture.caption
+      const caption = described ? await describe(picture) : picture.caption
       return { ...picture, caption, id: `${name}-${index}`, where: `${name}: picture ${index}` }
     },
   }
 }
 
-/** Where in the picture the middle of the mask's box is: `in the top left corner`, `on the right`. */
-function placeOf(mask: Mask): string {
-  const [x, y, width, height] = maskBox(mask)
-  const middle = { x: (x + width / 2) / mask.width, y: (y + height / 2) / mask.height }
-  return positionPhrases(positionAt(middle))[0]!
-}
+type Picture = Pick<Region, 'mask' | 'caption' | 'meta'> & { image: { path: string } | { rgb: RgbImage } }
 
-type Picture = Pick<Region, 'image' | 'mask' | 'caption' | 'meta'>
+/** Main colour, size and place: `the large brown object on the left`. */
+async function describe({ image, mask }: Picture): Promise<string> {
+  const pixels = 'path' in image ? await decodeImage(readFileSync(image.path), image.path) : image.rgb
+  return sayLooks(looksOf(pixels, mask))
+}
 
 interface StoredFacts {
   /** Length of the picture's file: a shorter one was not written to its end. */

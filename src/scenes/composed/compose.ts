@@ -16,7 +16,8 @@ export const composerVersion = 2
 export interface Composer {
   /** The group of picture `index`: its pictures are held out together. */
   groupOf(index: number): string
-  compose(index: number): Promise<LabelledPicture>
+  /** `owner`: row-major, 0 background, k + 1 object k of `meta.objects`; the target is the first. */
+  compose(index: number): Promise<LabelledPicture & { owner: Uint8Array }>
 }
 
 export function openComposer(set: CutoutSet, photos: readonly string[], seed: number, size: number): Composer {
@@ -48,6 +49,7 @@ export function openComposer(set: CutoutSet, photos: readonly string[], seed: nu
         mask: maskFromDense(isTarget, size, size),
         caption: objects[0]!.caption,
         meta: { group: group.key, objects: objects.map(({ file, caption }) => ({ file, caption })) },
+        owner: canvas.owner,
       }
     },
   }
