@@ -135,6 +135,14 @@ test('what one call read of an image serves the next ones, until the weights may
     assert.ok(tokens(regions) < fresh / 2, `${tokens(regions)} tokens are read, ${fresh} without a known prefix`)
   })
   assert.equal(tokens(regions), fresh)
+  knownPrefixes.during(() => {
+    knownPrefixes.during(() => packed(words)) // a turn of the policy
+    const otherWeights = (prompts: readonly Prompt[]) =>
+      knownPrefixes.apart(() => knownPrefixes.during(() => tokens(prompts)))
+    assert.equal(otherWeights(regions), fresh, 'what the policy read is not for other weights')
+    assert.ok(otherWeights(regions) < fresh / 2, 'they know it in their next turn')
+    assert.ok(tokens(regions) < fresh / 2, 'and so does the policy')
+  })
 })
 
 test('an image that is not known among those asked about: everything is read', () => {
