@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type TestContext, test } from 'node:test'
+import { after, type TestContext, test } from 'node:test'
 import { setTimeout as wait } from 'node:timers/promises'
 import { readAll, writeSafetensors } from '../checkpoint/index.ts'
 import { compareWithPython, missingInPython, readReference } from '../verify/index.ts'
@@ -16,6 +16,11 @@ const root = join(import.meta.dirname, '../..')
 const golden = join(root, 'tests/fixtures/golden')
 const stored = join(root, 'tests/fixtures/python-reference')
 const all = { torch: '2.13.0', transformers: '5.18.0', peft: '0.21.0', trl: '1.13.0' }
+
+/** Its own, so that what other tests leave is not seen. */
+const temporary = mkdtempSync(join(tmpdir(), 'certificate-'))
+process.env.TMPDIR = temporary
+after(() => rmSync(temporary, { recursive: true, force: true, maxRetries: 5 }))
 
 function folder(t: TestContext): string {
   const dir = mkdtempSync(join(tmpdir(), 'certificate-'))
