@@ -1,6 +1,5 @@
 // Writes Arrow shards of a given size in the layout of Grasp-Any-Region, for the data bench. 48 JPEG images of about 0.4 MB repeat.
-//   node --import tsx tools/make-big-arrow.ts --out FOLDER [--gb 2] [--batch-rows 100]
-import { parseArgs } from 'node:util'
+//   node --import tsx tools/make-big-arrow.ts FOLDER [GB BATCHROWS]
 import sharp from 'sharp'
 import { type GarRow, writeGarArrow } from '../src/data/index.ts'
 import { encodeRle, maskFromDense } from '../src/mask/index.ts'
@@ -60,14 +59,8 @@ export async function makeBigArrow(folder: string, gigabytes: number, batchRows 
 }
 
 if (process.argv[1]?.endsWith('make-big-arrow.ts')) {
-  const { values } = parseArgs({
-    options: {
-      out: { type: 'string' },
-      gb: { type: 'string', default: '2' },
-      'batch-rows': { type: 'string', default: '100' },
-    },
-  })
-  if (!values.out) throw new Error('usage: make-big-arrow --out FOLDER [--gb 2] [--batch-rows 100]')
-  const written = await makeBigArrow(values.out, Number(values.gb), Number(values['batch-rows']))
-  process.stdout.write(`${values.out}: ${written} rows\n`)
+  const [out, gigabytes = '2', batchRows = '100'] = process.argv.slice(2)
+  if (!out) throw new Error('usage: make-big-arrow FOLDER [GB BATCHROWS]')
+  const written = await makeBigArrow(out, Number(gigabytes), Number(batchRows))
+  process.stdout.write(`${out}: ${written} rows\n`)
 }

@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url'
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 const compiledFolder = join(root, '.cache/tests')
 const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } }
-const options = { loader: 'ts', format: 'esm', target: 'node20', sourcemap: 'external', tsconfigRaw }
+const options = { loader: 'ts', format: 'esm', target: 'node20.10', sourcemap: 'external', tsconfigRaw }
 const version = createHash('sha1')
   .update(JSON.stringify(options))
   .update(readFileSync(join(root, 'package.json')))

@@ -18,30 +18,10 @@ import type { Sam2Config } from '../../src/sam/index.ts'
 import { baseVocabulary } from '../../src/text/byte-level.ts'
 import { addedToken, qwen2TokenizerJson, type TokenizerJson } from '../../src/text/tokenizer-files.ts'
 import { sa2vaAddedTokens } from '../miniature/corpus.ts'
+import tiny from './tiny.json' with { type: 'json' }
 
 export type ShapeName = ReleasedName | 'tiny'
 export const shapeNames: readonly ShapeName[] = [...releasedNames, 'tiny']
-
-const tinyVit = {
-  ...internVit300m,
-  hidden_size: 32,
-  num_attention_heads: 4,
-  intermediate_size: 64,
-  num_hidden_layers: 2,
-  image_size: 112,
-}
-
-const tinySam = {
-  image_size: 128,
-  embed_dim: 16,
-  num_heads: 1,
-  stages: [1, 2, 3, 1],
-  window_spec: [8, 4, 4, 2],
-  global_att_blocks: [4],
-  window_pos_embed_bkg_spatial_size: [7, 7],
-  d_model: 32,
-  mem_dim: 8,
-}
 
 /** config.json of a size; `layers` shortens language model and vision tower, for a small machine. */
 export function configOf(shape: ShapeName, dtype: string, layers?: number): JsonObject {
@@ -51,8 +31,12 @@ export function configOf(shape: ShapeName, dtype: string, layers?: number): Json
 }
 
 function tinyConfig(dtype: string): JsonObject {
-  const config = internVLConfig('phi3_chat', tinyVit, qwen2Config([64, 2, 4, 2, 128], 512))
-  return { ...config, torch_dtype: dtype, grounding_encoder_config: tinySam }
+  const config = internVLConfig(
+    'phi3_chat',
+    { ...internVit300m, ...tiny.vision_config },
+    qwen2Config([64, 2, 4, 2, 128], 512),
+  )
+  return { ...config, torch_dtype: dtype, grounding_encoder_config: tiny.grounding_encoder_config }
 }
 
 function cutLayers(config: JsonObject, layers: number): void {

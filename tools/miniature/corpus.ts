@@ -1,5 +1,5 @@
 // The texts that the tokenizer of a miniature is trained on: captions of scenes in all prompts and answers.
-import { captionWords, planScene } from '../../src/scenes/index.ts'
+import { captionWords, mainColours, planScene } from '../../src/scenes/index.ts'
 import {
   buildPrompt,
   chatTemplates,
@@ -9,39 +9,25 @@ import {
   type TokenizerJson,
 } from '../../src/text/index.ts'
 import { trainByteLevelBpe } from '../lib/bpe-trainer.ts'
+import tokens from './added-tokens.json' with { type: 'json' }
 
 /** Added tokens of Sa2VA in the order of their ids; `<|end|>`, `<|user|>`, `<|assistant|>` stay plain text, as in the 4B model. */
-export const sa2vaAddedTokens: readonly string[] = [
-  '<|endoftext|>',
-  '<|im_start|>',
-  '<|im_end|>',
-  '<img>',
-  '</img>',
-  '<IMG_CONTEXT>',
-  '<quad>',
-  '</quad>',
-  '<ref>',
-  '</ref>',
-  '<box>',
-  '</box>',
-  '[SEG]',
-  '<p>',
-  '</p>',
-  '<vp>',
-  '</vp>',
-]
+export const sa2vaAddedTokens: readonly string[] = tokens
 
 interface CorpusOptions {
   seed: number
+  /** With the words for composed objects. */
+  composed?: boolean
   /** Scenes whose captions are read. */
   scenes: number
 }
 
 /** Lines for tokenizer training. */
-export function* corpusLines({ seed, scenes }: CorpusOptions): Generator<string> {
+export function* corpusLines({ seed, scenes, composed }: CorpusOptions): Generator<string> {
   const image = { numTiles: 1, tokensPerTile: 1 }
   const templates = [chatTemplates.phi3_chat, chatTemplates.qwen_chat]
-  for (const w of captionWords) for (let i = 0; i < 4; i++) yield ` ${w}`
+  const words = composed ? [...captionWords, ...mainColours] : captionWords
+  for (const w of words) for (let i = 0; i < 4; i++) yield ` ${w}`
   for (let index = 0; index < scenes; index++) {
     const { caption } = planScene(seed, index)
     const template = templates[index % templates.length]!

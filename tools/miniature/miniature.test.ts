@@ -4,16 +4,17 @@ import { stream } from '../../src/core/index.ts'
 import { parseSa2VAConfig, Sa2VA } from '../../src/models/index.ts'
 import { initRandom } from '../../src/nn/index.ts'
 import { candidates } from '../../src/scenes/describe.ts'
-import { identifies, word } from '../../src/scenes/index.ts'
+import { identifies, looksOf, makeScene, word } from '../../src/scenes/index.ts'
 import { expectNoLeak, type Tensor, tidy } from '../../src/tensor/index.ts'
 import { parseCaption } from '../../tests/support/parse-caption.ts'
+import { drawnPool } from './drawn.ts'
 import { pretrainSam } from './encoders.ts'
 import { miniatureConfig } from './make.ts'
 import { startSegmenter, trainSegmenter } from './segmenter.ts'
-import { attributeCodes, bagSize, bagsOf, enriched, fullBags, placeCells, regionAverages, ScenePool } from './world.ts'
+import { attributeCodes, bagSize, bagsOf, enriched, fullBags, placeCells, regionAverages, scenePool } from './world.ts'
 
 const cfg = parseSa2VAConfig(miniatureConfig(500))
-const pool = new ScenePool(cfg, 5, 20)
+const pool = scenePool(cfg, 5, 20)
 
 function freshModel(): Sa2VA {
   const model = new Sa2VA(cfg)
@@ -32,7 +33,7 @@ describe('rows of a batch', () => {
   const batch = pool.batch(0, 12)
 
   test('a batch is a function of its step', () => {
-    const again = new ScenePool(cfg, 5, 20).batch(0, 12)
+    const again = scenePool(cfg, 5, 20).batch(0, 12)
     assert.deepEqual(
       again.rows.map((r) => r.description),
       batch.rows.map((r) => r.description),
@@ -46,7 +47,7 @@ describe('rows of a batch', () => {
   test('descriptions single their object out, enriched ones too, as text too', () => {
     const random = stream(1)
     for (const row of batch.rows) {
-      const { objects } = batch.scenes[row.image]!
+      const { objects } = makeScene(5, row.image)
       for (const description of [row.description, enriched(row, 0.7, random)]) {
         assert.ok(identifies(description, objects, row.index))
         const caption = word(description, random)
@@ -61,10 +62,10 @@ describe('rows of a batch', () => {
         { colour: 'red' },
         { shape: 'star', relation: { kind: 'above', of: { colour: 'red' } } },
       ] as const
-      const bags = bagsOf(descriptions)
-      assert.deepEqual(bags.shape, [2, bagSize])
+      const bags = bagsOf(descriptions, pool.kinds)
+      assert.deepEqual(bags.shape, [2, bagSize(pool.kinds)])
       assert.deepEqual(bags.sum(-1).numbers(), [2, 4])
-      const full = fullBags(batch.rows).sum(-1).numbers()
+      const full = fullBags(batch.rows, pool.kinds).sum(-1).numbers()
       assert.ok(full.every((n) => n >= 5 && n <= 8))
     })
   })
@@ -73,12 +74,47 @@ describe('rows of a batch', () => {
     tidy(() => {
       for (const sums of [regionAverages(batch, 8), placeCells(8)].map((t) => t.sum(-1).numbers()))
         assert.ok(sums.every((s) => Math.abs(s - 1) < 1e-5))
-      const codes = attributeCodes(64)
+      const codes = attributeCodes(64, pool.kinds)
       const products = codes.matmul(codes.transpose(0, 1)).numbers()
       products.forEach((p, i) => {
         assert.ok(Math.abs(p - (i % (codes.size(0) + 1) === 0 ? 1 : 0)) < 1e-6)
       })
     })
+  })
+})
+
+describe('drawn objects', () => {
+  const side = 112
+  const owner = new Uint8Array(side * side).map((_, i) => (i % side < 30 && i < 30 * side ? 1 : i % side > 80 ? 2 : 0))
+  const data = new Uint8Array(3 * owner.length).map((_, i) => {
+    return owner[Math.floor(i / 3)] === 1 ? [230, 20, 20][i % 3]! : owner[Math.floor(i / 3)] === 2 ? 20 : 240
+  })
+  const pictures = Array.from({ length: 8 }, () => ({ image: { width: side, height: side, data }, owner }))
+  const { rows, scenes, random } = drawnPool(pictures, cfg, 1).batch(0, 8)
+
+  test('every object is described by what the varied picture shows, and by nothing that fits the other one', () => {
+    assert.equal(rows.length, 16)
+    for (const row of rows) {
+      const { image } = scenes[row.image]!
+      assert.deepEqual(row.object, looksOf(image, row.mask))
+      const other = rows.find((r) => r.image === row.image && r.index !== row.index)!
+      const said = Object.entries(row.description)
+      assert.ok(said.some(([name, value]) => other.object[name as 'colour'] !== value))
+      assert.ok(said.every(([name, value]) => row.object[name as 'colour'] === value))
+    }
+    const corners = rows.filter((r) => r.index === 0).map((r) => r.object.position)
+    assert.ok(new Set(corners).size > 1 && corners.every((p) => p!.includes(' ')), `${corners}`)
+  })
+
+  test('terse captions leave the place out, full ones have it', () => {
+    const pool = drawnPool(pictures, cfg, 1)
+    const [row] = rows
+    assert.ok(pool.terse(row!.object, true).every((d) => !d.position))
+    assert.match(
+      pool.word(pool.full(row!, random), random),
+      new RegExp(`^the ${row!.object.size} \\w+ object (in|on|at) the`),
+    )
+    assert.ok(enriched(row!, 1, random).position === row!.object.position)
   })
 })
 
@@ -100,7 +136,7 @@ describe('stages', () => {
 
   test('the segmenter trains without its encoder, then without its vectors, and leaks nothing', () => {
     const model = freshModel()
-    const table = startSegmenter(model, 1)
+    const table = startSegmenter(model, 1, pool.kinds)
     const stage = { steps: 3, images: 2, learningRate: 1e-3, fullSteps: 2, background: 2 }
     const movedBy = (withEncoder: boolean) => {
       const start = snapshot(model)

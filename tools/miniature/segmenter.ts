@@ -3,8 +3,19 @@
 import type { Sa2VA } from '../../src/models/index.ts'
 import type { Sam2Model } from '../../src/sam/index.ts'
 import { diceLoss } from '../../src/tasks/index.ts'
-import { cat, keep, manualSeed, noGrad, randn, type Tensor, tensor, tidy, where } from '../../src/tensor/index.ts'
-import { runStage, type StageOptions, share } from './stage.ts'
+import {
+  cat,
+  int64Tensor,
+  keep,
+  manualSeed,
+  noGrad,
+  randn,
+  type Tensor,
+  tensor,
+  tidy,
+  where,
+} from '../../src/tensor/index.ts'
+import { on, runStage, type StageOptions, share } from './stage.ts'
 import {
   attributeCodes,
   type Batch,
@@ -12,10 +23,11 @@ import {
   bagsOf,
   demandFor,
   fullBags,
+  type Kinds,
+  type Pool,
   pixelsOf,
   placeCells,
   type Row,
-  type ScenePool,
 } from './world.ts'
 
 export interface SegmenterStage extends StageOptions {
@@ -27,29 +39,31 @@ export interface SegmenterStage extends StageOptions {
   background: number
 }
 
-const maxObjects = 4
+/** Further ones are not asked for. */
+export const maxObjects = 4
 
 /** Prepares the decoder; returns the vectors of the attributes [bagSize, d], which the caller owns. */
-export function startSegmenter({ sam }: Sa2VA, seed: number): Tensor {
+export function startSegmenter({ sam }: Sa2VA, seed: number, kinds: Kinds): Tensor {
   manualSeed(seed)
   tieMatching(sam)
-  return keep(tidy(() => firstVectors(sam)))
+  return keep(tidy(() => firstVectors(sam, kinds)))
 }
 
-export function trainSegmenter({ sam }: Sa2VA, table: Tensor, pool: ScenePool, stage: SegmenterStage): void {
+export function trainSegmenter({ sam }: Sa2VA, table: Tensor, pool: Pool, stage: SegmenterStage): void {
   const side = sam.config.image_size / 4
   const encode = (pixels: Tensor) => sam.encodeImage(pixels)
   const loss = (step: number) => {
     const batch = pool.batch(step, stage.images)
     const pixels = pixelsOf(batch, 'samPixels')
     const { level0, level1, level2 } = stage.withEncoder ? encode(pixels) : noGrad(() => encode(pixels))
-    const image = tensor(BigInt64Array.from(batch.rows, (r) => BigInt(r.image)))
+    const imageOf = batch.rows.map((r) => r.image)
+    const image = int64Tensor(imageOf, on)
     const each = {
       level0: level0.indexSelect(0, image),
       level1: level1.indexSelect(0, image),
       level2: level2.indexSelect(0, image),
     }
-    const prompts = bagsAt(batch, step, stage.fullSteps).matmul(table) // [R, d]
+    const prompts = bagsAt(batch, pool.kinds, step, stage.fullSteps).matmul(table) // [R, d]
     const { masks, ious } = sam.decode(each, { language: prompts.unsqueeze(1) })
     const areas = objectAreas(batch, side).indexSelect(0, image) // [R, 4, h * h]
     return lossOf(masks.flatten({ startDim: 2 }), ious, areas, batch.rows, stage.background)
@@ -63,15 +77,15 @@ export function trainSegmenter({ sam }: Sa2VA, table: Tensor, pool: ScenePool, s
  * A prompt starts as the sum of the codes the image encoder knows; a place as the mean position code of its cells. Matching a prompt
  * with cells is then nearly a dot product from the first step on.
  */
-function firstVectors(sam: Sam2Model): Tensor {
+function firstVectors(sam: Sam2Model, kinds: Kinds): Tensor {
   const d = sam.config.d_model
-  const codes = attributeCodes(d).mul(codeLength)
+  const codes = attributeCodes(d, kinds).mul(codeLength)
   const cells = sam.sam_prompt_encoder.densePositions().squeeze(0).flatten({ startDim: 1 }) // [d, e * e]
   const places = placeCells(Math.sqrt(cells.size(1))).matmul(
     cells.sub(cells.mean([1], { keepdim: true })).transpose(0, 1),
   )
-  const rest = randn([bagSize - codes.size(0) - places.size(0), d]).mul(0.5)
-  return cat([codes, places, rest])
+  const rest = randn([bagSize(kinds) - codes.size(0) - places.size(0), d]).mul(0.5)
+  return cat([codes, places, rest.to(on.device)])
 }
 
 const codeLength = 6
@@ -85,14 +99,15 @@ function tieMatching({ sam_mask_decoder: { transformer } }: Sam2Model): void {
 }
 
 /** At first everything about the object; later for three of four a description, plain or enriched. */
-function bagsAt({ rows, random }: Batch, step: number, fullSteps: number): Tensor {
-  const described = bagsOf(rows.map((row) => demandFor(row, random)))
+function bagsAt({ rows, random }: Batch, kinds: Kinds, step: number, fullSteps: number): Tensor {
+  const demands = rows.map((row) => demandFor(row, random))
   const chance = Math.max(0.25, 1 - step / fullSteps)
   const full = tensor(
     Float32Array.from(rows, () => (random.uniform() < chance ? 1 : 0)),
     [rows.length, 1],
+    on,
   )
-  return where(full.gt(0), fullBags(rows), described)
+  return where(full.gt(0), fullBags(rows, kinds), bagsOf(demands, kinds))
 }
 
 /** Pixels of each object at the decoder's resolution: 0/1 [B, 4, h * h]. */
@@ -103,11 +118,11 @@ function objectAreas(batch: Batch, side: number): Tensor {
     for (let y = 0; y < side; y++) {
       for (let x = 0; x < side; x++) {
         const object = owner[pixel(y) * image.width + pixel(x)]!
-        if (object > 0) data[((b * maxObjects + object - 1) * side + y) * side + x] = 1
+        if (object > 0 && object <= maxObjects) data[((b * maxObjects + object - 1) * side + y) * side + x] = 1
       }
     }
   })
-  return tensor(data, [batch.scenes.length, maxObjects, side * side])
+  return tensor(data, [batch.scenes.length, maxObjects, side * side], on)
 }
 
 /**
@@ -116,7 +131,8 @@ function objectAreas(batch: Batch, side: number): Tensor {
  */
 function lossOf(masks: Tensor, ious: Tensor, areas: Tensor, rows: readonly Row[], background: number) {
   const R = rows.length
-  const wanted = tensor(BigInt64Array.from(rows, (r) => BigInt(r.index)))
+  const indices = rows.map((r) => r.index)
+  const wanted = int64Tensor(indices, on)
   const target = areas.gather(1, wanted.view([R, 1, 1]).expand([R, 1, areas.size(2)])).expand(masks.shape) // [R, M, h * h]
   const weight = background === 1 ? null : target.mul(1 - background).add(background)
   const bce = masks.binaryCrossEntropyWithLogits(target, { weight })

@@ -3,6 +3,9 @@ import { log } from '../../src/core/index.ts'
 import { adamwOf, learningRateAt, OptimConfig } from '../../src/optim/index.ts'
 import { backward, clearTape, type Tensor, tidy } from '../../src/tensor/index.ts'
 
+/** Where the stages compute: ROUNDTRIP_TOOL_DEVICE, by default the CPU. */
+export const on = { device: process.env.ROUNDTRIP_TOOL_DEVICE ?? 'cpu' }
+
 /** Options of every stage. */
 export interface StageOptions {
   steps: number

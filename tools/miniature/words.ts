@@ -2,12 +2,11 @@
 // segmenter's attribute vectors. The image encoders are frozen.
 
 import { type Features, type Loaded, Sa2VAFamily } from '../../src/models/index.ts'
-import { word } from '../../src/scenes/index.ts'
 import { readRows, segmentRow } from '../../src/tasks/index.ts'
 import { noGrad, type Tensor } from '../../src/tensor/index.ts'
 import { regionQuestions } from '../../src/text/index.ts'
 import { runStage, type StageOptions } from './stage.ts'
-import { type Batch, bagsOf, demandFor, pixelsOf, type Row, type ScenePool } from './world.ts'
+import { type Batch, bagsOf, demandFor, type Pool, pixelsOf, type Row } from './world.ts'
 
 export interface WordsStage extends StageOptions {
   /** Share of captions that name one or two attributes and often fit several objects. */
@@ -16,7 +15,7 @@ export interface WordsStage extends StageOptions {
   terseColour: boolean
 }
 
-export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage: WordsStage): void {
+export function trainWords(loaded: Loaded, table: Tensor, pool: Pool, stage: WordsStage): void {
   const { model, prompter } = loaded
   const family = new Sa2VAFamily(loaded)
   const parts = /^(mlp1|language_model|text_hidden_fcs)\./
@@ -39,21 +38,19 @@ export function trainWords(loaded: Loaded, table: Tensor, pool: ScenePool, stage
     }
     const described = rows.map((row) => ({
       prompt: prompter.describe(features(row), row.mask, random.pick(regionQuestions)),
-      answer: family.completion(captionOf(row, batch, stage)),
+      answer: family.completion(captionOf(row, batch, pool, stage)),
     }))
     const asked = rows.map((row) => demandFor(row, random))
-    const segmented = rows.map((row, i) => segmentRow(family, features(row), word(asked[i]!, random), random))
+    const segmented = rows.map((row, i) => segmentRow(family, features(row), pool.word(asked[i]!, random), random))
     const { caption, answer, states } = readRows(family, described, segmented)
-    const meaning = model.segPrompts(states).sub(bagsOf(asked).matmul(table)).square().mean().div(spread)
+    const meaning = model.segPrompts(states).sub(bagsOf(asked, pool.kinds).matmul(table)).square().mean().div(spread)
     return { loss: caption.add(answer).add(meaning), metrics: { caption, answer, meaning } }
   }
   runStage({ name: 'words', params, steps: stage.steps, learningRate: stage.learningRate, loss })
 }
 
-function captionOf(row: Row, { random }: Batch, stage: WordsStage): string {
-  const { colour, shape, size, texture } = row.object
-  const few = [{ shape }, { size, shape }, { size, shape }, { texture, shape }]
-  if (random.uniform() < stage.terse)
-    return word(random.pick(stage.terseColour ? [...few, { colour, shape }] : few), random)
-  return word(demandFor(row, random), random)
+function captionOf(row: Row, { random }: Batch, pool: Pool, stage: WordsStage): string {
+  const isTerse = random.uniform() < stage.terse
+  const said = isTerse ? random.pick(pool.terse(row.object, stage.terseColour)) : pool.full(row, random)
+  return pool.word(said, random)
 }

@@ -1,4 +1,4 @@
-// Scenes as training data of the stages: every object of an image is one row with a description. B images, R rows.
+// Training data of the stages: every object of an image is one row with a description. B images, R rows.
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { regionGrid } from '../../src/image/index.ts'
 import { type Mask, maskFromDense } from '../../src/mask/index.ts'
@@ -9,66 +9,92 @@ import {
   describe,
   hasPosition,
   makeScene,
+  type Place,
   positions,
   relations,
   type Scene,
-  type SceneObject,
   shapes,
   sizes,
   textures,
+  word,
 } from '../../src/scenes/index.ts'
 import { type Tensor, tensor } from '../../src/tensor/index.ts'
+import { on } from './stage.ts'
 
-export const kinds = { colour: colours, shape: shapes, size: sizes, texture: textures } as const
-export const kindNames = ['colour', 'shape', 'size', 'texture'] as const
+/** Attributes of one value each, in the order of their codes. */
+export type Kinds = { readonly [K in keyof Description]?: readonly string[] }
+const sceneKinds: Kinds = { colour: colours, shape: shapes, size: sizes, texture: textures }
+export const kindNames = (kinds: Kinds) => Object.keys(kinds) as (keyof Omit<Description, 'relation'>)[]
 
 export interface Row {
   /** Number of the image in the batch. */
   image: number
   /** Number of the object in the image. */
   index: number
-  object: SceneObject
+  object: Omit<Description, 'relation'> & Place
   mask: Mask
   /** Fits only this object. */
   description: Description
 }
 
 export interface Batch {
-  scenes: readonly Scene[]
+  scenes: readonly Pick<Scene, 'image' | 'owner'>[]
   inputs: readonly ImageInput[]
   rows: readonly Row[]
   random: RandomStream
 }
 
-type Prepared = { scene: Scene; input: ImageInput }
+/** Where the stages take their images and words from. */
+export interface Pool {
+  /** Attributes with vectors for the segmenter. */
+  readonly kinds: Kinds
+  /** Attributes that InternViT's features must show. */
+  readonly seen: Kinds
+  batch(step: number, size: number): Batch
+  word(description: Description, random: RandomStream): string
+  /** Descriptions of one or two attributes, which often fit several objects. */
+  terse(object: Row['object'], withColour: boolean): Description[]
+  full(row: Row, random: RandomStream): Description
+}
 
-/** `count` scenes of a seed, drawn once and repeated. */
-export class ScenePool {
-  readonly #prepared = new Map<number, Prepared>()
-  readonly #seed: number
-  readonly #count: number
-  readonly #cfg: Sa2VAConfig
+type Picture = Batch['scenes'][number]
 
-  constructor(cfg: Sa2VAConfig, seed: number, count: number) {
-    this.#cfg = cfg
-    this.#seed = seed
-    this.#count = count
+/** Batches of `count` images, each prepared once and repeated. */
+export function batches<P extends { scene: Picture; input: ImageInput }>(
+  [seed, count]: readonly [number, number],
+  prepare: (index: number) => P,
+  rowsOf: (prepared: P, image: number, random: RandomStream) => Row[],
+): Pool['batch'] {
+  const known = new Map<number, P>()
+  const at = (index: number) => {
+    const prepared = known.get(index) ?? prepare(index)
+    known.set(index, prepared)
+    return prepared
   }
-
-  batch(step: number, size: number): Batch {
-    const random = stream(streamId.scenes, this.#seed, 'rows', step)
-    const prepared = Array.from({ length: size }, (_, b) => this.#at((step * size + b) % this.#count))
-    const rows = prepared.flatMap(({ scene }, image) => rowsOf(scene, image, random))
+  return (step, size) => {
+    const random = stream(streamId.scenes, seed, 'rows', step)
+    const prepared = Array.from({ length: size }, (_, b) => at((step * size + b) % count))
+    const rows = prepared.flatMap((p, image) => rowsOf(p, image, random))
     return { scenes: prepared.map((p) => p.scene), inputs: prepared.map((p) => p.input), rows, random }
   }
+}
 
-  #at(index: number): Prepared {
-    const known = this.#prepared.get(index)
-    if (known) return known
-    const scene = makeScene(this.#seed, index)
-    const prepared = { scene, input: prepareImage(scene.image, this.#cfg) }
-    this.#prepared.set(index, prepared)
-    return prepared
+/** `count` scenes of a seed. */
+export function scenePool(cfg: Sa2VAConfig, seed: number, count: number): Pool {
+  const prepare = (index: number) => {
+    const scene = makeScene(seed, index)
+    return { scene, input: prepareImage(scene.image, cfg) }
+  }
+  return {
+    kinds: sceneKinds,
+    seen: sceneKinds,
+    batch: batches([seed, count], prepare, ({ scene }, image, random) => rowsOf(scene, image, random)),
+    word,
+    terse: ({ colour, shape, size, texture }, withColour) => {
+      const few = [{ shape }, { size, shape }, { size, shape }, { texture, shape }]
+      return withColour ? [...few, { colour, shape }] : few
+    },
+    full: demandFor,
   }
 }
 
@@ -85,8 +111,8 @@ function rowsOf(scene: Scene, image: number, random: RandomStream): Row[] {
 /** The description with more attributes of the object, each with the given probability. */
 export function enriched({ description, object }: Row, chance: number, random: RandomStream): Description {
   const out = { ...description }
-  for (const kind of kindNames) if (random.uniform() < chance) Object.assign(out, { [kind]: object[kind] })
-  const places = positions.filter((p) => hasPosition(object, p))
+  for (const kind of kindNames(sceneKinds)) if (random.uniform() < chance) Object.assign(out, { [kind]: object[kind] })
+  const places = placesOf(object)
   if (!out.position && !out.relation && places.length > 0 && random.uniform() < chance)
     out.position = random.pick(places)
   return out
@@ -100,55 +126,58 @@ export function demandFor(row: Row, random: RandomStream): Description {
 /** In every bag: marks a token as a request to the decoder. */
 const always = 'demand'
 
-const words = [
-  ...kindNames.flatMap((kind) => kinds[kind].map((value) => `${kind} ${value}`)),
-  ...positions.map((p) => `position ${p}`),
-  ...relations.map((r) => `relation ${r}`),
-  ...kindNames.flatMap((kind) => kinds[kind].map((value) => `of ${kind} ${value}`)),
-  always,
-]
-const wordAt = new Map(words.map((w, i) => [w, i]))
+function wordsOf(kinds: Kinds): string[] {
+  const own = kindNames(kinds).flatMap((kind) => kinds[kind]!.map((value) => `${kind} ${value}`))
+  const places = positions.map((p) => `position ${p}`)
+  return [...own, ...places, ...relations.map((r) => `relation ${r}`), ...own.map((w) => `of ${w}`), always]
+}
 
 /** Size of the vocabulary of `bagsOf`. */
-export const bagSize = words.length
+export const bagSize = (kinds: Kinds) => wordsOf(kinds).length
 
 /** Descriptions as bags of their attributes: 0/1 [R, bagSize]. */
-export function bagsOf(descriptions: readonly Description[]): Tensor {
-  return bags(
-    descriptions.map(({ position, relation, ...own }) => [
-      ...valueWords(own),
-      ...(position ? [`position ${position}`] : []),
-      ...(relation ? [`relation ${relation.kind}`, ...valueWords(relation.of).map((w) => `of ${w}`)] : []),
-    ]),
-  )
+export function bagsOf(descriptions: readonly Description[], kinds: Kinds): Tensor {
+  const lists = descriptions.map(({ position, relation, ...own }) => [
+    ...valueWords(own, kinds),
+    ...(position ? [`position ${position}`] : []),
+    ...(relation ? [`relation ${relation.kind}`, ...valueWords(relation.of, kinds).map((w) => `of ${w}`)] : []),
+  ])
+  return bags(lists, wordsOf(kinds))
 }
 
 /** All attributes and positions of each object: [R, bagSize]. */
-export function fullBags(rows: readonly Row[]): Tensor {
-  const places = (object: SceneObject) => positions.filter((p) => hasPosition(object, p)).map((p) => `position ${p}`)
-  return bags(rows.map(({ object }) => [...valueWords(object), ...places(object)]))
+export function fullBags(rows: readonly Row[], kinds: Kinds): Tensor {
+  const placesOfRow = (row: Row) => placesOf(row.object).map((p) => `position ${p}`)
+  const lists = rows.map((row) => [...valueWords(row.object, kinds), ...placesOfRow(row)])
+  return bags(lists, wordsOf(kinds))
 }
 
-function valueWords(of: Description | SceneObject): string[] {
-  return kindNames.flatMap((kind) => (of[kind] ? [`${kind} ${of[kind]}`] : []))
+/** The position of an object, or all that hold. */
+function placesOf(object: Row['object']) {
+  return object.position ? [object.position] : positions.filter((p) => hasPosition(object, p))
 }
 
-function bags(lists: readonly (readonly string[])[]): Tensor {
+function valueWords(of: Description, kinds: Kinds): string[] {
+  return kindNames(kinds).flatMap((kind) => (of[kind] ? [`${kind} ${of[kind]}`] : []))
+}
+
+function bags(lists: readonly (readonly string[])[], words: readonly string[]): Tensor {
+  const at = new Map(words.map((w, i) => [w, i]))
   const data = new Float32Array(lists.length * words.length)
   lists.forEach((list, r) => {
-    for (const w of [always, ...list]) data[r * words.length + wordAt.get(w)!] = 1
+    for (const w of [always, ...list]) data[r * words.length + at.get(w)!] = 1
   })
-  return tensor(data, [lists.length, words.length])
+  return tensor(data, [lists.length, words.length], on)
 }
 
-/** An orthonormal code for each value of each kind, in the order of the bags: rows of a Hadamard matrix, [16, width]. */
-export function attributeCodes(width: number): Tensor {
-  const count = kindNames.reduce((n, kind) => n + kinds[kind].length, 0)
+/** An orthonormal code for each value of each kind, in the order of the bags: rows of a Hadamard matrix, [values, width]. */
+export function attributeCodes(width: number, kinds: Kinds): Tensor {
+  const count = Object.values(kinds).flat().length
   const data = new Float32Array(count * width)
   for (let i = 0; i < count; i++) {
     for (let j = 0; j < width; j++) data[i * width + j] = (isOdd((i + 1) & j) ? -1 : 1) / Math.sqrt(width)
   }
-  return tensor(data, [count, width])
+  return tensor(data, [count, width], on)
 }
 
 /** Averages over the cells of each place on a grid: [places, grid * grid]. */
@@ -156,11 +185,11 @@ export function placeCells(grid: number): Tensor {
   const inside = positions.map((place) =>
     Array.from({ length: grid * grid }, (_, i) => {
       const at = { x: ((i % grid) + 0.5) / grid, y: (Math.floor(i / grid) + 0.5) / grid }
-      return hasPosition(at as SceneObject, place) ? 1 : 0
+      return hasPosition(at, place) ? 1 : 0
     }),
   )
   const shares = inside.map((row) => row.map((on) => on / row.reduce<number>((a, b) => a + b, 0)))
-  return tensor(Float32Array.from(shares.flat()), [positions.length, grid * grid])
+  return tensor(Float32Array.from(shares.flat()), [positions.length, grid * grid], on)
 }
 
 /** An odd number of ones in binary. */
@@ -181,13 +210,7 @@ export function regionAverages(batch: Batch, grid: number): Tensor {
       if (on) data[r * width + image * cells + i] = 1 / region.count
     })
   })
-  return tensor(data, [batch.rows.length, width])
-}
-
-/** Index of the value that each row's object has for a kind: int64 [R]. */
-export function valuesOf(rows: readonly Row[], kind: (typeof kindNames)[number]): Tensor {
-  const values: readonly string[] = kinds[kind]
-  return tensor(BigInt64Array.from(rows, ({ object }) => BigInt(values.indexOf(object[kind]))))
+  return tensor(data, [batch.rows.length, width], on)
 }
 
 /** Pixels of all images in one tensor: those of InternViT (one tile each) or of SAM2. */
@@ -198,5 +221,5 @@ export function pixelsOf(batch: Batch, of: 'pixels' | 'samPixels'): Tensor {
     data.set(input[of], i * one)
   })
   const side = Math.sqrt(one / 3)
-  return tensor(data, [batch.inputs.length, 3, side, side])
+  return tensor(data, [batch.inputs.length, 3, side, side], on)
 }
