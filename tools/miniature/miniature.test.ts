@@ -86,9 +86,7 @@ describe('rows of a batch', () => {
 describe('drawn objects', () => {
   const side = 112
   const owner = new Uint8Array(side * side).map((_, i) => (i % side < 30 && i < 30 * side ? 1 : i % side > 80 ? 2 : 0))
-  const data = new Uint8Array(3 * owner.length).map((_, i) => {
-    return owner[Math.floor(i / 3)] === 1 ? [230, 20, 20][i % 3]! : owner[Math.floor(i / 3)] === 2 ? 20 : 240
-  })
+  const data = new Uint8Array(3 * owner.length).map((_, i) => (owner[Math.floor(i / 3)] ? [230, 20, 20][i % 3]! : 240))
   const pictures = Array.from({ length: 8 }, () => ({ image: { width: side, height: side, data }, owner }))
   const { rows, scenes, random } = drawnPool(pictures, cfg, 1).batch(0, 8)
 
