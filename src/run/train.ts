@@ -79,6 +79,7 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
+  #partlyFlat = 0
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
@@ -268,10 +269,12 @@ class TrainWork implements Work {
     return sent > 0 ? { bytes_sent: sent - before } : {}
   }
 
-  /** Rewards without spread at the very start mean the task cannot learn; say so instead of training on nothing. */
+  /** Rewards without spread mean that a task cannot learn: a warning at the very start, an error while no task learns. */
   #watchSpread(done: number, report: StepReport): void {
-    const flat = this.#run.tasks.map((t) => t.name).filter((name) => report.hasGroups(name) && report.flat(name))
-    this.#flat = flat.length > 0 ? this.#flat + 1 : 0
+    const asked = this.#run.tasks.map((t) => t.name).filter((name) => report.hasGroups(name))
+    const flat = asked.filter((name) => report.flat(name))
+    this.#flat = flat.length > 0 && flat.length === asked.length ? this.#flat + 1 : 0
+    this.#partlyFlat = flat.length > 0 ? this.#partlyFlat + 1 : 0
     if (this.#flat >= flatInRow) {
       const hint =
         'every advantage was 0; look at samples.jsonl: do the samples differ, and does the reward tell them apart?'
@@ -281,7 +284,7 @@ class TrainWork implements Work {
         hint,
       )
     }
-    if (this.#flat !== 3 || done !== 3) return
+    if (this.#partlyFlat !== 3 || done !== 3) return
     this.#opened.notices.report({ kind: 'no-spread', text: flatRewards(flat, 'the first three steps') })
   }
 

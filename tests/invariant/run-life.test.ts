@@ -173,6 +173,14 @@ test('twenty steps in a row without spread end a run; a step with spread begins 
   await assert.rejects(run('flat', 0), /20 steps in a row in which the rewards of loop1 were all equal/)
 })
 
+test('a task without spread ends no run in which another task learns; a warning names it', async () => {
+  const scores: Scores = (_, k, task) => (task === 'loop1' ? k / 2 : 0.5)
+  const input = { batchSize: 1, maxSteps: 22, saveSteps: 0, rl: { ...small.rl, maxCompletionLength: 2 } } as const
+  assert.equal((await train(toyRun(toy, at('half'), input), hostOf(scores))).step, 22)
+  const warnings = eventsOf('half').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
+  assert.match(warnings.join('\n'), /loop2: in the first three steps the rewards of every group were equal/)
+})
+
 test('the noise of loop 2 is measured on the held-out records, mask logits that are not finite are counted step by step', async () => {
   const scales = new Set<string>()
   for (const evalRecords of [2, 3]) {
