@@ -79,7 +79,8 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
-  #partlyFlat = 0
+  /** Steps in a row since the start or the resumption. */
+  #noneLearns = 0
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
   #sentBefore = 0
@@ -273,9 +274,9 @@ class TrainWork implements Work {
   #watchSpread(done: number, report: StepReport): void {
     const asked = this.#run.tasks.map((t) => t.name).filter((name) => report.hasGroups(name))
     const flat = asked.filter((name) => report.flat(name))
-    this.#flat = flat.length > 0 && flat.length === asked.length ? this.#flat + 1 : 0
-    this.#partlyFlat = flat.length > 0 ? this.#partlyFlat + 1 : 0
-    if (this.#flat >= flatInRow) {
+    this.#flat = flat.length > 0 ? this.#flat + 1 : 0
+    this.#noneLearns = flat.length > 0 && flat.length === asked.length ? this.#noneLearns + 1 : 0
+    if (this.#noneLearns >= flatInRow) {
       const hint =
         'every advantage was 0; look at samples.jsonl: do the samples differ, and does the reward tell them apart?'
       throw endlessRun(
@@ -284,7 +285,7 @@ class TrainWork implements Work {
         hint,
       )
     }
-    if (this.#partlyFlat !== 3 || done !== 3) return
+    if (this.#flat !== 3 || done !== 3) return
     this.#opened.notices.report({ kind: 'no-spread', text: flatRewards(flat, 'the first three steps') })
   }
 
