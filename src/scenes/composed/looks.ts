@@ -32,6 +32,7 @@ export function looksOf({ width, data }: RgbImage, mask: Mask): Looks {
 
 /** The hue in degrees at which a name ends, upwards. */
 const hues = { 14: 'red', 42: 'orange', 68: 'yellow', 165: 'green', 255: 'blue', 345: 'purple', 361: 'red' } as const
+const hueEnds = Object.entries(hues) // once, not for every pixel
 
 /** The name of a colour; dark or pale orange is brown. */
 function colourOf(r: number, g: number, b: number): MainColour {
@@ -41,7 +42,7 @@ function colourOf(r: number, g: number, b: number): MainColour {
   const sector =
     high === r ? (g - b) / (high - low) : high === g ? 2 + (b - r) / (high - low) : 4 + (r - g) / (high - low)
   const hue = (60 * sector + 360) % 360
-  const [, colour] = Object.entries(hues).find(([end]) => hue < Number(end))!
+  const [, colour] = hueEnds.find(([end]) => hue < Number(end))!
   const dull = high < 150 || high - low < 0.5 * high
   return dull && (colour === 'orange' || (colour === 'yellow' && hue < 52) || (colour === 'red' && hue < 180))
     ? 'brown'
