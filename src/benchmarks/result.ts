@@ -1,7 +1,7 @@
 // The result file of a benchmark: metrics of one split in every protocol, and a row per sentence from which they can be recomputed.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
-import { refusalOf } from '../config/index.ts'
+import { parseWith } from '../config/index.ts'
 import { atomicWrite, hashFile, Mismatch, readJson } from '../core/index.ts'
 import { countWarning, type MaskBenchmark, recordsOf } from './benchmark.ts'
 import { type Protocol, protocolsOf } from './protocols.ts'
@@ -140,7 +140,6 @@ export function readResult(file: string): StoredResult {
   const hint = 'write it with eval --benchmark'
   if (value['format'] !== resultFormat)
     throw new Mismatch({ where: file, field: 'format', expected: resultFormat, got: value['format'] ?? 'none', hint })
-  const parsed = storedResult.safeParse(value)
-  if (!parsed.success) throw refusalOf(parsed.error, value, file)
+  parseWith(storedResult, value, file)
   return { ...(value as unknown as StoredResult), file }
 }

@@ -2,7 +2,7 @@
 // these checks detect a file that was edited or copied from another step.
 import { basename, join } from 'node:path'
 import { z } from 'zod'
-import { refusalOf } from '../config/index.ts'
+import { parseWith } from '../config/index.ts'
 import { Mismatch, readJsonObject } from '../core/index.ts'
 
 const count = z.int().nonnegative()
@@ -82,15 +82,14 @@ export function readRunState(folder: string): StoredRunState {
     const hint = Number(version) > 2 ? 'a later release wrote it: resume with that release' : undefined
     throw new Mismatch({ where, field: 'version', expected: '1 or 2', got: version ?? 'nothing', hint })
   }
-  const parsed = runState.safeParse(value)
-  if (!parsed.success) throw refusalOf(parsed.error, value, where)
-  checkStep(parsed.data.step, folder, where)
-  const buffer = parsed.data.version === 1 ? parsed.data.buffer : null
+  const state = parseWith(runState, value, where)
+  checkStep(state.step, folder, where)
+  const buffer = state.version === 1 ? state.buffer : null
   if (buffer && buffer.next > buffer.groups.length) {
     const expected = `at most the ${buffer.groups.length} groups`
     throw new Mismatch({ where, field: 'buffer.next', expected, got: buffer.next })
   }
-  return parsed.data
+  return state
 }
 
 function checkStep(step: number, folder: string, where: string): void {

@@ -1,6 +1,6 @@
 import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Command, Option } from 'commander'
-import { refusalOf } from '../config/index.ts'
+import { parseWith } from '../config/index.ts'
 import { lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
 import { requireActing } from './spelling.ts'
 
@@ -111,9 +111,8 @@ async function judgeScorer(options: Options): Promise<Scorer> {
     apiKeyEnv: options.judgeKeyEnv,
     maxConcurrency: options.concurrency === undefined ? undefined : Number(options.concurrency),
   }
-  const parsed = JudgeConfig.safeParse({ enabled: true, ...given })
-  if (!parsed.success) throw refusalOf(parsed.error, given, 'score', 'judge ')
-  const judge = new Judge(parsed.data)
+  const config = parseWith(JudgeConfig, { enabled: true, ...given }, 'score', 'judge ')
+  const judge = new Judge(config)
   await judge.health().catch((error: unknown) => {
     judge.close()
     throw error
@@ -123,7 +122,7 @@ async function judgeScorer(options: Options): Promise<Scorer> {
       const verdict = await judge.judge(textOf(pair, 'reference'), textOf(pair, 'hypothesis'))
       return { score: verdict.score, raw: verdict.tally?.raw ?? null, flags: verdict.flags, reason: verdict.reason }
     },
-    window: 8 * parsed.data.maxConcurrency,
+    window: 8 * config.maxConcurrency,
     finish() {
       judge.close()
       return judge.metrics()

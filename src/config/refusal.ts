@@ -4,6 +4,13 @@ import { Mismatch } from '../core/index.ts'
 /** For `refine`: the value may hold a key, so a refusal does not show it. */
 export const mayHoldKey = { params: { mayHoldKey: true } }
 
+/** The input as the schema reads it; what the schema refuses is a Mismatch. `of`: text before the name of a field. */
+export function parseWith<T>(schema: z.ZodType<T>, input: unknown, where: string, of = ''): T {
+  const parsed = schema.safeParse(input)
+  if (parsed.success) return parsed.data
+  throw refusalOf(parsed.error, input, where, of)
+}
+
 /** The first error of a schema, with the value found there. */
 export function refusalOf(error: z.ZodError, input: unknown, where: string, of = ''): Mismatch {
   const issue = error.issues[0]!

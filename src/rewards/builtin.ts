@@ -56,37 +56,36 @@ export function maskConfidenceReward(of: 'mask' | 'maskPrime'): SingleReward {
   })
 }
 
+/** A reward of the produced caption alone, or of it against the record's. */
+function captionReward(
+  name: string,
+  doc: string,
+  of: 'caption' | 'captionPrime',
+  score: (caption: string, reference: string) => number,
+  range: [number, number] = [0, 1],
+): SingleReward {
+  return defineReward({ name, range, doc, score: (answer) => score(captionIn(answer, of), answer.reference) })
+}
+
 /** METEOR of the produced caption against the record’s caption. */
 export function meteorReward(
   of: 'caption' | 'captionPrime',
   config: MeteorConfig = MeteorConfig.parse({}),
 ): SingleReward {
-  return defineReward({
-    name: 'meteor',
-    range: [0, 1],
-    doc: "METEOR of the produced caption against the record's, as NLTK computes it; no caption is a true 0.",
-    score: (answer) => meteorScore(answer.reference, captionIn(answer, of), config),
-  })
+  const doc = "METEOR of the produced caption against the record's, as NLTK computes it; no caption is a true 0."
+  return captionReward('meteor', doc, of, (caption, reference) => meteorScore(reference, caption, config))
 }
 
 /** BLEU-4 of the produced caption against the record's. */
 export function bleuReward(of: 'caption' | 'captionPrime'): SingleReward {
-  return defineReward({
-    name: 'bleu',
-    range: [0, 1],
-    doc: "BLEU-4 of the produced caption against the record's, as the COCO caption evaluation computes it.",
-    score: (answer) => bleu4(answer.reference, captionIn(answer, of)),
-  })
+  const doc = "BLEU-4 of the produced caption against the record's, as the COCO caption evaluation computes it."
+  return captionReward('bleu', doc, of, (caption, reference) => bleu4(reference, caption))
 }
 
 /** ROUGE-L of the produced caption against the record's. */
 export function rougeReward(of: 'caption' | 'captionPrime'): SingleReward {
-  return defineReward({
-    name: 'rouge',
-    range: [0, 1],
-    doc: "ROUGE-L of the produced caption against the record's, as the COCO caption evaluation computes it.",
-    score: (answer) => rougeL(answer.reference, captionIn(answer, of)),
-  })
+  const doc = "ROUGE-L of the produced caption against the record's, as the COCO caption evaluation computes it."
+  return captionReward('rouge', doc, of, (caption, reference) => rougeL(reference, caption))
 }
 
 /** CIDEr-D of the produced caption against the record's. `corpus`: a file of captions, one a line, that say which words are rare. */
@@ -94,20 +93,12 @@ export function ciderReward(of: 'caption' | 'captionPrime', corpus: string): Sin
   const lines = readTextFile(corpus)
     .split(/\r?\n/)
     .filter((line) => line.trim() !== '')
-  if (lines.length < 2)
-    throw new Mismatch({
-      where: corpus,
-      field: 'corpus',
-      expected: 'captions, one a line, at least 2',
-      got: lines.length,
-    })
+  const expected = 'captions, one a line, at least 2'
+  if (lines.length < 2) throw new Mismatch({ where: corpus, field: 'corpus', expected, got: lines.length })
   const rare = ciderCorpus(lines.map((line) => [line]))
-  return defineReward({
-    name: 'cider',
-    range: [0, 10 + 1e-9],
-    doc: "CIDEr-D of the produced caption against the record's, with the word frequencies of a corpus.",
-    score: (answer) => ciderD([{ candidate: captionIn(answer, of), references: [answer.reference] }], rare)[0]!,
-  })
+  const doc = "CIDEr-D of the produced caption against the record's, with the word frequencies of a corpus."
+  const score = (candidate: string, reference: string) => ciderD([{ candidate, references: [reference] }], rare)[0]!
+  return captionReward('cider', doc, of, score, [0, 10 + 1e-9])
 }
 
 /** 1 inside the range of words, less outside. */
@@ -115,12 +106,8 @@ export function lengthReward(
   of: 'caption' | 'captionPrime',
   config: LengthShaping = LengthShaping.parse({}),
 ): SingleReward {
-  return defineReward({
-    name: 'length',
-    range: [0, 1],
-    doc: 'Length factor of the produced caption: 1 between min and max words, less outside.',
-    score: (answer) => lengthFactor(countWords(captionIn(answer, of)), config),
-  })
+  const doc = 'Length factor of the produced caption: 1 between min and max words, less outside.'
+  return captionReward('length', doc, of, (caption) => lengthFactor(countWords(caption), config))
 }
 
 /** 1 if the answer has the expected form (number of [SEG] tokens, no leftover markers), else 0. */

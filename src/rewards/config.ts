@@ -13,40 +13,28 @@ export const termWeight = z
 const captionOf = z.enum(['caption', 'captionPrime']).describe('which text is scored against the reference')
 const maskOf = z.enum(['mask', 'maskPrime']).describe("which mask is compared with the record's")
 
+/** A term with its own fields beside type and weight. */
+const term = <T extends string, F extends z.ZodRawShape>(type: T, doc: string, fields: F) =>
+  z.strictObject({ type: z.literal(type).describe(doc), weight: termWeight, ...fields })
+
 export const TermConfig = z.discriminatedUnion('type', [
-  z.strictObject({ type: z.literal('iou').describe('intersection over union'), weight: termWeight, of: maskOf }),
-  z.strictObject({
-    type: z.literal('maskConfidence').describe('how sure SAM2 is of the mask it drew'),
-    weight: termWeight,
+  term('iou', 'intersection over union', { of: maskOf }),
+  term('maskConfidence', 'how sure SAM2 is of the mask it drew', {
     of: z.enum(['mask', 'maskPrime']).describe('which mask'),
   }),
-  z.strictObject({
-    type: z.literal('meteor').describe('METEOR, as NLTK computes it'),
-    weight: termWeight,
-    of: captionOf,
-  }),
-  z.strictObject({ type: z.literal('bleu').describe('BLEU-4'), weight: termWeight, of: captionOf }),
-  z.strictObject({ type: z.literal('rouge').describe('ROUGE-L'), weight: termWeight, of: captionOf }),
-  z.strictObject({
-    type: z.literal('cider').describe('CIDEr-D, from 0 to 10'),
-    weight: termWeight,
+  term('meteor', 'METEOR, as NLTK computes it', { of: captionOf }),
+  term('bleu', 'BLEU-4', { of: captionOf }),
+  term('rouge', 'ROUGE-L', { of: captionOf }),
+  term('cider', 'CIDEr-D, from 0 to 10', {
     of: captionOf,
     corpus: z.string().min(1).describe('file of captions, one a line: rare words of it count more'),
   }),
-  z.strictObject({ type: z.literal('judge').describe('a language model as judge'), weight: termWeight, of: captionOf }),
-  z.strictObject({
-    type: z.literal('length').describe('the length factor as a separate term'),
-    weight: termWeight,
-    of: captionOf,
-  }),
-  z.strictObject({
-    type: z.literal('format').describe('1 when the answer has the expected form, else 0'),
-    weight: termWeight,
+  term('judge', 'a language model as judge', { of: captionOf }),
+  term('length', 'the length factor as a separate term', { of: captionOf }),
+  term('format', '1 when the answer has the expected form, else 0', {
     of: z.enum(['caption', 'captionPrime', 'text']).describe('text: exactly one [SEG]; captions: words, no markers'),
   }),
-  z.strictObject({
-    type: z.literal('module').describe('a custom reward'),
-    weight: termWeight,
+  term('module', 'a custom reward', {
     path: z.string().min(1).describe('TypeScript or JavaScript module that exports `reward`'),
   }),
 ])

@@ -26,41 +26,28 @@ export interface TaskTerm extends Term {
 }
 
 /** The rewards of a task as they are opened. */
-export type OpenTerms = Omit<TaskRewards, 'terms'> & { readonly terms: readonly (TermConfig | TaskTerm)[] }
+export type OpenTerms = Omit<TaskRewards, 'terms'> & { readonly terms: readonly AnyTerm[] }
 
-async function rewardOf(term: TermConfig | TaskTerm, config: RewardsConfig, judge: Judge | undefined): Promise<Reward> {
-  switch (term.type) {
-    case 'iou':
-      return iouReward(term.of, config.iou)
-    case 'maskConfidence':
-      return maskConfidenceReward(term.of)
-    case 'meteor':
-      return meteorReward(term.of, config.meteor)
-    case 'bleu':
-      return bleuReward(term.of)
-    case 'rouge':
-      return rougeReward(term.of)
-    case 'cider':
-      return ciderReward(term.of, term.corpus)
-    case 'length':
-      return lengthReward(term.of, config.length)
-    case 'format':
-      return formatReward(term.of)
-    case 'task':
-      return term.reward
-    case 'module':
-      return loadReward(term.path)
-    case 'judge':
-      if (!judge)
-        throw new Mismatch({
-          where: 'rewards',
-          field: 'judge',
-          expected: 'a judge',
-          got: 'none',
-          hint: 'set judge.enabled',
-        })
-      return judgeReward(judge, term.of, config.meteor)
-  }
+type AnyTerm = TermConfig | TaskTerm
+type OpenTerm<T extends AnyTerm> = (term: T, config: RewardsConfig, judge?: Judge) => Reward | Promise<Reward>
+
+/** The reward of each type of term. */
+const rewardOf: { [T in AnyTerm['type']]: OpenTerm<Extract<AnyTerm, { type: T }>> } = {
+  iou: ({ of }, { iou }) => iouReward(of, iou),
+  maskConfidence: ({ of }) => maskConfidenceReward(of),
+  meteor: ({ of }, { meteor }) => meteorReward(of, meteor),
+  bleu: ({ of }) => bleuReward(of),
+  rouge: ({ of }) => rougeReward(of),
+  cider: ({ of, corpus }) => ciderReward(of, corpus),
+  length: ({ of }, { length }) => lengthReward(of, length),
+  format: ({ of }) => formatReward(of),
+  task: ({ reward }) => reward,
+  module: ({ path }) => loadReward(path),
+  judge: ({ of }, { meteor }, judge) => {
+    if (judge) return judgeReward(judge, of, meteor)
+    const hint = 'set judge.enabled'
+    throw new Mismatch({ where: 'rewards', field: 'judge', expected: 'a judge', got: 'none', hint })
+  },
 }
 
 /** Whether a reward of the user's own scores in this run: only such a one looks at pictures. */
@@ -76,9 +63,8 @@ export async function buildTerms(
   config: RewardsConfig,
   judge?: Judge,
 ): Promise<Term[]> {
-  return Promise.all(
-    rewards.terms.map(async (term) => ({ reward: await rewardOf(term, config, judge), weight: term.weight })),
-  )
+  const open = (term: AnyTerm) => rewardOf[term.type](term as never, config, judge)
+  return Promise.all(rewards.terms.map(async (term) => ({ reward: await open(term), weight: term.weight })))
 }
 
 /** How a task's groups are scored: the judge's policy, and the shaping of the task's own caption. */

@@ -1,4 +1,5 @@
-import { Mismatch } from '../../core/index.ts'
+import { parseWith } from '../../config/index.ts'
+import { MeteorConfig } from '../config.ts'
 import { type Alignment, align } from './align.ts'
 import type { MeteorTokenizer } from './tokens.ts'
 
@@ -23,9 +24,7 @@ export interface MeteorDetail extends Alignment {
   penalty: number
 }
 
-type Settings = Required<MeteorOptions>
-
-const defaults: Settings = { alpha: 0.9, beta: 3, gamma: 0.5, tokenizer: 'whitespace' }
+const defaults = MeteorConfig.parse({})
 
 /** The error of a product rounded to double, by splitting both factors into halves (Dekker). */
 function productError(a: number, b: number, product: number): number {
@@ -45,36 +44,12 @@ export function cube(x: number): number {
   return product + (productError(square, x, product) + productError(x, x, square) * x)
 }
 
-function within(field: string, value: number, high: number): void {
-  if (value >= 0 && value <= high && Number.isFinite(value)) return
-  const expected = Number.isFinite(high) ? `a number from 0 to ${high}` : 'a finite number from 0'
-  throw new Mismatch({ where: 'METEOR options', field, expected, got: String(value) })
-}
-
-export function settle(options: MeteorOptions | undefined): Settings {
-  if (options === undefined) return defaults
-  const settings: Settings = {
-    alpha: options.alpha ?? defaults.alpha,
-    beta: options.beta ?? defaults.beta,
-    gamma: options.gamma ?? defaults.gamma,
-    tokenizer: options.tokenizer ?? defaults.tokenizer,
-  }
-  within('alpha', settings.alpha, 1)
-  within('beta', settings.beta, Number.POSITIVE_INFINITY)
-  within('gamma', settings.gamma, 1)
-  if (settings.tokenizer !== 'whitespace' && settings.tokenizer !== 'words') {
-    const expected = "'whitespace' or 'words'"
-    throw new Mismatch({ where: 'METEOR options', field: 'tokenizer', expected, got: settings.tokenizer })
-  }
-  return settings
-}
-
 /** The order of operations is NLTK's: the doubles are meant to be equal, not close. */
 function fMeanOf(precision: number, recall: number, alpha: number): number {
   return (precision * recall) / (alpha * precision + (1 - alpha) * recall)
 }
 
-function penaltyOf({ chunks, matches }: Alignment, { beta, gamma }: Settings): number {
+function penaltyOf({ chunks, matches }: Alignment, { beta, gamma }: MeteorConfig): number {
   const fragmentation = chunks / matches
   return gamma * (beta === 3 ? cube(fragmentation) : fragmentation ** beta)
 }
@@ -86,7 +61,7 @@ export function meteor(reference: string, hypothesis: string, options?: MeteorOp
 
 /** The same with everything that led to the score. */
 export function meteorDetail(reference: string, hypothesis: string, options?: MeteorOptions): MeteorDetail {
-  const settings = settle(options)
+  const settings = options ? parseWith(MeteorConfig, options, 'METEOR options') : defaults
   const found = align(reference, hypothesis, settings.tokenizer)
   if (found.matches === 0) return { ...found, score: 0, precision: 0, recall: 0, fMean: 0, penalty: 0 }
   const precision = found.matches / found.hypLength

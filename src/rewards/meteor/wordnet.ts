@@ -1,9 +1,8 @@
 // WordNet 3.0 lookups as NLTK does them: morphy per part of speech, then the names of all synsets found.
-import { existsSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { brotliDecompressSync } from 'node:zlib'
-import { Mismatch } from '../../core/index.ts'
+import { Mismatch, packageRoot } from '../../core/index.ts'
 import { decodeTable, type PosName, posNames, readSynonymIds, type Table } from './table.ts'
 import { pairsOf } from './tokens.ts'
 
@@ -136,20 +135,7 @@ export class WordNet {
   }
 }
 
-const fileName = 'wordnet-3.0.bin.br'
 let loaded: WordNet | undefined
-
-/** Sources run from src/, the compiled package from dist/: the table is in the assets folder of the nearest parent. */
-function findTable(): string {
-  const here = dirname(fileURLToPath(import.meta.url))
-  for (let folder = here; ; folder = dirname(folder)) {
-    const path = join(folder, 'assets', fileName)
-    if (existsSync(path)) return path
-    if (folder === dirname(folder)) break
-  }
-  const hint = 'the package is incomplete: reinstall it or run scripts/gen-wordnet.ts'
-  throw new Mismatch({ where: here, expected: `assets/${fileName} in a parent folder`, got: 'none', hint })
-}
 
 export function readWordNet(path: string): WordNet {
   let bytes: Uint8Array
@@ -164,6 +150,6 @@ export function readWordNet(path: string): WordNet {
 
 /** The shipped table, read at the first call and kept. */
 export function wordNet(): WordNet {
-  loaded ??= readWordNet(findTable())
+  loaded ??= readWordNet(join(packageRoot(), 'assets', 'wordnet-3.0.bin.br'))
   return loaded
 }
