@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Comparison, SentenceChange, StoredResult } from '../benchmarks/index.ts'
 import { atomicWrite, log } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
-import type { MaskRle } from '../tracking/index.ts'
+import type { MaskRle, Shown } from '../tracking/index.ts'
 import { missing } from './benchmark.ts'
 import { aligned, clip, percent, verdict } from './table.ts'
 
@@ -86,8 +86,7 @@ function pageOf(found: Comparison, a: StoredResult, b: StoredResult, files: [str
     id: `${before.split} ${before.id}, sentence ${before.sentence}`,
     text: before.text,
     image: folder === null ? null : join(folder, before.image),
-    target: before.target as MaskRle,
-    sides: [before, after].map((side, i) => ({ iou: iou[i]!, mask: side.rle as MaskRle | null, answer: side.answer })),
+    sides: [before, after].map((side, i) => ({ iou: iou[i]!, shown: shownOf(side) })),
   })
   const gained = found.moved.filter((m) => m.change > 0).slice(0, shown)
   const lost = found.moved.filter((m) => m.change < 0).slice(0, shown)
@@ -104,6 +103,15 @@ function pageOf(found: Comparison, a: StoredResult, b: StoredResult, files: [str
     gained: gained.map(sentence),
     lost: lost.map(sentence),
   }
+}
+
+function shownOf({ target, rle, answer }: SentenceChange['before']): Shown[] {
+  const text: Shown[] = answer === undefined ? [] : [{ kind: 'text', by: 'policy', text: answer }]
+  return [
+    { kind: 'mask', by: 'record', mask: target as MaskRle },
+    { kind: 'mask', by: 'policy', mask: rle as MaskRle | null },
+    ...text,
+  ]
 }
 
 function describe({ by }: StoredResult): string {

@@ -119,14 +119,12 @@ function textOf({ records, main, metrics, wins, losses, ties, changes }: Compare
 
 function sentenceOf({ id, before, after, shown: both, image }: RecordChange): ComparedSentence {
   const lists = both.map((list) => shownOf({ shown: list } as unknown as ReadSample))
-  const of = (kind: 'mask' | 'text') => lists[0]!.find((item) => item.kind === kind && item.by === 'record')
-  const [mask, text] = [of('mask'), of('text')]
+  const caption = lists[0]!.find((item) => item.kind === 'text' && item.by === 'record')
   return {
     id,
-    text: text?.kind === 'text' ? text.text : id,
+    text: caption?.kind === 'text' ? caption.text : id,
     image: image === undefined ? null : `data:image/png;base64,${image}`,
-    target: mask?.kind === 'mask' && mask.mask ? mask.mask : { size: [1, 1], counts: '1' },
-    sides: [before, after].map((iou, i) => ({ iou, mask: null, shown: lists[i]! })),
+    sides: [before, after].map((iou, i) => ({ iou, shown: lists[i]! })),
   }
 }
 

@@ -21,7 +21,6 @@ import { MaskPaths, sampleView } from './views.ts'
 export type ImageAddress = (sample: ReadSample) => Promise<string | undefined>
 
 class Pictures {
-  readonly problems = new Set<string>()
   readonly #paths = new MaskPaths()
   readonly #run: FollowedRun
   readonly #address: ImageAddress
@@ -111,7 +110,7 @@ export async function behaviourSection(run: FollowedRun, address: ImageAddress) 
   const none = tables.length === 0 ? html`<p>No samples of two steps yet.</p>` : undefined
   const calm = alarms.length === 0 && tables.length > 0 ? html`<p>No alarm.</p>` : undefined
   const pairs = await pairsSection(behaviour, pictures)
-  return { alarms, body: html`${calm}${none}${tables}${pairs}`, problems: [...pictures.problems] }
+  return { alarms, body: html`${calm}${none}${tables}${pairs}` }
 }
 
 /** Between two computations for a run that is being written. */

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { encodePng } from '../image/index.ts'
+import type { MaskRle, Shown } from '../tracking/index.ts'
 import { type ComparisonPage, renderComparison } from './index.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-comparison-'))
@@ -12,12 +13,18 @@ after(() => rmSync(folder, { recursive: true, force: true }))
 const hostile = '<script>alert(1)</script><img src=x onerror=y>"\''
 const mask = { size: [2, 2] as [number, number], counts: '13' }
 
+const shownWith = (drawn: MaskRle | null, text: string): Shown[] => [
+  { kind: 'mask', by: 'record', mask },
+  { kind: 'mask', by: 'policy', mask: drawn },
+  { kind: 'text', by: 'policy', text },
+]
+
 function pageWith(image: string | null): ComparisonPage {
   const sentence = {
-    ...{ id: hostile, text: hostile, image, target: mask },
+    ...{ id: hostile, text: hostile, image },
     sides: [
-      { iou: 0, mask: null, answer: hostile },
-      { iou: 0.75, mask, answer: 'Sure.' },
+      { iou: 0, shown: shownWith(null, hostile) },
+      { iou: 0.75, shown: shownWith(mask, 'Sure.') },
     ],
   }
   return {

@@ -1,13 +1,11 @@
 // Two models on the same sentences as a page: the change of each metric, and the sentences that moved most with their masks.
-import { existsSync } from 'node:fs'
-import { messageOf } from '../core/index.ts'
-import type { Interval, MaskRle, Pairs, ReadSample, Shown } from '../tracking/index.ts'
-import { picture as drawnPicture, framed, overlay, type Size, words as shownWords } from './markup/card.ts'
+import type { Interval, Pairs, ReadSample, Shown } from '../tracking/index.ts'
+import { picture, words } from './markup/card.ts'
 import { html, type Markup } from './markup/html.ts'
 import { whiskerPlot } from './markup/whiskers.ts'
 import { page } from './page.ts'
-import { imageAddress } from './picture.ts'
-import { MaskPaths, sampleView } from './views.ts'
+import { tryImage } from './picture.ts'
+import { MaskPaths, sampleView, undrawnMasks } from './views.ts'
 
 /** One sentence under both models. */
 export interface ComparedSentence {
@@ -15,9 +13,8 @@ export interface ComparedSentence {
   text: string
   /** Path of the image, or a data address; null: it is not known. */
   image: string | null
-  target: MaskRle
-  /** IoU or main metric, mask (null: none) and words of each; `shown`: all there is to see instead. */
-  sides: readonly { iou: number; mask: MaskRle | null; answer?: string; shown?: readonly Shown[] }[]
+  /** IoU or main metric of each, and what there is to see: the target and the answer. */
+  sides: readonly { iou: number; shown: readonly Shown[] }[]
 }
 
 export interface ComparisonPage extends Pick<Pairs, 'wins' | 'losses' | 'ties'> {
@@ -56,45 +53,24 @@ function metricTable({ metrics: rows, names, about = usual }: ComparisonPage): M
   return html`<section><h2>Metrics</h2><p>Percent. The interval of the change is a paired bootstrap over ${about.unit}: both models are resampled together, 95 %.</p><div class="eval card"><table><thead><tr><th>metric</th><th>${names[0]}</th><th>${names[1]}</th><th>change</th><th></th><th></th></tr></thead><tbody>${rows.map((row) => metricRow(row, widest))}</tbody></table></div></section>`
 }
 
-async function imageOf(path: string | null, problems: Set<string>): Promise<string | undefined> {
-  if (path === null || path.startsWith('data:')) return path ?? undefined
-  try {
-    if (!existsSync(path)) throw new Error('there is no such file')
-    return await imageAddress(path)
-  } catch (error) {
-    problems.add(`the image ${path} could not be shown: ${messageOf(error)}`)
-    return undefined
-  }
-}
-
 const paths = new MaskPaths()
-
-function picture(uri: string | undefined, target: MaskRle, mask: MaskRle | null, problems: Set<string>): Markup {
-  const size = target.size as Size
-  const views = [paths.view(target, 'record', undefined), paths.view(mask, 'policy', undefined)]
-  for (const { missing } of views) if (missing?.startsWith('a mask')) problems.add(missing)
-  const over = views.map((view) => overlay(view, size))
-  return framed(size, uri, over, 'image with the target and the predicted mask')
-}
 
 async function card(
   sentence: ComparedSentence,
   { names, about = usual }: ComparisonPage,
   problems: Set<string>,
 ): Promise<Markup> {
-  const uri = await imageOf(sentence.image, problems)
-  const sides = sentence.sides.map(({ iou, mask, answer, shown }, i) => {
+  const { id, text, image } = sentence
+  const uri =
+    image === null || image.startsWith('data:') ? (image ?? undefined) : await tryImage(image, image, problems)
+  const sides = sentence.sides.map(({ iou, shown }, i) => {
+    const view = sampleView({ id, step: 0, shown } as unknown as ReadSample, paths)
+    for (const problem of undrawnMasks(view)) problems.add(problem)
+    const said = view.shown.filter(({ by }) => by === 'policy').map((item) => words(item))
     const title = html`<div class="small">${names[i]}: ${about.metric} ${percent(iou)}</div>`
-    if (shown) {
-      const view = sampleView({ id: sentence.id, step: 0, shown } as unknown as ReadSample, paths)
-      const said = view.shown.filter(({ by }) => by === 'policy').map((item) => shownWords(item))
-      return html`${drawnPicture(view, uri)}${title}${said}`
-    }
-    const words = answer === undefined ? undefined : html`<div class="small">${answer}</div>`
-    const none = mask === null ? html`<div class="small problem">no mask</div>` : undefined
-    return html`${picture(uri, sentence.target, mask, problems)}${title}${none}${words}`
+    return html`${picture(view, uri, undefined, id)}${title}${said}`
   })
-  return html`<article class="rollout"><blockquote>${sentence.text}</blockquote><div class="small">${sentence.id}</div>${sides}</article>`
+  return html`<article class="rollout"><blockquote>${text}</blockquote><div class="small">${id}</div>${sides}</article>`
 }
 
 async function cards(title: string, rows: readonly ComparedSentence[], data: ComparisonPage, problems: Set<string>) {

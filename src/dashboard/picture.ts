@@ -1,5 +1,6 @@
 // A picture of a file as a data address, so that a page needs nothing beside it.
 import { readFileSync } from 'node:fs'
+import { messageOf } from '../core/index.ts'
 
 /** Larger files are shown as a smaller JPEG: the page must stay one that can be sent. */
 const maxImageBytes = 200_000
@@ -15,7 +16,17 @@ const kinds: [string, string][] = [
 export const mediaTypeOf = (bytes: Buffer) =>
   kinds.find(([, magic]) => bytes.toString('hex', 0, 4).startsWith(magic))?.[0]
 
-export async function imageAddress(path: string): Promise<string> {
+/** The picture of a file; undefined if it cannot be shown, and `problems` gets why. */
+export async function tryImage(path: string, name: string, problems: Set<string>): Promise<string | undefined> {
+  try {
+    return await imageAddress(path)
+  } catch (error) {
+    problems.add(`the image ${name} could not be shown: ${messageOf(error)}`)
+    return undefined
+  }
+}
+
+async function imageAddress(path: string): Promise<string> {
   const bytes = readFileSync(path)
   const kind = mediaTypeOf(bytes)
   if (!kind) throw new Error('no PNG, JPEG or WebP')

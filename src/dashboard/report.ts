@@ -1,5 +1,5 @@
 import { basename, join } from 'node:path'
-import { fileBelow, messageOf } from '../core/index.ts'
+import { fileBelow } from '../core/index.ts'
 import {
   type FollowedRun,
   followWhole,
@@ -19,8 +19,8 @@ import { html, type Markup } from './markup/html.ts'
 import { meaningOf } from './markup/metrics.ts'
 import { noticeTables } from './markup/tables.ts'
 import { page } from './page.ts'
-import { imageAddress } from './picture.ts'
-import { MaskPaths, runView, sampleView } from './views.ts'
+import { tryImage } from './picture.ts'
+import { MaskPaths, runView, sampleView, undrawnMasks } from './views.ts'
 
 const shownOfEach = 4
 
@@ -34,7 +34,7 @@ export async function renderReport(run: Run): Promise<string> {
   const shown = await rollouts(followed, missing)
   const behaviour = await behaviourSection(followed, ({ image }) => imageUri(run, image, missing))
   const view = runView({ id: '', run: followed })
-  const problemTexts = [...new Set([...run.problems, ...view.problemTexts, ...missing, ...behaviour.problems])]
+  const problemTexts = [...new Set([...run.problems, ...view.problemTexts, ...missing])]
   return page(run.name, [
     header(run, followed.tasks, behaviour.alarms),
     html`<section><h2>Evaluation</h2>${evaluations([{ label: run.name, evals: view.evals, note: view.evalNote }])}</section>`,
@@ -76,16 +76,9 @@ async function imageUri(
 ): Promise<string | undefined> {
   if (!name) return undefined
   const path = basename(name) === name ? fileBelow(join(run.dir, runFiles.images), name, maxImageBytes) : null
-  if (path === null) {
-    problems.add(`the image ${name} is not in the run folder`)
-    return undefined
-  }
-  try {
-    return await imageAddress(path)
-  } catch (error) {
-    problems.add(`the image ${name} could not be shown: ${messageOf(error)}`)
-    return undefined
-  }
+  if (path !== null) return tryImage(path, name, problems)
+  problems.add(`the image ${name} is not in the run folder`)
+  return undefined
 }
 
 /** Colours of masks and points. */
@@ -114,7 +107,7 @@ async function rollouts(run: FollowedRun, problems: Set<string>): Promise<Markup
       for (const sample of samples.read(chosen.rows)) {
         const view = sampleView(sample, paths)
         shown.push(...sample.shown)
-        for (const item of view.shown) if (item.kind === 'mask' && item.size === null && item.missing?.startsWith('a mask')) problems.add(item.missing) // biome-ignore format: one line
+        for (const problem of undrawnMasks(view)) problems.add(problem)
         cards.push(card(view, { image: await imageUri(run, sample.image, problems) }))
       }
       blocks.push(html`<h3>${title}</h3><div class="rollouts">${cards}</div>`)

@@ -12,22 +12,14 @@ import {
   startFacts,
 } from '../tracking/index.ts'
 import { flatten } from './facts.ts'
-import type {
-  MaskView,
-  NoticeView,
-  RunState,
-  RunSummary,
-  RunView,
-  SamplesView,
-  SampleView,
-} from './markup/view-types.ts'
+import type { MaskView, NoticeKind, NoticeView, SampleView } from './markup/view-types.ts'
 import type { WatchedRun } from './run-watcher.ts'
 
 /** A run without an end event counts as broken after this long, and 20 steps, without a new line. */
 const quietMs = 120_000
 const noticesShown = 200
 
-function stateOf(run: FollowedRun, now: number): RunState {
+function stateOf(run: FollowedRun, now: number): 'running' | 'ended' | 'quiet' {
   if (run.end) return 'ended'
   const patience = Math.max(quietMs, 20_000 * (run.timing.last('step_time') ?? 0))
   return now - (run.lastSign ?? 0) < patience ? 'running' : 'quiet'
@@ -38,29 +30,31 @@ function totalOf(run: FollowedRun): number {
   return typeof total === 'number' && Number.isFinite(total) ? total : 0
 }
 
-export function summaryOf({ id, run }: WatchedRun, now = Date.now()): RunSummary {
+export type RunSummary = ReturnType<typeof summaryOf>
+
+export function summaryOf({ id, run }: WatchedRun, now = Date.now()) {
   return {
     id,
     name: run.name,
     folder: run.dir,
     state: stateOf(run, now),
-    reason: run.end?.reason ?? '',
+    reason: run.end?.reason ?? '', // empty while it has not ended
     step: run.lastStep,
-    total: totalOf(run),
+    total: totalOf(run), // steps the run is to make; 0 if it does not say
     samples: run.samples.count,
-    samplesWhole: run.samplesWhole,
+    samplesWhole: run.samplesWhole, // false while samples are still being indexed
     notices: run.events.reduce((n, e) => n + (e.t === 'warning' ? e.count : 0), 0),
     problems: run.problems.length,
     version: run.version,
     samplesVersion: run.samplesVersion,
     tasks: run.tasks,
-    records: run.samples.records.list.length,
+    records: run.samples.records.list.length, // that have samples
     rewardParts: run.samples.parts,
   }
 }
 
-function noticeKinds(list: readonly NoticeView[]): RunView['noticeKinds'] {
-  const kinds = new Map<string, RunView['noticeKinds'][number]>()
+function noticeKinds(list: readonly NoticeView[]): NoticeKind[] {
+  const kinds = new Map<string, NoticeKind>()
   for (const { kind, count, step } of list) {
     const known = kinds.get(kind) ?? { kind, count: 0, first: step, last: step }
     kinds.set(kind, { ...known, count: known.count + count, last: step })
@@ -68,7 +62,9 @@ function noticeKinds(list: readonly NoticeView[]): RunView['noticeKinds'] {
   return [...kinds.values()]
 }
 
-export function runView(watched: WatchedRun): RunView {
+export type RunView = ReturnType<typeof runView>
+
+export function runView(watched: WatchedRun) {
   const { run } = watched
   const { events } = run
   const notices = events.flatMap((e) => (e.t === 'warning' ? [e] : []))
@@ -79,12 +75,12 @@ export function runView(watched: WatchedRun): RunView {
     config: flatten(run.config),
     environment: flatten(run.environment),
     problemTexts: run.problems,
-    metrics: run.metrics.names.sort(),
-    timing: run.timing.names.sort(),
+    metrics: run.metrics.names.sort(), // what the seed decides
+    timing: run.timing.names.sort(), // what a clock decides
     evals,
     evalNote: evals[0] ? (smallSampleNote(evals[0].records) ?? '') : '',
     noticeKinds: noticeKinds(notices),
-    noticeList: notices.slice(-noticesShown).reverse(),
+    noticeList: notices.slice(-noticesShown).reverse(), // newest first
     checkpoints: events.flatMap((e) => (e.t === 'checkpoint' ? [{ step: e.step, name: e.name }] : [])),
     resumes: run.sessions.filter(({ t }) => t === 'resume').length,
   }
@@ -118,7 +114,9 @@ export class MaskPaths {
   }
 }
 
-export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPaths): SamplesView {
+export type SamplesView = ReturnType<typeof samplesView>
+
+export function samplesView(run: FollowedRun, query: SampleQuery, paths: MaskPaths) {
   const { count, rows } = selectSamples(run.samples, query)
   const samples = run.samples.read(rows).map((sample) => sampleView(sample, paths))
   return { count, whole: run.samplesWhole, samples }
@@ -129,6 +127,10 @@ export function sampleView(sample: ReadSample, paths: MaskPaths): SampleView {
   const shown = sample.shown.map((item) => (item.kind === 'mask' ? paths.view(item.mask, item.by, item.name) : item))
   return { ...rest, shown }
 }
+
+/** Why masks of a sample could not be drawn. */
+export const undrawnMasks = ({ shown }: SampleView): string[] =>
+  shown.flatMap((item) => (item.kind === 'mask' && item.missing?.startsWith('a mask') ? [item.missing] : []))
 
 /** Ids of records that contain the words, in order of appearance. */
 export function recordsView(run: FollowedRun, words: string, limit = 50): string[] {

@@ -8,7 +8,7 @@ const authors: Record<string, string> = { record: 'record', policy: 'policy', em
 const titleOf = (item: ShownView) => item.name ?? authors[item.by] ?? item.by
 const classOf = ({ by, name }: ShownView) => (name?.startsWith('confused') ? 'confused' : by)
 
-export type Size = readonly [height: number, width: number]
+type Size = readonly [height: number, width: number]
 
 function sizeOf(shown: readonly ShownView[]): Size | undefined {
   for (const item of shown) if (item.kind !== 'text' && item.size) return item.size
@@ -16,7 +16,7 @@ function sizeOf(shown: readonly ShownView[]): Size | undefined {
 }
 
 /** Masks and points over an image of `size`. */
-export function overlay(item: ShownView, size: Size): Content {
+function overlay(item: ShownView, size: Size): Content {
   const name = classOf(item)
   if (item.kind === 'mask' && item.path !== '' && item.size) {
     const scale = `scale(${size[1] / item.size[1]} ${size[0] / item.size[0]})`
@@ -31,7 +31,7 @@ export function overlay(item: ShownView, size: Size): Content {
 }
 
 /** An image with what lies over it. */
-export function framed(size: Size, image: string | undefined, over: Content, label: string): Markup {
+function framed(size: Size, image: string | undefined, over: Content, label: string): Markup {
   const [height, width] = size
   const tiny = Math.max(height, width) <= 128 ? 'tiny' : ''
   const drawn =
@@ -56,9 +56,9 @@ export function picture(
   { id, step, shown }: SampleView,
   image?: string,
   hidden: ReadonlySet<string> = new Set(),
+  label = `record ${id} at step ${step}`,
 ): Content {
   const size = sizeOf(shown)
-  const label = `record ${id} at step ${step}`
   if (!size && image) return html`<div class="picture"><img src="${image}" alt="${label}" loading="lazy"/></div>`
   if (!size || size[0] < 1 || size[1] < 1) return undefined
   const made = panels(shown).map(({ title, items }) => {

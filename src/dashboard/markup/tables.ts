@@ -1,13 +1,17 @@
 // Warnings and settings of runs as tables.
 
 import { type Content, html, type Markup } from './html.ts'
-import type { RunView } from './view-types.ts'
+import type { NoticeKind, NoticeView } from './view-types.ts'
 
 const head = (...names: string[]) =>
   html`<thead><tr>${names.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>`
 
 /** Warnings counted by kind, the newest in full, and what could not be read. */
-export function noticeTables(view: Pick<RunView, 'noticeKinds' | 'noticeList' | 'problemTexts'>): Markup {
+export function noticeTables(view: {
+  noticeKinds: readonly NoticeKind[]
+  noticeList: readonly NoticeView[]
+  problemTexts: readonly string[]
+}): Markup {
   const { noticeKinds: kinds, noticeList: list, problemTexts } = view
   const problems = problemTexts.map((text) => html`<p class="problem">${text}</p>`)
   if (kinds.length === 0) return html`${problems}${problems.length === 0 ? html`<p>No warnings.</p>` : undefined}`

@@ -7,7 +7,7 @@ import { listen, type Range, type RunSummary, type RunView } from './api.ts'
 import { Behaviour } from './behaviour.tsx'
 import { Curves, Work } from './curves.tsx'
 import { Shared } from './markup.tsx'
-import { Rollouts } from './rollouts.tsx'
+import { Choice, type Option, Rollouts } from './rollouts.tsx'
 import { useRuns, useTab } from './state.ts'
 import { labelsFor, Notices, Settings, stateText } from './tables.tsx'
 
@@ -89,16 +89,16 @@ function App() {
   const tab = useTab(tabs)
   useEffect(
     () =>
-      listen((newRuns, newProblems) => {
-        setRuns(newRuns)
-        setProblems(newProblems)
-        setChosen((known) => known ?? (newRuns.length > 0 ? firstChoice(newRuns) : null))
+      listen((live) => {
+        setRuns(live.runs)
+        setProblems(live.problems)
+        setChosen((known) => known ?? (live.runs.length > 0 ? firstChoice(live.runs) : null))
       }, setLost),
     [],
   )
   const picked = chosen ?? new Set<string>()
   const views = useRuns(runs.filter((run) => picked.has(run.id)))
-  const labels = labelsFor(views)
+  const labels: Option[] = [['', 'their names'], ...labelsFor(views).map((key): Option => [key, key])]
   const labelOf = (run: RunView) => {
     const value = run.config.find(([key]) => key === labelBy)?.[1]
     return labelBy !== '' && value !== undefined ? `${labelBy.split('.').at(-1)} ${value}` : run.name
@@ -125,17 +125,7 @@ function App() {
         <Picker runs={runs} chosen={picked} choose={setChosen} />
         {views.length > 1 && (
           <div class="controls">
-            <label>
-              name runs by{' '}
-              <select value={labelBy} onChange={(e) => setLabelBy(e.currentTarget.value)}>
-                <option value="">their names</option>
-                {labels.map((key) => (
-                  <option key={key} value={key}>
-                    {key}
-                  </option>
-                ))}
-              </select>
-            </label>
+            <Choice name="name runs by" value={labelBy} of={labels} choose={setLabelBy} />
           </div>
         )}
         <h2 class="visually-hidden">{titles[tab]}</h2>

@@ -1,11 +1,11 @@
 import { useEffect, useState } from 'preact/hooks'
 import { card } from '../markup/card.ts'
-import { ask, imagePath, type RunView, readSamples, runPath, type SampleView, type ShownView } from './api.ts'
+import { ask, imagePath, type RunView, runPath, type SamplesView, type SampleView, type ShownView } from './api.ts'
 import { Shared } from './markup.tsx'
 import { useAnswer } from './state.ts'
 
 /** What is sent, and what is read. */
-type Option = readonly [value: string, title: string]
+export type Option = readonly [value: string, title: string]
 
 /** What lies over the picture, by author. */
 type Layers = Record<'image' | ShownView['by'], boolean>
@@ -63,7 +63,7 @@ interface ChoiceProps {
   choose(value: string): void
 }
 
-function Choice({ name, value, of, choose }: ChoiceProps) {
+export function Choice({ name, value, of, choose }: ChoiceProps) {
   return (
     <label>
       {name}{' '}
@@ -78,6 +78,8 @@ function Choice({ name, value, of, choose }: ChoiceProps) {
   )
 }
 
+const noSamples: SamplesView = { count: 0, whole: true, samples: [] }
+
 export function Rollouts({ runs }: { runs: readonly RunView[] }) {
   const [chosen, setChosen] = useState('')
   const [filters, setFilters] = useState(allSamples)
@@ -89,8 +91,8 @@ export function Rollouts({ runs }: { runs: readonly RunView[] }) {
   const query = queryOf(filters, limit)
   const [answer, failure] = useAnswer(
     run ? `${run.id} ${run.samplesVersion} ${query}` : '',
-    async () => (run ? readSamples(run.id, query) : { count: 0, whole: true, samples: [] }),
-    { count: 0, whole: true, samples: [] },
+    async () => (run ? ask<SamplesView>(`${runPath(run.id)}/samples?${query}`) : noSamples),
+    noSamples,
   )
   const [records] = useAnswer<string[]>(
     run ? `${run.id} ${run.records} ${words}` : '',

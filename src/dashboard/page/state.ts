@@ -1,6 +1,6 @@
 // State that several views share: the chosen runs, and answers of the server.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { type Range, type RunSummary, type RunView, readRun, readSeries, type Series } from './api.ts'
+import { ask, type Range, type RunSummary, type RunView, readSeries, runPath, type Series } from './api.ts'
 
 /**
  * Reads again whenever `key` changes, one request at a time: during a request, only the newest key is remembered.
@@ -48,7 +48,8 @@ export function useRuns(chosen: readonly RunSummary[]): RunView[] {
   const key = chosen.map((run) => `${run.id} ${run.version}`).join()
   const [views] = useAnswer<RunView[]>(key, async () => {
     const stale = chosen.filter((run) => known.current.get(run.id)?.version !== run.version)
-    for (const view of await Promise.all(stale.map((run) => readRun(run.id)))) known.current.set(view.id, view)
+    const read = await Promise.all(stale.map((run) => ask<RunView>(runPath(run.id))))
+    for (const view of read) known.current.set(view.id, view)
     return chosen.flatMap((run) => known.current.get(run.id) ?? [])
   }, [])
   // Samples change without the rest; what is known of them comes with the summary.
