@@ -2,49 +2,27 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { BenchmarkRecord, BenchmarkResult, MaskBenchmark, Protocol, SplitSummary } from '../benchmarks/index.ts'
-import type { CommandFlag, Given } from '../config/index.ts'
+import { flagsOf, type Given } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import { builtInKind } from '../tasks/index.ts'
 import { aligned, percent } from './table.ts'
 
-export const benchmarkFlags: CommandFlag[] = [
-  {
-    name: 'benchmark',
-    value: 'NAMES',
-    doc: 'refcoco, refcoco+, refcocog, grefcoco, reasonseg (several with commas), dlc-bench, clicks, gar-vqa, ref-l4, refcocog-captions',
-  },
-  {
-    name: 'split',
-    value: 'NAMES',
-    doc: 'val, testA, testB, test, test-short, test-long (default: every published one)',
-  },
-  { name: 'predictions', value: 'FILE', doc: 'score this JSONL file of masks instead of a model' },
-  {
-    name: 'protocol',
-    value: 'NAMES',
-    doc: 'union, sa2va, lisa, rela, rela-50, segzero (default: all that fit); generate or forced says how a model answers',
-  },
-  {
-    name: 'compat',
-    value: 'NAME',
-    doc: "the reported protocol beside this one alone: --compat sa2va replays Sa2VA's targets",
-  },
-  { name: 'refs', value: 'NAME', doc: 'division of the refs file: unc, umd, google (default: the one papers report)' },
-  { name: 'images', value: 'DIR', doc: 'folder of the images (default: looked for beside the data)' },
-  {
-    name: 'judge-prompt',
-    value: 'FILE',
-    doc: "dlc-bench: another wording of the judge's request, with {description}, {question}, {choices}",
-  },
-  { name: 'out', value: 'DIR', doc: 'folder of the rows and of eval-BENCHMARK-SPLIT.json (default: here)' },
-  {
-    name: 'compare',
-    value: 'A.json B.json',
-    doc: 'two results on the same sentences: change, intervals, and a page with masks',
-  },
-]
+export const benchmarkFlags = flagsOf({
+  'benchmark NAMES':
+    'refcoco, refcoco+, refcocog, grefcoco, reasonseg (several with commas), dlc-bench, clicks, gar-vqa, ref-l4, refcocog-captions',
+  'split NAMES': 'val, testA, testB, test, test-short, test-long (default: every published one)',
+  'predictions FILE': 'score this JSONL file of masks instead of a model',
+  'protocol NAMES':
+    'union, sa2va, lisa, rela, rela-50, segzero (default: all that fit); generate or forced says how a model answers',
+  'compat NAME': "the reported protocol beside this one alone: --compat sa2va replays Sa2VA's targets",
+  'refs NAME': 'division of the refs file: unc, umd, google (default: the one papers report)',
+  'images DIR': 'folder of the images (default: looked for beside the data)',
+  'judge-prompt FILE': "dlc-bench: another wording of the judge's request, with {description}, {question}, {choices}",
+  'out DIR': 'folder of the rows and of eval-BENCHMARK-SPLIT.json (default: here)',
+  'compare A.json B.json': 'two results on the same sentences: change, intervals, and a page with masks',
+})
 
 export interface BenchmarkRequest {
   benchmark: string

@@ -1,6 +1,6 @@
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import type { EnginePort } from '../engine/index.ts'
-import { inEngine, type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
+import { choice, inEngine, type ModelOptions, modelCommand, openModel, readRegion } from './model.ts'
 
 interface Options extends ModelOptions {
   mask: string
@@ -22,10 +22,10 @@ export function command(): Command {
   return modelCommand('caption', 'describe the region of a picture that a mask marks')
     .requiredOption('--mask <file>', "PNG of the picture's size; anything but black is inside")
     .addOption(
-      new Option(
-        '--region <way>',
-        'how a region is shown: its outline drawn on the picture (Qwen-VL), or copied cells',
-      ).choices(['overlay', 'cells']),
+      choice('--region <way>', 'how a region is shown: its outline drawn on the picture (Qwen-VL), or copied cells', [
+        'overlay',
+        'cells',
+      ]),
     )
     .option('--question <text>', 'what to ask; <image> stands for the picture and its region')
     .action(run)

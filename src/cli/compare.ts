@@ -1,7 +1,7 @@
 // `roundtrip compare A B`: two runs or models on the same held-out records.
 import { existsSync, mkdirSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { atomicWrite, log, Mismatch } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
@@ -20,11 +20,11 @@ import { runOfCheckpoint } from './exported-card.ts'
 import { type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { aligned, interval, rounded, verdict } from './table.ts'
 
-const flags: CommandFlag[] = [
-  { name: 'records', value: 'N', doc: 'at most this many records, as --evalRecords N (default: all)' },
-  { name: 'out', value: 'DIR', doc: 'folder of the page compare.html (default: here)' },
-  { name: 'json', doc: 'print one JSON object' },
-]
+const flags = flagsOf({
+  'records N': 'at most this many records, as --evalRecords N (default: all)',
+  'out DIR': 'folder of the page compare.html (default: here)',
+  json: 'print one JSON object',
+})
 
 export const help: RunCommand = {
   name: 'compare',

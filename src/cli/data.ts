@@ -1,6 +1,6 @@
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import type { MakeScenesOptions, Source } from '../data/index.ts'
-import { count, whole } from './model.ts'
+import { choice, count, whole } from './model.ts'
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
 function progress(label: string): (done: number, total: number) => void {
@@ -25,18 +25,17 @@ interface SourceFlags {
 
 function withSourceFlags(command: Command): Command {
   return command
-    .addOption(
-      new Option('--relation <mode>', 'records that name several regions').choices(['skip', 'first']).default('skip'),
-    )
+    .addOption(choice('--relation <mode>', 'records that name several regions', ['skip', 'first'], 'skip'))
     .option('--split <name>', 'split of RefCOCO, COCO, Parquet, DatasetDict or a datasets cache', 'train')
-    .addOption(
-      new Option('--coco-text <which>', 'text of COCO regions').choices(['category', 'captions']).default('category'),
-    )
+    .addOption(choice('--coco-text <which>', 'text of COCO regions', ['category', 'captions'], 'category'))
     .option('--image-root <folder>', 'where the images are, if not where the format puts them')
     .addOption(
-      new Option('--data.split <part>', 'the part that a run with these settings would read')
-        .choices(['all', 'train', 'eval'])
-        .default('all'),
+      choice(
+        '--data.split <part>',
+        'the part that a run with these settings would read',
+        ['all', 'train', 'eval'],
+        'all',
+      ),
     )
     .option('--data.evalFraction <x>', 'share of the records in the eval part', Number)
     .option('--skip-broken-shards', 'continue without shards that are truncated or missing')
@@ -129,7 +128,7 @@ export function command(): Command {
     .description('write generated scenes with exact masks and captions')
     .requiredOption('--n <n>', 'how many', count)
     .requiredOption('--out <folder>', 'folder to write')
-    .addOption(new Option('--format <format>', 'storage').choices(['gar-arrow', 'jsonl']).default('gar-arrow'))
+    .addOption(choice('--format <format>', 'storage', ['gar-arrow', 'jsonl'], 'gar-arrow'))
     .option('--seed <n>', 'which endless set of scenes', whole, 0)
     .option('--size <px>', 'side of the square images', count, 112)
     .action(scenes)

@@ -1,6 +1,6 @@
 import { existsSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { atomicWrite, cacheFolder, log, Mismatch, packageRoot } from '../core/index.ts'
 import { runWork } from '../host/index.ts'
 import type { RunConfig } from '../run/index.ts'
@@ -8,12 +8,11 @@ import { readRun, runFiles } from '../tracking/index.ts'
 import { type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
 import { comparisonTable } from './table.ts'
 
-const flags: CommandFlag[] = [
-  { name: 'json', doc: 'print {seed, seconds, before, after} as the last line' },
-  { name: 'photos', doc: "MobileSAM's mask decoder on photographs instead of the miniature on scenes" },
-  { name: 'watch', doc: 'open a live page about the run while it trains' },
-  rewardFlag,
-]
+const flags = flagsOf({
+  json: 'print {seed, seconds, before, after} as the last line',
+  photos: "MobileSAM's mask decoder on photographs instead of the miniature on scenes",
+  watch: 'open a live page about the run while it trains',
+}).concat(rewardFlag)
 
 export const help: RunCommand = {
   name: 'demo',

@@ -1,4 +1,4 @@
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import type { Finding } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
@@ -6,7 +6,7 @@ import { type RunCommand, readRunSettings, rewardFlag, runCommand } from './sett
 import { aligned } from './table.ts'
 import { inScratch, strictFlag } from './train.ts'
 
-const flags: CommandFlag[] = [strictFlag, rewardFlag, { name: 'json', doc: 'print the findings as one JSON object' }]
+const flags = [strictFlag, rewardFlag, ...flagsOf({ json: 'print the findings as one JSON object' })]
 
 export const help: RunCommand = {
   name: 'doctor',

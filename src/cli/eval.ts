@@ -1,4 +1,4 @@
-import type { CommandFlag, Given } from '../config/index.ts'
+import { flagsOf, type Given } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import { type EvaluateModelOptions, settingsToEvaluate } from '../run/index.ts'
@@ -10,13 +10,12 @@ import { type RunCommand, type RunSettings, readRunSettings, runCommand } from '
 import { respell } from './spelling.ts'
 import { evaluationTable } from './table.ts'
 
-const flags: CommandFlag[] = [
-  { name: 'adapter', value: 'DIR', doc: 'checkpoint of a run, run folder or PEFT adapter, put on the model' },
-  { name: 'ema', doc: "the checkpoint's EMA copy instead of its policy" },
-  { name: 'records', value: 'N', doc: 'at most this many records, as --evalRecords N (default: all)' },
-  { name: 'json', doc: 'print one JSON object, scores of every record included' },
-  ...benchmarkFlags,
-]
+const flags = flagsOf({
+  'adapter DIR': 'checkpoint of a run, run folder or PEFT adapter, put on the model',
+  ema: "the checkpoint's EMA copy instead of its policy",
+  'records N': 'at most this many records, as --evalRecords N (default: all)',
+  json: 'print one JSON object, scores of every record included',
+}).concat(benchmarkFlags)
 
 export const help: RunCommand = {
   name: 'eval',

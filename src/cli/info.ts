@@ -1,20 +1,10 @@
 import { availableParallelism } from 'node:os'
 import { Command } from 'commander'
 import { cacheFolder, humanBytes, messageOf } from '../core/index.ts'
-import type { BuildRecord, NativeInfo } from '../engine/index.ts'
+import type { BuildRecord } from '../engine/index.ts'
 import { aligned } from './table.ts'
 
-export interface EngineInfo {
-  node: string
-  platform: string
-  cpus: number
-  cache: string
-  /** null before the set-up has run. */
-  build: Pick<BuildRecord, 'addon' | 'torchVersion' | 'torchPath' | 'kind' | 'cuda' | 'flags'> | null
-  /** null when there is nothing to load, or loading failed: `problem` says why. */
-  engine: (NativeInfo & { threads: number; devices: { name: string; totalBytes: number }[] }) | null
-  problem: string | null
-}
+export type EngineInfo = Awaited<ReturnType<typeof collect>>
 
 /** `roundtrip info`: what the engine is made of on this machine. */
 export function command(): Command {
@@ -27,7 +17,8 @@ export function command(): Command {
     })
 }
 
-async function collect(): Promise<EngineInfo> {
+/** `build` is null before the set-up has run; `engine` if there is nothing to load, or loading failed: `problem` says why. */
+async function collect() {
   const { buildRecord, native } = await import('../engine/index.ts')
   const record = process.env.ROUNDTRIP_ADDON ? null : buildRecord()
   const base = {
@@ -47,7 +38,7 @@ async function collect(): Promise<EngineInfo> {
   }
 }
 
-function pick({ addon, torchVersion, torchPath, kind, cuda, flags }: BuildRecord): EngineInfo['build'] {
+function pick({ addon, torchVersion, torchPath, kind, cuda, flags }: BuildRecord) {
   return { addon, torchVersion, torchPath, kind, cuda, flags }
 }
 

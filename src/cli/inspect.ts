@@ -1,7 +1,7 @@
 import { Command } from 'commander'
 import { humanBytes, modelFolder } from '../core/index.ts'
 import type { FolderReport } from '../models/index.ts'
-import { aligned } from './table.ts'
+import { aligned, thousands } from './table.ts'
 
 interface Options {
   loraRank?: string
@@ -37,7 +37,7 @@ async function run(dir: string, options: Options): Promise<void> {
 
 function print({ path, architecture, files, groups, lora, memory }: FolderReport): string {
   const row = (name: string, tensors: number, elements: number, trained: number, kinds: string): string[] => {
-    return [name, String(tensors), number(elements), number(trained), share(trained, elements), kinds]
+    return [name, String(tensors), thousands(elements), thousands(trained), share(trained, elements), kinds]
   }
   const kindsOf = ({ dtypes }: FolderReport['groups'][number]) =>
     Object.entries(dtypes).map(([kind, n]) => `${kind} ${n}`)
@@ -64,10 +64,6 @@ function print({ path, architecture, files, groups, lora, memory }: FolderReport
     ...Object.entries(memory).map(([key, value]) => `  ${key.padEnd(56)}${humanBytes(value)}`),
     '',
   ].join('\n')
-}
-
-function number(n: number): string {
-  return n.toLocaleString('en-US')
 }
 
 function share(part: number, all: number): string {

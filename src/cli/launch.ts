@@ -7,6 +7,7 @@ import { Socket } from 'node:net'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
+import { flagsOf } from '../config/index.ts'
 import { linesOf, log, Mismatch, messageOf, temporaryFolder } from '../core/index.ts'
 import { exitCodes, mayRestart, type Rank, readRank } from '../distributed/index.ts'
 
@@ -213,15 +214,11 @@ export function endWithLauncher(env: Readonly<Record<string, string | undefined>
   pipe.unref()
 }
 
-export const launchFlags = [
-  { name: 'nproc', value: 'N', doc: 'train with N processes on this host' },
-  {
-    name: 'max-restarts',
-    value: 'N',
-    doc: 'with --nproc: starts from the newest checkpoint after a failure; default 3',
-  },
-  { name: 'grace', value: 'SECONDS', doc: 'with --nproc: time to end in order before it is forced; default 30' },
-]
+export const launchFlags = flagsOf({
+  'nproc N': 'train with N processes on this host',
+  'max-restarts N': 'with --nproc: starts from the newest checkpoint after a failure; default 3',
+  'grace SECONDS': 'with --nproc: time to end in order before it is forced; default 30',
+})
 
 type Flags = ReadonlyMap<string, readonly string[]>
 

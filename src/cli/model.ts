@@ -54,6 +54,11 @@ export function addClick(text: string, clicks: Click[] = []): Click[] {
   return [...clicks, { x, y, inside: parts?.[3] !== '-' }]
 }
 
+/** An option with a few possible values. */
+export function choice(flags: string, doc: string, values: readonly string[], usual?: string): Option {
+  return new Option(flags, doc).choices(values).default(usual)
+}
+
 /** A command with the options every model run has. */
 export function modelCommand(name: string, description: string, { model = 'required' } = {}): Command {
   const needed = new Option('--model <dir>', 'model folder (config.json, weights, tokenizer) or ORG/NAME').argParser(
@@ -68,9 +73,7 @@ export function modelCommand(name: string, description: string, { model = 'requi
       'PEFT adapter, checkpoint of a run, or .pth file of the Python trainer to put on the model',
     )
     .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
-    .addOption(
-      new Option('--dtype <name>', 'of the weights; default: as config.json says').choices(['bfloat16', 'float32']),
-    )
+    .addOption(choice('--dtype <name>', 'of the weights; default: as config.json says', ['bfloat16', 'float32']))
     .option('--max-new-tokens <n>', 'longest answer', count, 256)
     .option('--max-tiles <n>', 'most tiles the picture is cut into', count)
     .option('--json', 'print one JSON object')

@@ -1,6 +1,6 @@
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { humanBytes, Mismatch } from '../core/index.ts'
 import type { ReleasedName } from '../models/index.ts'
 import type { Card, MemoryPlan, RunConfig, ScalingRow } from '../run/index.ts'
@@ -9,13 +9,13 @@ import { processCount } from './launch.ts'
 import { type RunCommand, type RunSettings, readRunSettings, runCommand } from './settings.ts'
 import { aligned } from './table.ts'
 
-const flags: CommandFlag[] = [
-  { name: 'nproc', value: 'N', doc: 'memory of each of N processes, and how 2 to 64 scale' },
-  { name: 'step-seconds', value: 'S', doc: 'with --nproc: seconds of a step on one GPU, as measured' },
-  { name: 'bandwidth', value: 'GB', doc: 'with --nproc: gigabytes per second that a process sends, as measured' },
-  { name: 'table', doc: 'the largest batch that fits, for released models, samples, tiles and GPUs' },
-  { name: 'json', doc: 'print one JSON object' },
-]
+const flags = flagsOf({
+  'nproc N': 'memory of each of N processes, and how 2 to 64 scale',
+  'step-seconds S': 'with --nproc: seconds of a step on one GPU, as measured',
+  'bandwidth GB': 'with --nproc: gigabytes per second that a process sends, as measured',
+  table: 'the largest batch that fits, for released models, samples, tiles and GPUs',
+  json: 'print one JSON object',
+})
 
 export const help: RunCommand = {
   name: 'plan',

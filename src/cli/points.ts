@@ -1,14 +1,16 @@
 import { writeFileSync } from 'node:fs'
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import { modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
-import { count, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
+import { choice, count, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
+
+const modes = ['negatives', 'second-look', 'joint'] as const
 
 interface Options extends ModelOptions {
   sam: string
   point?: [number, number]
   box?: [number, number, number, number]
-  mode?: 'negatives' | 'second-look' | 'joint'
+  mode?: (typeof modes)[number]
   previousMask: 'none' | 'logits'
   imageSize: number | 'native'
   wording: 'full' | 'short'
@@ -39,24 +41,14 @@ export function command(): Command {
     .option('--adapter <dir>', 'PEFT adapter for the language model')
     .option('--point <x,y>', 'a pixel on the object; without point and box the model gives them itself', numbers(2))
     .option('--box <x1,y1,x2,y2>', 'the box of the object, in pixels', numbers(4))
-    .addOption(
-      new Option('--mode <name>', 'default: joint without a point or box, else negatives').choices([
-        'negatives',
-        'second-look',
-        'joint',
-      ]),
-    )
-    .addOption(
-      new Option('--previous-mask <kind>', 'what SAM2 gets of the first mask')
-        .choices(['none', 'logits'])
-        .default('none'),
-    )
+    .addOption(choice('--mode <name>', 'default: joint without a point or box, else negatives', modes))
+    .addOption(choice('--previous-mask <kind>', 'what SAM2 gets of the first mask', ['none', 'logits'], 'none'))
     .option('--image-size <n>', 'side the picture is stretched to for the model, or native', size, 840)
-    .addOption(new Option('--wording <kind>', 'of the question').choices(['full', 'short']).default('full'))
+    .addOption(choice('--wording <kind>', 'of the question', ['full', 'short'], 'full'))
     .option('--max-points <n>', 'points that are kept', count, 3)
     .option('--max-new-tokens <n>', 'longest answer', count, 96)
     .option('--device <name>', 'cpu, cuda or cuda:N', 'cpu')
-    .addOption(new Option('--dtype <name>', 'of the weights').choices(['bfloat16', 'float32']))
+    .addOption(choice('--dtype <name>', 'of the weights', ['bfloat16', 'float32']))
     .option('--out <file>', 'where the picture goes', 'points.png')
     .option('--json', 'print one JSON object')
     .action((query: string, options: Omit<Options, 'query'>) => run({ ...options, query }))

@@ -1,7 +1,8 @@
 import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import { parseWith } from '../config/index.ts'
 import { lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { choice } from './model.ts'
 import { requireActing } from './spelling.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
@@ -38,9 +39,7 @@ interface Scorer {
 export function command(): Command {
   return new Command('score')
     .description('score pairs of captions or masks: one JSON object a line in, one a line out, in the same order')
-    .addOption(
-      new Option('--metric <name>', 'what to compute').choices(['meteor', 'iou', 'judge']).makeOptionMandatory(),
-    )
+    .addOption(choice('--metric <name>', 'what to compute', ['meteor', 'iou', 'judge']).makeOptionMandatory())
     .requiredOption(
       '--in <file>',
       'lines of {"reference": ..., "hypothesis": ..., "id"?: ...}; texts, or masks as COCO {size, counts}',

@@ -1,5 +1,5 @@
 import { writeFileSync } from 'node:fs'
-import { type Command, Option } from 'commander'
+import type { Command } from 'commander'
 import { Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { PromptIds } from '../llm/index.ts'
@@ -10,6 +10,7 @@ import { withImage } from './caption.ts'
 import {
   addClick,
   type Click,
+  choice,
   inEngine,
   type ModelOptions,
   modelCommand,
@@ -43,7 +44,7 @@ export function command(): Command {
     .option('--box <x1,y1,x2,y2>', 'with --sam: the box of the object, in pixels', numbers(4))
     .option('--out <file>', 'where the mask goes; the picture with the mask over it goes beside it', 'mask.png')
     .addOption(
-      new Option('--rounding <way>', 'of the mask decoder in bfloat16: close to float32, or as the reference').choices([
+      choice('--rounding <way>', 'of the mask decoder in bfloat16: close to float32, or as the reference', [
         'once',
         'bf16-ref',
       ]),

@@ -10,6 +10,7 @@ import {
   type Setting,
   SettingTable,
   setAt,
+  valueAt,
 } from '../config/index.ts'
 import { log, modelFolder, packageRoot } from '../core/index.ts'
 import type { ScoredSettings } from '../host/index.ts'
@@ -69,19 +70,19 @@ export function readRunSettings(
 ): RunSettings {
   const first = readFlags(argv, runTable(), own, findRecipe)
   const ofFolder = ofRun(first)
-  const task = String(valueAt(first.settings, 'task') ?? ofFolder['task'] ?? '')
+  const task = String(settingAt(first.settings, 'task') ?? ofFolder['task'] ?? '')
   const given = readFlags(argv, runTable(task), own, findRecipe)
   takeForeignNames(given, task)
   const input: Record<string, unknown> = {}
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
   const stored = takeStored(ofFolder, given, input)
-  for (const path of given.paths) setAt(input, path, valueAt(given.settings, path))
-  for (const path of given.perProcess) setAt(input, path, overAll(valueAt(given.settings, path), given.flags))
+  for (const path of given.paths) setAt(input, path, settingAt(given.settings, path))
+  for (const path of given.perProcess) setAt(input, path, overAll(settingAt(given.settings, path), given.flags))
   if (typeof input['model'] === 'string') input['model'] = modelFolder(input['model'])
   if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
   if (modules.length > 0) {
-    const before = (valueAt(given.settings, 'rewards.modules') as unknown[] | undefined) ?? []
+    const before = (settingAt(given.settings, 'rewards.modules') as unknown[] | undefined) ?? []
     setAt(input, 'rewards.modules', [...before, ...modules.map((path) => ({ path }))])
   }
   const config = resolveRun(input as RunInput, given.paths)
@@ -106,7 +107,7 @@ function takeStored(stored: Settings, given: Given, input: Record<string, unknow
   const taken = Object.entries(stored).filter(([path]) => !given.paths.has(path))
   const text = (value: unknown) => JSON.stringify(value) ?? 'none'
   const others = taken.filter(([path, value]) => {
-    return text(value) !== text(valueAt(input, path) ?? runTable().find(path)?.default)
+    return text(value) !== text(settingAt(input, path) ?? runTable().find(path)?.default)
   })
   for (const [path, value] of taken) setAt(input, path, value)
   if (others.length > 0)
@@ -118,13 +119,9 @@ function takeStored(stored: Settings, given: Given, input: Record<string, unknow
 export const ofResumed =
   (output: string) =>
   (given: Given): Settings =>
-    resumedSettings(String(valueAt(given.settings, 'output') ?? output))
+    resumedSettings(String(settingAt(given.settings, 'output') ?? output))
 
-function valueAt(value: unknown, path: string): unknown {
-  let at = value
-  for (const key of path.split('.')) at = (at as Record<string, unknown> | undefined)?.[key]
-  return at
-}
+const settingAt = (value: unknown, path: string) => valueAt(value, path.split('.'))
 
 /** A command that takes run settings. */
 export interface RunCommand {

@@ -1,4 +1,4 @@
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { failing, requirePaths, runWork } from '../host/index.ts'
 import { type SftSettings, sftDefaults } from '../run/index.ts'
@@ -8,17 +8,12 @@ import { launchFlags, placeOrLaunch } from './launch.ts'
 import { ofResumed, type RunCommand, readRunSettings, runCommand } from './settings.ts'
 import { runSummary } from './table.ts'
 
-const flags: CommandFlag[] = [
-  {
-    name: 'train',
-    value: 'all | GROUPS',
-    doc: 'all: every weight, encoders included; else groups, as the setting train',
-  },
-  { name: 'export', value: 'DIR', doc: 'write the finished model as a full folder, adapters merged' },
-  { name: 'maskWeight', value: 'X', doc: 'weight of the mask loss beside the cross-entropy (default 1)' },
-  { name: 'json', doc: 'print the result as one JSON object' },
-  ...launchFlags,
-]
+const flags = flagsOf({
+  'train all | GROUPS': 'all: every weight, encoders included; else groups, as the setting train',
+  'export DIR': 'write the finished model as a full folder, adapters merged',
+  'maskWeight X': 'weight of the mask loss beside the cross-entropy (default 1)',
+  json: 'print the result as one JSON object',
+}).concat(launchFlags)
 
 export const help: RunCommand = {
   name: 'sft',

@@ -29,6 +29,9 @@ export function formatMetric(value: number | null | undefined): string {
   return Number.isNaN(value) ? 'nan' : value.toFixed(4)
 }
 
+/** 1,234,567 */
+export const thousands = (n: number): string => n.toLocaleString('en-US')
+
 /** A difference; NaN: there is none. */
 export const exponential = (value: number): string =>
   Number.isNaN(value) ? '-' : value === 0 ? '0' : value.toExponential(2)

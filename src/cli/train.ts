@@ -1,23 +1,20 @@
 import { rmSync } from 'node:fs'
-import type { CommandFlag } from '../config/index.ts'
+import { flagsOf } from '../config/index.ts'
 import { humanBytes, log, Mismatch, temporaryFolder } from '../core/index.ts'
 import { failing, requirePaths, runWork, type ScoredSettings } from '../host/index.ts'
 import type { DryRun, DryRunRow, RunConfig, RunResult } from '../run/index.ts'
 import { openKind, type TaskKind } from '../tasks/index.ts'
 import { launchFlags, placeOrLaunch, processCount } from './launch.ts'
 import { ofResumed, type RunCommand, type RunSettings, readRunSettings, rewardFlag, runCommand } from './settings.ts'
-import { aligned, clip, formatMetric, runSummary } from './table.ts'
+import { aligned, clip, formatMetric, runSummary, thousands } from './table.ts'
 
 /** For `--dry-run` and `doctor`. */
-export const strictFlag: CommandFlag = {
-  name: 'strict',
-  doc: 'exit with 1 if the verdict is that the model cannot learn',
-}
+export const strictFlag = { name: 'strict', doc: 'exit with 1 if the verdict is that the model cannot learn' }
 
-const flags: CommandFlag[] = [
-  { name: 'dry-run', doc: 'open everything, sample and score the first record, print it, write nothing' },
+const flags = [
+  ...flagsOf({ 'dry-run': 'open everything, sample and score the first record, print it, write nothing' }),
   strictFlag,
-  { name: 'json', doc: 'print the result as one JSON object' },
+  ...flagsOf({ json: 'print the result as one JSON object' }),
   rewardFlag,
   ...launchFlags,
 ]
@@ -76,8 +73,6 @@ async function dryRunOf(settings: RunSettings): Promise<void> {
   process.stdout.write(given.has('json') ? `${JSON.stringify(found)}\n` : await dryRunText(settings.config, found))
   if (given.has('strict') && !found.verdict.canLearn) process.exitCode = 1
 }
-
-const thousands = (n: number) => n.toLocaleString('en')
 
 async function dryRunText(config: RunConfig, found: DryRun): Promise<string> {
   const { model, groups, records, steps, measured, memory: m } = found

@@ -1,8 +1,8 @@
-import { Command, Option } from 'commander'
+import { Command } from 'commander'
 import { type CheckRow, log, Mismatch, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
-import { count, whole } from './model.ts'
+import { choice, count, whole } from './model.ts'
 import { aligned, exponential } from './table.ts'
 
 type Place = Partial<Pick<Options, 'device' | 'kernels'>>
@@ -26,15 +26,9 @@ export function command(): Command {
     )
     .argument('[paths...]', 'golden files or folders, or folders that contain them')
     .option('--device <name>', 'where to recompute: cpu, cuda or cuda:N', 'cpu')
-    .addOption(
-      new Option('--kernels <which>', 'off: PyTorch ops instead of our kernels')
-        .choices(['auto', 'off'])
-        .default('auto'),
-    )
+    .addOption(choice('--kernels <which>', 'off: PyTorch ops instead of our kernels', ['auto', 'off'], 'auto'))
     .option('--all', 'list every passing row')
-    .addOption(
-      new Option('--against <what>', 'compute --model with transformers, PEFT and TRL too').choices(['python']),
-    )
+    .addOption(choice('--against <what>', 'compute --model with transformers, PEFT and TRL too', ['python']))
     .option('--model <dir>', 'model folder to compare')
     .option('--reference <dir>', 'folder that Python reads instead of --model')
     .option('--layers <n>', 'only the first layers of the language model', count)

@@ -6,11 +6,19 @@ import { parseValue } from './values.ts'
 /** A flag of a command that is not a setting. */
 export interface CommandFlag {
   name: string
-  /** How the value is called in the help; absent: a switch. */
+  /** How the value is called in the help; absent or empty: a switch. */
   value?: string
   /** May be given more than once. */
   many?: boolean
   doc: string
+}
+
+/** Flags by name and value, such as `'out DIR': 'folder of the page'`; a name alone is a switch. */
+export function flagsOf(docs: Readonly<Record<string, string>>): CommandFlag[] {
+  return Object.entries(docs).map(([spelling, doc]) => {
+    const [name, ...value] = spelling.split(' ')
+    return { name: name!, value: value.join(' '), doc }
+  })
 }
 
 export interface Given {

@@ -15,7 +15,8 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown, where: string
 export function refusalOf(error: z.ZodError, input: unknown, where: string, of = ''): Mismatch {
   const issue = error.issues[0]!
   const hidden = issue.code === 'custom' && issue.params?.['mayHoldKey'] === true
-  const got = hidden ? 'another, which is not shown: it may hold a key' : valueAt(input, issue.path)
+  const value = valueAt(input, issue.path) ?? 'nothing'
+  const got = hidden ? 'another, which is not shown: it may hold a key' : value
   return new Mismatch({ where, field: of + issue.path.join('.') || where, expected: expectedOf(issue), got })
 }
 
@@ -27,8 +28,9 @@ export function expectedOf({ message }: Pick<z.core.$ZodIssue, 'message'>): stri
     .replace(/^Unrecognized keys?: /, 'known keys, not ')
 }
 
-function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
+/** What an object has at a path of keys; undefined if the path leads nowhere. */
+export function valueAt(input: unknown, path: readonly PropertyKey[]): unknown {
   let value: unknown = input
   for (const key of path) value = (value as Record<PropertyKey, unknown> | undefined)?.[key]
-  return value ?? 'nothing'
+  return value
 }
