@@ -18,9 +18,10 @@ function problem(where: string, hint: Problem, expected: string, got: unknown): 
 const maxGroups = 6
 
 /** The signed differences that the characters encode, five bits each, low first, bit 32 = more, bit 16 of the last = sign. */
-function parseCounts(text: string, where: string): number[] {
-  const counts: number[] = []
-  for (let at = 0; at < text.length; ) {
+function parseCounts(text: string, where: string): Float64Array {
+  const counts = new Float64Array(text.length)
+  let n = 0
+  for (let at = 0; at < text.length; n++) {
     let value = 0
     let groups = 0
     for (let more = true; more; ) {
@@ -35,29 +36,32 @@ function parseCounts(text: string, where: string): number[] {
       if (!more && c & 16) value |= -1 << (5 * groups)
     }
     // differences start at the fourth value: the format says i > 2, not i >= 2
-    counts.push(counts.length > 2 ? value + counts[counts.length - 2]! : value)
+    counts[n] = n > 2 ? value + counts[n - 2]! : value
   }
-  return counts
+  return counts.subarray(0, n)
 }
 
 /** Drops empty runs inside, so that equal masks have equal counts. */
-function canonical(counts: readonly number[]): Uint32Array {
-  const out: number[] = [counts[0]!]
+function canonical(counts: ArrayLike<number>): Uint32Array {
+  const out = new Uint32Array(counts.length)
+  out[0] = counts[0]!
+  let n = 1
   for (let i = 1; i < counts.length; i++) {
-    const joinsLast = (out.length - 1) % 2 === i % 2
-    if (joinsLast) out[out.length - 1]! += counts[i]!
-    else if (counts[i]! > 0) out.push(counts[i]!)
+    const joinsLast = (n - 1) % 2 === i % 2
+    if (joinsLast) out[n - 1]! += counts[i]!
+    else if (counts[i]! > 0) out[n++] = counts[i]!
   }
-  return Uint32Array.from(out)
+  return n === out.length ? out : out.slice(0, n)
 }
 
 /** A mask of plain run lengths, checked: whole numbers, not negative, together height * width. */
-export function maskFromRuns(counts: readonly number[], height: number, width: number, where = 'RLE'): Mask {
+export function maskFromRuns(counts: ArrayLike<number>, height: number, width: number, where = 'RLE'): Mask {
   checkSize(height, width, where)
   const total = height * width
   if (counts.length === 0) throw problem(where, 'rle-empty', `runs of ${total} pixels together`, 'no runs')
   let sum = 0
-  for (const n of counts) {
+  for (let i = 0; i < counts.length; i++) {
+    const n = counts[i]!
     if (!Number.isInteger(n) || n < 0) throw problem(where, 'rle-overflow', 'whole run lengths of at least 0', n)
     sum += n
   }

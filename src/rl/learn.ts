@@ -154,6 +154,7 @@ function learnGroups(
       })
       const total = stack(losses.map(({ loss }) => loss)).sum()
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(total.mul(weightOf(run, task))))
+      run.meanwhile?.(groups)
       return losses.map(({ report }) => report())
     })
   } finally {

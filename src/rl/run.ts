@@ -58,6 +58,8 @@ export interface Run {
   inWork<R>(items: readonly Item[], fn: () => R): R
   /** One promise a group: a judge answers over the network while the next task is sampled. */
   score(task: string, replies: readonly (readonly object[])[]): Promise<readonly Scored[]>[]
+  /** Called while the device computes the gradients of these groups: work of the host that needs none of them. */
+  readonly meanwhile?: (groups: readonly Group[]) => void
   /** Weights of the tasks besides their own; 1 unless adaptive. */
   balance: Record<string, number>
   /** Coefficient of the entropy bonus, and the entropy that decides on it. */

@@ -1,6 +1,6 @@
 // What samples.jsonl keeps of a group: the record, each sample, what was made of it, and how it was scored.
 import type { World } from '../distributed/index.ts'
-import { encodePng } from '../image/index.ts'
+import { encodePng, type RgbImage } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
 import type { MaskRle, RunWriter, Sample } from '../tracking/index.ts'
@@ -17,6 +17,23 @@ interface SamplesOf {
   notices: Pick<Notices, 'report'>
 }
 
+/** Rows of groups and pictures of records that were prepared; those that are written stay as an empty list. */
+const preparedRows = new WeakMap<Group, readonly Sample[]>()
+const preparedPngs = new WeakMap<RgbImage, Promise<Uint8Array>>()
+
+/** Everything that `writeSamples` does with groups that have their scores, except the writing. Returns the new rows. */
+export function prepareSamples(groups: readonly Group[], step: number, run: Omit<SamplesOf, 'world' | 'notices'>) {
+  const { writer, config } = run
+  if (writer.sampleBytes >= config.samplesMiB * 2 ** 20) return []
+  const fresh = groups.filter((group) => group.replies.length > 0 && !preparedRows.has(group))
+  return fresh.flatMap((group) => {
+    if (!writer.hasImage(group.item.id)) void pngOf((group.item as WorkItem).example.image)
+    const rows = samplesOf(group, step)
+    preparedRows.set(group, rows)
+    return rows
+  })
+}
+
 /** Each process reports the groups whose replies it has, with the images that are not kept yet; rank 0 writes and returns them in order. */
 export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<Sample[]> {
   const { world, writer, notices } = run
@@ -26,15 +43,17 @@ export async function writeSamples(groups: readonly Group[], step: number, run: 
   const ids = groups.map(({ item }) => item.id)
   const [missing] = await world.gather(isFull() ? null : ids.filter((id) => !writer.hasImage(id)))
   if (!missing) return []
-  const own = groups.map((group) => (group.replies.length > 0 ? samplesOf(group, step) : null))
+  const rowsOf = (group: Group) => preparedRows.get(group) ?? samplesOf(group, step)
+  const own = groups.map((group) => (group.replies.length > 0 ? rowsOf(group) : null))
   const shown = groups.filter(({ item }, at) => own[at] && missing.includes(item.id))
   const shares = await world.gather({ own, pngs: await encodeImages(shown) })
+  for (const group of groups) preparedRows.set(group, [])
   if (world.rank > 0) return []
   const pngs = new Map(shares.flatMap((share) => share.pngs))
   const written = ids.flatMap((id, at) => {
     const image = writer.image(id, () => pngs.get(id)!)
     const rows = shares.find((share) => share.own[at])?.own[at] ?? []
-    const samples = rows.map((row) => ({ ...row, image }))
+    const samples = rows.map((row) => Object.assign(row, { image })) // the same objects: their traits may be known
     writer.samples(samples)
     return samples
   })
@@ -46,10 +65,24 @@ export async function writeSamples(groups: readonly Group[], step: number, run: 
 /** By record, of which several groups may be. */
 function encodeImages(groups: readonly Group[]): Promise<(readonly [string, Uint8Array])[]> {
   const images = new Map(groups.map(({ item }) => [item.id, (item as WorkItem).example.image]))
-  return Promise.all(Array.from(images, async ([id, image]) => [id, await encodePng(image)] as const))
+  return Promise.all(
+    Array.from(images, async ([id, image]) => {
+      const png = await pngOf(image)
+      preparedPngs.delete(image)
+      return [id, png] as const
+    }),
+  )
 }
 
-function samplesOf(group: Group, step: number): Omit<Sample, 'image'>[] {
+/** Encoded by another thread, which begins at once. */
+function pngOf(image: RgbImage): Promise<Uint8Array> {
+  const png = preparedPngs.get(image) ?? encodePng(image)
+  preparedPngs.set(image, png)
+  png.catch(() => undefined) // an error is met where it is awaited
+  return png
+}
+
+function samplesOf(group: Group, step: number): Sample[] {
   return group.samples.map((sample, k) => {
     const shown = group.task.shown(group.item, sample, group.replies[k])
     const answer = shownAs<string>(shown, 'text', 'ema')

@@ -18,7 +18,7 @@ import { type Retry, withinMemory } from './memory-retry.ts'
 import type { Notice } from './notices.ts'
 import { overProcesses } from './over-processes.ts'
 import { runOf, type Scoring } from './run-parts.ts'
-import { writeSamples } from './samples.ts'
+import { prepareSamples, writeSamples } from './samples.ts'
 import { endlessRun, SkippedUpdates } from './skipped-updates.ts'
 import { recordsTogether, rewardLines } from './start-up.ts'
 import type { RunState } from './state.ts'
@@ -94,7 +94,10 @@ class TrainWork implements Work {
     this.#skipped = new SkippedUpdates('train', opened)
     const report = (text: string) => opened.notices.report({ kind: 'memory', text })
     this.#memory = { alone: opened.world.size === 1, report }
-    this.#run = runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world)
+    this.#run = {
+      ...runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world),
+      meanwhile: (groups) => this.#alarms.prepare(prepareSamples(groups, this.#scoring.step, opened)),
+    }
     this.#batches = new Batches(this.#run, config, records, encoder, this.#memory)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
     this.#measured = Object.fromEntries(tasks.map((t) => [t.name, null]))

@@ -1,5 +1,5 @@
 // Alarms while a run trains: the same rules as in the report, over the samples as they are written.
-import type { EvalEvent, ReadSample, Sample } from '../events.ts'
+import type { EvalEvent, Sample } from '../events.ts'
 import { followWhole } from '../follow.ts'
 import { shownOf } from '../parse.ts'
 import { type Alarm, alarmsOf, heldOutFalls, rises, windowSteps } from './alarms.ts'
@@ -33,18 +33,25 @@ export class AlarmWatch {
   readonly #windows = new Map<string, TaskWindows>()
   readonly #raised = new Set<string>()
   readonly #evals: EvalEvent[] = []
+  readonly #prepared = new WeakMap<Sample, Traits>()
 
   /** What an earlier start of the run saw. */
   restore(dir: string): void {
     const run = followWhole(dir)
-    for (const sample of windowSamples(run.samples)) this.#add(sample)
+    for (const sample of windowSamples(run.samples)) this.#add(traitsOf(sample))
     this.#evals.push(...run.events.filter((event) => event.t === 'eval'))
     for (const alarm of raisedAlarms(run)) this.#isNew(alarm)
   }
 
+  /** Reads samples before `afterStep` gets the same objects, when there is time for it. */
+  prepare(samples: readonly Sample[]): void {
+    for (const sample of samples) this.#prepared.set(sample, traitsOf({ ...sample, shown: shownOf(sample) }))
+  }
+
   /** New alarms after the samples of a step. */
   afterStep(samples: readonly Sample[]): Alarm[] {
-    for (const sample of samples) this.#add({ ...sample, shown: shownOf(sample) })
+    this.prepare(samples.filter((sample) => !this.#prepared.has(sample)))
+    for (const sample of samples) this.#add(this.#prepared.get(sample)!)
     return [...this.#windows.values()].flatMap(({ first, last }) => alarmsOf(first, last).filter((a) => this.#isNew(a)))
   }
 
@@ -56,10 +63,10 @@ export class AlarmWatch {
     return alarm && this.#isNew(alarm) ? [alarm] : []
   }
 
-  #add(sample: ReadSample): void {
-    const known = this.#windows.get(sample.loop) ?? new TaskWindows()
-    this.#windows.set(sample.loop, known)
-    known.add(traitsOf(sample))
+  #add(answer: Traits): void {
+    const known = this.#windows.get(answer.loop) ?? new TaskWindows()
+    this.#windows.set(answer.loop, known)
+    known.add(answer)
   }
 
   #isNew({ kind, task }: Pick<Alarm, 'kind' | 'task'>): boolean {

@@ -45,6 +45,17 @@ function alarmsAlong(change: Parameters<typeof samplesAt>[1]): [step: number, ki
   ).flat()
 }
 
+test('samples that are read before the step ends raise the same alarms', () => {
+  const watch = new AlarmWatch()
+  const raised = Array.from({ length: steps }, (_, i) => {
+    const samples = samplesAt(i + 1, tricks['whole-image']!)
+    watch.prepare(samples.slice(4))
+    return watch.afterStep(samples).map(({ kind }): [number, string] => [i + 1, kind])
+  })
+  assert.deepEqual(raised.flat(), alarmsAlong(tricks['whole-image']!))
+  assert.notDeepEqual(raised.flat(), [])
+})
+
 const rising = (how: number, random: number) => ({ total: 0.2 + 0.6 * how + 0.1 * random })
 const point = (x: number, y: number): Change['shown'] => [
   { kind: 'points', by: 'policy', size: [side, side], points: [{ x, y, positive: true }] },

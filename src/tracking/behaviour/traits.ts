@@ -35,7 +35,10 @@ function decoded(rle: MaskRle | null): Mask | null {
   }
 }
 
-const boxArea = (mask: Mask) => maskBox(mask)[2] * maskBox(mask)[3]
+function boxArea(mask: Mask): number {
+  const [, , width, height] = maskBox(mask)
+  return width * height
+}
 
 type Find = <K extends Shown['kind']>(kind: K, ...by: Shown['by'][]) => Extract<Shown, { kind: K }> | undefined
 

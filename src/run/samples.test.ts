@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { alone } from '../distributed/index.ts'
+import type { Group } from '../rl/index.ts'
+import type { Sample } from '../tracking/index.ts'
+import { prepareSamples, writeSamples } from './samples.ts'
+
+/** A group of two samples, and how often its samples were shown. */
+function groupOf(id: string): { group: Group; shown: () => number } {
+  let count = 0
+  const task = {
+    name: 'loop1',
+    shown: () => {
+      count++
+      return [{ kind: 'text', by: 'record', value: id }]
+    },
+  }
+  const image = { width: 2, height: 1, data: Uint8Array.of(1, 2, 3, 4, 5, 6) }
+  const one = (k: number) => ({ text: `${id} ${k}`, ids: Int32Array.of(1), logps: Float32Array.of(-k), finished: true })
+  const scores = [0, 1].map((k) => ({ total: k, parts: { iou: k }, counted: [] }))
+  const group = {
+    ...{ task, item: { id, example: { image } }, samples: [one(0), one(1)], replies: [{}, {}], scores },
+    advantages: Float64Array.of(-1, 1),
+  }
+  return { group: group as unknown as Group, shown: () => count }
+}
+
+function runFolder(samplesMiB = 1) {
+  const written: Sample[] = []
+  const images = new Map<string, Uint8Array>()
+  const writer = {
+    ...{
+      sampleBytes: 0,
+      hasImage: (id: string) => images.has(id),
+      samples: (some: readonly Sample[]) => written.push(...some),
+    },
+    image: (id: string, png: () => Uint8Array) => {
+      if (!images.has(id)) images.set(id, png())
+      return `${id}.png`
+    },
+  }
+  return { world: alone, writer, config: { samplesMiB }, notices: { report: () => undefined }, written, images }
+}
+
+test('samples that were prepared while a step learned are the same as others, and computed once', async () => {
+  const [plain, prepared] = [runFolder(), runFolder()]
+  const [one, other] = [groupOf('a'), groupOf('a')]
+  await writeSamples([one.group], 3, plain)
+  const rows = prepareSamples([other.group], 3, prepared)
+  assert.deepEqual([prepared.written, prepared.images.size], [[], 0], 'nothing is written yet')
+  const samples = await writeSamples([other.group], 3, prepared)
+  assert.equal(JSON.stringify(prepared.written), JSON.stringify(plain.written))
+  assert.deepEqual(prepared.images, plain.images)
+  assert.deepEqual([one.shown(), other.shown()], [2, 2])
+  assert.ok(
+    samples.every((sample, i) => sample === rows[i]),
+    'what is known of a row is known of its sample',
+  )
+})
+
+test('what is written, has no replies or finds no room is not prepared', async () => {
+  const [folder, full] = [runFolder(), runFolder(0)]
+  const [one, other] = [groupOf('a'), groupOf('b')]
+  await writeSamples([one.group], 1, folder)
+  assert.deepEqual(prepareSamples([one.group, { ...other.group, replies: [] }], 2, folder), [])
+  assert.deepEqual(prepareSamples([other.group], 2, full), [])
+  assert.equal(other.shown(), 0)
+})
