@@ -34,24 +34,28 @@ interface RegionCells {
   readonly fallback: boolean
 }
 
-/** For each input position, the grid cells that sample it: torch's nearest, floor(cell * size / grid) in float32. */
-function samplesOf(size: number, grid: number): number[][] {
-  const out: number[][] = Array.from({ length: size }, () => [])
-  for (let cell = 0; cell < grid; cell++) {
-    const source = Math.floor(Math.fround(cell * Math.fround(size / grid)))
-    out[Math.min(source, size - 1)]!.push(cell)
-  }
-  return out
+/** The input position of each grid cell: torch's nearest, floor(cell * size / grid) in float32. */
+function samplesOf(size: number, grid: number): number[] {
+  const source = (cell: number) => Math.floor(Math.fround(cell * Math.fround(size / grid)))
+  return Array.from({ length: grid }, (_, cell) => Math.min(source(cell), size - 1))
 }
 
-function sampledCells(mask: MaskRuns, grid: TileGrid): Uint8Array {
-  const rows = samplesOf(mask.height, grid.rows)
-  const columns = samplesOf(mask.width, grid.columns)
+/** Samples are in the order of the runs, unless columns are sampled twice: one walk over the runs, however many there are. */
+function sampledCells({ height, width, counts }: MaskRuns, grid: TileGrid): Uint8Array {
+  const [rows, columns] = [samplesOf(height, grid.rows), samplesOf(width, grid.columns)]
   const cells = new Uint8Array(grid.rows * grid.columns)
-  eachSegment(mask, (x, top, bottom) => {
-    for (const column of columns[x]!)
-      for (let y = top; y < bottom; y++) for (const row of rows[y]!) cells[row * grid.columns + column] = 1
-  })
+  let run = -1
+  let end = 0
+  let first: [number, number] = [run, end] // of the last column
+  for (let column = 0; column < columns.length; column++) {
+    if (columns[column] === columns[column - 1]) [run, end] = first
+    else first = [run, end]
+    for (let row = 0; row < rows.length; row++) {
+      const at = columns[column]! * height + rows[row]!
+      while (at >= end) end += counts[++run]!
+      cells[row * grid.columns + column] = run % 2
+    }
+  }
   return cells
 }
 
