@@ -4,7 +4,7 @@ import type { RgbImage } from '../image/index.ts'
 import { generate, type PromptIds, teacherForce } from '../llm/index.ts'
 import { type Mask, maskUnion } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
-import { cat, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { cat, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 
 export interface ImageQuestions {
   image: RgbImage
@@ -49,21 +49,19 @@ export function answerWith(
   options: AnswerOptions,
 ): (images: readonly ImageQuestions[]) => MaskAnswer[][] {
   return (images) =>
-    noGrad(() =>
-      tidy(() => {
-        const asked = images.map(({ image, questions }) => {
-          const features = encodeOnce(family, image, options.maxTiles)
-          return questions.map((question) => ({ features, prompt: family.segment(features, { question }) }))
-        })
-        const flat = asked.flat()
-        const answers: MaskAnswer[] = []
-        for (let at = 0; at < flat.length; at += options.rows) {
-          answers.push(...tidy(() => answerRows(family, flat.slice(at, at + options.rows), options)))
-        }
-        let next = 0
-        return asked.map((questions) => questions.map(() => answers[next++]!))
-      }),
-    )
+    tidyNoGrad(() => {
+      const asked = images.map(({ image, questions }) => {
+        const features = encodeOnce(family, image, options.maxTiles)
+        return questions.map((question) => ({ features, prompt: family.segment(features, { question }) }))
+      })
+      const flat = asked.flat()
+      const answers: MaskAnswer[] = []
+      for (let at = 0; at < flat.length; at += options.rows) {
+        answers.push(...tidy(() => answerRows(family, flat.slice(at, at + options.rows), options)))
+      }
+      let next = 0
+      return asked.map((questions) => questions.map(() => answers[next++]!))
+    })
 }
 
 /** The frozen features of one image; the only call of an encoder in this room. */

@@ -6,7 +6,7 @@ import type { RgbImage } from '../image/index.ts'
 import type { Click, Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
 import { type Sam2Features, Sam2Model } from '../sam/index.ts'
-import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import type { DrawClicks } from './clicks.ts'
 
 function samOf({ module, name }: GroundedFamily): Sam2Model {
@@ -31,20 +31,18 @@ export function clicksOn(
   const side = sam.config.image_size
   const frame = ({ point: [x, y] }: Click) => [(x * side) / width, (y * side) / height]
   const draw = (clicks: readonly Click[]): Mask => {
-    const [mask, logits] = noGrad(() =>
-      tidy(() => {
-        const prompt = {
-          points: [clicks.map(frame)],
-          labels: [clicks.map(({ label }) => label)],
-          ...(kept ? { maskInput: kept } : {}),
-        }
-        const { masks, ious } = sam.decode(levels, prompt, { multimask: clicks.length === 1 })
-        const scores = ious.numbers()
-        const best = scores.indexOf(Math.max(...scores))
-        const chosen = masks.narrow(1, best, 1) // [1, 1, h, w]
-        return [family.finishMasks(features, chosen.squeeze(1))[0]!, chosen.clamp({ min: -32, max: 32 })] as const
-      }),
-    )
+    const [mask, logits] = tidyNoGrad(() => {
+      const prompt = {
+        points: [clicks.map(frame)],
+        labels: [clicks.map(({ label }) => label)],
+        ...(kept ? { maskInput: kept } : {}),
+      }
+      const { masks, ious } = sam.decode(levels, prompt, { multimask: clicks.length === 1 })
+      const scores = ious.numbers()
+      const best = scores.indexOf(Math.max(...scores))
+      const chosen = masks.narrow(1, best, 1) // [1, 1, h, w]
+      return [family.finishMasks(features, chosen.squeeze(1))[0]!, chosen.clamp({ min: -32, max: 32 })] as const
+    })
     release()
     kept = logits
     return mask

@@ -3,7 +3,7 @@ import { Mismatch, readJsonLines } from '../core/index.ts'
 import { type Example, openSource, type Source } from '../data/index.ts'
 import { maskArea } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
-import { noGrad, tidy } from '../tensor/index.ts'
+import { tidyNoGrad } from '../tensor/index.ts'
 import { encodeOnce } from './answer.ts'
 import { clicksOn } from './click-model.ts'
 import { type ClickedRecord, maxClicks, scoreClicks, simulateClicks } from './clicks.ts'
@@ -61,17 +61,15 @@ async function exampleAt(source: Source, index: number): Promise<Example> {
 }
 
 function clickRow(family: GroundedFamily, example: Example, { maxTiles }: AnswerSettings): Record<string, unknown> {
-  return noGrad(() =>
-    tidy(() => {
-      const features = encodeOnce(family, example.image, maxTiles)
-      const { draw, release } = clicksOn(family, features, example.image)
-      try {
-        const overlaps = simulateClicks(example.mask, draw, maxClicks)
-        const image = String((example.meta as Record<string, unknown> | undefined)?.['image'] ?? example.id)
-        return { benchmark: 'clicks', id: example.id, image, overlaps }
-      } finally {
-        release()
-      }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const features = encodeOnce(family, example.image, maxTiles)
+    const { draw, release } = clicksOn(family, features, example.image)
+    try {
+      const overlaps = simulateClicks(example.mask, draw, maxClicks)
+      const image = String((example.meta as Record<string, unknown> | undefined)?.['image'] ?? example.id)
+      return { benchmark: 'clicks', id: example.id, image, overlaps }
+    } finally {
+      release()
+    }
+  })
 }

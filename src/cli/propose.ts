@@ -137,18 +137,16 @@ async function captionAll(
 ): Promise<ProposedRecord[]> {
   const { disposeModel, openModel } = await import('../run/index.ts')
   const { describeAll, requireGrounded } = await import('../tasks/index.ts')
-  const { noGrad, tidy } = await import('../tensor/index.ts')
+  const { tidyNoGrad } = await import('../tensor/index.ts')
   const family = requireGrounded(openModel(config))
   const records: ProposedRecord[] = []
   for (const [path, proposals] of masks) {
     const input = family.prepare(await readImage(path), { maxTiles: config.maxTiles ?? undefined })
-    const captions = noGrad(() =>
-      tidy(() => {
-        const features = family.encode([input])[0]!
-        const regions = proposals.map(({ mask }) => ({ features, mask }))
-        return describeAll({ family, config }, regions)
-      }),
-    )
+    const captions = tidyNoGrad(() => {
+      const features = family.encode([input])[0]!
+      const regions = proposals.map(({ mask }) => ({ features, mask }))
+      return describeAll({ family, config }, regions)
+    })
     proposals.forEach(({ rle, confidence, stability }, i) => {
       const [caption, id] = [captions[i] ?? '', `${basename(path)}/${i}`]
       if (caption !== '') records.push({ id, image: path, mask: rle, caption, confidence, stability })

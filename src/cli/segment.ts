@@ -86,23 +86,21 @@ async function run(options: Options): Promise<void> {
 
 /** Runs in the engine thread. */
 export async function segmentWork(options: Options, port: EnginePort): Promise<Segmentation> {
-  const { noGrad, tidy } = await import('../tensor/index.ts')
+  const { tidyNoGrad } = await import('../tensor/index.ts')
   const image = await readImage(options.image)
   const family = await openModel(options, port.send)
   const start = performance.now()
   const input = family.prepare(image, { maxTiles: options.maxTiles })
   const answer = await answerer(options)
-  const { text, masks } = noGrad(() =>
-    tidy(() => {
-      const features = family.encode([input])[0]!
-      const words = options.question ? { question: withImage(options.question) } : options.phrase
-      const { text: said, states } = answer(family, family.segment(features, words))
-      port.send(`answer: ${said}`)
-      if (!states) return { text: said, masks: [] as Mask[] }
-      const { logits } = family.drawMasks(features, family.segPrompts(states))
-      return { text: said, masks: family.finishMasks(features, logits) }
-    }),
-  )
+  const { text, masks } = tidyNoGrad(() => {
+    const features = family.encode([input])[0]!
+    const words = options.question ? { question: withImage(options.question) } : options.phrase
+    const { text: said, states } = answer(family, family.segment(features, words))
+    port.send(`answer: ${said}`)
+    if (!states) return { text: said, masks: [] as Mask[] }
+    const { logits } = family.drawMasks(features, family.segPrompts(states))
+    return { text: said, masks: family.finishMasks(features, logits) }
+  })
   if (masks.length === 0) {
     const hint = 'a [SEG] that ends the answer at the length limit has no state either'
     throw new Mismatch({ where: options.model, field: 'answer', expected: 'a [SEG] in it', got: text, hint })

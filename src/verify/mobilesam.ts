@@ -15,7 +15,7 @@ import {
   samPoints,
   samScale,
 } from '../sam/index.ts'
-import { noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { type Tensor, tensor, tidyNoGrad } from '../tensor/index.ts'
 import { compareIds, compareNumbers, type Limit } from './compare.ts'
 import { device } from './device.ts'
 import { type GoldenTensors, readGolden, withGolden } from './golden-tensors.ts'
@@ -64,7 +64,7 @@ export async function verifyMobileSam(dir: string, folder?: string): Promise<Che
     const encoded = model.image_encoder.forward(pixels)
     return [...inputRows(work, pixels), ...encoderRows(work, encoded), ...caseRows(work, encoded)]
   }
-  return withGolden(join(dir, 'golden.safetensors'), model, (want) => noGrad(() => tidy(() => rowsOf(want))))
+  return withGolden(join(dir, 'golden.safetensors'), model, (want) => tidyNoGrad(() => rowsOf(want)))
 }
 
 /** `t[.., first::step, first::step]` of the last two dimensions. */

@@ -19,7 +19,7 @@ import {
 } from '../models/index.ts'
 import { type Module, tensorAt, trainOnly } from '../nn/index.ts'
 import { GrpoConfig, grpoLoss } from '../rl/index.ts'
-import { backward, int64Tensor, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { backward, int64Tensor, noGrad, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import type { Tokenizer } from '../text/index.ts'
 import { device } from './device.ts'
 import { GoldenTensors } from './golden-tensors.ts'
@@ -185,7 +185,7 @@ function adapterQuantities(
   const completions = lengths.map((length, k) => idsOf(inputs.get('completions').select(0, k)).subarray(0, length))
   const rest = { mask: mask.to('float32'), advantages: advantages!, oldLogps, refLogps }
   const loss = () => grpoLoss({ logps: logps(completions), ...rest }, GrpoConfig.parse({})).loss
-  const value = noGrad(() => tidy(() => numbersOf(loss())))
+  const value = tidyNoGrad(() => numbersOf(loss()))
   return { ...plain, 'grpo.loss': value, ...gradients(named, 'grpo.grad', loss) }
 }
 

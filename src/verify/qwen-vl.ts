@@ -25,7 +25,7 @@ import {
 } from '../models/index.ts'
 import { tensorAt, trainOnly } from '../nn/index.ts'
 import { type FrameSize, isInside, type Point, pixelAt, printedPoint, toModelFrame } from '../tasks/index.ts'
-import { backward, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { backward, int64Tensor, type Tensor, tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import type { ChatTurn } from '../text/index.ts'
 import { compareGradNorm, compareIds, compareNumbers } from './compare.ts'
 import { device } from './device.ts'
@@ -75,7 +75,7 @@ export async function verifyQwenVL(dir: string): Promise<CheckRow[]> {
   return withGolden(join(dir, 'golden.safetensors'), loaded.model, (want) => {
     const c: Case = { dir, loaded, golden, want, picture, image: patchImage(picture, loaded.processor) }
     const tokens = golden.tokenizer_cases ? verifyTokenizer(dir) : []
-    return [...tokens, ...ruleRows(c), ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c), ...adapterRows(c)]
+    return [...tokens, ...ruleRows(c), ...tidyNoGrad(() => forwardRows(c)), ...weightRows(c), ...adapterRows(c)]
   })
 }
 

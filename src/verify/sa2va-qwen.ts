@@ -12,7 +12,7 @@ import {
   type QwenImageInput,
   Sa2VAQwenFamily,
 } from '../models/index.ts'
-import { cat, int64Tensor, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tidy, tidyNoGrad, zeros } from '../tensor/index.ts'
 import { compareIds } from './compare.ts'
 import { device } from './device.ts'
 import { readGolden, withGolden } from './golden-tensors.ts'
@@ -46,7 +46,7 @@ export async function verifySa2VAQwen(dir: string): Promise<CheckRow[]> {
   const image = prepareQwenImage(picture, family.loaded.cfg, family.loaded.processor)
   return withGolden(join(dir, 'golden.safetensors'), family.module, (want) => {
     const c: QwenCase = { family, golden, want, picture, image, segQuestion: golden.question }
-    return [...verifyTokenizer(dir), ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c)]
+    return [...verifyTokenizer(dir), ...tidyNoGrad(() => forwardRows(c)), ...weightRows(c)]
   })
 }
 

@@ -7,7 +7,7 @@ import { teacherForce } from '../llm/index.ts'
 import { type Mask, maskFromPng } from '../mask/index.ts'
 import { type Features, type ImageInput, prepareImage, Sa2VAFamily } from '../models/index.ts'
 import type { Sam2Prompt } from '../sam/index.ts'
-import { noGrad, tensor, tidy } from '../tensor/index.ts'
+import { tensor, tidyNoGrad } from '../tensor/index.ts'
 import { device } from './device.ts'
 import { type GoldenTensors, readGolden, withGolden } from './golden-tensors.ts'
 import { type GradLoss, gradientRows, groundedLossRows } from './gradients.ts'
@@ -40,7 +40,7 @@ export async function verifySa2VA(dir: string): Promise<CheckRow[]> {
   return withGolden(join(dir, 'golden.safetensors'), family.module, (want) => {
     const image = tiled(picture, family, want)
     const c: Case = { family, golden, want, image, mask, segQuestion: golden.seg_question }
-    return [...verifyTokenizer(dir), ...noGrad(() => tidy(() => forwardRows(c))), ...weightRows(c)]
+    return [...verifyTokenizer(dir), ...tidyNoGrad(() => forwardRows(c)), ...weightRows(c)]
   })
 }
 

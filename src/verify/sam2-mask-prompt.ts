@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { CheckRow } from '../core/index.ts'
 import { openSam2, type Sam2Features, type Sam2Model } from '../sam/index.ts'
-import { noGrad, tidy } from '../tensor/index.ts'
+import { tidyNoGrad } from '../tensor/index.ts'
 import { device } from './device.ts'
 import { GoldenTensors, withGolden } from './golden-tensors.ts'
 
@@ -20,12 +20,10 @@ export function verifyMaskPrompt(path: string): CheckRow[] {
   const { model } = openSam2(folder, { dtype: 'float32', device: device() })
   try {
     return withGolden(path.replace(/\.json$/, '.safetensors'), model, (want) =>
-      noGrad(() =>
-        tidy(() => {
-          const features = model.encodeImage(image.get('seg.g_pixel_values'))
-          return cases.flatMap((c) => caseRows(c, want, model, features))
-        }),
-      ),
+      tidyNoGrad(() => {
+        const features = model.encodeImage(image.get('seg.g_pixel_values'))
+        return cases.flatMap((c) => caseRows(c, want, model, features))
+      }),
     )
   } finally {
     image.dispose()

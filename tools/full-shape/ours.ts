@@ -10,7 +10,7 @@ import {
   Sa2VAFamily,
   type Sa2VAQwenFamily,
 } from '../../src/models/index.ts'
-import { emptyCache, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../src/tensor/index.ts'
+import { emptyCache, int64Tensor, type Tensor, tensor, tidyNoGrad } from '../../src/tensor/index.ts'
 
 export interface Place {
   dtype: 'float32' | 'bfloat16'
@@ -35,7 +35,7 @@ function testImage(width = 640, height = 448): RgbImage {
 export function ours(folder: string, out: string, place: Place, inputs?: string): void {
   const family = openFamily(folder, place) as Opened
   try {
-    noGrad(() => tidy(() => compute(family as never, out, inputs)))
+    tidyNoGrad(() => compute(family as never, out, inputs))
   } finally {
     for (const t of family.module.parameters().values()) t.dispose()
     emptyCache() // the reference needs the memory
