@@ -84,10 +84,7 @@ export class FollowedRun {
   environment: unknown = {}
   readonly #events = new EventSink<RunEvent>(toEvent)
   readonly #timing = new EventSink<TimingLine>(toTiming)
-  readonly #eventFile: LineFollower
-  readonly #timingFile: LineFollower
-  readonly #sampleFile: LineFollower
-  readonly #evaluationFile: LineFollower
+  readonly #files: Record<'events' | 'timing' | 'evaluations' | 'samples', LineFollower>
   /** Size and time of each description that was read. */
   readonly #described = new Map<string, string>()
   /** Why a file could not be read at the last look, by name. */
@@ -98,34 +95,35 @@ export class FollowedRun {
     this.name = basename(resolve(dir))
     this.samples = new SampleIndex(join(dir, runFiles.samples))
     this.evaluations = new SampleIndex(join(dir, runFiles.evaluations))
-    this.#eventFile = new LineFollower(join(dir, runFiles.events))
-    this.#timingFile = new LineFollower(join(dir, runFiles.timing))
-    this.#sampleFile = new LineFollower(this.samples.path)
-    this.#evaluationFile = new LineFollower(this.evaluations.path)
+    this.#files = {
+      events: new LineFollower(join(dir, runFiles.events), this.#events),
+      timing: new LineFollower(join(dir, runFiles.timing), this.#timing),
+      samples: new LineFollower(this.samples.path, this.samples),
+      evaluations: new LineFollower(this.evaluations.path, this.evaluations),
+    }
   }
 
   /** Reads what is new; true: there is more, call again soon. */
   poll(budget = bytesAtOnce): boolean {
     const before = this.#state()
-    const samplesBefore = `${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}`
+    const samplesBefore = this.#samplesState()
+    const { events, timing, evaluations, samples } = this.#files
     this.config = this.#describe(runFiles.config, this.config)
     this.environment = this.#describe(runFiles.environment, this.environment)
-    const moreEvents = this.#read(this.#eventFile, this.#events, budget)
-    const moreTiming = this.#read(this.#timingFile, this.#timing, budget)
     // Curves first: they are what one opens the page for.
-    const moreRounds = moreEvents || moreTiming || this.#read(this.#evaluationFile, this.evaluations, budget)
-    const moreSamples = moreRounds || this.#read(this.#sampleFile, this.samples, budget)
-    this.samplesWhole = !moreSamples
+    const moreCurves = [this.#read(events, budget), this.#read(timing, budget)].includes(true)
+    const more = moreCurves || this.#read(evaluations, budget) || this.#read(samples, budget)
+    this.samplesWhole = !more
     if (this.#state() !== before) this.version++
-    if (`${this.#sampleFile.offset} ${this.samples.count} ${this.samplesWhole}` !== samplesBefore) this.samplesVersion++
-    return moreSamples
+    if (this.#samplesState() !== samplesBefore) this.samplesVersion++
+    return more
   }
 
   /** A file that cannot be read now is a problem of this run, tried again at the next call. */
-  #read(file: LineFollower, sink: LineSink, budget: number): boolean {
+  #read(file: LineFollower, budget: number): boolean {
     const name = basename(file.path)
     try {
-      const more = file.read(sink, budget)
+      const more = file.read(budget)
       this.#unread.delete(name)
       return more
     } catch (error) {
@@ -135,9 +133,13 @@ export class FollowedRun {
   }
 
   #state(): string {
-    const files = [this.#eventFile, this.#timingFile]
+    const files = [this.#files.events, this.#files.timing]
     const described = [...this.#described.values(), ...this.#unread.values()]
     return [...files.map((file) => `${file.offset}${file.torn ? '~' : ''}`), ...described].join(' ')
+  }
+
+  #samplesState(): string {
+    return `${this.#files.samples.offset} ${this.samples.count} ${this.samplesWhole}`
   }
 
   /** A JSON file of the folder, read anew when its size or time changed; what it was while it cannot be read. */
@@ -189,8 +191,8 @@ export class FollowedRun {
 
   /** Milliseconds since 1970 of the newest file; undefined for an empty folder. */
   get lastSign(): number | undefined {
-    const files = [this.#eventFile, this.#timingFile, this.#sampleFile]
-    const times = files.flatMap(({ path }) => statsOf(path)?.mtimeMs ?? [])
+    const { events, timing, samples } = this.#files
+    const times = [events, timing, samples].flatMap(({ path }) => statsOf(path)?.mtimeMs ?? [])
     return times.length > 0 ? Math.max(...times) : undefined
   }
 
@@ -202,16 +204,10 @@ export class FollowedRun {
   /** Messages about what could not be read. */
   get problems(): string[] {
     const problems = [...this.#unread.values()]
-    const files = [
-      [this.#eventFile, this.#events.bad],
-      [this.#timingFile, this.#timing.bad],
-      [this.#sampleFile, this.samples.bad],
-      [this.#evaluationFile, this.evaluations.bad],
-    ] as const
-    for (const [file, bad] of files) {
-      const name = basename(file.path)
+    for (const { path, torn, sink } of Object.values(this.#files)) {
+      const [name, { bad }] = [basename(path), sink]
       // A run that is being written has a torn line now and then; it is a problem in one that ended.
-      if (file.torn && this.end) problems.push(`${name}: the last line is torn`)
+      if (torn && this.end) problems.push(`${name}: the last line is torn`)
       if (bad > 0) problems.push(`${name}: ${bad} ${bad === 1 ? 'line' : 'lines'} could not be read`)
     }
     const leftOut = this.metrics.leftOut + this.timing.leftOut

@@ -30,10 +30,6 @@ export class Growing<T extends Typed> {
     return this.#values[index]!
   }
 
-  set(index: number, value: number): void {
-    this.#values[index] = value
-  }
-
   /** Keeps the first `length` values. */
   cut(length: number): void {
     this.#length = Math.min(this.#length, length)

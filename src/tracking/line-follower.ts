@@ -16,6 +16,8 @@ interface Mark {
 }
 
 export interface LineSink {
+  /** Lines that could not be read. */
+  readonly bad: number
   /** One whole line without its newline; the bytes are valid during the call alone. */
   line(bytes: Buffer, start: number, end: number): void
   /** Everything from this offset on is not in the file any more. */
@@ -28,6 +30,7 @@ export interface LineSink {
  */
 export class LineFollower {
   readonly path: string
+  readonly sink: LineSink
   /** Whether the file ends with bytes without a newline. */
   torn = false
   #offset = 0
@@ -37,8 +40,9 @@ export class LineFollower {
   #seen: Pick<Stats, 'size' | 'mtimeMs' | 'ino'> | undefined
   #piece = Buffer.allocUnsafe(0)
 
-  constructor(path: string) {
+  constructor(path: string, sink: LineSink) {
     this.path = path
+    this.sink = sink
   }
 
   /** Bytes read so far, up to the end of a line. */
@@ -50,17 +54,17 @@ export class LineFollower {
    * Reads until the end or until `budget` bytes are through; true: there is more to read. Throws if the file cannot be read now, is
    * not a regular file or a link leads out of its folder; the next call tries again.
    */
-  read(sink: LineSink, budget = Number.POSITIVE_INFINITY): boolean {
+  read(budget = Number.POSITIVE_INFINITY): boolean {
     const found = statSync(this.path, { throwIfNoEntry: false })
     if (!found?.isFile()) {
-      if (this.#offset > 0) this.#cutTo(0, sink)
+      if (this.#offset > 0) this.#cutTo(0)
       this.#seen = undefined
       this.torn = false
       if (!found) return false
     } else if (this.#isSeen(found)) return false
     const fd = openSync(requireBelow(dirname(this.path), basename(this.path)), 'r')
     try {
-      return this.#readFrom(fd, sink, budget)
+      return this.#readFrom(fd, budget)
     } finally {
       closeSync(fd)
     }
@@ -71,16 +75,16 @@ export class LineFollower {
     return seen !== undefined && seen.size === size && seen.mtimeMs === mtimeMs && seen.ino === ino
   }
 
-  #readFrom(fd: number, sink: LineSink, budget: number): boolean {
+  #readFrom(fd: number, budget: number): boolean {
     const found = fstatSync(fd)
-    this.#compare(fd, found.size, sink)
+    this.#compare(fd, found.size)
     if (this.#piece.length === 0) this.#piece = Buffer.allocUnsafe(firstPiece)
     for (let used = 0; this.#offset < found.size; ) {
       if (used >= budget) return true
       const n = readSync(fd, this.#piece, 0, Math.min(this.#piece.length, found.size - this.#offset), this.#offset)
       if (n === 0) break
       used += n
-      const through = this.#lines(n, sink)
+      const through = this.#lines(n)
       if (through === 0 && !this.#widen(n, found.size)) break
     }
     this.torn = this.#offset < found.size
@@ -90,12 +94,12 @@ export class LineFollower {
   }
 
   /** The lines of the first `n` bytes of the piece; returns how many bytes they took. */
-  #lines(n: number, sink: LineSink): number {
+  #lines(n: number): number {
     let from = 0
     for (let to = this.#piece.indexOf(newline); to >= 0 && to < n; to = this.#piece.indexOf(newline, from)) {
       const line = this.#piece.subarray(this.#isPassing ? to : from, to) // of a line that is too long nothing: the sink counts it
       this.#isPassing = false
-      sink.line(line, this.#offset + from, this.#offset + to + 1)
+      this.sink.line(line, this.#offset + from, this.#offset + to + 1)
       from = to + 1
     }
     if (from > 0) this.#mark(this.#offset + from, this.#piece.subarray(Math.max(0, from - checkLength), from))
@@ -122,7 +126,7 @@ export class LineFollower {
     this.#marks.push(mark)
   }
 
-  #compare(fd: number, size: number, sink: LineSink): void {
+  #compare(fd: number, size: number): void {
     const holds = ({ end, check }: Mark) => {
       if (end > size) return false
       const bytes = Buffer.alloc(check.length)
@@ -132,13 +136,13 @@ export class LineFollower {
     const last = this.#marks.at(-1)
     if (!last || holds(last)) return
     this.#marks.length = firstIndex(this.#marks.length, (i) => !holds(this.#marks[i]!))
-    this.#cutTo(this.#marks.at(-1)?.end ?? 0, sink)
+    this.#cutTo(this.#marks.at(-1)?.end ?? 0)
   }
 
-  #cutTo(offset: number, sink: LineSink): void {
+  #cutTo(offset: number): void {
     if (offset === 0) this.#marks = []
     this.#offset = offset
     this.#isPassing = false
-    sink.cut(offset)
+    this.sink.cut(offset)
   }
 }

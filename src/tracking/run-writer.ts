@@ -18,7 +18,7 @@ import { runFiles } from './run-files.ts'
 import type { TrackerName } from './trackers/tracker.ts'
 import { type AwayTracker, Trackers } from './trackers/trackers.ts'
 
-/** Where the two deterministic files end; a checkpoint stores it and a resume cuts back to it. */
+/** Where the files end whose lines the seed decides; a checkpoint stores it and a resume cuts back to it. */
 export interface RunPosition {
   events: number
   samples: number
