@@ -1,5 +1,7 @@
 // DLC-Bench: detailed captions of regions, judged by a language model that answers fixed multiple-choice questions about each.
 import { join } from 'node:path'
+import { z } from 'zod'
+import { parseWith } from '../config/index.ts'
 import { Mismatch, readJson, readJsonObject } from '../core/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import { parseChoice } from '../rewards/index.ts'
@@ -10,11 +12,15 @@ import { type MeasureOptions, measure, share } from './measure.ts'
 import { unionTarget } from './target.ts'
 import type { TextBenchmark, TextItem, TextScores } from './text-benchmark.ts'
 
-export interface DlcQuestion {
-  question: string
-  choices: [text: string, score: number][]
-  type: 'positive' | 'negative'
-}
+const DlcQuestion = z.object({
+  question: z.string(),
+  /** Text and score. */
+  choices: z.array(z.tuple([z.string(), z.number()])),
+  type: z.string(),
+})
+export type DlcQuestion = z.infer<typeof DlcQuestion>
+/** By annotation. */
+const Questions = z.record(z.string(), z.array(DlcQuestion))
 
 /** One request to the judge; the reply's text. */
 export type AskJudge = (prompt: string) => Promise<string>
@@ -84,20 +90,9 @@ export async function judgeCaption(
     const score = picked[i] === null ? 0 : q.choices[picked[i]!]![1]
     return recognised ? score : Math.min(0, score)
   })
-  const of = (type: DlcQuestion['type']) => scores.filter((_, i) => questions[i]!.type === type)
+  const of = (type: 'positive' | 'negative') => scores.filter((_, i) => questions[i]!.type === type)
   const unread = [known, ...picked].filter((choice) => choice === null).length
   return { recognised, positive: of('positive'), negative: of('negative'), unread }
-}
-
-function readQuestions(file: string): Map<string, DlcQuestion[]> {
-  const value = readJson(file)
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new Mismatch({ where: file, expected: 'an object of questions by annotation', got: typeof value })
-  for (const [id, list] of Object.entries(value as Record<string, unknown>)) {
-    const good = Array.isArray(list) && list.every((q) => typeof q?.question === 'string' && isChoices(q.choices))
-    if (!good) throw new Mismatch({ where: file, field: id, expected: 'questions with scored choices', got: list })
-  }
-  return new Map(Object.entries(value as Record<string, DlcQuestion[]>))
 }
 
 /** A name for each annotation that has questions. */
@@ -108,20 +103,14 @@ function readClasses(file: string, questions: ReadonlyMap<string, unknown>): Map
   throw new Mismatch({ where: file, field: odd, expected: 'a name', got: classes[odd] ?? 'none' })
 }
 
-function isChoices(choices: unknown): boolean {
-  return (
-    Array.isArray(choices) &&
-    choices.every((c) => Array.isArray(c) && typeof c[0] === 'string' && Number.isFinite(c[1]))
-  )
-}
-
 export function openDlcBench(data: string, options: DlcOptions): TextBenchmark {
   const below = ['annotations', 'DLC-Bench', 'DLC-Bench/annotations', 'evaluation/DLC-Bench/annotations']
   const has = (f: string) => ['annotations.json', 'qa.json', 'class_names.json'].every((n) => namesIn(f).includes(n))
   const folder = findFolder(data, below, has, 'a folder with annotations.json, qa.json and class_names.json')
   const source = join(folder, 'annotations.json')
   const instances = readInstances(source)
-  const questions = readQuestions(join(folder, 'qa.json'))
+  const qa = join(folder, 'qa.json')
+  const questions = new Map(Object.entries(parseWith(Questions, readJson(qa), qa)))
   const classes = readClasses(join(folder, 'class_names.json'), questions)
   const items = [...questions.keys()].map((id): TextItem => {
     const annotation = instances.annotations.get(Number(id))

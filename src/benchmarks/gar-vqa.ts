@@ -1,34 +1,24 @@
 // GAR-Bench VQA: multiple-choice questions about one or several regions; right is the letter, and nothing but the letter.
 import { dirname, join } from 'node:path'
-import { Mismatch, readJson } from '../core/index.ts'
+import { z } from 'zod'
+import { readJson } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
 import { findFolder, namesIn } from './folders.ts'
+import { rowsOf } from './list.ts'
 import { type MeasureOptions, measure, share } from './measure.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'
 
 const fileName = 'GAR-Bench-VQA.json'
 
-interface Item {
-  image: string
-  question: string
-  choices: string[]
-  answer: string
-  type: string
-  mask_rles: Rle[]
-}
-
-function checked(item: Partial<Item> | null, where: string): Item {
-  const check = (isRight: boolean, field: string, expected: string, got: unknown) => {
-    if (!isRight) throw new Mismatch({ where, field, expected, got })
-  }
-  for (const field of ['image', 'question', 'answer', 'type'] as const)
-    check(typeof item?.[field] === 'string', field, 'a text', item?.[field] ?? 'none')
-  for (const field of ['choices', 'mask_rles'] as const)
-    check(Array.isArray(item?.[field]), field, 'a list', item?.[field] ?? 'none')
-  for (const [i, choice] of item!.choices!.entries())
-    check(typeof choice === 'string', `choices[${i}]`, 'a text', choice ?? 'null')
-  return item as Item
-}
+const Item = z.object({
+  image: z.string(),
+  question: z.string(),
+  choices: z.array(z.string()),
+  answer: z.string(),
+  type: z.string(),
+  mask_rles: z.array(z.custom<Rle>()), // checked where they are decoded
+})
+type Item = z.infer<typeof Item>
 
 /** `<Prompt0>` is what GAR calls the first region; the models here know it as region1. */
 function questionOf({ question, choices }: Item): string {
@@ -41,9 +31,7 @@ export function openGarVqa(data: string): TextBenchmark {
   const below = ['annotations', 'GAR-Bench', 'GAR-Bench/annotations', 'evaluation/GAR-Bench/annotations']
   const folder = findFolder(data, below, (f) => namesIn(f).includes(fileName), `a folder with ${fileName}`)
   const source = join(folder, fileName)
-  const value = readJson(source)
-  if (!Array.isArray(value)) throw new Mismatch({ where: source, expected: 'a list of items', got: typeof value })
-  const stored = value.map((item, i) => checked(item as Partial<Item> | null, `${source}: item ${i}`))
+  const stored = rowsOf(readJson(source), source, 'item', Item)
   const items = stored.map((item, i): TextItem => {
     return { id: String(i), image: item.image, regions: item.mask_rles, question: questionOf(item) }
   })

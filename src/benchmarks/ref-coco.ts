@@ -1,11 +1,13 @@
 // RefCOCO, RefCOCO+, RefCOCOg and gRefCOCO: instances.json joined with refs(...).p or grefs(...).json.
 import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
+import { z } from 'zod'
 import { readPickle } from '../checkpoint/index.ts'
-import { Mismatch, readJson } from '../core/index.ts'
+import { readJson } from '../core/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { annotationTarget, type Instances, imageOf, readInstances } from './coco.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
+import { rowsOf } from './list.ts'
 import type { MaskBenchmarkName } from './names.ts'
 
 type RefName = Exclude<MaskBenchmarkName, 'reasonseg'>
@@ -25,13 +27,14 @@ const splits: Readonly<Record<RefName, readonly string[]>> = {
   grefcoco: ['val', 'testA', 'testB'],
 }
 
-interface Ref {
-  ref_id: number
-  ann_id: number | number[]
-  image_id: number
-  split: string
-  sentences: { sent: string }[]
-}
+const Ref = z.object({
+  ref_id: z.int(),
+  ann_id: z.union([z.int(), z.array(z.int()).min(1)], 'a whole number, or a list of them'),
+  image_id: z.int(),
+  split: z.string(),
+  sentences: z.array(z.object({ sent: z.string() })),
+})
+type Ref = z.infer<typeof Ref>
 
 function refsFile(folder: string, name: RefName, refs: string): string | null {
   const stem = name === 'grefcoco' ? 'grefs' : 'refs'
@@ -42,24 +45,7 @@ function refsFile(folder: string, name: RefName, refs: string): string | null {
 
 function readRefs(file: string): Ref[] {
   const rows = file.endsWith('.json') ? readJson(file) : readPickle(readFileSync(file), file)
-  if (!Array.isArray(rows)) throw new Mismatch({ where: file, expected: 'a list of refs', got: typeof rows })
-  for (const [i, row] of rows.entries()) checkRef(row as Partial<Ref> | null, `${file}: ref ${i}`)
-  return rows as Ref[]
-}
-
-function checkRef(ref: Partial<Ref> | null, where: string): void {
-  const need = (ok: boolean, field: string, expected: string, got: unknown) => {
-    if (!ok) throw new Mismatch({ where, field, expected, got: got ?? 'none' })
-  }
-  need(typeof ref === 'object' && ref !== null, 'ref', 'an object', typeof ref)
-  const ids = [ref!.ann_id].flat()
-  need(Number.isInteger(ref!.ref_id), 'ref_id', 'a whole number', ref!.ref_id)
-  need(Number.isInteger(ref!.image_id), 'image_id', 'a whole number', ref!.image_id)
-  need(ids.length > 0 && ids.every(Number.isInteger), 'ann_id', 'a whole number, or a list of them', ref!.ann_id)
-  need(typeof ref!.split === 'string', 'split', 'a word', ref!.split)
-  const sentences = ref!.sentences
-  const isList = Array.isArray(sentences) && sentences.every((s) => typeof s?.sent === 'string')
-  need(isList, 'sentences', 'a list with sent', sentences)
+  return rowsOf(rows, file, 'ref', Ref)
 }
 
 /** gRefCOCO's [-1] says that nothing is meant. */

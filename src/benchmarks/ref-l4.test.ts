@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { encodeRle, maskFromDense } from '../mask/index.ts'
-import { boxIou, openRefL4, readBoxes, scoreRefL4 } from './ref-l4.ts'
+import { type Box, boxIou, openRefL4, readBoxes, scoreRefL4 } from './ref-l4.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'roundtrip-ref-l4-'))
 after(() => rmSync(folder, { recursive: true, force: true }))
 
-const row = (id: string, bbox: number[], image = id) => {
+const row = (id: string, bbox: Box, image = id) => {
   const size = { height: 400, width: 400 }
   return { id, caption: `thing ${id}`, bbox, file_name: `${image}.jpg`, ...size, ori_category_id: 'o365_1' }
 }
@@ -54,9 +54,7 @@ test('accuracy above a threshold, not at it; by size; boxes as xywh, xyxy or aro
 
 test('sizes are by the side of a square: medium from 128 to 256', () => {
   const rows = [127, 128, 256, 257].map((side) => ({ ...row(`${side}`, [0, 0, side, side]), split: 'val' }))
-  const boxes = new Map(
-    rows.map(({ id, bbox }) => [id, id === '128' ? null : (bbox as [number, number, number, number])]),
-  )
+  const boxes = new Map(rows.map(({ id, bbox }) => [id, id === '128' ? null : bbox]))
   const { metrics } = scoreRefL4(rows, boxes, 'val', { seed: 1, resamples: 20 })
   assert.deepEqual(
     ['small', 'medium', 'large'].map((size) => metrics[`${size} Acc@0.5`]!.mean),

@@ -1,11 +1,14 @@
 // Ref-L4: boxes of long expressions. A model of masks enters with the box around its mask. Accuracy counts overlaps above (not
 // at) a threshold, compared in float32 as the authors' evaluation does.
 import { join } from 'node:path'
-import { isObject, Mismatch, readJson, readJsonLines, typeOf } from '../core/index.ts'
+import { z } from 'zod'
+import { parseWith } from '../config/index.ts'
+import { type JsonObject, Mismatch, readJson, readJsonLines } from '../core/index.ts'
 import { readParquet } from '../data/index.ts'
 import { decodeRle, maskBox, type Rle } from '../mask/index.ts'
 import type { BenchmarkRecord } from './benchmark.ts'
 import { findFolder, findImages, namesIn } from './folders.ts'
+import { rowsOf } from './list.ts'
 import { type MeasureOptions, measure, share } from './measure.ts'
 import { rowsFormat } from './predictions.ts'
 import { emptyTarget } from './target.ts'
@@ -13,15 +16,16 @@ import { emptyTarget } from './target.ts'
 /** x, y, width, height. */
 export type Box = readonly [number, number, number, number]
 
-interface RefL4Row {
-  id: string
-  caption: string
-  bbox: number[]
-  file_name: string
-  height: number
-  width: number
-  split: string
-}
+const number = z.coerce.number()
+const StoredRow = z.object({
+  id: z.union([z.string(), z.number()]).transform(String),
+  caption: z.string(),
+  bbox: z.tuple([number, number, number, number]).readonly(),
+  file_name: z.string(),
+  height: number.positive(),
+  width: number.positive(),
+})
+type RefL4Row = z.infer<typeof StoredRow> & { split: string }
 
 /** Expressions of the published splits together. */
 const published = 45341
@@ -29,19 +33,14 @@ const published = 45341
 const dataFile = /^(?:ref-l4-)?(val|test)(?:-\d+-of-\d+)?\.(parquet|jsonl|json)$/i
 
 interface PlacedRow {
-  row: Record<string, unknown>
+  row: JsonObject
   /** File and row, for messages. */
   where: string
 }
 
-/** Rows of a list, each an object. */
 function placed(list: unknown, file: string): PlacedRow[] {
-  if (!Array.isArray(list)) throw new Mismatch({ where: file, expected: 'a list of rows', got: typeOf(list) })
-  return list.map((row: unknown, i) => {
-    const where = `${file}: row ${i}`
-    if (isObject(row)) return { row, where }
-    throw new Mismatch({ where, expected: 'an object', got: typeOf(row) })
-  })
+  const rows = rowsOf(list, file, 'row', z.record(z.string(), z.unknown()))
+  return rows.map((row, i) => ({ row, where: `${file}: row ${i}` }))
 }
 
 function jsonRows(file: string): PlacedRow[] {
@@ -51,19 +50,6 @@ function jsonRows(file: string): PlacedRow[] {
 
 async function fileRows(file: string): Promise<PlacedRow[]> {
   return /\.parquet$/i.test(file) ? placed(await readParquet(file), file) : jsonRows(file)
-}
-
-function checked(row: Record<string, unknown>, split: string, where: string): RefL4Row {
-  const { id, caption, bbox, file_name, height, width } = row
-  const numbers = Array.isArray(bbox) && bbox.length === 4 && bbox.map(Number).every(Number.isFinite)
-  const isNamed = typeof id === 'string' || typeof id === 'number'
-  const hasTexts = typeof caption === 'string' && typeof file_name === 'string'
-  if (isNamed && hasTexts && numbers && Number(height) > 0 && Number(width) > 0) {
-    const sizes = { height: Number(height), width: Number(width) }
-    return { id: String(id), caption, bbox: (bbox as unknown[]).map(Number), file_name, ...sizes, split }
-  }
-  const expected = 'id, caption, bbox of four numbers, file_name, height and width'
-  throw new Mismatch({ where, field: 'row', expected, got: Object.keys(row).join(', ') })
 }
 
 function recordOf(row: RefL4Row): BenchmarkRecord {
@@ -83,7 +69,8 @@ export async function openRefL4(data: string, images: string | null) {
   const names = namesIn(folder).filter((name) => dataFile.test(name))
   for (const name of names) {
     const split = dataFile.exec(name)![1]!.toLowerCase()
-    for (const { row, where } of await fileRows(join(folder, name))) rows.push(checked(row, split, where))
+    for (const { row, where } of await fileRows(join(folder, name)))
+      rows.push({ ...parseWith(StoredRow, row, where), split })
   }
   return {
     ...{ name: 'ref-l4' as const, source: join(folder, names[0]!), orient: false, rows, records: rows.map(recordOf) },
@@ -143,8 +130,8 @@ export function scoreRefL4(
       const box = boxes.get(row.id)
       const expected = 'a prediction for every expression'
       if (box === undefined) throw new Mismatch({ where: 'predictions', field: row.id, expected, got: 'none' })
-      const target = row.bbox as unknown as Box
-      return { id: row.id, image: row.file_name, size: sizeOf(target), box, iou: box ? boxIou(target, box) : 0 }
+      const iou = box ? boxIou(row.bbox, box) : 0
+      return { id: row.id, image: row.file_name, size: sizeOf(row.bbox), box, iou }
     })
   const above = (iou: number, t: number) => (iou > Math.fround(t) ? 1 : 0)
   const mean = (iou: number) => thresholds.reduce((sum, t) => sum + above(iou, t), 0) / thresholds.length

@@ -1,5 +1,7 @@
 // Region captions on RefCOCOg, in the layout that GLaMM and Sa2VA evaluate: one file of masks, one of captions, joined by id.
 import { join } from 'node:path'
+import { z } from 'zod'
+import { parseWith } from '../config/index.ts'
 import { Mismatch, readJson } from '../core/index.ts'
 import { encodeRle, type Rle } from '../mask/index.ts'
 import { ciderD, meteor } from '../rewards/index.ts'
@@ -12,21 +14,12 @@ import type { TextBenchmark, TextItem } from './text-benchmark.ts'
 
 const maskFile = /^finetune_refcocog_(val|test)_with_mask\.json$/
 
-interface Caption {
-  image_id: number
-  caption: string
-}
+const Captions = z.object({ annotations: z.array(z.object({ image_id: z.number(), caption: z.string() })) })
 
 function readCaptions(file: string): Map<number, string[]> {
-  const rows = (readJson(file) as { annotations?: unknown } | null)?.annotations
-  if (!Array.isArray(rows))
-    throw new Mismatch({ where: file, field: 'annotations', expected: 'a list', got: typeof rows })
   const out = new Map<number, string[]>()
-  for (const [i, row] of (rows as Partial<Caption>[]).entries()) {
-    if (typeof row?.caption !== 'string' || typeof row.image_id !== 'number')
-      throw new Mismatch({ where: file, field: `annotations[${i}]`, expected: 'image_id and caption', got: row })
-    out.set(row.image_id, [...(out.get(row.image_id) ?? []), row.caption])
-  }
+  for (const { image_id, caption } of parseWith(Captions, readJson(file), file).annotations)
+    out.set(image_id, [...(out.get(image_id) ?? []), caption])
   return out
 }
 
