@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { log } from '../src/core/index.ts'
 import { buffer, defaultThreads, native, prepareEnvironment } from '../src/engine/index.ts'
-import { backward, keep, noGrad, type Tensor, tensor, tidy, zeros } from '../src/tensor/index.ts'
+import { backward, keep, type Tensor, tensor, tidy, tidyNoGrad, zeros } from '../src/tensor/index.ts'
 import { type BenchRow, median } from './bench.ts'
 import { dropGrads, formula, layerForward, layerInput, layerLoss, layerSize, layerWeights } from './engine-layer.ts'
 
@@ -52,7 +52,7 @@ function prepareForward(): () => void {
   const weights = layerWeights(size)
   const input = layerInput(size, 2, 6)
   return () => {
-    for (let i = 0; i < forwards; i++) noGrad(() => tidy(() => void layerForward(weights, size, input)))
+    for (let i = 0; i < forwards; i++) tidyNoGrad(() => void layerForward(weights, size, input))
   }
 }
 
@@ -84,16 +84,16 @@ function zero(t: Tensor): Tensor {
   return empty
 }
 
+const calls = { rounds: 15, unit: 'us', clock: 'cpu' } as const
+const arithmetic = { times: 2, unit: 'ms', scale: 1e3, clock: 'wall' } as const
+
 const layerJob = (hidden: number, rounds: number): Job => ({
   name: `decoder layer forward+backward, hidden ${hidden}, 4 x 128 tokens, float32`,
   kind: 'layer',
   make: { hidden, batch: 4, tokens: 128 },
-  times: 2,
+  ...arithmetic,
   warm: 3,
   rounds,
-  unit: 'ms',
-  scale: 1e3,
-  clock: 'wall',
   prepare: () => prepareLayer(hidden),
 })
 
@@ -102,24 +102,20 @@ const jobs: Job[] = [
     name: 'tiny add with its release',
     kind: 'add',
     make: {},
+    ...calls,
     times: 1,
     warm: 3,
-    rounds: 15,
-    unit: 'us',
     scale: 1e6 / adds,
-    clock: 'cpu',
     prepare: prepareAdd,
   },
   {
     name: 'decoder layer forward, hidden 32, 2 x 6 tokens (calls)',
     kind: 'forward',
     make: { hidden: 32, batch: 2, tokens: 6 },
+    ...calls,
     times: 5,
     warm: 100, // V8 compiles the last of the encoders after about 2,000 forwards
-    rounds: 15,
-    unit: 'us',
     scale: 1e6 / forwards,
-    clock: 'cpu',
     prepare: prepareForward,
   },
   layerJob(256, 15),
@@ -128,12 +124,9 @@ const jobs: Job[] = [
     name: 'AdamW over 1,000 tensors of 4,096',
     kind: 'adamw',
     make: { tensors: 1000, elements: 4096 },
-    times: 2,
+    ...arithmetic,
     warm: 2,
     rounds: 9,
-    unit: 'ms',
-    scale: 1e3,
-    clock: 'wall',
     prepare: () => prepareAdamW(1000, 4096),
   },
 ]

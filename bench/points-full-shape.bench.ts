@@ -4,41 +4,24 @@
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { JsonObject } from '../src/core/index.ts'
-import { packageRoot } from '../src/core/index.ts'
+import { type JsonObject, packageRoot } from '../src/core/index.ts'
 import type { Example } from '../src/data/index.ts'
 import { resize } from '../src/image/index.ts'
 import { maskFromDense, toDense } from '../src/mask/index.ts'
-import { besideWeights, parseQwenVLConfig, QwenVL, QwenVLFamily } from '../src/models/index.ts'
+import { besideWeights, parseQwenVLConfig, QwenVL, QwenVLFamily, releasedConfig } from '../src/models/index.ts'
 import { type Draw, type Sample, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, resolveRun, runOf } from '../src/run/index.ts'
 import { Sam2Model, Sam2Predictor, sam2Config } from '../src/sam/index.ts'
 import { makePointScene } from '../src/scenes/index.ts'
 import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem } from '../src/tasks/index.ts'
-import { cuda, noGrad, tidy } from '../src/tensor/index.ts'
+import { cuda, tidy, tidyNoGrad } from '../src/tensor/index.ts'
 import { type BenchRow, median, row } from './bench.ts'
 import { drawWeights, now, onGpu, placement, rankRewards } from './gpu/random-model.ts'
 
 /** Sizes of the 3B model; the rest of the miniature's config.json is as released. */
-const full = {
-  hidden_size: 2048,
-  intermediate_size: 11008,
-  num_hidden_layers: 36,
-  num_attention_heads: 16,
-  num_key_value_heads: 2,
-  vocab_size: 151936,
-  rope_theta: 1e6,
-  rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
-  max_position_embeddings: 128000,
-}
-const fullVision = {
-  depth: 32,
-  hidden_size: 1280,
-  intermediate_size: 3420,
-  num_heads: 16,
-  out_hidden_size: 2048,
-  fullatt_block_indexes: [7, 15, 23, 31],
-}
+const released = releasedConfig('qwen2_5-vl-3b') as Record<'text_config' | 'vision_config', JsonObject>
+const ofQwen = { model_type: 'qwen2_5_vl', vocab_size: 151936, tie_word_embeddings: true }
+const full = { ...released.text_config, ...ofQwen }
 
 const { device, dtype } = placement
 const side = onGpu ? 840 : 112
@@ -62,7 +45,7 @@ function folderOf(config: JsonObject): string {
 
 function randomPolicy(): QwenVLFamily {
   const small = readJson(join(miniature('policy'), 'config.json'))
-  const vision = { ...(small['vision_config'] as JsonObject), ...(onGpu ? fullVision : {}) }
+  const vision = { ...(small['vision_config'] as JsonObject), ...(onGpu ? released.vision_config : {}) }
   const config = { ...small, ...(onGpu ? full : {}), vision_config: vision, torch_dtype: dtype }
   const cfg = parseQwenVLConfig(config)
   const dir = folderOf(config)
@@ -143,7 +126,7 @@ export async function run(): Promise<BenchRow[]> {
   for (let number = 0; number < 2; number++) {
     if (onGpu) cuda.resetPeak()
     const items = encoder.items([exampleAt(2 * number), exampleAt(2 * number + 1)])
-    await clocked('SAM2 and vision tower, 2 images', () => noGrad(() => tidy(() => void open.all(items))))
+    await clocked('SAM2 and vision tower, 2 images', () => tidyNoGrad(() => void open.all(items)))
     const batch = { draw: { seed: 0, step: number }, pieces: [items] }
     const groups = await clocked('sample 2 x 8 answers, draw their masks', () => sampleAndScore(bench, batch))
     await clocked('learn', () => step(bench, { ...batch, groups }, 1e-5))

@@ -77,48 +77,41 @@ function emptyModel(config: JsonObject): { model: Module; sam: Sam2Config } {
 /** d channels, m memory channels; the released models have 4 layers of memory attention. */
 function videoShapes(d: number, m: number, layers: number): [string, number[]][] {
   const wide = layers > 1 ? 2048 : 2 * d
-  const linear = (name: string, out: number, input: number): [string, number[]][] => [
-    [`${name}.weight`, [out, input]],
-    [`${name}.bias`, [out]],
+  const layer = (name: string, ...weight: number[]): [string, number[]][] => [
+    [`${name}.weight`, weight],
+    [`${name}.bias`, weight.slice(0, 1)],
   ]
-  const conv = (name: string, out: number, input: number, k: number): [string, number[]][] => [
-    [`${name}.weight`, [out, input, k, k]],
-    [`${name}.bias`, [out]],
-  ]
-  const norm = (name: string, n: number): [string, number[]][] => [
-    [`${name}.weight`, [n]],
-    [`${name}.bias`, [n]],
-  ]
+  const conv = (name: string, out: number, input: number, k: number) => layer(name, out, input, k, k)
   const attention = Array.from({ length: layers }, (_, i) => `memory_attention.layers.${i}`).flatMap((p) => [
-    ...['q', 'k', 'v', 'out'].flatMap((n) => linear(`${p}.self_attn.${n}_proj`, d, d)),
-    ...['q', 'out'].flatMap((n) => linear(`${p}.cross_attn_image.${n}_proj`, d, d)),
-    ...['k', 'v'].flatMap((n) => linear(`${p}.cross_attn_image.${n}_proj`, d, m)),
-    ...linear(`${p}.linear1`, wide, d),
-    ...linear(`${p}.linear2`, d, wide),
-    ...[1, 2, 3].flatMap((n) => norm(`${p}.norm${n}`, d)),
+    ...['q', 'k', 'v', 'out'].flatMap((n) => layer(`${p}.self_attn.${n}_proj`, d, d)),
+    ...['q', 'out'].flatMap((n) => layer(`${p}.cross_attn_image.${n}_proj`, d, d)),
+    ...['k', 'v'].flatMap((n) => layer(`${p}.cross_attn_image.${n}_proj`, d, m)),
+    ...layer(`${p}.linear1`, wide, d),
+    ...layer(`${p}.linear2`, d, wide),
+    ...[1, 2, 3].flatMap((n) => layer(`${p}.norm${n}`, d)),
   ])
   const fuser = Array.from({ length: layers > 1 ? 2 : 1 }, (_, i) => `memory_encoder.fuser.layers.${i}`).flatMap(
     (p) => [
       ...conv(`${p}.dwconv`, d, 1, 7),
-      ...norm(`${p}.norm`, d),
-      ...linear(`${p}.pwconv1`, 4 * d, d),
-      ...linear(`${p}.pwconv2`, d, 4 * d),
+      ...layer(`${p}.norm`, d),
+      ...layer(`${p}.pwconv1`, 4 * d, d),
+      ...layer(`${p}.pwconv2`, d, 4 * d),
       [`${p}.g_weight`, [d]] as [string, number[]],
     ],
   )
   const down = [4, 16, 64, 256].flatMap((n, i) => [
     ...conv(`memory_encoder.mask_downsampler.encoder.${3 * i}`, n, n === 4 ? 1 : n / 4, 3),
-    ...norm(`memory_encoder.mask_downsampler.encoder.${3 * i + 1}`, n),
+    ...layer(`memory_encoder.mask_downsampler.encoder.${3 * i + 1}`, n),
   ])
   return [
     ...attention,
-    ...norm('memory_attention.norm', d),
+    ...layer('memory_attention.norm', d),
     ...fuser,
     ...down,
     ...conv('memory_encoder.mask_downsampler.encoder.12', d, 256, 1),
     ...conv('memory_encoder.pix_feat_proj', d, d, 1),
     ...conv('memory_encoder.out_proj', m, d, 1),
-    ...[0, 1, 2].flatMap((i) => linear(`obj_ptr_proj.layers.${i}`, d, d)),
+    ...[0, 1, 2].flatMap((i) => layer(`obj_ptr_proj.layers.${i}`, d, d)),
     ...conv('mask_downsample', 1, 1, 4),
     ['maskmem_tpos_enc', [7, 1, 1, m]],
     ['no_mem_pos_enc', [1, 1, d]],
