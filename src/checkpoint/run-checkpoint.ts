@@ -1,7 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, lstatSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { hashFile, isObject, Mismatch, messageOf, readJsonObject, syncPath } from '../core/index.ts'
+import { z } from 'zod'
+import { parseWith } from '../config/index.ts'
+import { hashFile, Mismatch, messageOf, readJsonObject, syncPath } from '../core/index.ts'
 
 // Checkpoints of a run: RUN/checkpoint_step_N/ with manifest.json naming every file, its size and SHA-256. A folder gets
 // its final name by one rename after everything in it is on the disk, so what has the name is whole or damaged later.
@@ -9,11 +11,13 @@ import { hashFile, isObject, Mismatch, messageOf, readJsonObject, syncPath } fro
 /** Bytes or text to write, or a function that writes the file at the path it is given. */
 type CheckpointFile = Uint8Array | string | ((path: string) => void)
 
-interface Manifest {
-  format: 1
-  step: number
-  files: Record<string, { size: number; sha256: string }>
-}
+const count = z.int().nonnegative()
+const Manifest = z.object({
+  format: z.literal(1),
+  step: count,
+  files: z.record(z.string(), z.object({ size: count, sha256: z.string() })),
+})
+type Manifest = z.infer<typeof Manifest>
 
 const manifestName = 'manifest.json'
 const temporaryPrefix = '.tmp-checkpoint_step_'
@@ -147,23 +151,9 @@ export function whyDamaged(path: string): string | null {
 
 function readManifest(path: string): Manifest {
   const where = join(path, manifestName)
-  const { format, step, files } = readJsonObject(where)
-  if (format !== 1 || !isCount(step) || !isObject(files)) {
-    throw new Mismatch({ where, expected: 'format 1, a step and files', got: { format, step, files: typeof files } })
-  }
-  const known: Manifest['files'] = {}
-  for (const [name, file] of Object.entries(files)) {
-    checkFileName(where, name)
-    if (!isObject(file) || !isCount(file['size']) || typeof file['sha256'] !== 'string') {
-      throw new Mismatch({ where, field: name, expected: 'a size and a SHA-256', got: file })
-    }
-    known[name] = { size: file['size'], sha256: file['sha256'] }
-  }
-  return { format, step, files: known }
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0
+  const manifest = parseWith(Manifest, readJsonObject(where), where)
+  for (const name of Object.keys(manifest.files)) checkFileName(where, name)
+  return manifest
 }
 
 function sizeOf(folder: string, name: string): number | null {

@@ -3,7 +3,7 @@
 import { Mismatch } from '../core/index.ts'
 import { type Tensor, tidy } from '../tensor/index.ts'
 import { bytesOf, storedTensor } from './load.ts'
-import type { WeightEntry, WeightFolder } from './weights.ts'
+import { folderOf, type StoredTensor, type WeightFolder } from './weights.ts'
 
 /** alpha / r of every released recipe, and of the wrapper's `use_llm_lora`; the files do not hold it. */
 export const releasedLoraScale = 2
@@ -79,18 +79,12 @@ export function mergedFolder(folder: WeightFolder, isKnown: (name: string) => bo
     const expected = 'the weight its adapter belongs to'
     throw new Mismatch({ where: folder.path, field: lost, expected, got: 'none', hint })
   }
-  const stored = (name: string) => weights.get(name) ?? name
-  const read = (name: string) => {
-    const pair = factors.get(name)
-    return pair ? mergedBytes(folder, stored(name), pair, scale) : folder.read(stored(name))
-  }
-  const entry = (name: string): WeightEntry => {
-    const own = folder.entry(stored(name))
-    return factors.has(name) ? { ...own, mappable: false } : own
-  }
-  const names = [...weights.keys()]
-  const shapes = () => new Map(names.map((name) => [name, entry(name).shape]))
-  return { ...folder, names, has: (name) => weights.has(name), entry, read, shapes }
+  const tensors = Array.from(weights, ([name, stored]): [string, StoredTensor] => {
+    const [entry, pair] = [folder.entry(stored), factors.get(name)]
+    if (!pair) return [name, { entry, read: () => folder.read(stored) }]
+    return [name, { entry: { ...entry, mappable: false }, read: () => mergedBytes(folder, stored, pair, scale) }]
+  })
+  return folderOf(folder.path, folder.files, new Map(tensors))
 }
 
 function mergedBytes(folder: WeightFolder, base: string, { a, b }: Factors, scale: number): Uint8Array {

@@ -25,7 +25,7 @@ export interface WeightFolder {
   shapes(): Map<string, readonly number[]>
 }
 
-interface Slot {
+export interface StoredTensor {
   entry: WeightEntry
   read(): Uint8Array
 }
@@ -55,8 +55,12 @@ function openFile(path: string, file: string): WeightFolder {
   return file.endsWith('.index.json') ? openIndex(path, file) : folderOf(path, [file], slotsOf(file))
 }
 
-function folderOf(path: string, files: string[], slots: ReadonlyMap<string, Slot>): WeightFolder {
-  const slot = (name: string): Slot => {
+export function folderOf(
+  path: string,
+  files: readonly string[],
+  slots: ReadonlyMap<string, StoredTensor>,
+): WeightFolder {
+  const slot = (name: string): StoredTensor => {
     const found = slots.get(name)
     if (!found) throw new Mismatch({ where: path, field: name, expected: 'a tensor of that name', got: 'none' })
     return found
@@ -81,25 +85,18 @@ export function renamed(folder: WeightFolder, rename: (name: string) => string):
       throw new Mismatch({ where: folder.path, field: rename(name), expected: 'one tensor', got: [other, name] })
     stored.set(rename(name), name)
   }
-  const old = (name: string) => stored.get(name) ?? name
-  return {
-    ...folder,
-    names: [...stored.keys()],
-    has: (name) => stored.has(name),
-    entry: (name) => folder.entry(old(name)),
-    read: (name) => folder.read(old(name)),
-    shapes: () => new Map(Array.from(folder.shapes(), ([name, shape]) => [rename(name), shape])),
-  }
+  const slotOf = (name: string) => ({ entry: folder.entry(name), read: () => folder.read(name) })
+  return folderOf(folder.path, folder.files, new Map(Array.from(stored, ([name, old]) => [name, slotOf(old)])))
 }
 
-function slotsOf(file: string): Map<string, Slot> {
+function slotsOf(file: string): Map<string, StoredTensor> {
   if (file.endsWith('.safetensors')) return safetensorsSlots(file)
   if (suffixes.some((suffix) => file.endsWith(suffix))) return torchSlots(file)
   throw new Mismatch({ where: file, expected: `a file ending in ${suffixes.join(', ')}`, got: basename(file) })
 }
 
-function safetensorsSlots(file: string): Map<string, Slot> {
-  const slots = new Map<string, Slot>()
+function safetensorsSlots(file: string): Map<string, StoredTensor> {
+  const slots = new Map<string, StoredTensor>()
   for (const [name, range] of readHeader(file).tensors) {
     const { begin: offset, end, dtype, shape } = range
     const mappable = offset % itemSize[dtype] === 0
@@ -109,14 +106,14 @@ function safetensorsSlots(file: string): Map<string, Slot> {
   return slots
 }
 
-function torchSlots(file: string): Map<string, Slot> {
+function torchSlots(file: string): Map<string, StoredTensor> {
   const { tensors, others } = readTorch(file)
   if (others.length > 0)
     log.warn(`${file}: leaving ${others.length} values that are not tensors: ${others.slice(0, 8).join(', ')}`)
   return new Map(Array.from(tensors, ([name, range]) => [name, torchSlot(file, range)]))
 }
 
-function torchSlot(file: string, range: TorchTensorRange): Slot {
+function torchSlot(file: string, range: TorchTensorRange): StoredTensor {
   const { offset, byteLength, dtype, shape } = range
   const mappable = range.contiguous && offset % itemSize[dtype] === 0
   return { entry: { file, offset, byteLength, dtype, shape, mappable }, read: () => readTorchBytes(file, range) }
@@ -126,7 +123,7 @@ function openIndex(path: string, index: string): WeightFolder {
   const map = weightMap(index)
   const files = [...new Set(map.values())].sort()
   const shards = new Map(files.map((shard) => [shard, openShard(index, shard)]))
-  const slots = new Map<string, Slot>()
+  const slots = new Map<string, StoredTensor>()
   for (const [name, shard] of map) {
     const slot = shards.get(shard)!.get(name)
     if (!slot)
@@ -153,7 +150,7 @@ function weightMap(index: string): Map<string, string> {
   return out
 }
 
-function openShard(index: string, shard: string): Map<string, Slot> {
+function openShard(index: string, shard: string): Map<string, StoredTensor> {
   const path = join(dirname(index), shard)
   if (existsSync(path)) return slotsOf(path)
   const hint = 'the download is not complete'
@@ -164,8 +161,8 @@ function openShard(index: string, shard: string): Map<string, Slot> {
 function addUnindexed(
   index: string,
   map: ReadonlyMap<string, string>,
-  shards: ReadonlyMap<string, ReadonlyMap<string, Slot>>,
-  slots: Map<string, Slot>,
+  shards: ReadonlyMap<string, ReadonlyMap<string, StoredTensor>>,
+  slots: Map<string, StoredTensor>,
 ): void {
   const unindexed: string[] = []
   for (const [shard, tensors] of shards) {
