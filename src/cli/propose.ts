@@ -59,18 +59,19 @@ export function picturesIn(folder: string): string[] {
   return names.sort().map((name) => resolve(folder, name))
 }
 
-/** What the records depend on: a changed folder needs a new run. */
-function identity({ config: { model, maxTiles }, sam, images }: ProposeInput): string {
+/** What the records depend on: a changed folder needs a new run. The model counts by its files, not by its path. */
+async function identity({ config: { model, maxTiles }, sam, images }: ProposeInput): Promise<string> {
+  const { modelFileHashes, weightHashes } = await import('../run/index.ts')
   const pictures = picturesIn(images).map((path) => [basename(path), statSync(path).size])
-  return sha256(JSON.stringify([resolve(model), sam, maxTiles, pictures]))
+  return sha256(JSON.stringify([weightHashes(model), modelFileHashes(model), sam, maxTiles, pictures]))
 }
 
 /** Records of an earlier start with the same pictures, model and segmenter; null if there are none. */
-export function earlierProposals(input: ProposeInput): ProposedRecords | null {
+export async function earlierProposals(input: ProposeInput): Promise<ProposedRecords | null> {
   const { summary } = files(input.out)
   if (!existsSync(summary)) return null
   const { key, found } = JSON.parse(readFileSync(summary, 'utf8')) as { key: string; found: ProposedRecords }
-  if (key === identity(input)) return found
+  if (key === (await identity(input))) return found
   const hint = 'choose another --output, or the pictures, model and segmenter of this run'
   throw new Mismatch({ where: input.out, expected: 'the records of this command', got: 'those of other inputs', hint })
 }
@@ -195,6 +196,6 @@ async function write(
   atomicWrite(train, lines(split.train))
   atomicWrite(heldOut, lines(split.eval))
   await writePreview(found, input.out)
-  atomicWrite(summary, `${JSON.stringify({ key: identity(input), found }, null, 2)}\n`) // last: the others are complete
+  atomicWrite(summary, `${JSON.stringify({ key: await identity(input), found }, null, 2)}\n`) // last: the others are complete
   return found
 }

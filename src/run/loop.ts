@@ -59,7 +59,7 @@ export interface StepLog {
 }
 
 /** What a checkpoint keeps of the work, besides weights and positions. */
-export type WorkState = Pick<RunState, 'tasks' | 'entropy' | 'generation' | 'flat' | 'costs'>
+export type WorkState = Pick<RunState, 'tasks' | 'entropy' | 'generation' | 'flat' | 'noneLearns' | 'costs'>
 
 /** What is done in a step. */
 export interface Work {

@@ -48,6 +48,8 @@ export interface RunState {
   generation: StoredGeneration | null
   /** Steps in a row in which a task had no spread. */
   flat: number
+  /** Steps in a row in which no task had spread; absent in older checkpoints and supervised runs. */
+  noneLearns?: number
   /** What records cost, for several processes. */
   costs?: StoredCosts
 }

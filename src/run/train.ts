@@ -79,7 +79,6 @@ class TrainWork implements Work {
   #norms: Record<string, number>
   #measured: Record<string, RunState['tasks'][string]['state']>
   #flat = 0
-  /** Steps in a row since the start or the resumption. */
   #noneLearns = 0
   readonly #skipped: SkippedUpdates
   #nan = maskLogits.nan
@@ -314,11 +313,12 @@ class TrainWork implements Work {
       entropy: this.#run.entropy,
       generation: await this.#batches.state(),
       flat: this.#flat,
+      noneLearns: this.#noneLearns,
       ...(this.#run.world.size > 1 ? { costs: this.#run.costs.state() } : {}),
     }
   }
 
-  async restore({ tasks, entropy, generation, flat, costs }: RunState): Promise<void> {
+  async restore({ tasks, entropy, generation, flat, noneLearns, costs }: RunState): Promise<void> {
     for (const task of this.#run.tasks) {
       const stored = tasks[task.name]
       if (!stored) continue
@@ -329,6 +329,7 @@ class TrainWork implements Work {
     }
     this.#run.entropy = entropy ?? this.#run.entropy
     this.#flat = flat
+    this.#noneLearns = noneLearns ?? 0
     if (costs) this.#run.costs.restore(costs)
     if (generation) await this.#batches.restore(generation)
     if (this.#opened.world.rank === 0) this.#alarms.restore(this.#opened.config.output)

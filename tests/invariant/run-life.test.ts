@@ -154,8 +154,8 @@ test('if memory runs out in the middle of a step, its metrics are those of the s
     assert.ok(Math.abs(again[key]! / whole[key]! - 1) < 1e-3, `${key}: ${again[key]} instead of ${whole[key]}`)
 })
 
-test('twenty steps in a row without spread end a run; a step with spread begins the count anew', async () => {
-  const run = (name: string, good: number) => {
+test('twenty steps in a row without spread end a run, also over a stop; a step with spread begins the count anew', async () => {
+  const run = (name: string, good: number, maxSteps = 24) => {
     let step = 0
     const scores: Scores = (answer, k) => {
       step = answer.step!
@@ -163,13 +163,14 @@ test('twenty steps in a row without spread end a run; a step with spread begins 
     }
     const config = toyRun(toy, at(name), {
       ...small,
-      maxSteps: 24,
+      maxSteps,
       checkGroups: false,
       rl: { ...small.rl, maxCompletionLength: 2 },
     })
     return train(config, hostOf(scores))
   }
   assert.equal((await run('broken', 19)).step, 24)
+  assert.equal((await run('flat', 0, 11)).step, 11)
   await assert.rejects(run('flat', 0), /20 steps in a row in which the rewards of loop1 were all equal/)
 })
 
