@@ -1,3 +1,4 @@
+import { setImmediate as eventLoop } from 'node:timers/promises'
 import { assert, log, Mismatch } from '../core/index.ts'
 import type { Preparation } from '../image/index.ts'
 import { DataConfig, type DataOptions } from './config.ts'
@@ -83,6 +84,8 @@ class StreamLoader implements Loader {
   /** Size of the largest prepared image so far, as an estimate for the next one. */
   #preparedBytes = 0
   #filling: Promise<void> | null = null
+  /** Ends the wait for the next slot. */
+  #arrived = () => {}
   /** Incremented by restore and close, which drop the work started before. */
   #generation = 0
   #turn: Promise<unknown> = Promise.resolve()
@@ -194,7 +197,10 @@ class StreamLoader implements Loader {
       const slot = this.#queue.shift()
       if (slot) return slot
       this.#fill()
-      if (this.#queue.length === 0) await this.#filling
+      const arrival = new Promise<void>((done) => {
+        this.#arrived = done
+      })
+      if (this.#queue.length === 0) await Promise.race([arrival, this.#filling])
       if (this.#failure) throw this.#failure
     }
   }
@@ -246,7 +252,10 @@ class StreamLoader implements Loader {
     return error
   }
 
-  /** Reads ahead until the window or the memory budget is full: one read at a time, decoding in parallel. */
+  /**
+   * Reads ahead until the window or the memory budget is full: one read at a time, decoding in parallel. What nobody waits for is read
+   * while the process waits, for other processes or for scores.
+   */
   #fill(): void {
     if (this.#filling) return
     const filling = this.#fillWindow(this.#generation).finally(() => {
@@ -265,6 +274,7 @@ class StreamLoader implements Loader {
         if (generation !== this.#generation) return
         await this.#readAhead(order, generation)
         if (generation !== this.#generation) return
+        await eventLoop()
       }
     } catch (error) {
       if (generation === this.#generation) this.#failure = error as Error
@@ -283,6 +293,7 @@ class StreamLoader implements Loader {
     const hold = (bytes: number) => this.#hold(slot, bytes, generation)
     const slot: Slot = { epoch, position, bytes: 0, result: this.#decode(region, hold) }
     this.#queue.push(slot)
+    this.#arrived()
     await region.catch(() => undefined) // the slot reports it
   }
 

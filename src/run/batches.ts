@@ -115,7 +115,8 @@ export class Batches {
       if (short) break // a step does not reach over the end of an epoch
     }
     if (fresh.length > 0) await this.#keepOld()
-    const numItems = new Map([...generationOf].map(([g, from]) => [g, numItemsOf(from, g, pieces.length)]))
+    const numItems = new Map<Group, number>()
+    for (const generation of new Set(generationOf.values())) countItems(generation, pieces.length, numItems)
     const ready = async (task: Task) => {
       for (const generation of new Set(generationOf.values())) await generation.ready(task)
     }
@@ -302,10 +303,11 @@ function processorSeconds(): number {
   return (user + system) / 1e6
 }
 
-/** Tokens of the group's task in its generation batch, rescaled to a step of `numPieces` pieces. */
-function numItemsOf({ groups, pieces }: Generation, { task }: Group, numPieces: number): number {
-  const tokens = groups.reduce((n, g) => (g.task === task ? n + columnSum(g.columns) : n), 0)
-  return (tokens * numPieces) / pieces.length
+/** For each group the tokens of its task in its generation batch, rescaled to a step of `numPieces` pieces. */
+function countItems({ groups, pieces }: Generation, numPieces: number, into: Map<Group, number>): void {
+  const tokens = new Map<Task, number>()
+  for (const { task, columns } of groups) tokens.set(task, (tokens.get(task) ?? 0) + columnSum(columns))
+  for (const g of groups) into.set(g, (tokens.get(g.task)! * numPieces) / pieces.length)
 }
 
 function byTask(groups: readonly Group[], run: Run): Group[] {

@@ -58,8 +58,8 @@ export function candidates(description: Description, objects: readonly SceneObje
 
 /** True if the description means object `target` and could mean no other; a reference object must be as clear. */
 export function identifies(description: Description, objects: readonly SceneObject[], target: number): boolean {
-  const found = candidates(description, objects)
-  if (found.length !== 1 || found[0] !== target || !fits(description, objects, target, true)) return false
+  if (!fits(description, objects, target, true)) return false
+  if (objects.some((_, i) => i !== target && fits(description, objects, i, false))) return false
   return !description.relation || candidates(description.relation.of, objects).length === 1
 }
 
@@ -109,10 +109,11 @@ export function describe(
 ): Description | undefined {
   const options: { description: Description; weight: number }[] = []
   const object = objects[target]!
+  const kinds = Object.entries(placesOf(objects, target))
   for (const [names, weight] of intrinsicWeights) {
     const intrinsic = Object.fromEntries(names.map((name) => [name, object[name]])) as Description
     const base = weight * (intrinsic.texture === 'plain' ? plainWeight : 1)
-    for (const [kind, places] of Object.entries(placesOf(objects, target))) {
+    for (const [kind, places] of kinds) {
       const fit = places.map((place) => ({ ...intrinsic, ...place })).filter((d) => identifies(d, objects, target))
       const share = (base * placeWeights[kind as keyof typeof placeWeights]) / fit.length
       for (const description of fit) options.push({ description, weight: share })

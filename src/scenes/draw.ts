@@ -28,6 +28,8 @@ const starInner = 0.5
 
 /** Five points, one up; inner corners at `starInner`. Folded into one tenth of the turn, the edge is one straight line. */
 function insideStar(u: number, v: number): boolean {
+  const square = u * u + v * v
+  if (square < 0.19 || square > 1.001) return square < 1 // nearer than every edge, or outside the circle around the points
   const tenth = Math.PI / 5
   const angle = Math.abs(((((Math.atan2(u, -v) + tenth) % (2 * tenth)) + 2 * tenth) % (2 * tenth)) - tenth)
   const distance = Math.hypot(u, v)
