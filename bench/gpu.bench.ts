@@ -3,7 +3,7 @@
 import { Learner, resolveRun } from '../src/run/index.ts'
 import { noGrad, randn, tidy } from '../src/tensor/index.ts'
 import { type BenchRow, row } from './bench.ts'
-import { decodeRows, int8DecodeRows } from './gpu/decode.ts'
+import { decodeRows, quantizedDecodeRows } from './gpu/decode.ts'
 import { now, onGpu, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
 import { stepRows } from './gpu/step.ts'
 import { trainingRows } from './gpu/training.ts'
@@ -45,6 +45,9 @@ export async function run(): Promise<BenchRow[]> {
   rows.push(...trainingRows(family, learner, examples)) // first: merged weights, which sampling allocates, would count in the peak
   rows.push(...(await stepRows(family, learner, config, examples, { plain, fenced: 1 })))
   const decoding = decodeRows(family, learner, examples)
-  rows.push(...decoding, ...int8DecodeRows(config, examples, decoding))
+  rows.push(
+    ...decoding,
+    ...(['int8', 'nf4'] as const).flatMap((form) => quantizedDecodeRows(form, config, examples, decoding)),
+  )
   return rows
 }

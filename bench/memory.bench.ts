@@ -1,6 +1,6 @@
 // Peak memory of a whole step of both loops at released shapes with random bfloat16 weights; `other` is the prediction of `roundtrip plan`.
 // Without a GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_SHAPES: names with commas (1b,4b).
-// ROUNDTRIP_BENCH_FROZEN: only exact or int8.
+// ROUNDTRIP_BENCH_FROZEN: only exact, int8 or nf4.
 import { useKernels } from '../src/kernels/index.ts'
 import { decodePool, TrainingLayers } from '../src/llm/index.ts'
 import { modelSizes, type Sa2VAFamily } from '../src/models/index.ts'
@@ -21,7 +21,7 @@ import {
   rankRewards,
   resetPeak,
   speakingFamily,
-  storeLayersInt8,
+  storeLayers,
 } from './gpu/random-model.ts'
 
 interface Case {
@@ -41,18 +41,20 @@ const exactCases: Case[] = [
   { ...plain, batchSize: 4, checkpointing: false },
   { ...plain, kernels: 'off' },
 ]
-const int8Cases: Case[] = [
-  { ...plain, frozenWeights: 'int8' },
-  { ...plain, frozenWeights: 'int8', batchSize: 2 },
-  { ...plain, frozenWeights: 'int8', batchSize: 2, tiles: 12 },
-]
+const casesOf = (frozenWeights: FrozenForm): Case[] =>
+  frozenWeights === 'exact'
+    ? exactCases
+    : [
+        { ...plain, frozenWeights },
+        { ...plain, frozenWeights, batchSize: 2 },
+        { ...plain, frozenWeights, batchSize: 2, tiles: 12 },
+      ]
 
 export async function run(): Promise<BenchRow[]> {
   const shapes = (process.env.ROUNDTRIP_BENCH_SHAPES ?? '1b,4b').split(',') as ShapeName[]
   const rows: BenchRow[] = []
   const forms = frozenForms.filter((form) => (process.env.ROUNDTRIP_BENCH_FROZEN ?? form) === form)
-  for (const shape of shapes)
-    for (const form of forms) rows.push(...(await ofShape(shape, form === 'exact' ? exactCases : int8Cases)))
+  for (const shape of shapes) for (const form of forms) rows.push(...(await ofShape(shape, casesOf(form))))
   return rows
 }
 
@@ -74,8 +76,7 @@ type Settings = ReturnType<typeof settings>
 
 async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchRow[]> {
   const loaded = randomModel(shape)
-  const [{ frozenWeights }] = cases as [Case]
-  if (frozenWeights === 'int8') storeLayersInt8(loaded.model)
+  storeLayers(loaded.model, cases[0]!.frozenWeights)
   const family = speakingFamily(loaded, randomExample(0))
   const learner = new Learner(family, settings(cases[0]!))
   const rows: BenchRow[] = []
@@ -83,7 +84,7 @@ async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchR
     const config = settings(c)
     const measured = await peakOf(family, learner, config, c)
     const kept = c.checkpointing ? '' : ', no checkpointing'
-    const stored = c.frozenWeights === 'exact' ? '' : ', frozen matrices in 8 bit'
+    const stored = c.frozenWeights === 'exact' ? '' : `, frozen matrices in ${c.frozenWeights}`
     const name = `${shape}, batch ${c.batchSize}, K ${c.K}, ${c.tiles} tiles${kept}${stored}, kernels ${c.kernels}`
     rows.push(row(name, measured, planned(family, config, c), 'GiB'))
   }

@@ -1,14 +1,15 @@
 // Milliseconds per decoding step of `generate` at 4, 16 and 64 rows (4 samples per prompt), including the draws: with merged adapters,
-// and with int8 matrices and separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
+// and with matrices in 8 or 4 bit and separate adapters. Also with three of four rows finished, and of a prompt of about 1,100 tokens.
 import { RandomStream, stream } from '../../src/core/index.ts'
 import type { Example } from '../../src/data/index.ts'
 import { useKernels } from '../../src/kernels/index.ts'
 import { decodePool, generate } from '../../src/llm/index.ts'
 import type { Features, Prompt, Sa2VAFamily } from '../../src/models/index.ts'
+import type { QuantizedForm } from '../../src/nn/index.ts'
 import { Learner, type RunConfig } from '../../src/run/index.ts'
 import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
-import { now, onGpu, randomModel, speakingFamily, storeLayersInt8 } from './random-model.ts'
+import { now, onGpu, randomModel, speakingFamily, storeLayers } from './random-model.ts'
 
 /** ms on an H200. limit: required; memory: reading weights and cache once at full bandwidth; compiled: torch.compile in a CUDA graph. */
 const cases = [
@@ -83,29 +84,30 @@ export function decodeRows(family: Sa2VAFamily, learner: Learner, examples: read
   return out
 }
 
-/** The same with int8 matrices and separate adapters, compared with `exact`, the rows of decodeRows. */
-export function int8DecodeRows(
+/** The same with quantized matrices and separate adapters, compared with `exact`, the rows of decodeRows. */
+export function quantizedDecodeRows(
+  form: QuantizedForm,
   config: RunConfig,
   examples: readonly Example[],
   exact: readonly BenchRow[],
 ): BenchRow[] {
   const loaded = randomModel()
-  storeLayersInt8(loaded.model)
+  storeLayers(loaded.model, form)
   const family = speakingFamily(loaded, examples[0]!)
   const sampling = { ...config.sampling, weights: 'exact' as const }
-  const learner = new Learner(family, { ...config, frozenWeights: 'int8', checkpointing: true, sampling })
+  const learner = new Learner(family, { ...config, frozenWeights: form, checkpointing: true, sampling })
   const time = timesOf(family, learner, examples)
   const out = cases.flatMap(({ rows }) => {
     const auto = time(rows, 'auto')
     const merged = exact.find(({ name }) => name === `decode, ${rows} rows, limit`)!.ours
-    const name = `decode in 8 bit, ${rows} rows`
+    const name = `decode in ${form}, ${rows} rows`
     return [
       row(`${name}, exact weights merged`, auto, merged, 'ms'),
       row(`${name}, kernels off`, auto, time(rows, 'off'), 'ms'),
     ]
   })
   const merged = exact.find(({ name }) => name === 'a prompt, kernels off')!.ours
-  out.push(row('a prompt in 8 bit, exact weights merged', time(samples, 'auto', null), merged, 'ms'))
+  out.push(row(`a prompt in ${form}, exact weights merged`, time(samples, 'auto', null), merged, 'ms'))
   resetDecoding()
   learner.dispose()
   for (const t of family.module.parameters().values()) t.dispose()

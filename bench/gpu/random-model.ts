@@ -7,7 +7,14 @@ import type { Example } from '../../src/data/index.ts'
 import { generate, layerMatrices } from '../../src/llm/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
 import { type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
-import { type Linear, type Module, replaceTensor, storeInt8, tensorAt } from '../../src/nn/index.ts'
+import {
+  type FrozenForm,
+  type Linear,
+  type Module,
+  replaceTensor,
+  storeQuantized,
+  tensorAt,
+} from '../../src/nn/index.ts'
 import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 import { configOf, type ShapeName, tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
@@ -70,10 +77,11 @@ export function randomModel(shape: ShapeName = '4b'): Loaded {
   return { dir, cfg, model, prompter: new Prompter(cfg, loadTokenizer(dir), chatTemplate(cfg.template)) }
 }
 
-/** Stores the layers as loading with `frozenWeights int8` does. */
-export function storeLayersInt8(model: Sa2VA): void {
+/** Stores the layers as loading with `frozenWeights` does. */
+export function storeLayers(model: Sa2VA, form: FrozenForm): void {
   const isMatrix = layerMatrices(model.decoder)
-  for (const slot of model.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, placement.dtype)
+  if (form !== 'exact')
+    for (const slot of model.slots()) if (isMatrix(slot)) storeQuantized(slot.owner as Linear, form, placement.dtype)
 }
 
 /** An image of `tiles` tiles side by side; with a thumbnail, three of them give a prompt of about 1,100 tokens at the full shape. */

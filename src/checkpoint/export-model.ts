@@ -3,7 +3,7 @@
 import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
 import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject } from '../core/index.ts'
-import { isInt8, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
+import { isQuantized, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
 import { type DType, isFloating, type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import { toTorchDType } from './dtype.ts'
 import { bytesOf, TensorReader } from './load.ts'
@@ -75,7 +75,7 @@ function changedBytes(slot: Slot, name: string, stored: Tensor, source: WeightFo
 
 function currentValue(slot: Slot, stored: Tensor): Tensor | null {
   const now = tensorAt(slot).detach().to('cpu')
-  const base = isInt8(now) || isSame(now, stored) ? stored : now // a weight in 8 bit is frozen: the source has it exactly
+  const base = isQuantized(now) || isSame(now, stored) ? stored : now // a quantized weight is frozen: the source has it exactly
   const adapted = slot.owner instanceof Linear && slot.key === 'weight' && slot.owner.lora_A ? slot.owner : null
   const value = adapted ? base.to('float64').add(deltaOf(adapted)).to(stored.dtype) : base.to(stored.dtype)
   return value.equal(stored) ? null : value

@@ -1,5 +1,13 @@
 import { log, Mismatch } from '../core/index.ts'
-import { type Linear, type Module, replaceTensor, type Slot, storeInt8, tensorAt } from '../nn/index.ts'
+import {
+  type FrozenForm,
+  type Linear,
+  type Module,
+  replaceTensor,
+  type Slot,
+  storeQuantized,
+  tensorAt,
+} from '../nn/index.ts'
 import {
   aten,
   isFloating,
@@ -24,15 +32,15 @@ interface LoadOptions {
   unused?: readonly RegExp[]
   /** Names of the model a checkpoint may lack. */
   optional?: readonly RegExp[]
-  /** Weights of linear layers that are stored in 8 bit, each as soon as it is read. */
-  int8?: (slot: Slot) => boolean
+  /** How a weight is stored: those of linear layers may be quantized, each as soon as it is read. */
+  formOf?: (slot: Slot) => FrozenForm
   /** Refuse NaN and infinite weights (reads every tensor once). */
   checkFinite?: boolean
   onProgress?: (done: number, total: number) => void
 }
 
 /** What whoever opens a model may choose. */
-export type OpenOptions = Omit<LoadOptions, 'unused' | 'optional' | 'int8'>
+export type OpenOptions = Omit<LoadOptions, 'unused' | 'optional' | 'formOf'>
 
 /** Reads tensors of a folder through memory maps, each file mapped once. */
 export class TensorReader {
@@ -100,10 +108,11 @@ export function loadWeights(model: Module, folder: WeightFolder, options: LoadOp
 }
 
 function place(slot: Slot, reader: TensorReader, folder: WeightFolder, options: LoadOptions): void {
-  if (options.int8?.(slot)) {
+  const form = options.formOf?.(slot) ?? 'exact'
+  if (form !== 'exact') {
     tidy(() => {
       const stored = converted(reader.read(slot.name), slot, folder, { ...options, dtype: undefined })
-      storeInt8(slot.owner as Linear, options.dtype ?? stored.dtype, stored)
+      storeQuantized(slot.owner as Linear, form, options.dtype ?? stored.dtype, stored)
     })
     return
   }

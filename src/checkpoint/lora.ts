@@ -112,9 +112,9 @@ function checkShapes(
 ): void {
   const expected = new Map<string, readonly number[]>()
   for (const path of paths) {
-    const [out, input] = linear.get(path)!.weight.shape as [number, number]
-    expected.set(`${path}.lora_A.weight`, [rank(path), input])
-    expected.set(`${path}.lora_B.weight`, [out, rank(path)])
+    const { inFeatures, weight } = linear.get(path)!
+    expected.set(`${path}.lora_A.weight`, [rank(path), inFeatures])
+    expected.set(`${path}.lora_B.weight`, [weight.size(0), rank(path)])
   }
   const have = new Map([...ours].filter(([name]) => factor.test(name)).map(([name, file]) => [name, shapes.get(file)!]))
   const got = missingAndExtra(expected, have)

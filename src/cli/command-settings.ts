@@ -18,7 +18,7 @@ interface Reading {
   flags?: string
 }
 
-const model = 'model device dtype frozenWeights checkpointing kernels threads' // int8 requires checkpointing
+const model = 'model device dtype frozenWeights checkpointing kernels threads' // int8 and nf4 require checkpointing
 const order = 'data.shuffle data.curriculum data.curriculumBuckets data.difficultyFile'
 const images = 'maxTiles region rounding'
 const runLife =

@@ -31,6 +31,7 @@ const gib = 2 ** 30
 
 /** Memory that programs can use on common GPUs; our kernels run on the last two. */
 const cards: readonly (Card & { name: string })[] = [
+  { name: '16 GB', bytes: 15.6 * gib, kernels: false },
   { name: '24 GB', bytes: 23.5 * gib, kernels: false },
   { name: '40 GB', bytes: 39.4 * gib, kernels: false },
   { name: '48 GB', bytes: 44.4 * gib, kernels: false },
@@ -124,7 +125,7 @@ function planText(config: RunConfig, found: readonly Found[]): string {
   const settings = `batch ${batchSize}, K ${rl.numGenerations}, ${maxTiles ?? 12} tiles, ${rl.maxCompletionLength} new tokens`
   const layers = checkpointing ? 'layers computed again in backward' : 'all layers kept'
   return [
-    `${config.model}: ${settings}, ${layers}${frozenWeights === 'int8' ? ', frozen matrices in 8 bit' : ''}`,
+    `${config.model}: ${settings}, ${layers}${frozenWeights === 'exact' ? '' : `, frozen matrices in ${frozenWeights}`}`,
     aligned([head, ...body], { right: [1, 2, 3, 4, 5, 6, 7] }),
     'sampling and learning come on top of the rest, one after the other; peak is with the larger of them',
     '',
@@ -153,7 +154,7 @@ export async function planTable({ frozenWeights, lora }: TableSettings = {}): Pr
         const size = (card: Card) => (plan(1, card).peak / gib).toFixed(1)
         const batch = (card: Card) => batches.find((n) => fits(plan(n, card), card))
         const largest = cards.map((card) => String(batch(card) ?? '-'))
-        return [name, String(numGenerations), String(maxTiles), size(cards[3]!), size(cards[5]!), ...largest]
+        return [name, String(numGenerations), String(maxTiles), size(cards[4]!), size(cards[6]!), ...largest]
       }),
     )
   })

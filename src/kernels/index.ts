@@ -2,8 +2,8 @@
 // May import tensor, engine, core.
 // Start reading at decode.ts; rows.cu is the simplest source. training.ts: what learning needs.
 export * from './decode.ts'
-export * from './int8.ts'
 export * from './module.ts'
+export * from './quantized.ts'
 export { kernelsOff, noKernels, useKernels } from './support.ts'
 export { kernelTarget } from './target.ts'
 export * from './training.ts'

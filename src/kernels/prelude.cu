@@ -40,6 +40,46 @@ DEVICE uint4 weights8(const u16* p) {
   asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 }
+#ifdef BITS
+// 16 neighbours of a row of a quantized matrix, and 8 of them in bfloat16.
+#if BITS == 8
+typedef uint4 Sixteen;
+DEVICE Sixteen sixteen(const unsigned char* p) { return weights8((const u16*)p); }
+// Two of four numbers: 128 + the lower seven bits, less 128 or 256 by the sign. No step rounds.
+DEVICE u32 two_of(u32 four, u32 which) {
+  const u32 v = __byte_perm(four, 0x43, which);
+  u32 r;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(v & 0xff80ff80u), "r"(0xbf80bf80u), "r"(v & 0xff7fff7fu));  // sub needs 9.0
+  return r;
+}
+DEVICE uint4 eight(Sixteen v, int half) {
+  const u32 a = half ? v.z : v.x, b = half ? v.w : v.y;
+  return make_uint4(two_of(a, 0x4140), two_of(a, 0x4342), two_of(b, 0x4140), two_of(b, 0x4342));
+}
+#else
+typedef uint2 Sixteen;
+DEVICE Sixteen sixteen(const unsigned char* p) {
+  Sixteen v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+}
+// One byte of each of four values of NF4 in bfloat16, looked up in those of the first and of the last eight.
+DEVICE u32 bytes_of(u32 which, u32 upper, u32 a, u32 b, u32 c, u32 d) {
+  return __byte_perm(__byte_perm(a, b, which), __byte_perm(c, d, which), upper);
+}
+DEVICE uint2 four(u32 codes) {
+  const u32 which = codes & 0x7777, upper = (codes >> 1 & 0x4444) | 0x3210;
+  const u32 lower = bytes_of(which, upper, 0xca063280, 0x00ba3d92, 0xad7c25a3, 0x803910e2);
+  const u32 higher = bytes_of(which, upper, 0xbebfbfbf, 0x00bdbebe, 0x3e3e3e3d, 0x3f3f3f3e);
+  return make_uint2(__byte_perm(lower, higher, 0x4051), __byte_perm(lower, higher, 0x6273));  // a byte's upper half comes first
+}
+DEVICE uint4 eight(Sixteen v, int half) {
+  const u32 codes = half ? v.y : v.x;
+  const uint2 a = four(codes), b = four(codes >> 16);
+  return make_uint4(a.x, a.y, b.x, b.y);
+}
+#endif
+#endif
 // What an earlier kernel wrote comes from L2: an L1 line may be stale.
 DEVICE uint4 fresh8(const u16* p) {
   uint4 v;

@@ -21,7 +21,7 @@ export interface ModelSizes {
   trained: number
   /** [out, in] of the layers that get adapters. */
   adapted: readonly (readonly [number, number])[]
-  /** [out, in] of the matrices that can be stored in 8 bit. */
+  /** [out, in] of the matrices that can be quantized. */
   matrices: readonly (readonly [number, number])[]
   /** Whether the layers with a custom derivative (src/llm/score/by-hand) cover the language model. */
   ownLayers: boolean

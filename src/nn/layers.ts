@@ -1,8 +1,8 @@
 // Layers. B batch, T tokens, D features, C channels, H W rows and columns.
 import { embedding, rmsNorm, type Tensor } from '../tensor/index.ts'
-import { isInt8, multiply8 } from './int8.ts'
 import type { Adapter } from './lora.ts'
 import { Module, weight } from './module.ts'
+import { isQuantized, multiplyQuantized } from './quantized.ts'
 
 /** A weight in the activation's dtype: trainable ones are float32 masters over bf16 activations. */
 export function cast(w: Tensor, x: Tensor): Tensor {
@@ -10,8 +10,9 @@ export function cast(w: Tensor, x: Tensor): Tensor {
 }
 
 export class Linear extends Module {
-  weight: Tensor // [out, in]; int8 where it is stored in 8 bit
-  weight_scale?: Tensor // [out, 1], of a weight in 8 bit
+  readonly inFeatures: number
+  weight: Tensor // [out, in]; in 8 or 4 bit as quantized.ts says
+  weight_scale?: Tensor // of a quantized weight
   bias?: Tensor // [out]
   lora_A?: Adapter
   lora_B?: Adapter
@@ -20,14 +21,15 @@ export class Linear extends Module {
 
   constructor(inFeatures: number, outFeatures: number, options: { bias?: boolean } = {}) {
     super()
+    this.inFeatures = inFeatures
     this.weight = weight(outFeatures, inFeatures)
     if (options.bias ?? true) this.bias = weight(outFeatures)
   }
 
   forward(x: Tensor): Tensor {
     const bias = this.bias ? cast(this.bias, x) : null
-    const y = isInt8(this.weight)
-      ? multiply8(x, this.weight, this.weight_scale!, bias)
+    const y = isQuantized(this.weight)
+      ? multiplyQuantized(x, { numbers: this.weight, scale: this.weight_scale! }, bias)
       : x.linear(cast(this.weight, x), { bias }) // [.., out]
     const state = this.#adapter
     if (!state?.enabled || !this.lora_A || !this.lora_B) return y

@@ -12,10 +12,10 @@ import {
   uniformTensor,
   zeros,
 } from '../tensor/index.ts'
-import { requireExact } from './int8.ts'
 import { type AdapterState, Linear } from './layers.ts'
 import { Module } from './module.ts'
 import { type Pack, packsOf, roomForPack } from './packs.ts'
+import { requireExact } from './quantized.ts'
 import { wide } from './sampling.ts'
 
 /** One factor, stored as `lora_A.weight` or `lora_B.weight`. */
@@ -56,14 +56,14 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
   const { rank, alpha } = options
   const state: AdapterState = { rank, alpha, scale: alpha / rank, dropout: options.dropout ?? 0, enabled: true }
   for (const [path, linear] of chosen) {
-    const [out, input] = linear.weight.shape as [number, number]
-    const { device } = linear.weight
-    const dtype = linear.weight.dtype === 'float64' ? 'float64' : 'float32' // masters, as other trainable weights
+    const { inFeatures: input, weight } = linear
+    const { device } = weight
+    const dtype = weight.dtype === 'float64' ? 'float64' : 'float32' // masters, as other trainable weights
     const random = stream(options.seed, streamId.init, path) // counter-based: the same on every device and machine
     linear.lora_A = new Adapter(
       tidy(() => uniformTensor(random, [rank, input], 1 / Math.sqrt(input), device).to(dtype)),
     )
-    linear.lora_B = new Adapter(zeros([out, rank], { device, dtype }))
+    linear.lora_B = new Adapter(zeros([weight.size(0), rank], { device, dtype }))
     linear.setAdapter(state)
   }
   return state

@@ -1,6 +1,6 @@
 import { Mismatch } from '../core/index.ts'
 import { type DType, empty, itemBytes, keep, Tensor } from '../tensor/index.ts'
-import { requireExact } from './int8.ts'
+import { bitsOf, requireExact } from './quantized.ts'
 
 /** A weight of a model: its checkpoint name and the field that holds it. */
 export interface Slot {
@@ -116,7 +116,7 @@ export function count(tensors: Iterable<Tensor>): Count {
   const total: Count = { tensors: 0, elements: 0, bytes: 0 }
   for (const t of tensors) {
     total.tensors++
-    total.elements += t.numel
+    total.elements += bitsOf(t) === 4 ? 2 * t.numel : t.numel
     total.bytes += t.numel * itemBytes[t.dtype as DType]
   }
   return total

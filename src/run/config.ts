@@ -102,7 +102,7 @@ export const RunConfig = z.strictObject({
     .enum(frozenForms)
     .default('exact')
     .describe(
-      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row, half the memory; int8 needs checkpointing true, and learning takes torch's ops in the place of our kernels",
+      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row (half the memory), or in 4 bit (NF4) with a scale for every 64 columns (a quarter); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
     ),
   kernels: z
     .enum(['auto', 'off'])
@@ -301,7 +301,7 @@ function changedSettings(values: Settings): string[] {
   return Object.keys(values).filter((path) => values[path] !== undefined && !same(path))
 }
 
-/** 8-bit matrices are dequantized for each product: keeping them all for backward, or merging into them, would cost what they save. */
+/** Quantized matrices are dequantized for each product: keeping them all for backward, or merging into them, would cost what they save. */
 function checkFrozen({ frozenWeights, checkpointing, sampling }: RunConfig): void {
   if (frozenWeights === 'exact') return
   const refuse = (field: string, expected: string, got: unknown) =>

@@ -21,7 +21,7 @@ export interface MemoryPlan {
   frozen: number
   /** Trained weights in float32 with moments, EMA copy and start, or this process's part of these; adapters once more where layers read them. */
   trained: number
-  /** For sampling: weights with adapters merged, or the adapters as kernels read them beside matrices in 8 bit. */
+  /** For sampling: weights with adapters merged, or the adapters as kernels read them beside quantized matrices. */
   merged: number
   features: number
   /** On top of all that while samples are drawn: key-value caches, adapters as decoding reads them, masks, the rest of a split EMA copy. */
@@ -56,16 +56,16 @@ type Settings = Partial<Pick<RunConfig, 'splitMoments'>> &
  * `processes`.
  */
 export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, processes = 1): MemoryPlan {
-  const int8 = settings.frozenWeights === 'int8'
-  const kernels = card.kernels && sizes.ownLayers && !int8
+  const quantized = settings.frozenWeights !== 'exact'
+  const kernels = card.kernels && sizes.ownLayers && !quantized
   const adapters = adapterValues(sizes, settings)
-  const frozen = bfloat16 * (sizes.values - sizes.trained) - (int8 ? int8Saves(sizes) : 0)
+  const frozen = bfloat16 * (sizes.values - sizes.trained) - savedBytes(sizes, settings)
   const part = settings.splitMoments ? 1 / processes : 1
   const state = float32 * (1 + 3 * part) // weight; EMA copy and two moments
   const start = float32 * sizes.trained
   const trained = state * (sizes.trained + adapters) + part * start + (kernels ? bfloat16 * adapters : 0) // the copy layers read
   const merges = mergesForSampling(settings, card.kernels && sizes.ownDecoding)
-  const fused = card.kernels && sizes.ownDecoding && (merges || int8)
+  const fused = card.kernels && sizes.ownDecoding && (merges || quantized)
   const merged = merges ? mergedBytes(sizes) : fused ? bfloat16 * adapters + paddedHead(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
   const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
@@ -73,7 +73,7 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const gradients = float32 * (sizes.trained + adapters)
   const sampling = decoding.most + (1 - part) * float32 * (sizes.trained + adapters) // a split EMA copy is whole while it answers
   const learning = decoding.left + learningBytes(sizes, settings, kernels, gradients) + (1 - part) * start // and the start for the KL term
-  const inWork = workspace + (int8 ? layerBytes(sizes) : 0)
+  const inWork = workspace + (quantized ? layerBytes(sizes) : 0)
   const peak = frozen + trained + merged + features + inWork + Math.max(sampling, learning)
   return { frozen, trained, merged, features, sampling, learning, peak }
 }
@@ -81,9 +81,13 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
 export const adapterValues = ({ adapted }: ModelSizes, { lora }: Pick<RunConfig, 'lora'>): number =>
   adapted.reduce((sum, [out, input]) => sum + lora.rank * (out + input), 0)
 
-/** One byte a value, and a scale for every row. */
-const int8Saves = ({ matrices }: ModelSizes) =>
-  matrices.reduce((sum, [out, input]) => sum + (bfloat16 - 1) * out * input - bfloat16 * out, 0)
+/** One byte a value and a scale for every row, or half a byte and a scale for every 64 columns. */
+function savedBytes({ matrices }: ModelSizes, { frozenWeights }: Settings): number {
+  if (frozenWeights === 'exact') return 0
+  const row = (columns: number) =>
+    frozenWeights === 'int8' ? columns + bfloat16 : Math.ceil(columns / 64) * (32 + bfloat16)
+  return matrices.reduce((sum, [out, input]) => sum + out * (bfloat16 * input - row(input)), 0)
+}
 
 /** The matrices of one layer, dequantized for their products. */
 const layerBytes = ({ matrices, llm }: ModelSizes) =>

@@ -3,7 +3,7 @@ import { statfsSync } from 'node:fs'
 import { humanBytes } from '../core/index.ts'
 import { buildRecord } from '../engine/index.ts'
 import { kernelsOff, noKernels } from '../kernels/index.ts'
-import { count, isInt8 } from '../nn/index.ts'
+import { bitsOf, count, isQuantized } from '../nn/index.ts'
 import { askedJudge, describeJudge } from '../rewards/index.ts'
 import type { TaskKind } from '../tasks/index.ts'
 import { describeEnvironment } from '../tracking/index.ts'
@@ -101,9 +101,10 @@ export function reportTrainables(learner: Learner, { lora }: RunConfig, host: Pr
   reportStep(host, 'trainable', `${thousands(trained)} of ${thousands(all)} values (${percent(trained, all)})`)
   for (const group of counts) reportNote(host, `${groupText(group)} (${percent(group.elements, all)})`)
   reportNote(host, `frozen: ${thousands(all - trained)} values (${percent(all - trained, all)})`)
-  const rounded = count([...learner.family.module.parameters().values()].filter(isInt8)).elements
-  if (rounded > 0)
-    reportNote(host, `${thousands(rounded)} of them in 8 bit: learning uses PyTorch ops instead of the custom kernels`)
+  const quantized = [...learner.family.module.parameters().values()].filter(isQuantized)
+  if (quantized.length === 0) return
+  const stored = `${thousands(count(quantized).elements)} of them in ${bitsOf(quantized[0]!)} bit`
+  reportNote(host, `${stored}: learning uses PyTorch ops instead of the custom kernels`)
 }
 
 export function groupText({ group, tensors, elements }: GroupCount): string {

@@ -58,7 +58,7 @@ test('the package holds what it runs, and no tests, benches or second miniature'
   for (const path of [
     'dist/public/index.js',
     'dist/public/index.d.ts',
-    ...['attention', 'draw', 'int8', 'prelude', 'products', 'rows', 'training'].map(
+    ...['attention', 'draw', 'prelude', 'products', 'quantized', 'rows', 'training', 'widen'].map(
       (name) => `dist/kernels/${name}.cu`,
     ),
     'native/addon.cc',

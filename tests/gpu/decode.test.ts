@@ -28,11 +28,11 @@ import {
 import {
   addLora,
   frozenForms,
-  isInt8,
+  isQuantized,
   Linear,
   MergedWeights,
   replaceTensor,
-  storeInt8,
+  storeQuantized,
   tensorAt,
   withMergedLora,
   withWeights,
@@ -427,7 +427,7 @@ function wideTwinOfRounded({ decoder }: Model): Model {
     const { owner } = own.get(name)!
     const stored = tensorAt(own.get(name)!).to('float32')
     if (!(owner instanceof Linear) || !name.endsWith('.weight')) return stored
-    const plain = isInt8(owner.weight) ? stored.mul(owner.weight_scale!.to('float32')) : stored
+    const plain = isQuantized(owner.weight) ? stored.mul(owner.weight_scale!.to('float32')) : stored
     const low = owner.lora_A && owner.lora_B!.weight.matmul(owner.lora_A.weight)
     return low ? plain.add(low, { alpha: owner.adapter!.scale }) : plain
   }
@@ -441,7 +441,7 @@ function wideTwinOfRounded({ decoder }: Model): Model {
 
 function storeMatrices8(decoder: Decoder): void {
   const isMatrix = layerMatrices(decoder)
-  for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeInt8(slot.owner as Linear, 'bfloat16')
+  for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeQuantized(slot.owner as Linear, 'bfloat16')
 }
 
 function roundWithAdapters(decoder: Decoder): void {

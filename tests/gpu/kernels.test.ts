@@ -2,18 +2,18 @@
 import assert from 'node:assert/strict'
 import { afterEach, beforeEach, test } from 'node:test'
 import {
-  coversColumns8,
+  coversColumns,
   DecodeKernels,
   type DecodeShape,
   kernelTarget,
   type LowRank,
-  type Matrix8,
   noKernels,
   ownProducts,
-  product8,
-  product8On,
+  type QuantizedMatrix,
+  quantizedProduct,
+  quantizedProductOn,
   useKernels,
-  widen8,
+  widen,
 } from '../../src/kernels/index.ts'
 import {
   type DType,
@@ -179,7 +179,7 @@ check('products of a narrow feed-forward and a small vocabulary read nothing aft
 })
 
 /** Every number from -127 to 127 is among them, and no two rows have the same scale. */
-function matrix8(features: number, columns: number, bias: boolean): Matrix8 {
+function matrix8(features: number, columns: number, bias: boolean): QuantizedMatrix {
   const numbers = tidy(() => randn([features, columns], { device }).mul(50).round().clamp_({ min: -127, max: 127 }))
   const scale = tidy(() => randn([features, 1], { device }).mul(0.3).exp().mul(4e-4).to('bfloat16'))
   return { numbers: numbers.to('int8'), scale, bias: bias ? random([features], 0.1) : null }
@@ -204,17 +204,17 @@ const sizes8: readonly (readonly [number, readonly number[], number])[] = [
 for (const [columns, parts, rank] of sizes8)
   check(`a matrix in 8 bit, ${columns} columns and ${parts.join(' + ')} features, at 1 to 64 rows`, () => {
     const covered = kernelTarget().clusters || columns <= 4096
-    assert.equal(coversColumns8(columns), covered, 'covered')
+    assert.equal(coversColumns(columns), covered, 'covered')
     if (!covered) return
     const features = parts.reduce((a, b) => a + b, 0)
     for (const rows of [1, 4, 8, 13, 16, 17, 32, 33, 47, 64])
       tidy(() => {
         const matrix = matrix8(features, columns, rows % 2 === 0)
         const [x, y, low] = [random([rows, columns]), room([rows, features]), lowRank(rows, parts, rank)]
-        const launch = () => product8(x, matrix, y, low)
+        const launch = () => quantizedProduct(x, matrix, y, low)
         launch()
-        near(`${rows} rows, rank ${rank}`, y, reference.product8(x, matrix, low))
-        sameBits('product8', y, () => void y.fill_(0), launch)
+        near(`${rows} rows, rank ${rank}`, y, reference.quantizedProduct(x, matrix, low))
+        sameBits('quantizedProduct', y, () => void y.fill_(0), launch)
       })
   })
 
@@ -224,14 +224,14 @@ check('a product in 8 bit reads nothing after its numbers, and writes nothing af
     [3584, 1000],
     [1104, 16],
     [18_944, 35],
-  ].filter(([columns]) => coversColumns8(columns!)) as [number, number][]) {
+  ].filter(([columns]) => coversColumns(columns!)) as [number, number][]) {
     const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // separate memory: nothing follows its end
     const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
     const matrix = { ...matrix8(features, columns, true), numbers }
     for (const rows of [3, 16, 31, 53]) {
       const [x, wide] = [random([rows, columns]), room([rows + 1, features])]
-      product8(x, matrix, wide.narrow(0, 0, rows))
-      near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.product8(x, matrix))
+      quantizedProduct(x, matrix, wide.narrow(0, 0, rows))
+      near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.quantizedProduct(x, matrix))
       const kept = tidy(() => wide.select(0, rows).isnan().to('float32').sum().item())
       assert.equal(kept, features, 'the next row is unchanged')
     }
@@ -246,23 +246,23 @@ check('a wide matrix has the bits of numbers times scale', () => {
   ] as const)
     tidy(() => {
       const { numbers, scale } = matrix8(features, columns, false)
-      assert.ok(widen8({ numbers, scale }).equal(numbers.mul(scale)), `${features} x ${columns}`)
+      assert.ok(widen({ numbers, scale }).equal(numbers.mul(scale)), `${features} x ${columns}`)
     })
 })
 
 check('few rows of layers in 8 bit take the kernel; many rows, float32 and `kernels: off` do not', () => {
   const matrix = matrix8(48, 64, true)
-  const product = product8On(device)!
+  const product = quantizedProductOn(device)!
   const x = random([4, 1, 64])
   const y = product(x, matrix)!
   assert.deepEqual(y.shape, [4, 1, 48])
-  near('rows of a batch', y.view([4, 48]), reference.product8(x.view([4, 64]), matrix))
+  near('rows of a batch', y.view([4, 48]), reference.quantizedProduct(x.view([4, 64]), matrix))
   const across = random([64, 8]).t()
-  near('an input read across', product(across, matrix)!, reference.product8(across, matrix))
+  near('an input read across', product(across, matrix)!, reference.quantizedProduct(across, matrix))
   assert.equal(product(random([65, 64]), matrix), null)
   assert.equal(product(x.to('float32'), matrix), null)
   useKernels('off')
-  assert.equal(product8On(device), null)
+  assert.equal(quantizedProductOn(device), null)
   useKernels('auto')
 })
 

@@ -9,7 +9,7 @@ import { type Loaded, openSa2VA, prepareImage, Sa2VAFamily } from '../../src/mod
 import {
   addLora,
   type FrozenForm,
-  isInt8,
+  isQuantized,
   type Linear,
   replaceTensor,
   tensorAt,
@@ -117,7 +117,7 @@ test('matrices in 8 bit are the same numbers on the device, and it says what the
 test('in bfloat16 matrices in 8 bit decode like the same numbers as plain weights, through recorded steps', (t) => {
   const [rounded, plain] = [open(t, 'cuda', 'bfloat16', 'int8'), open(t, 'cuda', 'bfloat16')]
   const own = new Map(plain.model.slots().map((slot) => [slot.name, slot]))
-  for (const { name, owner } of rounded.model.slots().filter((slot) => isInt8(tensorAt(slot)))) {
+  for (const { name, owner } of rounded.model.slots().filter((slot) => isQuantized(tensorAt(slot)))) {
     const { weight, weight_scale } = owner as Linear
     replaceTensor(
       own.get(name)!,

@@ -1,6 +1,6 @@
 // What each kernel computes, in ATen's ops: products in float32 of inputs rounded as the kernels round them. R rows, S hidden.
 import type { AttentionInputs } from '../../src/kernels/decode.ts'
-import type { LowRank, Matrix8 } from '../../src/kernels/index.ts'
+import type { LowRank, QuantizedMatrix } from '../../src/kernels/index.ts'
 import { arange, cat, type Tensor, where } from '../../src/tensor/index.ts'
 
 const wide = (t: Tensor) => t.to('float32')
@@ -17,7 +17,7 @@ export function linear(x: Tensor, weight: Tensor, bias: Tensor | null = null): T
 }
 
 /** The same with a matrix in 8 bit, and what a product of low rank adds to it. */
-export function product8(x: Tensor, { numbers, scale, bias }: Matrix8, low?: LowRank): Tensor {
+export function quantizedProduct(x: Tensor, { numbers, scale, bias }: QuantizedMatrix, low?: LowRank): Tensor {
   const y = wide(x)
     .linear(wide(numbers))
     .mul(wide(scale).view([-1]))

@@ -22,7 +22,7 @@ const rare = { train: ['mlp1', 'lora', 'text_hidden_fcs', 'mask_decoder', 'promp
 /** Settings of learning, the same for every task. */
 export const learning: Readonly<Record<string, Toggle>> = {
   dtype: { to: ['bfloat16'] },
-  frozenWeights: { to: ['int8'], beside: { checkpointing: true, 'sampling.weights': 'exact' } },
+  frozenWeights: { to: ['int8', 'nf4'], beside: { checkpointing: true, 'sampling.weights': 'exact' } },
   seed: { to: [7] },
   dataPath: { to: ['scenes:20', 'neighbours:20'] },
   evalPath: { to: ['scenes:5:3', 'neighbours:5:3'] },

@@ -7,7 +7,7 @@ import {
   type WeightFolder,
 } from '../../checkpoint/index.ts'
 import { log, Mismatch } from '../../core/index.ts'
-import { type DecoderOpenOptions, int8Slots, type PromptedModel, type PromptIds } from '../../llm/index.ts'
+import { type DecoderOpenOptions, formsOf, type PromptedModel, type PromptIds } from '../../llm/index.ts'
 import type { Module } from '../../nn/index.ts'
 import { type Rounding, type Sam2Config, videoOnlyNames } from '../../sam/index.ts'
 import { cuda, type DType } from '../../tensor/index.ts'
@@ -90,8 +90,8 @@ export function fillModel(
   const { frozenWeights, ...load } = options
   const unused = { test: (name: string) => isVideoOnly(name) || isSpare(name) } as RegExp
   try {
-    const int8 = int8Slots(model.decoder, frozenWeights)
-    loadWeights(model, folder, { ...load, int8, unused: [unused], optional: promptOnly })
+    const formOf = formsOf(model.decoder, frozenWeights)
+    loadWeights(model, folder, { ...load, formOf, unused: [unused], optional: promptOnly })
   } catch (error) {
     for (const t of model.parameters().values()) t.dispose()
     throw error

@@ -193,8 +193,8 @@ export class FusedState implements CacheUser {
   }
 
   #step(temperature: number | null, never: Tensor | null): void {
-    const rounded = this.#weights!.layers[0]!.rounded !== null
-    const scores = this.#kernels.own && !rounded ? this.#ownStep() : this.#libraryStep()
+    const quantized = this.#weights!.layers[0]!.quantized !== null
+    const scores = this.#kernels.own && !quantized ? this.#ownStep() : this.#libraryStep()
     const { clock, numbers, ids, logps, drawnLogps } = this.#draws
     this.#kernels.draw({
       scores,
@@ -229,7 +229,7 @@ export class FusedState implements CacheUser {
     return this.#scores!
   }
 
-  /** Products by cuBLAS, or with matrices in 8 bit; custom kernels between them. */
+  /** Products by cuBLAS, or with quantized matrices; custom kernels between them. */
   #libraryStep(): Tensor {
     const [k, h, x, eps] = [this.#kernels, this.#h, this.#normed, this.decoder.cfg.rms_norm_eps]
     const { layers, norm, head } = this.#weights!

@@ -1,10 +1,19 @@
 // The weights of a decoder as the custom kernels read them, or why they cannot. S hidden, I feed-forward, V vocabulary.
-import { coversColumns8, type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../../kernels/index.ts'
-import { isInt8, isPacked, Linear, type Pack, packedWeight, packInPlace, type RMSNorm } from '../../../nn/index.ts'
+import { coversColumns, type DecodeShape, kernelsOff, noKernels, unsupportedShape } from '../../../kernels/index.ts'
+import {
+  bitsOf,
+  isPacked,
+  isQuantized,
+  Linear,
+  type Pack,
+  packedWeight,
+  packInPlace,
+  type RMSNorm,
+} from '../../../nn/index.ts'
 import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 import type { FusedLayer } from '../../causal-lm.ts'
 import type { Decoder } from '../../model.ts'
-import { adapted, Int8Product, rankOf } from './int8-product.ts'
+import { adapted, QuantizedProduct, rankOf } from './quantized-product.ts'
 
 export interface LayerWeights {
   inputNorm: Tensor
@@ -16,8 +25,8 @@ export interface LayerWeights {
   outputNorm: Tensor
   gateUp: Tensor // [2I, S]
   down: Tensor // [S, I]
-  /** Of matrices in 8 bit, whose numbers alone are above. */
-  rounded: Record<MatrixName, Int8Product> | null
+  /** Of matrices in 8 or 4 bit, whose numbers alone are above. */
+  quantized: Record<MatrixName, QuantizedProduct> | null
 }
 
 type MatrixName = 'qkv' | 'out' | 'gateUp' | 'down'
@@ -54,30 +63,31 @@ export function notFused(decoder: Decoder): string | null {
   const { layers, head, norm, embedding } = decoder.module.parts
   const fused = layers.map((layer) => layer.fused!)
   const all = fused.flatMap(linearsOf)
-  const rounded = all.some((linear) => isInt8(linear.weight))
-  if ([...(rounded ? [] : all), head].some((layer) => layer instanceof Linear && adapted(layer)))
+  const quantized = all.some((linear) => isQuantized(linear.weight))
+  if ([...(quantized ? [] : all), head].some((layer) => layer instanceof Linear && adapted(layer)))
     return 'adapters are apart from their layers (sampling.weights)'
   if (fused.some(({ attention, mlp }) => [attention.out, ...mlp.gateUp, mlp.down].some((linear) => linear.bias)))
     return 'biases of other products than q, k, v'
-  const unsuited = rounded ? notRounded(all) : null
+  const unsuited = quantized ? notQuantized(all) : null
   if (unsuited) return unsuited
   const others = [...fused.flatMap(normsOf), head, norm, embedding].map((layer) => layer.weight)
   const tensors = [...others, ...all.map(({ weight, weight_scale }) => weight_scale ?? weight)]
   const biases = all.flatMap((linear) => linear.bias ?? [])
   if ([...tensors, ...biases].some((t) => t.dtype !== 'bfloat16')) return 'weights that train in float32'
   const apart = fused.flatMap(({ attention, mlp }) => [attention.qkv, mlp.gateUp]).filter((pack) => !isPacked(pack))
-  if (!rounded && apart.some((pack) => pack.some((linear) => linear.lora_A || linear.weight.requiresGrad)))
+  if (!quantized && apart.some((pack) => pack.some((linear) => linear.lora_A || linear.weight.requiresGrad)))
     return 'weights that train lie apart'
   for (const pack of apart) packInPlace(pack)
   return null
 }
 
-/** Why matrices in 8 bit cannot be multiplied as they are; null if they can. */
-function notRounded(all: readonly Linear[]): string | null {
-  if (!all.every((linear) => isInt8(linear.weight))) return 'some matrices are stored in 8 bit, some are not'
+/** Why quantized matrices cannot be multiplied as they are; null if they can. */
+function notQuantized(all: readonly Linear[]): string | null {
+  const bits = bitsOf(all[0]!.weight)
+  if (!bits || all.some(({ weight }) => bitsOf(weight) !== bits)) return 'matrices are stored in different bits'
   if (all.some((linear) => adapted(linear) && linear.adapter!.dropout > 0)) return 'adapters with dropout'
-  const other = all.map((linear) => linear.weight.size(1)).find((columns) => !coversColumns8(columns))
-  return other === undefined ? null : `matrices of ${other} columns in 8 bit`
+  const other = all.map(({ inFeatures }) => inFeatures).find((columns) => !coversColumns(columns, bits))
+  return other === undefined ? null : `matrices of ${other} columns in ${bits} bit`
 }
 
 const linearsOf = ({ attention, mlp }: FusedLayer): Linear[] => [
@@ -102,7 +112,7 @@ function fusedWeights(decoder: Decoder): FusedWeights {
 }
 
 function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: number): LayerWeights {
-  const product = (...pack: Pack) => new Int8Product(pack, rank)
+  const product = (...pack: Pack) => new QuantizedProduct(pack, rank)
   const inner = () => ({ qkv: product(...attention.qkv), out: product(attention.out) })
   const outer = () => ({ gateUp: product(...mlp.gateUp), down: product(mlp.down) })
   return {
@@ -115,14 +125,14 @@ function weightsOf({ inputNorm, attention, outputNorm, mlp }: FusedLayer, rank: 
     outputNorm: outputNorm.weight,
     gateUp: keep(packedWeight(mlp.gateUp)),
     down: mlp.down.weight,
-    rounded: isInt8(mlp.down.weight) ? { ...inner(), ...outer() } : null,
+    quantized: isQuantized(mlp.down.weight) ? { ...inner(), ...outer() } : null,
   }
 }
 
 /** The product of rows with a matrix of a layer, in whatever form it is stored. */
 export function multiply(x: Tensor, weights: LayerWeights, name: MatrixName): Tensor {
   const bias = name === 'qkv' ? weights.bias : null
-  return weights.rounded ? weights.rounded[name].of(x, bias) : x.linear(weights[name], { bias })
+  return weights.quantized ? weights.quantized[name].of(x, bias) : x.linear(weights[name], { bias })
 }
 
 function biasOf(pack: Pack): Tensor | null {
@@ -132,8 +142,8 @@ function biasOf(pack: Pack): Tensor | null {
 }
 
 function freeWeights({ layers }: FusedWeights): void {
-  for (const { qkv, bias, gateUp, rounded } of layers)
-    for (const t of [qkv, bias, gateUp, ...Object.values(rounded ?? {})]) t?.dispose()
+  for (const { qkv, bias, gateUp, quantized } of layers)
+    for (const t of [qkv, bias, gateUp, ...Object.values(quantized ?? {})]) t?.dispose()
 }
 
 /** Handles of everything a recording reads, and which adapters have copies that it reads. */
@@ -155,7 +165,7 @@ export function currentWeights(decoder: Decoder): FusedWeights {
   if (known && known.of !== of) freeWeights(known.weights)
   const weights = known?.of === of ? known.weights : fusedWeights(decoder)
   current.set(decoder, { of, weights })
-  for (const { rounded } of weights.layers) for (const product of Object.values(rounded ?? {})) product.refresh()
+  for (const { quantized } of weights.layers) for (const product of Object.values(quantized ?? {})) product.refresh()
   return weights
 }
 

@@ -1,8 +1,8 @@
 // Decoding with CUDA graphs: buffers, key/value cache and the captured step of one shape are kept across calls. A captured step is bound
 // to addresses, so everything that differs between calls, rows, roles and updates is copied into fixed buffers.
 // R rows, S hidden, V vocabulary.
-import { kernelsOff, product8On } from '../../../kernels/index.ts'
-import { type KVCache, linears, type Slot, tensorAt, withProduct8, withWeights } from '../../../nn/index.ts'
+import { kernelsOff, quantizedProductOn } from '../../../kernels/index.ts'
+import { type KVCache, linears, type Slot, tensorAt, withProduct, withWeights } from '../../../nn/index.ts'
 import {
   aten,
   CudaGraph,
@@ -234,7 +234,7 @@ export class DecodeState {
     const { decoder } = this
     const x = decoder.embed(this.#token) // [R, 1, S]
     const at = { positions: this.#position, mask: this.#visible, cache: this.#cache, columns: this.#column }
-    const hidden = withProduct8(product8On(x.device), () => decoder.forward(x, at)).squeeze(1)
+    const hidden = withProduct(quantizedProductOn(x.device), () => decoder.forward(x, at)).squeeze(1)
     return { hidden, logits: decoder.logits(hidden) }
   }
 

@@ -1,5 +1,6 @@
 import type { OpenOptions } from '../checkpoint/index.ts'
-import { type FrozenForm, linears, type Slot } from '../nn/index.ts'
+import { widenOn } from '../kernels/index.ts'
+import { type FrozenForm, linears, type Slot, widenWith } from '../nn/index.ts'
 import type { Decoder } from './model.ts'
 
 export interface DecoderOpenOptions extends OpenOptions {
@@ -13,7 +14,10 @@ export function layerMatrices({ module }: Decoder): (slot: Slot) => boolean {
   return ({ owner, key }) => key === 'weight' && inside.has(owner)
 }
 
-/** What loading stores in 8 bit. */
-export function int8Slots(decoder: Decoder, form: FrozenForm | undefined): ((slot: Slot) => boolean) | undefined {
-  return form === 'int8' ? layerMatrices(decoder) : undefined
+/** How loading stores each weight. */
+export function formsOf(decoder: Decoder, form: FrozenForm = 'exact'): (slot: Slot) => FrozenForm {
+  const isMatrix = layerMatrices(decoder)
+  return (slot) => (isMatrix(slot) ? form : 'exact')
 }
+
+widenWith(widenOn)

@@ -1,12 +1,12 @@
-// Products of few rows with matrices in 8 bit, which are read once and never dequantized in memory. R rows, N features, K columns.
+// Products of few rows with matrices in 8 or 4 bit, which are read once and never dequantized in memory. R rows, N features, K columns.
 import { empty, type Tensor, tidy } from '../tensor/index.ts'
 import { KernelModule } from './module.ts'
 import { kernelsOff, multiprocessors, noKernels } from './support.ts'
 import { kernelTarget } from './target.ts'
 
-export interface Matrix8 {
-  numbers: Tensor // int8 [N, K]
-  scale: Tensor // bfloat16 [N, 1]
+export interface QuantizedMatrix {
+  numbers: Tensor // int8 [N, K], or uint8 [N, K / 2]: codes of NF4
+  scale: Tensor // bfloat16 [N, 1], or [N, K / 64]
   bias: Tensor | null // bfloat16 [N]
 }
 
@@ -21,7 +21,7 @@ export interface LowRank {
 /** Rows of a launch; more are taken in turns. Without clusters a block has all columns in its shared memory, of fewer rows. */
 const launchRows = (): number => (kernelTarget().clusters ? 32 : 8)
 /** Above so many rows making the matrix wide is as fast. */
-export const maxRows8 = 64
+export const maxQuantizedRows = 64
 const [warps, chunk, threads, maxRounds] = [8, 64, 256, 8]
 /** Of the blocks that there is room for, those that find it as whole clusters. */
 const clustered = 0.9
@@ -54,12 +54,14 @@ function planOf(columns: number, tiles: number): Plan | null {
 
 const tilesOf = (rows: number) => (rows > 16 ? 4 : rows > 8 ? 2 : 1)
 
+const bitsOf = ({ dtype }: Tensor) => (dtype === 'uint8' ? 4 : 8)
+
 /** Whether matrices of so many columns are covered, whatever the rows. */
-export const coversColumns8 = (columns: number): boolean =>
-  columns % 16 === 0 && planOf(columns, tilesOf(launchRows())) !== null
+export const coversColumns = (columns: number, bits: number): boolean =>
+  columns % (bits === 4 ? chunk : 16) === 0 && planOf(columns, tilesOf(launchRows())) !== null
 
 /** x [R, K] -> y [R, N] */
-export function product8(x: Tensor, matrix: Matrix8, y: Tensor, low?: LowRank): void {
+export function quantizedProduct(x: Tensor, matrix: QuantizedMatrix, y: Tensor, low?: LowRank): void {
   const most = launchRows()
   for (let from = 0; from < x.size(0); from += most) {
     const rows = Math.min(most, x.size(0) - from)
@@ -68,18 +70,22 @@ export function product8(x: Tensor, matrix: Matrix8, y: Tensor, low?: LowRank): 
   }
 }
 
-function launch(x: Tensor, { numbers, scale, bias }: Matrix8, y: Tensor, low?: LowRank): void {
+function launch(x: Tensor, { numbers, scale, bias }: QuantizedMatrix, y: Tensor, low?: LowRank): void {
   const [rows, columns] = x.shape as [number, number]
   const tiles = tilesOf(rows)
   const { split, blocks, shared } = planOf(columns, tiles)!
   const extra = low?.factors.size(1) ?? 0
-  const sizes = { COLUMNS: columns, TILES: tiles, SPLIT: split, BLOCKS: blocks, EXTRA: extra }
+  const sizes = { COLUMNS: columns, TILES: tiles, SPLIT: split, BLOCKS: blocks, EXTRA: extra, BITS: bitsOf(numbers) }
   const features = numbers.size(0)
   const [second, third] = low ? startsOf(low.parts, features) : [features, features]
   const grid = [split * groupsOf(features, split, blocks, x.device)] as const
   const lowRank = [low?.factors ?? null, low?.inputs ?? null, low?.inputs.size(1) ?? 0, second, third]
   const args = [numbers, scale, x, bias, y, features, rows, ...lowRank]
-  KernelModule.of(['int8'], sizes).launch('product8', { grid, block: threads, shared, cluster: split }, args)
+  KernelModule.of(['quantized'], sizes).launch(
+    'product_quantized',
+    { grid, block: threads, shared, cluster: split },
+    args,
+  )
 }
 
 /** Where the second and the third part begin; after the end if there is none. */
@@ -96,26 +102,36 @@ function groupsOf(features: number, split: number, blocks: number, device: strin
 }
 
 /** The matrix [N, K] in the dtype of its scale. */
-export function widen8({ numbers, scale }: Pick<Matrix8, 'numbers' | 'scale'>): Tensor {
-  const { device, shape } = numbers
-  const wide = empty([...shape], { device, dtype: scale.dtype })
-  const vectors = numbers.numel / 16
+export function widen({ numbers, scale }: Omit<QuantizedMatrix, 'bias'>): Tensor {
+  const { device } = numbers
+  const bits = bitsOf(numbers)
+  const [features, columns] = [numbers.size(0), (numbers.size(1) * 8) / bits]
+  const wide = empty([features, columns], { device, dtype: scale.dtype })
+  const vectors = wide.numel / 16
   const grid = [Math.min(Math.ceil(vectors / threads), 16 * multiprocessors(device))] as const
   const args = [numbers, scale, wide, vectors]
-  KernelModule.of(['widen'], { COLUMNS: numbers.size(1) }).launch('widen8', { grid, block: threads }, args)
+  KernelModule.of(['widen'], { COLUMNS: columns, BITS: bits }).launch('widen', { grid, block: threads }, args)
   return wide
 }
 
+/** The same where the kernels run; null elsewhere. */
+export function widenOn(matrix: Omit<QuantizedMatrix, 'bias'>): Tensor | null {
+  const { numbers, scale } = matrix
+  if (scale.dtype !== 'bfloat16' || numbers.size(1) % 16 !== 0) return null
+  return kernelsOff() || noKernels(numbers.device) ? null : widen(matrix)
+}
+
 /** Products [.., K] -> [.., N] of few rows in bfloat16, if the kernels run on this device; null if the matrix must be dequantized. */
-export function product8On(device: string): ((x: Tensor, matrix: Matrix8) => Tensor | null) | null {
+export function quantizedProductOn(device: string): ((x: Tensor, matrix: QuantizedMatrix) => Tensor | null) | null {
   if (kernelsOff() || noKernels(device)) return null
   return (x, matrix) => {
-    const [features, columns] = matrix.numbers.shape as [number, number]
+    const [features, columns] = [matrix.numbers.size(0), x.size(-1)]
     const rows = x.numel / columns
-    if (x.dtype !== 'bfloat16' || rows > maxRows8 || !coversColumns8(columns)) return null
+    if (x.dtype !== 'bfloat16' || rows > maxQuantizedRows || !coversColumns(columns, bitsOf(matrix.numbers)))
+      return null
     return tidy(() => {
       const y = empty([...x.shape.slice(0, -1), features], { dtype: x.dtype, device: x.device })
-      product8(x.contiguous().view([rows, columns]), matrix, y.view([rows, features]))
+      quantizedProduct(x.contiguous().view([rows, columns]), matrix, y.view([rows, features]))
       return y
     })
   }

@@ -1,6 +1,6 @@
-// Matrices in 8 bit as the custom kernels multiply or widen them, adapters next to them: these cannot be merged into rounded numbers.
+// Matrices in 8 or 4 bit as the custom kernels multiply or widen them, adapters next to them: these cannot be merged into rounded numbers.
 // R rows, N features, K columns, r rank.
-import { type Matrix8, maxRows8, product8, widen8 } from '../../../kernels/index.ts'
+import { maxQuantizedRows, type QuantizedMatrix, quantizedProduct, widen } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
 import { cat, empty, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 
@@ -20,9 +20,9 @@ interface Factors {
 }
 
 /** The product with the matrices of a pack, which lie together. Its tensors are its own, but for the numbers. */
-export class Int8Product {
+export class QuantizedProduct {
   readonly #pack: Pack
-  readonly #matrix: Omit<Matrix8, 'bias'>
+  readonly #matrix: Omit<QuantizedMatrix, 'bias'>
   readonly #factors: Factors | null
   readonly #rank: number
 
@@ -61,7 +61,7 @@ export class Int8Product {
 
   /** [R, K] -> [R, N] */
   of(x: Tensor, bias: Tensor | null): Tensor {
-    return tidy(() => (x.size(0) > maxRows8 ? this.#ofMany(x, bias) : this.#ofFew(x, bias)))
+    return tidy(() => (x.size(0) > maxQuantizedRows ? this.#ofMany(x, bias) : this.#ofFew(x, bias)))
   }
 
   #ofFew(x: Tensor, bias: Tensor | null): Tensor {
@@ -72,13 +72,13 @@ export class Int8Product {
       factors: this.#factors.up,
       parts: this.#pack.map((linear) => linear.weight.size(0)),
     }
-    product8(x, { ...this.#matrix, bias }, y, low ?? undefined)
+    quantizedProduct(x, { ...this.#matrix, bias }, y, low ?? undefined)
     return y
   }
 
   /** The wide matrix exists for this product only. */
   #ofMany(x: Tensor, bias: Tensor | null): Tensor {
-    const y = x.linear(widen8(this.#matrix), { bias })
+    const y = x.linear(widen(this.#matrix), { bias })
     if (!this.#factors) return y
     const { down, up } = this.#factors
     const inputs = x.linear(down)
@@ -94,7 +94,7 @@ export class Int8Product {
 
   #roomForFactors(): Factors {
     const { numbers, scale } = this.#matrix
-    const [features, columns] = numbers.shape as [number, number]
+    const [features, columns] = [numbers.size(0), this.#pack[0]!.inFeatures]
     const make = (...shape: number[]) => keep(zeros(shape, { device: scale.device, dtype: scale.dtype }))
     return { down: make(this.#pack.length * this.#rank, columns), up: make(features, this.#rank) }
   }
