@@ -27,10 +27,11 @@ import {
 } from '../../src/llm/index.ts'
 import {
   addLora,
+  dequantize,
   frozenForms,
-  isQuantized,
   Linear,
   MergedWeights,
+  type QuantizedForm,
   replaceTensor,
   storeQuantized,
   tensorAt,
@@ -419,15 +420,18 @@ test('merged adapters are seen anew at each call, in places that stay', () => {
   places.dispose()
 })
 
-/** What matrices in 8 bit and adapters stand for, in float32. */
-function wideTwinOfRounded({ decoder }: Model): Model {
+/** What quantized matrices and adapters stand for, in float32. */
+function wideTwinOfQuantized({ decoder }: Model): Model {
   const wide = new Decoder(decoder.cfg, buildLanguageModule(decoder.cfg))
   const own = new Map(decoder.module.slots().map((slot) => [slot.name, slot]))
   const value = (name: string) => {
     const { owner } = own.get(name)!
-    const stored = tensorAt(own.get(name)!).to('float32')
-    if (!(owner instanceof Linear) || !name.endsWith('.weight')) return stored
-    const plain = isQuantized(owner.weight) ? stored.mul(owner.weight_scale!.to('float32')) : stored
+    const stored = tensorAt(own.get(name)!)
+    if (!(owner instanceof Linear) || !name.endsWith('.weight')) return stored.to('float32')
+    const { weight_scale, inFeatures } = owner
+    const plain = weight_scale
+      ? dequantize({ numbers: stored, scale: weight_scale.to('float32') }, inFeatures)
+      : stored.to('float32')
     const low = owner.lora_A && owner.lora_B!.weight.matmul(owner.lora_A.weight)
     return low ? plain.add(low, { alpha: owner.adapter!.scale }) : plain
   }
@@ -439,34 +443,35 @@ function wideTwinOfRounded({ decoder }: Model): Model {
   return speakerOf(wide)
 }
 
-function storeMatrices8(decoder: Decoder): void {
+function storeMatrices(decoder: Decoder, form: QuantizedForm): void {
   const isMatrix = layerMatrices(decoder)
-  for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeQuantized(slot.owner as Linear, 'bfloat16')
+  for (const slot of decoder.module.slots()) if (isMatrix(slot)) storeQuantized(slot.owner as Linear, form, 'bfloat16')
 }
 
-function roundWithAdapters(decoder: Decoder): void {
-  storeMatrices8(decoder)
+function quantizeWithAdapters(decoder: Decoder, form: QuantizedForm): void {
+  storeMatrices(decoder, form)
   addLora(decoder.module, loraTargets('Qwen2ForCausalLM'), { rank: 24, alpha: 36, seed: 1 })
   for (const slot of decoder.module.slots().filter((s) => /lora_B/.test(s.name)))
     noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(0.03))))
 }
 
-for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fused?: false }>({
+const quantizedVariants = Object.entries<Partial<LlmConfig> & { fused?: false }>({
   ...variants,
   'InternLM2, by recorded ops': { architectures: ['InternLM2ForCausalLM'], attention_bias: false, fused: false },
-}))
-  test(`${name}, matrices in 8 bit: the same with adapters beside them, which are seen anew at each call`, () => {
+}).flatMap(([name, cfg]) => [[name, cfg, 'int8'] as const, [name, cfg, 'nf4'] as const])
+for (const [name, { fused, ...cfg }, form] of quantizedVariants)
+  test(`${name}, matrices in ${form}: the same with adapters beside them, which are seen anew at each call`, () => {
     useKernels('auto')
     const { model, decoder } = randomDecoder(cfg)
-    storeMatrices8(decoder)
+    storeMatrices(decoder, form)
     assert.equal(notFused(decoder) === null, fused ?? true, notFused(decoder) ?? 'our kernels decode')
-    agree('no adapters', model, 3, {}, wideTwinOfRounded(model))
+    agree('no adapters', model, 3, {}, wideTwinOfQuantized(model))
     addLora(decoder.module, loraTargets(decoder.cfg.architectures[0]!), { rank: 24, alpha: 36, seed: 1 })
     const factors = decoder.module.slots().filter((s) => /lora_B/.test(s.name))
     const said = [0.01, 0.03].map((size) => {
       for (const slot of factors)
         noGrad(() => tidy(() => void tensorAt(slot).copy_(randn([...tensorAt(slot).shape], { device }).mul(size))))
-      const wide = wideTwinOfRounded(model)
+      const wide = wideTwinOfQuantized(model)
       for (const [count, samples, maxNewTokens] of [
         [1, 4, 40],
         [5, 3, 16],
@@ -484,7 +489,7 @@ for (const [name, { fused, ...cfg }] of Object.entries<Partial<LlmConfig> & { fu
 for (const form of frozenForms)
   test(`${form} weights: prompts read packed score as those read by torch, also after a prefix that an earlier call read`, () => {
     const { decoder, model } = randomDecoder()
-    if (form === 'int8') roundWithAdapters(decoder)
+    if (form !== 'exact') quantizeWithAdapters(decoder, form)
     const sharing = {
       ...model,
       sharedPrefix: (a: { ids: Int32Array }, b: { ids: Int32Array }) => commonIds(a.ids, b.ids),

@@ -13,9 +13,11 @@ import {
   quantizedProduct,
   quantizedProductOn,
   useKernels,
-  widen,
+  widenOn,
 } from '../../src/kernels/index.ts'
+import { dequantize } from '../../src/nn/index.ts'
 import {
+  aten,
   type DType,
   empty,
   memory,
@@ -39,6 +41,15 @@ const shapes: Record<string, DecodeShape> = {
 }
 const big = shapes['3B, 8 queries a key']!
 const missing = noKernels(device)
+// the values of NF4 are shared by all matrices and stay
+if (!missing)
+  for (const dtype of ['float32', 'bfloat16'] as const)
+    tidy(() => {
+      const bytes = zeros([1, 32], { device, dtype: 'uint8' })
+      useKernels('off')
+      dequantize({ numbers: bytes, scale: zeros([1, 1], { device, dtype }) }, 64)
+      useKernels('auto')
+    })
 const live: number[] = []
 beforeEach(() => void live.push(memory().tensors))
 afterEach(() => assert.equal(memory().tensors, live.pop(), 'no tensor is left'))
@@ -178,11 +189,17 @@ check('products of a narrow feed-forward and a small vocabulary read nothing aft
   }
 })
 
-/** Every number from -127 to 127 is among them, and no two rows have the same scale. */
-function matrix8(features: number, columns: number, bias: boolean): QuantizedMatrix {
-  const numbers = tidy(() => randn([features, columns], { device }).mul(50).round().clamp_({ min: -127, max: 127 }))
-  const scale = tidy(() => randn([features, 1], { device }).mul(0.3).exp().mul(4e-4).to('bfloat16'))
-  return { numbers: numbers.to('int8'), scale, bias: bias ? random([features], 0.1) : null }
+const allBits = [8, 4] as const
+/** Every number is among them, and no two rows, or blocks of 64 columns, have the same scale. */
+function quantizedMatrix(bits: 8 | 4, features: number, columns: number, bias: boolean): QuantizedMatrix {
+  const [width, scales, size] = bits === 8 ? [columns, 1, 4e-4] : [columns / 2, columns / 64, 0.05]
+  const numbers = tidy(() => {
+    const drawn = randn([features, width], { device })
+    if (bits === 8) return drawn.mul(50).round().clamp_({ min: -127, max: 127 }).to('int8')
+    return aten('remainder', drawn.mul(1e4).round(), 256).to('uint8')
+  })
+  const scale = tidy(() => randn([features, scales], { device }).mul(0.3).exp().mul(size).to('bfloat16'))
+  return { numbers, scale, bias: bias ? random([features], 0.1) : null }
 }
 function lowRank(rows: number, parts: readonly number[], rank: number): LowRank {
   const features = parts.reduce((a, b) => a + b, 0)
@@ -190,7 +207,7 @@ function lowRank(rows: number, parts: readonly number[], rank: number): LowRank 
 }
 
 /** Columns, the features of each part, the rank beside them: sizes of 3B to 14B, then what fills no tile, no chunk and no cluster. */
-const sizes8: readonly (readonly [number, readonly number[], number])[] = [
+const sizes: readonly (readonly [number, readonly number[], number])[] = [
   [2048, [2048, 256, 256], 128],
   [3584, [18_944, 18_944], 128],
   [5120, [5120, 1024, 1024], 16],
@@ -200,16 +217,19 @@ const sizes8: readonly (readonly [number, readonly number[], number])[] = [
   [80, [16, 32, 7], 48],
   [1104, [1003], 144],
   [6000, [48, 50], 16],
+  [64, [5], 16],
+  [192, [16, 32, 7], 48],
+  [6080, [48, 50], 16],
 ]
-for (const [columns, parts, rank] of sizes8)
-  check(`a matrix in 8 bit, ${columns} columns and ${parts.join(' + ')} features, at 1 to 64 rows`, () => {
-    const covered = kernelTarget().clusters || columns <= 4096
-    assert.equal(coversColumns(columns), covered, 'covered')
+for (const [columns, parts, rank, bits] of sizes.flatMap((size) => allBits.map((n) => [...size, n] as const)))
+  check(`a matrix in ${bits} bit, ${columns} columns and ${parts.join(' + ')} features, at 1 to 64 rows`, () => {
+    const covered = (kernelTarget().clusters || columns <= 4096) && (bits === 8 || columns % 64 === 0)
+    assert.equal(coversColumns(columns, bits), covered, 'covered')
     if (!covered) return
     const features = parts.reduce((a, b) => a + b, 0)
     for (const rows of [1, 4, 8, 13, 16, 17, 32, 33, 47, 64])
       tidy(() => {
-        const matrix = matrix8(features, columns, rows % 2 === 0)
+        const matrix = quantizedMatrix(bits, features, columns, rows % 2 === 0)
         const [x, y, low] = [random([rows, columns]), room([rows, features]), lowRank(rows, parts, rank)]
         const launch = () => quantizedProduct(x, matrix, y, low)
         launch()
@@ -218,53 +238,60 @@ for (const [columns, parts, rank] of sizes8)
       })
   })
 
-check('a product in 8 bit reads nothing after its numbers, and writes nothing after its result', () => {
-  const segment = 2 ** 27
-  for (const [columns, features] of [
-    [3584, 1000],
-    [1104, 16],
-    [18_944, 35],
-  ].filter(([columns]) => coversColumns(columns!)) as [number, number][]) {
-    const memory = empty([segment], { device, dtype: 'int8' }).fill_(3) // separate memory: nothing follows its end
-    const numbers = memory.narrow(0, segment - features * columns, features * columns).view([features, columns])
-    const matrix = { ...matrix8(features, columns, true), numbers }
-    for (const rows of [3, 16, 31, 53]) {
-      const [x, wide] = [random([rows, columns]), room([rows + 1, features])]
-      quantizedProduct(x, matrix, wide.narrow(0, 0, rows))
-      near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.quantizedProduct(x, matrix))
-      const kept = tidy(() => wide.select(0, rows).isnan().to('float32').sum().item())
-      assert.equal(kept, features, 'the next row is unchanged')
+for (const bits of allBits) {
+  check(`a product in ${bits} bit reads nothing after its numbers, and writes nothing after its result`, () => {
+    const segment = 2 ** 27
+    for (const [columns, features] of [
+      [3584, 1000],
+      [bits === 8 ? 1104 : 1088, 16],
+      [18_944, 35],
+    ].filter(([columns]) => coversColumns(columns!, bits)) as [number, number][]) {
+      const own = quantizedMatrix(bits, features, columns, true)
+      const bytes = own.numbers.numel
+      const memory = empty([segment], { device, dtype: own.numbers.dtype }).fill_(3) // separate memory: nothing follows its end
+      const matrix = { ...own, numbers: memory.narrow(0, segment - bytes, bytes).view([features, -1]) }
+      for (const rows of [3, 16, 31, 53]) {
+        const [x, wide] = [random([rows, columns]), room([rows + 1, features])]
+        quantizedProduct(x, matrix, wide.narrow(0, 0, rows))
+        near(`${rows} rows, ${columns} columns`, wide.narrow(0, 0, rows), reference.quantizedProduct(x, matrix))
+        const kept = tidy(() => wide.select(0, rows).isnan().to('float32').sum().item())
+        assert.equal(kept, features, 'the next row is unchanged')
+      }
     }
-  }
-})
+  })
 
-check('a wide matrix has the bits of numbers times scale', () => {
-  for (const [features, columns] of [
-    [1, 16],
-    [37, 1104],
-    [5000, 11_008],
-  ] as const)
-    tidy(() => {
-      const { numbers, scale } = matrix8(features, columns, false)
-      assert.ok(widen({ numbers, scale }).equal(numbers.mul(scale)), `${features} x ${columns}`)
-    })
-})
+  check(`a wide matrix has the bits of values times scale, ${bits} bit`, () => {
+    for (const [features, columns] of [
+      [1, 64],
+      [37, 1088],
+      [5000, 11_008],
+    ] as const)
+      tidy(() => {
+        const matrix = quantizedMatrix(bits, features, columns, false)
+        const wide = widenOn(matrix)!
+        useKernels('off')
+        assert.equal(widenOn(matrix), null)
+        assert.ok(wide.equal(dequantize(matrix, columns)), `${features} x ${columns}`)
+        useKernels('auto')
+      })
+  })
 
-check('few rows of layers in 8 bit take the kernel; many rows, float32 and `kernels: off` do not', () => {
-  const matrix = matrix8(48, 64, true)
-  const product = quantizedProductOn(device)!
-  const x = random([4, 1, 64])
-  const y = product(x, matrix)!
-  assert.deepEqual(y.shape, [4, 1, 48])
-  near('rows of a batch', y.view([4, 48]), reference.quantizedProduct(x.view([4, 64]), matrix))
-  const across = random([64, 8]).t()
-  near('an input read across', product(across, matrix)!, reference.quantizedProduct(across, matrix))
-  assert.equal(product(random([65, 64]), matrix), null)
-  assert.equal(product(x.to('float32'), matrix), null)
-  useKernels('off')
-  assert.equal(quantizedProductOn(device), null)
-  useKernels('auto')
-})
+  check(`few rows of layers in ${bits} bit take the kernel; many rows, float32 and \`kernels: off\` do not`, () => {
+    const matrix = quantizedMatrix(bits, 48, 64, true)
+    const product = quantizedProductOn(device)!
+    const x = random([4, 1, 64])
+    const y = product(x, matrix)!
+    assert.deepEqual(y.shape, [4, 1, 48])
+    near('rows of a batch', y.view([4, 48]), reference.quantizedProduct(x.view([4, 64]), matrix))
+    const across = random([64, 8]).t()
+    near('an input read across', product(across, matrix)!, reference.quantizedProduct(across, matrix))
+    assert.equal(product(random([65, 64]), matrix), null)
+    assert.equal(product(x.to('float32'), matrix), null)
+    useKernels('off')
+    assert.equal(quantizedProductOn(device), null)
+    useKernels('auto')
+  })
+}
 
 /** Caches and positions of rows after prompts of different lengths, `time` own tokens so far. */
 function attentionCase(shape: DecodeShape, rows: number, share: number, time: number, normed: boolean) {

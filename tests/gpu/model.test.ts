@@ -8,6 +8,7 @@ import { decodePool, type GenerateOptions, generate, loraTargets, teacherForce }
 import { type Loaded, openSa2VA, prepareImage, Sa2VAFamily } from '../../src/models/index.ts'
 import {
   addLora,
+  dequantize,
   type FrozenForm,
   isQuantized,
   type Linear,
@@ -103,44 +104,43 @@ test('in float32 the device says what the CPU says, the first time and through t
   assertSame(speak(cpu, other), speak(card, other), 1e-4)
 })
 
-test('matrices in 8 bit are the same numbers on the device, and it says what the CPU says', (t) => {
-  const [cpu, card] = [open(t, 'cpu', 'float32', 'int8'), open(t, 'cuda', 'float32', 'int8')]
-  const onCpu = cpu.model.parameters()
-  for (const [name, there] of card.model.parameters())
-    assert.ok(
-      tidy(() => there.to('cpu').equal(onCpu.get(name)!)),
-      name,
-    )
-  assertSame(speak(cpu), speak(card), 1e-4)
-})
-
-test('in bfloat16 matrices in 8 bit decode like the same numbers as plain weights, through recorded steps', (t) => {
-  const [rounded, plain] = [open(t, 'cuda', 'bfloat16', 'int8'), open(t, 'cuda', 'bfloat16')]
-  const own = new Map(plain.model.slots().map((slot) => [slot.name, slot]))
-  for (const { name, owner } of rounded.model.slots().filter((slot) => isQuantized(tensorAt(slot)))) {
-    const { weight, weight_scale } = owner as Linear
-    replaceTensor(
-      own.get(name)!,
-      tidy(() => weight.mul(weight_scale!)),
-    )
-  }
-  useKernels('off')
-  t.after(() => useKernels('auto'))
-  const expected = speak(plain)
-  assertSame(expected, speak(rounded), 1e-6)
-  useKernels('auto') // numbers are multiplied as they are: sums round otherwise, until a draw falls on another token
-  let compared = 0
-  speak(rounded).forEach(({ ids, logps }, i) => {
-    const { ids: others, logps: seen } = expected[i]!
-    const other = ids.findIndex((id, at) => id !== others[at])
-    const same = other < 0 ? ids.length : other
-    const error = worst(logps.slice(0, same), seen)
-    assert.ok(error < 0.05, `row ${i}: log-probs differ by ${error}`)
-    compared += same
+for (const form of ['int8', 'nf4'] as const) {
+  test(`matrices in ${form} are the same numbers on the device, and it says what the CPU says`, (t) => {
+    const [cpu, card] = [open(t, 'cpu', 'float32', form), open(t, 'cuda', 'float32', form)]
+    const onCpu = cpu.model.parameters()
+    for (const [name, there] of card.model.parameters())
+      assert.ok(
+        tidy(() => there.to('cpu').equal(onCpu.get(name)!)),
+        name,
+      )
+    assertSame(speak(cpu), speak(card), 1e-4)
   })
-  const all = expected.reduce((sum, { ids }) => sum + ids.length, 0)
-  assert.ok(compared > all / 2, `${compared} of ${all} tokens are the same`)
-})
+
+  test(`in bfloat16 matrices in ${form} decode like the same numbers as plain weights, through recorded steps`, (t) => {
+    const [rounded, plain] = [open(t, 'cuda', 'bfloat16', form), open(t, 'cuda', 'bfloat16')]
+    const own = new Map(plain.model.slots().map((slot) => [slot.name, slot]))
+    for (const { name, owner } of rounded.model.slots().filter((slot) => isQuantized(tensorAt(slot)))) {
+      const { weight: numbers, weight_scale, inFeatures } = owner as Linear
+      replaceTensor(own.get(name)!, dequantize({ numbers, scale: weight_scale! }, inFeatures))
+    }
+    useKernels('off')
+    t.after(() => useKernels('auto'))
+    const expected = speak(plain)
+    assertSame(expected, speak(rounded), 1e-6)
+    useKernels('auto') // numbers are multiplied as they are: sums round otherwise, until a draw falls on another token
+    let compared = 0
+    speak(rounded).forEach(({ ids, logps }, i) => {
+      const { ids: others, logps: seen } = expected[i]!
+      const other = ids.findIndex((id, at) => id !== others[at])
+      const same = other < 0 ? ids.length : other
+      const error = worst(logps.slice(0, same), seen)
+      assert.ok(error < 0.05, `row ${i}: log-probs differ by ${error}`)
+      compared += same
+    })
+    const all = expected.reduce((sum, { ids }) => sum + ids.length, 0)
+    assert.ok(compared > all / 2, `${compared} of ${all} tokens are the same`)
+  })
+}
 
 test('policy, EMA copy and switched-off adapters decode with one state, each as on the CPU', (t) => {
   const sides = (['cpu', 'cuda'] as const).map((device) => {

@@ -1,6 +1,7 @@
 // What each kernel computes, in ATen's ops: products in float32 of inputs rounded as the kernels round them. R rows, S hidden.
 import type { AttentionInputs } from '../../src/kernels/decode.ts'
 import type { LowRank, QuantizedMatrix } from '../../src/kernels/index.ts'
+import { dequantize } from '../../src/nn/index.ts'
 import { arange, cat, type Tensor, where } from '../../src/tensor/index.ts'
 
 const wide = (t: Tensor) => t.to('float32')
@@ -16,11 +17,9 @@ export function linear(x: Tensor, weight: Tensor, bias: Tensor | null = null): T
   return wide(x).linear(wide(weight), { bias: bias ? wide(bias) : null })
 }
 
-/** The same with a matrix in 8 bit, and what a product of low rank adds to it. */
+/** The same with a quantized matrix, and what a product of low rank adds to it. */
 export function quantizedProduct(x: Tensor, { numbers, scale, bias }: QuantizedMatrix, low?: LowRank): Tensor {
-  const y = wide(x)
-    .linear(wide(numbers))
-    .mul(wide(scale).view([-1]))
+  const y = wide(x).linear(dequantize({ numbers, scale: wide(scale) }, x.size(1)))
   const whole = bias ? y.add(wide(bias)) : y
   if (!low) return whole
   const inputs = low.inputs.chunk(low.parts.length, { dim: -1 })
