@@ -21,7 +21,6 @@ import {
   rankRewards,
   resetPeak,
   speakingFamily,
-  storeLayers,
 } from './gpu/random-model.ts'
 
 interface Case {
@@ -75,8 +74,7 @@ const settings = (c: Case) =>
 type Settings = ReturnType<typeof settings>
 
 async function ofShape(shape: ShapeName, cases: readonly Case[]): Promise<BenchRow[]> {
-  const loaded = randomModel(shape)
-  storeLayers(loaded.model, cases[0]!.frozenWeights)
+  const loaded = randomModel(shape, cases[0]!.frozenWeights)
   const family = speakingFamily(loaded, randomExample(0))
   const learner = new Learner(family, settings(cases[0]!))
   const rows: BenchRow[] = []

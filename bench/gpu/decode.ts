@@ -9,7 +9,7 @@ import type { QuantizedForm } from '../../src/nn/index.ts'
 import { Learner, type RunConfig } from '../../src/run/index.ts'
 import { noGrad, tidy } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
-import { now, onGpu, randomModel, speakingFamily, storeLayers } from './random-model.ts'
+import { now, onGpu, randomModel, speakingFamily } from './random-model.ts'
 
 /** ms on an H200. limit: required; memory: reading weights and cache once at full bandwidth; compiled: torch.compile in a CUDA graph. */
 const cases = [
@@ -91,8 +91,7 @@ export function quantizedDecodeRows(
   examples: readonly Example[],
   exact: readonly BenchRow[],
 ): BenchRow[] {
-  const loaded = randomModel()
-  storeLayers(loaded.model, form)
+  const loaded = randomModel('4b', form)
   const family = speakingFamily(loaded, examples[0]!)
   const sampling = { ...config.sampling, weights: 'exact' as const }
   const learner = new Learner(family, { ...config, frozenWeights: form, checkpointing: true, sampling })

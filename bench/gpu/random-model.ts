@@ -4,7 +4,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Example } from '../../src/data/index.ts'
-import { generate, layerMatrices } from '../../src/llm/index.ts'
+import { formsOf, generate } from '../../src/llm/index.ts'
 import { maskFromDense } from '../../src/mask/index.ts'
 import { type Loaded, Prompter, parseSa2VAConfig, Sa2VA, Sa2VAFamily } from '../../src/models/index.ts'
 import {
@@ -12,6 +12,7 @@ import {
   type Linear,
   type Module,
   replaceTensor,
+  type Slot,
   storeQuantized,
   tensorAt,
 } from '../../src/nn/index.ts'
@@ -45,15 +46,22 @@ function spread(name: string): number {
   return /(o_proj|down_proj)\.weight$/.test(name) ? 0.001 : 0.02
 }
 
-/** Normal numbers with the given standard deviation on the device of `placement`; ones in vectors. */
-export function drawWeights<M extends Module>(model: M, spread: (name: string) => number): M {
+/** Normal numbers with the given standard deviation on the device of `placement`, stored as `formOf` says, one by one; ones in vectors. */
+export function drawWeights<M extends Module>(
+  model: M,
+  spread: (name: string) => number,
+  formOf: (slot: Slot) => FrozenForm = () => 'exact',
+): M {
   const { device, dtype } = placement
   for (const slot of model.slots()) {
     const shape = [...tensorAt(slot).shape]
     const value = () => (shape.length === 1 ? ones(shape, { device }) : randn(shape, { device }).mul(spread(slot.name)))
-    replaceTensor(
-      slot,
-      noGrad(() => tidy(() => value().to(dtype))),
+    const form = formOf(slot)
+    noGrad(() =>
+      tidy(() => {
+        if (form === 'exact') replaceTensor(slot, value().to(dtype))
+        else storeQuantized(slot.owner as Linear, form, dtype, value().to(dtype))
+      }),
     )
   }
   return model
@@ -67,21 +75,15 @@ export const rankRewards = {
   }),
 }
 
-export function randomModel(shape: ShapeName = '4b'): Loaded {
+export function randomModel(shape: ShapeName = '4b', form: FrozenForm = 'exact'): Loaded {
   const raw = configOf(onGpu ? shape : 'tiny', placement.dtype)
   const cfg = parseSa2VAConfig(raw)
-  const model = drawWeights(new Sa2VA(cfg), spread)
+  const model = new Sa2VA(cfg)
+  drawWeights(model, spread, formsOf(model.decoder, form))
   const dir = mkdtempSync(join(tmpdir(), 'roundtrip-random-'))
   writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizerOf(cfg.llm.vocab_size)))
   writeFileSync(join(dir, 'config.json'), JSON.stringify(raw))
   return { dir, cfg, model, prompter: new Prompter(cfg, loadTokenizer(dir), chatTemplate(cfg.template)) }
-}
-
-/** Stores the layers as loading with `frozenWeights` does. */
-export function storeLayers(model: Sa2VA, form: FrozenForm): void {
-  const isMatrix = layerMatrices(model.decoder)
-  if (form !== 'exact')
-    for (const slot of model.slots()) if (isMatrix(slot)) storeQuantized(slot.owner as Linear, form, placement.dtype)
 }
 
 /** An image of `tiles` tiles side by side; with a thumbnail, three of them give a prompt of about 1,100 tokens at the full shape. */
