@@ -26,26 +26,39 @@ test('every row of the short table of docs/memory.md is a row of the planner', a
 
 const gib = 2 ** 30
 
-test('so are the rows of dev/results/memory.md about matrices in 8 bit', async () => {
-  const shown = results.split('<!-- plan int8 -->\n')[1]!.split('<!-- /plan int8 -->')[0]!.trim().split('\n')
-  const said = await planTable({ frozenWeights: 'int8', lora: { rank: 32, alpha: 64, targets: null, dropout: 0 } })
-  assert.ok(shown.length > 6, `${shown.length} rows`)
-  for (const line of shown) assert.ok(said.includes(`${line}\n`), `no row of \`roundtrip plan --table\`: ${line}`)
-})
+const forms = ['int8', 'nf4'] as const
 
-test('in 8 bit a model of 8 billion values fits a GPU of 24 GB, which it does not exactly', () => {
-  const small = { bytes: 23.5 * gib, kernels: false }
-  for (const name of ['8b', 'internvl3-8b', 'qwen2_5-vl-7b'] as const) {
+for (const form of forms)
+  test(`so are the rows of dev/results/memory.md about matrices in ${form}`, async () => {
+    const shown = results.split(`<!-- plan ${form} -->\n`)[1]!.split(`<!-- /plan ${form} -->`)[0]!.trim().split('\n')
+    const said = await planTable({ frozenWeights: form, lora: { rank: 32, alpha: 64, targets: null, dropout: 0 } })
+    assert.ok(shown.length > 6, `${shown.length} rows`)
+    for (const line of shown) assert.ok(said.includes(`${line}\n`), `no row of \`roundtrip plan --table\`: ${line}`)
+  })
+
+test('8 billion values fit 24 GB in 8 bit and 16 GB in 4 bit, 14 billion fit 24 GB in 4 bit', () => {
+  const cards = [15.6, 23.5].map((size) => ({ bytes: size * gib, kernels: false }))
+  for (const [name, rank, limits] of [
+    ['8b', 128, ['- -', '- 24', '- 24']],
+    ['internvl3-8b', 128, ['- -', '- 24', '- 24']],
+    ['8b', 32, ['- 24', '- 24', '16 24']],
+    ['internvl3-8b', 32, ['- 24', '- 24', '16 24']],
+    ['qwen2_5-vl-7b', 32, ['- 24', '- 24', '16 24']],
+    ['internvl3-14b', 32, ['- -', '- -', '- 24']],
+  ] as const) {
     const sizes = modelSizes(releasedConfig(name))
     const rl = { numGenerations: 4, maxCompletionLength: 128 }
-    const settings = { checkpointing: true, batchSize: 1, maxTiles: 1, rl }
-    const plan = (frozenWeights: 'exact' | 'int8') =>
-      planMemory(sizes, resolveRun({ ...settings, frozenWeights }), small)
-    const [exact, int8] = [plan('exact'), plan('int8')]
+    const settings = { checkpointing: true, batchSize: 1, maxTiles: 1, rl, lora: { rank } }
+    const plans = (['exact', ...forms] as const).map((frozenWeights) =>
+      cards.map((card) => [planMemory(sizes, resolveRun({ ...settings, frozenWeights }), card), card] as const),
+    )
+    const fitting = plans.map((list) => list.map(([p, card], i) => (fits(p, card) ? [16, 24][i] : '-')).join(' '))
+    assert.deepEqual(fitting, limits, `${name}, rank ${rank}`)
     const values = sizes.matrices.reduce((sum, [out, input]) => sum + out * input, 0)
     assert.ok(values > 6e9, `${name}: ${values} values in matrices`)
-    assert.ok(Math.abs((exact.frozen - int8.frozen) / values - 1) < 1e-3, `${name}: a byte a value is saved`)
-    assert.deepEqual([fits(exact, small), fits(int8, small)], [false, true], name)
+    const [exact, int8, nf4] = plans.map((list) => list[0]![0].frozen) as [number, number, number]
+    assert.ok(Math.abs((exact - int8) / values - 1) < 1e-3, `${name}: a byte a value is saved`)
+    assert.equal(exact - nf4, values * (2 - 34 / 64), `${name}: 34 bytes every 64 values`)
   }
 })
 
@@ -58,7 +71,7 @@ function peak(name: ReleasedName, settings: object, on = card): number {
 test('the plan is within a tenth of every measured peak of dev/results/memory.md, and hardly below it', () => {
   const rows = [
     ...results.matchAll(
-      /^\| (\w+|internvl3-8b), batch (\d+), K (\d+), (\d+) tiles, (.*) \| ([\d.]+) \| ([\d.]+) \|$/gm,
+      /^\| (\w+|internvl3-\d+b), batch (\d+), K (\d+), (\d+) tiles, (.*) \| ([\d.]+) \| ([\d.]+) \|$/gm,
     ),
   ]
   assert.ok(rows.length >= 8, `${rows.length} measured peaks`)
@@ -67,7 +80,7 @@ test('the plan is within a tenth of every measured peak of dev/results/memory.md
       batchSize: Number(batch),
       maxTiles: Number(tiles),
       checkpointing: rest!.includes('checkpointing true'),
-      frozenWeights: rest!.includes('int8') ? ('int8' as const) : ('exact' as const),
+      frozenWeights: forms.find((form) => rest!.includes(form)) ?? 'exact',
       lora: { rank: rest!.includes('rank 32') ? 32 : 128 },
       sampling: { weights: rest!.includes('merged') ? ('merged' as const) : ('exact' as const) },
       rl: { numGenerations: Number(K), maxCompletionLength: 128 },
