@@ -102,7 +102,7 @@ export const RunConfig = z.strictObject({
     .enum(frozenForms)
     .default('exact')
     .describe(
-      "how the frozen matrices of the language model's layers are stored: in dtype, or in 8 bit with a scale for every row (half the memory), or in 4 bit (NF4) with a scale for every 64 columns (a quarter); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
+      "how the frozen matrices of the language model's layers are stored: in dtype, in 8 bit (a scale per row) or in 4 bit (NF4, a scale per 64 columns); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
     ),
   kernels: z
     .enum(['auto', 'off'])
