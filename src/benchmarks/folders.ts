@@ -1,16 +1,8 @@
 // Where the pieces of a benchmark lie: a user names the data root, its ref_seg, or the benchmark's own folder.
-import { existsSync, readdirSync, statSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { isFolder, Mismatch } from '../core/index.ts'
 import { refImageFolders } from '../data/index.ts'
-
-export function isFolder(path: string): boolean {
-  return existsSync(path) && statSync(path).isDirectory()
-}
-
-export function namesIn(folder: string): string[] {
-  return isFolder(folder) ? readdirSync(folder).sort() : []
-}
 
 /** The first of `data` itself and the folders below it that `accept`s. */
 export function findFolder(

@@ -1,9 +1,9 @@
 // GAR-Bench VQA: multiple-choice questions about one or several regions; right is the letter, and nothing but the letter.
 import { dirname, join } from 'node:path'
 import { z } from 'zod'
-import { readJson } from '../core/index.ts'
+import { namesIn, readJson } from '../core/index.ts'
 import type { Rle } from '../mask/index.ts'
-import { findFolder, namesIn } from './folders.ts'
+import { findFolder } from './folders.ts'
 import { rowsOf } from './list.ts'
 import { type MeasureOptions, measure, share } from './measure.ts'
 import type { TextBenchmark, TextItem } from './text-benchmark.ts'

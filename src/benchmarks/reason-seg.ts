@@ -1,10 +1,10 @@
 // ReasonSeg: a picture with a JSON file of the same name; polygons labelled target, ignore or flag.
 import { basename, dirname, join, resolve } from 'node:path'
-import { Mismatch, parseJson, readBytes } from '../core/index.ts'
+import { isFolder, Mismatch, namesIn, parseJson, readBytes } from '../core/index.ts'
 import { imageInfo } from '../image/index.ts'
 import type { BenchmarkOptions, BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { decodeText } from './cp1252.ts'
-import { findFolder, isFolder, namesIn } from './folders.ts'
+import { findFolder } from './folders.ts'
 import { fillPolygon } from './opencv-polygon.ts'
 import type { Target } from './target.ts'
 

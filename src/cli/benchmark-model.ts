@@ -1,5 +1,5 @@
 // A benchmark answered by a model in the engine thread; rows go to a file as they come.
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type {
   AnswerSettings,
@@ -8,7 +8,7 @@ import type {
   RegionBenchmark,
   RegionBenchmarkName,
 } from '../benchmarks/index.ts'
-import { hashFile, sha256 } from '../core/index.ts'
+import { hashFile, isFolder, namesIn, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { portHost, runHosted } from '../host/index.ts'
 import type { Family } from '../models/index.ts'
@@ -150,8 +150,7 @@ async function openTrained(config: RunConfig, { adapter, ema }: ModelChoice): Pr
 
 /** Names, sizes and times of the files: weights that were changed since are other weights. `path`: a folder or a file. */
 function fingerprint(path: string): string {
-  const isFolder = existsSync(path) && statSync(path).isDirectory()
-  const names = isFolder ? readdirSync(path).sort() : existsSync(path) ? [''] : []
+  const names = isFolder(path) ? namesIn(path) : existsSync(path) ? [''] : []
   const facts = names.map((name) => {
     const { size, mtimeMs } = statSync(join(path, name))
     return [name, size, mtimeMs]

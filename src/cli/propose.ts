@@ -1,7 +1,7 @@
 // Records of pictures without annotations: masks proposed by a segmenter, captions written by the model that will train on them.
-import { existsSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { atomicWrite, Mismatch, messageOf, sha256 } from '../core/index.ts'
+import { atomicWrite, isFolder, Mismatch, messageOf, namesIn, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Rle } from '../mask/index.ts'
@@ -53,10 +53,10 @@ export function picturesIn(folder: string): string[] {
   const fail = (got: unknown, hint?: string): never => {
     throw new Mismatch({ where: folder, field: '--images', expected, got, hint })
   }
-  if (!existsSync(folder) || !statSync(folder).isDirectory()) return fail('not a folder')
-  const names = readdirSync(folder).filter((name) => /\.(png|jpe?g|webp)$/i.test(name))
+  if (!isFolder(folder)) return fail('not a folder')
+  const names = namesIn(folder, /\.(png|jpe?g|webp)$/i)
   if (names.length === 0) return fail('none', 'pictures in subfolders are not read')
-  return names.sort().map((name) => resolve(folder, name))
+  return names.map((name) => resolve(folder, name))
 }
 
 /** What the records depend on: a changed folder needs a new run. The model counts by its files, not by its path. */

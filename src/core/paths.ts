@@ -1,4 +1,4 @@
-import { existsSync, realpathSync } from 'node:fs'
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,6 +8,21 @@ import { Mismatch } from './errors.ts'
 export function cacheFolder(): string {
   if (process.env.ROUNDTRIP_CACHE) return resolve(process.env.ROUNDTRIP_CACHE)
   return join(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'roundtrip')
+}
+
+/** False also for a link that leads nowhere or to itself. */
+export function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory()
+  } catch {
+    return false
+  }
+}
+
+/** The names in a folder that match, sorted; none if there is no such folder. */
+export function namesIn(folder: string, pattern = /(?:)/): string[] {
+  const names = isFolder(folder) ? readdirSync(folder) : []
+  return names.filter((name) => pattern.test(name)).sort()
 }
 
 /** The package folder: the nearest one above this file with native/ and package.json. */

@@ -1,7 +1,7 @@
 // Hugging Face `save_to_disk` folders, bare shards of one, and single .arrow files.
 import { existsSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { Mismatch, readJson } from '../../core/index.ts'
+import { Mismatch, namesIn, readJson } from '../../core/index.ts'
 import { columnsOf, indexShard, type RecordIndex } from '../arrow/index-shards.ts'
 import { RowReader } from '../arrow/rows.ts'
 import type { DataConfig } from '../config.ts'
@@ -9,7 +9,7 @@ import type { RecordSource } from '../example.ts'
 import type { FilePool } from '../files.ts'
 import type { Columns } from './regions.ts'
 import { oneByOne, type RowShard, rowSource } from './row-source.ts'
-import { insideFolder, missingShards, namesIn, noneReadable, openEach } from './shards.ts'
+import { insideFolder, missingShards, noneReadable, openEach } from './shards.ts'
 
 const ignored = /^(cache-.*\.arrow|indices\.arrow|tmp.*)$/
 

@@ -1,13 +1,12 @@
 // Plain COCO: instances (regions with a category) and, beside them, captions (sentences about whole images).
 import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { type JsonObject, Mismatch, stream, streamId } from '../../core/index.ts'
+import { type JsonObject, Mismatch, namesIn, stream, streamId } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
 import type { FilePool } from '../files.ts'
 import { type AnnotationIndex, AnnotationIndexer, annotationSource, readSpans } from './coco-file.ts'
-import { namesIn } from './shards.ts'
 
 interface Files {
   instances: string

@@ -1,5 +1,14 @@
 import assert from 'node:assert/strict'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -134,6 +143,17 @@ describe('pictures', () => {
     truncateSync(join(stored[0]!, '1.png'), 100)
     assert.equal((await source.get(1)).caption, found.caption, 'a picture that was cut off is composed again')
     assert.equal((await source.get(1)).caption, found.caption)
+  })
+
+  test('a picture that cannot be stored leaves no unfinished file', async () => {
+    const before = new Set(readdirSync(join(cache, 'composed')))
+    const source = await open('emoji:2:9:64')
+    await source.get(0)
+    const name = readdirSync(join(cache, 'composed')).find((other) => !before.has(other))!
+    const store = join(cache, 'composed', name)
+    mkdirSync(join(store, '1.png'))
+    assert.equal((await source.get(1)).image.width, 64)
+    assert.deepEqual(readdirSync(store).sort(), ['0.json', '0.png', '1.png'])
   })
 
   test('a cache that cannot be written costs no record', async () => {

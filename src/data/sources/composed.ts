@@ -1,8 +1,8 @@
 // Pictures composed of cut-out objects: `stamps:COUNT[:SEED[:SIZE]][:photos][:described]` and `emoji:COUNT[:SEED[:SIZE]][:described]`. Record i is a
 // function of the package, seed, size and i; composed pictures are kept in the cache folder. The key of a record is the group of its objects.
-import { mkdirSync, readFileSync, renameSync, statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
+import { atomicWrite, cacheFolder, log, Mismatch, messageOf, sha256 } from '../../core/index.ts'
 import { decodeImage, encodePng, type RgbImage } from '../../image/index.ts'
 import { decodeRle, encodeRle, type Rle } from '../../mask/index.ts'
 import {
@@ -157,8 +157,10 @@ class PictureStore {
     try {
       const png = await encodePng(image)
       mkdirSync(this.#folder, { recursive: true })
-      replace(path, png)
-      replace(facts, JSON.stringify({ bytes: png.length, mask: encodeRle(mask), caption, meta } satisfies StoredFacts))
+      // not synced: what a crash cuts off is composed again
+      atomicWrite(path, png, false)
+      const known = { bytes: png.length, mask: encodeRle(mask), caption, meta } satisfies StoredFacts
+      atomicWrite(facts, JSON.stringify(known), false)
     } catch (error) {
       if (!this.#warned) log.warn(`composed pictures are not stored in ${this.#folder}: ${messageOf(error)}`)
       this.#warned = true
@@ -174,11 +176,4 @@ function readFacts(facts: string, path: string): StoredFacts | null {
   } catch {
     return null // absent or cut off: composed again
   }
-}
-
-/** Other processes see the old file or the new one. Not flushed to the disk: what a crash cuts off is composed again. */
-function replace(path: string, data: string | Uint8Array): void {
-  const unfinished = `${path}.${process.pid}`
-  writeFileSync(unfinished, data)
-  renameSync(unfinished, path)
 }

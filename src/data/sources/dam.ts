@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { type JsonObject, parseJson, sha256 } from '../../core/index.ts'
+import { type JsonObject, namesIn, parseJson, sha256 } from '../../core/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import { BadRecord, type ImageData, type RecordSource, type Region, type RegionOptions } from '../example.ts'
@@ -12,7 +12,7 @@ import { jsonSpans } from '../json-spans.ts'
 import { PackedStrings } from '../strings.ts'
 import { indexTar, type TarMember } from '../tar.ts'
 import { maskOf, nonEmpty, withCategory } from './regions.ts'
-import { namesIn, openEach } from './shards.ts'
+import { openEach } from './shards.ts'
 
 interface SampleIndex {
   keys: string[]

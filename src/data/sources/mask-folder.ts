@@ -2,13 +2,12 @@
 // object. `captions.tsv`, if there is one, has lines IMAGE, OBJECT, CAPTION; without it the records have no captions.
 import { existsSync, statSync } from 'node:fs'
 import { basename, join, parse } from 'node:path'
-import { Mismatch, readTextFile, sha256 } from '../../core/index.ts'
+import { isFolder, Mismatch, namesIn, readTextFile, sha256 } from '../../core/index.ts'
 import { type Labels, labelsFromPng, maskFromDense } from '../../mask/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import { asBadRecord, type RecordSource, type Region } from '../example.ts'
 import { readStored } from '../files.ts'
 import { nonEmpty } from './regions.ts'
-import { isFolder, namesIn } from './shards.ts'
 
 export function isMaskFolder(folder: string): boolean {
   return isFolder(join(folder, 'images')) && isFolder(join(folder, 'masks'))

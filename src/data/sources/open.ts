@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { Mismatch, readJson, regularFile } from '../../core/index.ts'
+import { isFolder, Mismatch, namesIn, readJson, regularFile } from '../../core/index.ts'
 import { DataConfig, type DataOptions } from '../config.ts'
 import { toExample } from '../decode.ts'
 import type { RecordSource, Source } from '../example.ts'
@@ -20,7 +20,7 @@ import { isPolygonList, openPolygonList } from './polygon-list.ts'
 import { recordIds } from './record-ids.ts'
 import { isRefCoco, openRefCoco } from './refcoco.ts'
 import { openSegZero } from './seg-zero.ts'
-import { insideFolder, isFolder, namesIn, noneReadable, openEach } from './shards.ts'
+import { insideFolder, noneReadable, openEach } from './shards.ts'
 
 /**
  * Opens a dataset and detects its format: an Arrow or Parquet shard, a folder of them, a dataset's root, RefCOCO, COCO, Sa2VA's

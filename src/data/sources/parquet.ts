@@ -1,6 +1,7 @@
 // Parquet of the hub's layout: data/SPLIT-00000-of-000NN.parquet, the same columns as the Arrow shards.
 import { statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { namesIn } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
@@ -10,7 +11,7 @@ import { schemaLines } from '../parquet/schema-text.ts'
 import { type Columns, chooseColumns, masksOf, recordsInRow } from './regions.ts'
 import { keyColumns, rowKey } from './row-keys.ts'
 import { oneByOne, type RowShard, rowSource } from './row-source.ts'
-import { missingShards, namesIn, noneReadable, openEach } from './shards.ts'
+import { missingShards, noneReadable, openEach } from './shards.ts'
 
 /** Parquet files of a folder or of its data/ folder; of one split when names carry splits. */
 export function parquetFiles(path: string, config: DataConfig): string[] {

@@ -2,7 +2,7 @@
 // images beside it in images/.
 import { existsSync, statSync } from 'node:fs'
 import { basename, join } from 'node:path'
-import { type JsonObject, sha256 } from '../../core/index.ts'
+import { isFolder, type JsonObject, sha256 } from '../../core/index.ts'
 import { imageInfo } from '../../image/index.ts'
 import { cachedIndex, packNumbers, unpackNumbers } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
@@ -15,7 +15,7 @@ import { opensWith } from './coco.ts'
 import { parseObject, segmentationMask } from './coco-file.ts'
 import { isDamSubset } from './dam.ts'
 import { nonEmpty } from './regions.ts'
-import { insideFolder, isFolder } from './shards.ts'
+import { insideFolder } from './shards.ts'
 
 export function isPolygonList(folder: string): boolean {
   const file = join(folder, 'annotations.json')

@@ -2,13 +2,12 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readPickle } from '../../checkpoint/index.ts'
-import { Mismatch, readJson, regularFile, stream, streamId } from '../../core/index.ts'
+import { Mismatch, namesIn, readJson, regularFile, stream, streamId } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
 import type { FilePool } from '../files.ts'
 import { type AnnotationIndex, AnnotationIndexer, annotationSource, readSpans, refImageFolders } from './coco-file.ts'
-import { namesIn } from './shards.ts'
 
 interface Ref {
   ref_id: number

@@ -4,7 +4,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { Mismatch, sha256 } from '../../core/index.ts'
+import { Mismatch, namesIn, sha256 } from '../../core/index.ts'
 import { imageInfo } from '../../image/index.ts'
 import { type Mask, maskFromPng, resizeMaskNearest } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
@@ -17,7 +17,6 @@ import { ParquetFile } from '../parquet/file.ts'
 import { PackedStrings } from '../strings.ts'
 import { imageOf, nonEmpty } from './regions.ts'
 import type { RowShard } from './row-source.ts'
-import { namesIn } from './shards.ts'
 
 const frame = 840
 

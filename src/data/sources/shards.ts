@@ -1,23 +1,7 @@
-// Shared by sources of several files: listing them, skipping broken ones, reporting missing ones, rejecting names outside the folder.
-import { readdirSync, statSync } from 'node:fs'
+// Shared by sources of several files: skipping broken ones, reporting missing ones, rejecting names outside the folder.
 import { log, Mismatch } from '../../core/index.ts'
 import type { DataConfig } from '../config.ts'
 import { BadRecord } from '../example.ts'
-
-/** False also for a link that leads nowhere or to itself. */
-export function isFolder(path: string): boolean {
-  try {
-    return statSync(path).isDirectory()
-  } catch {
-    return false
-  }
-}
-
-/** The names in a folder that match, sorted; none if there is no such folder. */
-export function namesIn(folder: string, pattern: RegExp): string[] {
-  const names = isFolder(folder) ? readdirSync(folder) : []
-  return names.filter((name) => pattern.test(name)).sort()
-}
 
 /** `have 3 of 44 shards, missing 3 to 43`, or nothing. */
 export function missingShards(folder: string, files: readonly string[], missing: readonly string[] = []): string[] {
