@@ -1,9 +1,9 @@
 // trackio: fragments of lines in its inbox, which its dashboard takes over and knows by their log_id.
 import { randomBytes } from 'node:crypto'
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
+import { mkdirSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { sha256 } from '../../core/index.ts'
+import { atomicWrite, sha256 } from '../../core/index.ts'
 import type { Interval, Metrics } from '../events.ts'
 import { encodeLine } from '../json-lines.ts'
 import { meansOf, type TrackedRun, type Tracker } from './tracker.ts'
@@ -65,8 +65,7 @@ export class TrackioTracker implements Tracker {
   #flush(): void {
     if (this.#lines.length === 0) return
     const path = join(this.#inbox, `${String(this.#sequence++).padStart(8, '0')}.jsonl`)
-    writeFileSync(`${path}.tmp`, this.#lines.map(encodeLine).join(''))
-    renameSync(`${path}.tmp`, path)
+    atomicWrite(path, this.#lines.map(encodeLine).join(''), false)
     this.#lines = []
   }
 
