@@ -55,7 +55,7 @@ export interface HostedRun {
 export async function runHosted(run: HostedRun): Promise<unknown> {
   const signals = run.signal ? signalsOf(run.signal) : listenForSignals()
   const rewards = run.scores ? await openScoring(run.scores) : undefined
-  const screen = run.onProgress ? listenTo(run.onProgress) : openScreen(run.label)
+  const screen = run.onProgress ? { step: 0, show: run.onProgress, end: () => undefined } : openScreen(run.label)
   const ended = refuseEarlyExit()
   try {
     const result = await runInEngineThread(run.module, run.work, run.input, {
@@ -90,14 +90,16 @@ function shareOfJudge(rewards: RunConfig['rewards'], processes: number): RunConf
 }
 
 async function answer(message: Message, rewards: OpenRewards | undefined, screen: Screen): Promise<unknown> {
-  if (message.kind === 'progress') return screen.show(message.event)
-  const { step } = screen
+  if (message.kind === 'progress') {
+    if (message.event.kind === 'step') screen.step = message.event.step ?? screen.step
+    return screen.show(message.event)
+  }
   const scoring = rewards?.tasks[message.task]
   if (!rewards || !scoring)
     throw new Mismatch({ where: 'run', field: 'rewards', expected: `rewards of ${message.task}`, got: 'none' })
   const { scoreGroup } = await import('../rewards/index.ts')
   const rows = await Promise.all(message.groups.map((group) => scoreGroup(scoring.terms, group, scoring.options)))
-  rewards.watch.record(step(), rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
+  rewards.watch.record(screen.step, rows.length, rows.filter((group) => (group[0]?.dropped.length ?? 0) > 0).length)
   return { rows, judge: rewards.judgeState() } satisfies Scores
 }
 
@@ -175,27 +177,13 @@ function listenForSignals(): Signals {
 
 interface Screen {
   /** The last step that was shown. */
-  step(): number
+  step: number
   show(event: RunProgress): void
   end(): void
 }
 
-/** Progress for a caller that shows it itself. */
-function listenTo(listener: (event: RunProgress) => void): Screen {
-  let step = 0
-  return {
-    step: () => step,
-    show(event) {
-      if (event.kind === 'step') step = event.step ?? step
-      listener(event)
-    },
-    end: () => undefined,
-  }
-}
-
 /** One status line at a time: steps, or the records of an evaluation. */
 function openScreen(label: string): Screen {
-  let step = 0
   let line: { kind: string; shown: ReturnType<typeof statusLine> } | undefined
   const end = () => {
     line?.shown.done()
@@ -209,9 +197,8 @@ function openScreen(label: string): Screen {
     return shown
   }
   return {
-    step: () => step,
+    step: 0,
     show(event) {
-      if (event.kind === 'step') step = event.step ?? step
       if (event.kind === 'step') open('step', label, event, 'step').update(event.step ?? 0, event.fields)
       else if (event.kind === 'eval')
         open(`eval ${event.text}`, `evaluation ${event.text}`, { ...event, step: 1 }, 'record').update(event.step ?? 0)
