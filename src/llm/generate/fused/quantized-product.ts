@@ -2,7 +2,7 @@
 // R rows, N features, K columns, r rank.
 import { maxQuantizedRows, type QuantizedMatrix, quantizedProduct, widen } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
-import { cat, empty, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { cat, empty, keep, noGrad, type Product, products, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
 
 /** Whether a layer's adapter takes part. */
 export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -76,20 +76,21 @@ export class QuantizedProduct {
     return y
   }
 
-  /** The wide matrix exists for this product only. */
+  /** The wide matrix exists for this product only. Adapters are added to its result in the same call of the engine. */
   #ofMany(x: Tensor, bias: Tensor | null): Tensor {
-    const y = x.linear(widen(this.#matrix), { bias })
-    if (!this.#factors) return y
-    const { down, up } = this.#factors
-    const inputs = x.linear(down)
-    let feature = 0
-    this.#pack.forEach(({ weight }, i) => {
-      const features = weight.size(0)
-      const of = inputs.narrow(1, i * this.#rank, this.#rank)
-      y.narrow(1, feature, features).add_(of.linear(up.narrow(0, feature, features)))
-      feature += features
-    })
-    return y
+    const list: Product[] = [{ a: { of: x }, b: { of: widen(this.#matrix), transposed: true }, bias }]
+    if (this.#factors) {
+      const { down, up } = this.#factors
+      list.push({ a: { of: x }, b: { of: down, transposed: true } })
+      let feature = 0
+      this.#pack.forEach(({ weight }, i) => {
+        const features = weight.size(0)
+        const [a, b] = [{ of: 1, columns: [i * this.#rank, this.#rank] as const }, up.narrow(0, feature, features)]
+        list.push({ a, b: { of: b, transposed: true }, out: { of: 0, columns: [feature, features] }, add: true })
+        feature += features
+      })
+    }
+    return products(list)[0]!
   }
 
   #roomForFactors(): Factors {
