@@ -191,7 +191,7 @@ function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, token
   const qkv = heads + 2 * llm.num_key_value_heads * D + 3 * lora.rank
   const gateUp = 2 * I + 2 * lora.rank
   const little = 2 * S + heads + 2 * lora.rank
-  const kept = checkpointing ? little : little + qkv + (2 / 3) * gateUp // every third layer makes gate and up again
+  const kept = checkpointing ? little : little + (qkv + gateUp) / 2 // every second layer makes them again
   const passing = tokens * (gateUp + I + 4 * S) + 2 * kernelChunk
   return { kept: bfloat16 * tokens * layers * kept, passing: bfloat16 * passing }
 }

@@ -22,8 +22,8 @@ export interface TrainingLayer {
   readonly middleNorm: Norm
 }
 
-/** What is kept for backward: nothing, all that is needed, all but gate and up, or neither them nor queries, keys and values. */
-export type Keeps = 'none' | 'all' | 'no-mlp' | 'inputs'
+/** What is kept for backward: nothing, all that is needed, or all but queries, keys, values, gate and up. */
+export type Keeps = 'none' | 'all' | 'inputs'
 
 /** What all layers of a pass have in common. */
 export interface PassContext {
@@ -100,7 +100,7 @@ export function layerForward(
     const saved: Saved = {
       ...attention,
       ...{ x: y ? before.sum : null, middle: middle.sum },
-      ...{ qkv: c.keeps === 'inputs' ? null : qkv, gateUp: c.keeps === 'all' ? gateUp : null },
+      ...(c.keeps === 'all' ? { qkv, gateUp } : { qkv: null, gateUp: null }),
       ...{ downOfO, downOfDown: tail(out, down) },
     }
     return { states, saved }
