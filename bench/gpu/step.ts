@@ -146,7 +146,7 @@ export async function stepRows(
     row('step, both loops', median(plain), 1900, 'ms'),
     row('  slowest of them', Math.max(...plain), null, 'ms'),
     row('  second half, the first', median(plain.slice(-half)), median(plain.slice(0, half)), 'ms'),
-    row('  peak', peak, 30, 'GiB'),
+    row('  peak', peak, 28, 'GiB'),
     row('  reserved after the first of them', reserved[0]!, null, 'GiB'),
     row('  reserved after the last of them', reserved.at(-1)!, null, 'GiB'),
     row('step, each phase waiting for the GPU', median(fenced), null, 'ms'),
