@@ -2,6 +2,7 @@ import { type DataType, type Schema, Type } from 'apache-arrow'
 import { assert, Mismatch } from '../../core/index.ts'
 import type { FilePool } from '../files.ts'
 import { GroupedRecords } from '../grouped-records.ts'
+import { strictText } from '../strings.ts'
 import { type BatchHeader, type BufferPlace, type Column, offsetBits } from './layout.ts'
 import { type BatchEntry, decodeMessage, SchemaChecks, type ShardIndex } from './messages.ts'
 
@@ -16,11 +17,6 @@ interface Batch {
 /** Limit on the values of one list or row; no caption, mask or conversation has more. */
 const maxValues = 4_000_000
 const maxBytes = 2 ** 31 - 1 // of one read
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-
-/** Text that is not UTF-8, found while reading a row. */
-export class NotUtf8 extends Mismatch {}
 
 /** Reads single rows of one shard: the offsets of the row, then exactly its bytes. */
 export class RowReader {
@@ -213,17 +209,7 @@ export class RowReader {
     const all = await this.#bytes(batch, column.buffer + 2, first, offsets.at(-1)! - first)
     const pieces = offsets.slice(1).map((end, i) => all.subarray(offsets[i]! - first, end - first))
     const text = column.type.typeId === Type.Utf8 || column.type.typeId === Type.LargeUtf8
-    return text ? pieces.map((piece) => this.#text(piece, field)) : pieces
-  }
-
-  /** An undecodable value is returned, not thrown: the row may be null there. */
-  #text(bytes: Buffer, field: string): string | NotUtf8 {
-    try {
-      return utf8.decode(bytes)
-    } catch {
-      const got = `bytes ${bytes.subarray(0, 16).toString('hex')}...`
-      return new NotUtf8({ where: this.path, field, expected: 'UTF-8 text', got })
-    }
+    return text ? pieces.map((piece) => strictText(piece, this.path, field)) : pieces
   }
 
   async #readFixed(batch: Batch, column: Column, start: number, count: number, field: string): Promise<unknown[]> {

@@ -3,16 +3,15 @@ import { brotliDecompressSync, gunzipSync } from 'node:zlib'
 import type { AsyncBuffer, FileMetaData, ParquetReadOptions } from 'hyparquet'
 import type { Compressors, PageLocation } from 'hyparquet/src/types.js'
 import { Mismatch, messageOf, refuseFailedDownload, regularFile } from '../../core/index.ts'
-import { NotUtf8 } from '../arrow/rows.ts'
 import { damagedHint, FilePool } from '../files.ts'
+import { GroupedRecords } from '../grouped-records.ts'
+import { strictText } from '../strings.ts'
 import { type Chunk, checkMetadata } from './metadata.ts'
 import { checkLocations, PageChecker, type Unpack } from './pages.ts'
 
 export type Row = Record<string, unknown>
 
 const stretch = 16 * 1024 * 1024
-
-const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
 /** The packages, loaded when the first file is opened. */
 async function loadTools() {
@@ -48,6 +47,7 @@ export class ParquetFile {
   readonly #pool: FilePool
   readonly #tools: Tools
   readonly #chunks: Chunk[]
+  readonly #groups: GroupedRecords
   readonly #unpackers: Record<string, Unpack>
   /** The row group read last, without images: its other rows are often read next. */
   #lastGroup: { key: string; rows: Promise<Row[]> } | null = null
@@ -59,6 +59,7 @@ export class ParquetFile {
     this.#pool = pool
     this.#tools = tools
     this.#chunks = checkMetadata(metadata, size, path)
+    this.#groups = new GroupedRecords(metadata.row_groups.map((group) => Number(group.num_rows)))
     this.#unpackers = unpackers(tools)
   }
 
@@ -115,7 +116,7 @@ export class ParquetFile {
       compressors: this.#unpackers as Compressors,
       utf8: false,
       useOffsetIndex: true,
-      parsers: { stringFromBytes: (bytes: Uint8Array) => strictText(bytes, this.path) },
+      parsers: { stringFromBytes: (bytes: Uint8Array) => strictText(bytes, this.path, 'text') },
     }
     const plan = parquetPlan(options)
     const schema = parquetSchema(this.metadata)
@@ -191,13 +192,9 @@ export class ParquetFile {
 
   /** First row, end row and number of the group of a row. */
   #group(index: number): [number, number, number] {
-    let start = 0
-    for (const [number, group] of this.metadata.row_groups.entries()) {
-      const end = start + Number(group.num_rows)
-      if (index < end) return [start, end, number]
-      start = end
-    }
-    throw new Error(`broken invariant: row ${index} of ${this.rows}`)
+    const [number, position] = this.#groups.find(index)
+    const start = index - position
+    return [start, start + Number(this.metadata.row_groups[number]!.num_rows), number]
   }
 
   /** First and end row of stretches that are read together: a row group, or part of a large one. */
@@ -230,16 +227,6 @@ function asBuffer(path: string, byteLength: number, pool: FilePool): AsyncBuffer
     return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer
   }
   return { byteLength, slice }
-}
-
-/** Undecodable text is returned, not thrown: only its record is rejected, not the row group. */
-function strictText(bytes: Uint8Array, where: string): string | NotUtf8 {
-  try {
-    return utf8.decode(bytes)
-  } catch {
-    const got = Buffer.from(bytes.subarray(0, 16)).toString('hex')
-    return new NotUtf8({ where, field: 'text', expected: 'UTF-8 text', got })
-  }
 }
 
 function throwStored<T>(value: T): T {

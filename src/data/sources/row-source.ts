@@ -1,11 +1,10 @@
 // Records of shards with rows. Arrow and Parquet differ only in how a row is read.
 import { isAbsolute, join } from 'node:path'
 import { Mismatch, sha256 } from '../../core/index.ts'
-import { NotUtf8 } from '../arrow/rows.ts'
 import { cachedIndex } from '../cache.ts'
 import { asBadRecord, type RecordSource, type Region, type RegionOptions, type Source } from '../example.ts'
 import { GroupedRecords } from '../grouped-records.ts'
-import { PackedStrings } from '../strings.ts'
+import { NotUtf8, PackedStrings } from '../strings.ts'
 import { type Columns, imageOf, regionOfRow } from './regions.ts'
 import { withImages } from './row-keys.ts'
 
