@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { z } from 'zod'
 import { parseWith } from '../config/index.ts'
-import { Mismatch, namesIn, readJson } from '../core/index.ts'
+import { Mismatch, namesIn, pushTo, readJson } from '../core/index.ts'
 import { encodeRle, type Rle } from '../mask/index.ts'
 import { ciderD, meteor } from '../rewards/index.ts'
 import { regionQuestion } from '../text/index.ts'
@@ -19,7 +19,7 @@ const Captions = z.object({ annotations: z.array(z.object({ image_id: z.number()
 function readCaptions(file: string): Map<number, string[]> {
   const out = new Map<number, string[]>()
   for (const { image_id, caption } of parseWith(Captions, readJson(file), file).annotations)
-    out.set(image_id, [...(out.get(image_id) ?? []), caption])
+    pushTo(out, image_id, caption)
   return out
 }
 

@@ -2,7 +2,7 @@
 // stopped resumes where it ended.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, pushTo } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { encodeRle } from '../mask/index.ts'
 import type { AnswerImages, MaskAnswer } from './answer.ts'
@@ -45,7 +45,7 @@ function batchesOf({ benchmark, records, batch }: AnswerRun, known: ReadonlySet<
   for (const record of records) {
     record.sentences.forEach((_, sentence) => {
       if (known.has(predictionKey(benchmark.name, record.split, record.id, sentence))) return
-      byImage.set(record.image, [...(byImage.get(record.image) ?? []), { record, sentence }])
+      pushTo(byImage, record.image, { record, sentence })
     })
   }
   const batches: Map<string, Asked[]>[] = []

@@ -1,7 +1,7 @@
 // Items about regions answered by a model, a row each as soon as it is known; see run.ts for masks.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { groupBy, Mismatch } from '../core/index.ts'
 import { decodeImage, type RgbImage } from '../image/index.ts'
 import { decodeRle, type Mask } from '../mask/index.ts'
 import type { DescribeRegions, RegionQuestion } from './describe.ts'
@@ -18,9 +18,7 @@ export interface TextRun extends RowsRun {
 
 /** Items of one image are adjacent, so that its features are computed once if the batch allows. */
 function byImage(items: readonly TextItem[]): TextItem[] {
-  const groups = new Map<string, TextItem[]>()
-  for (const item of items) groups.set(item.image, [...(groups.get(item.image) ?? []), item])
-  return [...groups.values()].flat()
+  return [...groupBy(items, ({ image }) => image).values()].flat()
 }
 
 async function imagesOf(folder: string, items: readonly TextItem[]): Promise<Map<string, RgbImage>> {

@@ -1,5 +1,5 @@
 import { Command } from 'commander'
-import { type CheckRow, log, Mismatch, messageOf } from '../core/index.ts'
+import { type CheckRow, groupBy, log, Mismatch, messageOf } from '../core/index.ts'
 import { findGolden, type Golden } from '../verify/index.ts'
 import { type CertificateOptions, certificatePage, certify } from './certificate.ts'
 import { choice, count, whole } from './model.ts'
@@ -114,11 +114,7 @@ const most = 12
 
 /** Rows of a kind share the word their names begin with; a long run of passing ones becomes one line with its worst. */
 function table({ path, kind, rows, pass }: Result, all: boolean): string {
-  const groups = new Map<string, CheckRow[]>()
-  for (const row of rows) {
-    const key = /^[A-Za-z_]+/.exec(row.name)?.[0] ?? row.name
-    groups.set(key, [...(groups.get(key) ?? []), row])
-  }
+  const groups = groupBy(rows, ({ name }) => /^[A-Za-z_]+/.exec(name)?.[0] ?? name)
   const lines = [...groups].flatMap(([key, group]) => {
     const passing = group.filter((r) => r.pass)
     if (all || passing.length <= most) return group.map(cells)

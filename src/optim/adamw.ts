@@ -1,5 +1,5 @@
 // AdamW with decoupled decay over named parameters. Moments have the parameter's dtype, float32 in training.
-import { Mismatch } from '../core/index.ts'
+import { groupBy, Mismatch } from '../core/index.ts'
 import {
   type AdamWNumbers,
   adamwUpdate,
@@ -13,7 +13,7 @@ import {
   zeros,
 } from '../tensor/index.ts'
 import type { OptimConfig } from './config.ts'
-import { groupBy, sameKind } from './grouping.ts'
+import { sameKind } from './grouping.ts'
 
 interface ParamGroup {
   params: ReadonlyMap<string, Tensor>
@@ -185,7 +185,7 @@ export class AdamW {
   /** Lists that one fused call can take: same group, same step count, same device and dtype. */
   #calls(): { entry: Entry; grad: Tensor }[][] {
     const calls = groupBy(this.#gradients(), ({ entry }) => `${this.#groups.indexOf(entry.group)} ${entry.steps}`)
-    return calls.flatMap((some) => sameKind(some, ({ entry }) => entry.param))
+    return [...calls.values()].flatMap((some) => sameKind(some, ({ entry }) => entry.param))
   }
 
   #update(items: readonly { entry: Entry; grad: Tensor }[], lr: number): void {

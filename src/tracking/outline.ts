@@ -1,3 +1,4 @@
+import { pushTo } from '../core/index.ts'
 import { decodeRle, type Mask, resizeMaskNearest, toDense } from '../mask/index.ts'
 import type { MaskRle } from './events.ts'
 
@@ -46,11 +47,7 @@ export function traceBorder(dense: Uint8Array, width: number, height: number): n
 function borderEdges(dense: Uint8Array, width: number, height: number): Map<number, number[]> {
   const inside = (x: number, y: number) => x >= 0 && y >= 0 && x < width && y < height && dense[y * width + x] === 1
   const edges = new Map<number, number[]>()
-  const add = (from: number, to: number) => {
-    const known = edges.get(from)
-    if (known) known.push(to)
-    else edges.set(from, [to])
-  }
+  const add = (from: number, to: number) => pushTo(edges, from, to)
   for (let y = 0; y < height; y++) {
     for (let x = 0; x < width; x++) {
       if (!inside(x, y)) continue

@@ -1,7 +1,7 @@
 // Plain COCO: instances (regions with a category) and, beside them, captions (sentences about whole images).
 import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { type JsonObject, Mismatch, namesIn, stream, streamId } from '../../core/index.ts'
+import { type JsonObject, Mismatch, namesIn, pushTo, stream, streamId } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
@@ -90,8 +90,7 @@ class IndexBuilder {
     await readSpans(instances, 'annotations', pool, (a, offset, length) => this.#add(a, offset, length))
     if (captions !== null) {
       await readSpans(captions, 'annotations', pool, (c) => {
-        if (typeof c.caption !== 'string') return
-        this.#sentences.set(c.image_id, [...(this.#sentences.get(c.image_id) ?? []), c.caption])
+        if (typeof c.caption === 'string') pushTo(this.#sentences, c.image_id, c.caption)
       })
     }
     return this.#join()

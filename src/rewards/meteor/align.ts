@@ -1,4 +1,5 @@
 // The three matching stages of NLTK's METEOR: equal tokens, equal stems, synonyms.
+import { pushTo } from '../../core/index.ts'
 import { porterStem } from './porter.ts'
 import { type MeteorTokenizer, tokenize } from './tokens.ts'
 import { wordNet } from './wordnet.ts'
@@ -62,10 +63,7 @@ export function align(reference: string, hypothesis: string, tokenizer: MeteorTo
 function matchEqual({ hyp, ref, partner, isTaken }: Pairing): number {
   const places = new Map<string, number[]>()
   for (const [j, word] of ref.entries()) {
-    const known = places.get(word)
-    if (isTaken[j]) continue
-    if (known) known.push(j)
-    else places.set(word, [j])
+    if (!isTaken[j]) pushTo(places, word, j)
   }
   let matches = 0
   for (let i = hyp.length - 1; i >= 0; i--) {

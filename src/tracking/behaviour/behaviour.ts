@@ -1,5 +1,6 @@
 // What training did to the answers of a run: the first steps against the last ones, over time, and record by record. Everything is
 // read from the run's folder; report, live page and terminal show the same object.
+import { pushTo } from '../../core/index.ts'
 import type { ReadSample, TaskName } from '../events.ts'
 import type { FollowedRun } from '../follow.ts'
 import type { SampleIndex } from '../sample-index.ts'
@@ -49,10 +50,7 @@ function rowsByStep(index: SampleIndex, task: string): Map<number, number[]> {
   const wanted = index.tasks.find(task)
   const rows = new Map<number, number[]>()
   for (let row = 0; row < index.count; row++) {
-    if (index.task.at(row) !== wanted) continue
-    const known = rows.get(index.step.at(row))
-    if (known) known.push(row)
-    else rows.set(index.step.at(row), [row])
+    if (index.task.at(row) === wanted) pushTo(rows, index.step.at(row), row)
   }
   return rows
 }

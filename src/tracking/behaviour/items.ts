@@ -1,4 +1,5 @@
 // What the answers of some steps have in common: one table of items, each a number over all of them and the records it is about.
+import { groupBy } from '../../core/index.ts'
 import { quantile } from '../statistics.ts'
 import type { Traits, TraitValues } from './traits.ts'
 
@@ -26,15 +27,7 @@ const median = (values: readonly number[]) =>
 
 const groupKey = ({ step, id }: Traits) => `${step} ${id}`
 
-export function groupedBy<T>(all: readonly T[], keyOf: (one: T) => string): T[][] {
-  const groups = new Map<string, T[]>()
-  for (const one of all) {
-    const known = groups.get(keyOf(one))
-    if (known) known.push(one)
-    else groups.set(keyOf(one), [one])
-  }
-  return [...groups.values()]
-}
+export const groupedBy = <T>(all: readonly T[], keyOf: (one: T) => string): T[][] => [...groupBy(all, keyOf).values()]
 
 /** Share of answers that another answer of their group already gave. */
 function duplicates(window: readonly Traits[]): number {

@@ -1,0 +1,13 @@
+/** Adds a value to the list of its key. */
+export function pushTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
+  const list = lists.get(key)
+  if (list) list.push(value)
+  else lists.set(key, [value])
+}
+
+/** Items by key, in the order of their first item. */
+export function groupBy<K, T>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
+  const groups = new Map<K, T[]>()
+  for (const item of items) pushTo(groups, keyOf(item), item)
+  return groups
+}
