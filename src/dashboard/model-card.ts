@@ -1,4 +1,5 @@
 // README.md of an exported model in the hub's form: a head of YAML, then what one wants to know before loading it.
+import { stringify } from 'yaml'
 import { apartFrom, type Interval, smallSampleNote } from '../tracking/index.ts'
 import { digits } from './markup/evaluations.ts'
 
@@ -41,9 +42,6 @@ export function plain(text: string): string {
     .replaceAll('\\=', '=')
 }
 
-/** A text inside YAML: JSON's strings are YAML's. */
-const quoted = (text: string) => JSON.stringify(text)
-
 /** A fence longer than any in the code. */
 function fenced(code: string, language: string): string {
   const longest = Math.max(2, ...(code.match(/`+/g) ?? []).map((run) => run.length))
@@ -51,35 +49,31 @@ function fenced(code: string, language: string): string {
   return `${fence}${language}\n${code.trimEnd()}\n${fence}`
 }
 
-function head(card: ModelCard): string[] {
-  const lines = ['---', `base_model: ${quoted(card.baseModel)}`, 'library_name: transformers']
-  if (card.license) lines.push(`license: ${quoted(card.license)}`)
-  lines.push('pipeline_tag: image-text-to-text', 'tags:', '- image-segmentation', `- ${card.method}`, '- roundtrip')
-  if (/^[\w.-]+\/[\w.-]+$/.test(card.data.name)) lines.push('datasets:', `- ${quoted(card.data.name)}`)
-  lines.push(...modelIndex(card), '---')
-  return lines
+/** What the hub reads, as YAML. */
+function head(card: ModelCard): string {
+  const { data, license } = card
+  const fields = {
+    base_model: card.baseModel,
+    library_name: 'transformers',
+    license,
+    pipeline_tag: 'image-text-to-text',
+    tags: ['image-segmentation', card.method, 'roundtrip'],
+    datasets: /^[\w.-]+\/[\w.-]+$/.test(data.name) ? [data.name] : undefined,
+    'model-index': modelIndex(card),
+  }
+  return `---\n${stringify(fields, { defaultStringType: 'QUOTE_DOUBLE', defaultKeyType: 'PLAIN', lineWidth: 0 })}---`
 }
 
 /** Metrics as the hub's leaderboards read them. */
-function modelIndex(card: ModelCard): string[] {
-  const metrics = Object.entries(card.after ?? {}).filter(([, { mean }]) => Number.isFinite(mean))
-  if (metrics.length === 0) return []
-  return [
-    'model-index:',
-    `- name: ${quoted(card.name)}`,
-    '  results:',
-    '  - task:',
-    '      type: image-text-to-text',
-    '    dataset:',
-    `      name: ${quoted(`${card.data.name}, held out`)}`,
-    `      type: ${quoted(card.data.name)}`,
-    '    metrics:',
-    ...metrics.flatMap(([name, { mean }]) => [
-      `    - name: ${quoted(name)}`,
-      `      type: ${quoted(name)}`,
-      `      value: ${mean}`,
-    ]),
-  ]
+function modelIndex({ name, data, after = {} }: ModelCard) {
+  const metrics = Object.entries(after).filter(([, { mean }]) => Number.isFinite(mean))
+  if (metrics.length === 0) return undefined
+  const result = {
+    task: { type: 'image-text-to-text' },
+    dataset: { name: `${data.name}, held out`, type: data.name },
+    metrics: metrics.map(([metric, { mean }]) => ({ name: metric, type: metric, value: mean })),
+  }
+  return [{ name, results: [result] }]
 }
 
 function withRange(v: Interval | undefined): string {
@@ -135,7 +129,7 @@ export function modelCard(card: ModelCard): string {
   ]
   const steps = card.steps === undefined ? '' : ` in ${card.steps} steps`
   const sections: string[][] = [
-    head(card),
+    [head(card)],
     [`# ${plain(card.name)}`],
     [`${plain(card.baseModel)}, ${methods[card.method].replace('STEPS', steps)}`],
     card.picture ? [`![${plain(card.picture.text)}](${encodeURI(card.picture.file)})`] : [],
