@@ -86,7 +86,7 @@ export const DataConfig = z.strictObject({
     .default(false)
     .describe('skip shards that are truncated or not downloaded; false ends the run with an error that names them'),
   workers: z.int().min(0).max(64).default(2).describe('threads that decode images; 0 decodes in the main thread'),
-  prefetch: z.int().min(1).default(16).describe('records read ahead of the training step'),
+  prefetch: z.int().min(1).default(32).describe('records read ahead of the training step'),
   prefetchMiB: z
     .number()
     .positive()

@@ -68,7 +68,6 @@ export function storeSample(s: CycleSample): Json {
 
 export function restoreSample(json: Json): CycleSample {
   const s = json as unknown as StoredSample
-  let mask: Mask | null = null
   return {
     ids: new Int32Array(bytes(s.ids)),
     text: s.text,
@@ -76,10 +75,7 @@ export function restoreSample(json: Json): CycleSample {
     logps: new Float32Array(bytes(s.logps)),
     action: s.action ? restoreAction(s.action) : null,
     caption: s.caption,
-    get mask() {
-      mask ??= s.mask && decodeRle(s.mask) // few ask for those of other processes
-      return mask
-    },
+    mask: s.mask ? decodeRle(s.mask) : null,
     ...(s.sampled === false ? { sampled: false } : {}),
     ...(s.samplerLogps ? { samplerLogps: new Float32Array(bytes(s.samplerLogps)) } : {}),
     ...(s.confidence ? { confidence: s.confidence } : {}),
