@@ -1,5 +1,5 @@
 // Predictions against targets: one row per sentence, with its intersection and union in every protocol.
-import { Mismatch, messageOf } from '../core/index.ts'
+import { expecting, Mismatch } from '../core/index.ts'
 import { decodeRle, encodeRle, type Mask, type Rle } from '../mask/index.ts'
 import type { BenchmarkRecord, MaskBenchmark } from './benchmark.ts'
 import { type Predictions, predictionKey } from './predictions.ts'
@@ -56,15 +56,10 @@ function missing(key: string): Mismatch {
 
 function sized(rle: Rle, target: Target, key: string): Mask {
   const where = `prediction ${key}`
-  try {
-    const mask = decodeRle(rle, where)
-    if (mask.height === target.height && mask.width === target.width) return mask
-    const expected = `the image's ${target.height} x ${target.width}`
-    throw new Mismatch({ where, field: 'rle.size', expected, got: `${mask.height} x ${mask.width}` })
-  } catch (error) {
-    if (error instanceof Mismatch) throw error
-    throw new Mismatch({ where, field: 'rle', expected: 'COCO run lengths', got: messageOf(error) }, { cause: error })
-  }
+  const mask = expecting({ where, field: 'rle', expected: 'COCO run lengths' }, () => decodeRle(rle, where))
+  if (mask.height === target.height && mask.width === target.width) return mask
+  const expected = `the image's ${target.height} x ${target.width}`
+  throw new Mismatch({ where, field: 'rle.size', expected, got: `${mask.height} x ${mask.width}` })
 }
 
 /** Every sentence of the records, in their order. */

@@ -1,8 +1,8 @@
 // Writes a trained model as a full folder. Base weights come from the source folder in their stored dtype, never from memory, where
 // they may be rounded. So the result does not depend on the dtype of the run.
-import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs'
+import { copyFileSync, lstatSync, mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { basename, join, relative, resolve } from 'node:path'
-import { atomicWriteJson, log, Mismatch, messageOf, readJsonObject } from '../core/index.ts'
+import { atomicWriteJson, expecting, log, Mismatch, readJsonObject } from '../core/index.ts'
 import { isQuantized, Linear, type Module, type Slot, tensorAt } from '../nn/index.ts'
 import { type DType, isFloating, type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import { toTorchDType } from './dtype.ts'
@@ -167,7 +167,7 @@ function bordersOf(from: string): string[] {
 /** `out`: the folder that is being written, which may be inside the model folder. */
 function copyOwn(path: string, to: string, borders: readonly string[], out: string): void {
   const isLink = lstatSync(path).isSymbolicLink()
-  const stats = statsOf(path)
+  const stats = expecting({ where: path, expected: 'a file or a link to one' }, () => statSync(path))
   const real = realpathSync(path)
   if (real === out) return
   if (!stats.isFile() && !stats.isDirectory()) log.warn(`${path}: neither a file nor a folder, not exported`)
@@ -184,12 +184,4 @@ function copyOwn(path: string, to: string, borders: readonly string[], out: stri
 function isInside(path: string, folder: string): boolean {
   const way = relative(resolve(folder), resolve(path))
   return way === '' || !(way === '..' || way.startsWith('../') || resolve(way) === way)
-}
-
-function statsOf(path: string): Stats {
-  try {
-    return statSync(path)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a file or a link to one', got: messageOf(error) }, { cause: error })
-  }
 }

@@ -1,6 +1,6 @@
 import { constants } from 'node:buffer'
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import { Mismatch, messageOf, refuseFailedDownload, regularFile, unreadable } from '../core/index.ts'
+import { expecting, Mismatch, refuseFailedDownload, regularFile, unreadable } from '../core/index.ts'
 
 /** readSync takes at most 2^31 - 1 bytes a call. */
 const piece = 1 << 30
@@ -19,11 +19,7 @@ export function withFile<T>(path: string, use: (fd: number, size: number) => T):
 
 function openFile(path: string): number {
   regularFile(path) // opening a pipe would wait for a writer
-  try {
-    return openSync(path, 'r')
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
-  }
+  return expecting({ where: path, expected: 'a readable file' }, () => openSync(path, 'r'))
 }
 
 /** The bytes [offset, offset + length) of an open file. */

@@ -1,7 +1,7 @@
 // What the commands that run a model share: options, opening with progress, reading picture and mask.
 import { readFileSync } from 'node:fs'
 import { Command, InvalidArgumentError, Option } from 'commander'
-import { log, Mismatch, messageOf, modelFolder } from '../core/index.ts'
+import { expecting, log, modelFolder } from '../core/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
@@ -122,9 +122,5 @@ export async function readRegion(maskPath: string, imagePath: string): Promise<{
 }
 
 function bytesOf(path: string): Buffer {
-  try {
-    return readFileSync(path)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) })
-  }
+  return expecting({ where: path, expected: 'a readable file' }, () => readFileSync(path))
 }

@@ -1,7 +1,7 @@
 import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Command } from 'commander'
 import { parseWith } from '../config/index.ts'
-import { lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { expecting, lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
 import { choice } from './model.ts'
 import { requireActing } from './spelling.ts'
 
@@ -60,12 +60,7 @@ export function command(): Command {
 }
 
 function parsePair(text: string, where: string, line: number): Pair {
-  let value: Partial<Pair> | null
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    throw new Mismatch({ where, expected: 'a JSON object', got: error })
-  }
+  const value: Partial<Pair> | null = expecting({ where, expected: 'a JSON object' }, () => JSON.parse(text))
   if (typeof value !== 'object' || value === null) throw new Mismatch({ where, expected: 'a JSON object', got: value })
   for (const field of ['reference', 'hypothesis'] as const) {
     if (value[field] === undefined) throw new Mismatch({ where, field, expected: 'a text or a mask', got: 'nothing' })

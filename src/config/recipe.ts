@@ -1,6 +1,6 @@
 import { existsSync, statSync } from 'node:fs'
 import { parse } from 'yaml'
-import { isObject, Mismatch, messageOf, readTextFile } from '../core/index.ts'
+import { expecting, isObject, Mismatch, readTextFile } from '../core/index.ts'
 import type { SettingTable, Written } from './settings.ts'
 import { parseValue } from './values.ts'
 
@@ -8,12 +8,8 @@ import { parseValue } from './values.ts'
 export function readRecipe(path: string, table: SettingTable): Written[] {
   if (!existsSync(path) || !statSync(path).isFile())
     throw new Mismatch({ where: path, field: 'recipe', expected: 'a YAML or JSON file', got: 'nothing there' })
-  let value: unknown
-  try {
-    value = parse(readTextFile(path))
-  } catch (error) {
-    throw new Mismatch({ where: path, field: 'recipe', expected: 'YAML or JSON', got: messageOf(error) })
-  }
+  const info = { where: path, field: 'recipe', expected: 'YAML or JSON' }
+  const value: unknown = expecting(info, () => parse(readTextFile(path)))
   if (value === null) return []
   if (!isObject(value)) throw new Mismatch({ where: path, field: 'recipe', expected: 'settings by name', got: value })
   return table.inOrder([...flat(value, '', path, table)])

@@ -32,6 +32,15 @@ export class Mismatch extends Error {
   }
 }
 
+/** The result of `work`. Whatever it throws becomes a Mismatch, which has the message of the error as what came. */
+export function expecting<T>(info: Omit<MismatchInfo, 'got'>, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    throw error instanceof Mismatch ? error : new Mismatch({ ...info, got: messageOf(error) }, { cause: error })
+  }
+}
+
 /** Exit code when a service is unreachable: EX_UNAVAILABLE of sysexits. */
 export const unavailableCode = 69
 

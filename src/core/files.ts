@@ -12,7 +12,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { Mismatch, messageOf } from './errors.ts'
+import { expecting } from './errors.ts'
 import { regularFile, unreadable } from './regular-file.ts'
 
 export function sha256(data: string | Uint8Array): string {
@@ -92,13 +92,9 @@ export function atomicWriteJson(path: string, value: unknown): void {
 
 /** A new folder among the temporary files that nobody else can read; the caller removes it. */
 export function temporaryFolder(name: string): string {
-  try {
-    return mkdtempSync(join(tmpdir(), `roundtrip-${name}-`))
-  } catch (error) {
-    const hint = 'make it writable, or set TMPDIR to another folder'
-    const expected = 'a folder to write temporary files to'
-    throw new Mismatch({ where: tmpdir(), field: 'TMPDIR', expected, got: messageOf(error), hint })
-  }
+  const hint = 'make it writable, or set TMPDIR to another folder'
+  const info = { where: tmpdir(), field: 'TMPDIR', expected: 'a folder to write temporary files to', hint }
+  return expecting(info, () => mkdtempSync(join(tmpdir(), `roundtrip-${name}-`)))
 }
 
 /** Flushes a file or a folder to the disk. */

@@ -1,4 +1,4 @@
-import { Mismatch, messageOf } from './errors.ts'
+import { expecting, Mismatch } from './errors.ts'
 import { refuseFailedDownload } from './failed-download.ts'
 import { readText, readTextFile } from './regular-file.ts'
 
@@ -18,11 +18,7 @@ export function typeOf(value: unknown): string {
 /** The value of a JSON text; `where` names its file, or its file and line. */
 export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
   refuseFailedDownload(Buffer.from(text.slice(0, 512)), where, expected)
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw new Mismatch({ where, expected, got: messageOf(error) }, { cause: error })
-  }
+  return expecting({ where, expected }, () => JSON.parse(text))
 }
 
 /** What a file of JSON holds, however large it is. */

@@ -1,15 +1,10 @@
 import { lstatSync, readFileSync, realpathSync, type Stats, statSync } from 'node:fs'
 import { join, sep } from 'node:path'
-import { Mismatch, messageOf } from './errors.ts'
+import { expecting, Mismatch, messageOf } from './errors.ts'
 
 /** Devices and pipes have no end: only what is stored may be read whole or by place. */
 export function regularFile(path: string): Stats {
-  let stats: Stats
-  try {
-    stats = statSync(path)
-  } catch (error) {
-    throw new Mismatch({ where: path, expected: 'a readable file', got: messageOf(error) }, { cause: error })
-  }
+  const stats = expecting({ where: path, expected: 'a readable file' }, () => statSync(path))
   if (stats.isFile()) return stats
   throw new Mismatch({ where: path, expected: 'a regular file', got: kindOf(stats) })
 }

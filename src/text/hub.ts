@@ -1,6 +1,6 @@
 // The only import of the tokenizers package, with the types we rely on (its own do not resolve under nodenext).
 import { Tokenizer } from '@huggingface/tokenizers'
-import { Mismatch, messageOf } from '../core/index.ts'
+import { expecting } from '../core/index.ts'
 import { checkPatterns, withinTime } from './patterns.ts'
 import type { TokenizerJson } from './tokenizer-files.ts'
 
@@ -18,30 +18,22 @@ const most = 256
 
 export function hubTokenizer(json: TokenizerJson, settings: Record<string, unknown>, where: string): HubTokenizer {
   checkPatterns(json, where)
-  const built = guarded(where, 'a tokenizer that can be built', () => {
+  const built = expecting({ where, expected: 'a tokenizer that can be built' }, () => {
     // The package would otherwise drop spaces before punctuation.
     return new Tokenizer(json, { ...settings, clean_up_tokenization_spaces: false }) as unknown as HubTokenizer
   })
   const kept = new Map<string, ReturnType<HubTokenizer['encode']>>()
   const encode: HubTokenizer['encode'] = (text, options) => {
     const work = () => built.encode(text, options)
-    if (text.length <= short) return guarded(where, 'a text that can be encoded', work)
+    if (text.length <= short) return expecting({ where, expected: 'a text that can be encoded' }, work)
     const key = `${options.add_special_tokens} ${text}`
-    const made = kept.get(key) ?? guarded(where, 'a text that can be encoded', () => withinTime(patience, where, work))
+    const made =
+      kept.get(key) ??
+      expecting({ where, expected: 'a text that can be encoded' }, () => withinTime(patience, where, work))
     kept.delete(key)
     kept.set(key, made) // the latest is the last
     if (kept.size > most) kept.delete(kept.keys().next().value!)
     return made
   }
   return { encode, pre_tokenizer: built.pre_tokenizer }
-}
-
-/** Whatever the package throws is about the file. */
-function guarded<T>(where: string, expected: string, work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    if (error instanceof Mismatch) throw error
-    throw new Mismatch({ where, expected, got: messageOf(error) }, { cause: error })
-  }
 }

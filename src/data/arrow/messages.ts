@@ -1,6 +1,6 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import { type DataType, Message, type Schema } from 'apache-arrow'
-import { Mismatch, messageOf, refuseFailedDownload, regularFile, unreadable } from '../../core/index.ts'
+import { expecting, Mismatch, refuseFailedDownload, regularFile, unreadable } from '../../core/index.ts'
 import { damagedHint } from '../files.ts'
 import { checkMessage, footerCounts } from './flat.ts'
 import { BatchChecker, type BatchHeader, type Column, dictionaryLayout, type Layout, layout } from './layout.ts'
@@ -258,13 +258,7 @@ function dictionaryType(columns: readonly Column[], id: number): DataType | null
 
 /** Errors of the decoder mean a damaged file. */
 function guarded<T>(where: string, field: string, decode: () => T): T {
-  try {
-    return decode()
-  } catch (error) {
-    if (error instanceof Mismatch) throw error
-    const info = { where, field, expected: 'Arrow metadata', got: messageOf(error), hint: damagedHint }
-    throw new Mismatch(info, { cause: error })
-  }
+  return expecting({ where, field, expected: 'Arrow metadata', hint: damagedHint }, decode)
 }
 
 /** Decodes a message after checking that its offsets are inside its bytes. Its header is not checked against the schema yet. */

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { brotliDecompressSync } from 'node:zlib'
-import { Mismatch, packageRoot } from '../../core/index.ts'
+import { expecting, packageRoot } from '../../core/index.ts'
 import { decodeTable, type PosName, posNames, readSynonymIds, type Table } from './table.ts'
 import { pairsOf } from './tokens.ts'
 
@@ -138,13 +138,9 @@ export class WordNet {
 let loaded: WordNet | undefined
 
 export function readWordNet(path: string): WordNet {
-  let bytes: Uint8Array
-  try {
-    bytes = brotliDecompressSync(readFileSync(path))
-  } catch (error) {
-    const hint = 'reinstall the package or run scripts/gen-wordnet.ts'
-    throw new Mismatch({ where: path, expected: 'a readable WordNet table', got: error, hint }, { cause: error })
-  }
+  const hint = 'reinstall the package or run scripts/gen-wordnet.ts'
+  const info = { where: path, expected: 'a readable WordNet table', hint }
+  const bytes = expecting(info, () => brotliDecompressSync(readFileSync(path)))
   return new WordNet(decodeTable(bytes, path))
 }
 
