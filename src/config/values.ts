@@ -1,4 +1,4 @@
-import { Mismatch } from '../core/index.ts'
+import { Mismatch, tryJson } from '../core/index.ts'
 
 /** The part of JSON Schema that zod writes for a setting. */
 export interface ValueSchema {
@@ -104,10 +104,6 @@ function parseList(text: string, items: ValueSchema): unknown[] | undefined {
 }
 
 function parseJson(text: string): unknown {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? value : undefined
-  } catch {
-    return undefined
-  }
+  const value = tryJson(text)
+  return typeof value === 'object' && value !== null ? value : undefined
 }

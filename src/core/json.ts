@@ -15,6 +15,21 @@ export function typeOf(value: unknown): string {
   return Array.isArray(value) ? 'a list' : typeof value
 }
 
+/** The value of a JSON text; undefined if it is none. */
+export function tryJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** The object of a JSON text; undefined for anything else. */
+export function tryJsonObject(text: string): JsonObject | undefined {
+  const value = tryJson(text)
+  return isObject(value) ? value : undefined
+}
+
 /** The value of a JSON text; `where` names its file, or its file and line. */
 export function parseJson(text: string, where: string, expected = 'a file of JSON'): unknown {
   refuseFailedDownload(Buffer.from(text.slice(0, 512)), where, expected)

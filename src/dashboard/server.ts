@@ -8,7 +8,14 @@ import { serve } from '@hono/node-server'
 import { type Context, Hono } from 'hono'
 import { streamSSE } from 'hono/streaming'
 import { fileBelow, Mismatch, messageOf } from '../core/index.ts'
-import { type FollowedRun, runFiles, type SampleOrder, type SampleQuery, sampleOrders } from '../tracking/index.ts'
+import {
+  encodeJson,
+  type FollowedRun,
+  runFiles,
+  type SampleOrder,
+  type SampleQuery,
+  sampleOrders,
+} from '../tracking/index.ts'
 import { BehaviourViews } from './behaviour.ts'
 import { type GuardOptions, guard } from './guard.ts'
 import { mediaTypeOf } from './picture.ts'
@@ -35,12 +42,7 @@ export interface WatchOptions extends GuardOptions {
   port: number
 }
 
-/** NaN and infinities are sent as strings, as in the run's files. */
-function encode(value: unknown): string {
-  return JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
-}
-
-const json = (c: Context, value: unknown) => c.body(encode(value), 200, { 'Content-Type': 'application/json' })
+const json = (c: Context, value: unknown) => c.body(encodeJson(value), 200, { 'Content-Type': 'application/json' })
 
 /** A number in the query; undefined if absent. */
 function number(c: Context, name: string): number | undefined {
@@ -105,7 +107,7 @@ function addLive(app: Hono, watched: RunWatcher): void {
       try {
         while (!stream.aborted) {
           const runs = watched.runs.map((run) => summaryOf(run))
-          await stream.writeSSE({ event: 'runs', data: encode({ runs, problems: watched.problems }) })
+          await stream.writeSSE({ event: 'runs', data: encodeJson({ runs, problems: watched.problems }) })
           await new Promise<void>((done) => {
             const beat = setTimeout(done, beatMs)
             wake = () => {

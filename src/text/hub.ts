@@ -24,12 +24,11 @@ export function hubTokenizer(json: TokenizerJson, settings: Record<string, unkno
   })
   const kept = new Map<string, ReturnType<HubTokenizer['encode']>>()
   const encode: HubTokenizer['encode'] = (text, options) => {
+    const info = { where, expected: 'a text that can be encoded' }
     const work = () => built.encode(text, options)
-    if (text.length <= short) return expecting({ where, expected: 'a text that can be encoded' }, work)
+    if (text.length <= short) return expecting(info, work)
     const key = `${options.add_special_tokens} ${text}`
-    const made =
-      kept.get(key) ??
-      expecting({ where, expected: 'a text that can be encoded' }, () => withinTime(patience, where, work))
+    const made = kept.get(key) ?? expecting(info, () => withinTime(patience, where, work))
     kept.delete(key)
     kept.set(key, made) // the latest is the last
     if (kept.size > most) kept.delete(kept.keys().next().value!)

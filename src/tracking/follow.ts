@@ -2,9 +2,8 @@
 
 import { type Stats, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { isObject, type JsonObject, Mismatch, messageOf } from '../core/index.ts'
+import { isObject, type JsonObject, Mismatch, messageOf, tryJsonObject } from '../core/index.ts'
 import type { RunEvent, TaskName, TimingLine } from './events.ts'
-import { parseLine } from './json-lines.ts'
 import { LineFollower, type LineSink } from './line-follower.ts'
 import { MetricTable } from './metric-table.ts'
 import { findTasks, toEvent, toTiming } from './parse.ts'
@@ -42,7 +41,7 @@ class EventSink<T> implements LineSink {
   }
 
   line(bytes: Buffer, start: number): void {
-    const line = parseLine(bytes.toString())
+    const line = tryJsonObject(bytes.toString())
     if (line?.t === 'step' && typeof line.step === 'number') {
       this.metrics.add(line.step, isObject(line.metrics) ? line.metrics : {}, start)
       return

@@ -9,16 +9,7 @@ import {
   rmSync,
   statSync,
 } from 'node:fs'
-import {
-  assert,
-  diskTrouble,
-  isObject,
-  type JsonObject,
-  lackOfRoom,
-  Mismatch,
-  regularFile,
-  writeAll,
-} from '../core/index.ts'
+import { assert, diskTrouble, lackOfRoom, Mismatch, regularFile, tryJsonObject, writeAll } from '../core/index.ts'
 
 const newline = 10
 const pieceSize = 1 << 16
@@ -26,10 +17,11 @@ const pieceSize = 1 << 16
 export const maxLineBytes = 64 << 20
 
 /** Numbers JSON has no word for are written as strings, so that a NaN loss is seen and not read as "absent". */
-export function encodeLine(value: unknown): string {
-  const text = JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
-  return `${text}\n`
+export function encodeJson(value: unknown): string {
+  return JSON.stringify(value, (_, v) => (typeof v === 'number' && !Number.isFinite(v) ? String(v) : v))
 }
+
+export const encodeLine = (value: unknown) => `${encodeJson(value)}\n`
 
 /** The number that `encodeLine` wrote; undefined if it wrote none. */
 export function decodeNumber(value: unknown): number | undefined {
@@ -48,16 +40,6 @@ export interface Line {
   whole: boolean
 }
 
-/** The JSON object of a line; undefined for anything else, which the caller counts. */
-export function parseLine(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? value : undefined
-  } catch {
-    return undefined
-  }
-}
-
 function* linesOf(fd: number): Generator<Line> {
   const piece = Buffer.allocUnsafe(pieceSize)
   let held: Buffer[] = []
@@ -72,7 +54,7 @@ function* linesOf(fd: number): Generator<Line> {
     let from = 0
     for (let to = piece.indexOf(newline); to >= 0 && to < n; to = piece.indexOf(newline, from)) {
       const value = isShort(at + to)
-        ? parseLine(Buffer.concat([...held, piece.subarray(from, to)]).toString())
+        ? tryJsonObject(Buffer.concat([...held, piece.subarray(from, to)]).toString())
         : undefined
       held = []
       from = to + 1
@@ -243,7 +225,7 @@ function endOfLastGoodLine(fd: number): number {
     if (end - 1 - start < maxLineBytes) {
       const bytes = Buffer.alloc(end - 1 - start)
       readSync(fd, bytes, 0, bytes.length, start)
-      if (parseLine(bytes.toString()) !== undefined) return end
+      if (tryJsonObject(bytes.toString()) !== undefined) return end
     }
     end = start
   }

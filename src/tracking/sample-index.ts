@@ -1,9 +1,8 @@
 import { closeSync, openSync, readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { fileBelow, type JsonObject } from '../core/index.ts'
+import { fileBelow, type JsonObject, tryJsonObject } from '../core/index.ts'
 import type { ReadSample, Sample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
-import { parseLine } from './json-lines.ts'
 import type { LineSink } from './line-follower.ts'
 import { toSample } from './parse.ts'
 
@@ -47,7 +46,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
   const head = headForm.exec(bytes.toString('latin1', 0, end))
   const tail = head && tailForm.exec(bytes.toString('latin1', to))
   if (!head || !tail) return undefined
-  const rewards = parseLine(tail[1]!) as Record<string, number | null> | undefined
+  const rewards = tryJsonObject(tail[1]!) as Record<string, number | null> | undefined
   if (!rewards) return undefined
   for (const name in rewards) {
     const value = rewards[name]
@@ -74,7 +73,7 @@ function readEnds(bytes: Buffer): SampleEntry | undefined {
 export function readEntry(bytes: Buffer): SampleEntry | undefined {
   const ends = readEnds(bytes)
   if (ends) return ends
-  const whole = parseLine(bytes.toString('utf8'))
+  const whole = tryJsonObject(bytes.toString('utf8'))
   return whole && toEntry(whole)
 }
 
@@ -202,7 +201,7 @@ export class SampleIndex implements LineSink {
       return rows.flatMap((row) => {
         const bytes = Buffer.alloc(this.#lengths.at(row))
         readSync(fd, bytes, 0, bytes.length, this.#starts.at(row))
-        const line = parseLine(bytes.toString('utf8'))
+        const line = tryJsonObject(bytes.toString('utf8'))
         return (line && toSample(line)) ?? []
       })
     } finally {

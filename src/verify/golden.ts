@@ -1,7 +1,7 @@
 // Recognizes a golden file or folder by its content; names and seeds do not matter.
 import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { Mismatch } from '../core/index.ts'
+import { type JsonObject, Mismatch, tryJsonObject } from '../core/index.ts'
 
 type ModelKind = 'sa2va' | 'sa2va-qwen' | 'qwen2_5_vl' | 'qwen3_vl' | 'mobilesam' | 'sam2-mask-prompt' | 'lora'
 export type GoldenKind = ModelKind | ('grpo' | 'meteor' | 'porter' | 'points' | 'benchmarks' | 'sentencepiece' | 'misc')
@@ -46,7 +46,7 @@ function kindOf(path: string): GoldenKind | null {
 
 function folderKind(dir: string): GoldenKind | null {
   const has = (name: string) => existsSync(join(dir, name))
-  const format = (name: string) => object(readFileSync(join(dir, name), 'utf8'))?.['format']
+  const format = (name: string) => tryJsonObject(readFileSync(join(dir, name), 'utf8'))?.['format']
   if (has('expected.json') && has('predictions.jsonl'))
     return format('expected.json') === 'benchmarks-golden' ? 'benchmarks' : null
   if (has('cases.json')) return format('cases.json') === 'sentencepiece-golden' ? 'sentencepiece' : null
@@ -58,7 +58,7 @@ function folderKind(dir: string): GoldenKind | null {
 }
 
 function modelKind(path: string): GoldenKind | null {
-  const config = object(readFileSync(path, 'utf8'))
+  const config = tryJsonObject(readFileSync(path, 'utf8'))
   const type = config?.['model_type']
   const grounded = type === 'sa2va_chat' || config?.['grounding_encoder_config'] !== undefined
   if (grounded) return config?.['text_config'] ? 'sa2va-qwen' : 'sa2va'
@@ -66,13 +66,13 @@ function modelKind(path: string): GoldenKind | null {
 }
 
 function fileKind(path: string): GoldenKind | null {
-  if (!/\.json$/.test(path)) return lineKind(object(firstLine(path)))
-  const content = object(readFileSync(path, 'utf8'))
+  if (!/\.json$/.test(path)) return lineKind(tryJsonObject(firstLine(path)))
+  const content = tryJsonObject(readFileSync(path, 'utf8'))
   if (content && 'set' in content && 'cases' in content) return 'sam2-mask-prompt'
   return content?.['format'] === 'grpo-golden' ? 'grpo' : null
 }
 
-function lineKind(row: Record<string, unknown> | null): GoldenKind | null {
+function lineKind(row: JsonObject | undefined): GoldenKind | null {
   if (!row) return null
   if ('reference' in row && 'hypothesis' in row && 'score' in row) return 'meteor'
   if ('kind' in row && 'input' in row && 'expected' in row) return 'points'
@@ -87,15 +87,5 @@ function firstLine(path: string): string {
     return text.split('\n').find((line) => line.trim() !== '') ?? ''
   } finally {
     closeSync(fd)
-  }
-}
-
-/** Null for anything that is not a JSON object: it is not a golden file. */
-function object(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
-  } catch {
-    return null
   }
 }

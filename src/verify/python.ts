@@ -4,7 +4,15 @@ import { rmSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
-import { isObject, Mismatch, messageOf, packageRoot, readJsonObject, temporaryFolder } from '../core/index.ts'
+import {
+  isObject,
+  Mismatch,
+  messageOf,
+  packageRoot,
+  readJsonObject,
+  temporaryFolder,
+  tryJsonObject,
+} from '../core/index.ts'
 
 /** Versions of the packages; null: not installed. */
 export type PythonVersions = Record<'torch' | 'transformers' | 'peft' | 'trl', string | null>
@@ -81,10 +89,8 @@ export class Scratch {
   }
 
   #answer(text: string): Record<string, unknown> {
-    try {
-      const answer: unknown = JSON.parse(text)
-      if (isObject(answer)) return answer
-    } catch {} // not JSON: reported below
+    const answer = tryJsonObject(text)
+    if (answer) return answer
     throw this.#mismatch('a Python 3', `a program that prints ${text.slice(0, 80) || 'nothing'}`, findHint)
   }
 

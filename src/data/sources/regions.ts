@@ -1,6 +1,6 @@
 // From the columns of a row to regions, for every storage that has rows (Arrow, Parquet). Names are those of the
 // Grasp-Any-Region dataset, `catagory` included.
-import { type JsonObject, Mismatch } from '../../core/index.ts'
+import { type JsonObject, Mismatch, tryJsonObject } from '../../core/index.ts'
 import { decodeRle, type Mask, maskFromPng, type Rle } from '../../mask/index.ts'
 import { asBadRecord, BadRecord, type ImageData, type Region } from '../example.ts'
 
@@ -15,11 +15,8 @@ export interface Columns {
 
 /** The logical schema in the metadata that Hugging Face datasets writes. It is only a hint, so a damaged one is ignored. */
 function featuresOf(metadata: string | undefined): JsonObject {
-  try {
-    return (JSON.parse(metadata ?? '{}') as { info?: { features?: JsonObject } } | null)?.info?.features ?? {}
-  } catch {
-    return {}
-  }
+  const { info } = (tryJsonObject(metadata ?? '') ?? {}) as { info?: { features?: JsonObject } | null }
+  return info?.features ?? {}
 }
 
 /** Which column is which; `metadata`: of Hugging Face datasets, which marks image columns. */

@@ -4,7 +4,7 @@
 import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { Mismatch, namesIn, sha256 } from '../../core/index.ts'
+import { Mismatch, namesIn, sha256, tryJson } from '../../core/index.ts'
 import { imageInfo } from '../../image/index.ts'
 import { type Mask, maskFromPng, resizeMaskNearest } from '../../mask/index.ts'
 import { scanShard } from '../arrow/messages.ts'
@@ -137,12 +137,9 @@ function placesOf(solution: string, { width, height }: { width: number; height: 
 function objectsIn(solution: string): { bbox_2d: number[]; point_2d: number[] }[] | null {
   const isList = (value: unknown, length: number) =>
     Array.isArray(value) && value.length === length && value.every(Number.isFinite)
-  try {
-    const list = JSON.parse(solution)
-    return list.every((one: Record<string, unknown>) => isList(one['bbox_2d'], 4) && isList(one['point_2d'], 2)) ? list : null // biome-ignore format: one line
-  } catch {
-    return null
-  }
+  const list = tryJson(solution)
+  const isObjects = Array.isArray(list) && list.every((one) => isList(one?.bbox_2d, 4) && isList(one?.point_2d, 2))
+  return isObjects ? list : null
 }
 
 function index(value: number, side: number): number {

@@ -14,7 +14,7 @@ import {
 } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { log, Mismatch, messageOf } from '../../core/index.ts'
+import { log, Mismatch, messageOf, tryJsonObject } from '../../core/index.ts'
 
 interface Line {
   k: string
@@ -24,12 +24,8 @@ interface Line {
 }
 
 function parseLine(text: string): Line | undefined {
-  try {
-    const line = JSON.parse(text) as Partial<Line> | null
-    return line && typeof line.k === 'string' && 'v' in line ? (line as Line) : undefined
-  } catch {
-    return undefined
-  }
+  const line = tryJsonObject(text)
+  return line && typeof line.k === 'string' && 'v' in line ? (line as unknown as Line) : undefined
 }
 
 function isAlive(holder: string): boolean {

@@ -1,5 +1,5 @@
 // One POST to an OpenAI-compatible server. A redirect is never followed, because it would carry the key to another host.
-import { messageOf, readBody } from '../../core/index.ts'
+import { messageOf, readBody, tryJsonObject } from '../../core/index.ts'
 
 /** The judge gave no usable reply. `fatal` means that asking again cannot help. */
 export class JudgeFailure extends Error {
@@ -53,15 +53,10 @@ function refusalOf({ status, headers }: Response, text: string): JudgeFailure {
   return new JudgeFailure(`${status} ${messageIn(text)}`, { status, fatal, retryAfterMs: retryAfter(headers) })
 }
 
-/** `error.message` of OpenAI's form, or the text itself. */
+/** `error.message` of OpenAI's form, or the text itself, such as the page of a proxy. */
 function messageIn(text: string): string {
-  try {
-    const { error } = JSON.parse(text) as { error?: { message?: unknown } }
-    if (typeof error?.message === 'string') return error.message
-  } catch {
-    // a proxy's page, not the server's JSON
-  }
-  return text
+  const error = tryJsonObject(text)?.error as { message?: unknown } | null | undefined
+  return typeof error?.message === 'string' ? error.message : text
 }
 
 function retryAfter(headers: Headers): number | undefined {
