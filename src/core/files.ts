@@ -19,6 +19,16 @@ export function sha256(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex')
 }
 
+/** What `use` makes of a file that is open for reading; it is closed afterwards. */
+export function withOpen<T>(path: string, use: (fd: number) => T): T {
+  const fd = openSync(path, 'r')
+  try {
+    return use(fd)
+  } finally {
+    closeSync(fd)
+  }
+}
+
 /** SHA-256 of a file, read in pieces. */
 export function hashFile(path: string): string {
   const hash = createHash('sha256')
@@ -99,12 +109,7 @@ export function temporaryFolder(name: string): string {
 
 /** Flushes a file or a folder to the disk. */
 export function syncPath(path: string): void {
-  const fd = openSync(path, 'r')
-  try {
-    fsyncSync(fd)
-  } finally {
-    closeSync(fd)
-  }
+  withOpen(path, fsyncSync)
 }
 
 /** Linux's number of EDQUOT, which Node does not know by name. */

@@ -1,6 +1,6 @@
-import { closeSync, fstatSync, openSync, readSync, type Stats, statSync } from 'node:fs'
+import { fstatSync, readSync, type Stats, statSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { firstIndex, requireBelow } from '../core/index.ts'
+import { firstIndex, requireBelow, withOpen } from '../core/index.ts'
 import { maxLineBytes } from './json-lines.ts'
 
 const newline = 10
@@ -62,12 +62,7 @@ export class LineFollower {
       this.torn = false
       if (!found) return false
     } else if (this.#isSeen(found)) return false
-    const fd = openSync(requireBelow(dirname(this.path), basename(this.path)), 'r')
-    try {
-      return this.#readFrom(fd, budget)
-    } finally {
-      closeSync(fd)
-    }
+    return withOpen(requireBelow(dirname(this.path), basename(this.path)), (fd) => this.#readFrom(fd, budget))
   }
 
   #isSeen({ size, mtimeMs, ino }: Stats): boolean {

@@ -1,6 +1,6 @@
-import { closeSync, openSync, readSync } from 'node:fs'
+import { readSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
-import { fileBelow, type JsonObject, tryJsonObject } from '../core/index.ts'
+import { fileBelow, type JsonObject, tryJsonObject, withOpen } from '../core/index.ts'
 import type { ReadSample, Sample, SampleRef } from './events.ts'
 import { float32, float64, type Growing, uint16, uint32 } from './growable-array.ts'
 import type { LineSink } from './line-follower.ts'
@@ -196,16 +196,12 @@ export class SampleIndex implements LineSink {
   read(rows: readonly number[]): ReadSample[] {
     const path = rows.length > 0 ? fileBelow(dirname(this.path), basename(this.path)) : null
     if (path === null) return []
-    const fd = openSync(path, 'r')
-    try {
-      return rows.flatMap((row) => {
-        const bytes = Buffer.alloc(this.#lengths.at(row))
-        readSync(fd, bytes, 0, bytes.length, this.#starts.at(row))
-        const line = tryJsonObject(bytes.toString('utf8'))
-        return (line && toSample(line)) ?? []
-      })
-    } finally {
-      closeSync(fd)
+    const sampleAt = (fd: number, row: number): ReadSample | undefined => {
+      const bytes = Buffer.alloc(this.#lengths.at(row))
+      readSync(fd, bytes, 0, bytes.length, this.#starts.at(row))
+      const line = tryJsonObject(bytes.toString('utf8'))
+      return line && toSample(line)
     }
+    return withOpen(path, (fd) => rows.flatMap((row) => sampleAt(fd, row) ?? []))
   }
 }

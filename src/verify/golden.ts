@@ -1,7 +1,7 @@
 // Recognizes a golden file or folder by its content; names and seeds do not matter.
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { type JsonObject, Mismatch, tryJsonObject } from '../core/index.ts'
+import { type JsonObject, Mismatch, tryJsonObject, withOpen } from '../core/index.ts'
 
 type ModelKind = 'sa2va' | 'sa2va-qwen' | 'qwen2_5_vl' | 'qwen3_vl' | 'mobilesam' | 'sam2-mask-prompt' | 'lora'
 export type GoldenKind = ModelKind | ('grpo' | 'meteor' | 'porter' | 'points' | 'benchmarks' | 'sentencepiece' | 'misc')
@@ -81,11 +81,7 @@ function lineKind(row: JsonObject | undefined): GoldenKind | null {
 
 function firstLine(path: string): string {
   const piece = Buffer.alloc(1 << 16)
-  const fd = openSync(path, 'r')
-  try {
-    const text = piece.toString('utf8', 0, readSync(fd, piece))
-    return text.split('\n').find((line) => line.trim() !== '') ?? ''
-  } finally {
-    closeSync(fd)
-  }
+  const length = withOpen(path, (fd) => readSync(fd, piece))
+  const text = piece.toString('utf8', 0, length)
+  return text.split('\n').find((line) => line.trim() !== '') ?? ''
 }

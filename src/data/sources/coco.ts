@@ -1,7 +1,7 @@
 // Plain COCO: instances (regions with a category) and, beside them, captions (sentences about whole images).
-import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs'
+import { existsSync, readSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { type JsonObject, Mismatch, namesIn, pushTo, stream, streamId } from '../../core/index.ts'
+import { type JsonObject, Mismatch, namesIn, pushTo, stream, streamId, withOpen } from '../../core/index.ts'
 import { cachedIndex } from '../cache.ts'
 import type { DataConfig } from '../config.ts'
 import type { RecordSource } from '../example.ts'
@@ -18,12 +18,7 @@ interface Files {
 /** Whether the first character of a JSON file that is not white space is this bracket. */
 export function opensWith(file: string, bracket: '[' | '{'): boolean {
   const head = Buffer.alloc(256)
-  const fd = openSync(file, 'r')
-  try {
-    readSync(fd, head, 0, 256, 0)
-  } finally {
-    closeSync(fd)
-  }
+  withOpen(file, (fd) => readSync(fd, head, 0, 256, 0))
   return head
     .toString('latin1')
     .replace(/^\u00ef\u00bb\u00bf/, '')
