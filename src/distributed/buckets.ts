@@ -1,7 +1,7 @@
 // Many tensors as few flat ones. With three or more ranks the transport adds in an order that depends on a value's position in its
 // bucket. The layout therefore depends only on the list of tensors, never on which of them have a gradient.
 import { Mismatch } from '../core/index.ts'
-import { keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
 import type { NamedTensors } from './world.ts'
 
 /** Float32 values in a bucket: 256 MiB. A tensor with more has its own bucket. */
@@ -40,17 +40,9 @@ export function layBuckets(tensors: NamedTensors, limit = bucketValues): Bucket[
 }
 
 /** A float32 copy of the gradients, zeros for a missing one; the caller frees it. */
-export function packGradients(bucket: Bucket): Tensor {
-  return noGrad(() => {
-    const flat = keep(zeros([bucket.numel], { device: bucket.device }))
-    tidy(() => {
-      for (const { tensor, offset, numel } of bucket.slots) {
-        const grad = tensor.grad()
-        if (grad) flat.narrow(0, offset, numel).copy_(grad.reshape([numel]))
-      }
-    })
-    return flat
-  })
+export function packGradients({ device, slots }: Bucket): Tensor {
+  const flat = ({ tensor, numel }: Slot) => tensor.grad()?.reshape([numel]) ?? zeros([numel], { device })
+  return noGrad(() => tidy(() => keep(cat(slots.map(flat)).to('float32'))))
 }
 
 /** Gradients take the values of the bucket; a tensor that has a gradient nowhere keeps none. */

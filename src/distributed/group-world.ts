@@ -77,7 +77,7 @@ export class GroupWorld implements World {
     requireFloating(parameters)
     await this.#agreeOnLayout(parameters)
     const names = [...parameters.keys()]
-    const flags = await this.agree(names.map((name) => tidy(() => parameters.get(name)!.grad() !== null)))
+    const flags = await this.agree(tidy(() => names.map((name) => parameters.get(name)!.grad() !== null)))
     const used = new Set(names.filter((_, i) => flags[i]))
     await this.#next(async () => {
       await this.#openDevices(parameters)
