@@ -156,6 +156,25 @@ test('no more is read ahead than the window and the memory budget allow', async 
   await source.close()
 })
 
+test('a record is given as soon as it is read; the rest of the window is read while the caller waits for something else', async () => {
+  const source = await openSource('scenes:40')
+  let reads = 0
+  const counting: Source = {
+    ...source,
+    region: (index) => {
+      reads++
+      return source.region(index)
+    },
+  }
+  const loader = openLoader(counting, { workers: 0, prefetch: 8 })
+  await take(loader, 3)
+  assert.ok(reads <= 4, `${reads} records were read for the first three`)
+  for (let turn = 0; turn < 20; turn++) await new Promise((done) => setImmediate(done))
+  assert.equal(reads, 11)
+  await loader.close()
+  await source.close()
+})
+
 test('calls of next that overlap are answered in order', async () => {
   const inTurn = await withLoader(settings, { rank: 0, world: 1 }, (loader) => take(loader, 12))
   const together = await withLoader(settings, { rank: 0, world: 1 }, async (loader) =>
