@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { alone } from '../distributed/index.ts'
+import { alone, type World } from '../distributed/index.ts'
 import type { Group } from '../rl/index.ts'
-import type { Sample } from '../tracking/index.ts'
+import { AlarmWatch, type Sample } from '../tracking/index.ts'
 import { prepareSamples, writeSamples } from './samples.ts'
 
 /** A group of two samples, and how often its samples were shown. */
@@ -39,7 +39,8 @@ function runFolder(samplesMiB = 1) {
       return `${id}.png`
     },
   }
-  return { world: alone, writer, config: { samplesMiB }, notices: { report: () => undefined }, written, images }
+  const plain = { world: alone, writer, config: { samplesMiB }, notices: { report: () => undefined } }
+  return { ...plain, alarms: new AlarmWatch(), written, images }
 }
 
 test('samples that were prepared while a step learned are the same as others, and computed once', async () => {
@@ -65,4 +66,24 @@ test('what is written, has no replies or finds no room is not prepared', async (
   assert.deepEqual(prepareSamples([one.group, { ...other.group, replies: [] }], 2, folder), [])
   assert.deepEqual(prepareSamples([other.group], 2, full), [])
   assert.equal(other.shown(), 0)
+})
+
+test('what a process has read of its samples goes to the one that writes them', async () => {
+  const [folder, one, other] = [runFolder(), groupOf('a'), groupOf('b')]
+  const theirs = new AlarmWatch()
+  const rows = prepareSamples([other.group], 3, { ...folder, alarms: theirs })
+  const traits = rows.map((row) => ({ ...theirs.traitsOf(row), words: ['read', 'there'] }))
+  const second = { own: [null, rows], traits: [null, traits], pngs: [['b', Uint8Array.of(1)]] }
+  const gather = async (value: object) => structuredClone('own' in value ? [value, second] : [value, value])
+  const world = { ...alone, size: 2, gather } as World
+  const samples = await writeSamples([one.group, { ...other.group, replies: [] }], 3, { ...folder, world })
+  assert.deepEqual(
+    samples.map((sample) => [sample.id, folder.alarms.traitsOf(sample).words.join(' ')]),
+    [
+      ['a', 'a 0'],
+      ['a', 'a 1'],
+      ['b', 'read there'],
+      ['b', 'read there'],
+    ],
+  )
 })

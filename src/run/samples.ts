@@ -3,7 +3,7 @@ import type { World } from '../distributed/index.ts'
 import { encodePng, type RgbImage } from '../image/index.ts'
 import type { Group, Shown } from '../rl/index.ts'
 import type { WorkItem } from '../tasks/index.ts'
-import type { MaskRle, RunWriter, Sample } from '../tracking/index.ts'
+import type { AlarmWatch, MaskRle, RunWriter, Sample } from '../tracking/index.ts'
 import type { Notices } from './notices.ts'
 
 function shownAs<T>(shown: readonly Shown[], kind: Shown['kind'], by: Shown['by']): T | undefined {
@@ -15,6 +15,7 @@ interface SamplesOf {
   writer: Pick<RunWriter, 'samples' | 'hasImage' | 'image' | 'sampleBytes'>
   config: { samplesMiB: number }
   notices: Pick<Notices, 'report'>
+  alarms: AlarmWatch
 }
 
 /** Rows of groups and pictures of records that were prepared; those that are written stay as an empty list. */
@@ -23,20 +24,21 @@ const preparedPngs = new WeakMap<RgbImage, Promise<Uint8Array>>()
 
 /** Everything that `writeSamples` does with groups that have their scores, except the writing. Returns the new rows. */
 export function prepareSamples(groups: readonly Group[], step: number, run: Omit<SamplesOf, 'world' | 'notices'>) {
-  const { writer, config } = run
+  const { alarms, writer, config } = run
   if (writer.sampleBytes >= config.samplesMiB * 2 ** 20) return []
   const fresh = groups.filter((group) => group.replies.length > 0 && !preparedRows.has(group))
   return fresh.flatMap((group) => {
     if (!writer.hasImage(group.item.id)) void pngOf((group.item as WorkItem).example.image)
     const rows = samplesOf(group, step)
     preparedRows.set(group, rows)
+    for (const row of rows) alarms.traitsOf(row)
     return rows
   })
 }
 
 /** Each process reports the groups whose replies it has, with the images that are not kept yet; rank 0 writes and returns them in order. */
 export async function writeSamples(groups: readonly Group[], step: number, run: SamplesOf): Promise<Sample[]> {
-  const { world, writer, notices } = run
+  const { alarms, world, writer, notices } = run
   const most = run.config.samplesMiB * 2 ** 20
   // the size that a resume finds is the size it was: a run that was disturbed keeps the same samples
   const isFull = () => writer.sampleBytes >= most
@@ -46,14 +48,16 @@ export async function writeSamples(groups: readonly Group[], step: number, run: 
   const rowsOf = (group: Group) => preparedRows.get(group) ?? samplesOf(group, step)
   const own = groups.map((group) => (group.replies.length > 0 ? rowsOf(group) : null))
   const shown = groups.filter(({ item }, at) => own[at] && missing.includes(item.id))
-  const shares = await world.gather({ own, pngs: await encodeImages(shown) })
+  const traits = own.map((rows) => rows?.map((row) => alarms.traitsOf(row)))
+  const shares = await world.gather({ own, traits, pngs: await encodeImages(shown) })
   for (const group of groups) preparedRows.set(group, [])
   if (world.rank > 0) return []
   const pngs = new Map(shares.flatMap((share) => share.pngs))
   const written = ids.flatMap((id, at) => {
     const image = writer.image(id, () => pngs.get(id)!)
-    const rows = shares.find((share) => share.own[at])?.own[at] ?? []
-    const samples = rows.map((row) => Object.assign(row, { image })) // the same objects: their traits may be known
+    const share = shares.find((one) => one.own[at])
+    const samples = (share?.own[at] ?? []).map((row) => Object.assign(row, { image }))
+    for (const [k, sample] of samples.entries()) alarms.keep(sample, share!.traits[at]![k]!)
     writer.samples(samples)
     return samples
   })

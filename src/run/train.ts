@@ -95,7 +95,7 @@ class TrainWork implements Work {
     this.#memory = { alone: opened.world.size === 1, report }
     this.#run = {
       ...runOf(config, tasks, learner, encoder, host, this.#scoring, opened.world),
-      meanwhile: (groups) => this.#alarms.prepare(prepareSamples(groups, this.#scoring.step, opened)),
+      meanwhile: (groups) => void prepareSamples(groups, this.#scoring.step, { ...opened, alarms: this.#alarms }),
     }
     this.#batches = new Batches(this.#run, config, records, encoder, this.#memory)
     this.#norms = Object.fromEntries(tasks.map((t) => [t.name, 0]))
@@ -164,7 +164,9 @@ class TrainWork implements Work {
     const measured = await this.#overProcesses({ step_time: spent, ...phases(seconds, spent), ...waits })
     const log = this.#log(report, learningRate, decoded, measured)
     this.#watchJudge()
-    this.#raise(this.#alarms.afterStep(await writeSamples(fresh, number + 1, this.#opened)))
+    this.#raise(
+      this.#alarms.afterStep(await writeSamples(fresh, number + 1, { ...this.#opened, alarms: this.#alarms })),
+    )
     this.#watchSpread(number + 1, report)
     return log
   }

@@ -43,15 +43,21 @@ export class AlarmWatch {
     for (const alarm of raisedAlarms(run)) this.#isNew(alarm)
   }
 
-  /** Reads samples before `afterStep` gets the same objects, when there is time for it. */
-  prepare(samples: readonly Sample[]): void {
-    for (const sample of samples) this.#prepared.set(sample, traitsOf({ ...sample, shown: shownOf(sample) }))
+  /** Read once for each object, before `afterStep` gets it or there. */
+  traitsOf(sample: Sample): Traits {
+    const traits = this.#prepared.get(sample) ?? traitsOf({ ...sample, shown: shownOf(sample) })
+    this.keep(sample, traits)
+    return traits
+  }
+
+  /** What another process has read of a sample. */
+  keep(sample: Sample, traits: Traits): void {
+    this.#prepared.set(sample, traits)
   }
 
   /** New alarms after the samples of a step. */
   afterStep(samples: readonly Sample[]): Alarm[] {
-    this.prepare(samples.filter((sample) => !this.#prepared.has(sample)))
-    for (const sample of samples) this.#add(this.#prepared.get(sample)!)
+    for (const sample of samples) this.#add(this.traitsOf(sample))
     return [...this.#windows.values()].flatMap(({ first, last }) => alarmsOf(first, last).filter((a) => this.#isNew(a)))
   }
 

@@ -49,7 +49,7 @@ test('samples that are read before the step ends raise the same alarms', () => {
   const watch = new AlarmWatch()
   const raised = Array.from({ length: steps }, (_, i) => {
     const samples = samplesAt(i + 1, tricks['whole-image']!)
-    watch.prepare(samples.slice(4))
+    for (const sample of samples.slice(4)) watch.traitsOf(sample)
     return watch.afterStep(samples).map(({ kind }): [number, string] => [i + 1, kind])
   })
   assert.deepEqual(raised.flat(), alarmsAlong(tricks['whole-image']!))
