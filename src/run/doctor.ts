@@ -128,10 +128,11 @@ function engineFacts(config: RunConfig): Finding[] {
   const { version, blas, cuda: cudaVersion } = native().info()
   const { device, dtype } = deviceOf(config)
   const fact = (name: string, detail: string): Finding => ({ name, pass: null, detail })
+  const form = config.frozenWeights === 'exact' ? '' : `, frozen matrices in ${config.frozenWeights}`
   const card = device.startsWith('cuda') ? `${cuda.name()}, ${humanBytes(cuda.memory().total)}` : `${threads()} threads`
   return [
     fact('engine', `libtorch ${version}, ${blas}${cudaVersion ? `, CUDA ${cudaVersion}` : ''}`),
-    fact('device', `${device} (${card}), ${dtype}`),
+    fact('device', `${device} (${card}), ${dtype}${form}`),
   ]
 }
 
