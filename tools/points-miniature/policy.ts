@@ -161,7 +161,7 @@ function lessonOf({ tokenizer, processor: config, cfg }: LoadedQwenVL, scene: Po
   return { scene, image, ids: tokenizer.encode(chatText(questionOf(scene), [tokens]), { addSpecial: false }) }
 }
 
-/** As of teacherForceRows, with all rows in each operation: one by one, small images would be many small operations. */
+/** As of teacherForceGroups, with all rows in each operation: one by one, small images would be many small operations. */
 export function answerLoss(
   model: QwenVL,
   images: Tensor, // [R * units, S]

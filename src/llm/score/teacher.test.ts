@@ -14,7 +14,7 @@ import {
 import { addLora, type Slot, tensorAt, trainOnly } from '../../nn/index.ts'
 import { backward, expectNoLeak, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { loraTargets } from '../index.ts'
-import { headLogProbs, teacherForce, teacherForceGroups, teacherForceRows } from './teacher.ts'
+import { headLogProbs, teacherForce, teacherForceGroups } from './teacher.ts'
 
 /** A miniature with adapters that do something: B is zero at the start, which would hide half of the gradient. */
 function adapted(llm: Record<string, unknown> = {}): Tiny & { trained: Slot[] } {
@@ -97,10 +97,10 @@ test('rows of different prompts score as each does alone', () => {
     [other, 1],
   ]
   tidy(() => {
-    const all = teacherForceRows(
+    const all = teacherForceGroups(
       model,
       pairs.map(([p]) => p),
-      pairs.map(([, k]) => completions[k]!),
+      pairs.map(([, k]) => [completions[k]!]),
     ).logProbs(0.7).logps
     pairs.forEach(([p, k], r) => {
       const own = alone(p, k).logps.numbers()
@@ -298,5 +298,5 @@ test('scoring and encoding leave no tensor behind', () => {
 
 test('a sequence beyond the positions of the model is refused', () => {
   assert.throws(() => teacherForce(model, prompt, [new Int32Array(4090)]), /length: expected at most 4096 positions/)
-  assert.throws(() => teacherForceRows(model, [prompt], [new Int32Array(4090)]), /at most 4096 positions/)
+  assert.throws(() => teacherForceGroups(model, [prompt], [[new Int32Array(4090)]]), /at most 4096 positions/)
 })

@@ -140,17 +140,6 @@ export function teacherForce<P extends PromptIds>(
   return teacherForceGroups(model, [prompt], [completions], options)
 }
 
-/** One completion each for different prompts. */
-export function teacherForceRows<P extends PromptIds>(
-  model: PromptedModel<P>,
-  prompts: readonly P[],
-  completions: readonly Int32Array[],
-  options: TeacherOptions = {},
-): TeacherPass {
-  const groups = completions.map((ids) => [ids])
-  return teacherForceGroups(model, prompts, groups, options)
-}
-
 /**
  * One forward over prompts and the completions of each: a row for each prompt, padded on the right. The last token of a completion
  * predicts nothing and is not read.

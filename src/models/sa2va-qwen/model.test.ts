@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { box, picture } from '../../../tests/support/sa2va.ts'
 import { Mismatch } from '../../core/index.ts'
-import { generate, teacherForce, teacherForceRows } from '../../llm/index.ts'
+import { generate, teacherForce, teacherForceGroups } from '../../llm/index.ts'
 import { maskFromDense } from '../../mask/index.ts'
 import { backward, memory, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
 import { prepareQwenImage, type QwenGroundedFeatures } from './inputs.ts'
@@ -124,7 +124,7 @@ for (const [name, set] of Object.entries(sets)) {
       assert.ok(worst < 1e-5, `${worst}`)
       noGrad(() =>
         tidy(() => {
-          const rows = teacherForceRows(model, [short, long], [answer, answer]).logProbs().logps
+          const rows = teacherForceGroups(model, [short, long], [[answer], [answer]]).logProbs().logps
           close(rows.narrow(0, 1, 1).flatten(), teacherForce(model, long, [answer]).logProbs().logps.flatten(), 1e-4)
         }),
       )

@@ -1,7 +1,7 @@
 // Supervised fine-tuning: cross-entropy on both answers of a record, and the mask loss on its [SEG]. B records, S hidden.
 import { Mismatch, type RandomStream } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
-import { type PromptIds, teacherForceRows } from '../../llm/index.ts'
+import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
 import type { GroundedFamily } from '../../models/index.ts'
 import { cat, noGrad, type Tensor } from '../../tensor/index.ts'
 import { type QuestionAbout, regionQuestions, segmentAnswers, segmentQuestions } from '../../text/index.ts'
@@ -94,10 +94,10 @@ export function readRows(
   tokens = { caption: tokensOf(described.map((r) => r.answer)), answer: tokensOf(segmented.map((r) => r.answer)) },
 ): { caption: Tensor; answer: Tensor; states: Tensor } {
   const rows = [...described, ...segmented]
-  const pass = teacherForceRows(
+  const pass = teacherForceGroups(
     family.model,
     rows.map((r) => r.prompt),
-    rows.map((r) => r.answer),
+    rows.map((r) => [r.answer]),
     { checkpointing },
   )
   const { logps } = pass.logProbs() // [2B, T]

@@ -3,7 +3,7 @@
 // points of the record. K answers, one for each record.
 import { Mismatch } from '../../core/index.ts'
 import type { Example } from '../../data/index.ts'
-import { type PromptIds, teacherForceRows } from '../../llm/index.ts'
+import { type PromptIds, teacherForceGroups } from '../../llm/index.ts'
 import { maskArea } from '../../mask/index.ts'
 import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
 import type { BatchPosition, SupervisedBatches } from '../kind.ts'
@@ -52,10 +52,10 @@ function learnAnswers(
   try {
     return tidy(() => {
       const lessons = own.map((example) => lesson(pointRecord(example), place))
-      const pass = teacherForceRows(
+      const pass = teacherForceGroups(
         model,
         lessons.map((l) => l.prompt),
-        lessons.map((l) => l.answer),
+        lessons.map((l) => [l.answer]),
         { checkpointing },
       )
       const each = pass.logProbsByPrompt(1).map(({ logps }, i) => logps.sum().neg().div(lessons[i]!.answer.length))
