@@ -40,19 +40,6 @@ export function maskFromDense(bits: Uint8Array, height: number, width: number): 
   return { height, width, counts: Uint32Array.from(counts) }
 }
 
-/** From the column-major indices, ascending, of the pixels that differ from the one before them; before the first it is outside. */
-export function maskFromChanges(changes: ArrayLike<number>, height: number, width: number): Mask {
-  checkSize(height, width, 'maskFromChanges')
-  const counts = new Uint32Array(changes.length + 1)
-  let start = 0
-  for (let i = 0; i < changes.length; i++) {
-    counts[i] = changes[i]! - start
-    start = changes[i]!
-  }
-  counts[changes.length] = height * width - start
-  return { height, width, counts }
-}
-
 /** Row-major 0/1. */
 export function toDense(mask: Mask): Uint8Array {
   const { height, width, counts } = mask

@@ -87,9 +87,26 @@ export function decodeRle(rle: Rle, where = 'RLE'): Mask {
   throw problem(where, 'rle-type', 'a string or a list of numbers', counts)
 }
 
+/** Strings of masks that were encoded, and the masks of what was returned: noise has 100,000 runs and several readers. */
+const encoded = new WeakMap<Mask, string>()
+const sources = new WeakMap<object, Mask>()
+
+/** The mask whose encoded form this object is; it need not be decoded. */
+export function sourceOf(rle: Readonly<Rle>): Mask | undefined {
+  const mask = sources.get(rle)
+  return mask && encoded.get(mask) === rle.counts ? mask : undefined
+}
+
 /** The compressed form, character for character as pycocotools writes it. */
 export function encodeRle(mask: Mask): { size: [number, number]; counts: string } {
-  const { counts } = mask
+  const counts = encoded.get(mask) ?? encodeCounts(mask.counts)
+  const rle: { size: [number, number]; counts: string } = { size: [mask.height, mask.width], counts }
+  encoded.set(mask, counts)
+  sources.set(rle, mask)
+  return rle
+}
+
+function encodeCounts(counts: Uint32Array): string {
   const codes = Buffer.allocUnsafe(counts.length * 7) // 7 groups of five bits hold any difference
   let length = 0
   for (let i = 0; i < counts.length; i++) {
@@ -102,5 +119,5 @@ export function encodeRle(mask: Mask): { size: [number, number]; counts: string 
       codes[length++] = c + 48
     }
   }
-  return { size: [mask.height, mask.width], counts: codes.toString('latin1', 0, length) }
+  return codes.toString('latin1', 0, length)
 }

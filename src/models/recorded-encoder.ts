@@ -36,10 +36,10 @@ export class RecordedEncoder {
     return parts[0]!.map((_, k) => cat(parts.map((part) => part[k]!)))
   }
 
-  /** Few rows are not worth the whole recording. */
+  /** Fewer rows than half are not worth the whole recording. */
   #part(x: Tensor): readonly Tensor[] {
     const n = x.size(0)
-    if (2 * n <= this.#rows) return this.#pass(x)
+    if (2 * n < this.#rows) return this.#pass(x)
     const { input, graph, results } = this.#recorded(x)
     input.narrow(0, 0, n).copy_(x)
     graph.replay()

@@ -4,7 +4,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { RandomStream, stream } from '../../src/core/index.ts'
+import { inSpareTime, RandomStream, stream } from '../../src/core/index.ts'
 import { DecodeKernels, kernelTarget, shareOf, useKernels } from '../../src/kernels/index.ts'
 import { PackedCache } from '../../src/llm/generate/fused/packed-cache.ts'
 import { roundedRows } from '../../src/llm/generate/fused/padded-rows.ts'
@@ -523,3 +523,14 @@ for (const form of frozenForms)
     assert.deepEqual(read(), fresh)
     decodePool.clear(decoder)
   })
+
+test('the host does other work while the device decodes, and answers are the same', () => {
+  useKernels('auto')
+  const { model, decoder } = randomDecoder()
+  const alone = speak(model, promptsOf(2))
+  const done: number[] = []
+  for (let i = 0; i < 3; i++) inSpareTime(() => void done.push(i))
+  assert.deepEqual(speak(model, promptsOf(2)), alone)
+  assert.deepEqual(done, [2, 1, 0])
+  decodePool.clear(decoder)
+})

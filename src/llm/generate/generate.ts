@@ -1,6 +1,6 @@
 // Generation: prefill once per prompt, then one token a step for all rows. B prompts, K samples each, R = B*K rows (prompt-major),
 // N longest prompt, S hidden, V vocabulary. Prompts of different length are padded on the left.
-import { Mismatch, type RandomStream } from '../../core/index.ts'
+import { Mismatch, type RandomStream, spendSpareTime } from '../../core/index.ts'
 import {
   greedyTokens,
   plainSampling,
@@ -71,6 +71,9 @@ interface Row {
   finished: boolean
   random: RandomStream | null
 }
+
+/** Half of what the device took for the last steps: the host has time for other work. */
+let spareMs = 0
 
 /** Everything under noGrad, op by op past autograd altogether; returned tensors belong to the caller's scope. */
 export function generate<P extends PromptIds>(
@@ -160,10 +163,13 @@ class Generation<P extends PromptIds> {
     try {
       let numbers = this.#numbers(1)
       for (let t = 1; t < maxNewTokens && this.#open > 0; t += stepsAhead) {
-        const open = this.#rows.map((row) => row.open)
+        const [open, startedAt] = [this.#rows.map((row) => row.open), performance.now()]
         decoding.start(Math.min(stepsAhead, maxNewTokens - t), numbers, open)
         numbers = this.#numbers(t + stepsAhead) // while the device works
-        this.#takeSteps(t, decoding.look())
+        spendSpareTime(spareMs)
+        const taken = decoding.look()
+        spareMs = (performance.now() - startedAt) / 2
+        this.#takeSteps(t, taken)
       }
     } finally {
       decoding.dispose()

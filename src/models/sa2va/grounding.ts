@@ -1,10 +1,10 @@
 // The part of every Sa2VA after its language model: text_hidden_fcs and SAM2. B prompts, S hidden size, d prompt width of SAM2.
 import type { Decoder, Placement } from '../../llm/index.ts'
-import { type Mask, maskFromChanges, maskFromDense } from '../../mask/index.ts'
+import { type Mask, maskFromDense } from '../../mask/index.ts'
 import { Linear, Module } from '../../nn/index.ts'
 import {
   chooseMask,
-  maskChanges,
+  maskRuns,
   type Sam2Config,
   type Sam2Features,
   Sam2Model,
@@ -35,7 +35,7 @@ export class GroundingEncoder extends Module {
   /** SAM2's features of the normalised pixels of each image. */
   encode(of: readonly Float32Array[], { device, dtype }: Placement): Sam2Features {
     const side = this.sam2_model.config.image_size
-    const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device }).to(dtype))
+    const images = of.map((pixels) => tensor(pixels, [1, 3, side, side], { device, dtype }))
     const [level0, level1, level2] = this.#images.run(images.length > 1 ? cat(images) : images[0]!)
     return { level0: level0!, level1: level1!, level2: level2! }
   }
@@ -70,7 +70,7 @@ export class GroundingEncoder extends Module {
       tidy(() => {
         const full = upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)
         if (full.device === 'cpu') return toMask(full).map((bits) => maskFromDense(bits, height, width))
-        return maskChanges(full.squeeze(1)).map((changes) => maskFromChanges(changes, height, width))
+        return maskRuns(full.squeeze(1)).map((counts) => ({ height, width, counts }))
       }),
     )
   }

@@ -79,9 +79,7 @@ export class Sa2VA extends GroundedModule<Features> {
   encodeAll(images: readonly ImageInput[]): Pick<Features, 'vision' | 'sam'> {
     const { device, dtype } = this.placement
     return tidy(() => {
-      const pixels = images.map(({ pixels, tiles, size }) =>
-        tensor(pixels, [tiles, 3, size, size], { device }).to(dtype),
-      )
+      const pixels = images.map(({ pixels, tiles, size }) => tensor(pixels, [tiles, 3, size, size], { device, dtype }))
       const [vision] = this.#tiles.run(pixels.length > 1 ? cat(pixels) : pixels[0]!) as [Tensor]
       const of = images.map((image) => image.samPixels)
       return { vision, sam: this.grounding_encoder.encode(of, this.placement) }

@@ -3,13 +3,13 @@ import { after, before, test } from 'node:test'
 import { roundingBound } from '../../../tests/support/rounding.ts'
 import { disposeModel, goldenTensor, relativeError, tinyModel } from '../../../tests/support/sam2.ts'
 import { Mismatch } from '../../core/index.ts'
-import { maskFromChanges, maskFromDense } from '../../mask/index.ts'
+import { maskFromDense } from '../../mask/index.ts'
 import { replaceTensor, tensorAt } from '../../nn/index.ts'
 import { backward, cat, expectNoLeak, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { sam2Config } from './config.ts'
 import { type Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
-import { chooseMask, maskChanges, maskLogits, stability, takeMask, toMask, upsampleMask } from './selection.ts'
+import { chooseMask, maskLogits, maskRuns, stability, takeMask, toMask, upsampleMask } from './selection.ts'
 
 /** Element i of tensor k: an integer hash, in [-0.5, 0.5). */
 function hashed(k: number, i: number): number {
@@ -163,10 +163,10 @@ test('runs of masks found where the logits are equal those of their pixels', () 
     const signs = tensor([1, -1, 0, Number.NaN], [4, 1, 1])
     const logits = noise.mul(0.5).add(signs) // all inside, all outside, both, no numbers
     const before = maskLogits.nan
-    const changes = maskChanges(logits)
+    const runs = maskRuns(logits)
     assert.equal(maskLogits.nan, before + 13 * 9)
     assert.deepEqual(
-      changes.map((own) => maskFromChanges(own, 13, 9)),
+      runs.map((counts) => ({ height: 13, width: 9, counts })),
       toMask(logits).map((bits) => maskFromDense(bits, 13, 9)),
     )
   })

@@ -1,6 +1,6 @@
 // Which mask is taken, and how it becomes pixels. B prompts, M proposals.
-import { firstIndex, Mismatch } from '../../core/index.ts'
-import { type Tensor, tidy, where } from '../../tensor/index.ts'
+import { Mismatch } from '../../core/index.ts'
+import { cat, ones, type Tensor, tidy, where } from '../../tensor/index.ts'
 import type { DecoderOutput } from './mask-decoder.ts'
 
 /** The proposal with the largest predicted overlap in each row, the first on ties: ious [B, M] to indices [B], int64. */
@@ -62,24 +62,24 @@ export function toMask(logits: Tensor): Uint8Array[] {
 
 const inside = (logits: Tensor) => logits.detach().sigmoid().gt(0.5)
 
-/**
- * The same as the places where runs begin: of each mask [B, H, W], column by column, the indices of the pixels that differ from the one
- * before. Found on the logits' device, so that little comes back from it.
- */
-export function maskChanges(logits: Tensor): Int32Array[] {
+/** The run lengths of the same masks [B, H, W], column by column. They are computed on the logits' device, so that little comes back from it. */
+export function maskRuns(logits: Tensor): Uint32Array[] {
   const [B, H, W] = logits.shape as [number, number, number]
-  const [found, nan] = tidy(() => {
+  const [runs, counts, nan] = tidy(() => {
     const columns = inside(logits)
       .transpose(1, 2)
       .reshape([B, H * W])
     const before = columns.roll([1], { dims: [1] })
     before.narrow(1, 0, 1).fill_(false)
-    const counted = logits.detach().isnan().sum()
-    const places = columns.ne(before).nonzero().to('int32') // rows of (mask, pixel)
-    return [places.transpose(0, 1).contiguous().array() as Int32Array, counted.item()]
+    const ends = cat([columns.ne(before), ones([B, 1], { dtype: 'bool', device: logits.device })], { dim: 1 })
+    const at = ends.nonzero().select(1, 1) // [N]: pixels before which a run ends, H * W at the end of a mask
+    const lengths = at.sub(at.roll([1], { dims: [0] }).remainder(H * W)).to('int32')
+    return [lengths.array() as Int32Array, ends.sum(1).numbers(), logits.detach().isnan().sum().item()]
   })
   maskLogits.nan += nan
-  const [masks, pixels] = [found.subarray(0, found.length / 2), found.subarray(found.length / 2)]
-  const startOf = (b: number) => firstIndex(masks.length, (i) => masks[i]! >= b)
-  return Array.from({ length: B }, (_, b) => pixels.subarray(startOf(b), startOf(b + 1)))
+  let next = 0
+  return counts.map((count) => {
+    next += count
+    return new Uint32Array(runs.subarray(next - count, next))
+  })
 }

@@ -20,7 +20,7 @@ import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField, sp
 import { type Cycle, usesField, usesPrompt } from './config.ts'
 import { maskLoss } from './mask-loss.ts'
 import { ask, describeAll, segmentAll } from './prompts.ts'
-import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
+import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
 import { actionColumns, fieldOf, scoreActions, segAt } from './score-actions.ts'
 
 /** An answer that carries a mask. */
@@ -159,6 +159,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
       const { segState: _, ...answer } = row.answer
       const d = drawn.get(row)
       const mask = masks.get(row) ?? null
+      prepareShown(this.#cycle, mask, row.item)
       return {
         ...{ ...answer, action: d?.action ?? null, caption: null, mask },
         ...(d ? { confidence: d.confidence } : {}),

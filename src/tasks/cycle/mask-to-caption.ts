@@ -6,7 +6,7 @@ import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import type { Cycle } from './config.ts'
 import { ask, captionOf, segmentAll } from './prompts.ts'
-import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from './sample.ts'
+import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
 
 export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
   readonly name = 'loop1'
@@ -62,6 +62,7 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
         const hit = s.caption ? found[next++]! : null
         const { id, caption: reference, mask: given } = item.example
         const maskPrime = hit?.mask ?? null
+        prepareShown(this.#cycle, maskPrime, item)
         const answer = {
           ...{ id: `${id}#${k}`, reference, given, caption: s.caption, maskPrime, text: s.text },
           ...{ maskConfidence: hit?.confidence ?? null, record: recordContext(item) },

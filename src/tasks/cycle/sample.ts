@@ -1,9 +1,12 @@
 // What both round trips sample, and how it is kept in a checkpoint.
+import { inSpareTime } from '../../core/index.ts'
 import { decodeRle, encodeRle, type Mask } from '../../mask/index.ts'
 import type { Answer, MaskConfidence } from '../../rewards/index.ts'
 import type { Json, Sample, Shown } from '../../rl/index.ts'
+import { maskValues } from '../../tracking/index.ts'
 import type { WorkItem } from '../kind.ts'
 import type { MaskAction } from './action.ts'
+import type { Cycle } from './config.ts'
 
 export interface CycleSample extends Sample {
   readonly action: MaskAction | null
@@ -92,4 +95,13 @@ export function shownOf({ example }: WorkItem, reply: CycleReply | undefined, dr
   if (reply) shown.push({ kind: 'mask', by: drawnBy, value: drawn }) // null: it drew none
   if (reply && reply.text !== null) shown.push({ kind: 'text', by: 'ema', value: reply.text })
   return shown
+}
+
+/** What the samples' log and its alarms will ask about a mask is computed while a device decodes. */
+export function prepareShown({ family }: Cycle, drawn: Mask | null, { example }: WorkItem): void {
+  if (!drawn || family.placement.device === 'cpu') return
+  inSpareTime(() => {
+    encodeRle(drawn)
+    maskValues(drawn, example.mask)
+  })
 }

@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { stream } from '../../core/index.ts'
-import { encodeRle, maskFromDense } from '../../mask/index.ts'
+import { decodeRle, encodeRle, type Mask, maskFromDense } from '../../mask/index.ts'
 import type { EvalEvent, MaskRle, Sample } from '../events.ts'
 import { RunWriter } from '../run-writer.ts'
 import { AlarmWatch } from './alarm-watch.ts'
 import { alarmPrefix, alarmRules, alarmText } from './alarms.ts'
 import { itemKinds } from './items.ts'
+import { maskValues } from './traits.ts'
 
 const side = 16
 const steps = 29
@@ -54,6 +55,17 @@ test('samples that are read before the step ends raise the same alarms', () => {
   })
   assert.deepEqual(raised.flat(), alarmsAlong(tricks['whole-image']!))
   assert.notDeepEqual(raised.flat(), [])
+})
+
+test('a mask that was compared before is compared anew with another mask of a record', () => {
+  const [made, small, large] = [square(2, 4), square(2, 2), square(2, 4)].map((rle) => decodeRle(rle)) as [
+    Mask,
+    Mask,
+    Mask,
+  ]
+  const ious = [small, large, small].map((given) => maskValues(made, given).iou)
+  assert.deepEqual(ious, [0.25, 1, 0.25])
+  assert.deepEqual(maskValues(made, small), maskValues({ ...made }, small))
 })
 
 const rising = (how: number, random: number) => ({ total: 0.2 + 0.6 * how + 0.1 * random })

@@ -1,5 +1,5 @@
 // One sampled answer in numbers: its mask next to the record's, its words, its points.
-import { decodeRle, type Mask, maskArea, maskBox, maskIou, toDense } from '../../mask/index.ts'
+import { decodeRle, type Mask, maskArea, maskBox, maskIou, sourceOf, toDense } from '../../mask/index.ts'
 import type { MaskRle, ReadSample, SampleRef, Shown } from '../events.ts'
 
 /** A mask of at least this share of the image covers everything. */
@@ -29,16 +29,23 @@ const flag = (is: boolean) => (is ? 1 : 0)
 
 function decoded(rle: MaskRle | null): Mask | null {
   try {
-    return rle && decodeRle(rle)
+    return rle && (sourceOf(rle) ?? decodeRle(rle))
   } catch {
     return null // a damaged mask is reported where it is drawn
   }
 }
 
-function boxArea(mask: Mask): number {
-  const [, , width, height] = maskBox(mask)
-  return width * height
+/** Results are kept as long as their mask: noise has 100,000 runs. */
+const boxes = new WeakMap<Mask, ReturnType<typeof maskBox>>()
+const comparisons = new WeakMap<Mask, { given: Mask; values: TraitValues }>()
+
+function boxOf(mask: Mask): ReturnType<typeof maskBox> {
+  const box = boxes.get(mask) ?? maskBox(mask)
+  boxes.set(mask, box)
+  return box
 }
+
+const boxArea = (mask: Mask) => boxOf(mask)[2] * boxOf(mask)[3]
 
 type Find = <K extends Shown['kind']>(kind: K, ...by: Shown['by'][]) => Extract<Shown, { kind: K }> | undefined
 
@@ -51,9 +58,16 @@ function finder(shown: readonly Shown[]): Find {
 }
 
 /** Of the mask that was drawn, next to the record's; nothing if the record has none. */
-function maskValues(made: Mask | null, given: Mask | null): TraitValues {
+export function maskValues(made: Mask | null, given: Mask | null): TraitValues {
   if (!given) return {}
   if (!made) return { noMask: 1, empty: 0, whole: 0, iou: 0 }
+  const known = comparisons.get(made)
+  const values = known?.given === given ? known.values : compared(made, given)
+  comparisons.set(made, { given, values })
+  return values
+}
+
+function compared(made: Mask, given: Mask): TraitValues {
   const [area, own] = [maskArea(made), maskArea(given)]
   return {
     noMask: 0,
@@ -106,7 +120,7 @@ function placeOf(text: string, points: Extract<Shown, { kind: 'points' }> | unde
   if (!made) return text === '' ? null : text
   return maskArea(made) === 0
     ? 'empty'
-    : maskBox(made)
+    : boxOf(made)
         .map((v, i) => cell(v, i % 2 ? made.height : made.width))
         .join()
 }
