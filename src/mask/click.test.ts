@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { stream, streamId } from '../core/index.ts'
-import { errorCentre } from './click.ts'
+import { deepestPixel, errorCentre } from './click.ts'
 import { squaredDistances } from './distance.ts'
 import { maskFromDense } from './mask.ts'
 
@@ -20,7 +20,7 @@ function bruteForce(inside: Uint8Array, width: number, height: number, edge: boo
   })
 }
 
-test('squared distances equal a search over all pixels, with and without an edge', () => {
+test('squared distances equal a search over all pixels, with and without an edge, and so does the deepest pixel', () => {
   const random = stream(streamId.test, 'distances')
   for (let i = 0; i < 120; i++) {
     const [width, height] = [1 + random.below(14), 1 + random.below(11)]
@@ -28,6 +28,10 @@ test('squared distances equal a search over all pixels, with and without an edge
     const inside = Uint8Array.from({ length: width * height }, () => (random.uniform() < share ? 1 : 0))
     for (const edge of [true, false])
       assert.deepEqual([...squaredDistances(inside, width, height, edge)], bruteForce(inside, width, height, edge))
+    const all = bruteForce(inside, width, height, true)
+    const [at, d2] = [all.indexOf(Math.max(...all)), Math.max(...all)]
+    const expected = d2 > 0 ? { point: [at % width, Math.floor(at / width)], d2 } : null
+    assert.deepEqual(deepestPixel(inside, width, height), expected)
   }
 })
 

@@ -1,6 +1,6 @@
 // Clicks that correct a mask: the middle of its largest error, as SAM2's own evaluation simulates a user.
 import { squaredDistances } from './distance.ts'
-import { type Mask, maskArea, toDense } from './mask.ts'
+import { type Mask, maskArea, maskBox, maskFromDense, toDense } from './mask.ts'
 
 /** A pixel of a region and its squared distance to the nearest pixel outside; everything beyond the image is outside. */
 export interface Deepest {
@@ -16,10 +16,13 @@ export interface Click extends Deepest {
 
 /** The pixel farthest from everything outside; the first in row-major order on ties; null for an empty region. */
 export function deepestPixel(inside: Uint8Array, width: number, height: number): Deepest | null {
-  const distances = squaredDistances(inside, width, height, true)
+  const [left, top, w, h] = maskBox(maskFromDense(inside, height, width))
+  const boxed = new Uint8Array(w * h) // all else is outside, as what is beyond an image
+  for (let y = 0; y < h; y++) boxed.set(inside.subarray((top + y) * width + left).subarray(0, w), y * w)
+  const distances = squaredDistances(boxed, w, h, true)
   let [at, d2] = [-1, 0]
   for (let i = 0; i < distances.length; i++) if (distances[i]! > d2) [at, d2] = [i, distances[i]!]
-  return at < 0 ? null : { point: [at % width, Math.floor(at / width)], d2 }
+  return at < 0 ? null : { point: [left + (at % w), top + Math.floor(at / w)], d2 }
 }
 
 /**
