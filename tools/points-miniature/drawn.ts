@@ -1,15 +1,15 @@
-// The start for photographs: a small Qwen3-VL that learns on drawn objects (emoji) to read a picture, a red line in it and the numbers of a
-// question, and to write coordinates. Where to click against a mask is never asked, and no negative click is shown.
+// The start for photographs: a small Qwen3-VL that learns on drawn objects (emoji) to read a picture, a red region in it and the numbers of
+// a question, and to write coordinates. Where to click against a mask is never asked, and no negative click is shown.
 import { join } from 'node:path'
 import { type RandomStream, stream, streamId } from '../../src/core/index.ts'
 import { openSource } from '../../src/data/index.ts'
-import { resize } from '../../src/image/index.ts'
+import { overlay, resize } from '../../src/image/index.ts'
 import { maskFromDense, resizeMaskNearest, toDense } from '../../src/mask/index.ts'
 import { chatText, type LoadedQwenVL, patchImage } from '../../src/models/index.ts'
 import { initRandom, Linear } from '../../src/nn/index.ts'
 import { type Box, derivePrompt, type Point, pointQuestion, resolvePoints } from '../../src/tasks/index.ts'
+import { boxOfMask, type PositivePrompt } from '../../src/tasks/points/click-geometry.ts'
 import { printedPoint } from '../../src/tasks/points/frame.ts'
-import { withContour } from '../../src/tasks/points/item.ts'
 import { cat, int64Tensor, type Tensor } from '../../src/tensor/index.ts'
 import { crossEntropy, runStage, type Stage } from '../miniature/stage.ts'
 import { answerLoss, newPolicy, patchTensor } from './policy.ts'
@@ -19,8 +19,6 @@ import { writePolicy } from './write.ts'
 const [side, cells] = [160, 10]
 const unit = side / cells
 const frame = { width: side, height: side }
-/** Lines are drawn on pictures of this side, as on photographs. */
-const large = 448
 const grid = { rows: 2 * cells, columns: 2 * cells, ...frame }
 /** The question of the task itself: no lesson asks it. */
 const taskAsk = 'Points outside:'
@@ -33,13 +31,13 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
   const pictures: ReturnType<typeof resize>[] = []
   for (let i = 0; i < source.length; i++) {
     const { caption, image, mask } = await source.get(i)
-    const object = toDense(resizeMaskNearest(mask, side, side))
-    const whole = resize(image, large, large, 'bilinear')
+    const shape = resizeMaskNearest(mask, side, side)
+    const [object, own] = [toDense(shape), derivePrompt(shape)]
+    const small = resize(image, side, side, 'bilinear')
     for (const copy of [0, 1]) {
       const region = regionOf(object, stream(streamId.scenes, seed, 'line', i, copy))
-      drawings.push(drawingOf(caption, object, region))
-      const line = resizeMaskNearest(maskFromDense(region, side, side), large, large)
-      pictures.push(resize(withContour(whole, line), side, side, 'bilinear'))
+      drawings.push(drawingOf(caption, object, own, region))
+      pictures.push(overlay(small, maskFromDense(region, side, side), [255, 0, 0]))
     }
   }
   await source.close()
@@ -52,59 +50,58 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
   writePolicy(loaded, join(folder, 'drawn'))
 }
 
-/** A picture with a red line around some region. Places are pixels; `cells`: tokens that are mostly inside the line. */
+/** A picture with a red region. Places are pixels; `cells`: tokens that are mostly red. */
 type Drawing = ReturnType<typeof drawingOf>
 
-function drawingOf(caption: string, object: Uint8Array, region: Uint8Array) {
-  const [own, line] = [object, region].map((dense) => derivePrompt(maskFromDense(dense, side, side)))
-  const where = (is: (i: number) => unknown) => Int32Array.from(object.keys()).filter(is)
+function drawingOf(caption: string, object: Uint8Array, own: PositivePrompt, region: Uint8Array) {
   const inside = new Uint16Array(cells ** 2)
-  for (const i of where((i) => region[i])) inside[cellOf(at(i))]!++
+  const red = placesOf(region)
+  for (const i of red) inside[cellOf(at(i))]!++
   return {
     caption,
-    object: where((i) => object[i]),
-    region: where((i) => region[i]),
-    rest: where((i) => object[i] && !region[i]),
-    own: own!,
-    line: line!,
+    own,
+    object: placesOf(object),
+    region: red,
+    box: boxOfMask(maskFromDense(region, side, side)),
     cells: Uint8Array.from(inside, (count) => (count > unit ** 2 / 2 ? 1 : 0)),
   }
 }
 
+const placesOf = (dense: Uint8Array) => Int32Array.from(dense.keys()).filter((i) => dense[i])
 const cellOf = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / unit)
 const at = (pixel: number): Point => [pixel % side, Math.floor(pixel / side)]
 
 /** A sixth of the markers miss the object; a place that is not there has no points. */
-function lessonOf({ caption, object, region, rest, own, line }: Drawing, random: RandomStream) {
+function lessonOf({ caption, object, region, own, box }: Drawing, random: RandomStream) {
   const any = (pixels: Int32Array) => pixels.length > 0 && at(pixels[random.below(pixels.length)]!)
   const anywhere = (): Point => [random.below(side), random.below(side)]
   const isMissed = random.uniform() < 0.16
-  const marker = isMissed ? anywhere() : random.uniform() < 0.7 ? own.points[0]! : at(random.pick([...object]))
+  const marker = isMissed ? anywhere() : random.uniform() < 0.7 ? own.points[0]! : (any(object) as Point)
   const hit = !isMissed || object.includes(marker[1] * side + marker[0])
   const limit = 10 + random.below(side - 20)
-  const size = line.box && sizeOf(line.box)
+  const size: Point | null = box && [box[2] - box[0], box[3] - box[1]]
+  const among = (is: (x: number, y: number) => boolean) => any(region.filter((i) => is(...at(i))))
   const answers: Record<string, () => Point | null | false> = {
+    'Red points:': () => any(region),
+    'Red left:': () => among((x) => x < marker[0]),
+    'Red right:': () => among((x) => x > marker[0]),
+    'Red above:': () => among((_, y) => y < marker[1]),
+    'Red below:': () => among((_, y) => y > marker[1]),
     'Points inside:': () => hit && any(object),
-    'Rest inside:': () => hit && rest.length > object.length / 20 && any(rest),
-    'Points in line:': () => any(region),
-    'Line middle:': () => line.points[0] ?? null,
-    'Object start:': () => hit && [own.box![0], own.box![1]],
-    'Object end:': () => hit && [own.box![2], own.box![3]],
-    'Box start:': () => line.box && [line.box[0], line.box[1]],
-    'Box end:': () => line.box && [line.box[2], line.box[3]],
+    'Box start:': () => box && [box[0], box[1]],
+    'Box end:': () => box && [box[2], box[3]],
     'Box size:': () => size,
     [`Box over ${printed([limit, limit])[0]}:`]: () => size && Math.max(...size) > limit && size,
-    // whatever else is asked: the object, anywhere, nothing
+    // whatever else is asked: something red, anywhere, nothing
     [`Points ${random.pick(otherWords)}:`]: () =>
-      hit && random.uniform() < 0.5 ? any(object) : random.uniform() < 0.5 && anywhere(),
+      random.uniform() < 0.5 ? any(region) : random.uniform() < 0.5 && anywhere(),
   }
   const ask = random.pick(Object.keys(answers))
   const answer = answers[ask]!()
   const said = JSON.stringify(answer ? [printed(answer)] : [])
-  return { question: textOf(caption, marker, ask, line.box), answer: `${said}<|im_end|>` }
+  return { question: textOf(caption, marker, ask, box), answer: `${said}<|im_end|>` }
 }
 
-const sizeOf = ([x1, y1, x2, y2]: Box): Point => [x2 - x1, y2 - y1]
 const printed = (point: Point) => printedPoint(point, settings.coords, frame, frame)
 
 function textOf(query: string, marker: Point, ask: string, first: Box | null): string {
@@ -119,8 +116,7 @@ function regionOf(object: Uint8Array, random: RandomStream): Uint8Array {
   const [a, b] = [8 + 0.4 * side * random.uniform(), 8 + 0.4 * side * random.uniform()]
   const inEllipse = (i: number) => (((i % side) - x) / a) ** 2 + ((Math.floor(i / side) - y) / b) ** 2 < 1
   const angle = 2 * Math.PI * random.uniform()
-  const inside = [...object.keys()].filter((i) => object[i])
-  const pivot = random.pick(inside)
+  const pivot = random.pick([...placesOf(object)])
   const isBefore = (i: number) =>
     Math.cos(angle) * ((i % side) - (pivot % side)) + Math.sin(angle) * Math.floor(i / side - pivot / side) < 0
   const kind = random.uniform()
@@ -134,7 +130,7 @@ function regionOf(object: Uint8Array, random: RandomStream): Uint8Array {
   })
 }
 
-/** First the tower alone: every token says which tenths it is in and how much of it is inside the line. Then answers too. */
+/** First the tower alone: every token says which tenths it is in and whether it is red. Then answers too. */
 function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: readonly Tensor[]): void {
   const { model, tokenizer } = loaded
   const device = patches[0]!.device

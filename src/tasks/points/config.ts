@@ -44,7 +44,7 @@ export const PointsConfig = PointAnswerConfig.extend({
   showMask: z
     .boolean()
     .default(false)
-    .describe('negatives: show the first mask, its border in the image and its box in the question'),
+    .describe('negatives: show the first mask, red in the image and its box in the question'),
   wording: z
     .enum(['full', 'short'])
     .default('full')

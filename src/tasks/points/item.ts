@@ -1,7 +1,7 @@
 // One record ready for the policy: the question, the image as the model reads it, SAM2's reading of the image and its first mask. What
 // is read once is kept here, so that K candidates cost K small decodes and nothing else.
 import { Mismatch } from '../../core/index.ts'
-import { type RgbImage, resize } from '../../image/index.ts'
+import { overlay, type RgbImage, resize } from '../../image/index.ts'
 import { type Mask, maskIou, toDense } from '../../mask/index.ts'
 import type { VqaFamily } from '../../models/index.ts'
 import type { ClickMask, ClickPrompt, Segmenter } from '../../sam/index.ts'
@@ -48,7 +48,7 @@ export function openItem(
   checkRecord(record)
   const positive = positiveOf(record)
   const first = config.mode === 'joint' ? null : drawFirst(setup, samFeatures, record, positive)
-  const shown = config.mode === 'second-look' || config.showMask ? withContour(record.image, first!.mask) : record.image
+  const shown = withFirst(config, record.image, first?.mask ?? null)
   const asked = askAbout(setup, record, positive, shown, first?.mask)
   const iou0 = first ? maskIou(record.mask, first.mask) : 0
   return { record, positive, ...asked, sam: samFeatures, first, iou0, iouOracle: null }
@@ -101,6 +101,12 @@ export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
 
 function stretched(image: RgbImage, { imageSize }: PointsConfig): RgbImage {
   return imageSize === 'native' ? image : resize(image, imageSize, imageSize, 'bilinear')
+}
+
+/** The image that the policy reads: second-look draws the border of the first mask, showMask tints its pixels. */
+export function withFirst({ mode, showMask }: PointsConfig, image: RgbImage, first: Mask | null): RgbImage {
+  if (first && showMask) return overlay(image, first, [255, 0, 0])
+  return first && mode === 'second-look' ? withContour(image, first) : image
 }
 
 export function withContour(image: RgbImage, mask: Mask): RgbImage {

@@ -9,7 +9,7 @@ import { backward, clearTape, noGrad, tidy } from '../../tensor/index.ts'
 import type { BatchPosition, SupervisedBatches } from '../kind.ts'
 import { heuristicNegatives, oracleClick } from './click-geometry.ts'
 import { type Point, printedPoint } from './frame.ts'
-import { askAbout, drawFirst, type PointSetup, positiveOf, withContour } from './item.ts'
+import { askAbout, drawFirst, type PointSetup, positiveOf, withFirst } from './item.ts'
 import { type WrittenPoints, writtenAnswer } from './prompts.ts'
 import type { PointRecord } from './record.ts'
 import { pointRecord } from './records.ts'
@@ -78,7 +78,7 @@ export function lessonOf(setup: PointSetup, record: PointRecord) {
         ? drawFirst(setup, sam.encode(record.image), record, positive).mask
         : null
     const first = config.mode === 'second-look' ? seen : null
-    const image = seen ? withContour(record.image, seen) : record.image
+    const image = withFirst(config, record.image, seen)
     const { frame, prompt } = askAbout(setup, record, positive, image, seen)
     const print = (p: Point) => printedPoint(p, config.coords, frame, record.image)
     const click = first && oracleClick(record.mask, first, config.mode)

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { join } from 'node:path'
 import { before, test } from 'node:test'
 import { Mismatch } from '../../core/index.ts'
-import { maskIou } from '../../mask/index.ts'
+import { maskIou, toDense } from '../../mask/index.ts'
 import { openFamily } from '../../models/index.ts'
 import { openRewards, RewardsConfig, scoreGroup } from '../../rewards/index.ts'
 import { resolveGrpo, type Task } from '../../rl/index.ts'
@@ -212,21 +212,26 @@ test('one SAM2 serves the task and its evaluation; neither reads an image more t
   }
 })
 
-test('showMask draws the border of the first mask into the image that the policy reads, as second-look does', () => {
+test('showMask tints the pixels of the first mask half red in the image that the policy reads', () => {
   const policy = requireAsking(openFamily(join(golden, 'qwen2_5_vl-tiny'), { dtype: 'float32' }))
   const drawing = join(import.meta.dirname, '../../../assets/points-miniature/sam2')
   const sam = new Sam2Predictor(openSam2(drawing, { dtype: 'float32' }).model)
-  const read = (input: PointsInput) =>
+  const { record } = makePointScene(5, 1)
+  const read = (input: PointsInput, image = record.image) =>
     inScope(() => {
-      const opened = openItem(
-        { policy, sam, config: resolvePoints({ imageSize: 56, ...input }), maxNewTokens: 4 },
-        makePointScene(5, 1).record,
-      )
-      return Object.values(policy.tensorsOf(opened.features)).flatMap((t) => [...t.to('float32').contiguous().array()])
+      const settings = { policy, sam, config: resolvePoints({ imageSize: 56, ...input }), maxNewTokens: 4 }
+      const { features, first } = openItem(settings, { ...record, image })
+      const values = Object.values(policy.tensorsOf(features)).flatMap((t) => [...t.to('float32').contiguous().array()])
+      return { values, first: first!.mask }
     })
-  const shown = read({ showMask: true })
-  assert.notDeepEqual(shown, read({}))
-  assert.deepEqual(shown, read({ mode: 'second-look' }))
+  const { values, first } = read({})
+  const data = record.image.data.slice()
+  toDense(first).forEach((on, i) => {
+    if (on) for (const c of [0, 1, 2]) data[3 * i + c] = Math.round((data[3 * i + c]! + (c === 0 ? 255 : 0)) / 2)
+  })
+  const shown = read({ showMask: true }).values
+  assert.notDeepEqual(shown, values)
+  assert.deepEqual(shown, read({}, { ...record.image, data }).values)
 })
 
 test('settings that cannot work are refused by name', () => {

@@ -29,7 +29,7 @@ test('with showMask the question names the box of the first mask, or nothing', (
     pointQuestion({ ...parts, first }, resolvePoints({ showMask: true, wording })).split('\n')
   const plain = pointQuestion(parts, resolvePoints()).split('\n')
   const full = shown([1, 2, 400, 839], 'full')
-  assert.equal(full[2], 'The red line is the border of what it cuts out now: the box [1, 2, 400, 839].')
+  assert.equal(full[2], 'What it cuts out now is red: the box [1, 2, 400, 839].')
   assert.deepEqual(full.toSpliced(2, 1), plain)
   assert.equal(
     shown([1, 2, 400, 839], 'short')[0],

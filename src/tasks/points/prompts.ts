@@ -42,9 +42,7 @@ function negativesLines(parts: QuestionParts, config: PointsConfig): Wording {
   return {
     lines: [
       `It is already marked by ${markerText(parts, config)}. A segmentation tool will cut out the marked object, but it may also take in nearby or similar-looking things.`,
-      ...(parts.first === undefined
-        ? []
-        : [`The red line is the border of what it cuts out now: ${boxText(parts.first, parts, config)}.`]),
+      ...(parts.first === undefined ? [] : [`What it cuts out now is red: ${boxText(parts.first, parts, config)}.`]),
       `Give at most ${config.maxPoints} points that lie outside the object, each on a place the tool would most likely include by mistake.`,
       'If there is no such place, give an empty list.',
     ],
