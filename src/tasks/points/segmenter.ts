@@ -62,7 +62,7 @@ export function closeBeside(family: Family): void {
 }
 
 /** Items kept open: a step's records stay while it samples, answers and learns. MobileSAM's features are one map of 4 MiB. */
-const maxOpen = { mobilesam: 320, sam2: 48 }
+const maxOpen = { mobilesam: 1024, sam2: 48 }
 
 export function openItems(setup: PointSetup): OpenItems {
   const items = new OpenItems(setup, setup.sam instanceof SamPredictor ? maxOpen.mobilesam : maxOpen.sam2)
