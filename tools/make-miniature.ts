@@ -7,7 +7,7 @@ import { setThreads } from '../src/tensor/index.ts'
 import { pretrainSam, pretrainVision } from './miniature/encoders.ts'
 import { makeMiniature } from './miniature/make.ts'
 import { startSegmenter, trainSegmenter } from './miniature/segmenter.ts'
-import { trainWords, type WordsStage } from './miniature/words.ts'
+import { trainWords } from './miniature/words.ts'
 import { type Pool, scenePool } from './miniature/world.ts'
 
 const [out, seedText = '1'] = process.argv.slice(2)
@@ -38,7 +38,7 @@ const terse = { steps: 120, images: 6, learningRate: 8e-4, terse: 0.85, terseCol
 exportSa2VA(moreWords(words, 'full', scenePool(cfg, 80, 800), terse), join(out, 'model'))
 log.info(`${join(out, 'model')}: the start of the demo, seed ${seed}`)
 
-function moreWords(from: Loaded, name: string, scenes: Pool, stage: WordsStage): Loaded {
+function moreWords(from: Loaded, name: string, scenes: Pool, stage: Parameters<typeof trainWords>[3]): Loaded {
   const folder = join(out!, name)
   exportSa2VA(from, folder)
   const again = openSa2VA(folder, { dtype: 'float32' })

@@ -76,6 +76,22 @@ test('pictures without annotations become a trained model, and the same command 
   assert.match(adapt(...miniatures, '--images', fewer, '--output', output, ...short).stderr, /those of other inputs/)
 })
 
+test('records with masks are trained on with captions of the model and measured with their own', async () => {
+  const output = join(scratch, 'masks')
+  const given = ['--dataPath', 'scenes:6', '--data.evalFraction', '0.4', '--output', output]
+  const done = adapt('--model', 'assets/miniature', ...given, ...short)
+  assert.equal(done.status, 0, done.stderr)
+  assert.match(done.stderr, /held-out records keep theirs/)
+  const source = await openSource('scenes:6')
+  const said = new Map<string, string>()
+  for (let i = 0; i < 6; i++) said.set(source.id(i), (await source.get(i)).caption)
+  await source.close()
+  const [train, held] = ['train', 'eval'].map((part) => lines(join(output, 'proposals', `${part}.jsonl`)))
+  const differs = ({ id, caption }: Line) => said.get(id) !== caption
+  assert.deepEqual([train!.length + held!.length, held!.some(differs)], [6, false])
+  assert.ok(train!.some(differs), 'trains on the captions of the records')
+})
+
 test('folders that cannot be used are named before anything is written', async () => {
   const output = join(scratch, 'none')
   const message = (...args: string[]): Promise<string> => {
@@ -89,10 +105,8 @@ test('folders that cannot be used are named before anything is written', async (
   writeFileSync(join(empty, 'broken.jpg'), 'not a picture')
   assert.match(await message('--images', empty), /got no readable picture.*broken\.jpg/s)
   assert.match(await message('--images', join(scratch, 'missing')), /not a folder/)
-  assert.match(
-    await message('--images', empty, '--data', 'scenes:4'),
-    /--dataPath: expected nothing: adapt does not read it/,
-  )
-  assert.match(await message(), /--images: expected a folder of pictures, got nothing/)
+  const both = ['--images', empty, '--data', 'scenes:4']
+  assert.match(await message(...both), /--dataPath: expected nothing next to --images, got scenes:4/)
+  assert.match(await message(), /--dataPath: expected pictures \(--images\), or records with masks, got nothing/)
   assert.ok(!existsSync(output))
 })

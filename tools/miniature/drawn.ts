@@ -42,9 +42,17 @@ export function drawnPool(pictures: readonly Drawing[], cfg: Sa2VAConfig, seed: 
       rows.map((row) => ({ ...row, image, description: describe(row, rows, random) })),
     ),
     word: sayLooks,
-    terse: ({ colour, size }) => [{ colour }, { size }, { size, colour }],
-    full: ({ object: { colour, size, position } }) => ({ colour, size, position }),
+    caption: ({ object }, random) => someOf(object, random),
   }
+}
+
+/** How often a caption names what: people say little about an object, and rarely where it is. */
+const named = { colour: 0.6, size: 0.3, position: 0.15 }
+
+/** At least one of the attributes. */
+function someOf(object: Row['object'], random: RandomStream): Description {
+  const kinds = (Object.keys(named) as (keyof typeof named)[]).filter((kind) => random.uniform() < named[kind])
+  return kinds.length > 0 ? Object.fromEntries(kinds.map((kind) => [kind, object[kind]])) : someOf(object, random)
 }
 
 const minPixels = 60

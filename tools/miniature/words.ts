@@ -6,16 +6,9 @@ import { readRows, segmentRow } from '../../src/tasks/index.ts'
 import { noGrad, type Tensor } from '../../src/tensor/index.ts'
 import { regionQuestions } from '../../src/text/index.ts'
 import { runStage, type StageOptions } from './stage.ts'
-import { type Batch, bagsOf, demandFor, type Pool, pixelsOf, type Row } from './world.ts'
+import { bagsOf, demandFor, type Pool, pixelsOf, type Row, type Terseness } from './world.ts'
 
-export interface WordsStage extends StageOptions {
-  /** Share of captions that name one or two attributes and often fit several objects. */
-  terse: number
-  /** Whether these may name the colour, which separates most objects. */
-  terseColour: boolean
-}
-
-export function trainWords(loaded: Loaded, table: Tensor, pool: Pool, stage: WordsStage): void {
+export function trainWords(loaded: Loaded, table: Tensor, pool: Pool, stage: StageOptions & Terseness): void {
   const { model, prompter } = loaded
   const family = new Sa2VAFamily(loaded)
   const parts = /^(mlp1|language_model|text_hidden_fcs)\./
@@ -38,7 +31,7 @@ export function trainWords(loaded: Loaded, table: Tensor, pool: Pool, stage: Wor
     }
     const described = rows.map((row) => ({
       prompt: prompter.describe(features(row), row.mask, random.pick(regionQuestions)),
-      answer: family.completion(captionOf(row, batch, pool, stage)),
+      answer: family.completion(pool.word(pool.caption(row, random, stage), random)),
     }))
     const asked = rows.map((row) => demandFor(row, random))
     const segmented = rows.map((row, i) => segmentRow(family, features(row), pool.word(asked[i]!, random), random))
@@ -47,10 +40,4 @@ export function trainWords(loaded: Loaded, table: Tensor, pool: Pool, stage: Wor
     return { loss: caption.add(answer).add(meaning), metrics: { caption, answer, meaning } }
   }
   runStage({ name: 'words', params, steps: stage.steps, learningRate: stage.learningRate, loss })
-}
-
-function captionOf(row: Row, { random }: Batch, pool: Pool, stage: WordsStage): string {
-  const isTerse = random.uniform() < stage.terse
-  const said = isTerse ? random.pick(pool.terse(row.object, stage.terseColour)) : pool.full(row, random)
-  return pool.word(said, random)
 }

@@ -52,9 +52,15 @@ export interface Pool {
   readonly seen: Kinds
   batch(step: number, size: number): Batch
   word(description: Description, random: RandomStream): string
-  /** Descriptions of one or two attributes, which often fit several objects. */
-  terse(object: Row['object'], withColour: boolean): Description[]
-  full(row: Row, random: RandomStream): Description
+  /** What a caption names. */
+  caption(row: Row, random: RandomStream, stage: Terseness): Description
+}
+
+export interface Terseness {
+  /** Share of captions that name one or two attributes and often fit several objects. */
+  terse?: number
+  /** Whether these may name the colour, which separates most objects. */
+  terseColour?: boolean
 }
 
 type Picture = Batch['scenes'][number]
@@ -90,11 +96,12 @@ export function scenePool(cfg: Sa2VAConfig, seed: number, count: number): Pool {
     seen: sceneKinds,
     batch: batches([seed, count], prepare, ({ scene }, image, random) => rowsOf(scene, image, random)),
     word,
-    terse: ({ colour, shape, size, texture }, withColour) => {
+    caption: (row, random, { terse = 0, terseColour = true }) => {
+      if (random.uniform() >= terse) return demandFor(row, random)
+      const { colour, shape, size, texture } = row.object
       const few = [{ shape }, { size, shape }, { size, shape }, { texture, shape }]
-      return withColour ? [...few, { colour, shape }] : few
+      return random.pick(terseColour ? [...few, { colour, shape }] : few)
     },
-    full: demandFor,
   }
 }
 
