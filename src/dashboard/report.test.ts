@@ -127,6 +127,20 @@ test('a sample names who drew no mask, calls an empty mask empty, and shows no s
   assert.deepEqual(lacks.sort(), ['ema: no mask was drawn', 'ema: the mask is empty'])
 })
 
+test('a sample without tokens shows neither text nor log-prob of the policy, one whose answer is empty does', async () => {
+  const pageOf = async (length: number) => {
+    const dir = join(mkdtempSync(join(tmpdir(), 'report-')), 'run')
+    const writer = RunWriter.create(dir, { config: {}, environment: {} })
+    writer.start({})
+    writer.samples([sample({ text: '', reference: 'the disc', madeBy: 'policy', logp: 0, length })])
+    await writer.close()
+    const article = /<article class="rollout">.*?<\/article>/s.exec(await renderReport(readRun(dir)))![0]
+    return ['the disc', '(empty)', '>log-prob<', '>tokens<'].map((part) => article.includes(part))
+  }
+  assert.deepEqual(await pageOf(0), [true, false, false, false])
+  assert.deepEqual(await pageOf(1), [true, true, true, true])
+})
+
 test('counts have the number of their word', () => {
   assert.deepEqual([counted(0, 'step'), counted(1, 'step'), counted(2, 'step')], ['0 steps', '1 step', '2 steps']) // biome-ignore format: one line
 })

@@ -100,11 +100,12 @@ function toShown(value: unknown): Shown | undefined {
 
 /** The older form names things; without `madeBy`, the policy drew the mask if the second model answered with text. */
 function shownOfOlder(sample: Sample): Shown[] {
-  const { reference, given, text: written, made, madeBy, answer } = sample
+  const { reference, given, text: written, made, madeBy, answer, length } = sample
   const shown: Shown[] = []
   if (reference !== undefined) shown.push({ kind: 'text', by: 'record', text: shownText(reference) })
   if (given) shown.push({ kind: 'mask', by: 'record', mask: given })
-  if (written !== undefined) shown.push({ kind: 'text', by: 'policy', text: shownText(written) })
+  // a task that samples masks alone has no tokens, hence no text
+  if (written !== undefined && length !== 0) shown.push({ kind: 'text', by: 'policy', text: shownText(written) })
   if (made !== undefined)
     shown.push({ kind: 'mask', by: madeBy ?? (answer === undefined ? 'ema' : 'policy'), mask: made })
   if (answer !== undefined) shown.push({ kind: 'text', by: 'ema', text: shownText(answer) })

@@ -93,9 +93,12 @@ function scores(sample: SampleView): Markup {
     ['reward', score(sample.total)],
     ...Object.entries(sample.rewards).map(([name, value]) => [name, score(value)]),
     ['advantage', score(sample.advantage)],
-    ['log-prob', score(sample.logp)],
-    ['tokens', `${score(sample.length)}${sample.truncated ? ' (cut)' : ''}`],
   ]
+  if (sample.length !== 0)
+    rows.push(
+      ['log-prob', score(sample.logp)],
+      ['tokens', `${score(sample.length)}${sample.truncated ? ' (cut)' : ''}`],
+    )
   return html`<table><tbody>${rows.map(([key, value]) => html`<tr><th scope="row">${key}</th><td class="number">${value}</td></tr>`)}</tbody></table>`
 }
 
