@@ -51,12 +51,15 @@ test('dry run and doctor sample records until rewards differ, and say that equal
     config,
     hostOf(() => 0.5),
   )
-  const last = (
-    await doctor(
-      config,
-      hostOf(() => 0.5),
-    )
-  ).at(-1)!
+  const findings = await doctor(
+    { ...config, frozenWeights: 'nf4', checkpointing: true },
+    hostOf(() => 0.5),
+  )
+  const last = findings.at(-1)!
+  assert.match(
+    findings.find(({ name }) => name === 'device')!.detail,
+    /^cpu \(\d+ threads\), float32, frozen matrices in nf4$/,
+  )
   for (const { canLearn, text } of [verdict, { canLearn: last.pass, text: last.detail }]) {
     assert.ok(!canLearn)
     assert.match(text, /^verdict: cannot learn like this: loop1 and loop2: in the first 6 records the rewards of every/)

@@ -227,6 +227,7 @@ test('doctor passes on a model that can learn', async () => {
     'gradient lora',
   ])
     assert.match(out, new RegExp(`^PASS +${name}`, 'm'))
+  assert.match(out, /^- +device +cpu \(\d+ threads\), float32$/m)
   assert.match(out, /^PASS$/m)
 })
 
