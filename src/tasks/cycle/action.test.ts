@@ -30,6 +30,7 @@ test('the spread is the deviation over records, averaged over dimensions; of one
     const one = spreadOf([tensor([1, 3])])
     assert.ok(Math.abs(one - Math.SQRT2) < 1e-6, `${one}`)
     assert.equal(spreadOf([]), 1)
+    assert.equal(spreadOf([tensor([3])]), 1, 'one number: a grid of one place, no held-out records')
   })
 })
 

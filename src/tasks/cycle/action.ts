@@ -19,9 +19,9 @@ export function gridOf(asked: number, side: number): number {
   return g
 }
 
-/** Standard deviation over records, averaged over dimensions; of one record, over its dimensions. */
+/** Standard deviation over records, averaged over dimensions; of one record, over its dimensions. One number has none: 1. */
 export function spreadOf(means: readonly Tensor[]): number {
-  if (means.length === 0) return 1
+  if (means.reduce((n, t) => n + t.numel, 0) < 2) return 1
   if (means.length === 1) return means[0]!.std(null, { correction: 1 }).item()
   return stack(means).std([0], { correction: 1 }).mean().item()
 }
