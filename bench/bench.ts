@@ -1,4 +1,5 @@
-// Every *.bench.ts has `export async function run(): Promise<BenchRow[]>`; `npm run bench -- NAME [--json]` runs it and prints the rows.
+// Every *.bench.ts has `export async function run(device: string): Promise<BenchRow[]>`; without the parameter it takes no --device.
+// `npm run bench -- NAME [--json] [--device D]` runs it and prints the rows.
 
 import { aligned } from '../src/cli/table.ts'
 import { quantile } from '../src/tracking/index.ts'

@@ -1,5 +1,6 @@
-// The same GRPO step here and in TRL's GRPOTrainer, on the same libtorch: CPU, float32, two threads. A small random Qwen2.5-VL with LoRA on
-// q, k, v, o; K answers of fixed length to a question about an image, one reward, one update.
+// The same GRPO step here and in TRL's GRPOTrainer, on the same libtorch: a random Qwen2.5-VL with LoRA on q, k, v, o; K answers of fixed
+// length to a question about an image, one reward, one update. A small one on the CPU: float32, two threads. With --device cuda the 3B
+// shape in bfloat16 and images of 840 x 840, next to TRL without and with gradient checkpointing. ROUNDTRIP_BENCH_STEPS: steps (7; GPU 4).
 // Needs a Python with trl, peft and datasets (ROUNDTRIP_PEERS_PYTHON; default python3).
 import { execFileSync } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -15,40 +16,73 @@ import type { PeerRun, PeerSettings } from './peers/settings.ts'
 
 const python = process.env['ROUNDTRIP_PEERS_PYTHON'] ?? 'python3'
 const here = import.meta.dirname
-const side = 168
 const records = 16
-const text = { hidden_size: 256, intermediate_size: 704, num_hidden_layers: 6, num_attention_heads: 8 }
-const vision = { depth: 4, hidden_size: 128, intermediate_size: 256, num_heads: 4, out_hidden_size: 256 }
+const [batch, k] = [4, 4]
+
+/** Sizes of the model, its images and its answers. */
+const shapes = {
+  cpu: {
+    side: 168,
+    text: { hidden_size: 256, intermediate_size: 704, num_hidden_layers: 6, num_attention_heads: 8 },
+    vision: { depth: 4, hidden_size: 128, intermediate_size: 256, num_heads: 4, out_hidden_size: 256 },
+    sections: [4, 6, 6],
+    learning: { steps: 7, tokens: 32, rank: 16, alpha: 32, lr: 1e-4 },
+  },
+  cuda: {
+    side: 840,
+    text: {
+      ...{ hidden_size: 2048, intermediate_size: 11008, num_hidden_layers: 36, num_attention_heads: 16 },
+      ...{ num_key_value_heads: 2, vocab_size: 151936, rope_theta: 1e6, max_position_embeddings: 128000 },
+    },
+    vision: {
+      ...{ depth: 32, hidden_size: 1280, intermediate_size: 3420, num_heads: 16, out_hidden_size: 2048 },
+      fullatt_block_indexes: [7, 15, 23, 31],
+    },
+    sections: [16, 24, 24],
+    learning: { steps: 4, tokens: 128, rank: 128, alpha: 256, lr: 1e-5 },
+  },
+}
+type Device = keyof typeof shapes
 
 function ask(code: string): string {
   return execFileSync(python, ['-c', code], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
 }
 
 /** The torch folder of that Python; both sides use it. */
-function peerTorch(): string {
+function peerTorch(device: Device): string {
+  const gpu = device === 'cuda' ? 'assert torch.cuda.is_available();' : ''
   try {
-    return ask('import trl, peft, datasets, torch, os; print(os.path.dirname(torch.__file__))')
+    return ask(`import trl, peft, datasets, torch, os; ${gpu} print(os.path.dirname(torch.__file__))`)
   } catch {
-    throw new Error(`${python} has no trl, peft, datasets and torch: name one in ROUNDTRIP_PEERS_PYTHON`)
+    const sees = gpu && ', or its torch sees no GPU'
+    throw new Error(`${python} has no trl, peft, datasets and torch${sees}: name one in ROUNDTRIP_PEERS_PYTHON`)
   }
 }
 
+/** The miniature's tokenizer with a word for each further id, so that every answer has a text. */
+function tokenizerOf(policy: string, size: number): string {
+  const tokenizer = JSON.parse(readFileSync(join(policy, 'tokenizer.json'), 'utf8'))
+  const { added_tokens: added, model } = tokenizer
+  for (const { content, id } of added) model.vocab[content] = id
+  for (let id = Object.keys(model.vocab).length; id < size; id++) model.vocab[`w${id}`] = id
+  return JSON.stringify(tokenizer)
+}
+
 /** Model, images and settings for both sides. */
-async function writeFolder(folder: string): Promise<void> {
+async function writeFolder(folder: string, device: Device): Promise<void> {
+  const { side, text, vision, sections, learning } = shapes[device]
   const policy = join(packageRoot(), 'assets', 'points-miniature', 'policy')
   const small = JSON.parse(readFileSync(join(policy, 'config.json'), 'utf8')) as JsonObject
-  const flat = { ...small, ...text, rope_scaling: { type: 'mrope', mrope_section: [4, 6, 6] } }
+  const flat: JsonObject = { ...small, ...text, rope_scaling: { type: 'mrope', mrope_section: sections } }
   const eyes = { ...(small['vision_config'] as JsonObject), ...vision }
-  const { vision_config: _, architectures, ...decoder } = flat as JsonObject
+  const { vision_config: _, architectures, ...decoder } = flat
   const ids = Object.fromEntries(Object.entries(decoder).filter(([name]) => name.endsWith('token_id')))
   const settings: PeerSettings = {
-    steps: 7,
-    batch: 4,
-    k: 4,
-    tokens: 32,
-    rank: 16,
-    alpha: 32,
-    lr: 1e-4,
+    ...learning,
+    steps: Number(process.env['ROUNDTRIP_BENCH_STEPS'] ?? learning.steps),
+    device,
+    batch,
+    k,
     threads: 2,
     question,
     config: { architectures, ...ids, text_config: decoder, vision_config: eyes, tie_word_embeddings: true },
@@ -56,8 +90,8 @@ async function writeFolder(folder: string): Promise<void> {
   }
   writeFileSync(join(folder, 'settings.json'), JSON.stringify(settings))
   mkdirSync(join(folder, 'model'))
-  for (const name of ['tokenizer.json', 'preprocessor_config.json'])
-    cpSync(join(policy, name), join(folder, 'model', name))
+  cpSync(join(policy, 'preprocessor_config.json'), join(folder, 'model', 'preprocessor_config.json'))
+  writeFileSync(join(folder, 'model', 'tokenizer.json'), tokenizerOf(policy, Number(flat['vocab_size'])))
   mkdirSync(join(folder, 'images'))
   const lines: string[] = []
   for (let i = 0; i < records; i++) {
@@ -72,8 +106,10 @@ async function writeFolder(folder: string): Promise<void> {
   writeFileSync(join(folder, 'records.jsonl'), `${lines.join('\n')}\n`)
 }
 
-function last(output: string): PeerRun {
-  return JSON.parse(output.trim().split('\n').at(-1)!) as PeerRun
+/** Its last lines are results. */
+function resultsOf(output: string): PeerRun[] {
+  const lines = output.trim().split('\n')
+  return lines.filter((line) => line.startsWith('{"seconds"')).map((line) => JSON.parse(line) as PeerRun)
 }
 
 function peer(what: 'make' | 'train', folder: string): string {
@@ -94,19 +130,30 @@ function ours(folder: string, torch: string): string {
   })
 }
 
-export async function run(): Promise<BenchRow[]> {
-  const torch = peerTorch()
+/** Our numbers next to those of one run of the peer. */
+function rowsOf(us: PeerRun, them: PeerRun, device: Device, how: string): BenchRow[] {
+  if (us.tokens !== them.tokens) throw new Error(`answers of ${us.tokens} tokens here and ${them.tokens} there`)
+  const both = (of: (run: PeerRun) => number) => [of(us), of(them)] as const
+  const memory = device === 'cpu' ? 'peak memory of the process' : 'peak memory of tensors on the GPU'
+  return [
+    row(`seconds a step${how}`, ...both(({ seconds }) => median(seconds)), 's'),
+    row(`CPU seconds a step${how}`, ...both(({ processor }) => median(processor)), 's'),
+    row(`${memory}${how}`, ...both(({ peak }) => peak / 2 ** 20), 'MiB'),
+    row(`tokens a second${how}`, ...both(({ seconds, tokens }) => (batch * k * tokens) / median(seconds)), '1/s'),
+  ]
+}
+
+export async function run(word: string): Promise<BenchRow[]> {
+  const device = word || 'cpu'
+  if (device !== 'cpu' && device !== 'cuda') throw new Error(`--device: expected cpu or cuda, got ${device}`)
+  const torch = peerTorch(device)
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-peers-'))
   try {
-    await writeFolder(folder)
+    await writeFolder(folder, device)
     peer('make', folder)
-    const [us, them] = [last(ours(folder, torch)), last(peer('train', folder))]
-    if (us.tokens !== them.tokens) throw new Error(`answers of ${us.tokens} tokens here and ${them.tokens} there`)
-    return [
-      row('seconds a step', median(us.seconds), median(them.seconds), 's'),
-      row('CPU seconds a step', median(us.processor), median(them.processor), 's'),
-      row('peak memory of the process', us.peak / 2 ** 20, them.peak / 2 ** 20, 'MiB'),
-    ]
+    const [us] = resultsOf(ours(folder, torch))
+    const hows = ['', ', TRL with gradient checkpointing']
+    return resultsOf(peer('train', folder)).flatMap((them, i) => rowsOf(us!, them, device, hows[i]!))
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }

@@ -1,9 +1,11 @@
 """The peer's side of `npm run bench -- peers`: TRL's GRPOTrainer on the folder that the bench wrote.
 
   python grpo_trl.py make FOLDER     writes FOLDER/model, a random Qwen2.5-VL of the size in FOLDER/settings.json
-  python grpo_trl.py train FOLDER    trains it and prints one JSON object: seconds, processor seconds and peak memory
+  python grpo_trl.py train FOLDER    trains it and prints a JSON object: seconds, processor seconds and peak memory;
+                                     on a GPU a second one, of a run with gradient checkpointing
 """
 
+import gc
 import json
 import os
 import resource
@@ -29,10 +31,15 @@ TEMPLATE = (
 )
 
 
+def dtype_of(settings: dict) -> torch.dtype:
+    return torch.float32 if settings["device"] == "cpu" else torch.bfloat16
+
+
 def make(folder: Path, settings: dict) -> None:
     torch.manual_seed(0)
     config = Qwen2_5_VLConfig(**settings["config"])
-    model = Qwen2_5_VLForConditionalGeneration(config).float()
+    with torch.device(settings["device"]):
+        model = Qwen2_5_VLForConditionalGeneration(config).to(dtype_of(settings))
     model.save_pretrained(folder / "model")
     # one file for both sides: the flat layout of the released folders
     (folder / "model" / "config.json").write_text(json.dumps(settings["flat"]))
@@ -74,21 +81,34 @@ def share_of_digits(completions, **_):
 
 
 def train(folder: Path, settings: dict) -> None:
+    for checkpointing in [False] if settings["device"] == "cpu" else [False, True]:
+        print(json.dumps(train_once(folder, settings, checkpointing)))
+
+
+def train_once(folder: Path, settings: dict, checkpointing: bool) -> dict:
     from datasets import Dataset, Image
     from peft import LoraConfig
     from transformers import TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    torch.set_num_threads(settings["threads"])
+    cpu = settings["device"] == "cpu"
+    if cpu:
+        torch.set_num_threads(settings["threads"])
+    else:
+        gc.collect()  # the run before
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
     files = sorted((folder / "images").glob("*.png"))
     text = [{"role": "user", "content": settings["question"]}]
     data = Dataset.from_dict({"prompt": [text] * len(files), "image": [str(f) for f in files]}).cast_column("image", Image())
-    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder / "model", dtype=torch.float32)
+    model = Qwen2_5_VLForConditionalGeneration.from_pretrained(folder / "model", dtype=dtype_of(settings))
     special = ["image_token_id", "video_token_id", "vision_start_token_id", "vision_end_token_id"]
     marks: list[tuple[float, float]] = []
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_, **__):
+            if not cpu:
+                torch.cuda.synchronize()
             marks.append((time.perf_counter(), time.process_time()))
 
     args = GRPOConfig(
@@ -106,9 +126,9 @@ def train(folder: Path, settings: dict) -> None:
         beta=0.0,
         learning_rate=settings["lr"],
         lr_scheduler_type="constant",
-        gradient_checkpointing=False,
-        use_cpu=True,
-        bf16=False,
+        gradient_checkpointing=checkpointing,
+        use_cpu=cpu,
+        bf16=not cpu,
         save_strategy="no",
         report_to=[],
         logging_steps=1,
@@ -130,18 +150,15 @@ def train(folder: Path, settings: dict) -> None:
     )
     trainer.train()
     logs = [entry for entry in trainer.state.log_history if "completions/mean_length" in entry]
-    print(
-        json.dumps(
-            {
-                "seconds": [b[0] - a[0] for a, b in zip(marks, marks[1:])],
-                "processor": [b[1] - a[1] for a, b in zip(marks, marks[1:])],
-                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-                "tokens": logs[-1]["completions/mean_length"],
-                "trained": sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
-                "torch": torch.__version__,
-            }
-        )
-    )
+    host_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "seconds": [b[0] - a[0] for a, b in zip(marks, marks[1:])],
+        "processor": [b[1] - a[1] for a, b in zip(marks, marks[1:])],
+        "peak": host_peak if cpu else torch.cuda.max_memory_allocated(),
+        "tokens": logs[-1]["completions/mean_length"],
+        "trained": sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
+        "torch": torch.__version__,
+    }
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { train } from '../../src/host/index.ts'
+import type { TimingLine } from '../../src/tracking/index.ts'
 import type { PeerRun, PeerSettings } from './settings.ts'
 
 const folder = process.argv[2]!
 const settings = JSON.parse(readFileSync(join(folder, 'settings.json'), 'utf8')) as PeerSettings
+const { device } = settings
+const output = join(folder, 'ours')
 const marks: { at: number; processor: number }[] = []
 const mark = () => {
   const { user, system } = process.cpuUsage()
@@ -15,10 +18,11 @@ await train(
   {
     model: join(folder, 'model'),
     dataPath: join(folder, 'records.jsonl'),
-    output: join(folder, 'ours'),
+    output,
     task: join(import.meta.dirname, 'digits.ts'),
     train: ['lora'],
-    dtype: 'float32',
+    device,
+    dtype: device === 'cpu' ? 'float32' : 'bfloat16',
     threads: settings.threads,
     maxSteps: settings.steps,
     batchSize: settings.batch,
@@ -36,10 +40,14 @@ await train(
   },
 )
 const between = (of: (m: (typeof marks)[0]) => number) => marks.slice(1).map((m, i) => of(m) - of(marks[i]!))
+function gpuPeak(): number {
+  const lines = readFileSync(join(output, 'timing.jsonl'), 'utf8').trim().split('\n')
+  return Math.max(...lines.map((line) => (JSON.parse(line) as TimingLine).metrics?.['gpu_peak_bytes'] ?? 0))
+}
 const result: PeerRun = {
   seconds: between((m) => m.at),
   processor: between((m) => m.processor),
-  peak: process.resourceUsage().maxRSS * 1024,
+  peak: device === 'cpu' ? process.resourceUsage().maxRSS * 1024 : gpuPeak(),
   tokens: settings.tokens,
 }
 console.log(JSON.stringify(result))

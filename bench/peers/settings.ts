@@ -1,6 +1,8 @@
 // The settings.json that both sides of `npm run bench -- peers` read, and the result that each prints.
 
 export interface PeerSettings {
+  /** cpu: float32; cuda: bfloat16. */
+  device: 'cpu' | 'cuda'
   steps: number
   batch: number
   k: number
@@ -15,7 +17,7 @@ export interface PeerSettings {
   flat: object
 }
 
-/** Seconds and CPU seconds of each step, peak memory in bytes. */
+/** Seconds and CPU seconds of each step, peak memory of the process or on the GPU in bytes. */
 export interface PeerRun {
   seconds: number[]
   processor: number[]
