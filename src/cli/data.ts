@@ -1,6 +1,7 @@
 import { Command } from 'commander'
 import type { MakeScenesOptions, Source } from '../data/index.ts'
 import { choice, count, whole } from './model.ts'
+import { requireOutput } from './output-file.ts'
 
 /** Progress on standard error: a line that renews itself on a terminal, otherwise one line every few seconds. */
 function progress(label: string): (done: number, total: number) => void {
@@ -83,6 +84,7 @@ async function inspect(path: string, flags: SourceFlags & { sample: number; json
 }
 
 async function preview(path: string, flags: SourceFlags & { out: string; n: number; start: number }): Promise<void> {
+  requireOutput(flags.out, '.html', path)
   const [{ previewPage }, { atomicWrite }] = await Promise.all([import('../data/index.ts'), import('../core/index.ts')])
   const source = await open(path, flags)
   try {

@@ -1,8 +1,8 @@
-import { writeFileSync } from 'node:fs'
 import { Command } from 'commander'
-import { modelFolder } from '../core/index.ts'
+import { atomicWrite, modelFolder } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import { choice, count, inEngine, type ModelOptions, numbers, readImage } from './model.ts'
+import { requireOutput } from './output-file.ts'
 
 const modes = ['negatives', 'second-look', 'joint'] as const
 
@@ -59,6 +59,7 @@ function size(text: string): number | 'native' {
 }
 
 async function run(options: Options): Promise<void> {
+  requireOutput(options.out, '.png', options.image)
   const result = await inEngine<Result>(import.meta.url, 'pointsWork', options)
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
   else {
@@ -97,7 +98,7 @@ export async function pointsWork(options: Options, port: EnginePort): Promise<Re
   const item = tasks.openItem(setup, record)
   const [text] = tasks.askPoints(setup, [item])[0]!
   const [reply] = tasks.replyTo(setup, item, [text!])
-  writeFileSync(options.out, await encodePng(tasks.pointPicture(item, reply!)))
+  atomicWrite(options.out, await encodePng(tasks.pointPicture(item, reply!)))
   const inPicture = (points: readonly (readonly [number, number])[]) =>
     points.map((p) => [...tasks.pixelAt(p, item.frame, image)])
   const { answer, mask0, mask1, confidence } = reply!

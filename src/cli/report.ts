@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import { Command } from 'commander'
 import { atomicWrite, humanBytes, log, Mismatch } from '../core/index.ts'
 import type { Behaviour } from '../tracking/index.ts'
+import { requireOutput } from './output-file.ts'
 import { aligned, clip } from './table.ts'
 
 interface Options {
@@ -27,6 +28,7 @@ export function command(): Command {
 
 async function write(folder: string, { out, json }: Options): Promise<void> {
   if (json) throw new Mismatch({ where: 'flags', field: '--json', expected: '--behaviour beside it', got: 'none' })
+  if (out !== undefined) requireOutput(out, '.html')
   const { readRun } = await import('../tracking/index.ts')
   const { renderReport } = await import('../dashboard/index.ts')
   const page = await renderReport(readRun(folder))

@@ -1,7 +1,7 @@
-import { writeFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { Mismatch } from '../core/index.ts'
+import { atomicWrite, Mismatch } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
+import type { RgbImage } from '../image/index.ts'
 import type { PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { GroundedFamily } from '../models/index.ts'
@@ -18,6 +18,7 @@ import {
   openModel,
   readImage,
 } from './model.ts'
+import { requireOutput } from './output-file.ts'
 import { requireActing } from './spelling.ts'
 
 interface Options extends ModelOptions {
@@ -78,6 +79,7 @@ function checkClicks(phrase: string | undefined, { model, sam, point, box }: Omi
 }
 
 async function run(options: Options): Promise<void> {
+  for (const file of Object.values(filesOf(options.out, 0))) requireOutput(file, '.png', options.image)
   const work = options.sam === undefined ? 'segmentWork' : 'clickWork'
   const result = await inEngine<Segmentation>(import.meta.url, work, options)
   if (options.json) process.stdout.write(`${JSON.stringify(result)}\n`)
@@ -105,7 +107,7 @@ export async function segmentWork(options: Options, port: EnginePort): Promise<S
     const hint = 'a [SEG] that ends the answer at the length limit has no state either'
     throw new Mismatch({ where: options.model, field: 'answer', expected: 'a [SEG] in it', got: text, hint })
   }
-  const files = await write(options.out, image, masks)
+  const files = await write(options, image, masks)
   return { text, masks: files, seconds: (performance.now() - start) / 1000 }
 }
 
@@ -128,7 +130,7 @@ export async function clickWork(options: Options): Promise<Segmentation> {
     box: box ? ([...move(box[0], box[1]), ...move(box[2], box[3])] as [number, number, number, number]) : null,
   }
   const [drawn] = segmenter.draw(segmenter.encode(image), [prompt], { height: image.height, width: image.width })
-  const files = await write(options.out, image, [drawn!.mask])
+  const files = await write(options, image, [drawn!.mask])
   return { text: '', masks: files, seconds: (performance.now() - start) / 1000 }
 }
 
@@ -155,17 +157,21 @@ async function answerer(options: Options): Promise<Answer> {
 }
 
 /** mask.png and mask.overlay.png; further masks of the same answer get a number. */
-async function write(out: string, image: Awaited<ReturnType<typeof readImage>>, masks: readonly Mask[]) {
+function filesOf(out: string, i: number) {
+  const name = `${out.replace(/\.png$/i, '')}${i === 0 ? '' : `-${i + 1}`}`
+  return { file: `${name}.png`, overlay: `${name}.overlay.png` }
+}
+
+async function write({ out, image: input }: Options, image: RgbImage, masks: readonly Mask[]) {
   const { maskArea, maskToPng } = await import('../mask/index.ts')
   const { encodePng, overlay } = await import('../image/index.ts')
-  const stem = out.replace(/\.png$/i, '')
   const files: Segmentation['masks'] = []
   for (const [i, mask] of masks.entries()) {
-    const name = i === 0 ? stem : `${stem}-${i + 1}`
-    const file = { file: `${name}.png`, overlay: `${name}.overlay.png`, area: maskArea(mask) }
-    writeFileSync(file.file, await maskToPng(mask))
-    writeFileSync(file.overlay, await encodePng(overlay(image, mask)))
-    files.push(file)
+    const { file, overlay: over } = filesOf(out, i)
+    for (const path of [file, over]) requireOutput(path, '.png', input)
+    atomicWrite(file, await maskToPng(mask))
+    atomicWrite(over, await encodePng(overlay(image, mask)))
+    files.push({ file, overlay: over, area: maskArea(mask) })
   }
   return files
 }

@@ -46,6 +46,19 @@ test('no room and a disk that misbehaves are told apart, through errors that car
     assert.equal(diskTrouble(other), null, String(other))
 })
 
+test('a file that cannot be written is named with the reason, not its temporary file', () => {
+  writeFileSync(join(folder, 'plain'), '')
+  assert.throws(
+    () => atomicWrite(join(folder, 'none', 'a.txt'), ''),
+    /none\/a\.txt: expected a file that can be written, got its folder does not exist \(ENOENT\)$/,
+  )
+  assert.throws(
+    () => atomicWrite(join(folder, 'plain', 'a.txt'), ''),
+    /plain\/a\.txt: expected .* a part of its path is a file \(ENOTDIR\)$/,
+  )
+  rmSync(join(folder, 'plain'))
+})
+
 test('a file that is replaced is the old one until the new one is whole; a failed writer leaves nothing behind', () => {
   const path = join(folder, 'a.txt')
   atomicWrite(path, 'old')

