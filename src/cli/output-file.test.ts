@@ -8,6 +8,7 @@ import { messageOf } from '../core/index.ts'
 import { command as data } from './data.ts'
 import { command as points } from './points.ts'
 import { command as report } from './report.ts'
+import { command as score } from './score.ts'
 import { command as segment } from './segment.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'output-file-'))
@@ -32,6 +33,10 @@ test('a command never writes over its input, and says so before it opens a model
   assert.match(await segmentTo('cup.overlay.png', 'cup.png'), replaces)
   assert.match(await pointsTo('cup.png'), replaces)
   assert.match(await messageFor(data(), 'preview', at('page.html'), '--out', at('page.html')), replaces)
+  const scoreTo = (input: string, out: string) =>
+    messageFor(score(), '--metric', 'iou', '--in', at(input), '--out', at(out))
+  assert.match(await scoreTo('page.html', 'page.html'), replaces)
+  assert.match(await scoreTo('.', 'scores.jsonl'), /score: --in: expected a file, got/)
   for (const name of ['cup.png', 'cup.overlay.png', 'page.html'])
     assert.equal(readFileSync(at(name), 'utf8'), 'the input')
 })

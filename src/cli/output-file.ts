@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 import { isFolder, Mismatch } from '../core/index.ts'
 
 /** Checks, before any work, a file that a command will write: its ending, its folder, and that it replaces no input. */
-export function requireOutput(path: string, ending: '.html' | '.png', ...inputs: string[]): void {
+export function requireOutput(path: string, ending: '.html' | '.png' | '', ...inputs: string[]): void {
   const fail = (expected: string, got: string, hint?: string) => {
     throw new Mismatch({ where: 'flags', field: '--out', expected, got, hint })
   }

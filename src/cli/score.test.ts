@@ -56,6 +56,25 @@ test('IoU of COCO run lengths, blank lines left out, line numbers for names', as
   ])
 })
 
+test('a pair that cannot be scored is named by its line', async () => {
+  const [one, two] = [1, 2].map((side) => encodeRle(maskFromDense(new Uint8Array(side * side).fill(1), side, side)))
+  const good = { id: 'a', reference: one, hypothesis: one }
+  const wrong = (hypothesis: unknown) => score([good, { ...good, hypothesis }], '--metric', 'iou')
+  await assert.rejects(
+    wrong(two),
+    /pairs\.jsonl:2: size: expected two masks of one size, the first is 1 x 1, got 2 x 2/,
+  )
+  await assert.rejects(
+    wrong({ size: [0, 0], counts: [] }),
+    /pairs\.jsonl:2: size: expected height and width of at least 1/,
+  )
+  await assert.rejects(wrong(null), /pairs\.jsonl:2: hypothesis: expected a mask .*, got null/)
+  await assert.rejects(
+    score([{ ...good, reference: 'a', hypothesis: 1 }], '--metric', 'meteor'),
+    /pairs\.jsonl:1: hypothesis: expected a text, got 1/,
+  )
+})
+
 test('the judge scores what it can, and null stands for what it cannot', async () => {
   const server = await startServer((asked) => (asked.text.includes('unlucky') ? { status: 400 } : honest(asked)))
   try {
@@ -91,8 +110,8 @@ test('a bad line names its place, and no half-written file stays', async () => {
   const rows: [unknown[], string, RegExp][] = [
     [[{ reference: 'a', hypothesis: 'a' }, '{"reference":'], 'meteor', /pairs.jsonl:2: expected a JSON object/],
     [[{ reference: 'a' }], 'meteor', /pairs.jsonl:1: hypothesis: expected/],
-    [[{ reference: 'a', hypothesis: 3 }], 'meteor', /pair 1: hypothesis: expected a text, got 3/],
-    [[{ reference: 'a', hypothesis: 'b' }], 'iou', /pair 1: reference: expected a mask/],
+    [[{ reference: 'a', hypothesis: 3 }], 'meteor', /pairs\.jsonl:1: hypothesis: expected a text, got 3/],
+    [[{ reference: 'a', hypothesis: 'b' }], 'iou', /pairs\.jsonl:1: reference: expected a mask/],
   ]
   for (const [lines, metric, message] of rows) {
     await assert.rejects(score(lines, '--metric', metric), message)

@@ -1,8 +1,9 @@
 import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
 import { Command } from 'commander'
 import { parseWith } from '../config/index.ts'
-import { expecting, lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { expecting, isFolder, lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
 import { choice } from './model.ts'
+import { requireOutput } from './output-file.ts'
 import { requireActing } from './spelling.ts'
 
 type Metric = 'meteor' | 'iou' | 'judge'
@@ -21,6 +22,8 @@ interface Options {
 }
 
 interface Pair {
+  /** File and line. */
+  where: string
   id: string
   reference: unknown
   hypothesis: unknown
@@ -65,17 +68,26 @@ function parsePair(text: string, where: string, line: number): Pair {
   for (const field of ['reference', 'hypothesis'] as const) {
     if (value[field] === undefined) throw new Mismatch({ where, field, expected: 'a text or a mask', got: 'nothing' })
   }
-  return { id: String(value.id ?? line), reference: value.reference, hypothesis: value.hypothesis }
+  return { where, id: String(value.id ?? line), reference: value.reference, hypothesis: value.hypothesis }
 }
 
 function textOf(pair: Pair, field: 'reference' | 'hypothesis'): string {
   const value = pair[field]
-  if (typeof value !== 'string') throw new Mismatch({ where: `pair ${pair.id}`, field, expected: 'a text', got: value })
+  if (typeof value !== 'string') throw new Mismatch({ where: pair.where, field, expected: 'a text', got: value })
   return value
 }
 
 const localScorer = (of: (pair: Pair) => number): Scorer => {
   return { score: (pair) => ({ score: of(pair) }), window: 1, finish: () => ({}) }
+}
+
+/** What is wrong with a mask, at the line of its pair. */
+function atLine<T>({ where }: Pair, work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    throw error instanceof Mismatch ? new Mismatch({ ...error.info, where }, { cause: error }) : error
+  }
 }
 
 async function iouScorer(): Promise<Scorer> {
@@ -84,9 +96,9 @@ async function iouScorer(): Promise<Scorer> {
     const value = pair[field] as Parameters<typeof decodeRle>[0] | null
     if (typeof value === 'object' && value !== null && Array.isArray(value.size)) return decodeRle(value)
     const expected = 'a mask {size: [height, width], counts}'
-    throw new Mismatch({ where: `pair ${pair.id}`, field, expected, got: value })
+    throw new Mismatch({ where: pair.where, field, expected, got: value })
   }
-  return localScorer((pair) => maskIou(mask(pair, 'reference'), mask(pair, 'hypothesis')))
+  return localScorer((pair) => atLine(pair, () => maskIou(mask(pair, 'reference'), mask(pair, 'hypothesis'))))
 }
 
 async function meteorScorer(): Promise<Scorer> {
@@ -182,8 +194,9 @@ async function scoreLines(
 }
 
 async function run(options: Options): Promise<void> {
-  if (!existsSync(options.in))
+  if (!existsSync(options.in) || isFolder(options.in))
     throw new Mismatch({ where: 'score', field: '--in', expected: 'a file', got: options.in })
+  requireOutput(options.out, '', options.in)
   const partial = `${options.out}.part`
   const fd = openSync(partial, 'w')
   let scorer: Scorer | undefined
