@@ -48,7 +48,8 @@ test('a group of one on the GPU runs the same step as without a group, and its c
 test('distributed.backend nccl is rejected by name if two processes share a GPU', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'roundtrip-shared-gpu-'))
   const words = `train --model ${makeToy(join(folder, 'toy'))} --output ${join(folder, 'run')} --device cuda --dataPath scenes:24`
-  const more = '--data.workers 0 --evalRecords 0 --batchSize 2 --maxSteps 1 --rl.maxCompletionLength 5 --nproc 2'
+  const more =
+    '--lora.rank 8 --data.workers 0 --evalRecords 0 --batchSize 2 --maxSteps 1 --rl.maxCompletionLength 5 --nproc 2'
   const flags = `${words} ${more} --distributed.backend nccl`.split(' ')
   const { code, err } = await startProgram('env', 'CUDA_VISIBLE_DEVICES=0', process.execPath, program, ...flags).ended
   assert.notEqual(code, 0)
