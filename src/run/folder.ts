@@ -225,6 +225,7 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
     log.warn(
       `${config.output}: the run has no hashes of config.json, tokenizer and preprocessor: they are not compared`,
     )
+  requireSteps(config, state)
   const different = differences({ ...beforeSetting, ...before }, now)
   if (different.length === 0) return
   throw new Mismatch({
@@ -234,6 +235,13 @@ function requireSame(config: RunConfig, state: RunState, settings: Settings): vo
     got: different.join('; '),
     hint: 'choose another output folder, or leave these settings out: a resumed run keeps its own',
   })
+}
+
+/** Fewer steps than are done would rewrite what the run says about itself. */
+function requireSteps({ output, maxSteps }: RunConfig, { step }: RunState): void {
+  if (maxSteps < 0 || maxSteps >= step) return
+  const hint = 'steps that are done stay: leave the flag out, give more, or choose another output folder'
+  throw new Mismatch({ where: output, field: 'maxSteps', expected: `at least ${step}, as many as are done`, got: maxSteps, hint }) // biome-ignore format: one line
 }
 
 /** What a run of 0.1.0 was started with. */

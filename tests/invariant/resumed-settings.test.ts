@@ -53,3 +53,14 @@ test('the same number of steps adds no second start to the log', async () => {
   await train(resolveRun(overStored(resumedSettings(output), { output })), hostOf())
   assert.equal(starts(), count)
 })
+
+test('fewer steps than are done are refused, and settings and log stay', async () => {
+  const files = () => ['config.json', 'events.jsonl'].map((name) => readFileSync(join(output, name), 'utf8'))
+  const before = files()
+  const config = resolveRun(overStored(resumedSettings(output), { output, maxSteps: 1 }))
+  await assert.rejects(
+    train(config, hostOf()),
+    /longer: maxSteps: expected at least 2, as many as are done, got 1\. .*more/,
+  )
+  assert.deepEqual(files(), before)
+})

@@ -268,10 +268,10 @@ test('warnings about the host on which a run was started are printed, and are in
   t.mock.method(cuda, 'count', () => 8)
   Object.assign(process.env, pod)
   try {
-    await train(toyRun(toy, at('pod'), { ...small, maxSteps: 0 }), hostOf())
+    await train(toyRun(toy, at('no-steps'), { ...small, maxSteps: 0 }), hostOf())
   } finally {
     for (const name of Object.keys(pod)) if (!(name in before)) delete process.env[name]
   }
-  const warnings = eventsOf('pod').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
+  const warnings = eventsOf('no-steps').flatMap((e) => (e.t === 'warning' ? [e.text] : []))
   assert.equal(warnings.filter((text) => text.includes('8 GPUs')).length, 1, warnings.join('\n'))
 })
