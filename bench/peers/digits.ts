@@ -5,6 +5,7 @@ import { isVqa, type VqaFamily } from '../../src/models/index.ts'
 import type { Answer, Reward } from '../../src/rewards/index.ts'
 import { type Draw, type Json, type Sample, sampleStream, type Task } from '../../src/rl/index.ts'
 import type { CommonSettings, TaskKind, WorkItem } from '../../src/tasks/index.ts'
+import { restoreText, storeText } from '../../src/tasks/stored-text.ts'
 
 type Reply = { answer: Answer }
 
@@ -64,11 +65,8 @@ class Digits implements Task<WorkItem, Sample, Reply> {
   extraLoss = (): null => null
   probe = (item: WorkItem): Sample[] => this.sample([item], { seed: this.config.seed, step: 0 })[0]!
   shown = () => []
-  store = ({ ids, text, finished, logps }: Sample): Json => ({ ids: [...ids], text, finished, logps: [...logps] })
-  restore(stored: Json): Sample {
-    const { ids, text, finished, logps } = stored as { ids: number[]; text: string; finished: boolean; logps: number[] }
-    return { ids: Int32Array.from(ids), text, finished, logps: Float32Array.from(logps) }
-  }
+  store = storeText
+  restore = restoreText
 
   #prompts = (items: readonly WorkItem[]) => items.map(({ features }) => this.family.ask(features, question))
 }

@@ -2,6 +2,7 @@ import { closeSync, createReadStream, existsSync, fsyncSync, openSync, renameSyn
 import { Command } from 'commander'
 import { parseWith } from '../config/index.ts'
 import { expecting, isFolder, lackOfRoom, linesOf, log, Mismatch, writeAll } from '../core/index.ts'
+import { progress } from '../tracking/index.ts'
 import { choice } from './model.ts'
 import { requireOutput } from './output-file.ts'
 import { requireActing } from './spelling.ts'
@@ -136,29 +137,6 @@ async function judgeScorer(options: Options): Promise<Scorer> {
   }
 }
 
-/** One line of standard error, written over; on a pipe, a line every few seconds. */
-class Progress {
-  readonly #total: number
-  readonly #start = performance.now()
-  #shownAt = 0
-
-  constructor(totalBytes: number) {
-    this.#total = totalBytes
-  }
-
-  show(bytes: number, pairs: number, last = false): void {
-    const now = performance.now()
-    const every = process.stderr.isTTY ? 100 : 5000
-    if (!last && now - this.#shownAt < every) return
-    this.#shownAt = now
-    const share = last ? 1 : Math.min(1, bytes / Math.max(1, this.#total))
-    const filled = Math.round(share * 30)
-    const rate = Math.round(pairs / Math.max(1e-3, (now - this.#start) / 1000))
-    const line = `score [${'#'.repeat(filled)}${' '.repeat(30 - filled)}] ${(100 * share).toFixed(0).padStart(3)} %  ${pairs} pairs  ${rate}/s`
-    process.stderr.write(process.stderr.isTTY ? `\r${line}\u001b[K${last ? '\n' : ''}` : `${line}\n`)
-  }
-}
-
 /** Scores all lines in order, at most `window` under way; gives back what was written. */
 async function scoreLines(
   options: Options,
@@ -166,7 +144,8 @@ async function scoreLines(
   write: (line: string) => void,
 ): Promise<{ pairs: number; unscored: number; sum: number }> {
   const count = { pairs: 0, unscored: 0, sum: 0 }
-  const progress = new Progress(statSync(options.in).size)
+  const size = Math.max(1, statSync(options.in).size)
+  const shown = progress({ label: 'score', unit: 'pair' })
   const waiting: Promise<{ id: string; result: Result }>[] = []
   let bytes = 0
   let number = 0
@@ -176,7 +155,7 @@ async function scoreLines(
     count.pairs++
     if (result.score === null) count.unscored++
     else count.sum += result.score
-    progress.show(bytes, count.pairs)
+    shown.update(count.pairs, { read: `${Math.floor(100 * Math.min(1, bytes / size))}%` })
   }
   for await (const text of linesOf(createReadStream(options.in, { encoding: 'utf8' }))) {
     number++
@@ -189,7 +168,7 @@ async function scoreLines(
     if (waiting.length >= scorer.window) await takeOne()
   }
   while (waiting.length > 0) await takeOne()
-  progress.show(bytes, count.pairs, true)
+  shown.done()
   return count
 }
 
