@@ -61,6 +61,14 @@ export class TeacherPass {
     this.#completions = completions.flat()
   }
 
+  /** The same states for the completions of `count` prompts alone, from prompt `from` on. */
+  part(from: number, count: number): TeacherPass {
+    const groups = this.#groups.slice(from, from + count)
+    const first = this.#groups.slice(0, from).flat().length
+    const places = this.#places.slice(first, first + groups.flat().length)
+    return new TeacherPass(this.#decoder, this.hidden, places, groups, this.#head)
+  }
+
   /** Row of the state after token j of completion k was read; -1: the prompt's last token, which predicts token 0. */
   rowOf(k: number, j: number): number {
     const place = this.#places[k]!

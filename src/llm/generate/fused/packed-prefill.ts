@@ -133,6 +133,7 @@ function afterKnown(lengths: readonly { prompt: number; read: readonly number[] 
     shared: true,
     promptStarts: prompts.slice(0, -1),
     readStarts: reads.slice(0, -1),
+    order: [...lengths.keys()],
     calls: [
       { queries: all, keys: all, queryStarts: reads, keyStarts: reads, causal: true },
       { queries: all, keys: seen, queryStarts: groups, keyStarts: prompts, causal: false },

@@ -11,23 +11,32 @@ interface Call {
   readonly queryStarts: readonly number[]
   readonly keyStarts: readonly number[]
   readonly causal: boolean
+  /** The key rows come twice, and sequences begin among both. */
+  readonly twice?: boolean
 }
 
-export type AttentionCall = Pick<Call, 'queries' | 'keys'> & Sequences
+export type AttentionCall = Pick<Call, 'queries' | 'keys' | 'twice'> & Sequences
 
 /** A prompt's length, and of each of its completions what is read: at least one token each. */
 export interface Lengths {
   readonly prompt: number
   readonly read: readonly number[]
+  /**
+   * Its first `at` tokens are those of an earlier prompt and are read there alone; what is read of a completion begins with a copy of the
+   * other ones. All branches of a prompt begin at the same token.
+   */
+  readonly branch?: { readonly of: number; readonly at: number }
 }
 
 /** How tokens are packed: each prompt with its only completion after it, or all prompts first and then all completions. */
 export interface Packing {
   readonly tokens: number
   readonly shared: boolean
-  /** Row of each prompt's first token, and of each completion's, over all prompts. */
+  /** Row of each prompt's first token, also of a branch's; and the first row of each completion, over all prompts. */
   readonly promptStarts: readonly number[]
   readonly readStarts: readonly number[]
+  /** Prompts in the order of their completions. */
+  readonly order: readonly number[]
   readonly calls: readonly Call[]
 }
 
@@ -41,7 +50,7 @@ export function startsOf(lengths: readonly number[], from = 0): number[] {
 }
 
 export function packingOf(rows: readonly Lengths[]): Packing {
-  return rows.some(({ read }) => read.length > 1) ? sharedPacking(rows) : plainPacking(rows)
+  return rows.some(({ read, branch }) => branch || read.length > 1) ? sharedPacking(rows) : plainPacking(rows)
 }
 
 function plainPacking(rows: readonly Lengths[]): Packing {
@@ -52,25 +61,43 @@ function plainPacking(rows: readonly Lengths[]): Packing {
     shared: false,
     promptStarts: starts.slice(0, -1),
     readStarts: rows.flatMap(({ prompt, read }, r) => read.map(() => starts[r]! + prompt)),
+    order: [...rows.keys()],
     calls: [{ queries: all, keys: all, queryStarts: starts, keyStarts: starts, causal: true }],
   }
 }
 
 function sharedPacking(rows: readonly Lengths[]): Packing {
-  const prompts = startsOf(rows.map((r) => r.prompt))
-  const reads = startsOf(rows.flatMap((r) => r.read))
-  const groups = startsOf(rows.map((r) => sum(r.read)))
+  const trunks = [...rows.keys()].filter((r) => !rows[r]!.branch)
+  const branches = trunks.map((r) => [...rows.keys()].filter((b) => rows[b]!.branch?.of === r))
+  const order = [...trunks, ...branches.flat()]
+  const prompts = startsOf(trunks.map((r) => rows[r]!.prompt))
+  const reads = startsOf(order.flatMap((r) => rows[r]!.read))
   const [P, C] = [prompts.at(-1)!, reads.at(-1)!]
   const [ofPrompts, ofReads] = [[0, P] as const, [P, C] as const]
+  const numRead = (some: readonly number[]) => sum(some.flatMap((r) => rows[r]!.read))
+  const starts = startsOf(
+    order.map((r) => numRead([r])),
+    P,
+  )
+  const twice = order.length > trunks.length
+  // the second time a prompt is two sequences: what its branches see, and the rest, which nobody does
+  const seen = branches.map((own, t) => (own.length > 0 ? rows[own[0]!]!.branch!.at : rows[trunks[t]!]!.prompt))
+  const again = twice ? branches.flatMap((own) => [numRead(own), 0]) : []
+  const keysAgain = twice ? seen.flatMap((n, t) => [n, rows[trunks[t]!]!.prompt - n]) : []
   return {
     tokens: P + C,
     shared: true,
-    promptStarts: prompts.slice(0, -1),
-    readStarts: reads.slice(0, -1).map((at) => P + at),
+    promptStarts: rows.map(({ branch }, r) => prompts[trunks.indexOf(branch?.of ?? r)]!),
+    readStarts: rows.flatMap(({ read }, r) => startsOf(read, starts[order.indexOf(r)]!).slice(0, -1)),
+    order,
     calls: [
       { queries: ofPrompts, keys: ofPrompts, queryStarts: prompts, keyStarts: prompts, causal: true },
       { queries: ofReads, keys: ofReads, queryStarts: reads, keyStarts: reads, causal: true },
-      { queries: ofReads, keys: ofPrompts, queryStarts: groups, keyStarts: prompts, causal: false },
+      {
+        ...{ queries: ofReads, keys: ofPrompts, causal: false, twice },
+        queryStarts: startsOf([...trunks.map((r) => numRead([r])), ...again]),
+        keyStarts: startsOf([...trunks.map((r) => rows[r]!.prompt), ...keysAgain]),
+      },
     ],
   }
 }

@@ -3,6 +3,7 @@
 import type { AdapterState, RopeTable } from '../../../nn/index.ts'
 import {
   type Attended,
+  cat,
   flashAttention,
   flashAttentionBackward,
   type Product,
@@ -129,7 +130,18 @@ function headsOf(qkv: Tensor, { heads: { queries: H, keys: K, dim: D }, calls }:
     taken.set(key, t)
     return t
   }
-  return calls.map((p) => [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const)
+  return calls.map((p) => {
+    if (!p.twice) return [take(p.queries, 0, H), take(p.keys, H, K), take(p.keys, H + K, K)] as const
+    const keys = columns(qkv.narrow(0, ...p.keys), [H * D, 2 * K * D])
+    const both = cat([keys, keys])
+    const rows = [0, both.size(0)] as const
+    return [take(p.queries, 0, H), headRows(both, rows, 0, K, D), headRows(both, rows, K * D, K, D)] as const
+  })
+}
+
+/** The gradient of keys that came twice. */
+function folded(grad: Tensor, { keys: [, count], twice }: AttentionCall): Tensor {
+  return twice ? grad.narrow(0, 0, count).add_(grad.narrow(0, count, count)) : grad
 }
 
 function attend(qkv: Tensor, c: PassContext): Pick<Saved, 'attended' | 'logSumExps' | 'randoms'> {
@@ -150,7 +162,8 @@ function attendBackward(grad: Tensor, qkv: Tensor, saved: Saved, extra: number, 
   const placed = c.calls.map((call, i): PlacedGrads => {
     const rows = (t: Tensor) => headRows(t, call.queries, 0, queries, dim)
     const whole = { out: rows(saved.attended), logSumExp: saved.logSumExps[i]!, random: saved.randoms[i]! }
-    const grads = flashAttentionBackward(rows(grad), heads[i]!, whole, call)
+    const { query, key, value } = flashAttentionBackward(rows(grad), heads[i]!, whole, call)
+    const grads = { query, key: folded(key, call), value: folded(value, call) }
     return { queries: call.queries, keys: call.keys, grads }
   })
   return c.elementwise.rotateBackward(c.tokens, placed, c.heads, c.table, extra)

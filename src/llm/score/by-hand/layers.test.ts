@@ -55,6 +55,16 @@ after(() => {
 })
 
 type Case = { prompts: typeof prompts; groups: Int32Array[][] }
+/** Of one image a region with two completions, and three phrases; the other image between them. The last two begin with the same words. */
+const branched: Case = {
+  prompts: [
+    prompts[0]!,
+    prompts[2]!,
+    prompts[1]!,
+    ...['the dog', 'the cat'].map((words) => prompter.segment(square, words)),
+  ],
+  groups: [said('a red cup.<|end|>', 'two'), said('it is [SEG]'), groups[1]!, said('x', 'it is [SEG]'), said('no')],
+}
 const shared: Case = { prompts, groups }
 const single: Case = { prompts, groups: groups.map((group) => [group[0]!]) }
 
@@ -122,12 +132,40 @@ function compare(got: Outcome, want: Outcome): void {
 for (const [name, of] of [
   ['completions that share a prompt', shared],
   ['one completion after each prompt', single],
+  ['questions about one image', branched],
 ] as const)
   test(`${name}: scores and gradients of adapters and inputs are those of the way op by op`, () => {
     const want = outcome(of, { packed: false })
     compare(outcome(of, { packed: true }), want)
     compare(outcome(of, { packed: true, checkpointing: true }), want)
   })
+
+test('an image that several prompts are about is read once', () => {
+  const tokens = branched.prompts.map(({ ids }) => ids.length)
+  const read = branched.groups.map((group) => group.reduce((n, ids) => n + Math.max(1, ids.length - 1), 0))
+  const ofImage = model.sharedPrefix(branched.prompts[0]!, branched.prompts[1]!)
+  const copied = tokens[3]! - ofImage // before the second completion of prompt 3
+  const whole = [...tokens, ...read].reduce((a, b) => a + b)
+  const rows = noGrad(() => tidy(() => pass(branched, { packed: true }).hidden.size(0)))
+  assert.equal(rows, whole - 3 * ofImage + copied)
+})
+
+test('a part of a pass has the densities of its prompts', () => {
+  tidy(() => {
+    const p = pass(branched, { packed: true })
+    const all = p.logProbsByPrompt(0.7)
+    const part = p.part(2, 2).logProbsByPrompt(0.7)
+    assert.deepEqual(
+      part.map(({ logps }) => logps.shape),
+      all.slice(2, 4).map(({ logps }) => logps.shape),
+    )
+    for (const [i, { logps, entropies }] of part.entries()) {
+      close('log-probs', logps.numbers(), all[2 + i]!.logps.numbers())
+      close('entropies', entropies.numbers(), all[2 + i]!.entropies.numbers())
+    }
+    clearTape()
+  })
+})
 
 test('gradients of several passes add up, also those of the two ways', () => {
   const [a, b] = [outcome(shared, { packed: false }).grads, outcome(single, { packed: false }).grads]

@@ -1,7 +1,7 @@
 // A teacher-forced pass over packed tokens: every prompt once, its completions after it, nothing filled up. T tokens, S hidden.
-import { cat, type Tensor, tensor, tidy } from '../../../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tidy } from '../../../tensor/index.ts'
 import { allInputsOf, type PromptedModel, type PromptIds, positionsOf } from '../../prompted-model.ts'
-import { type Packing, packingOf } from './attention-calls.ts'
+import { type Lengths, type Packing, packingOf } from './attention-calls.ts'
 import type { TrainingHead } from './head.ts'
 import { TrainingLayers } from './layers.ts'
 
@@ -35,15 +35,41 @@ export function packedStates<P extends PromptIds>(
   const layers = TrainingLayers.of(decoder, options.anywhere)
   if (!layers || completions.some((group) => group.length === 0)) return null
   const reads = completions.map((group) => group.map(readOf))
-  const packing = packingOf(prompts.map(({ ids }, r) => ({ prompt: ids.length, read: reads[r]!.map((c) => c.length) })))
+  const rows = rowsOf(model, prompts, reads)
+  const packing = packingOf(rows)
   const hidden = tidy(() => {
-    const x = packedEmbeddings(model, prompts, reads, packing)
+    const x = packedEmbeddings(model, prompts, reads, rows, packing)
     if (!x) return null
-    const positions = packedPositions(model, prompts, reads, packing)
+    const positions = packedPositions(model, prompts, reads, rows, packing)
     return decoder.finish(layers.forward({ x, positions, packing, recompute: options.checkpointing ?? false }))
   })
-  return hidden && { hidden, places: placesOf(prompts, reads, packing), head: layers.head }
+  return hidden && { hidden, places: placesOf(rows, packing), head: layers.head }
 }
+
+/** A prompt that begins as an earlier one does, with the same image, becomes a branch of it, unless copies of its other tokens are more. */
+function rowsOf<P extends PromptIds>(
+  model: PromptedModel<P>,
+  prompts: readonly P[],
+  reads: readonly (readonly Int32Array[])[],
+): Lengths[] {
+  const points = new Map<number, number>() // of a prompt with branches
+  const trunks: number[] = []
+  const from = prompts.map((prompt, r) => {
+    const shared = (t: number) => Math.min(model.sharedPrefix?.(prompts[t]!, prompt) ?? 0, prompt.ids.length - 1)
+    const of = trunks.find((t) => shared(t) > (reads[r]!.length - 1) * (prompt.ids.length - shared(t)))
+    if (of === undefined) trunks.push(r)
+    else points.set(of, Math.min(points.get(of) ?? shared(of), shared(of)))
+    return of
+  })
+  return prompts.map(({ ids }, r) => {
+    const of = from[r]
+    const branch = of === undefined ? undefined : { of, at: points.get(of)! }
+    return { prompt: ids.length, read: reads[r]!.map((c) => c.length + copiedOf(ids.length, branch)), branch }
+  })
+}
+
+/** Tokens of a prompt that are read before each of its completions. */
+const copiedOf = (prompt: number, branch: Lengths['branch']) => (branch ? prompt - branch.at : 0)
 
 /** The last token of a completion predicts nothing and is not read, unless it is the only one: no stretch is empty. */
 function readOf(completion: Int32Array): Int32Array {
@@ -55,22 +81,31 @@ function packedEmbeddings<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
   reads: readonly (readonly Int32Array[])[],
-  { shared }: Packing,
+  rows: readonly Lengths[],
+  { shared, order }: Packing,
 ): Tensor | null {
   const inputs = allInputsOf(model, prompts)
   if (inputs.some(({ additions }) => additions.length > 0)) return null
-  const ids = BigInt64Array.from(reads.flat().flatMap((c) => Array.from(c, BigInt)))
-  const behind = model.decoder.embed(tensor(ids, { device: model.placement.device })) // [C, S]
-  const rows = inputs.map(({ embeddings }) => embeddings.squeeze(0))
-  if (shared) return cat([...rows, behind])
+  const inOrder = order.flatMap((r) => reads[r]!)
+  const behind = model.decoder.embed(
+    int64Tensor(
+      inOrder.flatMap((c) => Array.from(c)),
+      { device: model.placement.device },
+    ),
+  ) // [C, S]
+  const whole = inputs.map(({ embeddings }) => embeddings.squeeze(0))
+  if (shared && order.every((r) => !rows[r]!.branch)) return cat([...whole, behind])
   let next = 0
-  return cat(
-    rows.flatMap((prompt, r) => {
-      const [n] = reads[r]!.map((c) => c.length) as [number]
+  const completions = order.map((r) =>
+    reads[r]!.flatMap(({ length: n }) => {
       next += n
-      return [prompt, behind.narrow(0, next - n, n)]
+      const copied = copiedOf(rows[r]!.prompt, rows[r]!.branch)
+      const own = behind.narrow(0, next - n, n)
+      return copied > 0 ? [whole[r]!.narrow(0, rows[r]!.prompt - copied, copied), own] : [own]
     }),
   )
+  const trunks = order.filter((r) => !rows[r]!.branch).map((r) => whole[r]!)
+  return cat(shared ? [...trunks, ...completions.flat()] : order.flatMap((r, i) => [whole[r]!, ...completions[i]!]))
 }
 
 /** [1, T], or [axes, 1, T] */
@@ -78,35 +113,33 @@ function packedPositions<P extends PromptIds>(
   model: PromptedModel<P>,
   prompts: readonly P[],
   reads: readonly (readonly Int32Array[])[],
+  rows: readonly Lengths[],
   { tokens, promptStarts, readStarts }: Packing,
 ): Tensor {
   const stand = prompts.map((prompt) => positionsOf(model, prompt))
   const axes = stand[0]!.axes.length
-  const flat = new BigInt64Array(axes * tokens)
+  const flat = new Int32Array(axes * tokens)
   for (let axis = 0; axis < axes; axis++) {
-    let next = 0
-    stand.forEach(({ axes: own, next: first }, r) => {
-      own[axis]!.forEach((at, i) => {
-        flat[axis * tokens + promptStarts[r]! + i] = BigInt(at)
-      })
+    let k = 0
+    stand.forEach(({ axes: all, next }, r) => {
+      const own = all[axis]!
+      const copied = copiedOf(own.length, rows[r]!.branch)
+      if (!rows[r]!.branch) flat.set(own, axis * tokens + promptStarts[r]!)
       for (const read of reads[r]!) {
-        const start = axis * tokens + readStarts[next++]!
-        read.forEach((_, j) => {
-          flat[start + j] = BigInt(first + j)
-        })
+        const tail = [...own.subarray(own.length - copied), ...read.map((_, j) => next + j)]
+        flat.set(tail, axis * tokens + readStarts[k++]!)
       }
     })
   }
-  return tensor(flat, axes === 1 ? [1, tokens] : [axes, 1, tokens], { device: model.placement.device })
+  return int64Tensor(flat, axes === 1 ? [1, tokens] : [axes, 1, tokens], { device: model.placement.device })
 }
 
-function placesOf(
-  prompts: readonly PromptIds[],
-  reads: readonly (readonly Int32Array[])[],
-  { promptStarts, readStarts }: Packing,
-): CompletionRows[] {
-  let next = 0
-  return prompts.flatMap(({ ids }, r) =>
-    reads[r]!.map(() => ({ before: promptStarts[r]! + ids.length - 1, start: readStarts[next++]! })),
+function placesOf(rows: readonly Lengths[], { promptStarts, readStarts }: Packing): CompletionRows[] {
+  let k = 0
+  return rows.flatMap(({ prompt, branch, read }, r) =>
+    read.map(() => {
+      const start = readStarts[k++]! + copiedOf(prompt, branch)
+      return { before: branch ? start - 1 : promptStarts[r]! + prompt - 1, start }
+    }),
   )
 }
