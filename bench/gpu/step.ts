@@ -70,15 +70,17 @@ function timedTasks(family: Sa2VAFamily, config: RunConfig, phases: Phases, inRe
         return typeof value === 'function' ? (value.bind(target) as unknown) : value
       },
     })
-    const densities = (call: () => unknown) =>
+    const densities = (of: string) => (call: () => unknown) =>
       inReference()
-        ? phases.time(`learn ${name}: reference`, call)
-        : phases.time(`learn ${name}: forward`, call, `learn ${name}: losses, backward, metrics`)
-    return timing(task, {
+        ? phases.time(`learn ${of}: reference`, call)
+        : phases.time(`learn ${of}: forward`, call, `learn ${of}: losses, backward, metrics`)
+    const timed = timing(task, {
       sample: (call) => phases.time(`sample ${name}`, call),
       answer: (call) => phases.time(`answer ${name}`, call),
-      densities,
+      densities: densities(name),
     })
+    const both = () => task.joint && timing(task.joint, { densities: densities('both') })
+    return new Proxy(timed, { get: (target, key) => (key === 'joint' ? both() : Reflect.get(target, key)) })
   })
 }
 

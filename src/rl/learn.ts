@@ -1,7 +1,7 @@
 // Learn: the log-probabilities of the same samples again, now with gradient; the loss of a task, and backward.
 import { Mismatch } from '../core/index.ts'
 import { exitCodes } from '../distributed/index.ts'
-import { backward, clearTape, cuda, noGrad, stack, type Tensor, tensor, tidy } from '../tensor/index.ts'
+import { backward, clearTape, cuda, stack, type Tensor, tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { currentEntropyCoef } from './entropy.ts'
 import { columnSum, type Group } from './group.ts'
 import { grpoLoss, type LossConfig } from './grpo.ts'
@@ -9,7 +9,7 @@ import type { Batch, Run } from './run.ts'
 import { samplerDrift, samplerWeights } from './sampler.ts'
 import { ownPieces } from './share.ts'
 import type { StepReport } from './step-report.ts'
-import type { Densities, Task } from './task.ts'
+import type { Densities, Task, TaskGroups } from './task.ts'
 
 /** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient, its weights divided out, as well. */
 export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
@@ -43,17 +43,28 @@ async function learnTasks(
   batch: Batch,
   report: StepReport,
 ): Promise<void> {
-  const own: Learned[][] = []
-  for (const task of tasks) {
-    await scoresOf(run, task, groups, batch, report)
-    const learn = () => learnTask(run, task, groups, batch)
-    own.push(task.beta > 0 ? await run.roles.whileWhole('reference', run.world, learn) : learn())
+  const own: Learned[] = []
+  for (const some of passesOf(run, tasks)) {
+    for (const task of some) await scoresOf(run, task, groups, batch, report)
+    const learn = () => learnPass(run, some, groups, batch)
+    const hasKl = some.some((task) => task.beta > 0)
+    own.push(...(hasKl ? await run.roles.whileWhole('reference', run.world, learn) : learn()))
   }
-  const all = await run.world.gather(own)
-  for (const [i, task] of tasks.entries()) {
-    const learned = all.flatMap((one) => one[i]!)
+  const all = (await run.world.gather(own)).flat()
+  for (const task of tasks) {
+    const learned = all.filter((one) => one.task === task.name)
     reportLearned(run, task, groups, batch.pieces, learned, report)
   }
+}
+
+/** Tasks that learn in one pass. One that a judge scores has its own: the others need not wait for it. */
+function passesOf({ judged }: Run, tasks: readonly Task[]): Task[][] {
+  const passes = new Map<object, Task[]>()
+  for (const task of tasks) {
+    const key = (!judged.has(task.name) && task.joint?.with) || task
+    passes.set(key, [...(passes.get(key) ?? []), task])
+  }
+  return [...passes.values()]
 }
 
 /** Waits for the scores of a task. What needs none is computed before; of several pieces only one is in memory. */
@@ -83,15 +94,21 @@ export function plainDensities(group: Pick<Group, 'task' | 'item' | 'samples'>):
 
 /** The same of several groups of one task, in one pass. */
 export function allPlainDensities(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Float32Array[] {
-  return noGrad(() => tidy(() => densitiesOf(groups).map(({ logps }) => logps.to('float32').array() as Float32Array)))
+  return tidyNoGrad(() => densitiesOf(groups).map(({ logps }) => logps.to('float32').array() as Float32Array))
 }
 
+/** Of groups that are in the order of their tasks; those of several tasks in one pass. */
 function densitiesOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Densities[] {
-  if (groups.length === 0) return []
-  return groups[0]!.task.densities(
-    groups.map((g) => g.item),
-    groups.map((g) => g.samples),
-  )
+  const parts = partsOf(groups)
+  const joint = parts.length > 1 ? parts[0]!.task.joint : null
+  return (joint?.densities(parts) ?? parts.map(({ task, items, groups: own }) => task.densities(items, own))).flat()
+}
+
+function partsOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): TaskGroups[] {
+  return [...new Set(groups.map((g) => g.task))].map((task) => {
+    const own = groups.filter((g) => g.task === task)
+    return { task, items: own.map((g) => g.item), groups: own.map((g) => g.samples) }
+  })
 }
 
 /** What the loss of a task needs to know about the whole optimizer batch. */
@@ -108,6 +125,7 @@ function lossSettings(run: Run, task: Task, groups: readonly Group[]): LossConfi
 
 /** What was learned from a group: metrics for the report, and whether the loss was finite. */
 interface Learned {
+  task: string
   record: string
   loss: number
   metrics: Record<string, number>
@@ -115,18 +133,18 @@ interface Learned {
 }
 
 /** Gradients of this process's records; ends at a loss that is not finite. */
-function learnTask(
+function learnPass(
   run: Run,
-  task: Task,
+  tasks: readonly Task[],
   groups: readonly Group[],
   { pieces, numItems }: Pick<Batch, 'pieces' | 'numItems'>,
 ): Learned[] {
-  const settings = lossSettings(run, task, groups)
+  const settings = new Map(tasks.map((task) => [task, lossSettings(run, task, groups)]))
   const learned: Learned[] = []
   for (const items of ownPieces(run, pieces)) {
-    const own = groups.filter((group) => group.task === task && items.includes(group.item))
+    const own = tasks.flatMap((task) => groups.filter((group) => group.task === task && items.includes(group.item)))
     if (own.length === 0) continue
-    learned.push(...run.inWork(items, () => learnGroups(run, task, own, settings, numItems)))
+    learned.push(...run.inWork(items, () => learnGroups(run, own, settings, numItems)))
     if (!learned.every((one) => Number.isFinite(one.loss))) break
   }
   return learned
@@ -135,25 +153,30 @@ function learnTask(
 /** The only lines of the product where a gradient is recorded: the groups of a piece, their losses, one backward. */
 function learnGroups(
   run: Run,
-  task: Task,
   groups: readonly Group[],
-  settings: LossConfig,
+  settings: ReadonlyMap<Task, LossConfig>,
   numItems: Batch['numItems'],
 ): Learned[] {
-  if (settings.beta > 0) keepReference(run, groups)
+  keepReference(
+    run,
+    groups.filter(({ task }) => task.beta > 0),
+  )
   try {
     return tidy(() => {
       const densities = densitiesOf(groups)
-      const extras = task.extraLoss(
-        groups.map((g) => g.item),
-        groups.map((g) => g.samples),
+      const extras = partsOf(groups).flatMap(
+        ({ task, items, groups: own }) => task.extraLoss(items, own) ?? items.map(() => null),
       )
       const losses = groups.map((group, b) => {
-        const numItemsInBatch = numItems?.get(group) ?? settings.numItemsInBatch
-        return groupLoss(run, group, densities[b]!, extras?.[b] ?? null, { ...settings, numItemsInBatch })
+        const own = settings.get(group.task)!
+        const numItemsInBatch = numItems?.get(group) ?? own.numItemsInBatch
+        return groupLoss(run, group, densities[b]!, extras[b]!, { ...own, numItemsInBatch })
       })
-      const total = stack(losses.map(({ loss }) => loss)).sum()
-      cuda.inFixedOrder(run.config.fixedOrder, () => backward(total.mul(weightOf(run, task))))
+      const totals = [...settings.keys()].flatMap((task) => {
+        const own = losses.filter((_, b) => groups[b]!.task === task).map(({ loss }) => loss)
+        return own.length > 0 ? [stack(own).sum().mul(weightOf(run, task))] : []
+      })
+      cuda.inFixedOrder(run.config.fixedOrder, () => backward(totals.reduce((a, b) => a.add(b))))
       run.meanwhile?.(groups)
       return losses.map(({ report }) => report())
     })
@@ -165,6 +188,7 @@ function learnGroups(
 /** Densities under the reference are computed once, however often a group is learned from. */
 function keepReference(run: Run, groups: readonly Group[]): void {
   const without = groups.filter((group) => !group.reference)
+  if (without.length === 0) return
   const made = run.roles.asReference(() => allPlainDensities(without))
   for (const [b, group] of without.entries()) group.reference = made[b]!
 }
@@ -199,7 +223,7 @@ function groupLoss(
   const report = () => {
     const drift = group.old ? {} : samplerDrift(group, logps, like)
     const metrics = { ...result.metrics(), ...drift, ...sampler?.metrics }
-    return { record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
+    return { task: group.task.name, record: item.id, loss: loss.item(), metrics, extra: extra ? extra.item() : null }
   }
   return { loss, report }
 }

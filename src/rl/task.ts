@@ -47,6 +47,19 @@ export interface Densities {
   entropies: Tensor | null // [K, T]
 }
 
+/** Groups of one task that are scored together. */
+export interface TaskGroups<T = Task, I extends Item = Item, S extends Sample = Sample> {
+  readonly task: T
+  readonly items: readonly I[]
+  readonly groups: readonly (readonly S[])[]
+}
+
+/** One pass for the densities of several tasks: those that name the same object in `with`. */
+export interface JointPass {
+  readonly with: object
+  densities(parts: readonly TaskGroups[]): Densities[][]
+}
+
 /** Actions that are not tokens (a drawn mask): columns after the tokens of each row. */
 export interface ActionColumns {
   readonly columns: number
@@ -86,6 +99,8 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   answer(items: readonly I[], groups: readonly (readonly S[])[]): R[][]
   /** Log-densities of the same samples under the weights in place, for each record; one pass over all of them. */
   densities(items: readonly I[], groups: readonly (readonly S[])[]): Densities[]
+  /** Absent or null: `densities` is the only pass. */
+  readonly joint?: JointPass | null
   /** Columns besides the tokens; null: none. */
   actions(group: readonly S[]): ActionColumns | null
   /** A differentiable term beside the policy gradient for each record that has one; null when the settings ask for none. */

@@ -18,6 +18,7 @@ import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField, spreadOf } from './action.ts'
 import { type Cycle, usesField, usesPrompt } from './config.ts'
+import { type CycleTask, jointDensities, jointOf } from './joint.ts'
 import { maskLoss } from './mask-loss.ts'
 import { ask, describeAll, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
@@ -229,11 +230,17 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     )
   }
 
-  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
-    const { config } = this.#cycle
+  reading(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]) {
+    return { prompts: items.map((item) => this.#prompt(item)), answers: groups.map(distinctAnswers) }
+  }
+
+  densitiesFrom(
+    pass: TeacherPass,
+    items: readonly WorkItem[],
+    groups: readonly (readonly CycleSample[])[],
+  ): Densities[] {
     const answers = groups.map(distinctAnswers)
-    const pass = this.#read(items, answers)
-    const tokens = pass.logProbsByPrompt(config.rl.temperature) // [A, T]
+    const tokens = pass.logProbsByPrompt(this.#cycle.config.rl.temperature) // [A, T]
     const columns = this.opens ? scoreActions(this.#cycle, this.#scale, { items, groups, answers }, pass) : null // [K, n]
     return groups.map((group, b) => {
       const spread = (t: Tensor) => t.expand([group.length, -1])
@@ -245,10 +252,12 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     })
   }
 
-  #read(items: readonly WorkItem[], answers: readonly (readonly Int32Array[])[]): TeacherPass {
-    const { family, config } = this.#cycle
-    const prompts = items.map((item) => this.#prompt(item))
-    return teacherForceGroups(family.model, prompts, answers, { checkpointing: config.checkpointing })
+  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
+    return jointDensities(this.#cycle, [{ task: this as CycleTask, items, groups }])[0]!
+  }
+
+  get joint() {
+    return jointOf(this.#cycle)
   }
 
   actions(group: readonly CycleSample[]): ActionColumns | null {
@@ -268,9 +277,11 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
     const out: (Tensor | null)[] = items.map(() => null)
     if (drawn.length === 0) return out
     const drawing = drawn.map((b) => items[b]!)
-    const pass = this.#read(
-      drawing,
+    const pass = teacherForceGroups(
+      family.model,
+      drawing.map((item) => this.#prompt(item)),
       drawn.map((b) => [groups[b]![0]!.ids]),
+      { checkpointing: config.checkpointing },
     )
     const prompts = family.segPrompts(pass.statesAt(drawn.map((b, k) => ({ k, j: places[b]! }))))
     const { logits } = family.drawMasks(

@@ -1,10 +1,11 @@
 // mask -> caption -> mask': the policy describes a region, the EMA copy must find the region again from the words.
 import { streamId } from '../../core/index.ts'
-import { teacherForceGroups } from '../../llm/index.ts'
-import { type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
+import type { TeacherPass } from '../../llm/index.ts'
+import { type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import type { Cycle } from './config.ts'
+import { type CycleTask, jointDensities, jointOf } from './joint.ts'
 import { ask, captionOf, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
 
@@ -72,15 +73,18 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
     )
   }
 
-  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]) {
-    const { family, config } = this.#cycle
-    const pass = teacherForceGroups(
-      family.model,
-      items.map((item) => this.#prompt(item)),
-      groups.map((group) => group.map((s) => s.ids)),
-      { checkpointing: config.checkpointing },
-    )
-    return pass.logProbsByPrompt(config.rl.temperature)
+  reading(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]) {
+    return { prompts: items.map((item) => this.#prompt(item)), answers: groups.map((group) => group.map((s) => s.ids)) }
+  }
+
+  densitiesFrom = (pass: TeacherPass) => pass.logProbsByPrompt(this.#cycle.config.rl.temperature)
+
+  densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
+    return jointDensities(this.#cycle, [{ task: this as CycleTask, items, groups }])[0]!
+  }
+
+  get joint() {
+    return jointOf(this.#cycle)
   }
 
   actions = (): null => null
