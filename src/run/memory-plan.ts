@@ -4,7 +4,7 @@
 
 import { join } from 'node:path'
 import { readJsonObject } from '../core/index.ts'
-import { cacheSpare } from '../llm/index.ts'
+import { cacheSpare, numWholeLayers } from '../llm/index.ts'
 import { familyOf, type ModelSizes, modelSizes } from '../models/index.ts'
 import { type MaskSupervision, supervisesMasks } from '../tasks/index.ts'
 import { mergesForSampling, type RunConfig } from './config.ts'
@@ -161,8 +161,9 @@ function decodingBytes(
 }
 
 /**
- * The larger of the loops: captions read after their prompt; or, with the gradients of the captions there, one answer a record and its
- * K masks. Inside a pass gradients come as kept states go.
+ * By kernels both loops are one pass: captions and the answer with its question after one image, and K masks. Otherwise the larger of the
+ * loops: captions read after their prompt; or, with the gradients of the captions there, one answer a record and its K masks. Inside a
+ * pass gradients come as kept states go.
  */
 function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
   const { batchSize: B, rl } = settings
@@ -174,6 +175,10 @@ function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, 
   const again = Number(supervisesMasks(settings)) // the supervised mask reads the answer once more
   const masks = B * (K + again) * sizes.samScale * learnedMask
   const before = rl.gradientAccumulationSteps > 1 ? gradients : 0 // those of an earlier piece
+  if (kernels && again === 0 && masks > 0) {
+    const both = pass(sizes, settings, B * (prompt + K * length + questionTokens + length))
+    return before + both.kept + Math.max(both.passing, masks)
+  }
   return Math.max(before + captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
 }
 
@@ -191,9 +196,10 @@ function byKernels({ llm }: ModelSizes, { checkpointing, lora }: Settings, token
   const qkv = heads + 2 * llm.num_key_value_heads * D + 3 * lora.rank
   const gateUp = 2 * I + 2 * lora.rank
   const little = 2 * S + heads + 2 * lora.rank
-  const kept = checkpointing ? little : little + (qkv + gateUp) / 2 // every second layer makes them again
+  const whole = checkpointing ? 0 : numWholeLayers(layers, tokens, qkv + gateUp)
+  const kept = layers * little + whole * (qkv + gateUp)
   const passing = tokens * (gateUp + I + 4 * S) + 2 * kernelChunk
-  return { kept: bfloat16 * tokens * layers * kept, passing: bfloat16 * passing }
+  return { kept: bfloat16 * tokens * kept, passing: bfloat16 * passing }
 }
 
 /** libtorch's derivative: everything between the products, or the input of every layer and one layer in work. */

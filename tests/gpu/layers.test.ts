@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TrainingKernels, useKernels } from '../../src/kernels/index.ts'
-import { loraTargets, type TeacherOptions, teacherForceGroups } from '../../src/llm/index.ts'
+import { commonIds, loraTargets, type PromptIds, type TeacherOptions, teacherForceGroups } from '../../src/llm/index.ts'
 import { atenElementwise, type Elementwise } from '../../src/llm/score/by-hand/elementwise.ts'
 import { kernelElementwise } from '../../src/llm/score/by-hand/elementwise-kernels.ts'
 import { TrainingLayers } from '../../src/llm/score/by-hand/layers.ts'
@@ -11,6 +11,7 @@ import { addLora, replaceTensor, type Slot, tensorAt, trainOnly } from '../../sr
 import {
   backward,
   clearTape,
+  cuda,
   int64Tensor,
   noGrad,
   randn,
@@ -172,41 +173,68 @@ function onDevice(dim: number) {
   return { ...tiny, trained }
 }
 
-function passOf(of: ReturnType<typeof onDevice>, options: TeacherOptions): { logps: number[]; grads: Tensor[] } {
+interface Asked {
+  prompts: readonly string[]
+  answers: readonly (readonly string[])[]
+}
+
+const asked: Asked = {
+  prompts: ['describe the red cup on the left', 'what?'],
+  answers: [['a red cup', 'two', 'x'], ['a large blue square']],
+}
+const image = 'a long text instead of an image, longer than the blocks in which attention reads keys, '.repeat(4)
+/** Several questions after one beginning; one of them has two answers, and one beginning has a single question. */
+const branched: Asked = {
+  prompts: [
+    `${image}describe the cup, then say where it is`,
+    `${image}where?`,
+    'what?',
+    `${image}how many`,
+    `${image}who`,
+  ],
+  answers: [['a red cup', 'two'], ['on the left'], ['a large blue square'], ['one', 'two cups'], ['x']],
+}
+
+function passOf(of: ReturnType<typeof onDevice>, { prompts: texts, answers }: Asked, options: TeacherOptions) {
   const { prompter, model, trained } = of
-  const prompts = ['describe the red cup on the left', 'what?'].map((text) => ({
-    ids: prompter.tokenizer.encode(text),
-  }))
-  const said = [['a red cup', 'two', 'x'], ['a large blue square']].map((g) =>
-    g.map((t) => prompter.tokenizer.encode(t)),
-  )
+  const prompts = texts.map((text) => ({ ids: prompter.tokenizer.encode(text) }))
+  const said = answers.map((group) => group.map((text) => prompter.tokenizer.encode(text)))
   const plain = {
     placement: model.placement,
     decoder: model.decoder,
     promptEmbeddings: ({ ids }: { ids: Int32Array }) =>
       model.decoder.embed(int64Tensor(ids, [1, ids.length], { device })),
+    sharedPrefix: (a: PromptIds, b: PromptIds) => commonIds(a.ids, b.ids),
   }
   for (const slot of trained) tensorAt(slot).setGrad(null)
-  const { logps } = teacherForceGroups(plain, prompts, said, options).logProbs()
-  backward(logps.sum())
+  const pass = teacherForceGroups(plain, prompts, said, options)
+  const { logps } = pass.logProbs()
+  cuda.inFixedOrder(true, () => backward(logps.sum()))
   clearTape()
   const grads = trained.map((slot: Slot) => tensorAt(slot).grad()!.clone())
-  return { logps: noGrad(() => logps.numbers()), grads }
+  return { tokens: pass.hidden.size(0), logps: noGrad(() => logps.numbers()), grads }
 }
 
-for (const dim of [64, 16])
-  test(`a pass with heads of ${dim} in bfloat16 scores and differentiates as op by op`, () => {
+for (const [name, texts, dim] of [
+  ['a pass with heads of 64', asked, 64],
+  ['a pass with heads of 16', asked, 16],
+  ['questions after one beginning, heads of 64,', branched, 64],
+] as const)
+  test(`${name} in bfloat16 scores and differentiates as op by op, and the same bits again`, () => {
     const of = onDevice(dim)
     tidy(() => {
-      const want = passOf(of, { packed: false })
+      const want = passOf(of, texts, { packed: false })
       assert.equal(TrainingLayers.of(of.model.decoder) !== null, kernels !== null && dim === 64, 'covered by kernels')
       for (const options of [{ packed: true }, { packed: true, checkpointing: true }]) {
-        const got = passOf(of, options)
+        const [got, again] = [passOf(of, texts, options), passOf(of, texts, options)]
+        if (texts === branched) assert.ok(got.tokens < want.tokens / 3, `${got.tokens} of ${want.tokens} tokens read`)
         const worst = Math.max(...got.logps.map((v, i) => Math.abs(v - want.logps[i]!)))
         assert.ok(worst < 0.05, `log-probs: ${worst}`)
+        assert.deepEqual(again.logps, got.logps)
         want.grads.forEach((t, i) => {
           const far = distance(got.grads[i]!, t)
           assert.ok(far < 0.05, `${of.trained[i]!.name}: ${far}`)
+          if (dim === 64) assert.equal(distance(again.grads[i]!, got.grads[i]!), 0, `${of.trained[i]!.name}, again`)
         })
       }
     })

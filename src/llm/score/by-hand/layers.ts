@@ -55,10 +55,19 @@ function sharedAdapter(decoder: Decoder): AdapterState | null {
   return shared ?? null
 }
 
-/** Of so many layers one keeps its inputs alone, also if memory is not to be saved: a twelfth more time for a fifth less memory. */
-const lightLayer = 2
-/** Up to so many tokens every layer keeps them: there is little to save. */
+/** Up to so many tokens every layer keeps all: there is little to save. */
 const fewTokens = 2048
+/** Bytes that layers keep beside their inputs, all of them together. */
+const maxKeptBytes = 3.75 * 2 ** 30
+
+/**
+ * Layers that keep more than their inputs, also if memory is not to be saved: half of them, which costs a twelfth more time for a fifth less
+ * memory, or fewer. `width`: values of a token that such a layer keeps.
+ */
+export function numWholeLayers(layers: number, tokens: number, width: number): number {
+  const most = tokens > fewTokens ? Math.floor(layers / 2) : layers
+  return Math.min(most, Math.floor(maxKeptBytes / (2 * tokens * width)))
+}
 
 const prepared = new WeakMap<Decoder, TrainingLayers>()
 
@@ -182,8 +191,10 @@ export class TrainingLayers {
     return tidy(() => {
       const layers: Saved[] = []
       let states: States = { x, y: null }
+      const whole = this.#numWhole(context.tokens)
+      const upTo = (i: number) => Math.floor((i * whole) / this.#layers.length)
       for (const [i, layer] of this.#layers.entries()) {
-        const light = context.keeps === 'all' && context.tokens > fewTokens && i % lightLayer === 0
+        const light = context.keeps === 'all' && upTo(i) === upTo(i + 1)
         const { states: next, saved } = layerForward(layer, states, light ? { ...context, keeps: 'inputs' } : context)
         if (saved) layers.push(saved)
         states.y?.dispose()
@@ -192,6 +203,11 @@ export class TrainingLayers {
       }
       return { out: states.x.add(states.y!.narrow(1, 0, x.size(1))), layers }
     })
+  }
+
+  #numWhole(tokens: number): number {
+    const { qkv, gateUp } = this.#layers[0]!.stacks
+    return numWholeLayers(this.#layers.length, tokens, qkv.weight.size(0) + gateUp.weight.size(0))
   }
 
   #back(x: Tensor, saved: readonly Saved[], grad: Tensor, context: PassContext): Tensor {
