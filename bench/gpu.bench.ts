@@ -1,7 +1,7 @@
 // The Sa2VA-4B shape with random bfloat16 weights on a GPU: decoding, training passes and the whole step by phase. `other` is the limit on
 // an H200, or what the name says. Without a GPU the tiny shape on the CPU, which shows that it runs. ROUNDTRIP_BENCH_STEPS: steps (3).
 import { Learner, resolveRun } from '../src/run/index.ts'
-import { noGrad, randn, tidy } from '../src/tensor/index.ts'
+import { randn, tidyNoGrad } from '../src/tensor/index.ts'
 import { type BenchRow, row } from './bench.ts'
 import { decodeRows, quantizedDecodeRows } from './gpu/decode.ts'
 import { now, onGpu, placement, question, randomExample, randomModel, speakingFamily } from './gpu/random-model.ts'
@@ -11,18 +11,16 @@ import { trainingRows } from './gpu/training.ts'
 /** Products of two square bfloat16 matrices, the bound of prompts and learning. */
 function productRow(): BenchRow {
   const [n, repeats] = onGpu ? [8192, 20] : [256, 2]
-  return noGrad(() =>
-    tidy(() => {
-      const [a, b] = [0, 1].map(() => randn([n, n], placement))
-      const burst = () => {
-        for (let i = 0; i < repeats; i++) a!.matmul(b!).dispose()
-        return now()
-      }
-      const from = burst() // warm
-      const seconds = (burst() - from) / 1000
-      return row(`product of ${n} x ${n}`, (repeats * 2 * n ** 3) / seconds / 1e12, 600, 'TFLOP/s')
-    }),
-  )
+  return tidyNoGrad(() => {
+    const [a, b] = [0, 1].map(() => randn([n, n], placement))
+    const burst = () => {
+      for (let i = 0; i < repeats; i++) a!.matmul(b!).dispose()
+      return now()
+    }
+    const from = burst() // warm
+    const seconds = (burst() - from) / 1000
+    return row(`product of ${n} x ${n}`, (repeats * 2 * n ** 3) / seconds / 1e12, 600, 'TFLOP/s')
+  })
 }
 
 export async function run(): Promise<BenchRow[]> {

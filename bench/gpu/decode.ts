@@ -7,7 +7,7 @@ import { decodePool, generate } from '../../src/llm/index.ts'
 import type { Features, Prompt, Sa2VAFamily } from '../../src/models/index.ts'
 import type { QuantizedForm } from '../../src/nn/index.ts'
 import { Learner, type RunConfig } from '../../src/run/index.ts'
-import { noGrad, tidy } from '../../src/tensor/index.ts'
+import { tidy, tidyNoGrad } from '../../src/tensor/index.ts'
 import { type BenchRow, row } from '../bench.ts'
 import { now, onGpu, randomModel, speakingFamily } from './random-model.ts'
 
@@ -51,7 +51,7 @@ type Time = (rows: number, kernels: 'auto' | 'off', ended?: number | null) => nu
 
 function timesOf(family: Sa2VAFamily, learner: Learner, examples: readonly Example[]): Time {
   const prepared = examples.map((e) => family.prepare(e.image, { maxTiles: 3 }))
-  const features: Features[] = noGrad(() => tidy(() => family.encode(prepared)))
+  const features: Features[] = tidyNoGrad(() => family.encode(prepared))
   return (rows, kernels, ended = 0) => {
     useKernels(kernels)
     const prompts = Array.from({ length: rows / samples }, (_, b) =>

@@ -16,7 +16,7 @@ import {
   storeQuantized,
   tensorAt,
 } from '../../src/nn/index.ts'
-import { cuda, noGrad, ones, randn, tidy } from '../../src/tensor/index.ts'
+import { cuda, ones, randn, tidyNoGrad } from '../../src/tensor/index.ts'
 import { chatTemplate, loadTokenizer } from '../../src/text/index.ts'
 import { configOf, type ShapeName, tokenizerOf } from '../../tools/lib/checkpoint-shapes.ts'
 
@@ -57,12 +57,10 @@ export function drawWeights<M extends Module>(
     const shape = [...tensorAt(slot).shape]
     const value = () => (shape.length === 1 ? ones(shape, { device }) : randn(shape, { device }).mul(spread(slot.name)))
     const form = formOf(slot)
-    noGrad(() =>
-      tidy(() => {
-        if (form === 'exact') replaceTensor(slot, value().to(dtype))
-        else storeQuantized(slot.owner as Linear, form, dtype, value().to(dtype))
-      }),
-    )
+    tidyNoGrad(() => {
+      if (form === 'exact') replaceTensor(slot, value().to(dtype))
+      else storeQuantized(slot.owner as Linear, form, dtype, value().to(dtype))
+    })
   }
   return model
 }
@@ -112,14 +110,12 @@ export function randomExample(i: number, tiles = 3): Example {
 /** Random weights never write [SEG]. The first token of the greedy answer is used as [SEG], so that every phase runs. */
 export function speakingFamily(loaded: Loaded, example: Example, maxTiles = 3): Sa2VAFamily {
   const family = new Sa2VAFamily(loaded)
-  const id = noGrad(() =>
-    tidy(() => {
-      const features = family.encode([family.prepare(example.image, { maxTiles })])[0]!
-      const prompt = loaded.prompter.segment(features, example.caption)
-      const options = { maxNewTokens: 2, stopStrings: [], segId: -1 }
-      return generate(loaded.model, loaded.prompter.tokenizer, [prompt], options)[0]!.ids[0]!
-    }),
-  )
+  const id = tidyNoGrad(() => {
+    const features = family.encode([family.prepare(example.image, { maxTiles })])[0]!
+    const prompt = loaded.prompter.segment(features, example.caption)
+    const options = { maxNewTokens: 2, stopStrings: [], segId: -1 }
+    return generate(loaded.model, loaded.prompter.tokenizer, [prompt], options)[0]!.ids[0]!
+  })
   const prompter = new Proxy(loaded.prompter, {
     get: (target, key) => {
       if (key === 'segId') return id

@@ -1,7 +1,7 @@
 // Many tensors as few flat ones. With three or more ranks the transport adds in an order that depends on a value's position in its
 // bucket. The layout therefore depends only on the list of tensors, never on which of them have a gradient.
 import { Mismatch } from '../core/index.ts'
-import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../tensor/index.ts'
+import { cat, keep, type Tensor, tidyNoGrad, zeros } from '../tensor/index.ts'
 import type { NamedTensors } from './world.ts'
 
 /** Float32 values in a bucket: 256 MiB. A tensor with more has its own bucket. */
@@ -42,22 +42,20 @@ export function layBuckets(tensors: NamedTensors, limit = bucketValues): Bucket[
 /** A float32 copy of the gradients, zeros for a missing one; the caller frees it. */
 export function packGradients({ device, slots }: Bucket): Tensor {
   const flat = ({ tensor, numel }: Slot) => tensor.grad()?.reshape([numel]) ?? zeros([numel], { device })
-  return noGrad(() => tidy(() => keep(cat(slots.map(flat)).to('float32'))))
+  return tidyNoGrad(() => keep(cat(slots.map(flat)).to('float32')))
 }
 
 /** Gradients take the values of the bucket; a tensor that has a gradient nowhere keeps none. */
 export function unpackGradients(bucket: Bucket, flat: Tensor, used: ReadonlySet<string>): void {
-  noGrad(() =>
-    tidy(() => {
-      for (const { name, tensor, offset, numel } of bucket.slots) {
-        if (!used.has(name)) continue
-        const values = flat.narrow(0, offset, numel).reshape([...tensor.shape])
-        const grad = tensor.grad()
-        if (grad) grad.copy_(values)
-        else tensor.setGrad(zeros([...tensor.shape], { dtype: tensor.dtype, device: tensor.device }).copy_(values))
-      }
-    }),
-  )
+  tidyNoGrad(() => {
+    for (const { name, tensor, offset, numel } of bucket.slots) {
+      if (!used.has(name)) continue
+      const values = flat.narrow(0, offset, numel).reshape([...tensor.shape])
+      const grad = tensor.grad()
+      if (grad) grad.copy_(values)
+      else tensor.setGrad(zeros([...tensor.shape], { dtype: tensor.dtype, device: tensor.device }).copy_(values))
+    }
+  })
 }
 
 export function requireFloating(tensors: NamedTensors): void {

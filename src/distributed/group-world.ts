@@ -1,7 +1,7 @@
 // The world of several processes. One queue owns the group: what is called first is sent first, on every rank.
 import { deserialize, serialize } from 'node:v8'
 import { log, messageOf } from '../core/index.ts'
-import { aten, keep, noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { aten, keep, noGrad, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { gpuName } from './backend.ts'
 import { layBuckets, packGradients, requireFloating, unpackGradients } from './buckets.ts'
 import { Exchange, type Kind } from './exchange.ts'
@@ -163,18 +163,14 @@ async function landed<T extends Sent>(all: readonly T[], use: (one: T) => void):
 
 /** The tensor's memory as bytes where it is contiguous, else a copy. */
 function bytesOf(tensor: Tensor): Tensor {
-  return noGrad(() =>
-    tidy(() => {
-      const flat = tensor.detach().contiguous().reshape([tensor.numel])
-      return keep(aten('view.dtype', flat, 'uint8') as Tensor)
-    }),
-  )
+  return tidyNoGrad(() => {
+    const flat = tensor.detach().contiguous().reshape([tensor.numel])
+    return keep(aten('view.dtype', flat, 'uint8') as Tensor)
+  })
 }
 
 function writeBytes(tensor: Tensor, bytes: Tensor): void {
-  noGrad(() =>
-    tidy(
-      () => void tensor.detach().copy_((aten('view.dtype', bytes, tensor.dtype) as Tensor).reshape([...tensor.shape])),
-    ),
+  tidyNoGrad(
+    () => void tensor.detach().copy_((aten('view.dtype', bytes, tensor.dtype) as Tensor).reshape([...tensor.shape])),
   )
 }

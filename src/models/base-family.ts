@@ -3,7 +3,7 @@
 import type { LlmConfig, PromptedModel, PromptIds } from '../llm/index.ts'
 import type { Mask } from '../mask/index.ts'
 import type { Module } from '../nn/index.ts'
-import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import { type ChatTemplate, encodeAnswer, type Question, type Tokenizer } from '../text/index.ts'
 import type { DrawnMask, GroundedFamily } from './family.ts'
 
@@ -79,7 +79,7 @@ export abstract class OpenedGroundedFamily<
   protected inParts<I, R>(inputs: readonly I[], encode: (some: readonly I[]) => R[]): R[] {
     const size = this.model.placement.device === 'cpu' ? 1 : imagesTogether
     const starts = Array.from({ length: Math.ceil(inputs.length / size) }, (_, i) => i * size)
-    return starts.flatMap((at) => noGrad(() => tidy(() => encode(inputs.slice(at, at + size)))))
+    return starts.flatMap((at) => tidyNoGrad(() => encode(inputs.slice(at, at + size))))
   }
 
   protected get template(): ChatTemplate {

@@ -1,6 +1,6 @@
 // Weights for completions that another engine, dtype or distribution sampled.
 import { wide } from '../nn/index.ts'
-import { noGrad, type Tensor, tidy } from '../tensor/index.ts'
+import { type Tensor, tidyNoGrad } from '../tensor/index.ts'
 import type { rolloutModes } from './config.ts'
 
 export interface RolloutOptions {
@@ -22,20 +22,18 @@ export function rolloutWeights(
   mask: Tensor,
   options: RolloutOptions,
 ): RolloutWeights {
-  return noGrad(() =>
-    tidy(() => {
-      const difference = maskedDifference(oldLogps, samplingLogps, mask)
-      const whole = options.mode.startsWith('sequence')
-      const raw = (whole ? difference.sum(-1, { keepdim: true }) : difference).exp()
-      const isRatio = options.mode.endsWith('truncate') ? truncated(raw, options) : maskedOut(raw, options)
-      return { isRatio, metrics: { ...differenceMetrics(difference, mask), ...ratioMetrics(isRatio) } }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const difference = maskedDifference(oldLogps, samplingLogps, mask)
+    const whole = options.mode.startsWith('sequence')
+    const raw = (whole ? difference.sum(-1, { keepdim: true }) : difference).exp()
+    const isRatio = options.mode.endsWith('truncate') ? truncated(raw, options) : maskedOut(raw, options)
+    return { isRatio, metrics: { ...differenceMetrics(difference, mask), ...ratioMetrics(isRatio) } }
+  })
 }
 
 /** How far the sampler's log-probs are from the scoring pass: the alarm for cache, position and padding faults. */
 export function logpDifference(oldLogps: Tensor, samplingLogps: Tensor, mask: Tensor): Record<string, number> {
-  return noGrad(() => tidy(() => differenceMetrics(maskedDifference(oldLogps, samplingLogps, mask), mask)))
+  return tidyNoGrad(() => differenceMetrics(maskedDifference(oldLogps, samplingLogps, mask), mask))
 }
 
 function maskedDifference(oldLogps: Tensor, samplingLogps: Tensor, mask: Tensor): Tensor {

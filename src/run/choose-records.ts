@@ -2,7 +2,7 @@
 import { log } from '../core/index.ts'
 import { BadRecord, cachedIndex, packNumbers, type Source, unpackNumbers } from '../data/index.ts'
 import type { RecordChooser } from '../tasks/index.ts'
-import { noGrad, tidy } from '../tensor/index.ts'
+import { tidyNoGrad } from '../tensor/index.ts'
 
 /** `part`: the records to choose from, in stored order. */
 export async function chooseRecords(source: Source, part: Uint32Array, chooser: RecordChooser) {
@@ -37,7 +37,7 @@ async function lookAtAll(source: Source, part: Uint32Array, { look }: RecordChoo
 async function lookAt(source: Source, index: number, look: RecordChooser['look']): Promise<readonly number[] | null> {
   try {
     const example = await source.get(index)
-    return noGrad(() => tidy(() => look(example) as never)) as readonly number[]
+    return tidyNoGrad(() => look(example) as never) as readonly number[]
   } catch (error) {
     if (error instanceof BadRecord) return null // counted with its reason when its turn comes
     throw error

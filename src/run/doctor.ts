@@ -6,7 +6,7 @@ import { native } from '../engine/index.ts'
 import { tensorAt } from '../nn/index.ts'
 import { columnsOf, type Group, plainDensities, type Run, step } from '../rl/index.ts'
 import { openKind, type TaskKind, type WorkItem } from '../tasks/index.ts'
-import { cuda, gradEnabled, memory, noGrad, type Tensor, threads, tidy } from '../tensor/index.ts'
+import { cuda, gradEnabled, memory, type Tensor, threads, tidy, tidyNoGrad } from '../tensor/index.ts'
 import type { RunConfig } from './config.ts'
 import { deviceOf, openModel } from './device.ts'
 import { Encoder } from './features.ts'
@@ -74,8 +74,8 @@ function prototypeChecks(findings: readonly Finding[]): Finding[] {
 function look(run: Run, config: RunConfig, item: WorkItem, other: WorkItem, host: Pick<Host, 'progress'>) {
   for (const task of run.tasks) if (task.opens) task.open([item])
   host.progress({ kind: 'phase', text: 'samples, log-probs, image' })
-  const groups = noGrad(() => tidy(() => run.tasks.map((task) => probeGroup(run, task, item))))
-  const remarks = noGrad(() => tidy(() => run.tasks.flatMap((task) => task.examine?.(item) ?? [])))
+  const groups = tidyNoGrad(() => run.tasks.map((task) => probeGroup(run, task, item)))
+  const remarks = tidyNoGrad(() => run.tasks.flatMap((task) => task.examine?.(item) ?? []))
   return {
     groups,
     findings: [
@@ -227,7 +227,7 @@ function samplerDrift(group: Group, scored: Float32Array): number | null {
 function hashes(tensors: Iterable<[string, Tensor]>): Map<string, string> {
   const out = new Map<string, string>()
   for (const [name, t] of tensors) {
-    const array = noGrad(() => tidy(() => t.detach().to('cpu').contiguous().array()))
+    const array = tidyNoGrad(() => t.detach().to('cpu').contiguous().array())
     out.set(name, sha256(new Uint8Array(array.buffer, array.byteOffset, array.byteLength)))
   }
   return out

@@ -27,7 +27,7 @@ import {
 } from '../nn/index.ts'
 import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
 import type { CopiedRole, Roles } from '../rl/index.ts'
-import { keep, noGrad, normsOf, type Tensor, tidy } from '../tensor/index.ts'
+import { keep, noGrad, normsOf, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { mergesForSampling, type RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 
@@ -106,7 +106,7 @@ export class Learner implements Roles {
     this.reference = syncRefModel ? new Ema(own, { decay: 1 - refModelMixupAlpha, every: refModelSyncSteps }) : null
     this.#startSlots = this.slots.filter((s) => !/\.lora_[AB]\./.test(s.name))
     const started = this.#startSlots.filter((s) => own.has(s.name))
-    this.#start = new Map(started.map((s) => [s.name, keep(noGrad(() => tidy(() => tensorAt(s).detach().clone())))]))
+    this.#start = new Map(started.map((s) => [s.name, keep(tidyNoGrad(() => tensorAt(s).detach().clone()))]))
   }
 
   params(): Map<string, Tensor> {

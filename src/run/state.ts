@@ -19,7 +19,7 @@ import { exitCodes } from '../distributed/index.ts'
 import type { AdapterSite, Family } from '../models/index.ts'
 import { linears, tensorAt } from '../nn/index.ts'
 import type { EntropyState, Json, StoredCosts } from '../rl/index.ts'
-import { noGrad, stack, type Tensor, tidy } from '../tensor/index.ts'
+import { stack, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import type { RunPosition } from '../tracking/index.ts'
 import type { StoredGeneration } from './batches.ts'
 import type { RunConfig } from './config.ts'
@@ -77,12 +77,10 @@ function writer(entries: Iterable<[string, Tensor]>, rename: (name: string) => s
 
 /** A checkpoint of NaN or infinity would be called good and take the place of one that is. */
 function requireFinite(dir: string, step: number, tensors: readonly [string, Tensor][]): void {
-  const flags = noGrad(() =>
-    tidy(() =>
-      stack(tensors.map(([, t]) => t.detach().isfinite().all()))
-        .to('cpu')
-        .numbers(),
-    ),
+  const flags = tidyNoGrad(() =>
+    stack(tensors.map(([, t]) => t.detach().isfinite().all()))
+      .to('cpu')
+      .numbers(),
   )
   const bad = tensors.filter((_, i) => !flags[i]).map(([name]) => name)
   if (bad.length === 0) return
@@ -181,24 +179,22 @@ function fromVersion1(old: RunStateV1, { batchSize, rl }: RunConfig): RunState {
 
 /** Puts weights, EMA, moving reference and optimizer of a checkpoint in place. */
 export function loadRun(path: string, learner: Learner): void {
-  noGrad(() =>
-    tidy(() => {
-      const { device } = learner.family.placement
-      const read = (file: string) => readTensors(openWeights(join(path, file)), device)
-      const stored = read('trainables.safetensors')
-      if (learner.adapter) {
-        const file = openWeights(join(path, 'adapter_model.safetensors'))
-        const { weights, names } = fitAdapter(file, new Set(learner.slots.map((slot) => slot.name)))
-        for (const [name, t] of readTensors(weights, device)) stored.set(fromFileName(name, names), t)
-      }
-      for (const slot of learner.slots) {
-        const t = stored.get(slot.name)
-        if (!t) throw new Mismatch({ where: path, field: slot.name, expected: 'a stored tensor', got: 'none' })
-        tensorAt(slot).copy_(t)
-      }
-      learner.ema.load(learner.ownedOf(read('ema.safetensors')))
-      learner.reference?.load(learner.ownedOf(read('reference.safetensors')))
-      learner.optim.load(read('optimizer.safetensors'))
-    }),
-  )
+  tidyNoGrad(() => {
+    const { device } = learner.family.placement
+    const read = (file: string) => readTensors(openWeights(join(path, file)), device)
+    const stored = read('trainables.safetensors')
+    if (learner.adapter) {
+      const file = openWeights(join(path, 'adapter_model.safetensors'))
+      const { weights, names } = fitAdapter(file, new Set(learner.slots.map((slot) => slot.name)))
+      for (const [name, t] of readTensors(weights, device)) stored.set(fromFileName(name, names), t)
+    }
+    for (const slot of learner.slots) {
+      const t = stored.get(slot.name)
+      if (!t) throw new Mismatch({ where: path, field: slot.name, expected: 'a stored tensor', got: 'none' })
+      tensorAt(slot).copy_(t)
+    }
+    learner.ema.load(learner.ownedOf(read('ema.safetensors')))
+    learner.reference?.load(learner.ownedOf(read('reference.safetensors')))
+    learner.optim.load(read('optimizer.safetensors'))
+  })
 }

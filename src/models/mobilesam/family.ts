@@ -15,7 +15,7 @@ import {
   samScale,
   toMask,
 } from '../../sam/index.ts'
-import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { type Tensor, tidy, tidyNoGrad } from '../../tensor/index.ts'
 import type { PromptableFamily } from '../family.ts'
 
 /** The embedding of an image [1, 256, 64, 64], and the image's size. */
@@ -81,7 +81,7 @@ export class MobileSamFamily implements PromptableFamily<RgbImage, SamPicture> {
   }
 
   finishPrompts({ height, width }: SamPicture, logits: Tensor): Mask[] {
-    const bits = noGrad(() => tidy(() => toMask(samPixels(logits.unsqueeze(1), { height, width }))))
+    const bits = tidyNoGrad(() => toMask(samPixels(logits.unsqueeze(1), { height, width })))
     return bits.map((mask) => maskFromDense(mask, height, width))
   }
 

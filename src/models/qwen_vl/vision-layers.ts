@@ -7,11 +7,11 @@ import {
   flashAttention,
   hasFlashAttention,
   int64Tensor,
-  noGrad,
   type Sequences,
   type Tensor,
   tensor,
   tidy,
+  tidyNoGrad,
 } from '../../tensor/index.ts'
 import type { QwenVisionConfig } from './vision-config.ts'
 
@@ -132,14 +132,12 @@ export class VisionBlock extends Module {
 
 /** Tables of patches at the given rows and columns, [P, 1, D], float32: half the frequencies follow the row, half the column. */
 export function patchRotation(rope: Rope, places: readonly (readonly [number, number])[], device: string): RopeTable {
-  return noGrad(() =>
-    tidy(() => {
-      const [rows, columns] = [0, 1].map((axis) => tensor(Float32Array.from(places, (place) => place[axis as 0 | 1])))
-      const angles = cat([rope.angles(rows!.to(device)), rope.angles(columns!.to(device))], { dim: -1 }) // [P, D/2]
-      const { cos, sin } = tableOf(angles, angles)
-      return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const [rows, columns] = [0, 1].map((axis) => tensor(Float32Array.from(places, (place) => place[axis as 0 | 1])))
+    const angles = cat([rope.angles(rows!.to(device)), rope.angles(columns!.to(device))], { dim: -1 }) // [P, D/2]
+    const { cos, sin } = tableOf(angles, angles)
+    return { cos: cos.unsqueeze(1), sin: sin.unsqueeze(1) }
+  })
 }
 
 /** Segments of the given lengths, one after the other. */

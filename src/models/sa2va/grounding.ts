@@ -12,7 +12,7 @@ import {
   toMask,
   upsampleMask,
 } from '../../sam/index.ts'
-import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, int64Tensor, type Tensor, tensor, tidy, tidyNoGrad } from '../../tensor/index.ts'
 import type { DrawnMask } from '../family.ts'
 import { RecordedEncoder } from '../recorded-encoder.ts'
 
@@ -66,13 +66,11 @@ export class GroundingEncoder extends Module {
 
   #finish({ height, width }: ImageSize, logits: Tensor): Mask[] {
     const side = this.sam2_model.config.image_size
-    return noGrad(() =>
-      tidy(() => {
-        const full = upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)
-        if (full.device === 'cpu') return toMask(full).map((bits) => maskFromDense(bits, height, width))
-        return maskRuns(full.squeeze(1)).map((counts) => ({ height, width, counts }))
-      }),
-    )
+    return tidyNoGrad(() => {
+      const full = upsampleMask(logits.unsqueeze(1).to('float32'), side, height, width)
+      if (full.device === 'cpu') return toMask(full).map((bits) => maskFromDense(bits, height, width))
+      return maskRuns(full.squeeze(1)).map((counts) => ({ height, width, counts }))
+    })
   }
 }
 

@@ -1,6 +1,6 @@
 // MobileSAM as a segmenter. B prompts of a call.
 import type { RgbImage } from '../../image/index.ts'
-import { cat, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { cat, type Tensor, tidyNoGrad } from '../../tensor/index.ts'
 import { chooseMask, takeMask } from '../sam2/selection.ts'
 import { type ClickMask, type ClickOptions, type ClickPrompt, clickMasks, Segmenter } from '../segmenter.ts'
 import { type Size, samInput, samPixels, samScale } from './input.ts'
@@ -19,22 +19,20 @@ export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
 
   protected encodeImage(image: RgbImage): SamFeatures {
     const { image_encoder, device, config } = this.model
-    return noGrad(() => tidy(() => ({ embedding: image_encoder.forward(samInput(image, device, config.image_size)) })))
+    return tidyNoGrad(() => ({ embedding: image_encoder.forward(samInput(image, device, config.image_size)) }))
   }
 
   protected drawAlike({ embedding }: SamFeatures, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
     const points = samPoints(prompts)
-    const drawn = noGrad(() =>
-      tidy(() => {
-        const maskInput = prompts[0]!.previous ? cat(prompts.map((p) => p.previous!)) : undefined
-        const all = this.model.decode(embedding, points, maskInput)
-        const index = choice(all.ious, points, options.multimask ?? false)
-        const best = takeMask(all.masks, index) // [B, 1, 256, 256]
-        const bits = samPixels(best, options).gt(0).to('uint8').array() as Uint8Array
-        const ious = takeMask(all.ious, index).numbers()
-        return { logits: options.keepLogits ? best : null, bits, ious, tokens: index.numbers() }
-      }),
-    )
+    const drawn = tidyNoGrad(() => {
+      const maskInput = prompts[0]!.previous ? cat(prompts.map((p) => p.previous!)) : undefined
+      const all = this.model.decode(embedding, points, maskInput)
+      const index = choice(all.ious, points, options.multimask ?? false)
+      const best = takeMask(all.masks, index) // [B, 1, 256, 256]
+      const bits = samPixels(best, options).gt(0).to('uint8').array() as Uint8Array
+      const ious = takeMask(all.ious, index).numbers()
+      return { logits: options.keepLogits ? best : null, bits, ious, tokens: index.numbers() }
+    })
     return clickMasks(drawn, options)
   }
 }

@@ -2,7 +2,7 @@
 
 import { imagenetMean, imagenetStd, type RgbImage } from '../../image/index.ts'
 import { cast } from '../../nn/index.ts'
-import { cat, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
+import { cat, type Tensor, tensor, tidyNoGrad } from '../../tensor/index.ts'
 import { type ClickMask, type ClickOptions, type ClickPrompt, clickMasks, Segmenter } from '../segmenter.ts'
 import type { Sam2Features, Sam2Model } from './model.ts'
 import type { Sam2Prompt } from './prompt.ts'
@@ -22,23 +22,21 @@ export class Sam2Predictor extends Segmenter<Sam2Features, Sam2Model> {
   }
 
   protected encodeImage(image: RgbImage): Sam2Features {
-    return noGrad(() => tidy(() => this.model.encodeImage(predictorInput(image, this.side, this.model.no_mem_embed))))
+    return tidyNoGrad(() => this.model.encodeImage(predictorInput(image, this.side, this.model.no_mem_embed)))
   }
 
   protected drawAlike(features: Sam2Features, prompts: readonly ClickPrompt[], options: ClickOptions): ClickMask[] {
     const { height, width } = options
-    const drawn = noGrad(() =>
-      tidy(() => {
-        const decoded = this.model.decode(features, batchPrompt(prompts), { multimask: options.multimask ?? false })
-        const index = options.multimask ? chooseMask(decoded.ious) : null
-        const best = index ? takeMask(decoded.masks, index) : decoded.masks // [B, 1, S/4, S/4]
-        const ious = index ? takeMask(decoded.ious, index) : decoded.ious
-        const tokens = index ? index.add(1) : decoded.tokens!
-        const bits = best.upsampleBilinear2d([height, width], false).gt(0).to('uint8').array() as Uint8Array
-        const kept = options.keepLogits ? best.clamp({ min: -logitLimit, max: logitLimit }) : null
-        return { logits: kept, bits, ious: ious.numbers(), tokens: tokens.numbers() }
-      }),
-    )
+    const drawn = tidyNoGrad(() => {
+      const decoded = this.model.decode(features, batchPrompt(prompts), { multimask: options.multimask ?? false })
+      const index = options.multimask ? chooseMask(decoded.ious) : null
+      const best = index ? takeMask(decoded.masks, index) : decoded.masks // [B, 1, S/4, S/4]
+      const ious = index ? takeMask(decoded.ious, index) : decoded.ious
+      const tokens = index ? index.add(1) : decoded.tokens!
+      const bits = best.upsampleBilinear2d([height, width], false).gt(0).to('uint8').array() as Uint8Array
+      const kept = options.keepLogits ? best.clamp({ min: -logitLimit, max: logitLimit }) : null
+      return { logits: kept, bits, ious: ious.numbers(), tokens: tokens.numbers() }
+    })
     return clickMasks(drawn, options)
   }
 }

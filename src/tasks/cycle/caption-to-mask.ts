@@ -12,7 +12,7 @@ import {
   sampleStream,
   type Task,
 } from '../../rl/index.ts'
-import { cat, noGrad, type Tensor, tidy, zeros } from '../../tensor/index.ts'
+import { cat, type Tensor, tidy, tidyNoGrad, zeros } from '../../tensor/index.ts'
 import { segmentAnswers } from '../../text/index.ts'
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
@@ -88,26 +88,24 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
 
   #spreads(items: readonly WorkItem[]): { prompt: number; field: number } {
     const { family, config } = this.#cycle
-    return noGrad(() =>
-      tidy(() => {
-        const rows = ask(
-          this.#cycle,
-          items.map((item) => this.#prompt(item)),
-        )
-        const drawn = rows.flatMap((row, i) => {
-          if (!row.segStates) return []
-          const prompt = family.segPrompts(row.segStates.narrow(0, 0, 1))
-          return [
-            { prompt: prompt.squeeze(0).to('float32'), field: fieldOf(this.#cycle, [items[i]!], prompt).squeeze(0) },
-          ]
-        })
-        const { action } = config.loop2
-        return {
-          prompt: usesPrompt(action) ? spreadOf(drawn.map((d) => d.prompt)) : 1,
-          field: usesField(action) ? spreadOf(drawn.map((d) => d.field)) : 1,
-        }
-      }),
-    )
+    return tidyNoGrad(() => {
+      const rows = ask(
+        this.#cycle,
+        items.map((item) => this.#prompt(item)),
+      )
+      const drawn = rows.flatMap((row, i) => {
+        if (!row.segStates) return []
+        const prompt = family.segPrompts(row.segStates.narrow(0, 0, 1))
+        return [
+          { prompt: prompt.squeeze(0).to('float32'), field: fieldOf(this.#cycle, [items[i]!], prompt).squeeze(0) },
+        ]
+      })
+      const { action } = config.loop2
+      return {
+        prompt: usesPrompt(action) ? spreadOf(drawn.map((d) => d.prompt)) : 1,
+        field: usesField(action) ? spreadOf(drawn.map((d) => d.field)) : 1,
+      }
+    })
   }
 
   #prompt({ features, example }: WorkItem) {

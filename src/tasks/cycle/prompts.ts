@@ -3,7 +3,7 @@ import { type Generated, type GenerateOptions, generate, type PromptIds } from '
 import { type Mask, maskArea, maskUnion } from '../../mask/index.ts'
 import type { GroundedFamily } from '../../models/index.ts'
 import { cleanCaption, type MaskConfidence } from '../../rewards/index.ts'
-import { cat, noGrad, tidy } from '../../tensor/index.ts'
+import { cat, tidy, tidyNoGrad } from '../../tensor/index.ts'
 import { cutAnswer } from '../../text/index.ts'
 import { generateOptions, type SampleOptions } from '../generate-options.ts'
 import { confidencesOf } from './action.ts'
@@ -59,14 +59,12 @@ export function askSome<T, R>(
 /** Captions of regions, greedily; null for an empty mask, which cannot be asked about. */
 export function describeAll(cycle: Cycle, regions: readonly Region[]): (string | null)[] {
   const texts = (some: readonly Region[]) =>
-    noGrad(() =>
-      tidy(() =>
-        ask(
-          cycle,
-          some.map((r) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
-          { caption: true },
-        ).map((g) => captionOf(cycle, g.text)),
-      ),
+    tidyNoGrad(() =>
+      ask(
+        cycle,
+        some.map((r) => cycle.family.describe(r.features, r.mask, cycle.config.loop1.question)),
+        { caption: true },
+      ).map((g) => captionOf(cycle, g.text)),
     )
   return askSome(regions, (r) => maskArea(r.mask) > 0, texts)
 }
@@ -93,18 +91,16 @@ export function segmentAll(cycle: Cycle, phrases: readonly Phrase[]): Found[] {
     const same = unique.findIndex((u) => u.features === p.features && u.caption === p.caption)
     return same >= 0 ? same : unique.push(p) - 1
   })
-  const found = noGrad(() =>
-    tidy(() => {
-      const rows = ask(
-        cycle,
-        unique.map((p) => family.segment(p.features, p.caption)),
-      )
-      const masks = drawAll(family, unique, rows, cycle.config.rewards.iou.multiSeg)
-      return rows.map(({ ids, text }, i): Found => {
-        return { ...masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
-      })
-    }),
-  )
+  const found = tidyNoGrad(() => {
+    const rows = ask(
+      cycle,
+      unique.map((p) => family.segment(p.features, p.caption)),
+    )
+    const masks = drawAll(family, unique, rows, cycle.config.rewards.iou.multiSeg)
+    return rows.map(({ ids, text }, i): Found => {
+      return { ...masks[i]!, text, segs: ids.filter((id) => id === family.segId).length }
+    })
+  })
   return slot.map((i) => found[i]!)
 }
 

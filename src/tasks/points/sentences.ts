@@ -1,7 +1,7 @@
 // Sentences of published benchmarks, answered by a policy with its segmenter: greedy, one mask a sentence.
 import type { RgbImage } from '../../image/index.ts'
 import { type Mask, maskArea, maskFromDense } from '../../mask/index.ts'
-import { noGrad, tidy } from '../../tensor/index.ts'
+import { tidy, tidyNoGrad } from '../../tensor/index.ts'
 import type { AnswerSentences, SentenceAnswer } from '../kind.ts'
 import { openItem, type PointItem, type PointSetup } from './item.ts'
 import { askLooks, type PointWords } from './multi-turn.ts'
@@ -21,20 +21,18 @@ interface Asked {
 export function answerSentences(setup: PointSetup, maskOf: MaskOf, maxRows: number): AnswerSentences {
   const isGiven = setup.config.mode !== 'joint'
   return (images) =>
-    noGrad(() =>
-      tidy(() => {
-        const asked = images.map(({ image, sentences, target }) => {
-          const sam = setup.sam.encode(image)
-          const known = (i: number) => (isGiven ? target(i) : nothing(image))
-          return sentences.map((query, i): Asked => ({ image, sam, query, known: known(i) }))
-        })
-        const flat = asked.flat()
-        const answers: SentenceAnswer[] = []
-        for (let at = 0; at < flat.length; at += maxRows)
-          answers.push(...tidy(() => answerRows(setup, maskOf, flat.slice(at, at + maxRows))))
-        return asked.map((list) => answers.splice(0, list.length))
-      }),
-    )
+    tidyNoGrad(() => {
+      const asked = images.map(({ image, sentences, target }) => {
+        const sam = setup.sam.encode(image)
+        const known = (i: number) => (isGiven ? target(i) : nothing(image))
+        return sentences.map((query, i): Asked => ({ image, sam, query, known: known(i) }))
+      })
+      const flat = asked.flat()
+      const answers: SentenceAnswer[] = []
+      for (let at = 0; at < flat.length; at += maxRows)
+        answers.push(...tidy(() => answerRows(setup, maskOf, flat.slice(at, at + maxRows))))
+      return asked.map((list) => answers.splice(0, list.length))
+    })
 }
 
 function nothing({ height, width }: RgbImage): Mask {

@@ -3,7 +3,7 @@
 import { maskIou } from '../../mask/index.ts'
 import type { PromptableFamily } from '../../models/index.ts'
 import { type Slot, selectSlots, tensorAt, withWeights } from '../../nn/index.ts'
-import { keep, noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { keep, type Tensor, tidyNoGrad } from '../../tensor/index.ts'
 import { bootstrapInterval, type Interval } from '../../tracking/index.ts'
 import type { Evaluator, RecordScore, WorkItem } from '../kind.ts'
 import { type PromptKind, promptKinds } from './config.ts'
@@ -26,12 +26,12 @@ export class SegmentEvaluator implements Evaluator<SegmentScore> {
   constructor(family: PromptableFamily) {
     this.#family = family
     this.#slots = selectSlots(family.module, Object.values(family.groups).flat())
-    const copy = (slot: Slot) => keep(noGrad(() => tidy(() => tensorAt(slot).detach().clone())))
+    const copy = (slot: Slot) => keep(tidyNoGrad(() => tensorAt(slot).detach().clone()))
     this.#start = new Map(this.#slots.map((slot) => [slot.name, copy(slot)]))
   }
 
   score(items: readonly WorkItem[]): SegmentScore[] {
-    const isStart = noGrad(() => tidy(() => this.#slots.every((s) => tensorAt(s).equal(this.#start.get(s.name)!))))
+    const isStart = tidyNoGrad(() => this.#slots.every((s) => tensorAt(s).equal(this.#start.get(s.name)!)))
     return items.map((item) => {
       const now = this.#overlaps(item)
       if (isStart) this.#known.set(item.id, now)
@@ -46,7 +46,7 @@ export class SegmentEvaluator implements Evaluator<SegmentScore> {
       const { logits } = this.#family.drawPrompt(item.features, promptOf(item, kind))
       return maskIou(item.example.mask, this.#family.finishPrompts(item.features, logits)[0]!)
     }
-    return noGrad(() => tidy(() => ({ click: overlap('click'), box: overlap('box') })))
+    return tidyNoGrad(() => ({ click: overlap('click'), box: overlap('box') }))
   }
 
   summary(scores: readonly SegmentScore[], seed: number): Record<string, Interval> {

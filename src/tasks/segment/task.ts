@@ -5,7 +5,7 @@ import type { PromptableFamily } from '../../models/index.ts'
 import { wide } from '../../nn/index.ts'
 import { type ActionColumns, type Densities, type Draw, type Json, sampleStream, type Task } from '../../rl/index.ts'
 import type { ClickPrompt } from '../../sam/index.ts'
-import { noGrad, type Tensor, tidy } from '../../tensor/index.ts'
+import { type Tensor, tidy, tidyNoGrad } from '../../tensor/index.ts'
 import { recordContext } from '../context.ts'
 import { actionDensity, disturbed, gridOf, pooled, spreadOf } from '../cycle/action.ts'
 import { type CycleReply, type CycleSample, restoreSample, shownOf, storeSample } from '../cycle/sample.ts'
@@ -44,7 +44,7 @@ export class DrawMask implements Task<WorkItem, CycleSample, CycleReply> {
 
   open(items: readonly WorkItem[]): Json {
     const { actionStd } = this.#config.segment
-    const spread = noGrad(() => tidy(() => spreadOf(items.map((item) => this.#field(item).squeeze(0)))))
+    const spread = tidyNoGrad(() => spreadOf(items.map((item) => this.#field(item).squeeze(0))))
     this.#scale = Math.max(spread, 1e-6) * actionStd
     return this.#scale
   }

@@ -7,9 +7,9 @@ import {
   flashAttention,
   hasFlashAttention,
   int64Tensor,
-  noGrad,
   type Tensor,
   tidy,
+  tidyNoGrad,
   windowOf,
 } from '../../../tensor/index.ts'
 import type { Decoder } from '../../model.ts'
@@ -51,23 +51,21 @@ export function readPacked<P extends PromptIds>(
 ): PackedPrompts | null {
   const { decoder } = model
   if (decoder.module.parts.layers.some(({ fused }) => !fused || fused.attention.queryNorm)) return null
-  return noGrad(() =>
-    tidy(() => {
-      const inputs = allInputsOf(model, prompts)
-      if (inputs.some(({ additions }) => additions.length > 0)) return null
-      const known = knownPrefixes.find(model, prompts, groups)
-      const plan = planOf(prompts, groups, known)
-      const x = cat(plan.stretches.map(({ b, from, count }) => inputs[b]!.embeddings.squeeze(0).narrow(0, from, count)))
-      const table = decoder.rotation(packedPositions(model, prompts, plan), x)
-      const heads = headsOf(decoder)
-      const rows = roomForRows(decoder, heads, known, x.size(0))
-      const calls = attentionCalls(plan.packing, x.device)
-      const states = readLayers(decoder, x, { elementwise, table, known: knownTokens(known), heads, calls, rows })
-      if (!known) knownPrefixes.keep(model, plan.shared, rows)
-      const last = decoder.finish(states.indexSelect(0, index(plan.last, x.device)))
-      return { cache: new PackedCache(rows, plan.rowsOf, heads), lengths: prompts.map((p) => p.ids.length), last }
-    }),
-  )
+  return tidyNoGrad(() => {
+    const inputs = allInputsOf(model, prompts)
+    if (inputs.some(({ additions }) => additions.length > 0)) return null
+    const known = knownPrefixes.find(model, prompts, groups)
+    const plan = planOf(prompts, groups, known)
+    const x = cat(plan.stretches.map(({ b, from, count }) => inputs[b]!.embeddings.squeeze(0).narrow(0, from, count)))
+    const table = decoder.rotation(packedPositions(model, prompts, plan), x)
+    const heads = headsOf(decoder)
+    const rows = roomForRows(decoder, heads, known, x.size(0))
+    const calls = attentionCalls(plan.packing, x.device)
+    const states = readLayers(decoder, x, { elementwise, table, known: knownTokens(known), heads, calls, rows })
+    if (!known) knownPrefixes.keep(model, plan.shared, rows)
+    const last = decoder.finish(states.indexSelect(0, index(plan.last, x.device)))
+    return { cache: new PackedCache(rows, plan.rowsOf, heads), lengths: prompts.map((p) => p.ids.length), last }
+  })
 }
 
 /** Tokens of a prompt that are read, and the row of the first of them. */

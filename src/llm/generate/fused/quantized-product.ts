@@ -2,7 +2,17 @@
 // R rows, N features, K columns, r rank.
 import { maxQuantizedRows, type QuantizedMatrix, quantizedProduct, widen } from '../../../kernels/index.ts'
 import { type Linear, type Pack, packedWeight } from '../../../nn/index.ts'
-import { cat, empty, keep, noGrad, type Product, products, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+import {
+  cat,
+  empty,
+  keep,
+  type Product,
+  products,
+  type Tensor,
+  tidy,
+  tidyNoGrad,
+  zeros,
+} from '../../../tensor/index.ts'
 
 /** Whether a layer's adapter takes part. */
 export const adapted = (linear: Linear): boolean => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -29,12 +39,10 @@ export class QuantizedProduct {
   constructor(pack: Pack, rank: number) {
     this.#pack = pack
     this.#rank = rank
-    this.#matrix = noGrad(() =>
-      tidy(() => ({
-        numbers: keep(packedWeight(pack)),
-        scale: keep(cat(pack.map((linear) => linear.weight_scale!))),
-      })),
-    )
+    this.#matrix = tidyNoGrad(() => ({
+      numbers: keep(packedWeight(pack)),
+      scale: keep(cat(pack.map((linear) => linear.weight_scale!))),
+    }))
     this.#factors = pack.some(adapted) ? this.#roomForFactors() : null
   }
 
@@ -43,20 +51,18 @@ export class QuantizedProduct {
     if (!this.#factors) return
     const { down, up } = this.#factors
     let feature = 0
-    noGrad(() =>
-      tidy(() => {
-        this.#pack.forEach((linear, i) => {
-          const features = linear.weight.size(0)
-          if (adapted(linear)) {
-            const [A, B] = [linear.lora_A!.weight, linear.lora_B!.weight]
-            const rank = A.size(0)
-            down.narrow(0, i * this.#rank, rank).copy_(A.mul(linear.adapter!.scale))
-            up.narrow(0, feature, features).narrow(1, 0, rank).copy_(B)
-          }
-          feature += features
-        })
-      }),
-    )
+    tidyNoGrad(() => {
+      this.#pack.forEach((linear, i) => {
+        const features = linear.weight.size(0)
+        if (adapted(linear)) {
+          const [A, B] = [linear.lora_A!.weight, linear.lora_B!.weight]
+          const rank = A.size(0)
+          down.narrow(0, i * this.#rank, rank).copy_(A.mul(linear.adapter!.scale))
+          up.narrow(0, feature, features).narrow(1, 0, rank).copy_(B)
+        }
+        feature += features
+      })
+    })
   }
 
   /** [R, K] -> [R, N] */

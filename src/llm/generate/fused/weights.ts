@@ -10,7 +10,7 @@ import {
   packInPlace,
   type RMSNorm,
 } from '../../../nn/index.ts'
-import { cat, keep, noGrad, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { cat, keep, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { FusedLayer } from '../../causal-lm.ts'
 import type { Decoder } from '../../model.ts'
 import { adapted, QuantizedProduct, rankOf } from './quantized-product.ts'
@@ -138,7 +138,7 @@ export function multiply(x: Tensor, weights: LayerWeights, name: MatrixName): Te
 function biasOf(pack: Pack): Tensor | null {
   const biases = pack.flatMap((linear) => linear.bias ?? [])
   const { weight, weight_scale } = pack[0]!
-  return biases.length > 0 ? keep(noGrad(() => tidy(() => cat(biases).to((weight_scale ?? weight).dtype)))) : null
+  return biases.length > 0 ? keep(tidyNoGrad(() => cat(biases).to((weight_scale ?? weight).dtype))) : null
 }
 
 function freeWeights({ layers }: FusedWeights): void {
@@ -180,7 +180,7 @@ export function paddedHead(decoder: Decoder, head: Tensor): Tensor {
   known?.weight.dispose()
   const { device, dtype } = head
   const rows = Math.ceil(V / 64) * 64 - V
-  const weight = keep(noGrad(() => tidy(() => cat([head, zeros([rows, head.size(1)], { device, dtype })]))))
+  const weight = keep(tidyNoGrad(() => cat([head, zeros([rows, head.size(1)], { device, dtype })])))
   padded.set(decoder, { from: head.handle, weight })
   return weight
 }

@@ -5,11 +5,11 @@ import {
   cat,
   empty,
   keep,
-  noGrad,
   products,
   savingFunction,
   type Tensor,
   tidy,
+  tidyNoGrad,
   untracked,
   zeros,
 } from '../../../tensor/index.ts'
@@ -38,7 +38,7 @@ export class TrainingHead {
     this.#owner = owner
     this.#kernels = kernels
     this.#vocabulary = V
-    this.#weight = keep(noGrad(() => tidy(() => cat([weight, zeros([missing, S], { device, dtype })]))))
+    this.#weight = keep(tidyNoGrad(() => cat([weight, zeros([missing, S], { device, dtype })])))
     weight.dispose()
     owner.weight = keep(this.#weight.narrow(0, 0, V))
     this.#handle = owner.weight.handle

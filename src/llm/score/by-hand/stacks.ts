@@ -1,7 +1,7 @@
 // Weights as a training pass reads them. The linear layers of one input are stacked in one matrix, with the rows of their adapters' s A
 // below them: one product gives y and t = s A x. The layers' weights are views of that matrix. r rank, n layers of a stack.
 import type { AdapterState, Linear } from '../../../nn/index.ts'
-import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidy, zeros } from '../../../tensor/index.ts'
+import { cat, copyAll, keep, noGrad, scaleAll, type Tensor, tidyNoGrad, zeros } from '../../../tensor/index.ts'
 import type { Span } from './attention-calls.ts'
 
 /** One linear layer of a stack: the columns of its outputs and of its adapter's in a product. */
@@ -52,13 +52,13 @@ export class Stack {
     const { device, dtype } = linears[0]!.weight
     const like = { device, dtype }
     const width = linears[0]!.weight.size(1)
-    this.weight = keep(noGrad(() => tidy(() => cat([...linears.map((l) => l.weight), zeros([extra, width], like)]))))
+    this.weight = keep(tidyNoGrad(() => cat([...linears.map((l) => l.weight), zeros([extra, width], like)])))
     const biases = linears.map((l) => l.bias ?? null)
     const whole = (tail: number) =>
       cat([...this.parts.map(({ rows }, i) => biases[i] ?? zeros([rows], like)), zeros([tail], like)])
     const biased = biases.some((b) => b !== null)
-    this.bias = biased ? keep(noGrad(() => tidy(() => whole(extra)))) : null
-    this.baseBias = biased ? keep(noGrad(() => tidy(() => whole(0)))) : null
+    this.bias = biased ? keep(tidyNoGrad(() => whole(extra))) : null
+    this.baseBias = biased ? keep(tidyNoGrad(() => whole(0))) : null
     this.base = this.#view(this.weight.narrow(0, 0, start))
     this.#downViews = this.parts.map(({ down }) => this.#view(this.weight.narrow(0, start + down, rank)))
     const up = (rows: number, columns: number) => this.#view(zeros([rows, columns], like))
