@@ -11,15 +11,24 @@ import { ownPieces } from './share.ts'
 import type { StepReport } from './step-report.ts'
 import type { Densities, Task, TaskGroups } from './task.ts'
 
+/** What a step learns from, and where it reports. */
+interface Learning {
+  run: Run
+  groups: readonly Group[]
+  batch: Batch
+  report: StepReport
+}
+
 /** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient, its weights divided out, as well. */
 export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
+  const learning = { run, groups, batch, report }
   const tasks = judgedLast(run)
-  if (!run.config.adaptiveLoops) return learnTasks(run, tasks, groups, batch, report)
+  if (!run.config.adaptiveLoops) return learnTasks(learning, tasks)
   const { optim } = run.roles
   for (const task of tasks) {
     const others = optim.takeGradients()
     try {
-      await learnTasks(run, [task], groups, batch, report)
+      await learnTasks(learning, [task])
       await sumGradients(run, report)
     } catch (error) {
       for (const t of others.values()) t.dispose()
@@ -36,25 +45,22 @@ function judgedLast({ tasks, judged }: Run): Task[] {
 }
 
 /** What all processes learned is exchanged once, after the last task: every exchange waits for the slowest process. */
-async function learnTasks(
-  run: Run,
-  tasks: readonly Task[],
-  groups: readonly Group[],
-  batch: Batch,
-  report: StepReport,
-): Promise<void> {
+async function learnTasks(learning: Learning, tasks: readonly Task[]): Promise<void> {
+  const { run } = learning
   const own: Learned[] = []
   for (const some of passesOf(run, tasks)) {
-    for (const task of some) await scoresOf(run, task, groups, batch, report)
-    const learn = () => learnPass(run, some, groups, batch)
+    for (const task of some) await scoresOf(learning, task)
+    const learn = () => learnPass(learning, some)
     const hasKl = some.some((task) => task.beta > 0)
     own.push(...(hasKl ? await run.roles.whileWhole('reference', run.world, learn) : learn()))
   }
   const all = (await run.world.gather(own)).flat()
-  for (const task of tasks) {
-    const learned = all.filter((one) => one.task === task.name)
-    reportLearned(run, task, groups, batch.pieces, learned, report)
-  }
+  for (const task of tasks)
+    reportLearned(
+      learning,
+      task,
+      all.filter((one) => one.task === task.name),
+    )
 }
 
 /** Tasks that learn in one pass. One that a judge scores has its own: the others need not wait for it. */
@@ -68,13 +74,7 @@ function passesOf({ judged }: Run, tasks: readonly Task[]): Task[][] {
 }
 
 /** Waits for the scores of a task. What needs none is computed before; of several pieces only one is in memory. */
-async function scoresOf(
-  run: Run,
-  task: Task,
-  groups: readonly Group[],
-  { pieces, ready }: Batch,
-  report: StepReport,
-): Promise<void> {
+async function scoresOf({ run, groups, batch: { pieces, ready }, report }: Learning, task: Task): Promise<void> {
   if (run.judged.has(task.name) && task.beta > 0 && pieces.length === 1) {
     const [items = []] = ownPieces(run, pieces)
     const own = groups.filter((group) => group.task === task && items.includes(group.item))
@@ -133,12 +133,7 @@ interface Learned {
 }
 
 /** Gradients of this process's records; ends at a loss that is not finite. */
-function learnPass(
-  run: Run,
-  tasks: readonly Task[],
-  groups: readonly Group[],
-  { pieces, numItems }: Pick<Batch, 'pieces' | 'numItems'>,
-): Learned[] {
+function learnPass({ run, groups, batch: { pieces, numItems } }: Learning, tasks: readonly Task[]): Learned[] {
   const settings = new Map(tasks.map((task) => [task, lossSettings(run, task, groups)]))
   const learned: Learned[] = []
   for (const items of ownPieces(run, pieces)) {
@@ -172,9 +167,11 @@ function learnGroups(
         const numItemsInBatch = numItems?.get(group) ?? own.numItemsInBatch
         return groupLoss(run, group, densities[b]!, extras[b]!, { ...own, numItemsInBatch })
       })
-      const totals = [...settings.keys()].flatMap((task) => {
-        const own = losses.filter((_, b) => groups[b]!.task === task).map(({ loss }) => loss)
-        return own.length > 0 ? [stack(own).sum().mul(weightOf(run, task))] : []
+      const totals = [...new Set(groups.map((g) => g.task))].map((task) => {
+        const own = losses.filter((_, b) => groups[b]!.task === task)
+        return stack(own.map(({ loss }) => loss))
+          .sum()
+          .mul(weightOf(run, task))
       })
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(totals.reduce((a, b) => a.add(b))))
       run.meanwhile?.(groups)
@@ -229,14 +226,7 @@ function groupLoss(
 }
 
 /** Every process reports what all of them learned, in the order of one; a loss that is not finite fails on every process. */
-function reportLearned(
-  run: Run,
-  task: Task,
-  groups: readonly Group[],
-  pieces: Batch['pieces'],
-  waiting: Learned[],
-  report: StepReport,
-): void {
+function reportLearned({ run, groups, batch: { pieces }, report }: Learning, task: Task, waiting: Learned[]): void {
   for (const items of pieces) {
     for (const group of groups) {
       if (group.task !== task || !items.includes(group.item)) continue

@@ -36,14 +36,24 @@ export function packedStates<P extends PromptIds>(
   if (!layers || completions.some((group) => group.length === 0)) return null
   const reads = completions.map((group) => group.map(readOf))
   const rows = rowsOf(model, prompts, reads)
-  const packing = packingOf(rows)
+  const pass = { model, prompts, reads, rows, packing: packingOf(rows) }
   const hidden = tidy(() => {
-    const x = packedEmbeddings(model, prompts, reads, rows, packing)
-    if (!x) return null
-    const positions = packedPositions(model, prompts, reads, rows, packing)
-    return decoder.finish(layers.forward({ x, positions, packing, recompute: options.checkpointing ?? false }))
+    const x = packedEmbeddings(pass)
+    const recompute = options.checkpointing ?? false
+    return (
+      x && decoder.finish(layers.forward({ x, positions: packedPositions(pass), packing: pass.packing, recompute }))
+    )
   })
-  return hidden && { hidden, places: placesOf(rows, packing), head: layers.head }
+  return hidden && { hidden, places: placesOf(pass), head: layers.head }
+}
+
+/** What is read, and where. */
+interface PackedPass<P extends PromptIds> {
+  model: PromptedModel<P>
+  prompts: readonly P[]
+  reads: readonly (readonly Int32Array[])[]
+  rows: readonly Lengths[]
+  packing: Packing
 }
 
 /** A prompt that begins as an earlier one does, with the same image, becomes a branch of it, unless copies of its other tokens are more. */
@@ -63,13 +73,13 @@ function rowsOf<P extends PromptIds>(
   })
   return prompts.map(({ ids }, r) => {
     const of = from[r]
-    const branch = of === undefined ? undefined : { of, at: points.get(of)! }
-    return { prompt: ids.length, read: reads[r]!.map((c) => c.length + copiedOf(ids.length, branch)), branch }
+    const row = { prompt: ids.length, branch: of === undefined ? undefined : { of, at: points.get(of)! } }
+    return { ...row, read: reads[r]!.map((c) => c.length + copiedOf(row)) }
   })
 }
 
 /** Tokens of a prompt that are read before each of its completions. */
-const copiedOf = (prompt: number, branch: Lengths['branch']) => (branch ? prompt - branch.at : 0)
+const copiedOf = ({ prompt, branch }: Omit<Lengths, 'read'>) => (branch ? prompt - branch.at : 0)
 
 /** The last token of a completion predicts nothing and is not read, unless it is the only one: no stretch is empty. */
 function readOf(completion: Int32Array): Int32Array {
@@ -77,45 +87,29 @@ function readOf(completion: Int32Array): Int32Array {
 }
 
 /** [T, S]; null if prompts give more than embeddings. */
-function packedEmbeddings<P extends PromptIds>(
-  model: PromptedModel<P>,
-  prompts: readonly P[],
-  reads: readonly (readonly Int32Array[])[],
-  rows: readonly Lengths[],
-  { shared, order }: Packing,
-): Tensor | null {
+function packedEmbeddings<P extends PromptIds>({ model, prompts, reads, rows, packing }: PackedPass<P>): Tensor | null {
   const inputs = allInputsOf(model, prompts)
   if (inputs.some(({ additions }) => additions.length > 0)) return null
-  const inOrder = order.flatMap((r) => reads[r]!)
-  const behind = model.decoder.embed(
-    int64Tensor(
-      inOrder.flatMap((c) => Array.from(c)),
-      { device: model.placement.device },
-    ),
-  ) // [C, S]
+  const { shared, order } = packing
+  const ids = order.flatMap((r) => reads[r]!.flatMap((c) => [...c]))
+  const behind = model.decoder.embed(int64Tensor(ids, { device: model.placement.device })) // [C, S]
   const whole = inputs.map(({ embeddings }) => embeddings.squeeze(0))
-  if (shared && order.every((r) => !rows[r]!.branch)) return cat([...whole, behind])
   let next = 0
   const completions = order.map((r) =>
     reads[r]!.flatMap(({ length: n }) => {
       next += n
-      const copied = copiedOf(rows[r]!.prompt, rows[r]!.branch)
-      const own = behind.narrow(0, next - n, n)
-      return copied > 0 ? [whole[r]!.narrow(0, rows[r]!.prompt - copied, copied), own] : [own]
+      const copied = copiedOf(rows[r]!)
+      const before = copied > 0 ? [whole[r]!.narrow(0, rows[r]!.prompt - copied, copied)] : []
+      return [...before, behind.narrow(0, next - n, n)]
     }),
   )
-  const trunks = order.filter((r) => !rows[r]!.branch).map((r) => whole[r]!)
-  return cat(shared ? [...trunks, ...completions.flat()] : order.flatMap((r, i) => [whole[r]!, ...completions[i]!]))
+  if (!shared) return cat(order.flatMap((r, i) => [whole[r]!, ...completions[i]!]))
+  return cat([...whole.filter((_, r) => !rows[r]!.branch), ...completions.flat()])
 }
 
 /** [1, T], or [axes, 1, T] */
-function packedPositions<P extends PromptIds>(
-  model: PromptedModel<P>,
-  prompts: readonly P[],
-  reads: readonly (readonly Int32Array[])[],
-  rows: readonly Lengths[],
-  { tokens, promptStarts, readStarts }: Packing,
-): Tensor {
+function packedPositions<P extends PromptIds>({ model, prompts, reads, rows, packing }: PackedPass<P>): Tensor {
+  const { tokens, promptStarts, readStarts } = packing
   const stand = prompts.map((prompt) => positionsOf(model, prompt))
   const axes = stand[0]!.axes.length
   const flat = new Int32Array(axes * tokens)
@@ -123,7 +117,7 @@ function packedPositions<P extends PromptIds>(
     let k = 0
     stand.forEach(({ axes: all, next }, r) => {
       const own = all[axis]!
-      const copied = copiedOf(own.length, rows[r]!.branch)
+      const copied = copiedOf(rows[r]!)
       if (!rows[r]!.branch) flat.set(own, axis * tokens + promptStarts[r]!)
       for (const read of reads[r]!) {
         const tail = [...own.subarray(own.length - copied), ...read.map((_, j) => next + j)]
@@ -134,12 +128,13 @@ function packedPositions<P extends PromptIds>(
   return int64Tensor(flat, axes === 1 ? [1, tokens] : [axes, 1, tokens], { device: model.placement.device })
 }
 
-function placesOf(rows: readonly Lengths[], { promptStarts, readStarts }: Packing): CompletionRows[] {
+function placesOf({ rows, packing }: Pick<PackedPass<PromptIds>, 'rows' | 'packing'>): CompletionRows[] {
+  const { promptStarts, readStarts } = packing
   let k = 0
-  return rows.flatMap(({ prompt, branch, read }, r) =>
-    read.map(() => {
-      const start = readStarts[k++]! + copiedOf(prompt, branch)
-      return { before: branch ? start - 1 : promptStarts[r]! + prompt - 1, start }
+  return rows.flatMap((row, r) =>
+    row.read.map(() => {
+      const start = readStarts[k++]! + copiedOf(row)
+      return { before: row.branch ? start - 1 : promptStarts[r]! + row.prompt - 1, start }
     }),
   )
 }
