@@ -2,7 +2,7 @@
 // before and after it.
 import type { Example } from '../../src/data/index.ts'
 import type { Sa2VAFamily } from '../../src/models/index.ts'
-import { type Batch, type Run, step, type Task } from '../../src/rl/index.ts'
+import { type Batch, type JointPass, type Run, step, type Task } from '../../src/rl/index.ts'
 import { Encoder, type Learner, type RunConfig, runOf } from '../../src/run/index.ts'
 import { type CycleSample, type TaskKind, taskKinds } from '../../src/tasks/index.ts'
 import { cuda } from '../../src/tensor/index.ts'
@@ -79,8 +79,12 @@ function timedTasks(family: Sa2VAFamily, config: RunConfig, phases: Phases, inRe
       answer: (call) => phases.time(`answer ${name}`, call),
       densities: densities(name),
     })
-    const both = () => task.joint && timing(task.joint, { densities: densities('both') })
-    return new Proxy(timed, { get: (target, key) => (key === 'joint' ? both() : Reflect.get(target, key)) })
+    const both = ({ with: same, prepare }: JointPass): JointPass => {
+      const pass = (score: ReturnType<typeof prepare>) => () => densities('both')(score) as ReturnType<typeof score>
+      return { with: same, prepare: (parts) => pass(prepare(parts)) }
+    }
+    const joint = () => task.joint && both(task.joint)
+    return new Proxy(timed, { get: (target, key) => (key === 'joint' ? joint() : Reflect.get(target, key)) })
   })
 }
 

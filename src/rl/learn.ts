@@ -78,7 +78,8 @@ async function scoresOf({ run, groups, batch: { pieces, ready }, report }: Learn
   if (run.judged.has(task.name) && task.beta > 0 && pieces.length === 1) {
     const [items = []] = ownPieces(run, pieces)
     const own = groups.filter((group) => group.task === task && items.includes(group.item))
-    await run.roles.whileWhole('reference', run.world, () => run.inWork(items, () => keepReference(run, own)))
+    const keep = () => tidy(() => storeReferences(referencesOf(run, own, scorerOf(own))))
+    await run.roles.whileWhole('reference', run.world, () => run.inWork(items, keep))
   }
   const startedAt = performance.now()
   await ready?.(task)
@@ -93,18 +94,21 @@ export function plainDensities(group: Pick<Group, 'task' | 'item' | 'samples'>):
 }
 
 /** The same of several groups of one task, in one pass. */
-export function allPlainDensities(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Float32Array[] {
-  return tidyNoGrad(() => densitiesOf(groups).map(({ logps }) => logps.to('float32').array() as Float32Array))
+export function allPlainDensities(groups: readonly ToScore[]): Float32Array[] {
+  return tidyNoGrad(() => scorerOf(groups)().map(({ logps }) => logps.to('float32').array() as Float32Array))
 }
 
-/** Of groups that are in the order of their tasks; those of several tasks in one pass. */
-function densitiesOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): Densities[] {
+type ToScore = Pick<Group, 'task' | 'item' | 'samples'>
+
+/** Scores groups, which are in the order of their tasks, under the weights in place; those of several tasks in one pass. */
+function scorerOf(groups: readonly ToScore[]): () => Densities[] {
   const parts = partsOf(groups)
   const joint = parts.length > 1 ? parts[0]!.task.joint : null
-  return (joint?.densities(parts) ?? parts.map(({ task, items, groups: own }) => task.densities(items, own))).flat()
+  const score = joint?.prepare(parts) ?? (() => parts.map(({ task, items, groups: own }) => task.densities(items, own)))
+  return () => score().flat()
 }
 
-function partsOf(groups: readonly Pick<Group, 'task' | 'item' | 'samples'>[]): TaskGroups[] {
+function partsOf(groups: readonly ToScore[]): TaskGroups[] {
   return [...new Set(groups.map((g) => g.task))].map((task) => {
     const own = groups.filter((g) => g.task === task)
     return { task, items: own.map((g) => g.item), groups: own.map((g) => g.samples) }
@@ -152,20 +156,18 @@ function learnGroups(
   settings: ReadonlyMap<Task, LossConfig>,
   numItems: Batch['numItems'],
 ): Learned[] {
-  keepReference(
-    run,
-    groups.filter(({ task }) => task.beta > 0),
-  )
   try {
     return tidy(() => {
-      const densities = densitiesOf(groups)
+      const score = scorerOf(groups)
+      const references = referencesOf(run, groups, score)
+      const densities = score()
       const extras = partsOf(groups).flatMap(
         ({ task, items, groups: own }) => task.extraLoss(items, own) ?? items.map(() => null),
       )
       const losses = groups.map((group, b) => {
         const own = settings.get(group.task)!
         const numItemsInBatch = numItems?.get(group) ?? own.numItemsInBatch
-        return groupLoss(run, group, densities[b]!, extras[b]!, { ...own, numItemsInBatch })
+        return groupLoss(run, group, densities[b]!, references.get(group), extras[b]!, { ...own, numItemsInBatch })
       })
       const totals = [...new Set(groups.map((g) => g.task))].map((task) => {
         const own = losses.filter((_, b) => groups[b]!.task === task)
@@ -175,6 +177,7 @@ function learnGroups(
       })
       cuda.inFixedOrder(run.config.fixedOrder, () => backward(totals.reduce((a, b) => a.add(b))))
       run.meanwhile?.(groups)
+      storeReferences(references)
       return losses.map(({ report }) => report())
     })
   } finally {
@@ -182,12 +185,18 @@ function learnGroups(
   }
 }
 
-/** Densities under the reference are computed once, however often a group is learned from. */
-function keepReference(run: Run, groups: readonly Group[]): void {
-  const without = groups.filter((group) => !group.reference)
-  if (without.length === 0) return
-  const made = run.roles.asReference(() => allPlainDensities(without))
-  for (const [b, group] of without.entries()) group.reference = made[b]!
+/** Densities under the reference are computed once, however often a group is learned from: here, for groups that have none yet. */
+function referencesOf(run: Run, groups: readonly Group[], score: () => Densities[]): Map<Group, Tensor> {
+  const without = groups.filter(({ task, reference }) => task.beta > 0 && !reference)
+  if (without.length === 0) return new Map()
+  const own = without.length === groups.length ? score : scorerOf(without)
+  const all = run.roles.asReference(() => tidyNoGrad(() => own().map(({ logps }) => logps.to('float32'))))
+  return new Map(without.map((group, b) => [group, all[b]!]))
+}
+
+/** Waits for the device. */
+function storeReferences(references: ReadonlyMap<Group, Tensor>): void {
+  for (const [group, logps] of references) group.reference = logps.array() as Float32Array
 }
 
 /** The share of one group in the loss of its task; its metrics are read on demand. */
@@ -195,6 +204,7 @@ function groupLoss(
   run: Run,
   group: Group,
   { logps, entropies }: Densities, // [K, T]
+  reference: Tensor | undefined, // [K, T]
   extra: Tensor | null,
   settings: LossConfig,
 ): { loss: Tensor; report: () => Learned } {
@@ -205,7 +215,7 @@ function groupLoss(
     {
       logps,
       oldLogps: group.old ? like(group.old) : null,
-      refLogps: group.reference ? like(group.reference) : null,
+      refLogps: reference ?? (group.reference ? like(group.reference) : null),
       mask: like(columns.mask),
       advantages: tensor(Float32Array.from(group.advantages), { device: logps.device }),
       entropies,

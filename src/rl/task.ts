@@ -54,10 +54,10 @@ export interface TaskGroups<T = Task, I extends Item = Item, S extends Sample = 
   readonly groups: readonly (readonly S[])[]
 }
 
-/** One pass for the densities of several tasks: those that name the same object in `with`. */
+/** One pass for the densities of several tasks: those that name the same object in `with`. What is prepared serves any weights. */
 export interface JointPass {
   readonly with: object
-  densities(parts: readonly TaskGroups[]): Densities[][]
+  prepare(parts: readonly TaskGroups[]): () => Densities[][]
 }
 
 /** Actions that are not tokens (a drawn mask): columns after the tokens of each row. */

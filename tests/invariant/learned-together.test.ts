@@ -14,7 +14,7 @@ import {
   type Task,
 } from '../../src/rl/index.ts'
 import type { RunConfig, RunInput } from '../../src/run/index.ts'
-import { jointDensities } from '../../src/tasks/cycle/joint.ts'
+import { jointPass } from '../../src/tasks/cycle/joint.ts'
 import { tidy } from '../../src/tensor/index.ts'
 import { assertSameSums, inFloat64, roundingBound } from '../support/rounding.ts'
 import { makeToy, type Opened, openRun, samplesIn, scratch, toyRun } from '../support/runs.ts'
@@ -94,7 +94,7 @@ for (const [name, input] of Object.entries(ways)) {
 
 /** Both round trips with a joint pass, which on the CPU they do not have: there an image would be read for every question all the same. */
 function joined(o: Opened): Opened {
-  const joint: JointPass = { with: o.cycle, densities: (parts) => jointDensities(o.cycle, parts as never) }
+  const joint: JointPass = { with: o.cycle, prepare: (parts) => jointPass(o.cycle, parts as never) }
   for (const task of o.run.tasks) Object.defineProperty(task, 'joint', { value: joint })
   return o
 }
@@ -119,11 +119,14 @@ async function inBothPasses(o: Opened, groups: readonly Group[]) {
   const alone = await gradients(o, again(), [o.items.slice(0, 2), o.items.slice(2)])
   let passes = 0
   const [{ joint }] = joined(o).run.tasks as [Task]
-  const densities = joint!.densities
-  joint!.densities = (parts) => {
-    passes++
+  const { prepare } = joint!
+  joint!.prepare = (parts) => {
     assert.equal(parts.length, 2)
-    return densities(parts)
+    const score = prepare(parts)
+    return () => {
+      passes++
+      return score()
+    }
   }
   const inOne = await gradients(o, again(), [o.items.slice(0, 2), o.items.slice(2)])
   assert.equal(passes, 4, 'two pieces, each under the reference and with gradient')

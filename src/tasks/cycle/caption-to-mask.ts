@@ -18,7 +18,7 @@ import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import { confidencesOf, type Drawn, sampleBoth, sampleEmbedding, sampleField, spreadOf } from './action.ts'
 import { type Cycle, usesField, usesPrompt } from './config.ts'
-import { type CycleTask, jointDensities, jointOf } from './joint.ts'
+import { type CycleTask, jointOf, jointPass } from './joint.ts'
 import { maskLoss } from './mask-loss.ts'
 import { ask, describeAll, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
@@ -251,7 +251,7 @@ export class CaptionToMask implements Task<WorkItem, CycleSample, CycleReply> {
   }
 
   densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
-    return jointDensities(this.#cycle, [{ task: this as CycleTask, items, groups }])[0]!
+    return jointPass(this.#cycle, [{ task: this as CycleTask, items, groups }])()[0]!
   }
 
   get joint() {

@@ -17,23 +17,21 @@ export interface CycleTask extends Task {
 export function jointOf(cycle: Cycle): JointPass | null {
   const { model } = cycle.family
   if (supervisesMasks(cycle.config) || !TrainingLayers.of(model.decoder)) return null
-  return { with: model, densities: (parts) => jointDensities(cycle, parts as never) }
+  return { with: model, prepare: (parts) => jointPass(cycle, parts as never) }
 }
 
-export function jointDensities(
+export function jointPass(
   { family, config }: Cycle,
   parts: readonly TaskGroups<CycleTask, WorkItem, CycleSample>[],
-): Densities[][] {
+): () => Densities[][] {
   const readings = parts.map(({ task, items, groups }) => task.reading(items, groups))
-  const pass = teacherForceGroups(
-    family.model,
-    readings.flatMap((r) => r.prompts),
-    readings.flatMap((r) => r.answers),
-    { checkpointing: config.checkpointing },
-  )
-  let next = 0
-  return parts.map(({ task, items, groups }) => {
-    next += items.length
-    return task.densitiesFrom(pass.part(next - items.length, items.length), items, groups)
-  })
+  const [prompts, answers] = [readings.flatMap((r) => r.prompts), readings.flatMap((r) => r.answers)]
+  return () => {
+    const pass = teacherForceGroups(family.model, prompts, answers, { checkpointing: config.checkpointing })
+    let next = 0
+    return parts.map(({ task, items, groups }) => {
+      next += items.length
+      return task.densitiesFrom(pass.part(next - items.length, items.length), items, groups)
+    })
+  }
 }

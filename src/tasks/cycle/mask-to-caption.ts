@@ -5,7 +5,7 @@ import { type Densities, type Draw, type Json, sampleStream, type Task } from '.
 import { recordContext } from '../context.ts'
 import type { WorkItem } from '../kind.ts'
 import type { Cycle } from './config.ts'
-import { type CycleTask, jointDensities, jointOf } from './joint.ts'
+import { type CycleTask, jointOf, jointPass } from './joint.ts'
 import { ask, captionOf, segmentAll } from './prompts.ts'
 import { type CycleReply, type CycleSample, prepareShown, restoreSample, shownOf, storeSample } from './sample.ts'
 
@@ -80,7 +80,7 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
   densitiesFrom = (pass: TeacherPass) => pass.logProbsByPrompt(this.#cycle.config.rl.temperature)
 
   densities(items: readonly WorkItem[], groups: readonly (readonly CycleSample[])[]): Densities[] {
-    return jointDensities(this.#cycle, [{ task: this as CycleTask, items, groups }])[0]!
+    return jointPass(this.#cycle, [{ task: this as CycleTask, items, groups }])()[0]!
   }
 
   get joint() {
