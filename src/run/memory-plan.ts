@@ -161,9 +161,9 @@ function decodingBytes(
 }
 
 /**
- * By kernels both loops are one pass: captions and the answer with its question after one image, and K masks. Otherwise the larger of the
- * loops: captions read after their prompt; or, with the gradients of the captions there, one answer a record and its K masks. Inside a
- * pass gradients come as kept states go.
+ * The larger of the loops: captions read after their prompt; or, with the gradients of the captions there, one answer a record and its
+ * K masks. Or both in one pass, which kernels take: after one image captions, question and answer, with the masks. Inside a pass gradients
+ * come as kept states go.
  */
 function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, gradients: number): number {
   const { batchSize: B, rl } = settings
@@ -175,11 +175,10 @@ function learningBytes(sizes: ModelSizes, settings: Settings, kernels: boolean, 
   const again = Number(supervisesMasks(settings)) // the supervised mask reads the answer once more
   const masks = B * (K + again) * sizes.samScale * learnedMask
   const before = rl.gradientAccumulationSteps > 1 ? gradients : 0 // those of an earlier piece
-  if (kernels && again === 0 && masks > 0) {
-    const both = pass(sizes, settings, B * (prompt + K * length + questionTokens + length))
-    return before + both.kept + Math.max(both.passing, masks)
-  }
-  return Math.max(before + captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
+  const apart = Math.max(before + captions.kept + captions.passing, gradients + answers.kept * (1 + again) + masks)
+  if (!kernels || again > 0 || masks === 0) return apart
+  const both = pass(sizes, settings, B * (prompt + K * length + questionTokens + length))
+  return Math.max(apart, before + both.kept + Math.max(both.passing, masks))
 }
 
 interface PassBytes {
