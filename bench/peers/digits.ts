@@ -62,7 +62,6 @@ class Digits implements Task<WorkItem, Sample, Reply> {
   }
 
   actions = (): null => null
-  extraLoss = (): null => null
   probe = (item: WorkItem): Sample[] => this.sample([item], { seed: this.config.seed, step: 0 })[0]!
   shown = () => []
   store = storeText

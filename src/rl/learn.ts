@@ -22,7 +22,8 @@ interface Learning {
 /** Gradients of all tasks and their report. With adaptive weights the norm of each task's own gradient, its weights divided out, as well. */
 export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch, report: StepReport): Promise<void> {
   const learning = { run, groups, batch, report }
-  const tasks = judgedLast(run)
+  const isJudged = ({ name }: Task) => Number(run.judged.has(name))
+  const tasks = [...run.tasks].sort((a, b) => isJudged(a) - isJudged(b)) // a judge has the time of the other tasks to answer
   if (!run.config.adaptiveLoops) return learnTasks(learning, tasks)
   const { optim } = run.roles
   for (const task of tasks) {
@@ -37,11 +38,6 @@ export async function learnFrom(run: Run, groups: readonly Group[], batch: Batch
     report.taskNorms.set(task.name, optim.clipGradNorm(Number.POSITIVE_INFINITY) / weightOf(run, task))
     optim.addGradients(others)
   }
-}
-
-/** A judge has the time of the other tasks to answer. */
-function judgedLast({ tasks, judged }: Run): Task[] {
-  return [...tasks].sort((a, b) => Number(judged.has(a.name)) - Number(judged.has(b.name)))
 }
 
 /** What all processes learned is exchanged once, after the last task: every exchange waits for the slowest process. */
@@ -162,7 +158,7 @@ function learnGroups(
       const references = referencesOf(run, groups, score)
       const densities = score()
       const extras = partsOf(groups).flatMap(
-        ({ task, items, groups: own }) => task.extraLoss(items, own) ?? items.map(() => null),
+        ({ task, items, groups: own }) => task.extraLoss?.(items, own) ?? items.map(() => null),
       )
       const losses = groups.map((group, b) => {
         const own = settings.get(group.task)!

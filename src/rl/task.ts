@@ -103,8 +103,8 @@ export interface Task<I extends Item = Item, S extends Sample = Sample, R extend
   readonly joint?: JointPass | null
   /** Columns besides the tokens; null: none. */
   actions(group: readonly S[]): ActionColumns | null
-  /** A differentiable term beside the policy gradient for each record that has one; null when the settings ask for none. */
-  extraLoss(items: readonly I[], groups: readonly (readonly S[])[]): readonly (Tensor | null)[] | null
+  /** A differentiable term beside the policy gradient for each record that has one; absent or null: none. */
+  extraLoss?(items: readonly I[], groups: readonly (readonly S[])[]): readonly (Tensor | null)[] | null
   /** Hand-made, finished samples with an action; `doctor` uses them instead of sampling. */
   probe(item: I): S[]
   /** Remarks about what the model does with a record as it is now, for the doctor. */

@@ -121,7 +121,13 @@ export class Batches {
       for (const generation of new Set(generationOf.values())) await generation.ready(task)
     }
     return {
-      batch: { draw, pieces, groups: byTask(groups, this.#run), ready, numItems },
+      batch: {
+        draw,
+        pieces,
+        groups: this.#run.tasks.flatMap((task) => groups.filter((g) => g.task === task)),
+        ready,
+        numItems,
+      },
       fresh,
       decoded: this.#decoded - before,
     }
@@ -308,10 +314,6 @@ function countItems({ groups, pieces }: Generation, numPieces: number, into: Map
   const tokens = new Map<Task, number>()
   for (const { task, columns } of groups) tokens.set(task, (tokens.get(task) ?? 0) + columnSum(columns))
   for (const g of groups) into.set(g, (tokens.get(g.task)! * numPieces) / pieces.length)
-}
-
-function byTask(groups: readonly Group[], run: Run): Group[] {
-  return run.tasks.flatMap((task) => groups.filter((g) => g.task === task))
 }
 
 function chunks<T>(list: readonly T[], size: number): T[][] {

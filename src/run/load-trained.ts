@@ -21,7 +21,7 @@ export interface TrainedOptions {
 
 /** A checkpoint folder of a run, a run folder (its newest valid checkpoint), a PEFT adapter, or the .pth file of the Python trainer. Returns the folder that was read. */
 export function loadTrained(family: Family, dir: string, options: TrainedOptions = {}): string {
-  if (isTrainingFile(dir)) return placeFile(family, dir)
+  if (/\.(pth?|bin|safetensors)$/.test(dir) && existsSync(dir) && statSync(dir).isFile()) return placeFile(family, dir)
   const path = checkpointIn(dir)
   const has = (file: string) => existsSync(join(path, file))
   if (has('adapter_config.json')) loadAdapter(family.module, path, { dropout: 0 })
@@ -32,10 +32,6 @@ export function loadTrained(family: Family, dir: string, options: TrainedOptions
     place(family, join(path, 'ema.safetensors'))
   }
   return path
-}
-
-function isTrainingFile(path: string): boolean {
-  return /\.(pth?|bin|safetensors)$/.test(path) && existsSync(path) && statSync(path).isFile()
 }
 
 function placeFile(family: Family, file: string): string {

@@ -46,15 +46,11 @@ export function word(description: Description, random: RandomStream): string {
   if (position) tail.push(random.pick(positionPhrases(position)))
   if (relation) tail.push(random.pick(relationWords[relation.kind]), `the ${nounPhrase(relation.of)}`)
   const phrase = [...adjectives, description.shape ?? random.pick(anyNoun), ...tail].join(' ')
-  return `${random.uniform() < 0.75 ? 'the' : articleFor(phrase)} ${phrase}`
+  return `${random.uniform() < 0.75 ? 'the' : /^[aeiou]/.test(phrase) ? 'an' : 'a'} ${phrase}`
 }
 
 function nounPhrase(description: Description): string {
   return [description.colour, description.shape].filter((part) => part !== undefined).join(' ')
-}
-
-function articleFor(phrase: string): string {
-  return /^[aeiou]/.test(phrase) ? 'an' : 'a'
 }
 
 /** Every word a caption can contain. */

@@ -58,7 +58,6 @@ class DefinedTask implements Task<WorkItem, Sample, Reply> {
   reopen = (): void => undefined
   describe = (): null => null
   actions = (): null => null
-  extraLoss = (): null => null
 
   #prompts(items: readonly WorkItem[]): PromptIds[] {
     const family = this.#family

@@ -38,9 +38,9 @@ export function judgedWork({ config, asked, learned }: JudgedInput, port: Engine
         if (key === 'metrics') return target.metrics
         const value = Reflect.get(target, key) as unknown
         if (key !== 'extraLoss') return typeof value === 'function' ? value.bind(target) : value
-        return (...given: Parameters<Task['extraLoss']>) => {
+        return (...given: Parameters<NonNullable<Task['extraLoss']>>) => {
           writeFileSync(learned, '') // the loss that is computed with gradient
-          return target.extraLoss(...given)
+          return target.extraLoss?.(...given) ?? null
         }
       },
     })

@@ -104,7 +104,7 @@ test('the mask loss weighs what its setting says', async () => {
     opened({ loop2: { maskLoss } }, async (o) => {
       const group = (await o.sample()).find((g) => g.task.name === 'loop2')!
       return o.encoder.inWork(o.items, () =>
-        tidy(() => group.task.extraLoss([group.item], [group.samples])![0]!.item()),
+        tidy(() => group.task.extraLoss!([group.item], [group.samples])![0]!.item()),
       )
     })
   const [whole, part] = [await extra(1), await extra(0.25)]
@@ -116,7 +116,7 @@ test('a record whose answer has no [SEG] takes no mask loss, and the others keep
     const [first, second] = (await o.sample()).filter((g) => g.task.name === 'loop2')
     const silent = first!.samples.map((s) => ({ ...s, ids: s.ids.filter((id) => id !== o.cycle.family.segId) }))
     const extra = (items: readonly Item[], groups: readonly (readonly Sample[])[]) =>
-      tidy(() => second!.task.extraLoss(items, groups)!.map((t) => t?.item() ?? null))
+      tidy(() => second!.task.extraLoss!(items, groups)!.map((t) => t?.item() ?? null))
     o.encoder.inWork(o.items, () => {
       const [alone] = extra([second!.item], [second!.samples])
       const [none, own] = extra([first!.item, second!.item], [silent, second!.samples])

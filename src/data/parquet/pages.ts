@@ -18,11 +18,6 @@ const encodings = [
   'BYTE_STREAM_SPLIT',
 ]
 
-/** Decompression limit: 16 MiB, or 1,100 times the packed size. */
-function maxUnpacked(packed: number): number {
-  return Math.max(16 * 1024 * 1024, 1100 * packed)
-}
-
 interface PageTools {
   /** Reads a page header, leaving the reader at the page. */
   header(reader: { view: DataView; offset: number }): PageHeader
@@ -72,7 +67,7 @@ export class PageChecker {
     const { compressed_page_size: packed, uncompressed_page_size: unpacked } = header
     const fits = Number.isInteger(packed) && packed >= 0 && packed <= left
     if (!fits) this.#fail(place, `a page inside the ${left} bytes of its column`, `${packed} bytes`)
-    if (!(Number.isInteger(unpacked) && unpacked >= 0 && unpacked <= maxUnpacked(packed)))
+    if (!(Number.isInteger(unpacked) && unpacked >= 0 && unpacked <= Math.max(16 * 1024 * 1024, 1100 * packed)))
       this.#fail(place, `a page that ${packed} bytes can hold`, `${unpacked} bytes`)
     return packed
   }

@@ -25,11 +25,6 @@ export function isRefCoco(folder: string): boolean {
   return existsSync(join(folder, 'instances.json')) && namesIn(folder, refsName).length > 0
 }
 
-/** `refs(umd).p` before `refs(google).p`: umd is the one with train, val and test. */
-function refsFile(folder: string): string {
-  return join(folder, namesIn(folder, refsName).at(-1)!)
-}
-
 function readRefs(file: string): Ref[] {
   regularFile(file)
   const value = file.endsWith('.json') ? readJson(file) : readPickle(readFileSync(file), file)
@@ -96,7 +91,7 @@ function trainingText(raw: string): string {
 
 export async function openRefCoco(folder: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const instances = join(folder, 'instances.json')
-  const refs = refsFile(folder)
+  const refs = join(folder, namesIn(folder, refsName).at(-1)!)
   pool.watch(instances)
   const settings = `${config.refSplit} ${config.textMode} ${config.textMode === 'random' ? (config.seed ?? 0) : ''}`
   const index = await cachedIndex({ kind: 'refcoco-2', files: [instances, refs], settings }, () =>

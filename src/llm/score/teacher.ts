@@ -37,41 +37,38 @@ export interface LogProbs {
   entropies: Tensor // [K, T]
 }
 
+interface PassParts {
+  readonly decoder: Decoder
+  readonly hidden: Tensor // [rows, S], as the decoder gives them
+  readonly places: readonly CompletionRows[]
+  readonly groups: readonly (readonly Int32Array[])[]
+  readonly head?: TrainingHead | null
+}
+
 /** Hidden states of prompts and completions, and the rows of each completion's tokens. Completions are counted over all prompts. */
 export class TeacherPass {
-  readonly hidden: Tensor // [rows, S], as the decoder gives them
-  readonly #places: readonly CompletionRows[]
-  readonly #groups: readonly (readonly Int32Array[])[]
+  readonly #of: PassParts
   readonly #completions: readonly Int32Array[]
-  readonly #decoder: Decoder
-  readonly #head: TrainingHead | null
 
-  constructor(
-    decoder: Decoder,
-    hidden: Tensor,
-    places: readonly CompletionRows[],
-    completions: readonly (readonly Int32Array[])[],
-    head: TrainingHead | null = null,
-  ) {
-    this.#decoder = decoder
-    this.#head = head
-    this.hidden = hidden
-    this.#places = places
-    this.#groups = completions
-    this.#completions = completions.flat()
+  constructor(of: PassParts) {
+    this.#of = of
+    this.#completions = of.groups.flat()
+  }
+
+  get hidden(): Tensor {
+    return this.#of.hidden
   }
 
   /** The same states for the completions of `count` prompts alone, from prompt `from` on. */
   part(from: number, count: number): TeacherPass {
-    const groups = this.#groups.slice(from, from + count)
-    const first = this.#groups.slice(0, from).flat().length
-    const places = this.#places.slice(first, first + groups.flat().length)
-    return new TeacherPass(this.#decoder, this.hidden, places, groups, this.#head)
+    const groups = this.#of.groups.slice(from, from + count)
+    const first = this.#of.groups.slice(0, from).flat().length
+    return new TeacherPass({ ...this.#of, groups, places: this.#of.places.slice(first, first + groups.flat().length) })
   }
 
   /** Row of the state after token j of completion k was read; -1: the prompt's last token, which predicts token 0. */
   rowOf(k: number, j: number): number {
-    const place = this.#places[k]!
+    const place = this.#of.places[k]!
     return j < 0 ? place.before : place.start + j
   }
 
@@ -90,9 +87,10 @@ export class TeacherPass {
         })
       })
       const [states, ids] = [this.#rows(rows), this.#index(targets)]
-      const both = this.#head
-        ? this.#head.logProbs(this.#decoder.headInput(states), ids, temperature)
-        : headLogProbs(this.#decoder, states, ids, temperature) // [2, M]
+      const { decoder, head } = this.#of
+      const both = head
+        ? head.logProbs(decoder.headInput(states), ids, temperature)
+        : headLogProbs(decoder, states, ids, temperature) // [2, M]
       const K = this.#completions.length
       const spread = zeros([2, K * T], { dtype: both.dtype, device: both.device })
         .indexCopy(1, this.#index(places), both)
@@ -106,7 +104,7 @@ export class TeacherPass {
     return tidy(() => {
       const all = this.logProbs(temperature)
       let first = 0
-      return this.#groups.map((group) => {
+      return this.#of.groups.map((group) => {
         const own = (t: Tensor) => t.narrow(0, first, group.length).narrow(1, 0, longest(group))
         const part = { logps: own(all.logps), entropies: own(all.entropies) }
         first += group.length
@@ -164,8 +162,9 @@ export function teacherForceGroups<P extends PromptIds>(
   requirePositions(model.decoder, Math.max(...packed.map((p, r) => p.prompt + longest(completions[r]!))))
   const { checkpointing, packed: wanted } = options
   const own = wanted === false ? null : packedStates(model, prompts, completions, { checkpointing, anywhere: wanted })
-  if (own) return new TeacherPass(model.decoder, joined(own.hidden), own.places, completions, own.head)
-  const L = Math.max(...packed.map(lengthOf))
+  const { decoder } = model
+  if (own) return new TeacherPass({ ...own, decoder, hidden: joined(own.hidden), groups: completions })
+  const L = Math.max(...packed.map(({ prompt, read }) => read.reduce((n, ids) => n + ids.length, prompt)))
   const hidden = tidy(() => {
     const { device } = model.placement
     const inputs = allInputsOf(model, prompts)
@@ -178,19 +177,15 @@ export function teacherForceGroups<P extends PromptIds>(
     const additions = batchedAdditions(added, L, 'right')
     const mask = completions.some((c) => c.length > 1) ? packedMask(packed, L, device) : undefined
     const pass = { positions: positionTensor(positions, device), mask, additions, checkpointing: options.checkpointing }
-    return model.decoder.forward(x, pass).flatten({ endDim: 1 }) // [R * L, S]
+    return decoder.forward(x, pass).flatten({ endDim: 1 }) // [R * L, S]
   })
-  return new TeacherPass(model.decoder, joined(hidden), placesOf(packed, L), completions)
+  return new TeacherPass({ decoder, hidden: joined(hidden), places: placesOf(packed, L), groups: completions })
 }
 
 /** A prompt's length and what is read of its completions. */
 interface Packed {
   prompt: number
   read: readonly Int32Array[]
-}
-
-function lengthOf({ prompt, read }: Packed): number {
-  return read.reduce((n, ids) => n + ids.length, prompt)
 }
 
 /** The prompt's embeddings and those of its completions, filled up with token 0: [1, L, S]. */

@@ -88,7 +88,6 @@ export class MaskToCaption implements Task<WorkItem, CycleSample, CycleReply> {
   }
 
   actions = (): null => null
-  extraLoss = (): null => null
 
   /** Sampled captions; the first is the record's own with its end token: the end is there to be checked, whatever the model has learned. */
   probe(item: WorkItem): CycleSample[] {

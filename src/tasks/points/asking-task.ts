@@ -53,7 +53,6 @@ export abstract class AskingTask<R extends object> implements Task<WorkItem, Poi
   }
 
   actions = (): null => null
-  extraLoss = (): null => null
 
   metrics = stepMetrics
 

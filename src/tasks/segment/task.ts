@@ -104,8 +104,6 @@ export class DrawMask implements Task<WorkItem, CycleSample, CycleReply> {
     return { columns: 1, counts: new Float32Array(group.length).fill(1) }
   }
 
-  extraLoss = (): null => null
-
   probe(item: WorkItem): CycleSample[] {
     return this.sample([item], { seed: this.#config.seed, step: 0 })[0]!
   }

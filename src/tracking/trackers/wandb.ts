@@ -63,14 +63,13 @@ export class LogBlocks {
   }
 }
 
-/** Python's JSON, which wandb reads, has words for numbers that are none. */
-function valueJson(value: unknown): string {
-  return typeof value === 'number' ? String(value) : JSON.stringify(value)
-}
-
 /** {key = 1, value_json = 16}: the same in config, history and summary. */
 const item = (field: number, key: string, value: unknown) =>
-  fieldMessage(field, fieldBytes(1, key), fieldBytes(16, valueJson(value)))
+  fieldMessage(
+    field,
+    fieldBytes(1, key),
+    fieldBytes(16, typeof value === 'number' ? String(value) : JSON.stringify(value)),
+  )
 
 const timestamp = (field: number, now: number) =>
   fieldMessage(field, fieldVarint(1, Math.floor(now / 1000)), fieldVarint(2, (now % 1000) * 1_000_000))
