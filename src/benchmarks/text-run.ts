@@ -16,11 +16,6 @@ export interface TextRun extends RowsRun {
   describe: DescribeRegions
 }
 
-/** Items of one image are adjacent, so that its features are computed once if the batch allows. */
-function byImage(items: readonly TextItem[]): TextItem[] {
-  return [...groupBy(items, ({ image }) => image).values()].flat()
-}
-
 async function imagesOf(folder: string, items: readonly TextItem[]): Promise<Map<string, RgbImage>> {
   const out = new Map<string, RgbImage>()
   for (const name of new Set(items.map((item) => item.image))) {
@@ -48,7 +43,8 @@ interface LoadedItems {
 export async function answerItems({ benchmark, batch, describe, ...run }: TextRun): Promise<boolean> {
   return answerInBatches<TextItem[], LoadedItems>(run, (known) => {
     const answered = new Set(known.map((row) => String(row['id'])))
-    const open = byImage(benchmark.items.filter((item) => !answered.has(item.id)))
+    const left = benchmark.items.filter((item) => !answered.has(item.id))
+    const open = [...groupBy(left, ({ image }) => image).values()].flat() // features of an image are computed once if the batch allows
     const folder = open.length === 0 ? '' : benchmark.images()
     const images = open.map((item) => item.image)
     checkImages(images, folder)

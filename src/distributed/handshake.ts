@@ -54,7 +54,10 @@ function flatten(value: unknown, path = '', out: Record<string, string> = {}): R
 /** Weights that every rank updated by itself must still be the same bits. Names the first tensor that is not. */
 export async function requireSameValues(world: World, tensors: NamedTensors, what: string): Promise<void> {
   if (world.size === 1) return // hashing is not free
-  const hashes = [...tensors].map(([, tensor]) => sha256(bytes(tensor.array())))
+  const hashes = [...tensors].map(([, tensor]) => {
+    const { buffer, byteOffset, byteLength } = tensor.array()
+    return sha256(new Uint8Array(buffer, byteOffset, byteLength))
+  })
   const totals = await world.gather(sha256(hashes.join()))
   const other = totals.findIndex((total) => total !== totals[0])
   if (other < 0) return
@@ -64,8 +67,4 @@ export async function requireSameValues(world: World, tensors: NamedTensors, wha
   throw new Divergence(
     `${what}: ${name} of rank ${other} is not that of rank 0, although both applied the same updates`,
   )
-}
-
-function bytes(array: ArrayBufferView): Uint8Array {
-  return new Uint8Array(array.buffer, array.byteOffset, array.byteLength)
 }

@@ -53,7 +53,9 @@ export interface HostedRun {
  * that passes `signal` handles signals itself. After SIGTERM it ends within 25 s in any case (ROUNDTRIP_STOP_SECONDS).
  */
 export async function runHosted(run: HostedRun): Promise<unknown> {
-  const signals = run.signal ? signalsOf(run.signal) : listenForSignals()
+  // a caller that gives a signal decides when to stop, and what the process ends with
+  const own = run.signal && { signal: run.signal, exitCode: () => 0, close: () => undefined }
+  const signals: Signals = own ?? listenForSignals()
   const rewards = run.scores ? await openScoring(run.scores) : undefined
   const screen = run.onProgress ? { step: 0, show: run.onProgress, end: () => undefined } : openScreen(run.label)
   const ended = refuseEarlyExit()
@@ -131,11 +133,6 @@ interface Signals {
   /** Of a run that was stopped: 0 for a person at the terminal, 128 + n for a scheduler or a lost terminal. */
   exitCode(): number
   close(): void
-}
-
-/** The caller decides when to stop, and what the process ends with. */
-function signalsOf(signal: AbortSignal): Signals {
-  return { signal, exitCode: () => 0, close: () => undefined }
 }
 
 /** Schedulers send SIGUSR1 before the time limit; without a handler it would open Node's debugger. */

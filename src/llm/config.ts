@@ -105,11 +105,8 @@ function sizes(raw: Record<string, unknown>, architecture: string) {
 function longest(raw: Record<string, unknown>): number {
   const most = (raw.max_position_embeddings as number | undefined) ?? 32768
   const window = raw.use_sliding_window === false ? null : (raw.sliding_window as number | null | undefined)
-  return raw.use_sliding_window === undefined && !isPhi3(raw) ? most : Math.min(most, window ?? most)
-}
-
-function isPhi3(raw: Record<string, unknown>): boolean {
-  return (raw.architectures as string[])[0] === 'Phi3ForCausalLM'
+  const isPhi3 = (raw.architectures as string[])[0] === 'Phi3ForCausalLM'
+  return raw.use_sliding_window === undefined && !isPhi3 ? most : Math.min(most, window ?? most)
 }
 
 function switches(raw: Record<string, unknown>, architecture: string, site: Site) {

@@ -1,4 +1,4 @@
-import { loadWeights, openWeights, type WeightFolder } from '../checkpoint/index.ts'
+import { loadWeights, openWeights } from '../checkpoint/index.ts'
 import { readJsonObject } from '../core/index.ts'
 import { Module } from '../nn/index.ts'
 import type { DType } from '../tensor/index.ts'
@@ -25,10 +25,7 @@ export function loadLanguageModel(
   const folder = openWeights(weights)
   const module = buildLanguageModule(cfg)
   const unused = cfg.tie_word_embeddings ? [/(^|\.)(lm_head|output)\.weight$/] : []
-  loadWeights(isWrapped(folder) ? new Wrapped(module) : module, folder, { dtype, device, unused })
+  const isWrapped = folder.names.every((name) => name.startsWith('language_model.'))
+  loadWeights(isWrapped ? new Wrapped(module) : module, folder, { dtype, device, unused })
   return new Decoder(cfg, module)
-}
-
-function isWrapped(folder: WeightFolder): boolean {
-  return folder.names.every((name) => name.startsWith('language_model.'))
 }

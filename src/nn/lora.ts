@@ -72,9 +72,11 @@ export function addLora(model: Module, targets: (path: string) => boolean, optio
 /** W + (alpha / r) B A of a layer, in float32, rounded once to the base dtype; W itself without adapters. A new tensor of the current scope. */
 export function mergedWeight(linear: Linear): Tensor {
   requireExact(linear.weight, 'lora', 'merged weight')
-  return tidyNoGrad(() =>
-    linear.lora_A ? wide(linear.weight).add(deltaOf(linear)).to(linear.weight.dtype) : linear.weight.detach().alias(),
-  )
+  const { weight, lora_A, lora_B, adapter } = linear
+  return tidyNoGrad(() => {
+    if (!lora_A) return weight.detach().alias()
+    return wide(weight).add(lora_B!.weight.matmul(lora_A.weight).mul(adapter!.scale)).to(weight.dtype)
+  })
 }
 
 const takesPart = (linear: Linear) => linear.lora_A !== undefined && linear.adapter?.enabled === true
@@ -187,8 +189,4 @@ function mergeInto(place: Tensor, linear: Linear): void {
     const [a, b] = [linear.lora_A!.weight.to('bfloat16'), linear.lora_B!.weight.to('bfloat16')]
     aten('addmm.out', linear.weight, b, a, { alpha: linear.adapter!.scale, out: place })
   }
-}
-
-function deltaOf(linear: Linear): Tensor {
-  return linear.lora_B!.weight.matmul(linear.lora_A!.weight).mul(linear.adapter!.scale)
 }

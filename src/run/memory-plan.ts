@@ -66,7 +66,8 @@ export function planMemory(sizes: ModelSizes, settings: Settings, card: Card, pr
   const trained = state * (sizes.trained + adapters) + part * start + (kernels ? bfloat16 * adapters : 0) // the copy layers read
   const merges = mergesForSampling(settings, card.kernels && sizes.ownDecoding)
   const fused = card.kernels && sizes.ownDecoding && (merges || quantized)
-  const merged = merges ? mergedBytes(sizes) : fused ? bfloat16 * adapters + paddedHead(sizes) : 0
+  const again = merges ? sizes.adapted.reduce((sum, [out, input]) => sum + out * input, 0) : adapters
+  const merged = merges || fused ? bfloat16 * again + paddedHead(sizes) : 0
   const features = bfloat16 * settings.batchSize * sizes.featureValues(tilesOf(settings))
   const states = decodeStates(sizes, settings, fused || merges ? 0 : adapters, fused)
   const decoding = decodingBytes(sizes, states, settings, fused ? 'shared' : card.bytes / 10)
@@ -94,11 +95,6 @@ const layerBytes = ({ matrices, llm }: ModelSizes) =>
   (bfloat16 * matrices.reduce((sum, [out, input]) => sum + out * input, 0)) / llm.num_hidden_layers
 
 const tilesOf = ({ maxTiles }: Settings) => maxTiles ?? 12
-
-/** Adapted layers once more, and the head. */
-function mergedBytes(sizes: ModelSizes): number {
-  return bfloat16 * sizes.adapted.reduce((sum, [out, input]) => sum + out * input, 0) + paddedHead(sizes)
-}
 
 /** The head filled up to rows that the library's products want. */
 const paddedHead = ({ llm }: ModelSizes) =>

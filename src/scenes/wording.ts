@@ -44,13 +44,13 @@ export function word(description: Description, random: RandomStream): string {
   if (colour && tail.length === 0 && random.uniform() < 0.1) tail.push(`that is ${colour}`)
   else if (colour) adjectives.push(colour)
   if (position) tail.push(random.pick(positionPhrases(position)))
-  if (relation) tail.push(random.pick(relationWords[relation.kind]), `the ${nounPhrase(relation.of)}`)
+  if (relation)
+    tail.push(
+      random.pick(relationWords[relation.kind]),
+      ['the', relation.of.colour, relation.of.shape].filter((part) => part !== undefined).join(' '),
+    )
   const phrase = [...adjectives, description.shape ?? random.pick(anyNoun), ...tail].join(' ')
   return `${random.uniform() < 0.75 ? 'the' : /^[aeiou]/.test(phrase) ? 'an' : 'a'} ${phrase}`
-}
-
-function nounPhrase(description: Description): string {
-  return [description.colour, description.shape].filter((part) => part !== undefined).join(' ')
 }
 
 /** Every word a caption can contain. */

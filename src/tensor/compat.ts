@@ -90,21 +90,12 @@ function plainAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptio
           .view([B, H, Tq, -1])
   const scale = options.scale ?? 1 / Math.sqrt(q.size(-1))
   let scores = product(q.mul(scale), k.transpose(-2, -1)) // [B, H, Tq, Tk]
-  if (options.causal)
-    scores = scores.maskedFill(lowerTriangle(q.size(-2), k.size(-2), q.device).logicalNot(), Number.NEGATIVE_INFINITY)
-  if (options.mask) scores = withMask(scores, options.mask)
+  const without = (seen: Tensor) => scores.maskedFill(seen.logicalNot(), Number.NEGATIVE_INFINITY)
+  if (options.causal) scores = without(ones([q.size(-2), k.size(-2)], { dtype: 'bool', device: q.device }).tril())
+  if (options.mask) scores = isFloating(options.mask.dtype) ? scores.add(options.mask) : without(options.mask)
   const wide = scores.dtype === 'bfloat16' || scores.dtype === 'float16' ? scores.to('float32') : scores
   const weights = wide.softmax(-1)
   return product(weights.dtype === v.dtype ? weights : weights.to(v.dtype), v)
-}
-
-function withMask(scores: Tensor, mask: Tensor): Tensor {
-  return isFloating(mask.dtype) ? scores.add(mask) : scores.maskedFill(mask.logicalNot(), Number.NEGATIVE_INFINITY)
-}
-
-/** True on and below the diagonal, as scaled_dot_product_attention's is_causal has it. */
-function lowerTriangle(rows: number, columns: number, device = 'cpu'): Tensor {
-  return ones([rows, columns], { dtype: 'bool', device }).tril()
 }
 
 /** Whether one fused AdamW call over many tensors exists (torch 2, CUDA and CPU). */

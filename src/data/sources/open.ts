@@ -111,7 +111,8 @@ async function openFolder(folder: string, config: DataConfig, pool: FilePool): P
 /** A root whose children are the parts: Grasp-Any-Region, describe-anything, or the latter nested once more. */
 async function openRoot(folder: string, config: DataConfig, pool: FilePool): Promise<RecordSource> {
   const children = readdirSync(folder).filter((name) => !name.startsWith('.') && isFolder(join(folder, name)))
-  const gar = children.filter((name) => garFolder.test(name)).sort(byPart)
+  const gar = children.filter((name) => garFolder.test(name))
+  gar.sort((a, b) => a.localeCompare(b, 'en', { numeric: true })) // Part10 after Part9
   if (gar.length > 0) return await openAll(folder, gar, config, (path) => openArrow(path, config, pool))
   const dam = children.filter((name) => isDamSubset(join(folder, name))).sort()
   if (dam.length > 0) return await openAll(folder, dam, config, (path) => openDamSubset(path, config, pool))
@@ -121,11 +122,6 @@ async function openRoot(folder: string, config: DataConfig, pool: FilePool): Pro
   const expected =
     'Arrow or Parquet shards, JSONL, RefCOCO (instances.json + refs), COCO, annotations.json + images, images + masks, describe-anything or Grasp-Any-Region'
   throw new Mismatch({ where: folder, expected, got })
-}
-
-/** Part10 after Part9. */
-function byPart(a: string, b: string): number {
-  return a.localeCompare(b, 'en', { numeric: true })
 }
 
 async function openAll(

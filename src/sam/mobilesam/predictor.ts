@@ -27,7 +27,9 @@ export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
     const drawn = tidyNoGrad(() => {
       const maskInput = prompts[0]!.previous ? cat(prompts.map((p) => p.previous!)) : undefined
       const all = this.model.decode(embedding, points, maskInput)
-      const index = choice(all.ious, points, options.multimask ?? false)
+      const index = options.multimask
+        ? chooseMask(all.ious.narrow(1, 1, 3)).add(1)
+        : chooseSamMask(all.ious, points.labels[0]!.length)
       const best = takeMask(all.masks, index) // [B, 1, 256, 256]
       const bits = samPixels(best, options).gt(0).to('uint8').array() as Uint8Array
       const ious = takeMask(all.ious, index).numbers()
@@ -35,10 +37,6 @@ export class SamPredictor extends Segmenter<SamFeatures, SamModel> {
     })
     return clickMasks(drawn, options)
   }
-}
-
-function choice(ious: Tensor, { labels }: SamPoints, multimask: boolean): Tensor {
-  return multimask ? chooseMask(ious.narrow(1, 1, 3)).add(1) : chooseSamMask(ious, labels[0]!.length)
 }
 
 /** Clicks, the corners of the box, and a closing point (label -1) if there is no box. */

@@ -62,7 +62,9 @@ export function askAbout(
   shown: RgbImage,
   first: Mask | null = null,
 ): Pick<PointItem, 'frame' | 'question' | 'prompt' | 'features'> {
-  const [features] = policy.encode([policy.prepare(stretched(shown, config))])
+  const { imageSize } = config
+  const read = imageSize === 'native' ? shown : resize(shown, imageSize, imageSize, 'bilinear')
+  const [features] = policy.encode([policy.prepare(read)])
   const frame = policy.frameOf(features!)
   const box = config.showMask && first ? { first: boxOfMask(first) } : {}
   const parts = { query, positive, model: frame, original: image, ...box }
@@ -97,10 +99,6 @@ export function positiveOf({ mask, box, points }: PointRecord): PositivePrompt {
   const derived = box && points ? null : (derivedPrompts.get(mask) ?? derivePrompt(mask))
   if (derived) derivedPrompts.set(mask, derived)
   return { box: box ?? derived?.box ?? null, points: [...(points ?? derived?.points ?? [])] }
-}
-
-function stretched(image: RgbImage, { imageSize }: PointsConfig): RgbImage {
-  return imageSize === 'native' ? image : resize(image, imageSize, imageSize, 'bilinear')
 }
 
 /** The image that the policy reads: second-look draws the border of the first mask, showMask tints its pixels. */

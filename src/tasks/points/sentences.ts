@@ -24,7 +24,9 @@ export function answerSentences(setup: PointSetup, maskOf: MaskOf, maxRows: numb
     tidyNoGrad(() => {
       const asked = images.map(({ image, sentences, target }) => {
         const sam = setup.sam.encode(image)
-        const known = (i: number) => (isGiven ? target(i) : nothing(image))
+        const { height, width } = image
+        const nothing = () => maskFromDense(new Uint8Array(height * width), height, width)
+        const known = (i: number) => (isGiven ? target(i) : nothing())
         return sentences.map((query, i): Asked => ({ image, sam, query, known: known(i) }))
       })
       const flat = asked.flat()
@@ -33,10 +35,6 @@ export function answerSentences(setup: PointSetup, maskOf: MaskOf, maxRows: numb
         answers.push(...tidy(() => answerRows(setup, maskOf, flat.slice(at, at + maxRows))))
       return asked.map((list) => answers.splice(0, list.length))
     })
-}
-
-function nothing({ height, width }: RgbImage): Mask {
-  return maskFromDense(new Uint8Array(height * width), height, width)
 }
 
 /** An object without a pixel has no prompt: its sentence has no mask. */
