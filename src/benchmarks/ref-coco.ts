@@ -78,7 +78,8 @@ export function openRefBenchmark(data: string, name: RefName, options: Benchmark
   const refs = options.refs ?? usualRefs[name]
   const has = (folder: string) => namesIn(folder).includes('instances.json') && refsFile(folder, name, refs) !== null
   const files = `instances.json and ${name === 'grefcoco' ? 'grefs' : 'refs'}(${refs}).p or .json`
-  const own = (folder: string) => has(folder) && (basename(folder) === name || !isOther(folder, name))
+  // refcoco's refs(unc).p is also the name in refcoco+: a folder called like another benchmark is that one
+  const own = (folder: string) => has(folder) && (basename(folder) === name || !Object.hasOwn(splits, basename(folder)))
   const folder = findFolder(data, [name, `ref_seg/${name}`], own, `a folder of ${name} with ${files}`)
   const instances = readInstances(join(folder, 'instances.json'))
   const source = refsFile(folder, name, refs)!
@@ -93,9 +94,4 @@ export function openRefBenchmark(data: string, name: RefName, options: Benchmark
     splits: splits[name],
     inSplit: (split, record) => inRefSplit(name, split, record.split),
   }
-}
-
-/** refcoco's refs(unc).p is also the name in refcoco+: a folder called like another benchmark is that one. */
-function isOther(folder: string, name: RefName): boolean {
-  return Object.keys(splits).some((other) => other !== name && basename(folder) === other)
 }

@@ -1,7 +1,7 @@
 // LoRA of a model <-> PEFT's adapter files. Fully trained modules (modules_to_save) travel in the same file under their own names.
 import { Mismatch } from '../core/index.ts'
 import { Adapter, type AdapterState, type Linear, linears, type Module, replaceTensor, tensorAt } from '../nn/index.ts'
-import { type DType, type Tensor, tidy } from '../tensor/index.ts'
+import { type Tensor, tidy } from '../tensor/index.ts'
 import { type AdapterConfig, fitAdapter, fromFileName, readAdapter } from './adapter.ts'
 import { TensorReader } from './load.ts'
 import { missingAndExtra } from './names.ts'
@@ -26,7 +26,9 @@ export function loadAdapter(model: Module, dir: string, options: { dropout?: num
   checkShapes(dir, paths, byPath, ours, weights.shapes(), (path) => stateOf(path).rank)
   const reader = new TensorReader(weights)
   try {
-    const read = (name: string, like: Tensor, dtype = like.dtype) => placed(reader.read(ours.get(name)!), dtype, like)
+    // a separate copy: the file may change or be deleted; adapters are float32 whatever the base is
+    const read = (name: string, { device, dtype: own }: Tensor, dtype = own) =>
+      tidy(() => reader.read(ours.get(name)!).to(dtype, { copy: true }).to(device))
     for (const slot of model.slots()) if (ours.has(slot.name)) replaceTensor(slot, read(slot.name, tensorAt(slot)))
     for (const path of paths) {
       const linear = byPath.get(path)!
@@ -44,11 +46,6 @@ function possibleNames(model: Module): Set<string> {
   const names = new Set(model.names())
   for (const [path] of linears(model)) for (const part of ['A', 'B']) names.add(`${path}.lora_${part}.weight`)
   return names
-}
-
-/** A separate copy: the file may change or be deleted. Adapters are float32 whatever the base is. */
-function placed(stored: Tensor, dtype: DType, like: Tensor): Tensor {
-  return tidy(() => stored.to(dtype, { copy: true }).to(like.device))
 }
 
 /**

@@ -27,7 +27,9 @@ export function familyOf(dir: string): ModelFamily {
     throw new Mismatch({ where, expected: 'the config.json of a checkpoint', got: 'no such file', hint })
   }
   const raw = readJsonObject(where)
-  const family = familyOfConfig(raw, where, () => isGrounded(raw, dir))
+  // by the names of the weights; by config.json alone if there are no weights yet
+  const isGrounded = () => isGroundedConfig(raw) || namesOf(dir).some((name) => /(^|\.)grounding_encoder\./.test(name))
+  const family = familyOfConfig(raw, where, isGrounded)
   if (family.startsWith('sa2va-')) refuseSam3(raw, dir)
   return family
 }
@@ -74,11 +76,6 @@ function nameOf(raw: JsonObject): string {
 
 function isGroundedConfig(raw: JsonObject): boolean {
   return raw.model_type === 'sa2va_chat' || raw.grounding_encoder_config !== undefined
-}
-
-/** By the names of the weights; by config.json alone if there are no weights yet. */
-function isGrounded(raw: JsonObject, dir: string): boolean {
-  return isGroundedConfig(raw) || namesOf(dir).some((name) => /(^|\.)grounding_encoder\./.test(name))
 }
 
 function namesOf(dir: string): readonly string[] {

@@ -26,7 +26,9 @@ export function rolloutWeights(
     const difference = maskedDifference(oldLogps, samplingLogps, mask)
     const whole = options.mode.startsWith('sequence')
     const raw = (whole ? difference.sum(-1, { keepdim: true }) : difference).exp()
-    const isRatio = options.mode.endsWith('truncate') ? truncated(raw, options) : maskedOut(raw, options)
+    const { min, max } = options
+    const clamped = () => (min === null && max === null ? raw : raw.clamp({ min, max }))
+    const isRatio = options.mode.endsWith('truncate') ? clamped() : maskedOut(raw, options)
     return { isRatio, metrics: { ...differenceMetrics(difference, mask), ...ratioMetrics(isRatio) } }
   })
 }
@@ -38,10 +40,6 @@ export function logpDifference(oldLogps: Tensor, samplingLogps: Tensor, mask: Te
 
 function maskedDifference(oldLogps: Tensor, samplingLogps: Tensor, mask: Tensor): Tensor {
   return wide(oldLogps).sub(wide(samplingLogps)).maskedFill(mask.eq(0), 0) // [B, T]
-}
-
-function truncated(raw: Tensor, { min, max }: RolloutOptions): Tensor {
-  return min === null && max === null ? raw : raw.clamp({ min, max })
 }
 
 function maskedOut(raw: Tensor, { min, max }: RolloutOptions): Tensor {

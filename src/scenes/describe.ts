@@ -73,13 +73,10 @@ export function minimalAttributes(
   let best = used
   for (let bits = 1; bits < 1 << used.length; bits++) {
     const subset = used.filter((_, i) => bits & (1 << i))
-    if (subset.length < best.length && identifies(only(description, subset), objects, target)) best = subset
+    const only: Description = Object.fromEntries(subset.map((name) => [name, description[name]]))
+    if (subset.length < best.length && identifies(only, objects, target)) best = subset
   }
   return best
-}
-
-function only(description: Description, names: readonly AttributeName[]): Description {
-  return Object.fromEntries(names.map((name) => [name, description[name]]))
 }
 
 type Intrinsic = 'size' | 'texture' | 'colour' | 'shape'

@@ -86,7 +86,12 @@ function rowsOf(c: Case): CheckRow[] {
     const norm = optim.clipGradNorm(c.golden.max_grad_norm)
     rows.push(...scalarRow('grad_norm_before_clip', norm, c.golden.grad_norm_before_clip, scalar))
     const grads = new Map([...params].map(([name, t]) => [name, t.grad()]))
-    rows.push(...tensorRows(c, 'grad.', (own, name) => gradientRow(c, name, grads.get(own))))
+    rows.push(
+      ...tensorRows(c, 'grad.', (own, name) => {
+        const got = grads.get(own)
+        return got ? c.want.tensor(name, got, gradient) : absent(name)
+      }),
+    )
     rows.push(...givenGradientRows(c, params))
     optim.step(c.golden.lr)
     rows.push(...tensorRows(c, 'after.', (own, name) => weightRow(c, name, params.get(own), grads.get(own))))
@@ -173,10 +178,6 @@ function givenGradientRows(c: Case, params: ReadonlyMap<string, Tensor>): CheckR
 }
 
 const absent = (name: string): CheckRow => failedRow(name, 'a trained tensor', 'not in the model')
-
-function gradientRow({ want }: Case, name: string, got: Tensor | null | undefined): CheckRow {
-  return got ? want.tensor(name, got, gradient) : absent(name)
-}
 
 /** Gradients below this are noise of float32: a larger difference is one of the gradient itself, and excuses nothing. */
 const nearZero = 1e-6

@@ -212,10 +212,7 @@ export function checkLocations(locations: readonly PageLocation[], chunk: Chunk,
   })
   if (wrong < 0 && locations.length > 0) return
   const field = `${chunk.path} in row group ${chunk.group}: page index at byte ${chunk.index.begin}`
-  const got = wrong < 0 ? 'no pages' : `page ${wrong}: ${describePage(locations[wrong]!)}`
+  const { compressed_page_size: size, offset, first_row_index: row } = locations[Math.max(wrong, 0)] ?? {}
+  const got = wrong < 0 ? 'no pages' : `page ${wrong}: ${size} bytes at ${offset}, from row ${row}`
   throw new Mismatch({ where, field, expected: 'pages in rising order inside the column', got })
-}
-
-function describePage(page: PageLocation): string {
-  return `${page.compressed_page_size} bytes at ${page.offset}, from row ${page.first_row_index}`
 }

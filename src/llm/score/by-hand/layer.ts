@@ -202,22 +202,19 @@ const tails = (stack: Stack): Span => [stack.rows, stack.parts.length * stack.ra
 
 /** `grad` [T, S + r] of the states after the layer, its last columns free -> the same of the states before it. */
 export function layerBackward(layer: TrainingLayer, saved: Saved, x: Tensor, grad: Tensor, c: PassContext): Tensor {
-  const grads = new AdapterGrads(c.adapter!)
-  const ofMiddle = feedForwardBackward(layer, saved, grad, c, grads)
-  const ofInput = attentionBackward(layer, saved, x, ofMiddle, c, grads)
+  const of = { ...layer, saved, c, grads: new AdapterGrads(c.adapter!) }
+  const ofMiddle = feedForwardBackward(of, grad)
+  const ofInput = attentionBackward(of, x, ofMiddle)
   ofMiddle.dispose()
   return ofInput
 }
 
-function feedForwardBackward(
-  { stacks: { gateUp, down, o }, middleNorm }: TrainingLayer,
-  saved: Saved,
-  grad: Tensor,
-  c: PassContext,
-  grads: AdapterGrads,
-): Tensor {
+type Backward = TrainingLayer & { saved: Saved; c: PassContext; grads: AdapterGrads }
+
+function feedForwardBackward({ stacks, middleNorm, saved, c, grads }: Backward, grad: Tensor): Tensor {
   return tidy(() => {
     const { elementwise } = c
+    const { gateUp, down, o } = stacks
     const normed = elementwise.norm(saved.middle, middleNorm)
     const opened = saved.gateUp ?? stacked(gateUp, normed, c.adapter)
     const ofActivation = inputGrad(down, grad)
@@ -234,16 +231,10 @@ function feedForwardBackward(
   })
 }
 
-function attentionBackward(
-  { stacks: { qkv, o, down }, inputNorm }: TrainingLayer,
-  saved: Saved,
-  x: Tensor,
-  grad: Tensor,
-  c: PassContext,
-  grads: AdapterGrads,
-): Tensor {
+function attentionBackward({ stacks, inputNorm, saved, c, grads }: Backward, x: Tensor, grad: Tensor): Tensor {
   return tidy(() => {
     const { elementwise } = c
+    const { qkv, o, down } = stacks
     const normed = elementwise.norm(x, inputNorm)
     const turned = saved.qkv ?? rotated(qkv, normed, c)
     const ofQkv = attendBackward(inputGrad(o, grad), turned, saved, qkv.parts.length * qkv.rank, c)
