@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
 import { flagsOf } from '../config/index.ts'
-import { atomicWrite, log, Mismatch } from '../core/index.ts'
+import { atomicWrite, isFolder, log, Mismatch } from '../core/index.ts'
 import type { ComparedSentence, ComparisonPage } from '../dashboard/index.ts'
 import { requirePaths, runWork } from '../host/index.ts'
 import {
@@ -83,12 +83,15 @@ async function run(argv: readonly string[]): Promise<void> {
   requireRead('compare', settings, config)
   requirePaths(config)
   const records = recordsOf(settings)
+  const out = given.get('out')?.[0] ?? '.'
+  if (existsSync(out) && !isFolder(out))
+    throw new Mismatch({ where: 'compare', field: '--out', expected: 'a folder', got: out })
   const input = sides.map((side): ModelSide => {
     const model = modelOf(side, config, typed.has('model'))
     return { config: { ...config, model }, options: { adapter: side.adapter, ema: false, records, run: side.run } }
   })
   const found = await runWork('compare', input as [ModelSide, ModelSide], { label: 'comparison' })
-  const page = await writePage(found, places as [string, string], given.get('out')?.[0] ?? '.')
+  const page = await writePage(found, places as [string, string], out)
   const { changes, sides: evaluated, ...rest } = found
   const briefs = changes.map(({ id, before, after, change }) => ({ id, before, after, change }))
   const of = evaluated.map(({ model, adapter, trainedOn }) => ({ model, adapter, trainedOn }))

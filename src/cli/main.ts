@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Command } from 'commander'
-import { Mismatch, messageOf, printable } from '../core/index.ts'
+import { Mismatch, messageOf, namesFile, printable } from '../core/index.ts'
 
 interface Entry {
   summary: string
@@ -103,11 +103,18 @@ function endSoon(): void {
   setTimeout(() => process.exit(), 500).unref()
 }
 
+/** An error of the file system gets the file and what to do; the program's own errors have them. */
+function nameFile(error: unknown): void {
+  const { code, dest, path, syscall, message } = (error ?? {}) as NodeJS.ErrnoException & { dest?: string }
+  if (code && message.startsWith(`${code}: `)) namesFile(dest ?? path ?? `${syscall}`, error)
+}
+
 process.stdout.on('error', endWithReader)
 process.stderr.on('error', goOnWithout)
 try {
   await main(process.argv.slice(2))
 } catch (error) {
+  nameFile(error)
   const debug = process.env.ROUNDTRIP_LOG === 'debug' && error instanceof Error
   process.stderr.write(`error: ${debug ? error.stack : printable(messageOf(error))}\n`)
   process.exitCode = (error as { launcherCode?: number }).launcherCode ?? 1

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -39,6 +40,21 @@ test('a command never writes over its input, and says so before it opens a model
   assert.match(await scoreTo('.', 'scores.jsonl'), /score: --in: expected a file, got/)
   for (const name of ['cup.png', 'cup.overlay.png', 'page.html'])
     assert.equal(readFileSync(at(name), 'utf8'), 'the input')
+})
+
+test('errors of the file system have the path and the reason', () => {
+  const made = (out: string) => {
+    const words = ['bin/roundtrip.mjs', 'data', 'make-scenes', '--n', '1', '--out', out]
+    return spawnSync(process.execPath, words, { cwd: join(import.meta.dirname, '../..'), encoding: 'utf8' }).stderr
+  }
+  assert.match(
+    made(at('cup.png/x')),
+    /^error: .*cup\.png\/x: expected a file that can be written, got a part of its path is a file/m,
+  )
+  assert.match(
+    made(at('cup.png')),
+    /^error: .*cup\.png: expected a file that can be written, got a file has this name \(EEXIST\)/m,
+  )
 })
 
 test('a page is not written over records or logs, a picture not into a folder that does not exist', async () => {

@@ -88,10 +88,12 @@ const noEntry: Readonly<Record<string, string>> = {
   ENOTDIR: 'a part of its path is a file',
   EACCES: 'no right to write there',
   EPERM: 'no right to write there',
+  EEXIST: 'a file has this name',
+  EISDIR: 'a folder has this name',
 }
 
 /** The error of a full or failing disk, or of a folder, with the file and what to do; its code stays. */
-function namesFile(path: string, error: unknown): unknown {
+export function namesFile(path: string, error: unknown): unknown {
   if (!(error instanceof Error)) return error
   const [trouble, refusal] = [diskTrouble(error), inWordsOf(error, noEntry)]
   if (trouble !== null)
