@@ -64,7 +64,7 @@ export function batchedAdditions(
 
 export function positionsOf<P extends PromptIds>(model: PromptedModel<P>, prompt: P): PromptPositions {
   const N = prompt.ids.length
-  return model.promptPositions?.(prompt) ?? { axes: [Int32Array.from({ length: N }, (_, i) => i)], next: N }
+  return model.promptPositions?.(prompt) ?? { axes: [prompt.ids.map((_, i) => i)], next: N }
 }
 
 /** Leading ids that two prompts have in common. */

@@ -231,16 +231,18 @@ export function int64Tensor(
   shapeOrOptions?: readonly number[] | TensorOptions,
   maybe?: TensorOptions,
 ): Tensor {
-  const words = values instanceof Int32Array ? wideWords(values) : BigInt64Array.from(values, BigInt)
-  return tensor(words, shapeOrOptions, maybe)
+  const numbers = values instanceof Int32Array || Array.isArray(values) ? (values as ArrayLike<number>) : [...values]
+  return tensor(wideWords(numbers), shapeOrOptions, maybe)
 }
 
 /** BigInt64Array.from takes a fifth of a microsecond for a number. */
-function wideWords(values: Int32Array): BigInt64Array {
+function wideWords(values: ArrayLike<number>): BigInt64Array {
   const words = new Int32Array(2 * values.length)
   for (let i = 0; i < values.length; i++) {
-    words[2 * i] = values[i]!
-    words[2 * i + 1] = values[i]! >> 31
+    const value = values[i]!
+    if (!Number.isSafeInteger(value)) throw new RangeError(`int64Tensor: expected whole numbers, got ${value}`)
+    words[2 * i] = value // modulo 2 ** 32
+    words[2 * i + 1] = Math.floor(value / 2 ** 32)
   }
   return new BigInt64Array(words.buffer)
 }

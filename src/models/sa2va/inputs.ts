@@ -113,7 +113,10 @@ export class Prompter {
 
   #prompt({ text, plain }: PromptText, features: Features, regions: Uint8Array[]): Prompt {
     const ids = encodeRuns(this.tokenizer, { text, plain }, imageToken)
-    const imagePositions = [...ids.keys()].filter((i) => ids[i] === this.#imageId)
+    const imagePositions: number[] = []
+    ids.forEach((id, i) => {
+      if (id === this.#imageId) imagePositions.push(i)
+    })
     return { ids, imagePositions, features, regions }
   }
 }

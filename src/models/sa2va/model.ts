@@ -2,7 +2,14 @@
 // T tiles, n tokens of a tile, h vision width, S hidden size, N prompt tokens. Unusual: region prompts repeat rows of the last
 // tile; the [SEG] state is the final-norm state at the token's own position; two `not_a_point` tokens precede it in SAM2.
 import { Mismatch } from '../../core/index.ts'
-import { buildLanguageModule, commonIds, Decoder, type LanguageModule, type PromptInputs } from '../../llm/index.ts'
+import {
+  buildLanguageModule,
+  commonIds,
+  Decoder,
+  type LanguageModule,
+  type PromptInputs,
+  startsOf,
+} from '../../llm/index.ts'
 import { LayerNorm, Linear } from '../../nn/index.ts'
 import { cat, int64Tensor, noGrad, type Tensor, tensor, tidy } from '../../tensor/index.ts'
 import { InternVisionModel } from '../internvit/model.ts'
@@ -88,38 +95,44 @@ export class Sa2VA extends GroundedModule<Features> {
 
   /** Token embeddings with image and region rows in place: [1, N, S]. */
   promptEmbeddings(prompt: Prompt): Tensor {
-    return tidy(() => this.#embedded(prompt, this.imageTokens(prompt.features.vision)))
+    return this.allPromptInputs([prompt])[0]!.embeddings
   }
 
-  /** The same for several prompts; the tokens of all images are computed in one pass. */
+  /** The same for several prompts, whose tokens are embedded in one pass, and so are those of all images. */
   allPromptInputs(prompts: readonly Prompt[]): PromptInputs[] {
     return tidy(() => {
+      const { device } = this.placement
       const images = [...new Set(prompts.map((prompt) => prompt.features))]
-      const tokens = this.imageTokens(cat(images.map(({ vision }) => vision))) // [T of all, n, S]
-      let next = 0
-      const own = new Map(
-        images.map((features) => {
-          next += features.tiles
-          return [features, tokens.narrow(0, next - features.tiles, features.tiles)]
-        }),
+      const tokens = this.imageTokens(cat(images.map(({ vision }) => vision))).flatten({ endDim: 1 }) // [rows, S]
+      const firstTile = startsOf(images.map(({ tiles }) => tiles))
+      const firstToken = startsOf(prompts.map(({ ids }) => ids.length))
+      const rows = prompts.flatMap((prompt) => this.#rowsOf(prompt, firstTile[images.indexOf(prompt.features)]!))
+      const places = prompts.flatMap(({ imagePositions }, r) => imagePositions.map((i) => firstToken[r]! + i))
+      const ids = int64Tensor(
+        prompts.flatMap((prompt) => [...prompt.ids]),
+        [1, firstToken.at(-1)!],
+        { device },
       )
-      return prompts.map((prompt) => ({ embeddings: this.#embedded(prompt, own.get(prompt.features)!), additions: [] }))
+      const embedded = this.#decoder.embed(ids)
+      const own = tokens.indexSelect(0, int64Tensor(rows, { device })).unsqueeze(0).to(embedded.dtype)
+      const all = embedded.indexCopy(1, int64Tensor(places, { device }), own)
+      const each = all.split(
+        prompts.map((prompt) => prompt.ids.length),
+        { dim: 1 },
+      )
+      return each.map((embeddings) => ({ embeddings, additions: [] }))
     })
   }
 
-  /** `tokens` of the prompt's image, [T, n, S]. */
-  #embedded(prompt: Prompt, tokens: Tensor): Tensor {
-    return tidy(() => {
-      const { device } = this.placement
-      const embedded = this.#decoder.embed(int64Tensor(prompt.ids, [1, prompt.ids.length], { device }))
-      const rows = cat([tokens.flatten({ endDim: 1 }), ...prompt.regions.map((cells) => regionRows(tokens, cells))])
-      const { imagePositions, features, regions } = prompt
-      if (imagePositions.length !== rows.size(0)) {
-        const expected = `${rows.size(0)} tokens for ${features.tiles} tiles and ${regions.length} regions`
-        throw new Mismatch({ where: 'prompt', field: '<IMG_CONTEXT>', expected, got: imagePositions.length })
-      }
-      return embedded.indexCopy(1, int64Tensor(imagePositions, { device }), rows.unsqueeze(0).to(embedded.dtype))
-    })
+  /** Rows of a prompt's image, whose tiles begin at `first`, and of its regions: cells of the last tile (thumbnail, or the only one). */
+  #rowsOf({ features: { tiles }, regions, imagePositions }: Prompt, first: number): number[] {
+    const n = this.tokensPerTile
+    const ofImage = Array.from({ length: tiles * n }, (_, i) => first * n + i)
+    const cells = regions.flatMap((all) => [...all.keys()].filter((i) => all[i]))
+    const rows = [...ofImage, ...cells.map((cell) => (first + tiles - 1) * n + cell)]
+    if (imagePositions.length === rows.length) return rows
+    const expected = `${rows.length} tokens for ${tiles} tiles and ${regions.length} regions`
+    throw new Mismatch({ where: 'prompt', field: '<IMG_CONTEXT>', expected, got: imagePositions.length })
   }
 
   override forgetRecordings(): void {
@@ -138,10 +151,4 @@ export class Sa2VA extends GroundedModule<Features> {
   get tokensPerTile(): number {
     return tokenGrid(this.#cfg) ** 2
   }
-}
-
-/** Rows of the last tile (thumbnail, or the only one) at the region's cells, in raster order. */
-function regionRows(tokens: Tensor, cells: Uint8Array): Tensor {
-  const picked = [...cells.keys()].filter((i) => cells[i])
-  return tokens.select(0, tokens.size(0) - 1).indexSelect(0, int64Tensor(picked, { device: tokens.device }))
 }
