@@ -90,12 +90,11 @@ function timedTasks(family: Sa2VAFamily, config: RunConfig, phases: Phases, inRe
 
 function timedLearner(learner: Learner, phases: Phases, reference: (on: boolean) => void): Learner {
   const optim = timing(learner.optim, {
-    nonFiniteGradients: (call) => phases.time('finite check', call),
+    gradientNorms: (call) => phases.time('norms', call),
     clipGradNorm: (call) => phases.time('clip', call),
     step: (call) => phases.time('AdamW', call),
   })
   const timed = timing(learner, {
-    gradNorms: (call) => phases.time('group norms', call),
     follow: (call) => phases.time('EMA', call),
     asReference: (call) => {
       reference(true)

@@ -45,6 +45,12 @@ interface Entry {
   steps: number
 }
 
+/** Norms of all gradients, and the norm of these; several devices or dtypes are combined on the host. */
+export interface GradientNorms {
+  readonly total: number
+  readonly each: ReadonlyMap<string, number>
+}
+
 /** Biases, norms and other vectors are not decayed. */
 export function decayGroups(params: ReadonlyMap<string, Tensor>, weightDecay: number, lrScale = 1): ParamGroup[] {
   const decayed = new Map<string, Tensor>()
@@ -120,15 +126,26 @@ export class AdamW {
    * Scales all gradients to a total norm of maxNorm at most (0: only measures) and returns the norm before. When it is not
    * finite nothing is scaled: nonFiniteGradients() names the tensors, and step() refuses until zeroGrad().
    */
-  clipGradNorm(maxNorm: number): number {
+  clipGradNorm(maxNorm: number, { total }: GradientNorms = this.gradientNorms()): number {
+    this.#norm = total
+    if (maxNorm > 0 && Number.isFinite(total))
+      tidy(() => {
+        const grads = this.#gradients().map((g) => g.grad)
+        for (const some of sameKind(grads, (g) => g)) scaleAll(some, clipCoefficient(total, maxNorm, some[0]!))
+      })
+    return total
+  }
+
+  /** Waits for the device. */
+  gradientNorms(): GradientNorms {
     return tidy(() => {
-      const grads = this.#gradients().map((g) => g.grad)
-      const norm = totalNorm(grads)
-      this.#norm = norm
-      if (maxNorm > 0 && Number.isFinite(norm)) {
-        for (const some of sameKind(grads, (g) => g)) scaleAll(some, clipCoefficient(norm, maxNorm, some[0]!))
-      }
-      return norm
+      const parts = sameKind(this.#gradients(), (g) => g.grad).map((some) => {
+        const { total, each } = normsOf(some.map((g) => g.grad))
+        return { total, each: some.map(({ entry }, i) => [entry.name, each[i]!] as const) }
+      })
+      const [one, ...others] = parts.map(({ total }) => total)
+      const total = others.length === 0 ? (one ?? 0) : Math.hypot(one!, ...others)
+      return { total, each: new Map(parts.flatMap(({ each }) => each)) }
     })
   }
 
@@ -155,14 +172,8 @@ export class AdamW {
   }
 
   /** Names of parameters whose gradient has NaN or infinity (or a norm beyond its dtype). */
-  nonFiniteGradients(): string[] {
-    return tidy(() => {
-      const all = this.#gradients()
-      return sameKind(all, (g) => g.grad).flatMap((some) => {
-        const { each } = normsOf(some.map((g) => g.grad))
-        return some.filter((_, i) => !Number.isFinite(each[i]!)).map((g) => g.entry.name)
-      })
-    })
+  nonFiniteGradients({ each }: GradientNorms = this.gradientNorms()): string[] {
+    return [...each].filter(([, norm]) => !Number.isFinite(norm)).map(([name]) => name)
   }
 
   /** Updates so far. */
@@ -264,12 +275,6 @@ function restore(own: Tensor, saved: Tensor, name: string): void {
   if (own.dtype !== saved.dtype)
     throw new Mismatch({ where: 'AdamW state', field: name, expected: own.dtype, got: saved.dtype })
   tidyNoGrad(() => void own.copy_(saved))
-}
-
-/** The norm of the tensors' norms; several devices or dtypes are combined on the host. */
-function totalNorm(grads: readonly Tensor[]): number {
-  const totals = sameKind(grads, (g) => g).map((some) => normsOf(some).total)
-  return totals.length === 1 ? totals[0]! : Math.hypot(...totals)
 }
 
 /** torch's: maxNorm / (norm + 1e-6), at most 1, in the gradients' precision. */

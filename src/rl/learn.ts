@@ -1,6 +1,7 @@
 // Learn: the log-probabilities of the same samples again, now with gradient; the loss of a task, and backward.
 import { Mismatch } from '../core/index.ts'
 import { exitCodes } from '../distributed/index.ts'
+import type { GradientNorms } from '../optim/index.ts'
 import { backward, clearTape, cuda, stack, type Tensor, tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { currentEntropyCoef } from './entropy.ts'
 import { columnSum, type Group } from './group.ts'
@@ -264,7 +265,7 @@ function nonFinite(run: Run, where: string, field: string, got: string): NonFini
   return new NonFinite({ where, field, expected: 'finite numbers', got, hint })
 }
 
-export function requireFiniteGradients(run: Run): void {
-  const bad = run.roles.optim.nonFiniteGradients()
+export function requireFiniteGradients(run: Run, norms: GradientNorms): void {
+  const bad = run.roles.optim.nonFiniteGradients(norms)
   if (bad.length > 0) throw nonFinite(run, 'gradient', bad[0]!, `NaN or infinity in ${bad.length} tensors`)
 }

@@ -1,6 +1,6 @@
 // What a step works with: weights in their roles, settings, tasks, scores, and the records of a batch.
 import type { World } from '../distributed/index.ts'
-import type { AdamW } from '../optim/index.ts'
+import type { AdamW, GradientNorms } from '../optim/index.ts'
 import type { Tensor } from '../tensor/index.ts'
 import type { GrpoConfig } from './config.ts'
 import type { EntropyState } from './entropy.ts'
@@ -28,8 +28,8 @@ export interface Roles {
   whileWhole<R>(role: CopiedRole, world: World, fn: () => R | Promise<R>): Promise<R>
   /** Takes the weights that other processes have updated; nothing where each updates all. */
   share(world: World): Promise<void>
-  /** Gradient norm of each trainable group at this moment. */
-  gradNorms(): Record<string, number>
+  /** Gradient norm of each trainable group, where those of all tensors are given. */
+  gradNorms(norms: GradientNorms): Record<string, number>
 }
 
 export interface StepConfig {

@@ -20,9 +20,10 @@ export async function step(
     // learn: the same samples again, now with gradient
     await learnFrom(run, groups, { ...batch, ready }, report)
     if (!run.config.adaptiveLoops) await sumGradients(run, report)
-    requireFiniteGradients(run)
-    report.groupNorms = run.roles.gradNorms()
-    report.gradNorm = optim.clipGradNorm(run.config.maxGradNorm || Number.POSITIVE_INFINITY)
+    const norms = optim.gradientNorms()
+    requireFiniteGradients(run, norms)
+    report.groupNorms = run.roles.gradNorms(norms)
+    report.gradNorm = optim.clipGradNorm(run.config.maxGradNorm || Number.POSITIVE_INFINITY, norms)
     // follow: one update of P, then the EMA copy E, and a reference that moves, take their small step
     optim.step(learningRate)
     await run.roles.share(run.world)

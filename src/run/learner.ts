@@ -25,9 +25,9 @@ import {
   withMergedLora,
   withWeights,
 } from '../nn/index.ts'
-import { type AdamW, adamwOf, Ema } from '../optim/index.ts'
+import { type AdamW, adamwOf, Ema, type GradientNorms } from '../optim/index.ts'
 import type { CopiedRole, Roles } from '../rl/index.ts'
-import { keep, noGrad, normsOf, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
+import { keep, noGrad, type Tensor, tidy, tidyNoGrad } from '../tensor/index.ts'
 import { mergesForSampling, type RunConfig } from './config.ts'
 import { deviceOf } from './device.ts'
 
@@ -207,10 +207,14 @@ export class Learner implements Roles {
     return this.#start
   }
 
-  /** Gradient norm of each group at this moment. */
-  gradNorms(): Record<string, number> {
-    const groups = [...this.#groups].map(([group, slots]) => [group, slots.map(tensorAt)] as const)
-    return Object.fromEntries(groups.map(([group, tensors]) => [group, gradNorm(tensors)]))
+  /** In float64 on the CPU; on a GPU from the given ones, because computing each again would wait for the device. */
+  gradNorms({ each }: GradientNorms): Record<string, number> {
+    const squareOf = (slot: Slot) => {
+      const grad = tensorAt(slot).grad()
+      return grad?.device === 'cpu' ? grad.to('float64').square().sum().item() : (each.get(slot.name) ?? 0) ** 2
+    }
+    const normOf = (slots: readonly Slot[]) => Math.sqrt(slots.reduce((sum, slot) => sum + squareOf(slot), 0))
+    return Object.fromEntries([...this.#groups].map(([group, slots]) => [group, tidy(() => normOf(slots))]))
   }
 
   dispose(): void {
@@ -220,15 +224,6 @@ export class Learner implements Roles {
     this.reference?.dispose()
     for (const t of this.#start.values()) t.dispose()
   }
-}
-
-/** In float64 on the CPU; on a GPU in one call, because reading each value would wait for the device. */
-function gradNorm(tensors: readonly Tensor[]): number {
-  return tidy(() => {
-    const grads = tensors.flatMap((t) => t.grad() ?? [])
-    if (grads.some((g) => g.device !== 'cpu')) return normsOf(grads).total
-    return Math.sqrt(grads.reduce((sum, g) => sum + g.to('float64').square().sum().item(), 0))
-  })
 }
 
 /** The default means every group of it that the family has: Qwen-VL has no group for its frozen projector. */
