@@ -48,22 +48,18 @@ function readRefs(file: string): Ref[] {
   return rowsOf(rows, file, 'ref', Ref)
 }
 
-/** gRefCOCO's [-1] says that nothing is meant. */
-function annotationIds(annId: Ref['ann_id']): number | number[] | null {
-  return Array.isArray(annId) && annId.includes(-1) ? null : annId
-}
-
 function recordOf(ref: Ref, instances: Instances, refs: string): BenchmarkRecord {
   const where = `${refs}: ref ${ref.ref_id}`
   const image = imageOf(instances, ref.image_id, where)
   const sentences = ref.sentences.map((s) => s.sent)
+  const meant = Array.isArray(ref.ann_id) && ref.ann_id.includes(-1) ? null : ref.ann_id // gRefCOCO's [-1]: nothing
   return {
     split: ref.split,
     id: ref.ref_id,
     image: image.file_name,
     sentences,
     questions: sentences.map((sent) => `<image>\n Please segment ${sent} in this image.`),
-    target: async () => annotationTarget(instances, image, annotationIds(ref.ann_id), where),
+    target: async () => annotationTarget(instances, image, meant, where),
   }
 }
 

@@ -52,7 +52,7 @@ export async function launch(run: Launch): Promise<number> {
       const refusal = whyNoRestart(run, failed, attempt, signals.received, before, newest)
       if (refusal !== null) {
         if (refusal) log.error(refusal)
-        return codeOf(failed)
+        return failed.code ?? 128 + (failed.signal ? constants.signals[failed.signal] : 0)
       }
       before = newest
       const from = newest === null ? 'the beginning' : `step ${newest}`
@@ -88,10 +88,6 @@ function firstFailure(ends: readonly RankEnd[]): RankEnd | undefined {
 }
 
 const isSignalCode = (code: number | null) => code === exitCodes.interrupted || code === exitCodes.terminated
-
-function codeOf({ code, signal }: RankEnd): number {
-  return code ?? 128 + (signal ? constants.signals[signal] : 0)
-}
 
 /** Signals to the launcher: the first of each kind goes to all ranks, a second SIGINT ends them by force. */
 class Signals {

@@ -36,10 +36,6 @@ export function allowedNames(address: string): Set<string> {
 
 const nameOf = (host: string) => host.replace(/:\d*$/, '').toLowerCase()
 
-function originIsOwn(origin: string, host: string): boolean {
-  return URL.canParse(origin) && new URL(origin).host === host.toLowerCase() && /^https?:/.test(origin)
-}
-
 /** Shorter ones can be guessed, and an empty one is usually an unset variable of a script. */
 const minTokenLength = 16
 
@@ -84,7 +80,8 @@ export function guard({ address, token }: GuardOptions): MiddlewareHandler {
     const host = c.req.header('host') ?? ''
     if (!names.has(nameOf(host))) return c.text('this server is not asked by that name', 403)
     const origin = c.req.header('origin')
-    if (origin !== undefined && !originIsOwn(origin, host)) return c.text('not for pages of other sites', 403)
+    const isOwn = (url: string) => URL.canParse(url) && new URL(url).host === host.toLowerCase() && /^https?:/.test(url)
+    if (origin !== undefined && !isOwn(origin)) return c.text('not for pages of other sites', 403)
     const site = c.req.header('sec-fetch-site')
     if ((site === 'cross-site' || site === 'same-site') && c.req.path !== '/')
       return c.text('not for pages of other sites', 403)

@@ -95,7 +95,10 @@ export async function gatherGroups(
   own: readonly Group[] | null,
 ): Promise<Group[]> {
   if (world.size === 1 && own) return [...own] // nothing to pack
-  const all = await world.gather({ records: items.map(({ id }) => id), groups: own?.map(sentGroup) ?? null })
+  const packed = own?.map(({ task, item, samples, scores }): SentGroup => {
+    return { task: task.name, record: item.id, samples: samples.map((s) => task.store(s)), scores }
+  })
+  const all = await world.gather({ records: items.map(({ id }) => id), groups: packed ?? null })
   requireSameRecords(all.map(({ records }) => records))
   const sent = all.map(({ groups }) => groups)
   if (!own || sent.includes(null)) throw new Stopped()
@@ -118,10 +121,6 @@ function requireSameRecords(all: readonly (readonly string[])[]): void {
   throw new Divergence(
     `ranks read different records: ${first} on rank 0 is ${second} on rank ${other}; all of them must find the same readable files (roundtrip doctor on each host shows records that cannot be used)`,
   )
-}
-
-function sentGroup({ task, item, samples, scores }: Group): SentGroup {
-  return { task: task.name, record: item.id, samples: samples.map((s) => task.store(s)), scores }
 }
 
 function received(sent: SentGroup, tasks: readonly Task[], items: ReadonlyMap<string, Item>, rl: GrpoConfig): Group {
