@@ -3,16 +3,16 @@
 // shape in bfloat16 and images of 840 x 840, next to TRL without and with gradient checkpointing. ROUNDTRIP_BENCH_STEPS: steps (7; GPU 4).
 // Needs a Python with trl, peft and datasets (ROUNDTRIP_PEERS_PYTHON; default python3).
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { JsonObject } from '../src/core/index.ts'
-import { packageRoot } from '../src/core/index.ts'
+import { type JsonObject, packageRoot } from '../src/core/index.ts'
 import { encodePng, resize } from '../src/image/index.ts'
 import { makePointScene } from '../src/scenes/index.ts'
 import { type BenchRow, median, row } from './bench.ts'
 import { question } from './peers/digits.ts'
 import type { PeerRun, PeerSettings } from './peers/settings.ts'
+import { filledTokenizer, policy, policyConfig, qwen3b } from './qwen-3b.ts'
 
 const python = process.env['ROUNDTRIP_PEERS_PYTHON'] ?? 'python3'
 const here = import.meta.dirname
@@ -30,14 +30,7 @@ const shapes = {
   },
   cuda: {
     side: 840,
-    text: {
-      ...{ hidden_size: 2048, intermediate_size: 11008, num_hidden_layers: 36, num_attention_heads: 16 },
-      ...{ num_key_value_heads: 2, vocab_size: 151936, rope_theta: 1e6, max_position_embeddings: 128000 },
-    },
-    vision: {
-      ...{ depth: 32, hidden_size: 1280, intermediate_size: 3420, num_heads: 16, out_hidden_size: 2048 },
-      fullatt_block_indexes: [7, 15, 23, 31],
-    },
+    ...qwen3b,
     sections: [16, 24, 24],
     learning: { steps: 4, tokens: 128, rank: 128, alpha: 256, lr: 1e-5 },
   },
@@ -59,22 +52,11 @@ function peerTorch(device: Device): string {
   }
 }
 
-/** The miniature's tokenizer with a word for each further id, so that every answer has a text. */
-function tokenizerOf(policy: string, size: number): string {
-  const tokenizer = JSON.parse(readFileSync(join(policy, 'tokenizer.json'), 'utf8'))
-  const { added_tokens: added, model } = tokenizer
-  for (const { content, id } of added) model.vocab[content] = id
-  for (let id = Object.keys(model.vocab).length; id < size; id++) model.vocab[`w${id}`] = id
-  return JSON.stringify(tokenizer)
-}
-
 /** Model, images and settings for both sides. */
 async function writeFolder(folder: string, device: Device): Promise<void> {
   const { side, text, vision, sections, learning } = shapes[device]
-  const policy = join(packageRoot(), 'assets', 'points-miniature', 'policy')
-  const small = JSON.parse(readFileSync(join(policy, 'config.json'), 'utf8')) as JsonObject
-  const flat: JsonObject = { ...small, ...text, rope_scaling: { type: 'mrope', mrope_section: sections } }
-  const eyes = { ...(small['vision_config'] as JsonObject), ...vision }
+  const flat: JsonObject = { ...policyConfig, ...text, rope_scaling: { type: 'mrope', mrope_section: sections } }
+  const eyes = { ...(policyConfig['vision_config'] as JsonObject), ...vision }
   const { vision_config: _, architectures, ...decoder } = flat
   const ids = Object.fromEntries(Object.entries(decoder).filter(([name]) => name.endsWith('token_id')))
   const settings: PeerSettings = {
@@ -91,7 +73,7 @@ async function writeFolder(folder: string, device: Device): Promise<void> {
   writeFileSync(join(folder, 'settings.json'), JSON.stringify(settings))
   mkdirSync(join(folder, 'model'))
   cpSync(join(policy, 'preprocessor_config.json'), join(folder, 'model', 'preprocessor_config.json'))
-  writeFileSync(join(folder, 'model', 'tokenizer.json'), tokenizerOf(policy, Number(flat['vocab_size'])))
+  writeFileSync(join(folder, 'model', 'tokenizer.json'), filledTokenizer(Number(flat['vocab_size'])))
   mkdirSync(join(folder, 'images'))
   const lines: string[] = []
   for (let i = 0; i < records; i++) {

@@ -1,14 +1,14 @@
 // One step of the point task at the full shape of Qwen2.5-VL-3B and SAM2-large, random bf16 weights on CUDA: two records of 840 x 840,
 // K 8, 96 new tokens. Time by phase, and peak GPU memory against 80 GiB. Without a GPU the size of the miniatures, which only shows that
 // the bench runs.
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { type JsonObject, packageRoot } from '../src/core/index.ts'
+import { type JsonObject, readJsonObject } from '../src/core/index.ts'
 import type { Example } from '../src/data/index.ts'
 import { resize } from '../src/image/index.ts'
 import { maskFromDense, toDense } from '../src/mask/index.ts'
-import { besideWeights, parseQwenVLConfig, QwenVL, QwenVLFamily, releasedConfig } from '../src/models/index.ts'
+import { besideWeights, parseQwenVLConfig, QwenVL, QwenVLFamily } from '../src/models/index.ts'
 import { type Draw, type Sample, sampleAndScore, step } from '../src/rl/index.ts'
 import { Encoder, Learner, resolveRun, runOf } from '../src/run/index.ts'
 import { Sam2Model, Sam2Predictor, sam2Config } from '../src/sam/index.ts'
@@ -17,45 +17,27 @@ import { OpenItems, PlacePoints, type PointSetup, resolvePoints, type WorkItem }
 import { cuda, tidy, tidyNoGrad } from '../src/tensor/index.ts'
 import { type BenchRow, median, row } from './bench.ts'
 import { drawWeights, now, onGpu, placement, rankRewards } from './gpu/random-model.ts'
-
-/** Sizes of the 3B model; the rest of the miniature's config.json is as released. */
-const released = releasedConfig('qwen2_5-vl-3b') as Record<'text_config' | 'vision_config', JsonObject>
-const ofQwen = { model_type: 'qwen2_5_vl', vocab_size: 151936, tie_word_embeddings: true }
-const full = { ...released.text_config, ...ofQwen }
+import { filledTokenizer, policy, policyConfig, qwen3b } from './qwen-3b.ts'
 
 const { device, dtype } = placement
 const side = onGpu ? 840 : 112
-const miniature = (name: string) => join(packageRoot(), 'assets', 'points-miniature', name)
-const readJson = (path: string) => JSON.parse(readFileSync(path, 'utf8')) as JsonObject
-
 const spread = () => 0.02
 
-/** The miniature's tokenizer with filler words up to the size of the head: every id that is drawn has a text. */
-function folderOf(config: JsonObject): string {
-  const dir = mkdtempSync(join(tmpdir(), 'roundtrip-points-'))
-  const tokenizer = readJson(join(miniature('policy'), 'tokenizer.json')) as {
-    model: { vocab: Record<string, number> }
-  }
-  const known = Number(readJson(join(miniature('policy'), 'config.json'))['vocab_size'])
-  for (let id = known; id < Number(config['vocab_size']); id++) tokenizer.model.vocab[`w${id}`] = id
-  writeFileSync(join(dir, 'tokenizer.json'), JSON.stringify(tokenizer))
-  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
-  return dir
-}
-
 function randomPolicy(): QwenVLFamily {
-  const small = readJson(join(miniature('policy'), 'config.json'))
-  const vision = { ...(small['vision_config'] as JsonObject), ...(onGpu ? released.vision_config : {}) }
-  const config = { ...small, ...(onGpu ? full : {}), vision_config: vision, torch_dtype: dtype }
+  const { text, vision } = onGpu ? qwen3b : { text: {}, vision: {} }
+  const eyes = { ...(policyConfig['vision_config'] as JsonObject), ...vision }
+  const config = { ...policyConfig, ...text, vision_config: eyes, torch_dtype: dtype }
   const cfg = parseQwenVLConfig(config)
-  const dir = folderOf(config)
+  const dir = mkdtempSync(join(tmpdir(), 'roundtrip-points-'))
+  writeFileSync(join(dir, 'tokenizer.json'), filledTokenizer(Number((config as JsonObject)['vocab_size'])))
+  writeFileSync(join(dir, 'config.json'), JSON.stringify(config))
   const model = drawWeights(new QwenVL(cfg), spread)
   model.decoder.computeIn(dtype)
   return new QwenVLFamily({ ...besideWeights(dir, cfg), model })
 }
 
 function randomSam(): Sam2Predictor {
-  const small = readJson(join(miniature('sam2'), 'config.json'))['grounding_encoder_config']
+  const small = readJsonObject(join(policy, '../sam2/config.json'))['grounding_encoder_config']
   return new Sam2Predictor(drawWeights(new Sam2Model(sam2Config(onGpu ? {} : small)), spread))
 }
 
