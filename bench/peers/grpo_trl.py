@@ -82,7 +82,9 @@ def share_of_digits(completions, **_):
 
 def train(folder: Path, settings: dict) -> None:
     for checkpointing in [False] if settings["device"] == "cpu" else [False, True]:
-        print(json.dumps(train_once(folder, settings, checkpointing)))
+        result = json.dumps(train_once(folder, settings, checkpointing))
+        for stream in (sys.stdout, sys.stderr):  # the second is seen at once
+            print(result, file=stream, flush=True)
 
 
 def train_once(folder: Path, settings: dict, checkpointing: bool) -> dict:
