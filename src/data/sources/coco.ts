@@ -44,7 +44,9 @@ export function cocoFiles(folder: string, refSplit: string): Files | null {
   if (found) return found
   for (const name of ['instances.json', '_annotations.coco.json', 'annotations.json']) {
     const instances = join(folder, name)
-    if (existsSync(instances) && statSync(instances).isFile() && opensWith(instances, '{'))
+    if (!existsSync(instances) || !statSync(instances).isFile()) continue
+    if (name !== 'annotations.json' || opensWith(instances, '{'))
+      // the other name of Sa2VA's list
       return filesOf(folder, name, '')
   }
   return null

@@ -86,6 +86,18 @@ function coco(images: readonly string[]) {
   }
 }
 
+test('a COCO file that is empty, or has only crowds, is named with the reason', async () => {
+  const folder = join(root, 'no-coco')
+  put(join(folder, 'instances.json'), new Uint8Array(0))
+  await assert.rejects(
+    openSource(folder),
+    /no-coco: records: expected at least one, got 0\. the download may be incomplete$/,
+  )
+  const crowd = { id: 1, image_id: 1, category_id: 1, segmentation: { size: [1, 1], counts: [0, 1] }, iscrowd: 1 }
+  put(join(folder, 'instances.json'), { images: [{ id: 1, file_name: 'a.png' }], annotations: [crowd] })
+  await assert.rejects(openSource(folder), /got 0\. 1 left out: crowd \(iscrowd: a region of many objects\)$/)
+})
+
 test('plain COCO: regions with the name of their category, crowds left out and counted', async () => {
   const folder = join(root, 'coco')
   const names = ['1.png', '2.png', '3.png']
@@ -214,7 +226,7 @@ test('a source says which shards are missing and how many rows were left out', a
   copyFileSync(join(fixtures, 'train-00000-of-00001.parquet'), join(parquet, 'train-00003-of-00009-0123abcd.parquet'))
   const part = await openSource(parquet)
   assert.deepEqual(part.warnings, [`${parquet}: have 1 of 9 shards; missing 0 to 2, 4 to 8`])
-  assert.deepEqual(part.leftOut, { 'relation (text names several regions)': 1 })
+  assert.deepEqual(part.leftOut, { 'relation (text names several regions; setting data.relation)': 1 })
   await part.close()
 })
 

@@ -32,7 +32,7 @@ export async function openSource(path: string, options: DataOptions = {}): Promi
   if (records.length === 0) {
     await records.close?.()
     const left = Object.entries(records.leftOut ?? {}).map(([why, n]) => `${n} left out: ${why}`)
-    const hint = left.length > 0 ? `${left.join('; ')} (setting data.relation)` : 'the download may be incomplete'
+    const hint = left.length > 0 ? left.join('; ') : 'the download may be incomplete'
     throw new Mismatch({ where: path, field: 'records', expected: 'at least one', got: 0, hint })
   }
   return sourceOf(records, options)

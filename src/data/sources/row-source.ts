@@ -72,7 +72,10 @@ export async function rowSource(info: RowSourceInfo, shards: readonly RowShard[]
     fingerprint: sha256(
       JSON.stringify([info.name, info.relation, shards.map((s) => [s.label, s.size, s.rows]), length]),
     ),
-    leftOut: named > 0 && info.relation === 'skip' ? { 'relation (text names several regions)': named } : {},
+    leftOut:
+      named > 0 && info.relation === 'skip'
+        ? { 'relation (text names several regions; setting data.relation)': named }
+        : {},
     id: (index) => idOf(place(index)),
     key: (index) => keyOf(place(index)),
     region: async (index, options) => {
