@@ -32,6 +32,8 @@ class LoadedTokenizer extends Tokenizer {
   readonly #ids = new Map<string, number>()
   readonly #files: TokenizerFiles
   #plainHub: HubTokenizer | undefined
+  /** Ids of the last texts: the questions of a run are the same in every prompt. */
+  readonly #known = new Map<string, Int32Array>()
 
   constructor(files: TokenizerFiles) {
     super()
@@ -75,6 +77,14 @@ class LoadedTokenizer extends Tokenizer {
   }
 
   #piece(hub: HubTokenizer, text: string, addSpecial: boolean): Int32Array {
+    const key = `${hub === this.#hub} ${addSpecial} ${text}`
+    const ids = this.#known.get(key) ?? this.#encoded(hub, text, addSpecial)
+    if (!this.#known.has(key) && this.#known.size >= maxKnown) this.#known.clear()
+    this.#known.set(key, ids)
+    return ids.slice()
+  }
+
+  #encoded(hub: HubTokenizer, text: string, addSpecial: boolean): Int32Array {
     if (text === '' && !addSpecial) return new Int32Array(0)
     const { ids, tokens } = hub.encode(text, { add_special_tokens: addSpecial })
     const unknown = ids.findIndex((id) => !Number.isInteger(id))
@@ -108,6 +118,9 @@ class LoadedTokenizer extends Tokenizer {
     return this.idOf('<|im_end|>') ?? this.idOf('<|endoftext|>') ?? this.idOf('</s>')
   }
 }
+
+/** Texts whose ids are kept. */
+const maxKnown = 1024
 
 /** Ids beyond the number of tokens: a model's rows are filled up to a round number, but not by this much. */
 const spareIds = 200_000
