@@ -9,6 +9,7 @@ DEVICE void many_features(const u16* W, const u16* X, const u16* norm, float eps
   constexpr int CHUNKS = HIDDEN / 256;
   __shared__ float4 sums[2][WARPS][TILES * 32];
   __shared__ float square[WARPS][TILES * 8];
+  __shared__ uint4 norms[GATED ? HIDDEN / 8 : 1];  // read before the wait: after it they would be waited for
   let_next_start();
   LANES;
   const int tiles = GATED ? INNER / 8 : (features + 15) / 16, at = w * 32 + 8 * t;
@@ -18,6 +19,7 @@ DEVICE void many_features(const u16* W, const u16* X, const u16* norm, float eps
   uint4 a[CHUNKS], b[CHUNKS], x[TILES][CHUNKS];
 #pragma unroll
   for (int c = 0; c < CHUNKS; c++) { a[c] = weights8(first(tile) + c * 256); b[c] = weights8(second(tile) + c * 256); }
+  for (int i = threadIdx.x; GATED && i < HIDDEN / 8; i += THREADS) norms[i] = weights8(norm + i * 8);
   wait_for_previous();
 #pragma unroll
   for (int n = 0; n < TILES; n++)
@@ -44,7 +46,7 @@ DEVICE void many_features(const u16* W, const u16* X, const u16* norm, float eps
     }
 #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
-      const uint4 nw = weights8(norm + at + c * 256);
+      const uint4 nw = norms[at / 8 + c * 32];
 #pragma unroll
       for (int n = 0; n < TILES; n++) x[n][c] = scaled8(x[n][c], scale[n], nw);
     }
