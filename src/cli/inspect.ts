@@ -37,7 +37,8 @@ async function run(dir: string, options: Options): Promise<void> {
 
 function print({ path, architecture, files, groups, lora, memory }: FolderReport): string {
   const row = (name: string, tensors: number, elements: number, trained: number, kinds: string): string[] => {
-    return [name, String(tensors), thousands(elements), thousands(trained), share(trained, elements), kinds]
+    const share = trained === 0 ? '-' : `${((100 * trained) / elements).toPrecision(3)} %`
+    return [name, String(tensors), thousands(elements), thousands(trained), share, kinds]
   }
   const kindsOf = ({ dtypes }: FolderReport['groups'][number]) =>
     Object.entries(dtypes).map(([kind, n]) => `${kind} ${n}`)
@@ -64,8 +65,4 @@ function print({ path, architecture, files, groups, lora, memory }: FolderReport
     ...Object.entries(memory).map(([key, value]) => `  ${key.padEnd(56)}${humanBytes(value)}`),
     '',
   ].join('\n')
-}
-
-function share(part: number, all: number): string {
-  return part === 0 ? '-' : `${((100 * part) / all).toPrecision(3)} %`
 }

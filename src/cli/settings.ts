@@ -77,7 +77,10 @@ export function readRunSettings(
   for (const [path, value] of Object.entries(commandDefaults)) setAt(input, path, value)
   const stored = takeStored(ofFolder, given, input)
   for (const path of given.paths) setAt(input, path, settingAt(given.settings, path))
-  for (const path of given.perProcess) setAt(input, path, overAll(settingAt(given.settings, path), given.flags))
+  for (const path of given.perProcess) {
+    const value = settingAt(given.settings, path) // what is not a count is rejected by the setting itself
+    setAt(input, path, Number.isInteger(value) ? (value as number) * processCount(given.flags) : value)
+  }
   if (typeof input['model'] === 'string') input['model'] = modelFolder(input['model'])
   if (isOtherData(given)) setAt(input, 'evalPath', null)
   const modules = given.flags.get(rewardFlag.name) ?? []
@@ -89,11 +92,6 @@ export function readRunSettings(
   for (const path of stored) given.paths.add(path) // written in a file, as a recipe's are, and not typed
   const fromFiles = new Set([...given.paths].filter((path) => !given.typed.has(path)))
   return { ...given, config, fromFiles }
-}
-
-/** What each process counts, over all processes; a value that is not a count is rejected by the setting itself. */
-function overAll(value: unknown, flags: Given['flags']): unknown {
-  return Number.isInteger(value) ? (value as number) * processCount(flags) : value
 }
 
 /** The held-out records of a recipe belong to its own data. */

@@ -34,6 +34,8 @@ export function packedStates<P extends PromptIds>(
   const { decoder } = model
   const layers = TrainingLayers.of(decoder, options.anywhere)
   if (!layers || completions.some((group) => group.length === 0)) return null
+  // the last token of a completion predicts nothing and is not read, unless it is the only one: no stretch is empty
+  const readOf = (ids: Int32Array) => (ids.length > 1 ? ids.subarray(0, -1) : Int32Array.of(ids[0] ?? 0))
   const reads = completions.map((group) => group.map(readOf))
   const rows = rowsOf(model, prompts, reads)
   const pass = { model, prompts, reads, rows, packing: packingOf(rows) }
@@ -80,11 +82,6 @@ function rowsOf<P extends PromptIds>(
 
 /** Tokens of a prompt that are read before each of its completions. */
 const copiedOf = ({ prompt, branch }: Omit<Lengths, 'read'>) => (branch ? prompt - branch.at : 0)
-
-/** The last token of a completion predicts nothing and is not read, unless it is the only one: no stretch is empty. */
-function readOf(completion: Int32Array): Int32Array {
-  return completion.length > 1 ? completion.subarray(0, -1) : Int32Array.of(completion[0] ?? 0)
-}
 
 /** [T, S]; null if prompts give more than embeddings. */
 function packedEmbeddings<P extends PromptIds>({ model, prompts, reads, rows, packing }: PackedPass<P>): Tensor | null {
