@@ -65,7 +65,7 @@ export function comparisonTable(before: IntervalsByName, after: IntervalsByName,
   })
   const table = aligned([['metric', 'before [95 %]', 'after [95 %]', 'change', 'apart'], ...rows])
   const notes = [
-    `${records} held-out records; apart: the two intervals have no value in common`,
+    `${records} held-out ${records === 1 ? 'record' : 'records'}; apart: the two intervals have no value in common`,
     smallSampleNote(records),
   ]
   return `${table}\n\n${notes.filter((note) => note !== null).join('\n')}`
