@@ -1,7 +1,7 @@
 // Records without captions: masks of a data set, or proposed by a segmenter; captions written by the model that will train on them.
-import { existsSync, mkdirSync, readFileSync, statSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { basename, join, resolve } from 'node:path'
-import { atomicWrite, isFolder, Mismatch, messageOf, namesIn, sha256 } from '../core/index.ts'
+import { atomicWrite, hashFile, isFolder, Mismatch, messageOf, namesIn, sha256, tryJsonObject } from '../core/index.ts'
 import type { EnginePort } from '../engine/index.ts'
 import type { RgbImage } from '../image/index.ts'
 import type { Mask, Rle } from '../mask/index.ts'
@@ -53,6 +53,8 @@ const files = (out: string) => ({
   train: join(out, 'train.jsonl'),
   eval: join(out, 'eval.jsonl'),
   summary: join(out, 'proposals.json'),
+  /** Masks of the pictures so far; removed at the end. */
+  masks: join(out, 'masks.jsonl'),
 })
 
 /** The pictures directly in a folder, by name. */
@@ -145,9 +147,12 @@ async function proposeAll(input: ProposeInput, pictures: readonly string[], port
   const segmenter = openSegmenter(input.sam, { device: deviceOf(input.config).device })
   const masks = new Map<string, Proposed>()
   const unreadable: string[] = []
+  const known = await knownMasks(files(input.out).masks)
   for (const [i, path] of pictures.entries()) {
     try {
-      masks.set(path, await proposeOf(segmenter, await readImage(path)))
+      const key = sha256(JSON.stringify([input.sam, basename(path), hashFile(path)]))
+      masks.set(path, known.get(key) ?? (await proposeOf(segmenter, await readImage(path))))
+      if (!known.has(key)) keepMasks(input.out, key, masks.get(path)!)
       port.send(`picture ${i + 1} of ${pictures.length}: ${masks.get(path)!.length} masks in ${basename(path)}`)
     } catch (error) {
       if (!(error instanceof Mismatch)) throw error
@@ -157,6 +162,21 @@ async function proposeAll(input: ProposeInput, pictures: readonly string[], port
   }
   segmenter.dispose()
   return { masks, unreadable }
+}
+
+/** Masks that an interrupted start has found: a line for each picture, by segmenter, name and bytes. */
+async function knownMasks(file: string): Promise<Map<string, Proposed>> {
+  const { decodeRle } = await import('../mask/index.ts')
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
+  const kept = lines.flatMap((line) => (tryJsonObject(line) as { key: string; found: Proposed } | undefined) ?? [])
+  return new Map(kept.map(({ key, found }) => [key, found.map((one) => ({ ...one, mask: decodeRle(one.rle) }))]))
+}
+
+/** The line begins with a line break: one that was cut off before costs only itself. */
+function keepMasks(out: string, key: string, masks: Proposed): void {
+  mkdirSync(out, { recursive: true })
+  const found = masks.map(({ mask, ...rest }) => rest)
+  appendFileSync(files(out).masks, `\n${JSON.stringify({ key, found })}`)
 }
 
 async function proposeOf(segmenter: Segmenter, image: RgbImage): Promise<Proposed> {
@@ -225,7 +245,7 @@ async function write(
       hint,
     })
   }
-  const { train, eval: heldOut, summary } = files(input.out)
+  const { train, eval: heldOut, summary, masks } = files(input.out)
   const lines = (rows: readonly ProposedRecord[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('')
   const captions = new Set(records.map(({ caption }) => caption))
   const found: ProposedRecords = {
@@ -241,5 +261,6 @@ async function write(
   atomicWrite(heldOut, lines(split.eval))
   await writePreview(found, input.out)
   atomicWrite(summary, `${JSON.stringify({ key: await identity(input), found }, null, 2)}\n`) // last: the others are complete
+  rmSync(masks, { force: true })
   return found
 }
