@@ -37,15 +37,12 @@ const shapes = {
 }
 type Device = keyof typeof shapes
 
-function ask(code: string): string {
-  return execFileSync(python, ['-c', code], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
-}
-
 /** The torch folder of that Python; both sides use it. */
 function peerTorch(device: Device): string {
   const gpu = device === 'cuda' ? 'assert torch.cuda.is_available();' : ''
   try {
-    return ask(`import trl, peft, datasets, torch, os; ${gpu} print(os.path.dirname(torch.__file__))`)
+    const code = `import trl, peft, datasets, torch, os; ${gpu} print(os.path.dirname(torch.__file__))`
+    return execFileSync(python, ['-c', code], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim()
   } catch {
     const sees = gpu && ', or its torch sees no GPU'
     throw new Error(`${python} has no trl, peft, datasets and torch${sees}: name one in ROUNDTRIP_PEERS_PYTHON`)

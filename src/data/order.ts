@@ -106,17 +106,11 @@ export async function curriculumBuckets(source: Source, config: DataConfig): Pro
   const scores = bySize ? await maskShares(source) : storedScores(source, config.difficultyFile)
   const sign = curriculum === 'large-first' || curriculum === 'hard-first' ? -1 : 1
   const key = (i: number) => (Number.isNaN(scores[i]!) ? Number.POSITIVE_INFINITY : sign * scores[i]!)
-  const ranked = Uint32Array.from({ length: source.length }, (_, i) => i).sort(
-    (a, b) => compare(key(a), key(b)) || a - b,
-  )
+  // the difference of two infinities is NaN: they keep their order
+  const ranked = Uint32Array.from({ length: source.length }, (_, i) => i).sort((a, b) => key(a) - key(b) || a - b)
   const buckets = new Uint32Array(source.length)
   ranked.forEach((record, rank) => {
     buckets[record] = Math.floor((rank * config.curriculumBuckets) / source.length)
   })
   return buckets
-}
-
-/** Also for two infinities, whose difference is NaN. */
-function compare(a: number, b: number): number {
-  return a < b ? -1 : a > b ? 1 : 0
 }

@@ -75,7 +75,10 @@ function fromSlurm(env: Environment): Rank | null {
   const rank = rankBelow(env, 'SLURM_PROCID', size)
   const guess = env['MASTER_ADDR'] === undefined ? slurmAddress(env) : undefined
   const localSize = Number.parseInt(env['SLURM_NTASKS_PER_NODE'] ?? env['SLURM_TASKS_PER_NODE'] ?? '1', 10) || 1
-  const port = guess && env['MASTER_PORT'] === undefined ? { MASTER_PORT: String(slurmPort(env)) } : {}
+  const port =
+    guess && env['MASTER_PORT'] === undefined
+      ? { MASTER_PORT: String(15000 + (Number(env['SLURM_JOB_ID'] ?? 0) % 10000)) }
+      : {}
   return {
     source: 'Slurm',
     rank,
@@ -92,11 +95,6 @@ function slurmAddress(env: Environment): string {
   const list = env['SLURM_JOB_NODELIST'] ?? env['SLURM_NODELIST']
   if (list) return firstHost(list)
   refuse('SLURM_JOB_NODELIST', 'the hosts of the job', 'unset')
-}
-
-/** Jobs that share a host get separate ports. */
-function slurmPort(env: Environment): number {
-  return 15000 + (Number(env['SLURM_JOB_ID'] ?? 0) % 10000)
 }
 
 /** 'gpu[03-06,9],cpu1' begins with gpu03. */

@@ -92,10 +92,6 @@ interface Column {
   values: Score[]
 }
 
-function isLost(column: Column): boolean {
-  return column.term.reward.nullMeans === 'group' && column.values.includes(null)
-}
-
 /** Weighted mean over the columns, or null where one of them has no value for the row. */
 function meanOf(columns: readonly Column[], row: number): Score {
   if (columns.length === 1) return columns[0]!.values[row] ?? null // exactly the value, not w * v / w
@@ -156,7 +152,7 @@ export async function scoreGroup(
   const columns = await Promise.all(
     terms.map(async (term) => ({ term, values: await scoreColumn(term.reward, answers, options) })),
   )
-  const lost = columns.filter(isLost)
+  const lost = columns.filter(({ term, values }) => term.reward.nullMeans === 'group' && values.includes(null))
   const dropped = lost.map((c) => c.term.reward.name)
   const onUnavailable = options.onUnavailable ?? 'meteor'
   if (lost.length > 0 && onUnavailable === 'stop') {

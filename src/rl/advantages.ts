@@ -69,7 +69,9 @@ export function groupAdvantages(
   const decoupled =
     options.multiObjectiveAggregation === 'normalize_then_sum' ? decouple(table, weights, options) : null
   const batch = moments(decoupled ?? totals, options.ddof)
-  const advantages = decoupled ? standardize(decoupled, batch, options) : centre(totals, stats, batch.std, options)
+  const advantages = decoupled
+    ? decoupled.map((v) => (v - batch.mean) / (batch.std + options.advantageEps))
+    : centre(totals, stats, batch.std, options)
   return {
     advantages: Float64Array.from(advantages, (a) => (Number.isNaN(a) ? 0 : a)),
     rewards: Float64Array.from(totals),
@@ -164,10 +166,6 @@ function decouple(table: readonly number[][], weights: readonly number[], option
       weights,
     ),
   )
-}
-
-function standardize(values: readonly number[], batch: Moments, options: AdvantageOptions): number[] {
-  return values.map((v) => (v - batch.mean) / (batch.std + options.advantageEps))
 }
 
 function differs(group: readonly number[]): boolean {

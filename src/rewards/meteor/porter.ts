@@ -55,10 +55,6 @@ function measure(word: Word): number {
   return count
 }
 
-function hasVowel(word: Word): boolean {
-  return consonants(word).includes(false)
-}
-
 function endsDouble(word: Word): boolean {
   const n = word.length
   return n >= 2 && word[n - 1] === word[n - 2] && consonants(word)[n - 1]!
@@ -102,7 +98,7 @@ function step1b(word: Word): Word {
   if (ends(word, 'eed')) return someMeasure(word.slice(0, -3), word) ? replaceEnd(word, 3, 'ee') : word
   for (const suffix of ['ed', 'ing']) {
     const rest = word.slice(0, word.length - suffix.length)
-    if (ends(word, suffix) && hasVowel(rest)) return repair1b(rest)
+    if (ends(word, suffix) && consonants(rest).includes(false)) return repair1b(rest)
   }
   return word
 }

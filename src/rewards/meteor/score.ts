@@ -44,11 +44,6 @@ export function cube(x: number): number {
   return product + (productError(square, x, product) + productError(x, x, square) * x)
 }
 
-/** The order of operations is NLTK's: the doubles are meant to be equal, not close. */
-function fMeanOf(precision: number, recall: number, alpha: number): number {
-  return (precision * recall) / (alpha * precision + (1 - alpha) * recall)
-}
-
 function penaltyOf({ chunks, matches }: Alignment, { beta, gamma }: MeteorConfig): number {
   const fragmentation = chunks / matches
   return gamma * (beta === 3 ? cube(fragmentation) : fragmentation ** beta)
@@ -66,7 +61,7 @@ export function meteorDetail(reference: string, hypothesis: string, options?: Me
   if (found.matches === 0) return { ...found, score: 0, precision: 0, recall: 0, fMean: 0, penalty: 0 }
   const precision = found.matches / found.hypLength
   const recall = found.matches / found.refLength
-  const fMean = fMeanOf(precision, recall, settings.alpha)
+  const fMean = (precision * recall) / (settings.alpha * precision + (1 - settings.alpha) * recall)
   const penalty = penaltyOf(found, settings)
   return { ...found, score: (1 - penalty) * fMean, precision, recall, fMean, penalty }
 }

@@ -1,7 +1,7 @@
 /** One-to-one pairs [row, column] with the largest sum, as many as the shorter side has (the Hungarian method). n rows, m columns. */
 export function assign(values: readonly (readonly number[])[]): [number, number][] {
   const [n, m] = [values.length, values[0]?.length ?? 0]
-  if (n > m) return assign(transposed(values, m)).map(([i, j]) => [j, i])
+  if (n > m) return assign(Array.from({ length: m }, (_, j) => values.map((row) => row[j]!))).map(([i, j]) => [j, i])
   const [rows, columns] = [new Float64Array(n + 1), new Float64Array(m + 1)] // potentials
   const rowOf = new Int32Array(m + 1) // of each column, counted from 1; column 0 holds the row that is being placed
   for (let row = 1; row <= n; row++) {
@@ -9,10 +9,6 @@ export function assign(values: readonly (readonly number[])[]): [number, number]
     place(values, rowOf, rows, columns)
   }
   return [...rowOf].flatMap((row, j): [number, number][] => (j > 0 && row > 0 ? [[row - 1, j - 1]] : []))
-}
-
-function transposed(values: readonly (readonly number[])[], m: number): number[][] {
-  return Array.from({ length: m }, (_, j) => values.map((row) => row[j]!))
 }
 
 /** The cheapest path of exchanges that frees a column for the row in column 0. */
