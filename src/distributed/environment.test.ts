@@ -39,6 +39,7 @@ test('a world of one is one process whoever started it, and its rank must be 0',
   assert.deepEqual(readRank({ WORLD_SIZE: '1' }), readRank({}))
   assert.equal(readRank({ RANK: '0', WORLD_SIZE: '1' }).source, 'torchrun')
   assert.throws(() => readRank({ RANK: '1', WORLD_SIZE: '1' }), /RANK/)
+  assert.deepEqual(readRank({ PMI_RANK: '0', PMI_SIZE: '1' }), readRank({}))
 })
 
 test('a starter that says nothing of the host has one process on each', () => {
@@ -107,7 +108,8 @@ test('Slurm gives the first host of the list and a port of the job; MASTER_ADDR 
     port: 7,
     server: false,
   })
-  assert.equal(readRank({ ...env, SLURM_JOB_NAME: 'interactive' }).source, 'none')
+  for (const SLURM_JOB_NAME of ['interactive', 'bash'])
+    assert.equal(readRank({ ...env, SLURM_JOB_NAME }).source, 'none')
   assert.equal(firstHost('alpha,beta[1-2]'), 'alpha')
 })
 
@@ -181,6 +183,10 @@ test('what a launcher says is used: local rank, restarts, PMI, the default port'
   assert.deepEqual(job.meeting, { kind: 'tcp', host: 'a', port: 29500, server: false })
   const { SLURM_LOCALID: _, ...spread } = slurm
   assert.equal(readRank(spread).localRank, 1, 'ranks of a host follow each other')
+  const { SLURM_NTASKS_PER_NODE: __, ...each } = slurm
+  assert.equal(readRank({ ...each, SLURM_TASKS_PER_NODE: '2(x4)' }).localSize, 2)
+  const intel = { PMI_RANK: '2', PMI_SIZE: '6', MPI_LOCALNRANKS: '3', MPI_LOCALRANKID: '1', MASTER_ADDR: 'h' }
+  assert.equal(readRank(intel).localRank, 1)
   const pmi = readRank({ PMI_RANK: '2', PMI_SIZE: '6', MPI_LOCALNRANKS: '3', MASTER_ADDR: 'h' })
   assert.deepEqual([pmi.source, pmi.rank, pmi.size, pmi.localRank, pmi.localSize], ['PMI', 2, 6, 2, 3])
 })

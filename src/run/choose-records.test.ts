@@ -37,6 +37,8 @@ test('records are checked once, again when a file they were judged by changes, a
   writeFileSync(file, 'another one')
   await chooseRecords(source, part, chooser)
   assert.equal(looked.length, 8)
+  await chooseRecords(source, part, { ...chooser, settings: 'others' })
+  assert.equal(looked.length, 12, 'other settings judge otherwise')
   const loader = openLoader(source, { workers: 0, shuffle: false }, undefined, null, { only: first.only })
   const ids: string[] = []
   for await (const { id } of loader) ids.push(id)
@@ -52,13 +54,13 @@ test('another source is checked anew, and a record that cannot be read is null w
   const chooser = {
     files: [file],
     settings: '',
-    look: ({ id }: Example) => [Number(id.split('-').at(-1)), 1],
+    look: ({ id }: Example) => [Number(id.split('-').at(-1)), id.endsWith('2') ? Number.NaN : 1],
     choose: (numbers: readonly (readonly number[] | null)[]) => {
       rows.push(numbers)
       return { kept: [], summary: '' }
     },
   }
-  const part = Uint32Array.of(0, 1)
+  const part = Uint32Array.of(0, 1, 2)
   for (const name of ['neighbours:6', 'neighbours:7']) {
     const source = await openSource(name)
     const isBad = name.endsWith('7')
@@ -69,10 +71,7 @@ test('another source is checked anew, and a record that cannot be read is null w
     await source.close()
   }
   assert.deepEqual(rows, [
-    [
-      [0, 1],
-      [1, 1],
-    ],
-    [null, [1, 1]],
+    [[0, 1], [1, 1], null],
+    [null, [1, 1], null],
   ])
 })

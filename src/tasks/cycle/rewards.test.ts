@@ -178,6 +178,10 @@ test('a term that looks at something the run does not make is an error at the st
     () => checkProduced('loop1', { ...task, produced: ['caption'] }),
     /rewards.loop1: iou: expected of: caption, got maskPrime.*EMA/,
   )
+  const terms = [{ type: 'module' as const, path: './mine.ts', weight: 1 }] // reads what it likes
+  checkProduced('loop1', { ...task, rewards: { terms, shaping: 'none' }, produced: [] })
+  const config = CycleRewards.parse({ timeoutSeconds: 7 })
+  assert.equal(scoreOptions({ shaping: 'none' }, config, 'caption').timeoutSeconds, 7)
 })
 
 test('unknown keys, weights and addresses are refused', () => {
