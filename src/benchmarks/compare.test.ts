@@ -127,3 +127,15 @@ test('sentences with other words are not compared, and nothing over nothing is 0
     assert.equal(metrics.find(({ name }) => name === 'cIoU')!.before, 0, protocol.name)
   }
 })
+
+test('a sentence that only one of the two has a score for has no change', () => {
+  const rows = (second: number | null) =>
+    result([0, 1].map((i) => sentence(i, 0, { intersection: 1, union: 2, iou: i === 0 ? 0.5 : second })))
+  for (const [a, b] of [
+    [0.5, null],
+    [null, 0.5],
+  ] as const) {
+    const found = compareResults(rows(a), rows(b), { protocol: null, seed: 1 })
+    assert.deepEqual([found.wins, found.losses, found.ties, found.moved.length], [0, 0, 1, 1])
+  }
+})
