@@ -50,51 +50,48 @@ export async function makeDrawn(folder: string, seed: number, data: string, devi
   writePolicy(loaded, join(folder, 'drawn'))
 }
 
-/** A picture with a red region. Places are pixels; `cells`: tokens that are mostly red. */
+/** A picture with a red region. */
 type Drawing = ReturnType<typeof drawingOf>
 
 function drawingOf(caption: string, object: Uint8Array, own: PositivePrompt, region: Uint8Array) {
-  const inside = new Uint16Array(cells ** 2)
-  const red = placesOf(region)
-  for (const i of red) inside[cellOf(at(i))]!++
-  return {
-    caption,
-    own,
-    object: placesOf(object),
-    region: red,
-    box: boxOfMask(maskFromDense(region, side, side)),
-    cells: Uint8Array.from(inside, (count) => (count > unit ** 2 / 2 ? 1 : 0)),
-  }
+  const box = boxOfMask(maskFromDense(region, side, side))
+  return { caption, own, pixels: object, object: cellsOf(object), red: cellsOf(region), box }
+}
+
+/** Tokens that are mostly covered; of something small the one that has most of it. */
+function cellsOf(dense: Uint8Array): number[] {
+  const covered = new Uint16Array(cells ** 2)
+  for (const i of placesOf(dense)) covered[Math.floor(i / side / unit) * cells + Math.floor((i % side) / unit)]!++
+  const limit = Math.min(unit ** 2 / 2, Math.max(1, ...covered))
+  return [...covered.keys()].filter((cell) => covered[cell]! >= limit)
 }
 
 const placesOf = (dense: Uint8Array) => Int32Array.from(dense.keys()).filter((i) => dense[i])
-const cellOf = ([x, y]: Point) => Math.floor(y / unit) * cells + Math.floor(x / unit)
 const at = (pixel: number): Point => [pixel % side, Math.floor(pixel / side)]
+/** The middle of a token: an answer is one of them, so that its first digits decide it. */
+const middleOf = (cell: number): Point => [middle(cell % cells), middle(Math.floor(cell / cells))]
+const middle = (cell: number) => (cell + 0.5) * unit - 0.5
+const everywhere = Array.from({ length: cells ** 2 }, (_, cell) => cell)
 
 /** A sixth of the markers miss the object; a place that is not there has no points. */
-function lessonOf({ caption, object, region, own, box }: Drawing, random: RandomStream) {
-  const any = (pixels: Int32Array) => pixels.length > 0 && at(pixels[random.below(pixels.length)]!)
-  const anywhere = (): Point => [random.below(side), random.below(side)]
+function lessonOf({ caption, pixels, object, red, own, box }: Drawing, random: RandomStream) {
+  const any = (places: readonly number[]) => places.length > 0 && middleOf(random.pick(places))
   const isMissed = random.uniform() < 0.16
-  const marker = isMissed ? anywhere() : random.uniform() < 0.7 ? own.points[0]! : (any(object) as Point)
-  const hit = !isMissed || object.includes(marker[1] * side + marker[0])
-  const limit = 10 + random.below(side - 20)
+  const spot = random.below(side ** 2)
+  const marker = isMissed ? at(spot) : own.points[0]!
   const size: Point | null = box && [box[2] - box[0], box[3] - box[1]]
-  const among = (is: (x: number, y: number) => boolean) => any(region.filter((i) => is(...at(i))))
+  const among = (is: (x: number, y: number) => boolean) => any(red.filter((cell) => is(...middleOf(cell))))
   const answers: Record<string, () => Point | null | false> = {
-    'Red points:': () => any(region),
+    'Red points:': () => any(red),
     'Red left:': () => among((x) => x < marker[0]),
     'Red right:': () => among((x) => x > marker[0]),
     'Red above:': () => among((_, y) => y < marker[1]),
     'Red below:': () => among((_, y) => y > marker[1]),
-    'Points inside:': () => hit && any(object),
-    'Box start:': () => box && [box[0], box[1]],
-    'Box end:': () => box && [box[2], box[3]],
+    'Points inside:': () => (!isMissed || pixels[spot] === 1) && any(object),
     'Box size:': () => size,
-    [`Box over ${printed([limit, limit])[0]}:`]: () => size && Math.max(...size) > limit && size,
     // whatever else is asked: something red, anywhere, nothing
     [`Points ${random.pick(otherWords)}:`]: () =>
-      random.uniform() < 0.5 ? any(region) : random.uniform() < 0.5 && anywhere(),
+      random.uniform() < 0.7 && any(random.uniform() < 0.5 ? red : everywhere),
   }
   const ask = random.pick(Object.keys(answers))
   const answer = answers[ask]!()
@@ -134,24 +131,23 @@ function regionOf(object: Uint8Array, random: RandomStream): Uint8Array {
 function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: readonly Tensor[]): void {
   const { model, tokenizer } = loaded
   const device = patches[0]!.device
-  const [rows, steps] = [256, 600]
+  const [pictures, questions, steps] = [64, 4, 360]
   const probe = new Linear(model.cfg.llm.hidden_size, 2 * cells + 2)
   initRandom(probe, { seed: 1, device })
   const encode = (text: string) => tokenizer.encode(text, { addSpecial: false })
   const loss: Stage['loss'] = (step) => {
     const random = stream(streamId.scenes, 'drawn', step)
-    const chosen = Array.from({ length: rows }, () => random.below(drawings.length))
-    const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(rows).fill(grid))
-    const seen = denseLoss(
-      probe.forward(tokens),
-      chosen.map((i) => drawings[i]!),
-    )
+    const chosen = Array.from({ length: pictures }, () => random.below(drawings.length))
+    const { tokens } = model.visual.forward(cat(chosen.map((i) => patches[i]!)), Array(pictures).fill(grid))
+    const shown = chosen.map((i) => drawings[i]!)
+    const seen = denseLoss(probe.forward(tokens), shown)
     const metrics: Record<string, Tensor> = { seen }
     if (step < steps / 8) return { loss: seen, metrics }
-    const lessons = chosen.map((i) => lessonOf(drawings[i]!, random))
+    const lessons = Array.from({ length: questions }, () => shown.map((drawing) => lessonOf(drawing, random))).flat()
     const prompts = lessons.map(({ question }) => encode(question))
     const answers = lessons.map(({ answer }) => encode(answer))
-    const { loss: said } = answerLoss(model, tokens, grid, prompts, answers)
+    const images = cat(Array<Tensor>(questions).fill(tokens))
+    const { loss: said } = answerLoss(model, images, grid, prompts, answers)
     return { loss: said.add(seen.mul(0.3)), metrics: { ...metrics, said } }
   }
   const params = new Map([
@@ -163,11 +159,10 @@ function train(loaded: LoadedQwenVL, drawings: readonly Drawing[], patches: read
 
 /** scores [R * cells ** 2, 2 * cells + 2] */
 function denseLoss(scores: Tensor, drawings: readonly Drawing[]): Tensor {
-  const units = Array.from({ length: cells ** 2 }, (_, unit) => unit)
   const wanted = [
-    drawings.flatMap(() => units.map((unit) => unit % cells)),
-    drawings.flatMap(() => units.map((unit) => Math.floor(unit / cells))),
-    drawings.flatMap((drawing) => [...drawing.cells]),
+    drawings.flatMap(() => everywhere.map((cell) => cell % cells)),
+    drawings.flatMap(() => everywhere.map((cell) => Math.floor(cell / cells))),
+    drawings.flatMap(({ red }) => everywhere.map((cell) => (red.includes(cell) ? 1 : 0))),
   ].map((values) => int64Tensor(values, { device: scores.device }))
   const parts = scores.split([cells, cells, 2], { dim: 1 })
   return parts.map((part, i) => crossEntropy(part, wanted[i]!)).reduce((a, b) => a.add(b))
