@@ -76,3 +76,10 @@ test('brackets and quotes inside a label belong to the label', () => {
     assert.deepEqual(parsePointAnswer(text, frame, settings).counts.kept, 1, text)
   }
 })
+
+test('without an answer block, what follows the last thought is the answer', () => {
+  const settings = PointAnswerConfig.parse({ thinking: true })
+  const valid = (text: string) => parsePointAnswer(text, { width: 840, height: 840 }, settings).valid
+  assert.ok(valid('<think>a</think> or <think>b</think> [[5,5]]'))
+  assert.equal(valid('<think>a</think> [[5,5]] <think>b</think> none'), false)
+})
