@@ -66,6 +66,30 @@ test('floating weights are cast when asked', (t) => {
   free(model)
 })
 
+test('weights of 16 bit are checked and cast', (t) => {
+  for (const [dtype, one, infinity] of [
+    ['F16', 0x3c00, 0x7c00],
+    ['BF16', 0x3f80, 0x7f80],
+  ] as const) {
+    const path = join(scratch(t), `${dtype}.safetensors`)
+    const write = (value: number) =>
+      writeSafetensors(
+        path,
+        net.map(({ name, shape }) => {
+          const values = new Uint16Array(shape.reduce((a, b) => a * b, 1)).fill(value)
+          return { name, dtype, shape, data: new Uint8Array(values.buffer) }
+        }),
+      )
+    const model = new Net()
+    write(one)
+    loadWeights(model, openWeights(path), { dtype: 'float32' })
+    assert.deepEqual(model.first.weight.numbers(), [1, 1, 1, 1, 1, 1])
+    free(model)
+    write(infinity)
+    refuses(() => loadWeights(new Net(), openWeights(path)), /expected finite weights, got an infinity/)
+  }
+})
+
 test('a mapped weight needs no extra memory and may be written without touching the file', (t) => {
   const path = join(scratch(t), 'a.safetensors')
   writeSafetensors(path, [source('first.weight', [2, 3], [1, 2, 3, 4, 5, 6]), ...net.slice(1)])

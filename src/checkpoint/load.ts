@@ -148,7 +148,9 @@ function converted(stored: Tensor, slot: Slot, folder: WeightFolder, options: Lo
 
 function requireFinite(t: Tensor, name: string, folder: WeightFolder): void {
   if (t.numel === 0) return
-  const { min, max } = aten('aminmax', t) as unknown as { min: Tensor; max: Tensor }
+  // libtorch below 2 has no aminmax of float16 on the CPU
+  const wide = t.dtype === 'float16' ? t.to('float32') : t
+  const { min, max } = aten('aminmax', wide) as unknown as { min: Tensor; max: Tensor }
   const [low, high] = [min.to('float32').item(), max.to('float32').item()]
   if (Number.isFinite(low) && Number.isFinite(high)) return
   const got = Number.isNaN(low) || Number.isNaN(high) ? 'NaN' : 'an infinity'
