@@ -75,6 +75,7 @@ function fromSlurm(env: Environment): Rank | null {
   const rank = rankBelow(env, 'SLURM_PROCID', size)
   const guess = env['MASTER_ADDR'] === undefined ? slurmAddress(env) : undefined
   const localSize = Number.parseInt(env['SLURM_NTASKS_PER_NODE'] ?? env['SLURM_TASKS_PER_NODE'] ?? '1', 10) || 1
+  // jobs that share a host get separate ports
   const port =
     guess && env['MASTER_PORT'] === undefined
       ? { MASTER_PORT: String(15000 + (Number(env['SLURM_JOB_ID'] ?? 0) % 10000)) }

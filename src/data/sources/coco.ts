@@ -45,9 +45,8 @@ export function cocoFiles(folder: string, refSplit: string): Files | null {
   for (const name of ['instances.json', '_annotations.coco.json', 'annotations.json']) {
     const instances = join(folder, name)
     if (!existsSync(instances) || !statSync(instances).isFile()) continue
-    if (name !== 'annotations.json' || opensWith(instances, '{'))
-      // the other name of Sa2VA's list
-      return filesOf(folder, name, '')
+    // annotations.json is also the name of Sa2VA's list
+    if (name !== 'annotations.json' || opensWith(instances, '{')) return filesOf(folder, name, '')
   }
   return null
 }
