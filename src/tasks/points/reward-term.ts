@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import {
   type Answer,
@@ -20,7 +21,7 @@ export interface PointsAnswer extends Answer {
 const PointsTerm = z.strictObject({
   type: z.literal('points').describe('gain, placement and form of an answer that places points for SAM2'),
   weight: termWeight,
-  of: z.literal('points').default('points').describe('the answer with its masks'),
+  of: setting(z.literal('points'), 'points', 'the answer with its masks'),
   parameters: PointRewardConfig.describe('what each part is worth'),
 })
 
@@ -30,7 +31,7 @@ export const PointsRewards = TaskRewards.extend({
     .array(z.discriminatedUnion('type', [...TermConfig.options, PointsTerm]))
     .min(1)
     .describe('what is scored; the reward is the weighted mean'),
-  shaping: z.literal('none').default('none').describe('no factor: an answer has no caption whose words count'),
+  shaping: setting(z.literal('none'), 'none', 'no factor: an answer has no caption whose words count'),
 })
 export type PointsRewards = z.infer<typeof PointsRewards>
 

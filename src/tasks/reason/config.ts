@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { refusalOf } from '../../config/index.ts'
+import { refusalOf, setting } from '../../config/index.ts'
 import type { CoordinateKind } from '../points/answer-config.ts'
 import { PointsConfig } from '../points/config.ts'
 
@@ -34,16 +34,15 @@ export const ReasonConfig = z.strictObject({
   coords: coords.describe('as points.coords'),
   imageSize: imageSize.describe('as points.imageSize'),
   wording: wording.describe('as points.wording'),
-  multimask: z.boolean().default(true).describe("best of SAM2's three proposals instead of its single mask"),
-  noTarget: z.enum(['drop', 'keep']).default('drop').describe('records with an empty mask; keep: [] is their answer'),
-  preset: z.enum(reasonPresets).default('default').describe('form of the answer and rewards'),
+  multimask: setting(z.boolean(), true, "best of SAM2's three proposals instead of its single mask"),
+  noTarget: setting(z.enum(['drop', 'keep']), 'drop', 'records with an empty mask; keep: [] is their answer'),
+  preset: setting(z.enum(reasonPresets), 'default', 'form of the answer and rewards'),
   reward: ReasonRewardConfig.partial().default({}).describe('weights of reward terms; 0: off'),
-  taughtNoise: z
-    .number()
-    .min(0)
-    .max(1)
-    .default(0)
-    .describe('sft: random shift of taught coordinates, as a share of the side: teaches the form without the place'),
+  taughtNoise: setting(
+    z.number().min(0).max(1),
+    0,
+    'sft: random shift of taught coordinates, as a share of the side: teaches the form without the place',
+  ),
 })
 /** Of a known model: its coordinates are decided. */
 export type ReasonConfig = Omit<z.infer<typeof ReasonConfig>, 'coords'> & { coords: CoordinateKind }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { setting } from '../../config/index.ts'
 import { Mismatch } from '../../core/index.ts'
 import { type Family, isPromptable, type PromptableFamily } from '../../models/index.ts'
 import type { CommonSettings } from '../kind.ts'
@@ -6,20 +7,15 @@ import type { CommonSettings } from '../kind.ts'
 export const promptKinds = ['click', 'box'] as const
 export type PromptKind = (typeof promptKinds)[number]
 
-const weightOf = (prompt: string) =>
-  z.number().nonnegative().default(1).describe(`weight of ${prompt} in the loss; 0: off`)
+const weightOf = (prompt: string) => setting(z.number().nonnegative(), 1, `weight of ${prompt} in the loss; 0: off`)
 
 export const segmentSettings = {
   segment: z
     .strictObject({
       click: weightOf('one click'),
       box: weightOf('the box'),
-      actionStd: z
-        .number()
-        .positive()
-        .default(0.5)
-        .describe('noise on the mask logits, times their spread over records'),
-      grid: z.int().positive().max(256).default(4).describe('side of the grid of noise'),
+      actionStd: setting(z.number().positive(), 0.5, 'noise on the mask logits, times their spread over records'),
+      grid: setting(z.int().positive().max(256), 4, 'side of the grid of noise'),
     })
     .prefault({})
     .describe("task segment: a segmenter's own mask decoder"),
